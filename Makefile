@@ -1,0 +1,73 @@
+# Everything a developer runs. Each target creates the virtual environment when it is missing.
+VENV    ?= .venv
+PYTHON  := $(VENV)/bin/python
+JOBS    ?= 2
+SAMPLES ?= 2
+PARITY  ?= ../shared/parity
+
+BUILD_DEPS := scikit-build-core cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
+TEST_DEPS  := pytest pytest-xdist hypothesis
+LINT_DEPS  := ruff clang-format mypy
+
+TAG       = $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)')
+BUILD     = build/$(TAG)
+SANITIZE  = build/sanitize-$(TAG)
+CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(PYTHON)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
+RUN       = PYTHONPATH=$(CURDIR) $(PYTHON)
+
+.PHONY: demo test parity bench lint format sanitize dev wheel clean
+
+$(VENV)/bin/python:
+	python3 -m venv $(VENV)
+
+$(VENV)/.flambeau-deps: | $(VENV)/bin/python
+	$(PYTHON) -m pip install -q $(BUILD_DEPS) $(TEST_DEPS)
+	@touch $@
+
+$(VENV)/.flambeau-lint: | $(VENV)/bin/python
+	$(PYTHON) -m pip install -q $(LINT_DEPS)
+	@touch $@
+
+$(VENV)/.flambeau-parity: | $(VENV)/bin/python
+	$(PYTHON) -c 'import torch' 2>/dev/null || \
+	  $(PYTHON) -m pip install -q torch==2.13.0
+	$(PYTHON) -m pip install -q expecttest hypothesis
+	@touch $@
+
+# In-tree incremental build: libraries land in ./flambeau, so PYTHONPATH=. is all it takes to use them.
+dev: $(VENV)/.flambeau-deps
+	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) -DFLAMBEAU_OUTPUT_DIR=$(CURDIR)/flambeau
+	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
+
+test: dev
+	$(RUN) -m pytest -q -n $(JOBS) tests
+
+demo: dev
+	$(RUN) examples/tour.py
+
+bench: dev
+	$(RUN) benchmarks/run.py $(ARGS)
+
+parity: dev $(VENV)/.flambeau-parity
+	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
+
+lint: $(VENV)/.flambeau-lint
+	$(PYTHON) tools/lint.py
+
+format: $(VENV)/.flambeau-lint
+	$(PYTHON) tools/lint.py --fix
+
+# A second package folder holds the sanitized libraries beside copies of the Python files.
+sanitize: $(VENV)/.flambeau-deps
+	@mkdir -p $(SANITIZE)/package/flambeau
+	@test -f $(SANITIZE)/build.ninja || $(CONFIGURE) -S . -B $(SANITIZE) -DFLAMBEAU_SANITIZE=ON \
+	  -DFLAMBEAU_KERNEL_ARCHS=x86-64-v3 -DFLAMBEAU_OUTPUT_DIR=$(abspath $(SANITIZE))/package/flambeau
+	@$(VENV)/bin/cmake --build $(SANITIZE) -j $(JOBS)
+	$(PYTHON) tools/run_sanitized.py $(SANITIZE)
+
+wheel: $(VENV)/.flambeau-deps
+	$(PYTHON) -m pip wheel -q . --no-deps -w dist
+
+clean:
+	rm -rf build dist flambeau/*.so
+	find flambeau tests tools -name __pycache__ -prune -exec rm -rf {} +

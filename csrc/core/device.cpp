@@ -1,0 +1,63 @@
+// Names of devices and the table of those registered from outside.
+#include "core/device.h"
+
+#include <mutex>
+#include <vector>
+
+#include "core/error.h"
+
+namespace fl {
+
+namespace {
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::string> names{"cpu", "meta", "cuda"};
+};
+Registry& registry() {
+  static Registry* r = new Registry;
+  return *r;
+}
+}  // namespace
+
+std::string device_type_name(DeviceType t) {
+  auto& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  return r.names.at(static_cast<size_t>(t));
+}
+
+DeviceType register_device(const std::string& name) {
+  auto& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  for (size_t i = 0; i < r.names.size(); ++i)
+    if (r.names[i] == name) return static_cast<DeviceType>(i);
+  FL_CHECK(r.names.size() < 3 + kMaxCustomDevices, "[register_device] expected at most ", kMaxCustomDevices,
+           " registered devices, got one more: ", name);
+  r.names.push_back(name);
+  return static_cast<DeviceType>(r.names.size() - 1);
+}
+
+std::string to_string(Device d) {
+  std::string s = device_type_name(d.type);
+  if (d.index >= 0) s += ":" + std::to_string(d.index);
+  return s;
+}
+
+Device parse_device(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  int index = -1;
+  if (colon != std::string::npos) {
+    const std::string digits = text.substr(colon + 1);
+    FL_CHECK(!digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
+             "[device] expected a device like 'cpu' or 'cuda:0', got '", text, "'");
+    index = std::stoi(digits);
+    FL_CHECK(index < 128, "[device] expected a device index below 128, got '", text, "'");
+  }
+  auto& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  for (size_t i = 0; i < r.names.size(); ++i)
+    if (r.names[i] == name) return Device{static_cast<DeviceType>(i), static_cast<int8_t>(index)};
+  fail("[device] expected a known device type (cpu, meta, cuda or a registered one), got '", text, "'");
+}
+
+}  // namespace fl

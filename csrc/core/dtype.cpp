@@ -1,0 +1,48 @@
+// The promotion lattice of dtypes.
+#include "core/dtype.h"
+
+#include <cstdio>
+
+namespace fl {
+
+std::string detail::number(double v) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%g", v);
+  return buffer;
+}
+
+namespace {
+int rank_of(char kind) { return kind == 'b' ? 0 : kind == 'i' ? 1 : kind == 'f' ? 2 : 3; }
+}  // namespace
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  const int ra = rank_of(class_of(a)), rb = rank_of(class_of(b));
+  if (ra > rb) return promote(b, a);
+  if (ra < rb) {
+    // A complex result must be wide enough for the real operand.
+    if (class_of(b) == 'c' && a == DType::Double) return DType::ComplexDouble;
+    return b;
+  }
+  switch (class_of(a)) {
+    case 'i': {
+      // uint8 with a signed type needs a signed type that holds 255.
+      if (a == DType::UInt8 || b == DType::UInt8) {
+        const DType other = a == DType::UInt8 ? b : a;
+        return other == DType::Int8 ? DType::Int16 : other;
+      }
+      return a > b ? a : b;
+    }
+    case 'f':
+      if (is_reduced(a) && is_reduced(b)) return DType::Float;
+      return a > b ? a : b;
+    default: return a > b ? a : b;
+  }
+}
+
+bool can_cast(DType from, DType to) {
+  // Down the kind order only: complex to real, float to integer and anything to bool lose the value.
+  return rank_of(class_of(from)) <= rank_of(class_of(to));
+}
+
+}  // namespace fl

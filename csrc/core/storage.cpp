@@ -1,0 +1,67 @@
+// Storage life time and the allocators of registered devices.
+#include "core/storage.h"
+
+#include <cstring>
+
+#include "core/allocator.h"
+#include "core/error.h"
+
+namespace fl {
+
+namespace {
+DeviceAllocator* allocator_of(DeviceType t) {
+  static auto* table = new DeviceAllocator[3 + kMaxCustomDevices];
+  return &table[static_cast<int>(t)];
+}
+void* device_allocate(size_t bytes, Device device) {
+  if (device.type == DeviceType::Meta) return nullptr;
+  if (device.type == DeviceType::CPU) return cpu_allocate(bytes);
+  auto* allocator = allocator_of(device.type);
+  FL_CHECK(bool(allocator->allocate), "[empty] expected a device with an allocator, got ", to_string(device));
+  return allocator->allocate(bytes);
+}
+void device_free(void* data, size_t bytes, Device device) {
+  if (device.type == DeviceType::CPU)
+    cpu_free(data, bytes);
+  else if (device.type != DeviceType::Meta)
+    allocator_of(device.type)->free(data, bytes);
+}
+}  // namespace
+
+void set_device_allocator(DeviceType type, DeviceAllocator allocator) { *allocator_of(type) = std::move(allocator); }
+
+Ref<Storage> Storage::allocate(size_t bytes, Device device) {
+  Ref<Storage> s(new Storage);
+  s->device = device;
+  s->bytes = bytes;
+  s->data = device_allocate(bytes, device);
+  return s;
+}
+
+Ref<Storage> Storage::adopt(void* data, size_t bytes, Device device, std::function<void(void*)> deleter) {
+  Ref<Storage> s(new Storage);
+  s->device = device;
+  s->bytes = bytes;
+  s->data = data;
+  s->resizable = false;
+  s->foreign_delete = std::move(deleter);
+  return s;
+}
+
+void Storage::resize(size_t new_bytes) {
+  FL_CHECK(resizable, "[resize_] expected a storage that owns its memory, got one borrowed from another library");
+  void* fresh = device_allocate(new_bytes, device);
+  if (fresh && data && device.type == DeviceType::CPU) std::memcpy(fresh, data, bytes < new_bytes ? bytes : new_bytes);
+  device_free(data, bytes, device);
+  data = fresh;
+  bytes = new_bytes;
+}
+
+Storage::~Storage() {
+  if (foreign_delete)
+    foreign_delete(data);
+  else
+    device_free(data, bytes, device);
+}
+
+}  // namespace fl

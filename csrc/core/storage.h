@@ -1,0 +1,34 @@
+// A block of bytes on a device, shared by the tensors that view it.
+#pragma once
+
+#include <functional>
+
+#include "core/device.h"
+#include "core/intrusive.h"
+
+namespace fl {
+
+struct Storage final : Counted {
+  void* data = nullptr;
+  size_t bytes = 0;
+  Device device;
+  bool resizable = true;
+  std::atomic<uint32_t> version{0};          // bumped by every in-place write to any view
+  std::function<void(void*)> foreign_delete;  // set when the bytes belong to someone else
+
+  ~Storage() override;
+
+  // Memory from the device's allocator; meta storages have a size and no bytes.
+  static Ref<Storage> allocate(size_t bytes, Device device);
+  static Ref<Storage> adopt(void* data, size_t bytes, Device device, std::function<void(void*)> deleter);
+  void resize(size_t new_bytes);
+};
+
+// How a device registered from outside gets memory.
+struct DeviceAllocator {
+  std::function<void*(size_t)> allocate;
+  std::function<void(void*, size_t)> free;
+};
+void set_device_allocator(DeviceType type, DeviceAllocator allocator);
+
+}  // namespace fl

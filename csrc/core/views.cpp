@@ -1,0 +1,280 @@
+// Views: other windows on the same storage. They touch no data and run on every device.
+#include "dispatch/kernel.h"
+
+namespace fl {
+
+// Strides with which `sizes` views a tensor of the old geometry without copying, or nothing.
+std::optional<Dims> view_strides(IntSpan old_sizes, IntSpan old_strides, IntSpan sizes) {
+  const int64_t numel = numel_of(old_sizes);
+  if (numel == 0) return old_sizes == sizes ? Dims(old_strides) : contiguous_strides(sizes);
+  Dims strides(sizes.size());
+  int64_t view_d = static_cast<int64_t>(sizes.size()) - 1;
+  int64_t chunk_stride = old_sizes.empty() ? 1 : old_strides[old_strides.size() - 1];
+  int64_t chunk = 1, viewed = 1;
+  for (int64_t d = static_cast<int64_t>(old_sizes.size()) - 1; d >= 0; --d) {
+    chunk *= old_sizes[d];
+    // A chunk ends where the next outer dimension does not continue it in memory.
+    const bool ends = d == 0 || (old_sizes[d - 1] != 1 && old_strides[d - 1] != chunk * chunk_stride);
+    if (!ends) continue;
+    while (view_d >= 0 && (viewed < chunk || sizes[view_d] == 1)) {
+      strides[view_d] = viewed * chunk_stride;
+      viewed *= sizes[view_d];
+      --view_d;
+    }
+    if (viewed != chunk) return std::nullopt;
+    if (d > 0) {
+      chunk_stride = old_strides[d - 1];
+      chunk = viewed = 1;
+    }
+  }
+  if (old_sizes.empty())
+    while (view_d >= 0) strides[view_d--] = 1;
+  if (view_d != -1) return std::nullopt;
+  return strides;
+}
+
+// Sizes with a -1 filled in.
+Dims infer_size(const char* op, IntSpan shape, int64_t numel) {
+  Dims sizes(shape);
+  int64_t known = 1, unknown = -1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1) {
+      FL_CHECK(unknown < 0, "[", op, "] expected at most one -1, got shape ", shape);
+      unknown = static_cast<int64_t>(i);
+    } else {
+      FL_CHECK(shape[i] >= 0, "[", op, "] expected sizes that are not negative (or one -1), got ", shape);
+      FL_CHECK(!__builtin_mul_overflow(known, shape[i], &known), "[", op, "] expected a shape of ", numel, " elements, got ", shape);
+    }
+  }
+  if (unknown >= 0) {
+    FL_CHECK(known != 0, "[", op, "] expected a shape that determines -1, got ", shape, " for ", numel, " elements");
+    FL_CHECK(numel % known == 0, "[", op, "] expected a shape of ", numel, " elements, got ", shape);
+    sizes[unknown] = numel / known;
+  } else {
+    FL_CHECK(known == numel, "[", op, "] expected a shape of ", numel, " elements, got ", shape);
+  }
+  return sizes;
+}
+
+namespace {
+
+Tensor view(const Tensor& self, IntSpan size) {
+  const Dims sizes = infer_size("view", size, self.numel());
+  const auto strides = view_strides(self.sizes(), self.strides(), sizes);
+  FL_CHECK(strides.has_value(), "[view] expected a shape compatible with sizes ", self.sizes(), " and strides ", self.strides(),
+           " (use reshape(), which copies if it must), got ", size);
+  return alias(self, sizes, *strides, self.offset());
+}
+
+Tensor as_strided(const Tensor& self, IntSpan size, IntSpan stride, std::optional<int64_t> storage_offset) {
+  const int64_t offset = storage_offset.value_or(self.offset());
+  FL_CHECK(size.size() == stride.size(), "[as_strided] expected as many strides as sizes, got ", size, " and ", stride);
+  FL_CHECK(offset >= 0, "[as_strided] expected an offset that is not negative, got ", offset);
+  int64_t last = offset;
+  const int64_t n = numel_of(size);
+  for (size_t i = 0; i < size.size(); ++i) {
+    FL_CHECK(stride[i] >= 0, "[as_strided] expected strides that are not negative, got ", stride);
+    int64_t reach;
+    if (n)
+      FL_CHECK(!__builtin_mul_overflow(size[i] - 1, stride[i], &reach) && !__builtin_add_overflow(last, reach, &last),
+               "[as_strided] expected a window inside the storage, got sizes ", size, " and strides ", stride);
+  }
+  if (n)
+    FL_CHECK(static_cast<size_t>(last) < self->storage->bytes / self.itemsize(), "[as_strided] expected a window inside the storage of ",
+             static_cast<int64_t>(self->storage->bytes), " bytes, got sizes ", size, ", strides ", stride, ", offset ", offset);
+  return alias(self, size, stride, offset);
+}
+
+Tensor select(const Tensor& self, int64_t dim, int64_t index) {
+  FL_CHECK_KIND(self.dim() > 0, Index, "[select] expected a tensor with dimensions, got a 0-d tensor");
+  const int64_t d = wrap_dim("select", dim, self.dim());
+  const int64_t n = self.size(d);
+  FL_CHECK_KIND(index >= -n && index < n, Index, "[select] expected an index in [", -n, ", ", n - 1, "] for dimension ", d, ", got ", index);
+  Dims sizes(self.sizes()), strides(self.strides());
+  const int64_t offset = self.offset() + (index < 0 ? index + n : index) * strides[d];
+  sizes.erase(d);
+  strides.erase(d);
+  return alias(self, sizes, strides, offset);
+}
+
+Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+  FL_CHECK_KIND(self.dim() > 0, Index, "[slice] expected a tensor with dimensions, got a 0-d tensor");
+  const int64_t d = wrap_dim("slice", dim, self.dim());
+  FL_CHECK_KIND(step > 0, Value, "[slice] expected a step greater than zero, got ", step);
+  const int64_t n = self.size(d);
+  int64_t a = start.value_or(0), b = end.value_or(n);
+  if (a < 0) a += n;
+  if (b < 0) b += n;
+  a = std::min(std::max<int64_t>(a, 0), n);
+  b = std::min(std::max<int64_t>(b, a), n);
+  Dims sizes(self.sizes()), strides(self.strides());
+  const int64_t offset = self.offset() + a * strides[d];
+  sizes[d] = (b - a + step - 1) / step;
+  strides[d] *= step;
+  return alias(self, sizes, strides, offset);
+}
+
+Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
+  const int64_t a = wrap_dim("transpose", dim0, self.dim()), b = wrap_dim("transpose", dim1, self.dim());
+  Dims sizes(self.sizes()), strides(self.strides());
+  if (self.dim() > 0) {
+    std::swap(sizes[a], sizes[b]);
+    std::swap(strides[a], strides[b]);
+  }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor permute(const Tensor& self, IntSpan dims) {
+  const int64_t n = self.dim();
+  FL_CHECK(static_cast<int64_t>(dims.size()) == n, "[permute] expected ", n, " dimensions, got ", dims);
+  Dims sizes(n), strides(n);
+  uint64_t seen = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t d = wrap_dim("permute", dims[i], n);
+    FL_CHECK(!(seen >> d & 1), "[permute] expected each dimension once, got ", dims);
+    seen |= uint64_t(1) << d;
+    sizes[i] = self.size(d);
+    strides[i] = self.stride(d);
+  }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor expand(const Tensor& self, IntSpan size, bool) {
+  const int64_t n = static_cast<int64_t>(size.size()), lead = n - self.dim();
+  FL_CHECK(lead >= 0, "[expand] expected at least ", self.dim(), " sizes, got ", size);
+  Dims sizes(n), strides(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t own = i < lead ? 1 : self.size(i - lead);
+    int64_t want = size[i];
+    if (want == -1) {
+      FL_CHECK(i >= lead, "[expand] expected a size for the new dimension ", i, ", got -1");
+      want = own;
+    }
+    FL_CHECK(want >= 0, "[expand] expected sizes that are not negative, got ", size);
+    FL_CHECK(own == want || own == 1, "[expand] expected size ", own, " or an expandable 1 at dimension ", i, ", got ", size, " for a tensor of shape ",
+             self.sizes());
+    sizes[i] = want;
+    strides[i] = i < lead || own != want || own == 1 ? 0 : self.stride(i - lead);
+    if (i >= lead && own == want) strides[i] = self.stride(i - lead);
+  }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor unsqueeze(const Tensor& self, int64_t dim) {
+  const int64_t d = wrap_dim("unsqueeze", dim, self.dim() + 1);
+  Dims sizes(self.sizes()), strides(self.strides());
+  const int64_t stride = d < self.dim() ? sizes[d] * strides[d] : 1;
+  sizes.insert(d, 1);
+  strides.insert(d, stride);
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor squeeze_dims(const Tensor& self, IntSpan dims) {
+  uint64_t chosen = 0;
+  for (int64_t d : dims) chosen |= uint64_t(1) << wrap_dim("squeeze", d, self.dim());
+  Dims sizes, strides;
+  for (int64_t i = 0; i < self.dim(); ++i)
+    if (!(chosen >> i & 1) || self.size(i) != 1) {
+      sizes.push_back(self.size(i));
+      strides.push_back(self.stride(i));
+    }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor squeeze(const Tensor& self) {
+  Dims sizes, strides;
+  for (int64_t i = 0; i < self.dim(); ++i)
+    if (self.size(i) != 1) {
+      sizes.push_back(self.size(i));
+      strides.push_back(self.stride(i));
+    }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor squeeze_dim(const Tensor& self, int64_t dim) { return squeeze_dims(self, {dim}); }
+
+Tensor alias_op(const Tensor& self) { return alias(self, self.sizes(), self.strides(), self.offset()); }
+
+Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  const int64_t d = wrap_dim("unfold", dimension, self.dim());
+  const int64_t n = self.dim() == 0 ? 1 : self.size(d);
+  FL_CHECK(size >= 0 && size <= n, "[unfold] expected a size in [0, ", n, "], got ", size);
+  FL_CHECK(step > 0, "[unfold] expected a step greater than zero, got ", step);
+  Dims sizes(self.sizes()), strides(self.strides());
+  const int64_t stride = self.dim() == 0 ? 1 : strides[d];
+  if (self.dim() > 0) {
+    sizes[d] = (n - size) / step + 1;
+    strides[d] = stride * step;
+  }
+  sizes.push_back(size);
+  strides.push_back(stride);
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+  FL_CHECK_KIND(self.dim() >= 2, Index, "[diagonal] expected at least 2 dimensions, got shape ", self.sizes());
+  const int64_t a = wrap_dim("diagonal", dim1, self.dim()), b = wrap_dim("diagonal", dim2, self.dim());
+  FL_CHECK(a != b, "[diagonal] expected two different dimensions, got ", dim1, " and ", dim2);
+  const int64_t n = offset >= 0 ? std::max<int64_t>(std::min(self.size(a), self.size(b) - offset), 0)
+                                : std::max<int64_t>(std::min(self.size(a) + offset, self.size(b)), 0);
+  const int64_t start = n == 0 ? 0 : offset >= 0 ? offset * self.stride(b) : -offset * self.stride(a);
+  Dims sizes, strides;
+  for (int64_t i = 0; i < self.dim(); ++i)
+    if (i != a && i != b) {
+      sizes.push_back(self.size(i));
+      strides.push_back(self.stride(i));
+    }
+  sizes.push_back(n);
+  strides.push_back(self.stride(a) + self.stride(b));
+  return alias(self, sizes, strides, self.offset() + start);
+}
+
+// The same bytes as another dtype; the last dimension grows or shrinks with the element size.
+Tensor view_dtype(const Tensor& self, DType dtype) {
+  const int64_t from = self.itemsize(), to = size_of(dtype);
+  Dims sizes(self.sizes()), strides(self.strides());
+  int64_t offset = self.offset();
+  if (from != to) {
+    FL_CHECK(self.dim() > 0, "[view] expected dimensions to change the element size, got a 0-d tensor viewed as ", name_of(dtype));
+    FL_CHECK(strides.back() == 1 || sizes.back() == 1, "[view] expected a last dimension of stride 1 to view as ", name_of(dtype), ", got strides ", self.strides());
+    if (from > to) {
+      const int64_t k = from / to;
+      for (size_t i = 0; i + 1 < strides.size(); ++i) strides[i] *= k;
+      sizes.back() *= k;
+      strides.back() = 1;
+      offset *= k;
+    } else {
+      const int64_t k = to / from;
+      FL_CHECK(sizes.back() % k == 0 && offset % k == 0, "[view] expected a last dimension and an offset divisible by ", k, " to view as ", name_of(dtype), ", got ", self.sizes());
+      for (size_t i = 0; i + 1 < strides.size(); ++i) {
+        FL_CHECK(strides[i] % k == 0, "[view] expected strides divisible by ", k, " to view as ", name_of(dtype), ", got ", self.strides());
+        strides[i] /= k;
+      }
+      sizes.back() /= k;
+      strides.back() = 1;
+      offset /= k;
+    }
+  }
+  Tensor out = alias(self, sizes, strides, offset);
+  out->dtype = dtype;
+  return out;
+}
+
+FL_KERNEL_ALL("view", view);
+FL_KERNEL_ALL("view.dtype", view_dtype);
+FL_KERNEL_ALL("as_strided", as_strided);
+FL_KERNEL_ALL("select", select);
+FL_KERNEL_ALL("slice", slice);
+FL_KERNEL_ALL("transpose", transpose);
+FL_KERNEL_ALL("permute", permute);
+FL_KERNEL_ALL("expand", expand);
+FL_KERNEL_ALL("unsqueeze", unsqueeze);
+FL_KERNEL_ALL("squeeze", squeeze);
+FL_KERNEL_ALL("squeeze.dim", squeeze_dim);
+FL_KERNEL_ALL("squeeze.dims", squeeze_dims);
+FL_KERNEL_ALL("alias", alias_op);
+FL_KERNEL_ALL("unfold", unfold);
+FL_KERNEL_ALL("diagonal", diagonal);
+
+}  // namespace
+}  // namespace fl

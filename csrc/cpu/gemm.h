@@ -1,0 +1,46 @@
+// Dense products on the CPU: batched C = alpha * A @ B + beta * C (+ bias) (relu).
+//
+// The layer knows nothing about tensors: it takes raw pointers, sizes and element strides.  Any
+// stride is accepted for A, B and C (transposed, sliced, broadcast with a batch stride of 0);
+// operands are read where they lie, and only the blocks being multiplied are rearranged.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace fl::cpu {
+
+// One batched product.  A is m x k, B is k x n, C is m x n; strides count elements.
+struct GemmArgs {
+  DType dtype = DType::Float;  // of A, B, C and bias; every type but Bool
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+
+  const void* a = nullptr;
+  int64_t a_batch = 0, a_row = 0, a_col = 1;
+
+  const void* b = nullptr;
+  int64_t b_batch = 0, b_row = 0, b_col = 1;
+
+  // C may overlap neither A nor B, and no two of its elements may share an address.
+  void* c = nullptr;
+  int64_t c_batch = 0, c_row = 0, c_col = 1;
+
+  std::complex<double> alpha{1, 0};
+  std::complex<double> beta{0, 0};  // 0: C is only written, so it may hold anything, NaN too
+
+  const void* bias = nullptr;  // n values added to every row, not scaled; null: none
+  int64_t bias_stride = 1;
+  bool relu = false;  // max(0, .) last of all; ignored by complex types
+};
+
+// Computes the product.  m, n, k or batch may be 0 (k = 0 leaves beta * C + bias).
+// bfloat16 and half accumulate in float; integers wrap around.
+void gemm(const GemmArgs& args);
+
+// sum_i x[i] * y[i], written to *out (one element of dtype); no conjugation.
+void dot(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y, int64_t y_stride,
+         void* out);
+
+}  // namespace fl::cpu

@@ -1,0 +1,195 @@
+// Ordering, merging and blocked walking of strided operands.
+#include "cpu/iterator.h"
+
+#include <cstring>
+
+#include "cpu/cast.h"
+#include "cpu/parallel.h"
+
+namespace fl {
+
+Dims broadcast_shapes(const char* op, IntSpan a, IntSpan b) {
+  if (a == b) return a;
+  const size_t n = std::max(a.size(), b.size());
+  Dims out(n);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    FL_CHECK(x == y || x == 1 || y == 1, "[", op, "] expected shapes that broadcast together, got ", a, " and ", b,
+             " (sizes ", x, " and ", y, " at dimension ", static_cast<int64_t>(n - 1 - i), ")");
+    out[n - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+void StridedIterator::add(const Tensor& t, DType compute) {
+  StridedOperand& o = operands_[count_++];
+  o.data = t.raw();
+  o.dtype = t.dtype();
+  o.compute = compute;
+  const size_t n = shape_.size(), nd = t.sizes().size();
+  o.strides.resize(n);
+  const int64_t item = t.itemsize();
+  for (size_t i = 0; i < n; ++i) {
+    // i counts from the innermost dimension
+    o.strides[i] = i < nd && t->sizes[nd - 1 - i] != 1 ? t->strides[nd - 1 - i] * item : 0;
+  }
+}
+
+void StridedIterator::add_scalar(const void* value, DType compute) {
+  StridedOperand& o = operands_[count_++];
+  o.data = const_cast<char*>(static_cast<const char*>(value));
+  o.dtype = o.compute = compute;
+  o.strides.resize(shape_.size());
+}
+
+void StridedIterator::finish() {
+  const size_t n = shape_.size();
+  Dims order;
+  numel_ = 1;
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t s = shape_[n - 1 - i];
+    numel_ *= s;
+    if (s != 1) order.push_back(static_cast<int64_t>(i));
+  }
+  // Innermost first: smaller output strides come first; where the output does not decide, the inputs do.
+  const auto before = [&](int64_t a, int64_t b) {
+    for (int k = 0; k < count_; ++k) {
+      const int64_t x = std::abs(operands_[k].strides[a]), y = std::abs(operands_[k].strides[b]);
+      if (x == 0 || y == 0) continue;
+      if (x != y) return x < y;
+    }
+    return false;
+  };
+  for (size_t i = 1; i < order.size(); ++i)  // insertion sort: the relation is not a strict weak order for std::sort
+    for (size_t j = i; j > 0 && before(order[j], order[j - 1]); --j) std::swap(order[j], order[j - 1]);
+
+  sizes_.clear();
+  Dims merged[kMaxOperands];
+  for (int64_t d : order) {
+    const int64_t s = shape_[n - 1 - d];
+    bool joins = !sizes_.empty();
+    for (int k = 0; joins && k < count_; ++k) joins = operands_[k].strides[d] == merged[k].back() * sizes_.back();
+    if (joins) {
+      sizes_.back() *= s;
+    } else {
+      sizes_.push_back(s);
+      for (int k = 0; k < count_; ++k) merged[k].push_back(operands_[k].strides[d]);
+    }
+  }
+  if (sizes_.empty()) {
+    sizes_.push_back(1);
+    for (int k = 0; k < count_; ++k) merged[k].push_back(0);
+  }
+  for (int k = 0; k < count_; ++k) operands_[k].strides = std::move(merged[k]);
+}
+
+void StridedIterator::run(Loop loop, const Scalar* params, int64_t cost) {
+  if (numel_ == 0) return;
+  parallel_for(numel_, std::max<int64_t>(kGrain / cost, kBlock), [&](int64_t begin, int64_t end) {
+    run_range(loop, params, begin, end);
+  });
+}
+
+void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, int64_t end) const {
+  const int nd = ndim();
+  const int64_t inner = sizes_[0];
+  // Contiguous operands of the compute dtype are used where they lie; others go through a staging block.
+  bool in_place[kMaxOperands], constant[kMaxOperands];
+  bool all_direct = true;
+  for (int k = 0; k < count_; ++k) {
+    const StridedOperand& o = operands_[k];
+    const int64_t item = size_of(o.dtype);
+    constant[k] = k > 0;
+    for (int d = 0; d < nd; ++d) constant[k] &= o.strides[d] == 0;
+    in_place[k] = o.dtype == o.compute && (o.strides[0] == item || inner == 1) && !constant[k];
+    all_direct &= in_place[k] && nd == 1;
+  }
+  const void* in[kMaxOperands];
+  if (all_direct) {
+    for (int k = 1; k < count_; ++k) in[k - 1] = operands_[k].data + begin * size_of(operands_[k].dtype);
+    loop(in, operands_[0].data + begin * size_of(operands_[0].dtype), end - begin, params);
+    return;
+  }
+  // Short rows are gathered, several to a block; long rows are cut into blocks.
+  const bool gather = nd > 1 && inner < 128;
+  alignas(64) char staging[kMaxOperands][kBlock * 16 / 2];
+  constexpr int64_t block = kBlock / 2;
+  CastFn casts[kMaxOperands];
+  for (int k = 0; k < count_; ++k) {
+    const StridedOperand& o = operands_[k];
+    casts[k] = k == 0 ? cast_fn(o.compute, o.dtype) : cast_fn(o.dtype, o.compute);
+    if (constant[k]) casts[k](o.data, 0, staging[k], size_of(o.compute), std::min<int64_t>(block, end - begin));
+  }
+  int64_t index[64] = {};  // position, innermost first
+  int64_t rest = begin;
+  for (int d = 0; d < nd; ++d) {
+    index[d] = rest % sizes_[d];
+    rest /= sizes_[d];
+  }
+  char* at[kMaxOperands];
+  const auto locate = [&](const int64_t* idx) {
+    for (int k = 0; k < count_; ++k) {
+      at[k] = operands_[k].data;
+      for (int d = 0; d < nd; ++d) at[k] += idx[d] * operands_[k].strides[d];
+    }
+  };
+  const auto advance = [&](int64_t* idx, int64_t by) {
+    idx[0] += by;
+    for (int d = 0; d + 1 < nd && idx[d] >= sizes_[d]; ++d) {
+      idx[d + 1] += idx[d] / sizes_[d];
+      idx[d] %= sizes_[d];
+    }
+  };
+  for (int64_t done = begin; done < end;) {
+    if (!gather) {
+      // When a row can be used where it lies by everybody, take it whole; else a block at a time.
+      bool direct = true;
+      for (int k = 0; k < count_; ++k) direct &= in_place[k];
+      const int64_t n = std::min({end - done, inner - index[0], direct ? inner : block});
+      locate(index);
+      for (int k = 1; k < count_; ++k) {
+        if (in_place[k]) {
+          in[k - 1] = at[k];
+        } else {
+          if (!constant[k]) casts[k](at[k], operands_[k].strides[0], staging[k], size_of(operands_[k].compute), n);
+          in[k - 1] = staging[k];
+        }
+      }
+      void* out = in_place[0] ? static_cast<void*>(at[0]) : staging[0];
+      loop(in, out, n, params);
+      if (!in_place[0]) casts[0](staging[0], size_of(operands_[0].compute), at[0], operands_[0].strides[0], n);
+      advance(index, n);
+      done += n;
+      continue;
+    }
+    const int64_t total = std::min(end - done, block);
+    int64_t start[64];
+    std::memcpy(start, index, sizeof(int64_t) * nd);
+    for (int64_t filled = 0; filled < total;) {
+      const int64_t n = std::min(total - filled, inner - index[0]);
+      locate(index);
+      for (int k = 1; k < count_; ++k)
+        if (!constant[k]) {
+          const int64_t item = size_of(operands_[k].compute);
+          casts[k](at[k], operands_[k].strides[0], staging[k] + filled * item, item, n);
+        }
+      advance(index, n);
+      filled += n;
+    }
+    for (int k = 1; k < count_; ++k) in[k - 1] = staging[k];
+    loop(in, staging[0], total, params);
+    std::memcpy(index, start, sizeof(int64_t) * nd);
+    for (int64_t filled = 0; filled < total;) {
+      const int64_t n = std::min(total - filled, inner - index[0]);
+      locate(index);
+      const int64_t item = size_of(operands_[0].compute);
+      casts[0](staging[0] + filled * item, item, at[0], operands_[0].strides[0], n);
+      advance(index, n);
+      filled += n;
+    }
+    done += total;
+  }
+}
+
+}  // namespace fl

@@ -1,0 +1,73 @@
+// What the op records' expressions may call: the real, special and complex functions, and the small ones that only
+// expressions need (parts of a number, tests, integer division).
+#pragma once
+
+#include "core/error.h"
+#include "cpu/complex_math.h"
+#include "cpu/math.h"
+#include "cpu/special.h"
+
+namespace fl::math {
+
+inline float real(float x) { return x; }
+inline double real(double x) { return x; }
+inline double real(complex128 z) { return z.real(); }
+inline double imag(complex128 z) { return z.imag(); }
+inline complex128 make_complex(double re, double im) { return {re, im}; }
+inline complex128 conj(complex128 z) { return std::conj(z); }
+
+inline bool isinf(float x) { return x == std::numeric_limits<float>::infinity() || x == -std::numeric_limits<float>::infinity(); }
+inline bool isinf(double x) { return x == std::numeric_limits<double>::infinity() || x == -std::numeric_limits<double>::infinity(); }
+inline bool isfinite(float x) { return x - x == 0; }
+inline bool isfinite(double x) { return x - x == 0; }
+
+inline complex128 logaddexp(complex128 a, complex128 b) {
+  const bool swap = a.real() < b.real();
+  const complex128 hi = swap ? b : a, lo = swap ? a : b;
+  return hi + std::log(1.0 + std::exp(lo - hi));
+}
+
+// Integers, computed in 64 bits. Division by zero raises, as PyTorch's does.
+[[noreturn]] void integer_division_by_zero();  // out of line: pointwise.cpp
+
+inline int64_t abs(int64_t x) { return x < 0 ? -x : x; }
+inline int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t fmax(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t fmin(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t trunc_divide(int64_t a, int64_t b) {
+  if (__builtin_expect(b == 0, 0)) integer_division_by_zero();
+  return b == -1 ? -a : a / b;
+}
+inline int64_t fmod(int64_t a, int64_t b) {
+  if (__builtin_expect(b == 0, 0)) integer_division_by_zero();
+  return b == -1 ? 0 : a % b;
+}
+inline int64_t remainder(int64_t a, int64_t b) {
+  const int64_t r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+inline int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t q = trunc_divide(a, b);
+  return b != -1 && a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+inline int64_t ipow(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+  int64_t result = 1;
+  for (; exponent; exponent >>= 1) {
+    if (exponent & 1) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
+template <class T>
+inline T igamma(T a, T x) {
+  return gammainc(a, x);
+}
+template <class T>
+inline T igammac(T a, T x) {
+  return gammaincc(a, x);
+}
+
+}  // namespace fl::math

@@ -1,0 +1,80 @@
+// Turns the generated table into operators, with the derived in-place and out= forms of each.
+#include "dispatch/builtin.h"
+
+#include "cpu/pointwise.h"
+
+namespace fl {
+
+void attach_pending_kernels();
+
+namespace {
+
+// In-place form of any op: compute, then copy into the first argument.
+void run_inplace(const Operator& op, void*, KeySet, Value* args, Value* results) {
+  static const Operator& copy = OperatorTable::get().at("copy_");
+  const Tensor self = args[0].tensor();
+  Value fresh[1];
+  op.functional->call(args, fresh);
+  FL_CHECK(fresh[0].tensor_impl()->sizes == self->sizes, "[", op.schema.name, "] expected a result of the shape ", self.sizes(),
+           " of the tensor it is written to, got ", fresh[0].tensor().sizes());
+  FL_CHECK(can_cast(fresh[0].tensor_impl()->dtype, self.dtype()), "[", op.schema.name, "] expected a result that ",
+           name_of(self.dtype()), " can hold, got ", name_of(fresh[0].tensor_impl()->dtype));
+  Value copy_args[3] = {args[0], fresh[0], Value(false)};
+  copy.call(copy_args, results);
+}
+
+// out= form of any op: compute, then copy into the given tensors.
+void run_out(const Operator& op, void*, KeySet, Value* args, Value* results) {
+  static const Operator& copy = OperatorTable::get().at("copy_");
+  const int n = op.n_results();
+  const size_t first_out = op.schema.args.size() - n;
+  std::vector<Value> fresh(n);
+  op.functional->call(args, fresh.data());
+  for (int i = 0; i < n; ++i) {
+    const Tensor out = args[first_out + i].tensor();
+    const Tensor value = fresh[i].tensor();
+    FL_CHECK(out.device() == value.device(), "[", op.functional->schema.name, "] expected out on ", to_string(value.device()),
+             ", got ", to_string(out.device()));
+    FL_CHECK(!out.requires_grad() && !(value.requires_grad() && thread_state().grad_mode), "[", op.functional->schema.name,
+             "] expected out= and its arguments not to require grad, got one that does; out= functions are not differentiable");
+    prepare_out(op.functional->schema.name.c_str(), out, value.sizes(), value.dtype(), true);
+    Value copy_args[3] = {Value(out), fresh[i], Value(false)};
+    Value ignored[1];
+    copy.call(copy_args, ignored);
+    results[i] = Value(out);
+  }
+}
+
+void derive(Operator* base, const BuiltinOperator& row, const char* schema, uint32_t flag) {
+  if (schema == nullptr) return;
+  Operator* op = OperatorTable::get().define(schema, flag | (row.flags & ~uint32_t(kView)));
+  op->functional = base;
+  (flag == kInplace ? base->inplace : base->out) = op;
+  op->set_kernel(Key::Composite, Kernel{flag == kInplace ? run_inplace : run_out, nullptr});
+  if (row.pointwise) {
+    op->set_kernel(Key::CPU, Kernel{pointwise_kernel, row.pointwise});
+    op->set_kernel(Key::Meta, Kernel{pointwise_kernel, row.pointwise});
+  }
+}
+
+}  // namespace
+
+void define_builtin_operators() {
+  static const bool once = [] {
+    for (int i = 0; i < builtin_operator_count; ++i) {
+      const BuiltinOperator& row = builtin_operators[i];
+      Operator* op = OperatorTable::get().define(row.schema, row.flags);
+      if (row.pointwise) {
+        op->set_kernel(Key::CPU, Kernel{pointwise_kernel, row.pointwise});
+        op->set_kernel(Key::Meta, Kernel{pointwise_kernel, row.pointwise});
+      }
+      derive(op, row, row.inplace, kInplace);
+      derive(op, row, row.out, kOut);
+    }
+    attach_pending_kernels();
+    return true;
+  }();
+  (void)once;
+}
+
+}  // namespace fl

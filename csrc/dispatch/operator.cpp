@@ -1,0 +1,162 @@
+// The operator table and the dispatch loop.
+#include "dispatch/operator.h"
+
+#include "core/error.h"
+
+namespace fl {
+
+namespace {
+struct Pending {
+  std::string name;
+  Key key;
+  Kernel kernel;
+};
+std::vector<Pending>& pending() {
+  static auto* list = new std::vector<Pending>;
+  return *list;
+}
+}  // namespace
+
+OperatorTable& OperatorTable::get() {
+  static auto* table = new OperatorTable;
+  return *table;
+}
+
+void OperatorTable::add_kernel(const char* full_name, Key key, Kernel kernel) {
+  auto& self = get();
+  if (Operator* op = self.find(full_name))
+    op->set_kernel(key, kernel);
+  else
+    pending().push_back({full_name, key, kernel});
+}
+
+Operator* OperatorTable::define(const std::string& schema, uint32_t flags) {
+  Schema parsed = Schema::parse(schema);
+  const std::string name = parsed.full_name();
+  Operator* op;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto& slot = table_[name];
+    FL_CHECK(!slot, "[library] expected a new operator name, got ", name, ", which is already defined");
+    slot = std::make_unique<Operator>(std::move(parsed));
+    op = slot.get();
+    op->flags = flags;
+    order_.push_back(op);
+  }
+  return op;
+}
+
+// Attaches the kernels that static initialisers left; called once all operators of the table are defined.
+void attach_pending_kernels() {
+  auto& table = OperatorTable::get();
+  std::vector<Pending> rest;
+  for (auto& p : pending()) {
+    if (Operator* op = table.find(p.name))
+      op->set_kernel(p.key, p.kernel);
+    else
+      rest.push_back(p);
+  }
+  pending().swap(rest);
+  for (auto& p : pending()) fail("[library] expected a record for the kernel ", p.name, ", got none in flambeau/ops");
+}
+
+Operator* OperatorTable::find(const std::string& full_name) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = table_.find(full_name);
+  return it == table_.end() ? nullptr : it->second.get();
+}
+
+Operator& OperatorTable::at(const std::string& full_name) const {
+  Operator* op = find(full_name);
+  FL_CHECK(op, "[library] expected a defined operator, got ", full_name);
+  return *op;
+}
+
+std::vector<Operator*> OperatorTable::all() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return order_;
+}
+
+void OperatorTable::set_fallback(Key key, Kernel kernel) {
+  fallback_[static_cast<int>(key)] = kernel;
+  invalidate();
+}
+
+void Operator::set_kernel(Key key, Kernel kernel) {
+  own_[static_cast<int>(key)] = kernel;
+  has_backend_ = false;
+  for (int k = 0; k < kBackendKeys; ++k) has_backend_ |= bool(own_[k]);
+  OperatorTable::get().invalidate();
+}
+
+void Operator::rebuild() const {
+  auto& table = OperatorTable::get();
+  const uint64_t generation = table.generation();
+  const Kernel composite = own_[static_cast<int>(Key::Composite)];
+  for (int k = 0; k < kKeys; ++k) {
+    Kernel chosen = own_[k];
+    if (!chosen) {
+      // An op that is nothing but its decomposition is taken apart before autograd and subclasses see it.
+      if (k >= kBackendKeys)
+        chosen = is_composite() && k != static_cast<int>(Key::Composite) ? composite : table.fallback(static_cast<Key>(k));
+      else
+        chosen = composite ? composite : table.fallback(static_cast<Key>(k));
+    }
+    resolved_[k] = chosen;
+  }
+  // Functionality keys without anything to do fall through to the next key.
+  built_.store(generation, std::memory_order_release);
+}
+
+KeySet Operator::keys_of(const Value* args) const {
+  KeySet keys;
+  const size_t n = schema.args.size();
+  bool cpu_only_numbers = true;
+  for (size_t i = 0; i < n; ++i) {
+    const Value& v = args[i];
+    if (v.is_tensor()) {
+      keys |= v.tensor_impl()->keys;
+      cpu_only_numbers = false;
+    } else if (v.is_tensor_list()) {
+      const Tensor* list = v.tensors();
+      for (size_t j = 0; j < v.length(); ++j)
+        if (list[j].defined()) {
+          keys |= list[j]->keys;
+          cpu_only_numbers = false;
+        }
+    } else if (v.tag() == Value::Tag::Device) {
+      keys |= backend_key(v.to_device().type);
+      cpu_only_numbers = false;
+    }
+  }
+  if (cpu_only_numbers) keys |= Key::CPU;
+  const ThreadState& state = thread_state();
+  keys = (keys | state.included) - state.excluded;
+  if (!state.grad_mode && keys.has(Key::Autograd)) keys = keys - KeySet(Key::Autograd);
+  return keys;
+}
+
+void Operator::call_with(KeySet keys, Value* args, Value* results) const {
+  if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0)) rebuild();
+  // Devices: an explicit device wins over the CPU (zero-dim CPU operands may join any device).
+  while (!keys.empty()) {
+    const Key key = keys.highest();
+    const Kernel kernel = resolved_[static_cast<int>(key)];
+    if (__builtin_expect(bool(kernel), 1)) return kernel.fn(*this, kernel.context, keys, args, results);
+    if (static_cast<int>(key) < kBackendKeys) no_kernel(keys);
+    keys = keys.below(key);
+  }
+  no_kernel(keys);
+}
+
+void Operator::no_kernel(KeySet keys) const {
+  std::string device = "cpu";
+  for (int k = kBackendKeys; k-- > 0;)
+    if (keys.has(static_cast<Key>(k))) {
+      device = device_type_name(static_cast<DeviceType>(k));
+      break;
+    }
+  fail(ErrorKind::NotImplemented, "[", schema.name, "] expected a device with a kernel or decomposition for it, got ", device);
+}
+
+}  // namespace fl

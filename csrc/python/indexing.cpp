@@ -1,0 +1,269 @@
+// t[key] and t[key] = value. Integers, slices, None, Ellipsis and booleans become one view; tensors, arrays and lists of
+// integers or booleans go on to the `index` and `index_put_` operators.
+#include "dispatch/kernel.h"
+#include "python/parse.h"
+
+namespace fl::py {
+
+namespace {
+
+int64_t item_value(const Tensor& t) { return item(t).to<int64_t>(); }
+
+struct Parsed {
+  Tensor view;                       // after the basic part
+  std::vector<Tensor> indices;       // one for each dimension of view; undefined where it is not indexed
+  bool advanced = false;
+};
+
+bool is_index_sequence(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
+
+// Makes a tensor of a list, tuple, range or NumPy array used as an index.
+Tensor index_tensor(PyObject* o) {
+  static PyObject* make = nullptr;
+  if (!make) {
+    Object module = own(PyImport_ImportModule("flambeau._tensor"));
+    make = check(PyObject_GetAttrString(module.get(), "index_tensor"));
+  }
+  Object made = own(PyObject_CallOneArg(make, o));
+  return unwrap(made.get());
+}
+
+// Ops through the dispatcher when anything but a plain backend is involved; the geometry directly otherwise.
+class Viewer {
+ public:
+  explicit Viewer(const Tensor& base)
+      : t_(base), plain_(base->keys.bits() < (uint32_t(1) << kBackendKeys) && thread_state().included.empty()) {
+    if (plain_) {
+      sizes_ = base->sizes;
+      strides_ = base->strides;
+      offset_ = base.offset();
+    }
+  }
+  int64_t size(int64_t d) const { return plain_ ? sizes_[d] : t_.size(d); }
+  int64_t dim() const { return plain_ ? static_cast<int64_t>(sizes_.size()) : t_.dim(); }
+
+  void select(int64_t d, int64_t index, int64_t position) {
+    const int64_t n = size(d);
+    FL_CHECK_KIND(index >= -n && index < n, Index, "[index] expected an index in [", -n, ", ", n - 1, "] for dimension ", position,
+                  " of size ", n, ", got ", index);
+    if (!plain_) {
+      static const Operator& op = OperatorTable::get().at("select");
+      t_ = call(op, {Value(t_), Value(d), Value(index)});
+      return;
+    }
+    offset_ += (index < 0 ? index + n : index) * strides_[d];
+    sizes_.erase(d);
+    strides_.erase(d);
+  }
+  void slice(int64_t d, int64_t start, int64_t stop, int64_t step) {
+    const int64_t n = size(d);
+    if (start == 0 && stop == n && step == 1) return;
+    if (!plain_) {
+      static const Operator& op = OperatorTable::get().at("slice");
+      t_ = call(op, {Value(t_), Value(d), Value(start), Value(stop), Value(step)});
+      return;
+    }
+    offset_ += start * strides_[d];
+    sizes_[d] = stop > start ? (stop - start + step - 1) / step : 0;
+    strides_[d] *= step;
+  }
+  void unsqueeze(int64_t d) {
+    if (!plain_) {
+      static const Operator& op = OperatorTable::get().at("unsqueeze");
+      t_ = call(op, {Value(t_), Value(d)});
+      return;
+    }
+    const int64_t stride = d < dim() ? sizes_[d] * strides_[d] : 1;
+    sizes_.insert(d, 1);
+    strides_.insert(d, stride);
+  }
+  Tensor finish() {
+    if (plain_) return alias(t_, sizes_, strides_, offset_);
+    if (untouched()) {
+      static const Operator& op = OperatorTable::get().at("alias");
+      return call(op, {Value(t_)});
+    }
+    return t_;
+  }
+
+ private:
+  bool untouched() const { return t_->python != nullptr; }
+  Tensor call(const Operator& op, std::initializer_list<Value> values) {
+    std::vector<Value> args(values);
+    Value result[1];
+    op.call(args.data(), result);
+    return result[0].take_tensor();
+  }
+  Tensor t_;
+  bool plain_;
+  Dims sizes_, strides_;
+  int64_t offset_ = 0;
+};
+
+// How many dimensions of the tensor a key item uses up.
+int64_t consumes(PyObject* o) {
+  if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
+  if (is_tensor(o) && (impl_of(o)->dtype == DType::Bool || impl_of(o)->dtype == DType::UInt8)) return static_cast<int64_t>(impl_of(o)->sizes.size());
+  return 1;
+}
+
+Parsed parse_key(PyObject* self, PyObject* key) {
+  // The items of the key; arrays and lists turn into tensors first because a mask uses up several dimensions.
+  std::vector<Object> items;
+  if (PyTuple_Check(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) items.push_back(Object::borrow(PyTuple_GET_ITEM(key, i)));
+  } else {
+    items.push_back(Object::borrow(key));
+  }
+  int64_t used = 0;
+  bool ellipsis = false;
+  for (auto& item : items) {
+    PyObject* o = item.get();
+    const bool simple = o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || PyBool_Check(o) || PyLong_Check(o) || is_tensor(o);
+    if (!simple) {
+      if (is_index_sequence(o) || !PyIndex_Check(o) || PySequence_Check(o)) {
+        FL_CHECK_KIND(is_index_sequence(o) || PySequence_Check(o) || PyObject_HasAttrString(o, "__array__"), Index,
+                      "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got ", std::string(Py_TYPE(o)->tp_name));
+        item = own(wrap(index_tensor(o)));
+        o = item.get();
+      }
+    }
+    if (o == Py_Ellipsis) {
+      FL_CHECK_KIND(!ellipsis, Index, "[index] expected at most one Ellipsis, got two");
+      ellipsis = true;
+    }
+    used += consumes(o);
+  }
+  const Tensor base = unwrap(self);
+  FL_CHECK_KIND(used <= base.dim(), Index, "[index] expected at most ", base.dim(), " indices for shape ", base.sizes(), ", got ", used);
+
+  Parsed parsed;
+  Viewer viewer(base);
+  int64_t d = 0;         // next dimension of the view
+  int64_t position = 0;  // next dimension of the original tensor, for messages
+  const auto put = [&](int64_t at, const Tensor& index) {
+    if (static_cast<int64_t>(parsed.indices.size()) <= at) parsed.indices.resize(at + 1);
+    parsed.indices[at] = index;
+    parsed.advanced = true;
+  };
+  for (auto& item : items) {
+    PyObject* o = item.get();
+    if (o == Py_None) {
+      viewer.unsqueeze(d++);
+    } else if (o == Py_Ellipsis) {
+      d += base.dim() - used;
+      position += base.dim() - used;
+    } else if (PySlice_Check(o)) {
+      Py_ssize_t start, stop, step;
+      if (PySlice_Unpack(o, &start, &stop, &step) < 0) throw PythonError();
+      FL_CHECK_KIND(step > 0, Value, "[index] expected a slice step greater than zero, got ", static_cast<int64_t>(step));
+      const int64_t n = viewer.size(d);
+      PySlice_AdjustIndices(n, &start, &stop, step);
+      viewer.slice(d, start, std::max(start, stop), step);
+      ++d;
+      ++position;
+    } else if (PyBool_Check(o)) {
+      // A scalar mask: a new dimension of size one or nothing.
+      viewer.unsqueeze(d);
+      put(d, scalar_tensor(Scalar(o == Py_True), {DType::Bool, base.device()}));
+      parsed.indices[d]->sizes.push_back(1);
+      parsed.indices[d]->strides.push_back(1);
+      ++d;
+    } else if (is_tensor(o)) {
+      const Tensor index = unwrap(o);
+      FL_CHECK_KIND(is_integral(index.dtype(), true), Index, "[index] expected integer or bool tensors as indices, got ", name_of(index.dtype()));
+      const bool mask = index.dtype() == DType::Bool || index.dtype() == DType::UInt8;
+      if (!mask && index.dim() == 0 && !index.is_meta() && index.is_cpu()) {
+        viewer.select(d, item_value(index), position++);
+        continue;
+      }
+      if (mask && index.dim() == 0) {
+        viewer.unsqueeze(d);
+        Tensor one = alias(index, IntSpan({1}), IntSpan({1}), index.offset());
+        put(d, one);
+        ++d;
+        continue;
+      }
+      put(d, index);
+      const int64_t n = mask ? index.dim() : 1;
+      if (mask) {
+        for (int64_t k = 0; k < n; ++k)
+          FL_CHECK_KIND(index.size(k) == viewer.size(d + k), Index, "[index] expected a mask of size ", viewer.size(d + k), " at dimension ",
+                        position + k, ", got a mask of shape ", index.sizes());
+      }
+      d += n;
+      position += n;
+    } else {
+      viewer.select(d, int_value(o), position++);
+    }
+  }
+  parsed.view = viewer.finish();
+  return parsed;
+}
+
+}  // namespace
+
+PyObject* tensor_getitem(PyObject* self, PyObject* key) {
+  return guarded([&]() -> PyObject* {
+    PyObject* pair[2] = {self, key};
+    if (__builtin_expect(any_override(pair, 2), 0)) {
+      static PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__getitem__");
+      return call_override(method, pair, 2, nullptr);
+    }
+    Parsed parsed = parse_key(self, key);
+    if (!parsed.advanced) return wrap(std::move(parsed.view));
+    static const Operator& op = OperatorTable::get().at("index.Tensor");
+    Value args[2] = {Value(parsed.view), Value::borrow(parsed.indices.data(), parsed.indices.size())};
+    return call_operator(op, args);
+  });
+}
+
+int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
+  return guarded_int([&]() -> int {
+    FL_CHECK_KIND(value != nullptr, Type, "[index] expected a value to assign, got a deletion");
+    PyObject* triple[3] = {self, key, value};
+    if (__builtin_expect(any_override(triple, 3), 0)) {
+      static PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__setitem__");
+      own(call_override(method, triple, 3, nullptr));
+      return 0;
+    }
+    Parsed parsed = parse_key(self, key);
+    Value number;
+    Object made;
+    Value source;
+    if (is_tensor(value)) {
+      source = Value::borrow(impl_of(value));
+    } else if (number_value(value, number)) {
+      const Scalar s = number.to_scalar();
+      FL_CHECK_KIND(!s.is_complex() || is_complex(parsed.view.dtype()), Runtime, "[index] expected a real value for a ",
+                    name_of(parsed.view.dtype()), " tensor, got a complex number");
+      source = Value(scalar_tensor(s, {parsed.view.dtype(), Device{}}));
+    } else {
+      static PyObject* make = nullptr;
+      if (!make) {
+        Object module = own(PyImport_ImportModule("flambeau._tensor"));
+        make = check(PyObject_GetAttrString(module.get(), "value_tensor"));
+      }
+      made = own(PyObject_CallFunctionObjArgs(make, value, self, nullptr));
+      source = Value::borrow(impl_of(made.get()));
+    }
+    if (!parsed.advanced) {
+      static const Operator& copy = OperatorTable::get().at("copy_");
+      // Leading ones of the value beyond the destination's dimensions are allowed.
+      Tensor src = source.tensor();
+      while (src.dim() > parsed.view.dim() && src.size(0) == 1) {
+        static const Operator& squeeze = OperatorTable::get().at("squeeze.dim");
+        src = call_tensor(squeeze, src, int64_t(0));
+      }
+      Value args[3] = {Value(parsed.view), Value(src), Value(false)};
+      own(call_operator(copy, args));
+    } else {
+      static const Operator& put = OperatorTable::get().at("index_put_");
+      Value args[4] = {Value(parsed.view), Value::borrow(parsed.indices.data(), parsed.indices.size()), source, Value(false)};
+      own(call_operator(put, args));
+    }
+    return 0;
+  });
+}
+
+}  // namespace fl::py

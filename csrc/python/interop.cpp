@@ -1,0 +1,358 @@
+// Tensors and the outside world: Python numbers and lists, the buffer protocol, NumPy and DLPack. Nothing here imports
+// NumPy: arrays are read through __array_interface__ and made from it.
+#include <cstring>
+
+#include "core/allocator.h"
+#include "cpu/library.h"
+#include "cpu/parallel.h"
+#include "python/parse.h"
+
+namespace fl::py {
+
+namespace {
+
+Tensor on_cpu(const Tensor& t, const char* op) {
+  FL_CHECK(!t.is_meta(), "[", op, "] expected a tensor with data, got one on the meta device");
+  if (t.is_cpu()) return t;
+  PyObject* self = wrap(t);
+  Object moved = own(PyObject_CallMethod(self, "cpu", nullptr));
+  Py_DECREF(self);
+  return unwrap(moved.get());
+}
+
+template <class T>
+PyObject* element(const char* p) {
+  T x;
+  std::memcpy(&x, p, sizeof x);
+  if constexpr (std::is_same_v<T, bool>)
+    return PyBool_FromLong(x);
+  else if constexpr (is_complex_type<T>)
+    return PyComplex_FromDoubles(x.real(), x.imag());
+  else if constexpr (std::is_integral_v<T>)
+    return PyLong_FromLongLong(x);
+  else
+    return PyFloat_FromDouble(static_cast<double>(static_cast<compute_t<T>>(x)));
+}
+
+template <class T>
+PyObject* nested(const Tensor& t, int64_t d, const char* p) {
+  if (d == t.dim()) return element<T>(p);
+  const int64_t n = t.size(d), step = t.stride(d) * t.itemsize();
+  Object list = own(PyList_New(n));
+  for (int64_t i = 0; i < n; ++i) PyList_SET_ITEM(list.get(), i, check(nested<T>(t, d + 1, p + i * step)));
+  return list.release();
+}
+
+}  // namespace
+
+PyObject* tensor_item(PyObject* self, PyObject*) {
+  if (__builtin_expect(any_override(&self, 1), 0))
+    return guarded([&] {
+      static PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "item");
+      return call_override(method, &self, 1, nullptr);
+    });
+  return guarded([&] { return from_scalar(item(unwrap(self))); });
+}
+
+PyObject* tensor_tolist(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = on_cpu(unwrap(self), "tolist");
+    return dispatch(t.dtype(), [&](auto type) { return nested<typename decltype(type)::type>(t, 0, t.raw()); });
+  });
+}
+
+namespace {
+
+// ---------------------------------------------------------------- from Python data
+
+// What a nested sequence holds: its shape and the widest kind of number.
+struct Shape {
+  Dims sizes;
+  int kind = -1;  // 0 bool, 1 int, 2 float, 3 complex, -1 nothing
+  bool has_tensors = false;
+};
+
+void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
+  if (PyList_Check(o) || PyTuple_Check(o)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    if (first && depth == shape.sizes.size()) shape.sizes.push_back(n);
+    FL_CHECK_KIND(depth < shape.sizes.size() && shape.sizes[depth] == n, Value, "[tensor] expected sequences of equal length ",
+                  depth < shape.sizes.size() ? shape.sizes[depth] : 0, " at depth ", static_cast<int64_t>(depth), ", got ", static_cast<int64_t>(n));
+    FL_CHECK_KIND(depth < 64, Value, "[tensor] expected at most 64 dimensions, got more");
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      measure(PySequence_Fast_GET_ITEM(o, i), depth + 1, shape, first);
+      first = false;
+    }
+    if (n == 0) first = false;
+    return;
+  }
+  Value v;
+  if (is_tensor(o)) {
+    FL_CHECK_KIND(impl_of(o)->numel == 1, Value, "[tensor] expected tensors of one element inside sequences, got shape ", unwrap(o).sizes());
+    v = Value(item(unwrap(o)));
+  } else if (!number_value(o, v)) {
+    fail(ErrorKind::Type, "[tensor] expected numbers or nested sequences of numbers, got ", std::string(Py_TYPE(o)->tp_name));
+  }
+  FL_CHECK_KIND(depth == shape.sizes.size(), Value, "[tensor] expected a sequence at depth ", static_cast<int64_t>(depth), ", got a number");
+  const int kind = v.tag() == Value::Tag::Bool ? 0 : v.tag() == Value::Tag::Int ? 1 : v.tag() == Value::Tag::Float ? 2 : 3;
+  shape.kind = std::max(shape.kind, kind);
+}
+
+template <class T>
+void store(PyObject* o, T*& at) {
+  if (PyList_Check(o) || PyTuple_Check(o)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    for (Py_ssize_t i = 0; i < n; ++i) store(PySequence_Fast_GET_ITEM(o, i), at);
+    return;
+  }
+  Value v;
+  if (is_tensor(o))
+    v = Value(item(unwrap(o)));
+  else if (!number_value(o, v))
+    fail(ErrorKind::Type, "[tensor] expected numbers, got ", std::string(Py_TYPE(o)->tp_name));
+  const Scalar s = v.to_scalar();
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    if (s.is_integral())
+      FL_CHECK(s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) && (sizeof(T) == 8 || s.i <= static_cast<int64_t>(std::numeric_limits<T>::max())), "[tensor] expected values that fit in ",
+               name_of(dtype_for<T>::value), ", got ", s.i);
+    else if (s.is_floating())
+      FL_CHECK_KIND(s.re == s.re && std::abs(s.re) < 9.3e18, Runtime, "[tensor] expected values that fit in ", name_of(dtype_for<T>::value), ", got ", s.re);
+  }
+  *at++ = s.to<T>();
+}
+
+// _from_data(data, dtype or None): a new CPU tensor from nested sequences and numbers.
+PyObject* from_data(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&]() -> PyObject* {
+    PyObject* data = args[0];
+    Shape shape;
+    bool first = true;
+    measure(data, 0, shape, first);
+    DType dtype;
+    if (nargs > 1 && args[1] != Py_None)
+      dtype = dtype_value(args[1]);
+    else
+      switch (shape.kind) {
+        case 0: dtype = DType::Bool; break;
+        case 1: dtype = DType::Int64; break;
+        case 3: dtype = complex_of(default_dtype()); break;
+        default: dtype = default_dtype();
+      }
+    Tensor out = empty(shape.sizes, {dtype, Device{}});
+    if (out.numel())
+      dispatch(dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        T* at = out.data<T>();
+        store<T>(data, at);
+      });
+    return wrap(out);
+  });
+}
+
+// _from_pointer(owner, address, sizes, strides_in_elements, dtype): shares memory that `owner` keeps alive.
+PyObject* from_pointer(PyObject*, PyObject* args) {
+  PyObject *owner, *sizes, *strides, *dtype;
+  Py_ssize_t address;
+  if (!PyArg_ParseTuple(args, "OnOOO", &owner, &address, &sizes, &strides, &dtype)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    std::vector<int64_t> size, stride;
+    for (auto [from, to] : {std::pair(sizes, &size), std::pair(strides, &stride)}) {
+      Object fast = own(PySequence_Fast(from, "[from_pointer] expected a sequence"));
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) to->push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+    }
+    const DType t = dtype_value(dtype);
+    int64_t last = 0;
+    for (size_t i = 0; i < size.size(); ++i) last += (size[i] - 1) * stride[i];
+    const int64_t bytes = numel_of(size) == 0 ? 0 : (last + 1) * size_of(t);
+    Py_INCREF(owner);
+    Ref<Storage> storage = Storage::adopt(reinterpret_cast<void*>(address), bytes, Device{}, [owner](void*) {
+      if (!Py_IsInitialized()) return;
+      const PyGILState_STATE state = PyGILState_Ensure();
+      Py_DECREF(owner);
+      PyGILState_Release(state);
+    });
+    Ref<TensorImpl> impl(new TensorImpl);
+    impl->storage = std::move(storage);
+    impl->sizes = Dims(size);
+    impl->strides = Dims(stride);
+    impl->dtype = t;
+    impl->keys = KeySet(Key::CPU);
+    impl->refresh();
+    return wrap(Tensor(std::move(impl)));
+  });
+}
+
+// ---------------------------------------------------------------- DLPack
+
+struct DLDevice {
+  int32_t type, id;
+};
+struct DLDataType {
+  uint8_t code, bits;
+  uint16_t lanes;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor tensor;
+  void* context;
+  void (*deleter)(DLManagedTensor*);
+};
+struct Exported {
+  DLManagedTensor managed;
+  Tensor keep;
+};
+
+DLDataType dl_dtype(DType t) {
+  const uint8_t bits = static_cast<uint8_t>(size_of(t) * 8);
+  if (t == DType::Bool) return {6, 8, 1};
+  if (t == DType::UInt8) return {1, 8, 1};
+  if (t == DType::BFloat16) return {4, 16, 1};
+  return {static_cast<uint8_t>(is_complex(t) ? 5 : is_floating(t) ? 2 : 0), bits, 1};
+}
+DType from_dl_dtype(DLDataType t) {
+  for (int i = 0; i < kDTypes; ++i) {
+    const DLDataType own = dl_dtype(static_cast<DType>(i));
+    if (own.code == t.code && own.bits == t.bits && t.lanes == 1) return static_cast<DType>(i);
+  }
+  fail("[from_dlpack] expected a dtype that tensors can have, got code ", static_cast<int>(t.code), " with ", static_cast<int>(t.bits), " bits");
+}
+
+PyObject* to_dlpack(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_tensor(o), Type, "[to_dlpack] expected a Tensor, got ", std::string(Py_TYPE(o)->tp_name));
+    const Tensor t = unwrap(o);
+    FL_CHECK(t.is_cpu(), "[to_dlpack] expected a CPU tensor, got one on ", to_string(t.device()));
+    auto* e = new Exported{{}, t};
+    e->managed.tensor = {t.raw(), {1, 0}, static_cast<int32_t>(t.dim()), dl_dtype(t.dtype()), t->sizes.data(), t->strides.data(), 0};
+    e->managed.context = e;
+    e->managed.deleter = [](DLManagedTensor* m) { delete static_cast<Exported*>(m->context); };
+    return PyCapsule_New(&e->managed, "dltensor", [](PyObject* capsule) {
+      if (PyCapsule_IsValid(capsule, "dltensor")) {
+        auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+        m->deleter(m);
+      }
+    });
+  });
+}
+
+PyObject* from_dlpack(PyObject*, PyObject* capsule) {
+  return guarded([&]() -> PyObject* {
+    auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+    if (!m) throw PythonError();
+    const DLTensor& d = m->tensor;
+    FL_CHECK(d.device.type == 1, "[from_dlpack] expected a CPU array, got device type ", static_cast<int>(d.device.type));
+    Dims sizes(IntSpan(d.shape, d.ndim));
+    Dims strides = d.strides ? Dims(IntSpan(d.strides, d.ndim)) : contiguous_strides(sizes);
+    const DType t = from_dl_dtype(d.dtype);
+    int64_t last = 0;
+    for (int i = 0; i < d.ndim; ++i) {
+      FL_CHECK(strides[i] >= 0 || sizes[i] <= 1, "[from_dlpack] expected strides that are not negative, got ", strides);
+      last += (sizes[i] - 1) * strides[i];
+    }
+    check(PyCapsule_SetName(capsule, "used_dltensor"));
+    Ref<TensorImpl> impl(new TensorImpl);
+    impl->storage = Storage::adopt(static_cast<char*>(d.data) + d.byte_offset, (last + 1) * size_of(t), Device{}, [m](void*) {
+      if (m->deleter) {
+        const PyGILState_STATE state = PyGILState_Ensure();
+        m->deleter(m);
+        PyGILState_Release(state);
+      }
+    });
+    impl->sizes = std::move(sizes);
+    impl->strides = std::move(strides);
+    impl->dtype = t;
+    impl->keys = KeySet(Key::CPU);
+    impl->refresh();
+    return wrap(Tensor(std::move(impl)));
+  });
+}
+
+// ---------------------------------------------------------------- settings
+
+PyObject* get_default_dtype(PyObject*, PyObject*) { return Py_NewRef(dtype_object(default_dtype())); }
+PyObject* set_default_dtype_(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_dtype(o), Type, "[set_default_dtype] expected a dtype, got ", std::string(Py_TYPE(o)->tp_name));
+    FL_CHECK_KIND(is_floating(dtype_value(o)), Type, "[set_default_dtype] expected a floating dtype, got ", name_of(dtype_value(o)));
+    set_default_dtype(dtype_value(o));
+    Py_RETURN_NONE;
+  });
+}
+PyObject* get_threads(PyObject*, PyObject*) { return PyLong_FromLong(num_threads()); }
+PyObject* set_threads(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(PyLong_Check(o), Type, "[set_num_threads] expected an int, got ", std::string(Py_TYPE(o)->tp_name));
+    const int64_t n = int_value(o);
+    FL_CHECK(n > 0 && n < 10000, "[set_num_threads] expected a positive number of threads, got ", n);
+    set_num_threads(static_cast<int>(n));
+    Py_RETURN_NONE;
+  });
+}
+PyObject* promote_types(PyObject*, PyObject* args) {
+  PyObject *a, *b;
+  if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_dtype(a) && is_dtype(b), Type, "[promote_types] expected two dtypes, got other objects");
+    return Py_NewRef(dtype_object(promote(dtype_value(a), dtype_value(b))));
+  });
+}
+PyObject* can_cast_(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"from_", "to", nullptr};
+  PyObject *a, *b;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", const_cast<char**>(names), &a, &b)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_dtype(a) && is_dtype(b), Type, "[can_cast] expected two dtypes, got other objects");
+    return PyBool_FromLong(can_cast(dtype_value(a), dtype_value(b)));
+  });
+}
+PyObject* memory_stats(PyObject*, PyObject*) {
+  const MemoryStats s = cpu_memory_stats();
+  return Py_BuildValue("{sLsLsLsLsLsL}", "allocated", (long long)s.allocated, "peak_allocated", (long long)s.peak_allocated, "reserved",
+                       (long long)s.reserved, "peak_reserved", (long long)s.peak_reserved, "allocations", (long long)s.allocations, "cache_hits",
+                       (long long)s.cache_hits);
+}
+PyObject* empty_cache(PyObject*, PyObject*) {
+  cpu_empty_cache();
+  Py_RETURN_NONE;
+}
+PyObject* reset_peak(PyObject*, PyObject*) {
+  cpu_reset_peak_stats();
+  Py_RETURN_NONE;
+}
+PyObject* library_path(PyObject*, PyObject* args) {
+  const char *name, *path;
+  if (!PyArg_ParseTuple(args, "ss", &name, &path)) return nullptr;
+  cpu::set_library_path(name, path);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef interop_functions[] = {
+    {"_from_data", reinterpret_cast<PyCFunction>(from_data), METH_FASTCALL, nullptr},
+    {"_from_pointer", from_pointer, METH_VARARGS, nullptr},
+    {"_to_dlpack", to_dlpack, METH_O, nullptr},
+    {"_from_dlpack", from_dlpack, METH_O, nullptr},
+    {"get_default_dtype", get_default_dtype, METH_NOARGS, nullptr},
+    {"set_default_dtype", set_default_dtype_, METH_O, nullptr},
+    {"get_num_threads", get_threads, METH_NOARGS, nullptr},
+    {"set_num_threads", set_threads, METH_O, nullptr},
+    {"promote_types", promote_types, METH_VARARGS, nullptr},
+    {"can_cast", reinterpret_cast<PyCFunction>(can_cast_), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
+    {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
+    {"_reset_peak_memory_stats", reset_peak, METH_NOARGS, nullptr},
+    {"_set_library_path", library_path, METH_VARARGS, nullptr},
+    {}};
+
+}  // namespace
+
+void add_interop(PyObject* module) { check(PyModule_AddFunctions(module, interop_functions)); }
+
+}  // namespace fl::py

@@ -1,0 +1,21 @@
+// The extension module flambeau._C.
+#include "python/common.h"
+
+namespace {
+
+PyModuleDef definition{PyModuleDef_HEAD_INIT, "flambeau._C", "flambeau's native core.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__C() {
+  using namespace fl::py;
+  return guarded([]() -> PyObject* {
+    Object module = own(PyModule_Create(&definition));
+    add_types(module.get());
+    add_tensor(module.get());
+    add_overrides(module.get());
+    add_interop(module.get());
+    add_calls(module.get());
+    return module.release();
+  });
+}

@@ -1,0 +1,583 @@
+// The Tensor type: object life time, attributes and the number protocol. Everything that is an operator is attached to
+// the type by the operator table instead.
+#include "python/common.h"
+#include <structmember.h>
+
+#include <cstddef>
+
+#include "python/parse.h"
+
+namespace fl::py {
+
+PyTypeObject* tensor_type;
+PyTypeObject* parameter_type;
+
+// ---------------------------------------------------------------- life time
+//
+// One Python object for each TensorImpl. Normally the object owns the impl. When the object is about to die while C++
+// still holds the impl, ownership turns round: the impl keeps the object, so that attributes, subclass and identity are
+// there when the tensor comes back to Python.
+
+namespace {
+
+TensorObject* object_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
+
+// True when the object was saved from destruction.
+bool try_resurrect(PyObject* self) {
+  TensorImpl* impl = object_of(self)->impl;
+  if (impl == nullptr || impl->owns_python || impl->use_count() <= 1) return false;
+  Py_INCREF(self);
+  impl->owns_python = true;
+  impl->release();  // the object's own reference
+  return true;
+}
+
+void release_from_impl(TensorImpl* impl) {
+  if (!Py_IsInitialized()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  auto* self = static_cast<PyObject*>(impl->python);
+  impl->owns_python = false;
+  impl->python = nullptr;
+  object_of(self)->impl = nullptr;
+  Py_DECREF(self);
+  PyGILState_Release(state);
+}
+
+void tensor_finalize(PyObject* self) {
+  if (try_resurrect(self)) {
+    // Let the finaliser run again at the next death: bit 0 of the second word of the collector's header.
+    if (PyType_IS_GC(Py_TYPE(self))) reinterpret_cast<uintptr_t*>(self)[-1] &= ~uintptr_t(1);
+  }
+}
+
+int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(object_of(self)->dict);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+int tensor_clear(PyObject* self) {
+  Py_CLEAR(object_of(self)->dict);
+  return 0;
+}
+
+// Free list of plain tensors: they are made and dropped with every operation.
+constexpr int kFreeMost = 64;
+PyObject* free_objects[kFreeMost];
+int free_count = 0;
+
+void tensor_dealloc(PyObject* self) {
+  TensorObject* t = object_of(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (type == tensor_type && try_resurrect(self)) return;
+  PyObject_GC_UnTrack(self);
+  if (t->weakrefs) PyObject_ClearWeakRefs(self);
+  Py_CLEAR(t->dict);
+  if (TensorImpl* impl = t->impl) {
+    t->impl = nullptr;
+    impl->python = nullptr;
+    impl->release();
+  }
+  if (type == tensor_type && free_count < kFreeMost) {
+    free_objects[free_count++] = self;
+    return;  // keeps its reference to the type
+  }
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* attach(PyObject* self, Tensor&& t) {
+  TensorImpl* impl = t.ref().leak();
+  object_of(self)->impl = impl;
+  impl->python = self;
+  return self;
+}
+
+}  // namespace
+
+PyObject* wrap(Tensor t) {
+  if (!t.defined()) Py_RETURN_NONE;
+  TensorImpl* impl = t.impl();
+  if (impl->python) {
+    auto* self = static_cast<PyObject*>(impl->python);
+    if (impl->owns_python) {
+      impl->owns_python = false;
+      impl->retain();  // the object owns the impl again; the caller gets the reference the impl held
+      return self;
+    }
+    return Py_NewRef(self);
+  }
+  PyObject* self;
+  if (free_count) {
+    self = free_objects[--free_count];
+    PyObject_Init(self, tensor_type);
+    Py_DECREF(tensor_type);  // the free-listed object kept its reference
+    object_of(self)->dict = nullptr;
+    object_of(self)->weakrefs = nullptr;
+    PyObject_GC_Track(self);
+  } else {
+    self = check(tensor_type->tp_alloc(tensor_type, 0));
+  }
+  return attach(self, std::move(t));
+}
+
+PyObject* wrap_as(PyTypeObject* type, Tensor t) {
+  PyObject* self = check(type->tp_alloc(type, 0));
+  return attach(self, std::move(t));
+}
+
+namespace {
+
+// ---------------------------------------------------------------- attributes
+
+#define GETTER(name, expression)                    \
+  PyObject* get_##name(PyObject* self, void*) {     \
+    return guarded([&]() -> PyObject* {             \
+      const Tensor t = unwrap(self);                \
+      return expression;                            \
+    });                                             \
+  }
+GETTER(shape, make_size(t.sizes()))
+GETTER(dtype, Py_NewRef(dtype_object(t.dtype())))
+GETTER(device, make_device(t.device()))
+GETTER(layout, Py_NewRef(layout_object(Layout::Strided)))
+GETTER(ndim, PyLong_FromLongLong(t.dim()))
+GETTER(itemsize, PyLong_FromLongLong(t.itemsize()))
+GETTER(nbytes, PyLong_FromLongLong(t.itemsize() * t.numel()))
+GETTER(is_cuda, PyBool_FromLong(t.device().type == DeviceType::CUDA))
+GETTER(is_cpu, PyBool_FromLong(t.is_cpu()))
+GETTER(is_meta, PyBool_FromLong(t.is_meta()))
+GETTER(false, ((void)t, PyBool_FromLong(0)))
+GETTER(version, PyLong_FromUnsignedLong(t->inference ? 0 : t->version().load()))
+GETTER(none, ((void)t, Py_NewRef(Py_None)))
+#undef GETTER
+
+PyGetSetDef tensor_getset[] = {{"shape", get_shape, nullptr, nullptr, nullptr},
+                               {"dtype", get_dtype, nullptr, nullptr, nullptr},
+                               {"device", get_device, nullptr, nullptr, nullptr},
+                               {"layout", get_layout, nullptr, nullptr, nullptr},
+                               {"ndim", get_ndim, nullptr, nullptr, nullptr},
+                               {"itemsize", get_itemsize, nullptr, nullptr, nullptr},
+                               {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
+                               {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
+                               {"is_cpu", get_is_cpu, nullptr, nullptr, nullptr},
+                               {"is_meta", get_is_meta, nullptr, nullptr, nullptr},
+                               {"is_sparse", get_false, nullptr, nullptr, nullptr},
+                               {"is_sparse_csr", get_false, nullptr, nullptr, nullptr},
+                               {"is_quantized", get_false, nullptr, nullptr, nullptr},
+                               {"is_mkldnn", get_false, nullptr, nullptr, nullptr},
+                               {"is_mps", get_false, nullptr, nullptr, nullptr},
+                               {"is_xpu", get_false, nullptr, nullptr, nullptr},
+                               {"is_xla", get_false, nullptr, nullptr, nullptr},
+                               {"is_nested", get_false, nullptr, nullptr, nullptr},
+                               {"is_vulkan", get_false, nullptr, nullptr, nullptr},
+                               {"is_ipu", get_false, nullptr, nullptr, nullptr},
+                               {"_version", get_version, nullptr, nullptr, nullptr},
+                               {"name", get_none, nullptr, nullptr, nullptr},
+                               {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                               {}};
+
+PyMemberDef tensor_members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
+                                {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorObject, weakrefs), READONLY, nullptr},
+                                {}};
+
+// ---------------------------------------------------------------- metadata methods
+
+PyObject* tensor_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    const TensorImpl* t = impl_of(self);
+    const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    if (total == 0 || args[0] == Py_None) return make_size(t->sizes);
+    return PyLong_FromLongLong(t->sizes[wrap_dim("size", int_value(args[0]), t->sizes.size())]);
+  });
+}
+PyObject* tensor_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    const TensorImpl* t = impl_of(self);
+    const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    if (total == 0 || args[0] == Py_None) {
+      PyObject* tuple = check(PyTuple_New(t->strides.size()));
+      for (size_t i = 0; i < t->strides.size(); ++i) PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(t->strides[i]));
+      return tuple;
+    }
+    return PyLong_FromLongLong(t->strides[wrap_dim("stride", int_value(args[0]), t->strides.size())]);
+  });
+}
+PyObject* tensor_dim(PyObject* self, PyObject*) { return PyLong_FromSize_t(impl_of(self)->sizes.size()); }
+PyObject* tensor_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(impl_of(self)->numel); }
+PyObject* tensor_element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(size_of(impl_of(self)->dtype)); }
+PyObject* tensor_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(impl_of(self)->offset); }
+PyObject* tensor_data_ptr(PyObject* self, PyObject*) {
+  const TensorImpl* t = impl_of(self);
+  if (t->numel == 0 || t->device.type == DeviceType::Meta) return PyLong_FromLong(0);
+  return PyLong_FromVoidPtr(t->data());
+}
+PyObject* tensor_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    MemoryFormat format = MemoryFormat::Contiguous;
+    const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    if (total) {
+      FL_CHECK_KIND(is_memory_format(args[0]), Type, "[is_contiguous] expected a memory_format, got ", std::string(Py_TYPE(args[0])->tp_name));
+      format = memory_format_value(args[0]);
+    }
+    return PyBool_FromLong(unwrap(self).is_contiguous(format));
+  });
+}
+PyObject* tensor_bool_method(PyObject* self, bool (*test)(DType)) { return PyBool_FromLong(test(impl_of(self)->dtype)); }
+PyObject* tensor_is_floating_point(PyObject* self, PyObject*) { return tensor_bool_method(self, [](DType t) { return is_floating(t); }); }
+PyObject* tensor_is_complex(PyObject* self, PyObject*) { return tensor_bool_method(self, [](DType t) { return is_complex(t); }); }
+PyObject* tensor_is_signed(PyObject* self, PyObject*) {
+  return tensor_bool_method(self, [](DType t) { return t != DType::Bool && t != DType::UInt8; });
+}
+PyObject* tensor_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(impl_of(self)->inference); }
+PyObject* tensor_storage_id(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(impl_of(self)->storage.get()); }
+PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(impl_of(self)->storage->bytes); }
+PyObject* tensor_bump(PyObject* self, PyObject*) {
+  unwrap(self).bump_version();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef tensor_methods[] = {
+    {"size", reinterpret_cast<PyCFunction>(tensor_size), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"stride", reinterpret_cast<PyCFunction>(tensor_stride), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"is_contiguous", reinterpret_cast<PyCFunction>(tensor_is_contiguous), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"dim", tensor_dim, METH_NOARGS, nullptr},
+    {"ndimension", tensor_dim, METH_NOARGS, nullptr},
+    {"numel", tensor_numel, METH_NOARGS, nullptr},
+    {"nelement", tensor_numel, METH_NOARGS, nullptr},
+    {"element_size", tensor_element_size, METH_NOARGS, nullptr},
+    {"storage_offset", tensor_storage_offset, METH_NOARGS, nullptr},
+    {"data_ptr", tensor_data_ptr, METH_NOARGS, nullptr},
+    {"is_floating_point", tensor_is_floating_point, METH_NOARGS, nullptr},
+    {"is_complex", tensor_is_complex, METH_NOARGS, nullptr},
+    {"is_signed", tensor_is_signed, METH_NOARGS, nullptr},
+    {"is_inference", tensor_is_inference, METH_NOARGS, nullptr},
+    {"item", tensor_item, METH_NOARGS, nullptr},
+    {"tolist", tensor_tolist, METH_NOARGS, nullptr},
+    {"_storage_id", tensor_storage_id, METH_NOARGS, nullptr},
+    {"_storage_bytes", tensor_storage_bytes, METH_NOARGS, nullptr},
+    {"_bump_version", tensor_bump, METH_NOARGS, nullptr},
+    {}};
+
+// ---------------------------------------------------------------- numbers
+
+// Calls the first-found overload of an operator packet with two operands; NotImplemented when they do not fit.
+struct OperatorSlot {
+  const char* name;
+  PyObject* method = nullptr;  // the method object on the Tensor class
+};
+
+PyObject* call_method(OperatorSlot& slot, PyObject* a, PyObject* b) {
+  if (!slot.method) {
+    slot.method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), slot.name);
+    if (!slot.method) return nullptr;
+  }
+  PyObject* args[2] = {a, b};
+  return PyObject_Vectorcall(slot.method, args, b ? 2 : 1, nullptr);
+}
+
+bool fits(PyObject* o) {
+  if (is_tensor(o) || PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return true;
+  Value v;
+  if (number_value(o, v)) return true;
+  return any_override(&o, 1);
+}
+
+PyObject* binary(OperatorSlot& slot, PyObject* a, PyObject* b) {
+  try {
+    if (!fits(a) || !fits(b)) Py_RETURN_NOTIMPLEMENTED;
+  } catch (...) {
+    translate_exception();
+    return nullptr;
+  }
+  return call_method(slot, a, b);
+}
+
+// The operators whose fast path is worth having: two plain tensors, or a tensor and a number.
+PyObject* fast_binary(OperatorSlot& slot, const Operator*& op, const char* full_name, PyObject* a, PyObject* b, bool alpha) {
+  if (Py_TYPE(a) == tensor_type && (Py_TYPE(b) == tensor_type || Py_TYPE(b) == &PyFloat_Type || Py_TYPE(b) == &PyLong_Type)) {
+    PyObject* pair[2] = {a, b};
+    if (!any_override(pair, 2)) {
+      return guarded([&]() -> PyObject* {
+        if (!op) op = &OperatorTable::get().at(full_name);
+        Value values[3] = {Value::borrow(impl_of(a)), Value(), Value()};
+        if (Py_TYPE(b) == tensor_type)
+          values[1] = Value::borrow(impl_of(b));
+        else
+          number_value(b, values[1]);
+        if (alpha) values[2] = Value(int64_t(1));
+        return call_operator(*op, values);
+      });
+    }
+  }
+  return binary(slot, a, b);
+}
+
+#define FAST(fn, python, full, alpha)                            \
+  PyObject* nb_##fn(PyObject* a, PyObject* b) {                  \
+    static OperatorSlot slot{python};                            \
+    static const Operator* op = nullptr;                         \
+    return fast_binary(slot, op, full, a, b, alpha);             \
+  }
+#define BINARY(fn, python)                      \
+  PyObject* nb_##fn(PyObject* a, PyObject* b) { \
+    static OperatorSlot slot{python};           \
+    return binary(slot, a, b);                  \
+  }
+#define UNARY(fn, python)                  \
+  PyObject* nb_##fn(PyObject* a) {         \
+    static OperatorSlot slot{python};      \
+    return call_method(slot, a, nullptr);  \
+  }
+
+FAST(add, "add", "add.Tensor", true)
+FAST(subtract, "sub", "sub.Tensor", true)
+FAST(multiply, "mul", "mul.Tensor", false)
+FAST(true_divide, "div", "div.Tensor", false)
+BINARY(floor_divide, "__floordiv__")
+BINARY(remainder, "remainder")
+BINARY(and, "bitwise_and")
+BINARY(or, "bitwise_or")
+BINARY(xor, "bitwise_xor")
+BINARY(lshift, "bitwise_left_shift")
+BINARY(rshift, "bitwise_right_shift")
+BINARY(inplace_add, "add_")
+BINARY(inplace_subtract, "sub_")
+BINARY(inplace_multiply, "mul_")
+BINARY(inplace_true_divide, "div_")
+BINARY(inplace_floor_divide, "floor_divide_")
+BINARY(inplace_remainder, "remainder_")
+BINARY(inplace_and, "bitwise_and_")
+BINARY(inplace_or, "bitwise_or_")
+BINARY(inplace_xor, "bitwise_xor_")
+BINARY(inplace_lshift, "bitwise_left_shift_")
+BINARY(inplace_rshift, "bitwise_right_shift_")
+UNARY(negative, "neg")
+UNARY(absolute, "abs")
+UNARY(invert, "bitwise_not")
+UNARY(positive, "positive")
+
+// A number on the left: 2 - t, 2 / t, 2 ** t ... The function of the package takes both orders.
+PyObject* reflected(const char* name, PyObject* a, PyObject* b) {
+  if (is_tensor(a)) return nullptr;
+  static PyObject* package = nullptr;
+  if (!package) package = PyImport_ImportModule("flambeau");
+  if (!package) return nullptr;
+  Object f = Object::steal(PyObject_GetAttrString(package, name));
+  if (!f) return nullptr;
+  PyObject* args[2] = {a, b};
+  return PyObject_Vectorcall(f.get(), args, 2, nullptr);
+}
+
+#define REFLECT(fn, name)                                   \
+  PyObject* slot_##fn(PyObject* a, PyObject* b) {           \
+    if (!is_tensor(a)) {                                    \
+      try {                                                 \
+        if (!fits(a)) Py_RETURN_NOTIMPLEMENTED;             \
+      } catch (...) {                                       \
+        translate_exception();                              \
+        return nullptr;                                     \
+      }                                                     \
+      return reflected(name, a, b);                         \
+    }                                                       \
+    return nb_##fn(a, b);                                   \
+  }
+REFLECT(add, "add")
+REFLECT(subtract, "_reflected_sub")
+REFLECT(multiply, "mul")
+REFLECT(true_divide, "_reflected_div")
+REFLECT(floor_divide, "floor_divide")
+REFLECT(remainder, "remainder")
+REFLECT(and, "bitwise_and")
+REFLECT(or, "bitwise_or")
+REFLECT(xor, "bitwise_xor")
+REFLECT(lshift, "bitwise_left_shift")
+REFLECT(rshift, "bitwise_right_shift")
+
+PyObject* nb_power(PyObject* a, PyObject* b, PyObject*) {
+  static OperatorSlot slot{"pow"};
+  if (!is_tensor(a)) return reflected("pow", a, b);
+  return binary(slot, a, b);
+}
+PyObject* nb_inplace_power(PyObject* a, PyObject* b, PyObject*) {
+  static OperatorSlot slot{"pow_"};
+  return binary(slot, a, b);
+}
+PyObject* nb_matmul(PyObject* a, PyObject* b) {
+  static OperatorSlot slot{"matmul"};
+  if (!is_tensor(a) || !is_tensor(b)) {
+    PyObject* pair[2] = {a, b};
+    if (!is_tensor(a) || !any_override(pair, 2)) Py_RETURN_NOTIMPLEMENTED;
+  }
+  return call_method(slot, a, b);
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+  static OperatorSlot slots[] = {{"lt"}, {"le"}, {"eq"}, {"ne"}, {"gt"}, {"ge"}};
+  static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5);
+  return binary(slots[op], a, b);
+}
+
+int tensor_bool(PyObject* self) {
+  return guarded_int([&] {
+    const Tensor t = unwrap(self);
+    FL_CHECK(t.numel() == 1, "[bool] expected one element (use any() or all()), got a tensor of shape ", t.sizes());
+    return item(t).to<bool>() ? 1 : 0;
+  });
+}
+PyObject* tensor_int(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    FL_CHECK_KIND(t.numel() == 1, Type, "[int] expected one element, got a tensor of shape ", t.sizes());
+    const Scalar s = item(t);
+    if (s.is_floating()) return PyLong_FromDouble(s.re);
+    FL_CHECK(!s.is_complex() || s.im == 0, "[int] expected a real number, got a complex one");
+    return PyLong_FromLongLong(s.to<int64_t>());
+  });
+}
+PyObject* tensor_float(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    FL_CHECK_KIND(t.numel() == 1, Type, "[float] expected one element, got a tensor of shape ", t.sizes());
+    const Scalar s = item(t);
+    FL_CHECK(!s.is_complex() || s.im == 0, "[float] expected a real number, got a complex one");
+    return PyFloat_FromDouble(s.to<double>());
+  });
+}
+PyObject* tensor_index(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    FL_CHECK_KIND(t.numel() == 1 && is_integral(t.dtype(), true), Type,
+                  "[index] expected an integer tensor of one element, got ", name_of(t.dtype()), " of shape ", t.sizes());
+    return PyLong_FromLongLong(item(t).to<int64_t>());
+  });
+}
+
+Py_ssize_t tensor_length(PyObject* self) {
+  const TensorImpl* t = impl_of(self);
+  if (t->sizes.empty()) {
+    PyErr_SetString(PyExc_TypeError, "[len] expected a tensor with at least one dimension, got a 0-d tensor");
+    return -1;
+  }
+  return static_cast<Py_ssize_t>(t->sizes[0]);
+}
+Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4); }
+
+int contains(PyObject* self, PyObject* value) {
+  Object hit = Object::steal(PyObject_RichCompare(self, value, Py_EQ));
+  if (!hit) return -1;
+  if (!is_tensor(hit.get())) return PyObject_IsTrue(hit.get());
+  Object any = Object::steal(PyObject_CallMethod(hit.get(), "any", nullptr));
+  return any ? PyObject_IsTrue(any.get()) : -1;
+}
+
+PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static PyObject* construct = nullptr;
+  if (!construct) {
+    Object module = Object::steal(PyImport_ImportModule("flambeau._tensor"));
+    if (!module) return nullptr;
+    construct = PyObject_GetAttrString(module.get(), "construct");
+    if (!construct) return nullptr;
+  }
+  Object first = Object::steal(PyTuple_Pack(1, reinterpret_cast<PyObject*>(type)));
+  Object all = Object::steal(PySequence_Concat(first.get(), args));
+  return PyObject_Call(construct, all.get(), kwargs);
+}
+int tensor_init(PyObject*, PyObject*, PyObject*) { return 0; }
+
+PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
+  // _make_subclass(cls, data): a fresh object of class cls over the same memory.
+  static const char* names[] = {"cls", "data", "require_grad", nullptr};
+  PyObject *cls, *data;
+  int require_grad = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &cls, &data, &require_grad)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type), Type,
+                  "[_make_subclass] expected a subclass of Tensor, got another object");
+    FL_CHECK_KIND(is_tensor(data), Type, "[_make_subclass] expected a Tensor, got ", std::string(Py_TYPE(data)->tp_name));
+    const Tensor t = unwrap(data);
+    Tensor view = alias(t, t.sizes(), t.strides(), t.offset());
+    view->inference = false;
+    static PyObject* dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
+    if (PyObject* hook = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), dispatch_name); hook && hook != Py_None) {
+      Object module = own(PyImport_ImportModule("flambeau._C"));
+      Object disabled = own(PyObject_GetAttrString(module.get(), "_disabled_torch_dispatch_impl"));
+      if (hook != disabled.get()) view->keys |= Key::Python;
+    }
+    Object made = own(wrap_as(reinterpret_cast<PyTypeObject*>(cls), view));
+    if (require_grad) own(PyObject_CallMethod(made.get(), "requires_grad_", "O", Py_True));
+    return made.release();
+  });
+}
+
+PyObject* set_parameter_type(PyObject*, PyObject* cls) {
+  parameter_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(cls));
+  Py_RETURN_NONE;
+}
+
+PyMethodDef tensor_functions[] = {
+    {"_make_subclass", reinterpret_cast<PyCFunction>(make_subclass), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_set_parameter_type", set_parameter_type, METH_O, nullptr},
+    {}};
+
+}  // namespace
+
+void add_tensor(PyObject* module) {
+  release_python_object = release_from_impl;
+#define SLOT(s, f) {s, reinterpret_cast<void*>(f)}
+  PyType_Slot slots[] = {SLOT(Py_tp_new, tensor_new),
+                         SLOT(Py_tp_init, tensor_init),
+                         SLOT(Py_tp_dealloc, tensor_dealloc),
+                         SLOT(Py_tp_finalize, tensor_finalize),
+                         SLOT(Py_tp_traverse, tensor_traverse),
+                         SLOT(Py_tp_clear, tensor_clear),
+                         SLOT(Py_tp_hash, tensor_hash),
+                         SLOT(Py_tp_richcompare, compare),
+                         SLOT(Py_tp_getset, tensor_getset),
+                         SLOT(Py_tp_members, tensor_members),
+                         SLOT(Py_tp_methods, tensor_methods),
+                         SLOT(Py_nb_add, slot_add),
+                         SLOT(Py_nb_subtract, slot_subtract),
+                         SLOT(Py_nb_multiply, slot_multiply),
+                         SLOT(Py_nb_true_divide, slot_true_divide),
+                         SLOT(Py_nb_floor_divide, slot_floor_divide),
+                         SLOT(Py_nb_remainder, slot_remainder),
+                         SLOT(Py_nb_and, slot_and),
+                         SLOT(Py_nb_or, slot_or),
+                         SLOT(Py_nb_xor, slot_xor),
+                         SLOT(Py_nb_lshift, slot_lshift),
+                         SLOT(Py_nb_rshift, slot_rshift),
+                         SLOT(Py_nb_power, nb_power),
+                         SLOT(Py_nb_inplace_power, nb_inplace_power),
+                         SLOT(Py_nb_matrix_multiply, nb_matmul),
+                         SLOT(Py_nb_inplace_add, nb_inplace_add),
+                         SLOT(Py_nb_inplace_subtract, nb_inplace_subtract),
+                         SLOT(Py_nb_inplace_multiply, nb_inplace_multiply),
+                         SLOT(Py_nb_inplace_true_divide, nb_inplace_true_divide),
+                         SLOT(Py_nb_inplace_floor_divide, nb_inplace_floor_divide),
+                         SLOT(Py_nb_inplace_remainder, nb_inplace_remainder),
+                         SLOT(Py_nb_inplace_and, nb_inplace_and),
+                         SLOT(Py_nb_inplace_or, nb_inplace_or),
+                         SLOT(Py_nb_inplace_xor, nb_inplace_xor),
+                         SLOT(Py_nb_inplace_lshift, nb_inplace_lshift),
+                         SLOT(Py_nb_inplace_rshift, nb_inplace_rshift),
+                         SLOT(Py_nb_negative, nb_negative),
+                         SLOT(Py_nb_absolute, nb_absolute),
+                         SLOT(Py_nb_invert, nb_invert),
+                         SLOT(Py_nb_positive, nb_positive),
+                         SLOT(Py_nb_bool, tensor_bool),
+                         SLOT(Py_nb_int, tensor_int),
+                         SLOT(Py_nb_float, tensor_float),
+                         SLOT(Py_nb_index, tensor_index),
+                         SLOT(Py_sq_contains, contains),
+                         SLOT(Py_mp_length, tensor_length),
+                         SLOT(Py_mp_subscript, tensor_getitem),
+                         SLOT(Py_mp_ass_subscript, tensor_setitem),
+                         {0, nullptr}};
+#undef SLOT
+  PyType_Spec spec{"torch.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  tensor_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
+  check(PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)));
+  check(PyModule_AddFunctions(module, tensor_functions));
+}
+
+}  // namespace fl::py

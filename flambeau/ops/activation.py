@@ -1,0 +1,414 @@
+"""Activation functions.
+
+The arithmetic is in records named as PyTorch's operators are; those that PyTorch offers only through `nn.functional`
+live in the module `_ops`. The `nn_` composites below them give `nn.functional` its signatures with `inplace`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable
+
+import flambeau as fl
+from flambeau.ops import expr as e
+from flambeau.ops.record import composite, pointwise
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+# ---------------------------------------------------------------- rectifiers
+
+pointwise(
+    "relu(Tensor self) -> Tensor",
+    lambda x: e.where(x <= 0, 0, x),
+    dtypes="if",
+    out=False,
+    vjp=lambda g, x, out: (e.where(out <= 0, 0, g),),
+)
+
+pointwise(
+    "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+    lambda x, lo, hi: e.minimum(e.maximum(x, lo), hi),
+    dtypes="if",
+    module="_ops",
+    method=False,
+    vjp=lambda g, x, lo, hi, out: (e.where(e.land(x > lo, x < hi), g, 0),),
+)
+
+pointwise(
+    "relu6(Tensor self) -> Tensor",
+    lambda x: e.minimum(e.maximum(x, 0), 6),
+    dtypes="if",
+    module="_ops",
+    method=False,
+    out=False,
+    vjp=lambda g, x, out: (e.where(e.land(x > 0, x < 6), g, 0),),
+)
+
+pointwise(
+    "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    lambda x, threshold, value: e.where(x <= threshold, value, x),
+    dtypes="if",
+    method=False,
+    vjp=lambda g, x, threshold, value, out: (e.where(x <= threshold, 0, g),),
+)
+
+pointwise(
+    "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+    lambda x, slope: e.where(x > 0, x, x * slope),
+    dtypes="f",
+    module="_ops",
+    method=False,
+    vjp=lambda g, x, slope, out: (e.where(x > 0, g, g * slope),),
+)
+
+pointwise(
+    "_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+    lambda x, weight: e.where(x > 0, x, weight * x),
+    dtypes="f",
+    inplace=False,
+    out=False,
+    vjp=lambda g, x, weight, out: (e.where(x > 0, g, weight * g), e.where(x > 0, 0, x * g)),
+)
+
+
+@composite("prelu(Tensor self, Tensor weight) -> Tensor")
+def prelu(self: fl.Tensor, weight: fl.Tensor) -> fl.Tensor:
+    if self.dtype != weight.dtype:
+        raise RuntimeError(f"[prelu] expected input and weight of one dtype, got {self.dtype} and {weight.dtype}")
+    if weight.dim() > 1:
+        raise RuntimeError(f"[prelu] expected a weight of 0 or 1 dimensions, got shape {tuple(weight.shape)}")
+    if weight.numel() == 1:
+        return fl._ops._prelu_kernel(self, weight.reshape([1] * self.dim()))
+    if self.dim() == 0:
+        raise RuntimeError(f"[prelu] expected an input with channels for {weight.numel()} weights, got a scalar tensor")
+    channels = self.shape[1] if self.dim() > 1 else 1
+    if channels != weight.numel():
+        raise RuntimeError(f"[prelu] expected one weight for each of {channels} channels, got {weight.numel()}")
+    return fl._ops._prelu_kernel(self, weight.reshape([-1 if i == 1 else 1 for i in range(self.dim())]))
+
+
+@composite(
+    "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, "
+    "Generator? generator=None) -> Tensor",
+    method=False,
+    inplace=True,
+    tags=("random",),
+)
+def rrelu(
+    self: fl.Tensor,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: fl.Generator | None = None,
+) -> fl.Tensor:
+    if not lower <= upper:
+        raise RuntimeError(f"[rrelu] expected lower <= upper, got {lower} and {upper}")
+    if not training:
+        return fl._ops.leaky_relu(self, (lower + upper) / 2)
+    slope = fl.empty_like(self, requires_grad=False).uniform_(lower, upper, generator=generator)
+    return fl.where(self <= 0, self * slope, self)
+
+
+# ---------------------------------------------------------------- exponential units
+
+pointwise(
+    "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+    lambda x, alpha, scale, stretch: e.where(x <= 0, e.expm1(x * stretch) * (alpha * scale), x * scale),
+    dtypes="f",
+    module="_ops",
+    method=False,
+    vjp=lambda g, x, alpha, scale, stretch, out: (
+        e.where(x > 0, g * scale, g * (stretch * (alpha * scale)) * e.exp(x * stretch)),
+    ),
+)
+
+pointwise(
+    "selu(Tensor self) -> Tensor",
+    lambda x: e.where(x <= 0, e.expm1(x) * (SELU_ALPHA * SELU_SCALE), x * SELU_SCALE),
+    dtypes="f",
+    method=False,
+    out=False,
+    vjp=lambda g, x, out: (e.where(x > 0, g * SELU_SCALE, g * (SELU_ALPHA * SELU_SCALE) * e.exp(x)),),
+)
+
+pointwise(
+    "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
+    lambda x, alpha: e.where(x <= 0, e.expm1(x / alpha) * alpha, x),
+    dtypes="f",
+    method=False,
+    out=False,
+    vjp=lambda g, x, alpha, out: (e.where(x > 0, g, g * e.exp(x / alpha)),),
+)
+
+pointwise(
+    "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+    lambda x, beta, threshold: e.where(x * beta > threshold, x, e.log1p(e.exp(x * beta)) / beta),
+    dtypes="f",
+    module="nn.functional",
+    inplace=False,
+    vjp=lambda g, x, beta, threshold, out: (e.where(x * beta > threshold, g, g * e.sigmoid(x * beta)),),
+)
+
+pointwise(
+    "log_sigmoid(Tensor self) -> Tensor",
+    lambda x: e.minimum(x, 0) - e.log1p(e.exp(-e.abs(x))),
+    dtypes="f",
+    module="nn.functional",
+    public="logsigmoid",
+    inplace=False,
+    vjp=lambda g, x, out: (g * e.sigmoid(-x),),
+)
+
+
+# ---------------------------------------------------------------- smooth gates
+
+
+def silu_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
+    s = e.sigmoid(x)
+    return (g * (s * (1 + x * (1 - s))),)
+
+
+pointwise(
+    "silu(Tensor self) -> Tensor",
+    {"f": lambda x: e.silu(x), "c": lambda x: x / (1 + e.exp(-x))},
+    module="_ops",
+    method=False,
+    vjp=silu_vjp,
+)
+
+
+def mish_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
+    t = e.tanh(e.log1p(e.exp(x)))
+    return (g * (t + x * e.sigmoid(x) * (1 - t * t)),)
+
+
+pointwise("mish(Tensor self) -> Tensor", lambda x: e.mish(x), dtypes="f", module="_ops", method=False, vjp=mish_vjp)
+
+
+def gelu_erf_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
+    cdf = 0.5 * (1 + e.erf(x * math.sqrt(0.5)))
+    return (g * (cdf + x * e.exp(-0.5 * (x * x)) * (1 / math.sqrt(2 * math.pi))),)
+
+
+def gelu_tanh_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
+    beta, kappa = math.sqrt(2 / math.pi), 0.044715
+    t = e.tanh(beta * (x + kappa * (x * x * x)))
+    slope = (1 - t * t) * (beta * (1 + 3 * kappa * (x * x)))
+    return (g * (0.5 * (1 + t) + 0.5 * x * slope),)
+
+
+pointwise(
+    'gelu(Tensor self, *, str approximate="none") -> Tensor',
+    {"none": lambda x: e.gelu_erf(x), "tanh": lambda x: e.gelu_tanh(x)},
+    dtypes="f",
+    select="approximate",
+    module="nn.functional",
+    inplace=False,
+    vjp={"none": gelu_erf_vjp, "tanh": gelu_tanh_vjp},
+)
+
+pointwise(
+    "hardsigmoid(Tensor self) -> Tensor",
+    lambda x: e.minimum(e.maximum(x + 3, 0), 6) / 6,
+    dtypes="f",
+    module="_ops",
+    method=False,
+    vjp=lambda g, x, out: (e.where(e.land(x > -3, x < 3), g / 6, 0),),
+)
+
+pointwise(
+    "hardswish(Tensor self) -> Tensor",
+    lambda x: x * e.minimum(e.maximum(x + 3, 0), 6) / 6,
+    dtypes="f",
+    module="_ops",
+    method=False,
+    vjp=lambda g, x, out: (e.where(x <= -3, 0, e.where(x >= 3, g, g * (x / 3 + 0.5))),),
+)
+
+
+# ---------------------------------------------------------------- shrinkage
+
+pointwise(
+    "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    lambda x, lambd: e.where(e.land(x >= -lambd, x <= lambd), 0, x),
+    dtypes="f",
+    inplace=False,
+    vjp=lambda g, x, lambd, out: (e.where(e.lor(x < -lambd, x > lambd), g, 0),),
+)
+
+pointwise(
+    "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    lambda x, lambd: e.where(x > lambd, x - lambd, e.where(x < -lambd, x + lambd, x * 0)),
+    dtypes="f",
+    module="nn.functional",
+    inplace=False,
+    vjp=lambda g, x, lambd, out: (e.where(e.lor(x < -lambd, x > lambd), g, 0),),
+)
+
+
+# ---------------------------------------------------------------- nn.functional
+
+
+def functional(arguments: str, name: str) -> Decorator:
+    """A composite that `nn.functional` shows under `name`."""
+    return composite(f"nn_{name}({arguments}) -> Tensor", module="nn.functional", public=name)
+
+
+@functional("Tensor input, bool inplace=False", "relu")
+def nn_relu(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
+    return fl.relu_(input) if inplace else fl.relu(input)
+
+
+@functional("Tensor input, bool inplace=False", "relu6")
+def nn_relu6(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
+    return fl._ops.relu6_(input) if inplace else fl._ops.relu6(input)
+
+
+@functional("Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False", "hardtanh")
+def nn_hardtanh(input: fl.Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> fl.Tensor:
+    if min_val > max_val:
+        raise ValueError(f"[hardtanh] expected min_val <= max_val, got {min_val} and {max_val}")
+    return (fl._ops.hardtanh_ if inplace else fl._ops.hardtanh)(input, min_val, max_val)
+
+
+@functional("Tensor input, float threshold, float value, bool inplace=False", "threshold")
+def nn_threshold(input: fl.Tensor, threshold: float, value: float, inplace: bool = False) -> fl.Tensor:
+    return (fl.threshold_ if inplace else fl.threshold)(input, threshold, value)
+
+
+@functional("Tensor input, float negative_slope=0.01, bool inplace=False", "leaky_relu")
+def nn_leaky_relu(input: fl.Tensor, negative_slope: float = 0.01, inplace: bool = False) -> fl.Tensor:
+    return (fl._ops.leaky_relu_ if inplace else fl._ops.leaky_relu)(input, negative_slope)
+
+
+@functional("Tensor input, Tensor weight", "prelu")
+def nn_prelu(input: fl.Tensor, weight: fl.Tensor) -> fl.Tensor:
+    return fl.prelu(input, weight)
+
+
+@functional(
+    "Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False", "rrelu"
+)
+def nn_rrelu(
+    input: fl.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> fl.Tensor:
+    return (fl.rrelu_ if inplace else fl.rrelu)(input, lower, upper, training)
+
+
+@functional("Tensor input, float alpha=1.0, bool inplace=False", "elu")
+def nn_elu(input: fl.Tensor, alpha: float = 1.0, inplace: bool = False) -> fl.Tensor:
+    return (fl._ops.elu_ if inplace else fl._ops.elu)(input, alpha)
+
+
+@functional("Tensor input, bool inplace=False", "selu")
+def nn_selu(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
+    return fl.selu_(input) if inplace else fl.selu(input)
+
+
+@functional("Tensor input, float alpha=1.0, bool inplace=False", "celu")
+def nn_celu(input: fl.Tensor, alpha: float = 1.0, inplace: bool = False) -> fl.Tensor:
+    if alpha == 0:
+        raise RuntimeError("[celu] expected a non-zero alpha, got 0")
+    return (fl.celu_ if inplace else fl.celu)(input, alpha)
+
+
+@functional("Tensor input, bool inplace=False", "silu")
+def nn_silu(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
+    return fl._ops.silu_(input) if inplace else fl._ops.silu(input)
+
+
+@functional("Tensor input, bool inplace=False", "mish")
+def nn_mish(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
+    return fl._ops.mish_(input) if inplace else fl._ops.mish(input)
+
+
+@functional("Tensor input, bool inplace=False", "hardsigmoid")
+def nn_hardsigmoid(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
+    return fl._ops.hardsigmoid_(input) if inplace else fl._ops.hardsigmoid(input)
+
+
+@functional("Tensor input, bool inplace=False", "hardswish")
+def nn_hardswish(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
+    return fl._ops.hardswish_(input) if inplace else fl._ops.hardswish(input)
+
+
+@composite(
+    "nn_hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", module="nn.functional", public="hardshrink", out=True
+)
+def nn_hardshrink(self: fl.Tensor, lambd: float = 0.5) -> fl.Tensor:
+    return fl.hardshrink(self, lambd)
+
+
+@functional("Tensor input", "sigmoid")
+def nn_sigmoid(input: fl.Tensor) -> fl.Tensor:
+    return fl.sigmoid(input)
+
+
+@functional("Tensor input", "tanh")
+def nn_tanh(input: fl.Tensor) -> fl.Tensor:
+    return fl.tanh(input)
+
+
+@functional("Tensor input", "softsign")
+def nn_softsign(input: fl.Tensor) -> fl.Tensor:
+    return input / (1 + fl.abs(input))
+
+
+@functional("Tensor input", "tanhshrink")
+def nn_tanhshrink(input: fl.Tensor) -> fl.Tensor:
+    return input - fl.tanh(input)
+
+
+@functional("Tensor input, int dim=-1", "glu")
+def nn_glu(input: fl.Tensor, dim: int = -1) -> fl.Tensor:
+    if input.dim() == 0:
+        raise RuntimeError("[glu] expected a dimension to halve, got a scalar tensor")
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"[glu] expected an even size in dimension {dim}, got {size}")
+    value, gate = fl.chunk(input, 2, dim)
+    return value * fl.sigmoid(gate)
+
+
+@functional("Tensor input", "relu_")
+def nn_relu_(input: fl.Tensor) -> fl.Tensor:
+    return fl.relu_(input)
+
+
+@functional("Tensor input, float min_val=-1.0, float max_val=1.0", "hardtanh_")
+def nn_hardtanh_(input: fl.Tensor, min_val: float = -1.0, max_val: float = 1.0) -> fl.Tensor:
+    return fl._ops.hardtanh_(input, min_val, max_val)
+
+
+@functional("Tensor input, float threshold, float value", "threshold_")
+def nn_threshold_(input: fl.Tensor, threshold: float, value: float) -> fl.Tensor:
+    return fl.threshold_(input, threshold, value)
+
+
+@functional("Tensor input, float negative_slope=0.01", "leaky_relu_")
+def nn_leaky_relu_(input: fl.Tensor, negative_slope: float = 0.01) -> fl.Tensor:
+    return fl._ops.leaky_relu_(input, negative_slope)
+
+
+@functional("Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False", "rrelu_")
+def nn_rrelu_(input: fl.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> fl.Tensor:
+    return fl.rrelu_(input, lower, upper, training)
+
+
+@functional("Tensor input, float alpha=1.0", "elu_")
+def nn_elu_(input: fl.Tensor, alpha: float = 1.0) -> fl.Tensor:
+    return fl._ops.elu_(input, alpha)
+
+
+@functional("Tensor input", "selu_")
+def nn_selu_(input: fl.Tensor) -> fl.Tensor:
+    return fl.selu_(input)
+
+
+@functional("Tensor input, float alpha=1.0", "celu_")
+def nn_celu_(input: fl.Tensor, alpha: float = 1.0) -> fl.Tensor:
+    return fl.celu_(input, alpha)

@@ -1,0 +1,241 @@
+"""Arithmetic: sums, products, quotients and remainders, powers, clamping, interpolation."""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau.ops import expr as e
+from flambeau.ops.aliases import alias, scalar_first
+from flambeau.ops.record import composite, pointwise
+
+
+def scaled(alpha: e.Expr, x: e.Expr) -> e.Expr:
+    """alpha * x for complex numbers, where 1 * inf must not bring in a NaN."""
+    return e.where(alpha == 1, x, alpha * x)
+
+
+# ---------------------------------------------------------------- sums and products
+
+add = pointwise(
+    "add.Tensor(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+    {"c": lambda x, y, alpha: x + scaled(alpha, y), "": lambda x, y, alpha: x + alpha * y},
+    dtypes="bifc",
+    vjp=lambda g, x, y, alpha, out: (g, g * alpha),
+)
+
+sub = pointwise(
+    "sub.Tensor(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+    {"c": lambda x, y, alpha: x - scaled(alpha, y), "": lambda x, y, alpha: x - alpha * y},
+    dtypes="ifc",
+    vjp=lambda g, x, y, alpha, out: (g, -g * alpha),
+)
+alias("subtract", sub)
+
+rsub = pointwise(
+    "rsub.Tensor(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+    {"c": lambda x, y, alpha: y - scaled(alpha, x), "": lambda x, y, alpha: y - alpha * x},
+    dtypes="ifc",
+    method=False,
+    inplace=False,
+    out=False,
+    vjp=lambda g, x, y, alpha, out: (-g * alpha, g),
+)
+
+mul = pointwise(
+    "mul.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+    lambda x, y: x * y,
+    dtypes="bifc",
+    vjp=lambda g, x, y, out: (g * y, g * x),
+)
+alias("multiply", mul)
+
+addcmul = pointwise(
+    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    lambda x, a, b, value: x + value * a * b,
+    dtypes="ifc",
+    vjp=lambda g, x, a, b, value, out: (g, g * value * b, g * value * a),
+)
+
+addcdiv = pointwise(
+    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    lambda x, a, b, value: x + value * a / b,
+    vjp=lambda g, x, a, b, value, out: (g, g * value / b, -g * value * a / (b * b)),
+)
+
+neg = pointwise("neg(Tensor self) -> Tensor", lambda x: -x, dtypes="ifc", vjp=lambda g, x, out: (-g,))
+alias("negative", neg)
+
+
+@composite("positive(Tensor self) -> Tensor")
+def positive(self: fl.Tensor) -> fl.Tensor:
+    if self.dtype == fl.bool:
+        raise RuntimeError("[positive] expected a numeric tensor, got a bool tensor")
+    return self
+
+
+square = pointwise("square(Tensor self) -> Tensor", lambda x: x * x, dtypes="ifc", vjp=lambda g, x, out: (g * 2 * x,))
+
+
+# ---------------------------------------------------------------- quotients
+
+div = pointwise(
+    "div.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+    lambda x, y: x / y,
+    promote="float",
+    vjp=lambda g, x, y, out: (g / y, -g * (out / y)),
+)
+alias("divide true_divide", div)
+
+pointwise(
+    "_div_trunc(Tensor self, Tensor|Scalar other) -> Tensor",
+    {"i": lambda x, y: e.trunc_divide(x, y), "": lambda x, y: e.trunc(x / y)},
+    dtypes="if",
+    inplace=False,
+    out=False,
+    vjp=lambda g, x, y, out: (e.lift(0), e.lift(0)),
+)
+
+floor_divide = pointwise(
+    "floor_divide(Tensor self, Tensor|Scalar other) -> Tensor",
+    lambda x, y: e.floor_divide(x, y),
+    dtypes="if",
+    vjp=lambda g, x, y, out: (e.lift(0), e.lift(0)),
+)
+
+
+@composite("div.Tensor_mode(Tensor self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor", inplace=True, out=True)
+@composite(
+    "divide.Tensor_mode(Tensor self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor", inplace=True, out=True
+)
+def div_mode(self: fl.Tensor, other: fl.Tensor | float, *, rounding_mode: str | None) -> fl.Tensor:
+    if rounding_mode is None:
+        return fl.true_divide(self, other)
+    if rounding_mode == "floor":
+        return fl.floor_divide(self, other)
+    if rounding_mode == "trunc":
+        return fl._ops._div_trunc(self, other)
+    raise RuntimeError(f"[div] expected rounding_mode to be one of None, 'trunc' or 'floor', got {rounding_mode!r}")
+
+
+remainder = pointwise(
+    "remainder.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+    lambda x, y: e.remainder(x, y),
+    dtypes="if",
+    vjp=lambda g, x, y, out: (g, -g * e.floor_divide(x, y)),
+)
+scalar_first(remainder, "Scalar_Tensor")
+
+pointwise(
+    "fmod.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+    lambda x, y: e.fmod(x, y),
+    dtypes="if",
+    vjp=lambda g, x, y, out: (g, -g * e.trunc(x / y)),
+)
+
+reciprocal = pointwise(
+    "reciprocal(Tensor self) -> Tensor", lambda x: 1 / x, promote="float", vjp=lambda g, x, out: (-g * (out * out),)
+)
+
+gcd = pointwise("gcd(Tensor self, Tensor other) -> Tensor", lambda x, y: e.gcd(x, y), dtypes="i")
+lcm = pointwise("lcm(Tensor self, Tensor other) -> Tensor", lambda x, y: e.lcm(x, y), dtypes="i")
+
+
+# ---------------------------------------------------------------- powers
+
+
+def pow_vjp(g: e.Expr, x: e.Expr, y: e.Expr, out: e.Expr) -> tuple[e.Expr, e.Expr]:
+    """Both are 0 where the power is constant: x ** 0, and 0 ** y for y of non-negative real part."""
+    constant = e.land(x == 0, e.real(y) >= e.real(0))
+    return (e.where(y == 0, 0, g * (y * e.pow(x, y - 1))), g * e.where(constant, 0, out * e.log(x)))
+
+
+power = pointwise(
+    "pow.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor",
+    {"i": lambda x, y: e.ipow(x, y), "": lambda x, y: e.pow(x, y)},
+    dtypes="ifc",
+    vjp=pow_vjp,
+)
+scalar_first(power, "Scalar")
+
+
+@composite("float_power.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor", inplace=True, out=True)
+@composite("float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", method=False, out=True)
+def float_power(self: fl.Tensor | complex, exponent: fl.Tensor | complex) -> fl.Tensor:
+    def is_complex(value: fl.Tensor | complex) -> bool:
+        return value.is_complex() if isinstance(value, fl.Tensor) else isinstance(value, complex)
+
+    dtype = fl.complex128 if is_complex(self) or is_complex(exponent) else fl.float64
+    base, power = (v.to(dtype) if isinstance(v, fl.Tensor) else v for v in (self, exponent))
+    return fl.pow(base, power)
+
+
+@composite("ldexp.Tensor(Tensor self, Tensor other) -> Tensor", inplace=True, out=True)
+def ldexp(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
+    return fl.mul(self, fl.pow(2.0, other))
+
+
+# ---------------------------------------------------------------- clamping
+
+clamp_min = pointwise(
+    "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
+    lambda x, lo: e.maximum(x, lo),
+    dtypes="bif",
+    vjp=lambda g, x, lo, out: (e.where(x >= lo, g, 0), e.where(x < lo, g, 0)),
+)
+
+clamp_max = pointwise(
+    "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
+    lambda x, hi: e.minimum(x, hi),
+    dtypes="bif",
+    vjp=lambda g, x, hi, out: (e.where(x <= hi, g, 0), e.where(x > hi, g, 0)),
+)
+
+pointwise(
+    "_clamp(Tensor self, Tensor|Scalar min, Tensor|Scalar max) -> Tensor",
+    lambda x, lo, hi: e.minimum(e.maximum(x, lo), hi),
+    dtypes="bif",
+    vjp=lambda g, x, lo, hi, out: (
+        e.where(e.land(x >= lo, x <= hi), g, 0),
+        e.where(e.land(lo < hi, x < lo), g, 0),
+        e.where(e.lor(x > hi, hi < lo), g, 0),
+    ),
+)
+
+
+@composite("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", inplace=True, out=True)
+@composite("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", inplace=True, out=True)
+@composite("clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", inplace=True, out=True)
+@composite("clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", inplace=True, out=True)
+def clamp(self: fl.Tensor, min: fl.Tensor | float | None = None, max: fl.Tensor | float | None = None) -> fl.Tensor:
+    if min is not None and max is not None:
+        return fl._ops._clamp(self, min, max)
+    if min is not None:
+        return fl.clamp_min(self, min)
+    if max is not None:
+        return fl.clamp_max(self, max)
+    raise RuntimeError("[clamp] expected at least one of min and max, got None for both")
+
+
+# ---------------------------------------------------------------- interpolation
+
+
+def interpolate(a: e.Expr, b: e.Expr, weight: e.Expr, half: e.Operand) -> e.Expr:
+    """From the nearer end, so that weights 0 and 1 give the ends exactly."""
+    return e.where(e.abs(weight) < half, a + weight * (b - a), b - (b - a) * (1 - weight))
+
+
+LERP = {
+    "c": lambda a, b, weight: interpolate(a, b, weight, e.real(0.5)),
+    "": lambda a, b, weight: interpolate(a, b, weight, 0.5),
+}
+
+pointwise(
+    "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+    LERP,
+    vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight),
+)
+
+pointwise(
+    "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+    LERP,
+    vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight, g * (b - a)),
+)

@@ -1,0 +1,256 @@
+"""Elementary functions: exponentials, logarithms, trigonometry, rounding, signs, and functions of two numbers.
+
+Integers are promoted to the default floating dtype, except where the result of an integer is an integer.
+"""
+
+from __future__ import annotations
+
+import math
+
+import flambeau as fl
+from flambeau.ops import expr as e
+from flambeau.ops.aliases import alias, scalar_first
+from flambeau.ops.record import Expression, Record, composite, pointwise
+
+LN2 = math.log(2)
+LN10 = math.log(10)
+PI = math.pi
+
+
+def zero(*args: e.Expr) -> tuple[e.Expr]:
+    """The derivative of a piecewise constant function of one operand."""
+    return (e.lift(0),)
+
+
+def unary(name: str, vjp: Expression, dtypes: str = "fc") -> Record:
+    """A function of one operand that is `fl::math::<name>` for floating (and complex) numbers."""
+    return pointwise(f"{name}(Tensor self) -> Tensor", e.function(name), dtypes=dtypes, promote="float", vjp=vjp)
+
+
+# ---------------------------------------------------------------- exponentials, logarithms and roots
+
+exp = unary("exp", lambda g, x, out: (g * out,))
+exp2 = unary("exp2", lambda g, x, out: (g * out * LN2,))
+expm1 = unary("expm1", lambda g, x, out: (g * (out + 1),))
+log = unary("log", lambda g, x, out: (g / x,))
+log2 = unary("log2", lambda g, x, out: (g / (x * LN2),))
+log10 = unary("log10", lambda g, x, out: (g / (x * LN10),))
+log1p = unary("log1p", lambda g, x, out: (g / (x + 1),))
+sqrt = unary("sqrt", lambda g, x, out: (g / (2 * out),))
+rsqrt = unary("rsqrt", lambda g, x, out: (-0.5 * g * (out * out * out),))
+alias("special_exp2", exp2)
+alias("special_expm1", expm1)
+alias("special_log1p", log1p)
+
+
+# ---------------------------------------------------------------- trigonometric and hyperbolic functions
+
+unary("sin", lambda g, x, out: (g * e.cos(x),))
+unary("cos", lambda g, x, out: (-g * e.sin(x),))
+unary("tan", lambda g, x, out: (g * (1 + out * out),))
+asin = unary("asin", lambda g, x, out: (g * e.rsqrt(1 - x * x),))
+acos = unary("acos", lambda g, x, out: (-g * e.rsqrt(1 - x * x),))
+atan = unary("atan", lambda g, x, out: (g / (x * x + 1),))
+unary("sinh", lambda g, x, out: (g * e.cosh(x),))
+unary("cosh", lambda g, x, out: (g * e.sinh(x),))
+unary("tanh", lambda g, x, out: (g * (1 - out * out),))
+asinh = unary("asinh", lambda g, x, out: (g * e.rsqrt(x * x + 1),))
+acosh = unary("acosh", lambda g, x, out: (g * e.rsqrt(x - 1) * e.rsqrt(x + 1),))
+atanh = unary("atanh", lambda g, x, out: (g / ((1 - x) * (1 + x)),))
+for record in (asin, acos, atan, asinh, acosh, atanh):
+    alias("arc" + record.schema.name[1:], record)
+
+sigmoid = unary("sigmoid", lambda g, x, out: (g * ((1 - out) * out),))
+alias("special_expit", sigmoid)
+
+sinc = unary(
+    "sinc",
+    lambda g, x, out: (e.where(x == 0, 0, g * ((PI * x * e.cos(PI * x) - e.sin(PI * x)) / (PI * x * x))),),
+)
+alias("special_sinc", sinc)
+
+for name, factor in (("deg2rad", PI / 180), ("rad2deg", 180 / PI)):
+    pointwise(
+        f"{name}(Tensor self) -> Tensor",
+        lambda x, factor=factor: x * factor,
+        dtypes="f",
+        promote="float",
+        vjp=lambda g, x, out, factor=factor: (g * factor,),
+    )
+
+atan2 = pointwise(
+    "atan2(Tensor self, Tensor other) -> Tensor",
+    lambda y, x: e.atan2(y, x),
+    dtypes="f",
+    promote="float",
+    vjp=lambda g, y, x, out: (
+        e.where(y * y + x * x == 0, 0, g * (x / (y * y + x * x))),
+        e.where(y * y + x * x == 0, 0, -g * (y / (y * y + x * x))),
+    ),
+)
+alias("arctan2", atan2)
+
+
+# ---------------------------------------------------------------- rounding
+
+for name in ("ceil", "floor", "round", "trunc"):
+    record = pointwise(
+        f"{name}(Tensor self) -> Tensor", {"i": lambda x: x, "f": e.function(name)}, dtypes="if", vjp=zero
+    )
+    alias({"trunc": "fix"}.get(name, ""), record)
+
+
+def round_decimals(x: e.Expr, decimals: e.Expr) -> e.Expr:
+    power = e.pow(10, e.abs(decimals))
+    return e.where(decimals < 0, e.round(x / power) * power, e.round(x * power) / power)
+
+
+pointwise(
+    "round.decimals(Tensor self, *, int decimals) -> Tensor", round_decimals, dtypes="f", vjp=lambda g, *args: zero()
+)
+
+
+@composite("special_round(Tensor self, *, int decimals=0) -> Tensor", out=True)
+def special_round(self: fl.Tensor, *, decimals: int = 0) -> fl.Tensor:
+    return fl.round(self, decimals=decimals) if decimals else fl.round(self)
+
+
+pointwise("frac(Tensor self) -> Tensor", lambda x: x - e.trunc(x), dtypes="f", vjp=lambda g, x, out: (g,))
+
+
+# ---------------------------------------------------------------- signs and neighbours
+
+pointwise(
+    "sign(Tensor self) -> Tensor",
+    {"b": lambda x: x, "": lambda x: e.where(x > 0, 1, e.where(x < 0, -1, 0))},
+    dtypes="bif",
+    vjp=zero,
+)
+
+pointwise(
+    "signbit(Tensor self) -> Tensor",
+    {"f": lambda x: e.copysign(1, x) < 0, "": lambda x: x < 0},
+    dtypes="bif",
+    result="bool",
+    inplace=False,
+)
+
+pointwise(
+    "copysign.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+    lambda x, y: e.copysign(x, y),
+    dtypes="f",
+    promote="float",
+    vjp=lambda g, x, y, out: (e.where(x == 0, 0, g * (out / x)), e.lift(0)),
+)
+
+pointwise(
+    "heaviside(Tensor self, Tensor values) -> Tensor",
+    lambda x, values: e.where(x == 0, values, e.where(x > 0, 1, 0)),
+    dtypes="bif",
+    vjp=lambda g, x, values, out: (e.lift(0), e.where(x == 0, g, 0)),
+)
+
+pointwise(
+    "nextafter(Tensor self, Tensor other) -> Tensor",
+    lambda x, y: e.nextafter(x, y),
+    dtypes="f",
+    vjp=lambda g, x, y, out: (e.where(x == y, 0, g), e.lift(0)),
+)
+
+
+def real_or(x: e.Expr, nan: e.Expr, posinf: e.Expr, neginf: e.Expr, zero: e.Operand) -> e.Expr:
+    """x, or the stand-in for the non-finite value that it is."""
+    return e.where(x != x, nan, e.where(e.isinf(x), e.where(x > zero, posinf, neginf), x))
+
+
+def complex_or(x: e.Expr, nan: e.Expr, posinf: e.Expr, neginf: e.Expr) -> e.Expr:
+    stand_ins = (e.real(nan), e.real(posinf), e.real(neginf), e.real(0))
+    return e.make_complex(real_or(e.real(x), *stand_ins), real_or(e.imag(x), *stand_ins))
+
+
+pointwise(
+    "_nan_to_num(Tensor self, float nan, float posinf, float neginf) -> Tensor",
+    {"f": lambda x, *stand_ins: real_or(x, *stand_ins, 0), "c": complex_or},
+    vjp={
+        "f": lambda g, x, *rest: (e.where(e.isfinite(x), g, 0),),
+        "c": lambda g, x, *rest: (e.where(e.land(e.isfinite(e.real(x)), e.isfinite(e.imag(x))), g, 0),),
+    },
+)
+
+
+@composite(
+    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    inplace=True,
+    out=True,
+)
+def nan_to_num(
+    self: fl.Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> fl.Tensor:
+    if not (self.is_floating_point() or self.is_complex()):
+        return self.clone()
+    limits = fl.finfo(self.dtype)
+    return fl._ops._nan_to_num(
+        self,
+        0.0 if nan is None else nan,
+        limits.max if posinf is None else posinf,
+        limits.min if neginf is None else neginf,
+    )
+
+
+# ---------------------------------------------------------------- functions of two numbers
+
+pointwise(
+    "hypot(Tensor self, Tensor other) -> Tensor",
+    lambda x, y: e.hypot(x, y),
+    dtypes="f",
+    vjp=lambda g, x, y, out: (g * (x / out), g * (y / out)),
+)
+
+pointwise(
+    "logaddexp(Tensor self, Tensor other) -> Tensor",
+    lambda x, y: e.logaddexp(x, y),
+    inplace=False,
+    vjp=lambda g, x, y, out: (g / (1 + e.exp(y - x)), g / (1 + e.exp(x - y))),
+)
+
+pointwise(
+    "logaddexp2(Tensor self, Tensor other) -> Tensor",
+    lambda x, y: e.logaddexp2(x, y),
+    dtypes="f",
+    inplace=False,
+    vjp=lambda g, x, y, out: (g / (1 + e.exp2(y - x)), g / (1 + e.exp2(x - y))),
+)
+
+xlogy = pointwise(
+    "xlogy.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+    lambda x, y: e.xlogy(x, y),
+    dtypes="f",
+    promote="float",
+    vjp=lambda g, x, y, out: (e.where(e.land(x == 0, y <= 0), 0, e.xlogy(g, y)), g * x / y),
+)
+scalar_first(xlogy, "Scalar_Self")
+
+
+# ---------------------------------------------------------------- logit
+
+pointwise(
+    "_logit(Tensor self) -> Tensor",
+    lambda x: e.log(x / (1 - x)),
+    dtypes="f",
+    promote="float",
+    vjp=lambda g, x, out: (e.where(e.lor(x < 0, x > 1), float("nan"), g / (x * (1 - x))),),
+)
+
+pointwise(
+    "_logit.eps(Tensor self, float eps) -> Tensor",
+    lambda x, eps: (lambda z: e.log(z / (1 - z)))(e.where(x < eps, eps, e.where(x > 1 - eps, 1 - eps, x))),
+    dtypes="f",
+    promote="float",
+    vjp=lambda g, x, eps, out: (e.where(e.lor(x < eps, x > 1 - eps), 0, g / (x * (1 - x))),),
+)
+
+
+@composite("logit(Tensor self, float? eps=None) -> Tensor", inplace=True, out=True)
+@composite("special_logit(Tensor self, float? eps=None) -> Tensor", out=True)
+def logit(self: fl.Tensor, eps: float | None = None) -> fl.Tensor:
+    return fl._ops._logit(self) if eps is None or eps < 0 else fl._ops._logit(self, eps)

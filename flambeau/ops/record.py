@@ -1,0 +1,134 @@
+"""Op records: the one place where an operator is written down.
+
+A record holds an operator's schema, where it is exposed, its arithmetic, its derivative and its samples. Records are
+plain data built by four constructors:
+
+  pointwise   a scalar expression; the kernels for every dtype and layout are generated from it
+  reduction   an initial value and a combining expression over some dimensions
+  native      a kernel written by hand in csrc/, registered there under the same name
+  composite   a Python function in terms of other ops (its definition, and its kernel on every device)
+
+This module needs no native code: `tools/generate.py` reads the records at build time and writes the operator table,
+the kernels and the bindings' tables. At run time only the modules with composite ops are imported, on first use.
+
+Schemas are written as `name.overload(Type arg, Type arg=default, *, Type kwarg=default) -> Type`. Types:
+Tensor, Scalar, int, float, bool, str, dtype, device, layout, memory_format, Generator, any; `Tensor|Scalar` takes a
+tensor or a number; a suffix `?` allows None, `[]` is a list, `[2]` a list for which a single value stands for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Union
+
+from flambeau.ops.schema import Schema
+
+RECORDS: dict[str, "Record"] = {}
+
+Expression = Callable[..., Any]
+
+
+@dataclass
+class Record:
+    """What is known of one operator overload."""
+
+    schema: Schema
+    kind: str  # pointwise | reduction | native | composite
+    function: bool = True  # exposed as a function of `module`
+    method: bool = True  # exposed as a Tensor method
+    module: str = ""  # "", "linalg", "nn.functional", ... where the function is found
+    public: str = ""  # public name when it differs from the schema's
+    inplace: bool = False  # derive `name_`
+    out: bool = False  # derive the `out=` form
+    tags: tuple[str, ...] = ()  # "view", "random", "data_dependent", ...
+    vjp: Any = None  # derivative, written in ops (or expressions, for pointwise)
+    decompose: Callable[..., Any] | None = None  # definition in other ops, for native records
+    samples: Callable[..., Any] | None = None  # test samples beyond the ones derived from the schema
+    where: str = ""  # Python module that holds the record
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.schema.full_name
+
+
+_PREFIXES = ("linalg_", "special_", "fft_", "sparse_")
+
+
+def _add(text: str, kind: str, options: dict[str, Any], where: str, **details: Any) -> Record:
+    schema = Schema.parse(text)
+    for prefix in _PREFIXES:
+        if schema.name.startswith(prefix) and "module" not in options:
+            options = {"module": prefix[:-1], "public": schema.name[len(prefix) :], "method": False, **options}
+    first = schema.args[0] if schema.args else None
+    if first is None or first.name != "self":
+        options.setdefault("method", False)
+    if options.get("module") == "nn.functional":
+        options.setdefault("method", False)
+    if schema.name.startswith("_"):
+        options.setdefault("module", "_ops")
+    record = Record(schema, kind, where=where, details=details, **options)
+    if record.name in RECORDS:
+        raise ValueError(f"[record] expected one record for each overload, got a second {record.name}")
+    RECORDS[record.name] = record
+    return record
+
+
+def _caller() -> str:
+    import sys
+
+    return str(sys._getframe(2).f_globals["__name__"])
+
+
+def pointwise(
+    schema: str,
+    expr: Union[Expression, Mapping[str, Expression]],
+    *,
+    dtypes: str = "fc",
+    promote: str = "default",
+    result: str = "same",
+    mask: tuple[str, ...] = (),
+    select: str = "",
+    inplace: bool = True,
+    out: bool = True,
+    **options: Any,
+) -> Record:
+    """An elementwise op over broadcast operands.
+
+    expr     lambda over the schema's arguments (tensors are elements, Scalars and floats are parameters). A mapping
+             gives different arithmetic by dtype class (keys among "b", "i", "f", "c", and "" for the rest).
+    dtypes   classes accepted after promotion: b bool, i integers, f floating, c complex.
+    promote  "default": to the common dtype; "float": integers and bool to the default float dtype as well.
+    result   dtype of the result: "same" as promoted, "bool", or "real" (the real part's dtype of a complex).
+    mask     operands that are bool and take no part in promotion.
+    select   name of a str argument whose value picks the expression: keys of `expr` are then its values.
+    """
+    table = dict(expr) if isinstance(expr, Mapping) else {"": expr}
+    return _add(
+        schema,
+        "pointwise",
+        dict(options, inplace=inplace, out=out),
+        _caller(),
+        table=table,
+        dtypes=dtypes,
+        promote=promote,
+        result=result,
+        mask=mask,
+        select=select,
+    )
+
+
+def native(schema: str, **options: Any) -> Record:
+    """An op whose kernel is written by hand in csrc/ and registered there under the schema's full name."""
+    return _add(schema, "native", options, _caller())
+
+
+def composite(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a Python function over other ops is the definition of this operator, on every device."""
+    where = _caller()
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        _add(schema, "composite", options, where, fn=fn)
+        return fn
+
+    return decorate

@@ -1,0 +1,27 @@
+"""Helpers beside the tensor library. Submodules are imported on first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_SUBMODULES = (
+    "_pytree",
+    "_python_dispatch",
+    "data",
+    "checkpoint",
+    "dlpack",
+    "hooks",
+    "cpp_extension",
+    "backend_registration",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

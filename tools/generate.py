@@ -1,0 +1,287 @@
+"""Build-time generator: op records -> C++.
+
+Reads every module of flambeau/ops without native code and writes into the output folder
+  operators.cpp     the operator table (schemas, flags, where each op is exposed) with the derived in-place and out forms
+  pointwise_NN.cpp  the loops of the pointwise records, one for each compute type
+Files whose content did not change are left alone, so that nothing is recompiled without need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOOPS_PER_FILE = 24
+
+
+def load_records() -> dict[str, object]:
+    """All records, with `flambeau` standing in as a bare package so that nothing native is imported."""
+    package = types.ModuleType("flambeau")
+    package.__path__ = [str(ROOT / "flambeau")]
+    sys.modules["flambeau"] = package
+    sys.path.insert(0, str(ROOT))
+    for path in sorted((ROOT / "flambeau" / "ops").glob("*.py")):
+        if path.stem != "__init__":
+            importlib.import_module(f"flambeau.ops.{path.stem}")
+    from flambeau.ops.record import RECORDS
+
+    return dict(RECORDS)
+
+
+def write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def identifier(record) -> str:
+    return record.name.replace(".", "_")
+
+
+# ---------------------------------------------------------------- pointwise loops
+
+SLOTS = (("f", "float", "float"), ("f", "double", "double"), ("i", "int64_t", "int64_t"), ("b", "int64_t", "int64_t"),
+         ("c", "complex64", "complex128"), ("c", "complex128", "complex128"))  # fmt: skip
+
+
+def operands_and_params(record):
+    """Schema positions of the operands and of the Scalar parameters of a pointwise record."""
+    details = record.details
+    operands = [i for i, a in enumerate(record.schema.args) if a.is_tensor]
+    params = [i for i, a in enumerate(record.schema.args) if not a.is_tensor and a.name != details["select"]]
+    return operands, params
+
+
+def loop_body(record, fn, kind: str) -> tuple[str, int]:
+    """C++ lines computing one element, and a rough cost."""
+    from flambeau.ops import expr
+
+    operands, params = operands_and_params(record)
+    names = {}
+    leaves = []
+    for i, a in enumerate(record.schema.args):
+        if a.name == record.details["select"]:
+            continue
+        names[a.name] = f"x{operands.index(i)}" if i in operands else f"p{params.index(i)}"
+        leaves.append(expr.arg(a.name))
+    printer = expr.CppPrinter(names)
+    value = printer.visit(expr.lift(fn(*leaves)))
+    printer.lines.append(f"o[i] = static_cast<R>({value});")
+    calls = sum(line.count("math::") for line in printer.lines)
+    return "\n    ".join(printer.lines), 1 + 6 * calls
+
+
+def pointwise_loops(record) -> tuple[str, list[list[str]], int]:
+    """The loop templates of a record; the names of their instances by variant and slot; the cost of an element."""
+    details = record.details
+    operands, params = operands_and_params(record)
+    table = details["table"]
+    variants = list(table) if details["select"] else [""]
+    out, names, cost = [], [], 1
+    for v, variant in enumerate(variants):
+        row = []
+        bodies: dict[str, str] = {}
+        for kind, store, compute in SLOTS:
+            if kind not in details["dtypes"]:
+                row.append("nullptr")
+                continue
+            if details["select"]:
+                fn = table[variant]
+            else:
+                fn = table.get(kind) or (table.get("i") if kind == "b" else None) or table.get("")
+            if fn is None:
+                row.append("nullptr")
+                continue
+            body, c = loop_body(record, fn, kind)
+            cost = max(cost, c)
+            if body not in bodies:
+                bodies[body] = f"{identifier(record)}_{v}{kind}"
+                loads = "\n    ".join(
+                    f"const bool x{i} = a{i}[i];" if record.schema.args[p].name in details["mask"]
+                    else f"const T x{i} = static_cast<T>(a{i}[i]);"
+                    for i, p in enumerate(operands)
+                )  # fmt: skip
+                heads = "\n  ".join(
+                    f"const {'bool' if record.schema.args[p].name in details['mask'] else 'S'}* a{i} = "
+                    f"static_cast<const {'bool' if record.schema.args[p].name in details['mask'] else 'S'}*>(in[{i}]);"
+                    for i, p in enumerate(operands)
+                )
+                consts = "\n  ".join(f"[[maybe_unused]] const T p{i} = p[{i}].to<T>();" for i in range(len(params)))
+                out.append(
+                    f"template <class S, class T, class R>\n"
+                    f"void {bodies[body]}(const void* const* in, void* out, int64_t n, const Scalar* p) {{\n"
+                    f"  {heads}\n  R* o = static_cast<R*>(out);\n  {consts}\n"
+                    f"#pragma GCC ivdep\n  for (int64_t i = 0; i < n; ++i) {{\n    {loads}\n    {body}\n  }}\n}}\n"
+                )
+            result = {"same": store, "bool": "bool", "real": {"complex64": "float", "complex128": "double"}.get(store, store)}
+            row.append(f"&{bodies[body]}<{store}, {compute}, {result[details['result']]}>")
+        names.append(row)
+    return "\n".join(out), names, cost
+
+
+def generate_pointwise(records, out: Path) -> tuple[list[str], str]:
+    """Writes the loop files; returns the C++ of the definitions table's entries and its preamble."""
+    chosen = [r for r in records if r.kind == "pointwise"]
+    files = [chosen[i : i + LOOPS_PER_FILE] for i in range(0, len(chosen), LOOPS_PER_FILE)]
+    declarations, definitions = [], []
+    for number, group in enumerate(files):
+        text = [
+            "// Generated by tools/generate.py from the pointwise op records.\n"
+            '#include "cpu/pointwise.h"\n#include "cpu/record_math.h"\n\n'
+            "namespace fl {\nnamespace FL_ARCH {\nnamespace {\n"
+        ]
+        tables = []
+        for record in group:
+            loops, names, cost = pointwise_loops(record)
+            text.append(loops)
+            ident = identifier(record)
+            rows = ",\n  ".join("{" + ", ".join(row) + "}" for row in names)
+            tables.append(
+                f"extern const StridedIterator::Loop loops_{ident}[{len(names)}][kLoopSlots];\n"
+                f"const StridedIterator::Loop loops_{ident}[{len(names)}][kLoopSlots] = {{\n  {rows}}};\n"
+            )
+            declarations.append(f"FL_DECLARE_LOOPS(loops_{ident}, {len(names)})")
+            definitions.append((record, len(names), cost))
+        text.append("}  // namespace\n")
+        text.extend(tables)
+        text.append("}  // namespace FL_ARCH\n}  // namespace fl\n")
+        write(out / f"pointwise_{number:02}.cpp", "\n".join(text))
+    for stale in out.glob("pointwise_*.cpp"):
+        if int(stale.stem.split("_")[1]) >= len(files):
+            stale.unlink()
+    entries = []
+    preamble = []
+    for record, variants, cost in definitions:
+        d = record.details
+        operands, params = operands_and_params(record)
+        mask = sum(1 << i for i, p in enumerate(operands) if record.schema.args[p].name in d["mask"])
+        select = next((i for i, a in enumerate(record.schema.args) if a.name == d["select"] and d["select"]), -1)
+        ident = identifier(record)
+        if select >= 0:
+            preamble.append(
+                f"const char* const variants_{ident}[] = {{{', '.join(quote(k) for k in d['table'])}}};"
+            )
+        promote = {"default": "d", "float": "f", "first": "m", "self": "m"}[d["promote"]]
+        result = {"same": "s", "bool": "b", "real": "r"}[d["result"]]
+        entries.append(
+            f"PointwiseDef def_{ident}{{{quote(record.schema.name)}, {len(operands)}, {{{', '.join(map(str, operands))}}}, "
+            f"{mask}, {len(params)}, {{{', '.join(map(str, params))}}}, {select}, {variants}, "
+            f"{'variants_' + ident if select >= 0 else 'nullptr'}, '{promote}', '{result}', {quote(d['dtypes'])}, "
+            f"picked_loops_{ident}(), {cost}}};"
+        )
+    return declarations, "\n".join(preamble + entries)
+
+
+# ---------------------------------------------------------------- the operator table
+
+FLAGS = {"view": "kView", "random": "kRandom", "no_grad": "kNoGrad"}
+
+
+def derived_schemas(record) -> list[tuple[str, str]]:
+    """(schema, flag) of the in-place and out forms of a record."""
+    s = record.schema
+    head, rest = s.text.split("(", 1)
+    found = []
+    if record.inplace:
+        first = s.args[0]
+        name = f"{s.name}_" + (f".{s.overload}" if s.overload else "")
+        body = rest.replace(f"{first.type} {first.name}", f"Tensor(!) {first.name}", 1)
+        found.append((f"{name}({body}", "kInplace"))
+    if record.out:
+        args, returns = rest.rsplit("->", 1)
+        args = args.rstrip()[:-1]
+        results = returns.strip().strip("()").split(",")
+        n = len(results)
+        star = "" if "*" in args else ("*, " if args.strip() else "*, ")
+        outs = ", ".join(f"Tensor(!) out{i if n > 1 else ''}" for i in range(n))
+        name = f"{s.name}.{s.overload}_out" if s.overload else f"{s.name}.out"
+        comma = ", " if args.strip() else ""
+        found.append((f"{name}({args}{comma}{star}{outs}) ->{returns}", "kOut"))
+    return found
+
+
+def generate_operators(records, out: Path) -> None:
+    declarations, definitions = generate_pointwise(records, out)
+    rows = []
+    for record in records:
+        flags = " | ".join(FLAGS[t] for t in record.tags if t in FLAGS) or "0"
+        public = record.public or record.schema.name
+        derived = dict((flag, text) for text, flag in derived_schemas(record))
+        pointwise = f"&def_{identifier(record)}" if record.kind == "pointwise" else "nullptr"
+        python = record.where if record.kind == "composite" or record.decompose else ""
+        fn = record.details["fn"].__name__ if record.kind == "composite" else ""
+        if record.decompose:
+            fn = record.decompose.__name__
+        rows.append(
+            "  {"
+            + ", ".join(
+                [
+                    quote(record.schema.text),
+                    flags,
+                    quote(record.module),
+                    quote(public),
+                    str(record.function).lower(),
+                    str(record.method).lower(),
+                    quote(derived["kInplace"]) if "kInplace" in derived else "nullptr",
+                    quote(derived["kOut"]) if "kOut" in derived else "nullptr",
+                    quote(python),
+                    quote(fn),
+                    pointwise,
+                ]
+            )
+            + "},"
+        )
+    text = f"""// Generated by tools/generate.py from the op records.
+#include "cpu/arch.h"
+#include "cpu/pointwise.h"
+#include "dispatch/builtin.h"
+
+namespace fl {{
+
+#if defined(FL_HAS_V4)
+#define FL_DECLARE_LOOPS(name, n)                                              \\
+  namespace v3 {{ extern const StridedIterator::Loop name[n][kLoopSlots]; }}        \\
+  namespace v4 {{ extern const StridedIterator::Loop name[n][kLoopSlots]; }}        \\
+  static auto picked_##name() {{ return has_v4() ? v4::name : v3::name; }}
+#else
+#define FL_DECLARE_LOOPS(name, n)                                              \\
+  namespace v3 {{ extern const StridedIterator::Loop name[n][kLoopSlots]; }}        \\
+  static auto picked_##name() {{ return v3::name; }}
+#endif
+
+{chr(10).join(declarations)}
+
+namespace {{
+{definitions}
+}}  // namespace
+
+const BuiltinOperator builtin_operators[] = {{
+{chr(10).join(rows)}
+  {{nullptr, 0, nullptr, nullptr, false, false, nullptr, nullptr, nullptr, nullptr, nullptr}},
+}};
+const int builtin_operator_count = {len(rows)};
+
+}}  // namespace fl
+"""
+    (out / "core").mkdir(exist_ok=True)
+    write(out / "core" / "operators.cpp", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    records = list(load_records().values())
+    generate_operators(records, args.out)
+
+
+if __name__ == "__main__":
+    main()
