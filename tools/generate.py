@@ -104,8 +104,8 @@ def pointwise_loops(record) -> tuple[str, list[list[str]], int]:
             if body not in bodies:
                 bodies[body] = f"{identifier(record)}_{v}{kind}"
                 loads = "\n    ".join(
-                    f"const bool x{i} = a{i}[i];" if record.schema.args[p].name in details["mask"]
-                    else f"const T x{i} = static_cast<T>(a{i}[i]);"
+                    f"[[maybe_unused]] const bool x{i} = a{i}[i];" if record.schema.args[p].name in details["mask"]
+                    else f"[[maybe_unused]] const T x{i} = static_cast<T>(a{i}[i]);"
                     for i, p in enumerate(operands)
                 )  # fmt: skip
                 heads = "\n  ".join(

@@ -187,8 +187,7 @@ FL_INLINE void interleave4(const float* const r[4], float* dst, int64_t width, i
 }
 
 FL_INLINE void interleave4(const double* const r[4], double* dst, int64_t width, int64_t n) {
-  for (int64_t p = 0; p < n; ++p)
-    for (int i = 0; i < 4; ++i) dst[p * width + i] = r[i][p];
+  for (int64_t p = 0; p < n; ++p, dst += width) dst[0] = r[0][p], dst[1] = r[1][p], dst[2] = r[2][p], dst[3] = r[3][p];
 }
 
 // Packs one panel: dst[p * width + j] = src[j * stride + p * k_stride], j < count, zeros above.
@@ -321,17 +320,9 @@ constexpr int64_t kWholeB = 400000;  // bytes of B that need no splitting along 
 
 // How one block of the product is carried out.
 struct BlockPlan {
-  int64_t tile_rows;       // height of a tile
-  bool pack_a, pack_b;     // panels of B at the right edge are always packed
+  int64_t tile_rows;    // height of a tile
+  bool pack_a, pack_b;  // panels of B at the right edge are always packed
 };
-
-// Splits `count` items evenly over `parts`; returns the range of `part`.
-struct Range {
-  int64_t begin, end;
-};
-Range share(int64_t count, int parts, int part) {
-  return {count * part / parts, count * (part + 1) / parts};
-}
 
 template <class S, class T, class D>
 void multiply_block(const Product<S, T, D>& g, const TileSet<T>& set, const BlockPlan& plan,
@@ -404,7 +395,7 @@ BlockPlan plan_for(const Product<S, T, D>& g, const TileSet<T>& set) {
   plan.tile_rows = divide_up(g.m, divide_up(g.m, set.max_rows));
   const bool same = std::is_same_v<S, T>;
   const bool a_small = g.a_row == 1 && g.m * g.k <= 8192 && g.a_col < 2 * g.m;
-  const bool b_small = g.k * g.n <= 6144 && g.b_row < 2 * g.n;
+  const bool b_small = g.k * g.n <= 8192 && g.b_row < 2 * g.n;
   plan.pack_a = !(same && ((g.a_col == 1 && g.n <= 4 * set.width()) || a_small));
   plan.pack_b = !(same && g.b_col == 1 && (g.m <= 3 * set.max_rows || b_small));
   return plan;
@@ -423,6 +414,14 @@ double cost(const Product<S, T, D>& g, const TileSet<T>& set) {
   if (plan.pack_b) c += n * k * (g.b_col == 1 ? 0.2 : g.b_row == 1 ? 0.5 : 2.0);
   if (g.c_col != 1) c += m * n * 1.5;
   return c;
+}
+
+struct Range {
+  int64_t begin, end;
+};
+// Part number `part` of `count` items split evenly into `parts`.
+Range share(int64_t count, int parts, int part) {
+  return {count * part / parts, count * (part + 1) / parts};
 }
 
 // The product on this thread alone.
@@ -615,6 +614,10 @@ Product<S, T, D> product_of(const GemmArgs& g, int64_t batch) {
 
 template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
+  if constexpr (std::is_same_v<S, float>)  // at such sizes oneDNN's sgemm is ahead
+    if (std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > 1.5e7 && !p.bias && !p.relu &&
+        onednn_sgemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row, p.c_col))
+      return;
   if (std::is_same_v<S, T> || p.k <= kBlockK) return multiply(p);
   // Sums over several k blocks have to be carried in T: C is rounded once, at the end.
   T* wide = static_cast<T*>(scratch(2).get(size_t(p.m) * p.n * sizeof(T)));
@@ -625,34 +628,11 @@ void multiply_part(const Product<S, T, S>& p) {
       finish_tile(p, wide + i * p.n + j, p.n, i, j, 1, std::min<int64_t>(kMaxWidth, p.n - j), kFirst | kLast);
 }
 
-// Large float products, where oneDNN's sgemm is ahead; false: not one of them.
-bool multiply_large(const Product<float, float, float>& g, int threads) {
-  if (std::min({g.m, g.n, g.k}) < 128 || double(g.m) * g.n * g.k < 3.0e7 || !onednn()) return false;
-  const BlasMatrix a = blas_matrix(g.m, g.k, g.a_row, g.a_col), b = blas_matrix(g.k, g.n, g.b_row, g.b_col);
-  const BlasMatrix c = blas_matrix(g.m, g.n, g.c_row, g.c_col);
-  if (!a.fits || !b.fits || !c.fits || c.transposed) return false;
-  const ThreadLimit limit(threads);
-  if (onednn()->sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a, a.lead,
-                      g.b, b.lead, g.beta, g.c, c.lead) != dnnl_success)
-    return false;
-  if (g.bias || g.relu) {
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < g.m; ++i)
-      for (int64_t j = 0; j < g.n; ++j) {
-        float& x = g.c[i * g.c_row + j];
-        if (g.bias) x += g.bias[i * g.bias_row + j * g.bias_col];
-        if (g.relu && x < 0) x = 0;
-      }
-  }
-  return true;
-}
-
 template <class S, class T>
 void multiply_any(Product<S, T, S> p, int threads) {
   if (p.m == 1 && p.n > 1) p = p.transposed();
   if (p.n == 1) return multiply_vector(p, threads);
-  if constexpr (std::is_same_v<S, float>)
-    if (multiply_large(p, threads) || (p.c_col != 1 && multiply_large(p.transposed(), threads))) return;
+  if (threads <= 1) return multiply_part<S, T>(p);
   // Threads work on separate rectangles of C, nearly square, and meet only at the end: packing some
   // blocks twice costs less than waiting for each other, above all on a busy machine.
   int across = 1;
@@ -660,7 +640,7 @@ void multiply_any(Product<S, T, S> p, int threads) {
     if (threads % t == 0 && double(p.n) * threads >= double(p.m) * t * t) across = t;
   const int down = threads / across;
   const int64_t width = TileSet<T>::get().width();
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static, 1)
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (int cell = 0; cell < down * across; ++cell) {
     const Range i = share(p.m, down, cell / across);
     Range j = share(divide_up(p.n, width), across, cell % across);
@@ -695,14 +675,6 @@ void gemm_floating(GemmArgs g) {
 }
 
 // ---- integers and complex numbers --------------------------------------------------------------
-
-template <class T>
-T relu_of(T x) {
-  if constexpr (std::is_arithmetic_v<T>)
-    return x < T(0) ? T(0) : x;
-  else
-    return x;
-}
 
 template <class T>
 T scalar_of(std::complex<double> s) {
@@ -747,7 +719,9 @@ void gemm_loops(const GemmArgs& g) {
         W v = alpha * sums[j];
         if (beta != W(0)) v += beta * W(out);
         if (bias) v += W(bias[(j0 + j) * g.bias_stride]);
-        out = g.relu ? relu_of(T(v)) : T(v);
+        out = T(v);
+        if constexpr (std::is_arithmetic_v<T>)
+          if (g.relu && out < T(0)) out = T(0);
       }
     }
   }
@@ -756,9 +730,7 @@ void gemm_loops(const GemmArgs& g) {
 // Integers multiply as unsigned, where wrapping around is defined; relu looks at the signed result.
 template <class T>
 void gemm_integer(const GemmArgs& g) {
-  GemmArgs wrapped = g;
-  wrapped.relu = g.relu && std::is_signed_v<T>;
-  gemm_loops<T, std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>(wrapped);
+  gemm_loops<T, std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>(g);
 }
 
 template <class R>

@@ -449,9 +449,13 @@ FL_MATH_INLINE TrigReduced<double> reduce_trig(double x) {
   const double shifted = fma(x, two_over_pi, Fp<double>::integer_shift);
   const double n = shifted - Fp<double>::integer_shift;
   const double r1 = fma(n, -p1, x);
-  const double r = fma(n, -p2, r1);
-  const double r_tail = fma(n, -p3, fma(n, -p2, r1 - r));
-  return {r, r_tail, to_bits(shifted)};
+  // r1 - n p2 with its rounding error, which matters where the two nearly cancel.
+  const double h = n * p2;
+  const double h_tail = fma(n, p2, -h);
+  const double r = r1 - h;
+  const double moved = r - r1;
+  const double error = (r1 - (r - moved)) - (h + moved);
+  return {r, fma(n, -p3, error - h_tail), to_bits(shifted)};
 }
 // Single precision reduces in double, which costs little and stays right far beyond 1e7.
 FL_MATH_INLINE TrigReduced<float> reduce_trig(float x) {

@@ -88,6 +88,19 @@ BlasMatrix blas_matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t c
   return {fits, !plain, fits ? int(lead) : 0};
 }
 
+bool onednn_sgemm(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t a_row, int64_t a_col,
+                  const float* b, int64_t b_row, int64_t b_col, float beta, float* c, int64_t c_row,
+                  int64_t c_col) {
+  if (c_col != 1 && c_row == 1)  // C^T = B^T A^T is row-major
+    return onednn_sgemm(n, m, k, alpha, b, b_col, b_row, a, a_col, a_row, beta, c, c_col, c_row);
+  const BlasMatrix la = blas_matrix(m, k, a_row, a_col), lb = blas_matrix(k, n, b_row, b_col);
+  const BlasMatrix lc = blas_matrix(m, n, c_row, c_col);
+  if (!la.fits || !lb.fits || !lc.fits || lc.transposed || !onednn()) return false;
+  const ThreadLimit limit(1);
+  return onednn()->sgemm(la.transposed ? 'T' : 'N', lb.transposed ? 'T' : 'N', m, n, k, alpha, a, la.lead, b,
+                         lb.lead, beta, c, lc.lead) == dnnl_success;
+}
+
 Workspace::~Workspace() { std::free(data_); }
 
 void* Workspace::get(size_t bytes) {

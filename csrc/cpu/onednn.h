@@ -158,6 +158,12 @@ struct BlasMatrix {
 };
 BlasMatrix blas_matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride);
 
+// C = alpha * A @ B + beta * C on this thread alone, through oneDNN; false: not available for these
+// strides, C is untouched.
+bool onednn_sgemm(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t a_row, int64_t a_col,
+                  const float* b, int64_t b_row, int64_t b_col, float beta, float* c, int64_t c_row,
+                  int64_t c_col);
+
 // Complex products of OpenBLAS, single-threaded: callers split the work over our own pool.
 struct OpenBlas {
   using Gemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k,
