@@ -12,10 +12,10 @@ enum class Key : uint8_t {
   Meta = 1,
   CUDA = 2,
   Custom0 = 3,  // registered devices follow: 3..10
-  Autograd = 16,
-  Autocast = 17,
-  Functionalize = 18,
-  Python = 20,      // tensor subclasses with __torch_dispatch__, and dispatch modes
+  Python = 16,      // tensor subclasses with __torch_dispatch__, and dispatch modes: they see what autograd has recorded
+  Autograd = 17,
+  Autocast = 18,
+  Functionalize = 19,
   Composite = 31,   // not a key of tensors: where an op's decomposition is stored
 };
 constexpr int kKeys = 32;
