@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/cast.h"
+#include "cpu/parallel.h"
 
 namespace fl {
 
@@ -40,6 +41,29 @@ DType wrapped_dtype(DType t) {
 }
 
 void merge(int& slot, DType t) { slot = slot < 0 ? static_cast<int>(t) : static_cast<int>(promote(static_cast<DType>(slot), t)); }
+
+// The common case: every operand is a contiguous tensor of one shape in the compute dtype, so there is nothing to stage.
+bool run_direct(const PointwiseDef& def, const Value* const* operand, const Tensor& out, DType common, DType compute, DType loop_result,
+                StridedIterator::Loop loop, const Scalar* params) {
+  if (common != compute || out.dtype() != loop_result || !out.is_contiguous()) return false;
+  const char* in[4];
+  int64_t item[4];
+  for (int i = 0; i < def.operands; ++i) {
+    if (!operand[i]->is_tensor()) return false;
+    const TensorImpl* t = operand[i]->tensor_impl();
+    if (t->dtype != (def.mask >> i & 1 ? DType::Bool : compute) || t->device != out.device()) return false;
+    in[i] = t->data();
+    item[i] = size_of(t->dtype);
+  }
+  char* to = out.raw();
+  const int64_t out_item = out.itemsize();
+  parallel_for(out.numel(), std::max<int64_t>(kGrain / def.cost, kBlock), [&](int64_t begin, int64_t end) {
+    const void* at[4];
+    for (int i = 0; i < def.operands; ++i) at[i] = in[i] + begin * item[i];
+    loop(at, to + begin * out_item, end - begin, params);
+  });
+  return true;
+}
 
 }  // namespace
 
@@ -186,6 +210,10 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
       params[p] = v.is_tensor() ? item(v.tensor()) : v.to_scalar();
     }
     const DType loop_result = def.result == 'b' ? DType::Bool : def.result == 'r' ? real_of(compute) : compute;
+    if (same && first && first->contiguous && run_direct(def, operand, out, common, compute, loop_result, loop, params)) {
+      results[0] = Value(std::move(out));
+      return;
+    }
     alignas(16) char numbers[4][16];
     StridedIterator it(out.sizes());
     it.add(out, loop_result);
