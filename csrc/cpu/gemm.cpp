@@ -7,7 +7,8 @@
 // operand already lies well and is read too few times for packing to pay.  C^T = B^T A^T is
 // computed instead when that side is cheaper.  Measured against the oneDNN matmul primitive this is
 // as fast or faster (three times so for bfloat16, which oneDNN emulates on most processors), and
-// no primitive has to be built for each shape.  Only large float products go to oneDNN's sgemm.
+// no primitive has to be built for each shape.  Only large products of
+// float and double go to oneDNN's sgemm and OpenBLAS's dgemm.
 // Matrix-vector products, integers and complex types have their own simpler paths below.
 #include "cpu/gemm.h"
 
@@ -614,9 +615,9 @@ Product<S, T, D> product_of(const GemmArgs& g, int64_t batch) {
 
 template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
-  if constexpr (std::is_same_v<S, float>)  // at such sizes oneDNN's sgemm is ahead
+  if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead
     if (std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > 1.5e7 && !p.bias && !p.relu &&
-        onednn_sgemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row, p.c_col))
+        blas_gemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row, p.c_col))
       return;
   if (std::is_same_v<S, T> || p.k <= kBlockK) return multiply(p);
   // Sums over several k blocks have to be carried in T: C is rounded once, at the end.

@@ -49,9 +49,10 @@ const OpenBlas* load_openblas() {
   };
   if (void* f = find("openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(f)(1);
   auto* table = new OpenBlas;
+  table->dgemm = reinterpret_cast<OpenBlas::RealGemm>(find("cblas_dgemm"));
   table->cgemm = reinterpret_cast<OpenBlas::Gemm>(find("cblas_cgemm"));
   table->zgemm = reinterpret_cast<OpenBlas::Gemm>(find("cblas_zgemm"));
-  if (table->cgemm && table->zgemm) return table;
+  if (table->dgemm && table->cgemm && table->zgemm) return table;
   delete table;
   return nullptr;
 }
@@ -88,18 +89,32 @@ BlasMatrix blas_matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t c
   return {fits, !plain, fits ? int(lead) : 0};
 }
 
-bool onednn_sgemm(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t a_row, int64_t a_col,
-                  const float* b, int64_t b_row, int64_t b_col, float beta, float* c, int64_t c_row,
-                  int64_t c_col) {
+template <class T>
+bool blas_gemm(int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t a_row, int64_t a_col, const T* b,
+               int64_t b_row, int64_t b_col, T beta, T* c, int64_t c_row, int64_t c_col) {
   if (c_col != 1 && c_row == 1)  // C^T = B^T A^T is row-major
-    return onednn_sgemm(n, m, k, alpha, b, b_col, b_row, a, a_col, a_row, beta, c, c_col, c_row);
+    return blas_gemm(n, m, k, alpha, b, b_col, b_row, a, a_col, a_row, beta, c, c_col, c_row);
   const BlasMatrix la = blas_matrix(m, k, a_row, a_col), lb = blas_matrix(k, n, b_row, b_col);
   const BlasMatrix lc = blas_matrix(m, n, c_row, c_col);
-  if (!la.fits || !lb.fits || !lc.fits || lc.transposed || !onednn()) return false;
-  const ThreadLimit limit(1);
-  return onednn()->sgemm(la.transposed ? 'T' : 'N', lb.transposed ? 'T' : 'N', m, n, k, alpha, a, la.lead, b,
-                         lb.lead, beta, c, lc.lead) == dnnl_success;
+  if (!la.fits || !lb.fits || !lc.fits || lc.transposed) return false;
+  if constexpr (sizeof(T) == 4) {
+    if (!onednn()) return false;
+    const ThreadLimit limit(1);
+    return onednn()->sgemm(la.transposed ? 'T' : 'N', lb.transposed ? 'T' : 'N', m, n, k, alpha, a, la.lead, b,
+                           lb.lead, beta, c, lc.lead) == dnnl_success;
+  } else {
+    if (!openblas()) return false;
+    constexpr int row_major = 101, plain = 111, transposed = 112;
+    openblas()->dgemm(row_major, la.transposed ? transposed : plain, lb.transposed ? transposed : plain, int(m),
+                      int(n), int(k), alpha, a, la.lead, b, lb.lead, beta, c, lc.lead);
+    return true;
+  }
 }
+
+template bool blas_gemm(int64_t, int64_t, int64_t, float, const float*, int64_t, int64_t, const float*, int64_t,
+                        int64_t, float, float*, int64_t, int64_t);
+template bool blas_gemm(int64_t, int64_t, int64_t, double, const double*, int64_t, int64_t, const double*, int64_t,
+                        int64_t, double, double*, int64_t, int64_t);
 
 Workspace::~Workspace() { std::free(data_); }
 

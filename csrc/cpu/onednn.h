@@ -1,5 +1,6 @@
 // Late binding to the two native libraries the CPU layer can use: oneDNN (convolutions, large
-// float products) and OpenBLAS (complex products).
+// float products) and OpenBLAS (complex and
+// large double products).
 //
 // Neither is linked.  Each is opened at first use and its few functions resolved into a table, so
 // importing the framework costs nothing, and a missing library only means slower code of our own.
@@ -158,17 +159,20 @@ struct BlasMatrix {
 };
 BlasMatrix blas_matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride);
 
-// C = alpha * A @ B + beta * C on this thread alone, through oneDNN; false: not available for these
-// strides, C is untouched.
-bool onednn_sgemm(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t a_row, int64_t a_col,
-                  const float* b, int64_t b_row, int64_t b_col, float beta, float* c, int64_t c_row,
-                  int64_t c_col);
+// C = alpha * A @ B + beta * C on this thread alone, through oneDNN (float) or OpenBLAS (double);
+// false: not available for these strides, C is untouched.
+template <class T>
+bool blas_gemm(int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t a_row, int64_t a_col, const T* b,
+               int64_t b_row, int64_t b_col, T beta, T* c, int64_t c_row, int64_t c_col);
 
-// Complex products of OpenBLAS, single-threaded: callers split the work over our own pool.
+// Products of OpenBLAS, single-threaded: callers split the work over our own pool.
 struct OpenBlas {
   using Gemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k,
                         const void* alpha, const void* a, int lda, const void* b, int ldb,
                         const void* beta, void* c, int ldc);
+  using RealGemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, double alpha,
+                            const double* a, int lda, const double* b, int ldb, double beta, double* c, int ldc);
+  RealGemm dgemm = nullptr;
   Gemm cgemm = nullptr;
   Gemm zgemm = nullptr;
 };
