@@ -388,6 +388,18 @@ struct Packet {
   std::vector<Operator*> functions, methods;
 };
 
+// One function may live in several modules: `;nn.functional` is the top level and nn.functional.
+std::vector<std::string> split_modules(const std::string& text) {
+  std::vector<std::string> names;
+  size_t begin = 0;
+  for (size_t end = text.find(';'); end != std::string::npos; end = text.find(';', begin)) {
+    names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  names.push_back(text.substr(begin));
+  return names;
+}
+
 PyObject* install(PyObject*, PyObject* args) {
   // _install(get_module, tensor_class): fills the package's modules and the Tensor class from the table.
   PyObject *get_module, *cls;
@@ -399,12 +411,15 @@ PyObject* install(PyObject*, PyObject* args) {
     for (int i = 0; i < builtin_operator_count; ++i) {
       const BuiltinOperator& row = builtin_operators[i];
       Operator* op = &table.at(Schema::parse(row.schema).full_name());
-      if (row.function) functions[{row.module, row.name}].push_back(op);
+      const std::vector<std::string> modules = split_modules(row.module);
+      if (row.function)
+        for (const auto& m : modules) functions[{m, row.name}].push_back(op);
       if (row.method) methods[row.name].push_back(op);
       if (op->inplace) {
         const std::string name = std::string(row.name) + "_";
         if (row.method) methods[name].push_back(op->inplace);
-        if (row.function) functions[{row.module, name}].push_back(op->inplace);
+        if (row.function)
+          for (const auto& m : modules) functions[{m, name}].push_back(op->inplace);
       }
     }
     for (auto& [key, overloads] : functions) {

@@ -1,0 +1,43 @@
+// Pooling loops: windows described axis by axis, so that one implementation serves one to three dimensions and plain,
+// adaptive and fractional windows alike. Tensors are dense, either channels first or channels last.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+#include "cpu/arch.h"
+
+namespace fl {
+
+// The windows along one axis, clipped to the input: elements begin[o], begin[o] + step, ... below end[o].
+struct PoolAxis {
+  int64_t in = 1, out = 1, step = 1;
+  std::vector<int64_t> begin, end;
+  std::vector<int64_t> extent;  // what the axis contributes to the divisor of an average
+  // Regular windows start at o * stride - pad and take `kernel` elements before clipping.
+  bool regular = false;
+  int64_t stride = 1, pad = 0, kernel = 1;
+};
+
+struct PoolArgs {
+  DType dtype = DType::Float;  // Float, Double, Half, BFloat16 or Int64
+  int64_t batch = 0, channels = 0;
+  const PoolAxis* axes = nullptr;  // three: depth, height, width
+  const void* input = nullptr;
+  void* output = nullptr;
+  int64_t* indices = nullptr;  // position of the maximum in its plane, or null
+  int64_t divisor = 0;         // of an average; 0: the extents' product
+  bool channels_last = false;
+};
+
+struct PoolTable {
+  void (*max)(const PoolArgs& args);
+  void (*average)(const PoolArgs& args);
+  // `output` is the gradient that arrives (read), `input` the gradient of the input (written); Float or Double only.
+  void (*average_backward)(const PoolArgs& args);
+};
+
+FL_DECLARE_ARCH(const PoolTable, pool_table)
+
+}  // namespace fl
