@@ -1,18 +1,22 @@
-"""The Python half of Tensor: construction from data, NumPy, printing, and methods that are not operators."""
+"""The Python half of Tensor: construction from data, NumPy, printing, copying, and methods that are not operators."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
 
-__all__ = ["tensor", "as_tensor", "from_numpy", "is_tensor"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["tensor", "as_tensor", "asarray", "from_numpy", "frombuffer", "from_dlpack", "is_tensor"]
 
 
-def is_tensor(obj: Any) -> bool:
+def is_tensor(obj: Any, /) -> bool:
     return isinstance(obj, Tensor)
 
+
+# ---------------------------------------------------------------------------------------------- from data
 
 _NUMPY_TO_DTYPE = {
     "b1": _C.bool, "u1": _C.uint8, "i1": _C.int8, "i2": _C.int16, "i4": _C.int32, "i8": _C.int64,
@@ -21,15 +25,17 @@ _NUMPY_TO_DTYPE = {
 _DTYPE_TO_NUMPY = {v: "|" + k if k[-1] == "1" and len(k) == 2 else "<" + k for k, v in _NUMPY_TO_DTYPE.items()}
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(array: Any, /) -> Tensor:
     """A tensor over the memory of a NumPy array."""
     interface = getattr(array, "__array_interface__", None)
-    if interface is None:
+    if interface is None or not hasattr(array, "strides"):
         raise TypeError(f"[from_numpy] expected a NumPy array, got {type(array).__name__}")
     kind = interface["typestr"]
     dtype = _NUMPY_TO_DTYPE.get(kind[1:])
-    if dtype is None or kind[0] == ">":
-        raise TypeError(f"[from_numpy] expected a numeric or bool array in native byte order, got dtype {array.dtype}")
+    if dtype is None:
+        raise TypeError(f"[from_numpy] expected a numeric or bool array, got dtype {array.dtype}")
+    if kind[0] == ">":
+        raise ValueError(f"[from_numpy] expected an array in native byte order, got dtype {array.dtype}")
     item = dtype.itemsize
     strides = array.strides
     if any(s < 0 for s in strides):
@@ -39,54 +45,169 @@ def from_numpy(array: Any) -> Tensor:
     return _C._from_pointer(array, interface["data"][0], array.shape, [s // item for s in strides], dtype)
 
 
-def _infer(data: Any) -> Tensor | None:
-    """A tensor sharing memory with array-like data, or None when data is plain Python."""
+def _shared(data: Any) -> Tensor | None:
+    """A tensor over the memory of array-like data, or None when data is plain Python."""
     if isinstance(data, Tensor):
         return data
-    if hasattr(data, "__array_interface__") and not isinstance(data, (int, float, complex)):
-        if data.__array_interface__["typestr"][1:] in _NUMPY_TO_DTYPE:
-            import numpy
+    if isinstance(data, (list, tuple, int, float, complex)) and not hasattr(data, "__array_interface__"):
+        return None
+    if hasattr(data, "__array_interface__"):
+        import numpy
 
-            array = numpy.asarray(data)
-            return from_numpy(array if all(s >= 0 for s in array.strides) else array.copy())
+        array = numpy.asarray(data)
+        if array.dtype.byteorder == ">":
+            array = array.astype(array.dtype.newbyteorder("="))
+        writable = getattr(array, "flags", None) is None or array.flags.writeable or not array.size
+        usable = writable and all(s >= 0 and s % array.itemsize == 0 for s in array.strides)
+        return from_numpy(array if usable else array.copy())
+    if hasattr(data, "__dlpack__"):
+        return from_dlpack(data)
+    if hasattr(data, "__array__"):
+        import numpy
+
+        return from_numpy(numpy.asarray(data))
     return None
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def _from_python(data: Any, dtype: Any) -> Tensor:
+    """A new CPU tensor from numbers and nested sequences, which may hold arrays and tensors."""
+    if data is None or isinstance(data, dict):
+        raise RuntimeError(f"[tensor] expected data with a dtype, got {type(data).__name__}")
+    if dtype is None and isinstance(data, (list, tuple)):
+        dtype = _element_dtype(data)
+    try:
+        return _C._from_data(data, dtype)
+    except (TypeError, ValueError):
+        plain = _plain(data)
+        if plain is data:
+            raise
+        return _C._from_data(plain, dtype)
+
+
+def _element_dtype(data: Any) -> Any:
+    """The dtype of the arrays, NumPy numbers or tensors that a sequence starts with; None for Python's own numbers."""
+    first = data
+    while isinstance(first, (list, tuple)):
+        if not first:
+            return None
+        first = first[0]
+    if type(first) in (int, float, bool, complex):
+        return None
+    if isinstance(first, Tensor):
+        return _common_dtype(data)
+    interface = getattr(first, "__array_interface__", None)
+    return _NUMPY_TO_DTYPE.get(interface["typestr"][1:]) if interface is not None else None
+
+
+def _common_dtype(data: Any) -> Any:
+    """Promotion over a nested sequence of tensors and numbers."""
+    found = None
+    for item in data:
+        if isinstance(item, (list, tuple)):
+            dtype = _common_dtype(item)
+        elif isinstance(item, Tensor):
+            dtype = item.dtype
+        else:
+            dtype = _C._from_data(item, None).dtype
+        if dtype is not None:
+            found = dtype if found is None else _C.promote_types(found, dtype)
+    return found
+
+
+def _plain(data: Any) -> Any:
+    """Nested sequences with arrays and ranges in them turned into plain lists."""
+    if isinstance(data, (list, tuple)):
+        return [_plain(x) for x in data]
+    if isinstance(data, (str, bytes, dict, Tensor)):
+        return data
+    if hasattr(data, "tolist") and hasattr(data, "__array_interface__"):
+        return data.tolist()
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+        return [_plain(data[i]) for i in range(len(data))]
+    return data
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """A new tensor with a copy of data."""
-    found = _infer(data)
+    found = _shared(data)
     if found is not None:
-        out = found.detach().clone() if dtype is None or dtype == found.dtype else found.detach().to(dtype)
+        device = device if device is not None or data is not found else found.device
+        out = found.detach().to(dtype=dtype, copy=True) if dtype is not None else found.detach().clone()
     else:
-        if isinstance(data, (list, tuple)):
-            data = _plain(data)
-        out = _C._from_data(data, dtype)
+        out = _from_python(data, dtype)
+    device = device if device is not None else _C._get_default_device()
     if device is not None:
         out = out.to(device)
     return out.requires_grad_() if requires_grad else out
 
 
-def _plain(data: Any) -> Any:
-    """Nested sequences with arrays and tensors in them turned into plain lists."""
-    if isinstance(data, (list, tuple)):
-        return [_plain(x) for x in data] if any(not isinstance(x, (int, float)) for x in data) else data
-    if isinstance(data, Tensor) and data.dim() > 0:
-        return data.tolist()
-    if hasattr(data, "tolist") and hasattr(data, "__array_interface__"):
-        return data.tolist() if getattr(data, "shape", ()) else data
-    if isinstance(data, (range,)) or (hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes, dict, Tensor))):
-        return [_plain(x) for x in data]
-    return data
-
-
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor of data, sharing its memory when dtype and device allow."""
-    found = _infer(data)
+    found = _shared(data)
     if found is None:
         return tensor(data, dtype=dtype, device=device)
-    if dtype is not None or device is not None:
-        return found.to(device=device, dtype=dtype) if device is not None else found.to(dtype)
-    return found
+    if device is None and data is not found:
+        device = _C._get_default_device()
+    return found.to(device=device, dtype=dtype)
+
+
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of an object: an array, a buffer or a sequence, sharing its memory unless that cannot be or copy=True."""
+    found = _shared(obj)
+    if found is None and not isinstance(obj, (list, tuple, int, float, complex)):
+        try:
+            found = frombuffer(obj, dtype=dtype or _C.get_default_dtype())
+        except (TypeError, BufferError):
+            found = None
+    if found is None:
+        if copy is False:
+            raise ValueError(f"[asarray] expected an object that can be shared, got {type(obj).__name__} with copy=False")
+        out = tensor(obj, dtype=dtype, device=device)
+    else:
+        out = found.to(device=device, dtype=dtype)
+        shares = out.untyped_storage().data_ptr() == found.untyped_storage().data_ptr()
+        if copy is False and not shares:
+            raise ValueError("[asarray] expected dtype and device of the object itself with copy=False, got others")
+        if copy and shares:
+            out = out.clone()
+    if requires_grad and not out.requires_grad:
+        out = out.detach().requires_grad_()
+    return out
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A 1-d tensor over the memory of an object with the buffer protocol."""
+    view = memoryview(buffer).cast("B")
+    item = dtype.itemsize
+    length = len(view)
+    if length == 0:
+        raise ValueError("[frombuffer] expected a buffer that is not empty, got 0 bytes")
+    if not 0 <= offset < length:
+        raise ValueError(f"[frombuffer] expected an offset in [0, {length - 1}], got {offset}")
+    if count == 0 or count < -1:
+        raise ValueError(f"[frombuffer] expected a positive count or -1, got {count}")
+    if count == -1:
+        if (length - offset) % item:
+            raise ValueError(f"[frombuffer] expected a multiple of {item} bytes after the offset, got {length - offset}")
+        count = (length - offset) // item
+    if offset + count * item > length:
+        raise ValueError(f"[frombuffer] expected {offset + count * item} bytes, got a buffer of {length}")
+    if count == 0:
+        raise ValueError(f"[frombuffer] expected room for an element of {item} bytes, got {length - offset}")
+    address, owner = _C._buffer_address(buffer)
+    out = _C._from_pointer(owner, address + offset, (count,), (1,), dtype)
+    return out.requires_grad_() if requires_grad else out
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of another library's array, or of a DLPack capsule."""
+    capsule = ext_tensor.__dlpack__() if hasattr(ext_tensor, "__dlpack__") else ext_tensor
+    out = _C._from_dlpack(capsule)
+    if device is not None:
+        out = out.to(device)
+    return out.clone() if copy else out
 
 
 def index_tensor(data: Any) -> Tensor:
@@ -102,20 +223,35 @@ def value_tensor(value: Any, like: Tensor) -> Tensor:
 
 def construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:
     """`Tensor(...)`: the legacy constructor (sizes, a sequence, another tensor)."""
+    made = legacy_new(_C.get_default_dtype(), *args, **kwargs)
+    return made if cls is Tensor else _C._make_subclass(cls, made)
+
+
+def legacy_new(dtype: Any, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:
+    """What the typed constructors share: nothing, sizes, a Size, a storage, a sequence or another tensor."""
     import flambeau as fl
 
-    kwargs.pop("device", None)
-    if kwargs:
-        raise TypeError(f"[Tensor] expected sizes or data, got keyword {next(iter(kwargs))!r}")
+    if size is not None:
+        args = (size if isinstance(size, fl.Size) else fl.Size(size),)
+    elif data is not None:
+        args = (data,)
     if not args:
-        made = fl.empty(0)
-    elif len(args) == 1 and isinstance(args[0], Tensor):
-        made = args[0].detach()
-    elif len(args) == 1 and not isinstance(args[0], int):
-        made = fl.empty(tuple(args[0])) if isinstance(args[0], fl.Size) else tensor(args[0], dtype=fl.get_default_dtype())
-    else:
-        made = fl.empty(args)
-    return made if cls is Tensor else _C._make_subclass(cls, made)
+        return fl.empty(0, dtype=dtype, device=device)
+    first = args[0]
+    if len(args) == 1 and isinstance(first, Tensor) and first.dim() > 0:
+        return first.detach()
+    if len(args) == 1 and isinstance(first, fl.Size):
+        return fl.empty(tuple(first), dtype=dtype, device=device)
+    if len(args) == 1 and type(first).__name__.endswith("Storage"):
+        return fl.empty(0, dtype=dtype).set_(first)
+    if len(args) == 1 and not hasattr(first, "__index__"):
+        if not hasattr(first, "__len__"):
+            raise TypeError(f"[Tensor] expected sizes, a sequence or a tensor, got {type(first).__name__}")
+        return tensor(first, dtype=dtype, device=device)
+    return fl.empty(args, dtype=dtype, device=device)
+
+
+# ---------------------------------------------------------------------------------------------- methods
 
 
 def _method(fn: Any) -> Any:
@@ -155,3 +291,96 @@ class _ArrayView:
             "data": (tensor.data_ptr() or tensor._storage_address(), False),
             "strides": tuple(s * item for s in tensor.stride()),
         }
+
+
+@_method
+def __array__(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
+    array = self.numpy()
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+@_method
+def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    if array.dtype == bool:
+        array = array.astype("uint8")
+    return as_tensor(array)
+
+
+Tensor.__array_priority__ = 1000
+
+
+@_method
+def __dlpack__(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+    if self.requires_grad:
+        raise BufferError("[dlpack] expected a tensor that does not require grad, got one that does; use detach()")
+    return _C._to_dlpack(self.clone() if copy else self)
+
+
+@_method
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    if self.device.type != "cpu":
+        raise ValueError(f"[dlpack] expected a CPU tensor, got one on {self.device}")
+    return (1, 0)
+
+
+@_method
+def __repr__(self: Tensor, *, tensor_contents: Any = None) -> str:
+    from flambeau import _tensor_str
+
+    if _C._has_torch_function_unary(self):
+        from flambeau.overrides import handle_torch_function
+
+        return handle_torch_function(Tensor.__repr__, (self,), self, tensor_contents=tensor_contents)
+    return _tensor_str._str(self, tensor_contents=tensor_contents)
+
+
+Tensor.__str__ = __repr__
+
+
+@_method
+def __format__(self: Tensor, spec: str) -> str:
+    if self.dim() == 0 and not self.is_meta and type(self) is Tensor:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+@_method
+def __iter__(self: Tensor) -> Any:
+    if self.dim() == 0:
+        raise TypeError("[iter] expected a tensor with at least one dimension, got a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+@_method
+def __reversed__(self: Tensor) -> Tensor:
+    return self if self.dim() == 0 else self.flip(0)
+
+
+@_method
+def __contains__(self: Tensor, element: Any) -> bool:
+    if not isinstance(element, (Tensor, int, float, complex)):
+        raise RuntimeError(f"[contains] expected a tensor or a number, got {type(element).__name__}")
+    return bool((self == element).any())
+
+
+# Attributes that are views.
+import flambeau as _package  # noqa: E402
+
+Tensor.T = property(_package._ops._numpy_T)
+Tensor.mT = property(_package._ops._mT)
+Tensor.H = property(_package._ops._H)
+Tensor.mH = property(_package._ops._mH)
+Tensor.real = property(_package.real, lambda self, value: _package.real(self).copy_(as_tensor(value)))
+Tensor.imag = property(_package.imag, lambda self, value: _package.imag(self).copy_(as_tensor(value)))
+
+# Until autograd takes these over: nothing requires grad.
+if not hasattr(Tensor, "requires_grad"):
+
+    @_method
+    def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+        return self
+
+    Tensor.requires_grad = property(lambda self: False, lambda self, value: None)
+    Tensor.grad = property(lambda self: None, lambda self, value: None)
+    Tensor.grad_fn = property(lambda self: None)
+    Tensor.is_leaf = property(lambda self: True)

@@ -1,9 +1,10 @@
 // Views: other windows on the same storage. They touch no data and run on every device.
+#include "core/views.h"
+
 #include "dispatch/kernel.h"
 
 namespace fl {
 
-// Strides with which `sizes` views a tensor of the old geometry without copying, or nothing.
 std::optional<Dims> view_strides(IntSpan old_sizes, IntSpan old_strides, IntSpan sizes) {
   const int64_t numel = numel_of(old_sizes);
   if (numel == 0) return old_sizes == sizes ? Dims(old_strides) : contiguous_strides(sizes);
@@ -33,7 +34,6 @@ std::optional<Dims> view_strides(IntSpan old_sizes, IntSpan old_strides, IntSpan
   return strides;
 }
 
-// Sizes with a -1 filled in.
 Dims infer_size(const char* op, IntSpan shape, int64_t numel) {
   Dims sizes(shape);
   int64_t known = 1, unknown = -1;
@@ -260,7 +260,71 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
   return out;
 }
 
+// Complex elements as pairs of reals in a last dimension, and back.
+Tensor view_as_real(const Tensor& self) {
+  FL_CHECK(is_complex(self.dtype()), "[view_as_real] expected a complex tensor, got ", name_of(self.dtype()));
+  Dims sizes(self.sizes()), strides(self.strides());
+  for (auto& s : strides) s *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  Tensor out = alias(self, sizes, strides, self.offset() * 2);
+  out->dtype = real_of(self.dtype());
+  return out;
+}
+
+Tensor view_as_complex(const Tensor& self) {
+  FL_CHECK(self.dtype() == DType::Float || self.dtype() == DType::Double, "[view_as_complex] expected a float32 or float64 tensor, got ", name_of(self.dtype()));
+  FL_CHECK(self.dim() > 0 && self.size(-1) == 2, "[view_as_complex] expected a last dimension of size 2, got shape ", self.sizes());
+  FL_CHECK(self.stride(-1) == 1, "[view_as_complex] expected a last dimension of stride 1, got strides ", self.strides());
+  Dims sizes(self.sizes()), strides(self.strides());
+  sizes.erase(sizes.size() - 1);
+  strides.erase(strides.size() - 1);
+  for (size_t i = 0; i < strides.size(); ++i) {
+    FL_CHECK(strides[i] % 2 == 0 || sizes[i] <= 1, "[view_as_complex] expected even strides but for the last, got ", self.strides());
+    strides[i] /= 2;
+  }
+  FL_CHECK(self.offset() % 2 == 0, "[view_as_complex] expected an even storage offset, got ", self.offset());
+  Tensor out = alias(self, sizes, strides, self.offset() / 2);
+  out->dtype = complex_of(self.dtype());
+  return out;
+}
+
+// ---------------------------------------------------------------- on the tensor itself
+
+// Gives self the geometry of one of its views.
+Tensor become(const Tensor& self, const Tensor& view) {
+  self->sizes = view->sizes;
+  self->strides = view->strides;
+  self->offset = view->offset;
+  self->refresh();
+  return self;
+}
+Tensor as_strided_(const Tensor& self, IntSpan size, IntSpan stride, std::optional<int64_t> offset) {
+  return become(self, as_strided(self, size, stride, offset));
+}
+Tensor transpose_(const Tensor& self, int64_t a, int64_t b) { return become(self, transpose(self, a, b)); }
+Tensor unsqueeze_(const Tensor& self, int64_t dim) { return become(self, unsqueeze(self, dim)); }
+Tensor squeeze_(const Tensor& self) { return become(self, squeeze(self)); }
+Tensor squeeze_dim_(const Tensor& self, int64_t dim) { return become(self, squeeze_dim(self, dim)); }
+Tensor squeeze_dims_(const Tensor& self, IntSpan dims) { return become(self, squeeze_dims(self, dims)); }
+Tensor t_(const Tensor& self) {
+  FL_CHECK(self.dim() <= 2, "[t_] expected at most 2 dimensions, got shape ", self.sizes());
+  return self.dim() < 2 ? self : transpose_(self, 0, 1);
+}
+
 FL_KERNEL_ALL("view", view);
+FL_KERNEL_ALL("detach", alias_op);
+FL_KERNEL_ALL("view_as_real", view_as_real);
+FL_KERNEL_ALL("view_as_complex", view_as_complex);
+FL_KERNEL_ALL("as_strided_", as_strided_);
+FL_KERNEL_ALL("transpose_", transpose_);
+FL_KERNEL_ALL("swapaxes_", transpose_);
+FL_KERNEL_ALL("swapdims_", transpose_);
+FL_KERNEL_ALL("unsqueeze_", unsqueeze_);
+FL_KERNEL_ALL("squeeze_", squeeze_);
+FL_KERNEL_ALL("squeeze_.dim", squeeze_dim_);
+FL_KERNEL_ALL("squeeze_.dims", squeeze_dims_);
+FL_KERNEL_ALL("t_", t_);
 FL_KERNEL_ALL("view.dtype", view_dtype);
 FL_KERNEL_ALL("as_strided", as_strided);
 FL_KERNEL_ALL("select", select);

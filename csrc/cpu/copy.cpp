@@ -5,7 +5,7 @@
 #include "cpu/iterator.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
-#include "dispatch/kernel.h"
+#include "dispatch/composite.h"
 
 namespace fl {
 
@@ -157,23 +157,146 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat> format) {
   return out;
 }
 
-// Conversion to a dtype and layout, always a new tensor.
-Tensor to_copy(const Tensor& self, DType dtype, std::optional<MemoryFormat> format) {
+// Conversion to a dtype, device and memory format, always a new tensor. Runs for the CPU and meta.
+Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool>, bool,
+               std::optional<MemoryFormat> format) {
+  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[to] expected a strided layout, got a sparse one");
+  const Options o{dtype.value_or(self.dtype()), device.value_or(self.device())};
   Tensor out;
-  const MemoryFormat f = format.value_or(MemoryFormat::Preserve);
-  if (f == MemoryFormat::Preserve)
-    out = empty_like(self, dtype);
-  else if (f == MemoryFormat::Contiguous)
-    out = empty(self.sizes(), {dtype, self.device()});
-  else
-    out = empty_strided(self.sizes(), channels_last_strides(self.sizes()), {dtype, self.device()});
+  switch (format.value_or(MemoryFormat::Preserve)) {
+    case MemoryFormat::Preserve:
+      if (o.device == self.device())
+        out = empty_like(self, o.dtype);
+      else
+        out = is_dense(self) ? empty_strided(self.sizes(), self.strides(), o) : empty(self.sizes(), o);
+      break;
+    case MemoryFormat::Contiguous: out = empty(self.sizes(), o); break;
+    default: {
+      const int64_t want = *format == MemoryFormat::ChannelsLast ? 4 : 5;
+      FL_CHECK(self.dim() == want, "[to] expected ", want, " dimensions for channels_last, got shape ", self.sizes());
+      out = empty_strided(self.sizes(), channels_last_strides(self.sizes()), o);
+    }
+  }
+  FL_CHECK_KIND(!self.is_meta() || out.is_meta(), NotImplemented, "[to] expected a tensor with data to copy, got one on the meta device");
   copy_into(out, self);
   return out;
 }
 
+// ---------------------------------------------------------------- to() and its relatives, above autograd
+
+Tensor convert_to(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking, bool copy,
+                  std::optional<MemoryFormat> format) {
+  const bool same = dtype.value_or(self.dtype()) == self.dtype() && device.value_or(self.device()) == self.device() &&
+                    (format.value_or(MemoryFormat::Preserve) == MemoryFormat::Preserve || self.is_contiguous(*format));
+  if (same && !copy) return self;
+  static const Operator& op = OperatorTable::get().at("_to_copy");
+  Value args[7] = {Value::borrow(self.impl()), dtype ? Value(*dtype) : Value(), Value(), device ? Value(*device) : Value(), Value(), Value(non_blocking),
+                   format ? Value(*format) : Value()};
+  Value result[1];
+  op.call(args, result);
+  return result[0].take_tensor();
+}
+// "cpu" and "cpu:0" are one device.
+std::optional<Device> plain(std::optional<Device> device) {
+  if (device && device->type != DeviceType::CUDA && device->type < DeviceType::Custom0) device->index = -1;
+  return device;
+}
+Tensor to_dtype_op(const Tensor& self, DType dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+  return convert_to(self, dtype, std::nullopt, non_blocking, copy, format);
+}
+Tensor to_device(const Tensor& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+  return convert_to(self, dtype, plain(device), non_blocking, copy, format);
+}
+Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+  return convert_to(self, other.dtype(), other.device(), non_blocking, copy, format);
+}
+Tensor type_as(const Tensor& self, const Tensor& other) { return convert_to(self, other.dtype(), other.device(), false, false, std::nullopt); }
+Tensor to_cpu(const Tensor& self, std::optional<MemoryFormat> format) { return convert_to(self, std::nullopt, Device{}, false, false, format); }
+Tensor to_cpu_plain(const Tensor& self) { return to_cpu(self, std::nullopt); }
+template <DType T>
+Tensor as_type(const Tensor& self, std::optional<MemoryFormat> format) {
+  return convert_to(self, T, std::nullopt, false, false, format);
+}
+
+// ---------------------------------------------------------------- resizing and sharing storage
+
+// Gives self new sizes, keeping what its storage holds and growing it if need be.
+Tensor resize_(const Tensor& self, IntSpan size, std::optional<MemoryFormat> format) {
+  const int64_t n = numel_of(size);
+  if (self.sizes() != size) {
+    const int64_t bytes = (self.offset() + n) * self.itemsize();
+    if (n > 0 && bytes > static_cast<int64_t>(self->storage->bytes)) self->storage->resize(bytes);
+    self->sizes.assign(size);
+    self->strides = contiguous_strides(size);
+    self->refresh();
+  }
+  const MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
+  FL_CHECK(f != MemoryFormat::Preserve, "[resize_] expected a memory format that sizes determine, got preserve_format");
+  if (f == MemoryFormat::ChannelsLast || f == MemoryFormat::ChannelsLast3d) {
+    FL_CHECK(self.dim() == (f == MemoryFormat::ChannelsLast ? 4 : 5), "[resize_] expected 4 or 5 dimensions for channels_last, got ", size);
+    self->strides = channels_last_strides(size);
+    self->refresh();
+  }
+  return self;
+}
+Tensor resize_as_(const Tensor& self, const Tensor& like, std::optional<MemoryFormat> format) {
+  if (format == MemoryFormat::Preserve) {
+    resize_(self, like.sizes(), std::nullopt);
+    if (is_dense(like)) {
+      self->strides = like->strides;
+      self->refresh();
+    }
+    return self;
+  }
+  return resize_(self, like.sizes(), format);
+}
+
+// Makes self a window on the storage of source.
+Tensor set_storage_(const Tensor& self, const Tensor& source, int64_t offset, IntSpan size, IntSpan stride) {
+  FL_CHECK(size.size() == stride.size(), "[set_] expected as many strides as sizes, got ", size, " and ", stride);
+  FL_CHECK(offset >= 0, "[set_] expected a storage offset that is not negative, got ", offset);
+  FL_CHECK(self.device() == source.device(), "[set_] expected a storage on ", to_string(self.device()), ", got ", to_string(source.device()));
+  const int64_t n = numel_of(size);
+  int64_t last = offset;
+  for (size_t i = 0; i < size.size(); ++i) {
+    FL_CHECK(stride[i] >= 0, "[set_] expected strides that are not negative, got ", stride);
+    if (n) last += (size[i] - 1) * stride[i];
+  }
+  const int64_t bytes = (last + 1) * self.itemsize();
+  if (n > 0 && bytes > static_cast<int64_t>(source->storage->bytes)) source->storage->resize(bytes);
+  self->storage = source->storage;
+  self->own_version = nullptr;
+  self->offset = offset;
+  self->sizes.assign(size);
+  self->strides.assign(stride);
+  self->refresh();
+  return self;
+}
+
 FL_KERNEL("copy_", copy_);
 FL_KERNEL("clone", clone);
-FL_KERNEL("_to_dtype", to_copy);
+FL_KERNEL("_to_copy", to_copy);
+FL_KERNEL_ALL("resize_", resize_);
+FL_KERNEL_ALL("resize_as_", resize_as_);
+FL_KERNEL_ALL("_set_storage_", set_storage_);
+FL_COMPOSITE("to.dtype", to_dtype_op);
+FL_COMPOSITE("to.device", to_device);
+FL_COMPOSITE("to.other", to_other);
+FL_COMPOSITE("type_as", type_as);
+FL_COMPOSITE("cpu", to_cpu);
+FL_COMPOSITE("_to_cpu", to_cpu_plain);
+FL_COMPOSITE("float", as_type<DType::Float>);
+FL_COMPOSITE("double", as_type<DType::Double>);
+FL_COMPOSITE("half", as_type<DType::Half>);
+FL_COMPOSITE("bfloat16", as_type<DType::BFloat16>);
+FL_COMPOSITE("int", as_type<DType::Int32>);
+FL_COMPOSITE("long", as_type<DType::Int64>);
+FL_COMPOSITE("short", as_type<DType::Int16>);
+FL_COMPOSITE("char", as_type<DType::Int8>);
+FL_COMPOSITE("byte", as_type<DType::UInt8>);
+FL_COMPOSITE("bool", as_type<DType::Bool>);
+FL_COMPOSITE("cfloat", as_type<DType::ComplexFloat>);
+FL_COMPOSITE("cdouble", as_type<DType::ComplexDouble>);
 
 }  // namespace
 }  // namespace fl

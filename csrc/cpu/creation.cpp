@@ -1,5 +1,7 @@
-// Tensors from nothing: empty, full, arange and their relatives.
+// Tensors from nothing: empty, constant fills, ranges and their `like` and `new_` relatives.
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
@@ -8,87 +10,383 @@
 namespace fl {
 namespace {
 
-Options options(std::optional<DType> dtype, std::optional<Device> device) {
+using MaybeDType = std::optional<DType>;
+using MaybeLayout = std::optional<Layout>;
+using MaybeDevice = std::optional<Device>;
+using MaybeBool = std::optional<bool>;
+using MaybeFormat = std::optional<MemoryFormat>;
+
+void check_options(const char* op, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory) {
+  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[", op, "] expected a strided layout, got a sparse one");
+  FL_CHECK(!pin_memory.value_or(false), "[", op, "] expected pin_memory=False, because no accelerator is available, got True");
+}
+
+Options options(const char* op, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory) {
+  check_options(op, layout, device, pin_memory);
   return {dtype.value_or(default_dtype()), device.value_or(Device{})};
 }
 
-Tensor empty_op(IntSpan size, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
-  const MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
-  if (f == MemoryFormat::ChannelsLast || f == MemoryFormat::ChannelsLast3d) {
-    numel_of(size);
-    const size_t want = f == MemoryFormat::ChannelsLast ? 4 : 5;
-    FL_CHECK(size.size() == want, "[empty] expected ", static_cast<int64_t>(want), " dimensions for channels_last, got ", size);
-    return empty_strided(size, channels_last_strides(size), options(dtype, device));
-  }
-  return empty(size, options(dtype, device));
+Options options_like(const char* op, const Tensor& like, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory) {
+  check_options(op, layout, device, pin_memory);
+  return {dtype.value_or(like.dtype()), device.value_or(like.device())};
 }
 
-Tensor empty_strided_op(IntSpan size, IntSpan stride, std::optional<DType> dtype, std::optional<Device> device) {
-  return empty_strided(size, stride, options(dtype, device));
+// ---------------------------------------------------------------- fills
+
+template <class T>
+void fill_run(T* p, T x, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) p[i] = x;
+}
+
+// Writes one bit pattern over a dense block.
+void fill_dense(const Tensor& t, const void* pattern) {
+  const int64_t item = t.itemsize(), n = t.numel();
+  char* p = t.raw();
+  bool zero = true;
+  for (int64_t i = 0; i < item; ++i) zero &= static_cast<const char*>(pattern)[i] == 0;
+  parallel_for(n, kGrain * 2, [&](int64_t b, int64_t e) {
+    char* at = p + b * item;
+    if (zero || item == 1) {
+      std::memset(at, *static_cast<const unsigned char*>(pattern), (e - b) * item);
+    } else if (item == 16) {
+      for (int64_t i = b; i < e; ++i) std::memcpy(p + i * 16, pattern, 16);
+    } else {
+      const auto run = [&](auto x) {
+        std::memcpy(&x, pattern, sizeof x);
+        fill_run(reinterpret_cast<decltype(x)*>(at), x, e - b);
+      };
+      if (item == 2) run(uint16_t());
+      if (item == 4) run(uint32_t());
+      if (item == 8) run(uint64_t());
+    }
+  });
+}
+
+void fill_with(const Tensor& t, const Scalar& value) {
+  if (t.is_meta() || t.numel() == 0) return;
+  dispatch(t.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T x = value.to<T>();
+    if (is_dense(t))
+      fill_dense(t, &x);
+    else
+      copy_into(t, scalar_tensor(value, {t.dtype(), Device{}}));
+  });
+}
+
+void check_fill(const char* op, const Tensor& self, const Scalar& value) {
+  FL_CHECK(!value.is_complex() || is_complex(self.dtype()) || value.im == 0, "[", op, "] expected a real value for a ",
+           name_of(self.dtype()), " tensor, got a complex one");
+}
+
+Tensor filled(Tensor t, const Scalar& value) {
+  fill_with(t, value);
+  return t;
 }
 
 Tensor fill_(const Tensor& self, const Operand& value) {
-  Tensor v = value.tensor();
-  FL_CHECK(v.dim() == 0, "[fill_] expected a number or a 0-d tensor, got shape ", v.sizes());
   FL_CHECK(!has_internal_overlap(self), "[fill_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
-  FL_CHECK(!is_complex(v.dtype()) || is_complex(self.dtype()) || item(v).im == 0,
-           "[fill_] expected a real value for a ", name_of(self.dtype()), " tensor, got a complex one");
+  if (value.is_tensor()) {
+    const Tensor v = value.tensor();
+    FL_CHECK(v.dim() == 0, "[fill_] expected a number or a 0-d tensor, got shape ", v.sizes());
+    self.bump_version();
+    if (!self.is_meta()) fill_with(self, item(v));
+    return self;
+  }
+  check_fill("fill_", self, value.value->to_scalar());
   self.bump_version();
-  if (!self.is_meta()) copy_into(self, v);
+  fill_with(self, value.value->to_scalar());
   return self;
 }
 
-int64_t arange_count(double start, double end, double step) {
-  FL_CHECK(step != 0, "[arange] expected a step that is not zero, got 0");
-  FL_CHECK(std::isfinite(start) && std::isfinite(end), "[arange] expected finite bounds, got ", start, " and ", end);
-  FL_CHECK((step > 0 && end >= start) || (step < 0 && end <= start), "[arange] expected bounds that agree with the sign of step ", step,
-           ", got ", start, " to ", end);
-  const double count = std::ceil((end - start) / step);
-  FL_CHECK(count < 9e18, "[arange] expected a length below 2**63, got bounds ", start, " to ", end, " with step ", step);
-  return static_cast<int64_t>(count);
+Tensor fill(const Tensor& self, const Operand& value) { return fill_(empty_like(self, self.dtype()), value); }
+
+Tensor zero_(const Tensor& self) {
+  FL_CHECK(!has_internal_overlap(self), "[zero_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
+  self.bump_version();
+  fill_with(self, Scalar(int64_t(0)));
+  return self;
 }
 
-Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Device> device) {
+// ---------------------------------------------------------------- of given sizes
+
+Tensor empty_as(const char* op, IntSpan size, MemoryFormat format, Options o) {
+  if (format != MemoryFormat::ChannelsLast && format != MemoryFormat::ChannelsLast3d) return empty(size, o);
+  const size_t want = format == MemoryFormat::ChannelsLast ? 4 : 5;
+  FL_CHECK(size.size() == want, "[", op, "] expected ", static_cast<int64_t>(want), " dimensions for channels_last, got ", size);
+  numel_of(size);
+  return empty_strided(size, channels_last_strides(size), o);
+}
+
+Tensor empty_op(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+  FL_CHECK(format.value_or(MemoryFormat::Contiguous) != MemoryFormat::Preserve,
+           "[empty] expected a memory format that sizes determine, got preserve_format");
+  return empty_as("empty", size, format.value_or(MemoryFormat::Contiguous), options("empty", dtype, layout, device, pin));
+}
+Tensor zeros(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return filled(empty(size, options("zeros", dtype, layout, device, pin)), Scalar(int64_t(0)));
+}
+Tensor ones(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return filled(empty(size, options("ones", dtype, layout, device, pin)), Scalar(int64_t(1)));
+}
+// The dtype a fill value has when none is asked for.
+DType dtype_of(const Scalar& value) {
+  switch (value.kind) {
+    case Scalar::Kind::Bool: return DType::Bool;
+    case Scalar::Kind::Int: return DType::Int64;
+    case Scalar::Kind::Float: return default_dtype();
+    default: return complex_of(default_dtype());
+  }
+}
+Tensor full(IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  Tensor out = empty(size, options("full", dtype.value_or(dtype_of(value)), layout, device, pin));
+  check_fill("full", out, value);
+  return filled(out, value);
+}
+Tensor eye_m(int64_t n, int64_t m, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  FL_CHECK(n >= 0 && m >= 0, "[eye] expected sizes that are not negative, got ", n, " and ", m);
+  Tensor out = filled(empty({n, m}, options("eye", dtype, layout, device, pin)), Scalar(int64_t(0)));
+  fill_with(alias(out, {std::min(n, m)}, {m + 1}, 0), Scalar(int64_t(1)));
+  return out;
+}
+Tensor eye(int64_t n, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return eye_m(n, n, dtype, layout, device, pin);
+}
+Tensor empty_strided_op(IntSpan size, IntSpan stride, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return empty_strided(size, stride, options("empty_strided", dtype, layout, device, pin));
+}
+Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  const int64_t n = static_cast<int64_t>(size.size());
+  FL_CHECK(static_cast<int64_t>(order.size()) == n, "[empty_permuted] expected one position for each of ", n, " dimensions, got ", order);
+  numel_of(size);
+  Dims strides(n);
+  uint64_t seen = 0;
+  int64_t step = 1;
+  for (int64_t i = n; i-- > 0;) {
+    const int64_t d = order[i];
+    FL_CHECK(d >= 0 && d < n && !(seen >> d & 1), "[empty_permuted] expected a permutation of the dimensions, got ", order);
+    seen |= uint64_t(1) << d;
+    strides[d] = step;
+    step *= std::max<int64_t>(size[d], 1);
+  }
+  return empty_strided(size, strides, options("empty_permuted", dtype, layout, device, pin));
+}
+Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return scalar_tensor(s, options("scalar_tensor", dtype, layout, device, pin));
+}
+
+// ---------------------------------------------------------------- like another tensor
+
+Tensor empty_like_as(const char* op, const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+  const Options o = options_like(op, self, dtype, layout, device, pin);
+  if (format.value_or(MemoryFormat::Preserve) != MemoryFormat::Preserve) return empty_as(op, self.sizes(), *format, o);
+  if (o.device == self.device()) return empty_like(self, o.dtype);
+  if (self.is_contiguous()) return empty(self.sizes(), o);
+  return empty_strided(self.sizes(), is_dense(self) ? Dims(self.strides()) : contiguous_strides(self.sizes()), o);
+}
+Tensor empty_like_op(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+  return empty_like_as("empty_like", self, dtype, layout, device, pin, format);
+}
+Tensor zeros_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+  return filled(empty_like_as("zeros_like", self, dtype, layout, device, pin, format), Scalar(int64_t(0)));
+}
+Tensor ones_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+  return filled(empty_like_as("ones_like", self, dtype, layout, device, pin, format), Scalar(int64_t(1)));
+}
+Tensor full_like(const Tensor& self, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+  Tensor out = empty_like_as("full_like", self, dtype, layout, device, pin, format);
+  check_fill("full_like", out, value);
+  return filled(out, value);
+}
+Tensor new_empty(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return empty(size, options_like("new_empty", self, dtype, layout, device, pin));
+}
+Tensor new_zeros(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return filled(empty(size, options_like("new_zeros", self, dtype, layout, device, pin)), Scalar(int64_t(0)));
+}
+Tensor new_ones(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return filled(empty(size, options_like("new_ones", self, dtype, layout, device, pin)), Scalar(int64_t(1)));
+}
+Tensor new_full(const Tensor& self, IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  Tensor out = empty(size, options_like("new_full", self, dtype, layout, device, pin));
+  check_fill("new_full", out, value);
+  return filled(out, value);
+}
+Tensor new_empty_strided(const Tensor& self, IntSpan size, IntSpan stride, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return empty_strided(size, stride, options_like("new_empty_strided", self, dtype, layout, device, pin));
+}
+
+// ---------------------------------------------------------------- ranges
+
+void check_bounds(const char* op, double start, double end, double step) {
+  FL_CHECK(step != 0, "[", op, "] expected a step that is not zero, got 0");
+  FL_CHECK(std::isfinite(start) && std::isfinite(end), "[", op, "] expected finite bounds, got ", start, " and ", end);
+  FL_CHECK((step > 0 && end >= start) || (step < 0 && end <= start), "[", op, "] expected bounds that agree with the sign of step ",
+           step, ", got ", start, " to ", end);
+  FL_CHECK((end - start) / step < 9e18, "[", op, "] expected a length below 2**63, got bounds ", start, " to ", end, " with step ", step);
+}
+
+// out[i] = start + i * step
+void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
+  const int64_t n = out.numel();
+  if (out.is_meta()) return;
+  dispatch(out.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    T* p = out.data<T>();
+    using C = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+    if constexpr (!is_complex_type<T>) {
+      const C a = start.to<C>(), s = step.to<C>();
+      parallel_for(n, kGrain, [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) p[i] = convert<T>(static_cast<C>(a + static_cast<C>(i) * s));
+      });
+    }
+  });
+}
+
+Tensor arange_start_step(const Scalar& start, const Scalar& end, const Scalar& step, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   const bool integral = start.is_integral() && end.is_integral() && step.is_integral();
   const DType t = dtype.value_or(integral ? DType::Int64 : default_dtype());
+  FL_CHECK(!start.is_complex() && !end.is_complex() && !step.is_complex(), "[arange] expected real bounds, got complex ones");
   FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[arange] expected an integer or floating dtype, got ", name_of(t));
+  check_bounds("arange", start.to<double>(), end.to<double>(), step.to<double>());
   int64_t n;
-  if (integral) {
-    const int64_t a = start.i, b = end.i, s = step.i;
-    arange_count(static_cast<double>(a), static_cast<double>(b), static_cast<double>(s));
+  // Integer results are counted and computed in integers; PyTorch truncates float bounds first for an int64 result.
+  if (integral || t == DType::Int64) {
+    const int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
+    FL_CHECK(s != 0, "[arange] expected a step that is not zero, got 0");
     n = s > 0 ? (b - a + s - 1) / s : (a - b - s - 1) / -s;
   } else {
-    n = arange_count(start.to<double>(), end.to<double>(), step.to<double>());
+    n = static_cast<int64_t>(std::ceil((end.to<double>() - start.to<double>()) / step.to<double>()));
   }
-  Tensor out = empty({n}, {t, device.value_or(Device{})});
+  Tensor out = empty({std::max<int64_t>(n, 0)}, options("arange", t, layout, device, pin));
+  fill_range(out, start, step);
+  return out;
+}
+Tensor arange(const Scalar& end, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return arange_start_step(Scalar(int64_t(0)), end, Scalar(int64_t(1)), dtype, layout, device, pin);
+}
+Tensor arange_start(const Scalar& start, const Scalar& end, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  return arange_start_step(start, end, Scalar(int64_t(1)), dtype, layout, device, pin);
+}
+// Includes the end.
+Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  const DType t = dtype.value_or(default_dtype());
+  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[range] expected an integer or floating dtype, got ", name_of(t));
+  check_bounds("range", start.to<double>(), end.to<double>(), step.to<double>());
+  const double n = std::floor((end.to<double>() - start.to<double>()) / step.to<double>());
+  Tensor out = empty({static_cast<int64_t>(n) + 1}, options("range", t, layout, device, pin));
+  fill_range(out, start, step);
+  return out;
+}
+
+// A bound of linspace: a number or a 0-d tensor.
+Scalar bound(const char* op, const Operand& o, bool& is_complex_bound) {
+  if (!o.is_tensor()) {
+    const Scalar s = o.value->to_scalar();
+    is_complex_bound |= s.is_complex();
+    return s;
+  }
+  const Tensor t = o.tensor();
+  FL_CHECK(t.dim() == 0, "[", op, "] expected bounds that are numbers or 0-d tensors, got shape ", t.sizes());
+  is_complex_bound |= is_complex(t.dtype());
+  return t.is_meta() ? Scalar(int64_t(0)) : item(t);
+}
+
+Options spaced_options(const char* op, const Operand& start, const Operand& end, bool complex_bound, int64_t steps, MaybeDType dtype, MaybeLayout layout,
+                       MaybeDevice device, MaybeBool pin) {
+  FL_CHECK(steps >= 0, "[", op, "] expected a number of steps that is not negative, got ", steps);
+  if (!device)
+    for (const Operand* o : {&start, &end})
+      if (o->is_tensor() && !o->tensor().is_cpu()) device = o->tensor().device();
+  const DType natural = complex_bound ? complex_of(default_dtype()) : default_dtype();
+  FL_CHECK(!complex_bound || is_complex(dtype.value_or(natural)), "[", op, "] expected a complex dtype for complex bounds, got ",
+           name_of(dtype.value_or(natural)));
+  return options(op, dtype.value_or(natural), layout, device, pin);
+}
+
+// Calls f(i, value) for evenly spaced values, computed from the nearer end so that both ends are exact.
+template <class C, class F>
+void spaced(int64_t steps, const Scalar& start, const Scalar& end, const F& f) {
+  const C a = start.to<C>(), b = end.to<C>();
+  const C step = steps > 1 ? (b - a) / static_cast<C>(static_cast<double>(steps - 1)) : C(0);
+  const int64_t half = steps / 2;
+  parallel_for(steps, kGrain / 4, [&](int64_t begin, int64_t finish) {
+    for (int64_t i = begin; i < finish; ++i)
+      f(i, i < half || steps == 1 ? a + step * static_cast<C>(static_cast<double>(i)) : b - step * static_cast<C>(static_cast<double>(steps - i - 1)));
+  });
+}
+
+Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  bool complex_bound = false;
+  const Scalar a = bound("linspace", start, complex_bound), b = bound("linspace", end, complex_bound);
+  Tensor out = empty({steps}, spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin));
   if (out.is_meta()) return out;
-  dispatch(t, [&](auto type) {
+  dispatch(out.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     T* p = out.data<T>();
     if constexpr (std::is_integral_v<T>) {
-      const int64_t a = start.to<int64_t>(), s = step.to<int64_t>();
-      parallel_for(n, kGrain, [&](int64_t b, int64_t e) {
-        for (int64_t i = b; i < e; ++i) p[i] = static_cast<T>(a + i * s);
-      });
-    } else if constexpr (!is_complex_type<T>) {
-      const double a = start.to<double>(), s = step.to<double>();
-      parallel_for(n, kGrain, [&](int64_t b, int64_t e) {
-        for (int64_t i = b; i < e; ++i) p[i] = convert<T>(a + static_cast<double>(i) * s);
-      });
+      // The step is rounded to float as PyTorch does for integers; the ends are exact.
+      const int64_t x = a.to<int64_t>(), y = b.to<int64_t>();
+      const float step = steps > 1 ? static_cast<float>(y - x) / static_cast<float>(steps - 1) : 0.0f;
+      for (int64_t i = 0; i < steps; ++i)
+        p[i] = convert<T>(i < steps / 2 || steps == 1 ? static_cast<int64_t>(static_cast<float>(x) + step * static_cast<float>(i))
+                                                      : static_cast<int64_t>(static_cast<float>(y) - step * static_cast<float>(steps - i - 1)));
+    } else {
+      using C = std::conditional_t<is_complex_type<T>, complex128, double>;
+      spaced<C>(steps, a, b, [&](int64_t i, C x) { p[i] = convert<T>(x); });
     }
   });
   return out;
 }
 
-Tensor scalar_tensor_op(const Scalar& s, std::optional<DType> dtype, std::optional<Device> device) {
-  return scalar_tensor(s, options(dtype, device));
+Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double base, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  bool complex_bound = false;
+  const Scalar a = bound("logspace", start, complex_bound), b = bound("logspace", end, complex_bound);
+  Tensor out = empty({steps}, spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin));
+  if (out.is_meta()) return out;
+  dispatch(out.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    T* p = out.data<T>();
+    if constexpr (is_complex_type<T>) {
+      spaced<complex128>(steps, a, b, [&](int64_t i, complex128 x) { p[i] = convert<T>(std::pow(complex128(base), x)); });
+    } else if constexpr (std::is_integral_v<T>) {
+      spaced<double>(steps, Scalar(static_cast<int64_t>(a.to<int64_t>())), Scalar(static_cast<int64_t>(b.to<int64_t>())),
+                     [&](int64_t i, double x) { p[i] = convert<T>(std::pow(base, x)); });
+    } else {
+      spaced<double>(steps, a, b, [&](int64_t i, double x) { p[i] = convert<T>(std::pow(base, x)); });
+    }
+  });
+  return out;
 }
 
-FL_KERNEL_ALL("_empty", empty_op);
+FL_KERNEL_ALL("empty", empty_op);
 FL_KERNEL_ALL("empty_strided", empty_strided_op);
-FL_KERNEL("fill_", fill_);
-FL_KERNEL("_arange", arange);
+FL_KERNEL_ALL("empty_permuted", empty_permuted);
+FL_KERNEL_ALL("empty_like", empty_like_op);
+FL_KERNEL_ALL("new_empty", new_empty);
+FL_KERNEL_ALL("new_empty_strided", new_empty_strided);
+FL_KERNEL("zeros", zeros);
+FL_KERNEL("ones", ones);
+FL_KERNEL("full", full);
+FL_KERNEL("eye", eye);
+FL_KERNEL("eye.m", eye_m);
 FL_KERNEL("scalar_tensor", scalar_tensor_op);
+FL_KERNEL("zeros_like", zeros_like);
+FL_KERNEL("ones_like", ones_like);
+FL_KERNEL("full_like", full_like);
+FL_KERNEL("new_zeros", new_zeros);
+FL_KERNEL("new_ones", new_ones);
+FL_KERNEL("new_full", new_full);
+FL_KERNEL("fill_", fill_);
+FL_KERNEL("fill", fill);
+FL_KERNEL("zero_", zero_);
+FL_KERNEL("arange", arange);
+FL_KERNEL("arange.start", arange_start);
+FL_KERNEL("arange.start_step", arange_start_step);
+FL_KERNEL("range", range);
+FL_KERNEL("linspace", linspace);
+FL_KERNEL("logspace", logspace);
 
 }  // namespace
 }  // namespace fl

@@ -178,6 +178,18 @@ void append_out(const Operator& op, PyObject* out, Value* values, Arena& arena) 
   }
 }
 
+// Whether a call of a function that makes tensors asks for one that requires grad.
+bool wants_grad(const Operator& op, PyObject* const* keyword_args, PyObject* kwnames) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k)
+    if (keyword_args[k] == Py_True && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "requires_grad") == 0) return makes_tensor(op);
+  return false;
+}
+
+PyObject* mark_requires_grad(PyObject* result) {
+  Object made = own(result);
+  return PyObject_CallMethod(made.get(), "requires_grad_", nullptr);
+}
+
 PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   Value values[kMaxArgs];
   Arena arena;
@@ -189,6 +201,7 @@ PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* cons
       append_out(*op->out, out, values, arena);
       return call_operator(*op->out, values);
     }
+    if (kwnames && wants_grad(*op, args + nargs, kwnames)) return mark_requires_grad(call_operator(*op, values));
     return call_operator(*op, values);
   }
   // Nothing fits: say why for each.

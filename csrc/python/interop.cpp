@@ -5,6 +5,7 @@
 #include "core/allocator.h"
 #include "cpu/library.h"
 #include "cpu/parallel.h"
+#include "cpu/pointwise.h"
 #include "python/parse.h"
 
 namespace fl::py {
@@ -334,7 +335,50 @@ PyObject* library_path(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// _buffer_address(object): the address of its bytes, and a memoryview that keeps them in place.
+PyObject* buffer_address(PyObject*, PyObject* o) {
+  Object view = Object::steal(PyMemoryView_FromObject(o));
+  if (!view) return nullptr;
+  return Py_BuildValue("nO", reinterpret_cast<Py_ssize_t>(PyMemoryView_GET_BUFFER(view.get())->buf), view.get());
+}
+
+// _set_default_device(device or None) returns the previous one; _get_default_device() gives None when there is none.
+PyObject* default_device_object() {
+  const DefaultDevice& d = default_device();
+  if (!d.active) Py_RETURN_NONE;
+  return make_device(d.device);
+}
+PyObject* get_default_device(PyObject*, PyObject*) {
+  return guarded([&] { return default_device_object(); });
+}
+PyObject* set_default_device(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    Object before = own(default_device_object());
+    default_device() = o == Py_None ? DefaultDevice{} : DefaultDevice{true, device_from(o)};
+    return before.release();
+  });
+}
+// The dtype that an operation on these operands (tensors or numbers) has.
+PyObject* result_type_of(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(nargs == 2, Type, "[result_type] expected two operands, got ", static_cast<int64_t>(nargs));
+    Value values[2];
+    const Value* operands[2] = {&values[0], &values[1]};
+    for (int i = 0; i < 2; ++i) {
+      if (is_tensor(args[i]))
+        values[i] = Value::borrow(impl_of(args[i]));
+      else
+        FL_CHECK_KIND(number_value(args[i], values[i]), Type, "[result_type] expected tensors or numbers, got ", std::string(Py_TYPE(args[i])->tp_name));
+    }
+    return Py_NewRef(dtype_object(result_type(operands, 2)));
+  });
+}
+
 PyMethodDef interop_functions[] = {
+    {"_get_default_device", get_default_device, METH_NOARGS, nullptr},
+    {"_set_default_device", set_default_device, METH_O, nullptr},
+    {"_buffer_address", buffer_address, METH_O, nullptr},
+    {"_result_type", reinterpret_cast<PyCFunction>(result_type_of), METH_FASTCALL, nullptr},
     {"_from_data", reinterpret_cast<PyCFunction>(from_data), METH_FASTCALL, nullptr},
     {"_from_pointer", from_pointer, METH_VARARGS, nullptr},
     {"_to_dlpack", to_dlpack, METH_O, nullptr},

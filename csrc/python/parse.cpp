@@ -260,6 +260,18 @@ std::string describe(const Argument& arg) {
 
 }  // namespace
 
+// Functions that make a tensor: they take the device it goes to.
+bool makes_tensor(const Operator& op) {
+  for (const auto& arg : op.schema.args)
+    if (arg.keyword_only && arg.type == ArgType::Device) return true;
+  return false;
+}
+
+DefaultDevice& default_device() {
+  static thread_local DefaultDevice device;
+  return device;
+}
+
 bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values, Arena& arena,
            PyObject** out, std::string* why) {
   const auto& formals = op.schema.args;
@@ -309,8 +321,8 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
         if (o != Py_None) *out = o;
         continue;
       }
-      // Accepted everywhere and without meaning here.
-      if (!std::strcmp(name, "requires_grad") && o == Py_False) continue;
+      // Not an argument of the operator: the caller marks the result (see wants_grad in call.cpp).
+      if (!std::strcmp(name, "requires_grad") && PyBool_Check(o) && (o == Py_False || makes_tensor(op))) continue;
       if (why) *why = message("no keyword '", name, "'");
       return false;
     }
@@ -337,6 +349,9 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
       case Value::Tag::String: values[i] = Value::borrow(d.string()); break;
       default: values[i] = d;
     }
+    if (__builtin_expect(default_device().active, 0) && formals[i].keyword_only && formals[i].type == ArgType::Device &&
+        formals[0].type != ArgType::Tensor)
+      values[i] = Value(default_device().device);
   }
   return true;
 }

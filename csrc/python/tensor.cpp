@@ -151,7 +151,34 @@ GETTER(version, PyLong_FromUnsignedLong(t->inference ? 0 : t->version().load()))
 GETTER(none, ((void)t, Py_NewRef(Py_None)))
 #undef GETTER
 
-PyGetSetDef tensor_getset[] = {{"shape", get_shape, nullptr, nullptr, nullptr},
+// `.data`: the same memory without history, and with a version counter of its own.
+PyObject* get_data(PyObject* self, void*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    Tensor view = alias(t, t.sizes(), t.strides(), t.offset());
+    view->own_version = std::make_shared<std::atomic<uint32_t>>(0);
+    return wrap(view);
+  });
+}
+int set_data(PyObject* self, PyObject* value, void*) {
+  return guarded_int([&] {
+    FL_CHECK_KIND(value != nullptr && is_tensor(value), Type, "[data] expected a Tensor, got another object");
+    TensorImpl* t = impl_of(self);
+    const TensorImpl* from = impl_of(value);
+    t->storage = from->storage;
+    t->offset = from->offset;
+    t->sizes = from->sizes;
+    t->strides = from->strides;
+    t->dtype = from->dtype;
+    t->device = from->device;
+    t->refresh();
+    t->refresh_keys();
+    return 0;
+  });
+}
+
+PyGetSetDef tensor_getset[] = {{"data", get_data, set_data, nullptr, nullptr},
+                               {"shape", get_shape, nullptr, nullptr, nullptr},
                                {"dtype", get_dtype, nullptr, nullptr, nullptr},
                                {"device", get_device, nullptr, nullptr, nullptr},
                                {"layout", get_layout, nullptr, nullptr, nullptr},
@@ -231,6 +258,26 @@ PyObject* tensor_is_signed(PyObject* self, PyObject*) {
 PyObject* tensor_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(impl_of(self)->inference); }
 PyObject* tensor_storage_id(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(impl_of(self)->storage.get()); }
 PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(impl_of(self)->storage->bytes); }
+PyObject* tensor_storage_address(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(impl_of(self)->storage->data); }
+PyObject* tensor_storage_resizable(PyObject* self, PyObject*) { return PyBool_FromLong(impl_of(self)->storage->resizable); }
+PyObject* tensor_storage_resize(PyObject* self, PyObject* bytes) {
+  return guarded([&]() -> PyObject* {
+    const int64_t n = int_value(bytes);
+    FL_CHECK(n >= 0, "[resize_] expected a size that is not negative, got ", n);
+    impl_of(self)->storage->resize(static_cast<size_t>(n));
+    Py_RETURN_NONE;
+  });
+}
+// The whole storage as a tensor of bytes.
+PyObject* tensor_storage_view(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    Tensor bytes = alias(t, {static_cast<int64_t>(t->storage->bytes)}, {1}, 0);
+    bytes->dtype = DType::UInt8;
+    return wrap(bytes);
+  });
+}
+PyObject* tensor_is_number(PyObject* self, PyObject*) { return PyBool_FromLong(impl_of(self)->wrapped_number); }
 PyObject* tensor_bump(PyObject* self, PyObject*) {
   unwrap(self).bump_version();
   Py_RETURN_NONE;
@@ -255,6 +302,11 @@ PyMethodDef tensor_methods[] = {
     {"tolist", tensor_tolist, METH_NOARGS, nullptr},
     {"_storage_id", tensor_storage_id, METH_NOARGS, nullptr},
     {"_storage_bytes", tensor_storage_bytes, METH_NOARGS, nullptr},
+    {"_storage_address", tensor_storage_address, METH_NOARGS, nullptr},
+    {"_storage_resizable", tensor_storage_resizable, METH_NOARGS, nullptr},
+    {"_storage_resize", tensor_storage_resize, METH_O, nullptr},
+    {"_storage_view", tensor_storage_view, METH_NOARGS, nullptr},
+    {"_is_wrapped_number", tensor_is_number, METH_NOARGS, nullptr},
     {"_bump_version", tensor_bump, METH_NOARGS, nullptr},
     {}};
 
@@ -333,7 +385,7 @@ FAST(add, "add", "add.Tensor", true)
 FAST(subtract, "sub", "sub.Tensor", true)
 FAST(multiply, "mul", "mul.Tensor", false)
 FAST(true_divide, "div", "div.Tensor", false)
-BINARY(floor_divide, "__floordiv__")
+BINARY(floor_divide, "floor_divide")
 BINARY(remainder, "remainder")
 BINARY(and, "bitwise_and")
 BINARY(or, "bitwise_or")
@@ -356,48 +408,46 @@ UNARY(absolute, "abs")
 UNARY(invert, "bitwise_not")
 UNARY(positive, "positive")
 
-// A number on the left: 2 - t, 2 / t, 2 ** t ... The function of the package takes both orders.
-PyObject* reflected(const char* name, PyObject* a, PyObject* b) {
-  if (is_tensor(a)) return nullptr;
-  static PyObject* package = nullptr;
-  if (!package) package = PyImport_ImportModule("flambeau");
-  if (!package) return nullptr;
-  Object f = Object::steal(PyObject_GetAttrString(package, name));
-  if (!f) return nullptr;
-  PyObject* args[2] = {a, b};
-  return PyObject_Vectorcall(f.get(), args, 2, nullptr);
+// A number on the left: 2 - t, 2 / t, 2 ** t ... becomes a tensor that takes part in promotion as the number would.
+PyObject* number_tensor(PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    Value v;
+    if (!number_value(o, v)) return Py_NewRef(o);  // something with __torch_function__
+    return wrap(wrapped_number(v.to_scalar()));
+  });
 }
 
-#define REFLECT(fn, name)                                   \
-  PyObject* slot_##fn(PyObject* a, PyObject* b) {           \
-    if (!is_tensor(a)) {                                    \
-      try {                                                 \
-        if (!fits(a)) Py_RETURN_NOTIMPLEMENTED;             \
-      } catch (...) {                                       \
-        translate_exception();                              \
-        return nullptr;                                     \
-      }                                                     \
-      return reflected(name, a, b);                         \
-    }                                                       \
-    return nb_##fn(a, b);                                   \
+template <class F>
+PyObject* reflected(PyObject* a, PyObject* b, const F& operation) {
+  try {
+    if (!fits(a)) Py_RETURN_NOTIMPLEMENTED;
+  } catch (...) {
+    translate_exception();
+    return nullptr;
   }
-REFLECT(add, "add")
-REFLECT(subtract, "_reflected_sub")
-REFLECT(multiply, "mul")
-REFLECT(true_divide, "_reflected_div")
-REFLECT(floor_divide, "floor_divide")
-REFLECT(remainder, "remainder")
-REFLECT(and, "bitwise_and")
-REFLECT(or, "bitwise_or")
-REFLECT(xor, "bitwise_xor")
-REFLECT(lshift, "bitwise_left_shift")
-REFLECT(rshift, "bitwise_right_shift")
+  Object left = Object::steal(number_tensor(a));
+  return left ? operation(left.get(), b) : nullptr;
+}
 
-PyObject* nb_power(PyObject* a, PyObject* b, PyObject*) {
+#define REFLECT(fn) \
+  PyObject* slot_##fn(PyObject* a, PyObject* b) { return is_tensor(a) ? nb_##fn(a, b) : reflected(a, b, nb_##fn); }
+REFLECT(add)
+REFLECT(subtract)
+REFLECT(multiply)
+REFLECT(true_divide)
+REFLECT(floor_divide)
+REFLECT(remainder)
+REFLECT(and)
+REFLECT(or)
+REFLECT(xor)
+REFLECT(lshift)
+REFLECT(rshift)
+
+PyObject* power(PyObject* a, PyObject* b) {
   static OperatorSlot slot{"pow"};
-  if (!is_tensor(a)) return reflected("pow", a, b);
   return binary(slot, a, b);
 }
+PyObject* nb_power(PyObject* a, PyObject* b, PyObject*) { return is_tensor(a) ? power(a, b) : reflected(a, b, power); }
 PyObject* nb_inplace_power(PyObject* a, PyObject* b, PyObject*) {
   static OperatorSlot slot{"pow_"};
   return binary(slot, a, b);

@@ -1,0 +1,45 @@
+"""The device of new tensors when none is named: `set_default_device` and `with device(...):`.
+
+The native argument parser fills it in for every function that makes tensors; it belongs to the thread.
+"""
+
+from __future__ import annotations
+
+from flambeau import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_entered: list[Any] = []  # what to go back to, for each `with` block
+
+
+def set_default_device(device: Any) -> None:
+    """Make new tensors on this device from now on; None means the CPU."""
+    _C._set_default_device(device)
+
+
+def get_default_device() -> Any:
+    return _C._get_default_device() or _C.device("cpu")
+
+
+def enter(device: Any) -> Any:
+    """`with device:`"""
+    _entered.append(_C._set_default_device(device))
+    return device
+
+
+def exit(device: Any, *exception: Any) -> None:
+    _C._set_default_device(_entered.pop())
+
+
+def decorate(device: Any, function: Any) -> Any:
+    """`@device` over a function: calls run with the device as default."""
+    import functools
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with device:
+            return function(*args, **kwargs)
+
+    return wrapped

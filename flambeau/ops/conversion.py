@@ -1,0 +1,44 @@
+"""Copies and conversions: between dtypes, devices and memory formats."""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau.ops.record import composite, native
+
+native("copy_(Tensor(!) self, Tensor src, bool non_blocking=False) -> Tensor", function=False)
+native("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor")
+native(
+    "_to_copy(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None,"
+    " bool non_blocking=False, memory_format? memory_format=None) -> Tensor"
+)
+native("contiguous(Tensor self, *, memory_format memory_format=contiguous_format) -> Tensor", function=False)
+
+TO = "bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None"
+native(f"to.dtype(Tensor self, dtype dtype, {TO}) -> Tensor", function=False)
+native(f"to.device(Tensor self, device? device=None, dtype? dtype=None, {TO}) -> Tensor", function=False)
+native(f"to.other(Tensor self, Tensor other, {TO}) -> Tensor", function=False)
+native("type_as(Tensor self, Tensor other) -> Tensor", function=False)
+native("cpu(Tensor self, *, memory_format? memory_format=None) -> Tensor", function=False)
+native("_to_cpu(Tensor self) -> Tensor")
+
+for _name in "float double half bfloat16 int long short char byte bool cfloat cdouble".split():
+    native(f"{_name}(Tensor self, *, memory_format? memory_format=None) -> Tensor", function=False)
+
+native("resize_(Tensor(!) self, int[] size, *, memory_format? memory_format=None) -> Tensor", function=False)
+native("resize_as_(Tensor(!) self, Tensor the_template, *, memory_format? memory_format=None) -> Tensor")
+native("_set_storage_(Tensor(!) self, Tensor source, int storage_offset, int[] size, int[] stride) -> Tensor")
+
+
+@composite("complex(Tensor real, Tensor imag) -> Tensor", out=True)
+def complex(real: fl.Tensor, imag: fl.Tensor) -> fl.Tensor:
+    if real.dtype not in (fl.float32, fl.float64, fl.float16) or imag.dtype not in (fl.float32, fl.float64, fl.float16):
+        raise RuntimeError(f"[complex] expected float tensors for real and imag, got {real.dtype} and {imag.dtype}")
+    if real.dtype != imag.dtype:
+        raise RuntimeError(f"[complex] expected real and imag of one dtype, got {real.dtype} and {imag.dtype}")
+    real, imag = fl.broadcast_tensors(real, imag)
+    return fl.view_as_complex(fl.stack((real, imag), -1))
+
+
+@composite("polar(Tensor abs, Tensor angle) -> Tensor", out=True)
+def polar(abs: fl.Tensor, angle: fl.Tensor) -> fl.Tensor:
+    return fl.complex(abs * fl.cos(angle), abs * fl.sin(angle))
