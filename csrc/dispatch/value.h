@@ -10,10 +10,12 @@
 
 namespace fl {
 
-// A foreign object (Python's) travelling through the dispatcher; the binding implements it.
-struct Opaque : Counted {};
-
 struct Generator;
+
+// A foreign object (Python's) travelling through the dispatcher; the binding implements it.
+struct Opaque : Counted {
+  virtual Generator* generator() { return nullptr; }  // the random generator it is, if it is one
+};
 
 enum class Layout : int8_t { Strided, Sparse };
 

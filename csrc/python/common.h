@@ -82,6 +82,7 @@ int guarded_int(F&& f) {
 struct PyOpaque final : Opaque {
   explicit PyOpaque(PyObject* o) : object(o) { Py_INCREF(o); }
   ~PyOpaque() override;
+  Generator* generator() override;
   PyObject* object;
 };
 
@@ -159,6 +160,7 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value);
 void add_tensor(PyObject* module);
 void add_interop(PyObject* module);
 void add_library(PyObject* module);
+bool is_generator(PyObject* o);
 void add_random(PyObject* module);
 PyObject* tensor_tolist(PyObject* self, PyObject*);
 PyObject* tensor_item(PyObject* self, PyObject*);

@@ -15,6 +15,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_tensor(module.get());
     add_overrides(module.get());
     add_interop(module.get());
+    add_random(module.get());
     add_calls(module.get());
     return module.release();
   });

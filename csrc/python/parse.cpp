@@ -183,6 +183,9 @@ bool read_single(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
       value = Value(memory_format_value(o));
       return true;
     case ArgType::Generator:
+      if (!is_generator(o)) return false;
+      value = Value(Ref<Opaque>(new PyOpaque(o)));
+      return true;
     case ArgType::Any: {
       value = Value(Ref<Opaque>(new PyOpaque(o)));
       return true;
@@ -247,6 +250,7 @@ const char* type_text(const Argument& arg) {
     case ArgType::Device: return "device";
     case ArgType::Layout: return "layout";
     case ArgType::MemoryFormat: return "memory_format";
+    case ArgType::Generator: return "Generator";
     default: return "object";
   }
 }

@@ -1,0 +1,51 @@
+// Generator state and the default generators.
+#include "core/random.h"
+
+#include <random>
+
+namespace fl {
+
+Generator::State Generator::state() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return state_;
+}
+
+void Generator::set_state(State s) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  state_ = s;
+}
+
+uint64_t Generator::reseed() {
+  std::random_device entropy;
+  const uint64_t seed = (uint64_t(entropy()) << 32 | entropy()) & 0x1fffffffffffffull;  // exact in a double
+  manual_seed(seed);
+  return seed;
+}
+
+Generator::State Generator::take(uint64_t count) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const State s = state_;
+  state_.offset += count;
+  return s;
+}
+
+Generator& default_generator(DeviceType device) {
+  constexpr int kDeviceTypes = 16;
+  static auto* all = [] {
+    auto* made = new Ref<Generator>[kDeviceTypes];
+    for (int i = 0; i < kDeviceTypes; ++i) made[i] = Ref<Generator>(new Generator(Device{static_cast<DeviceType>(i)}));
+    return made;
+  }();
+  return *all[static_cast<int>(device)];
+}
+
+Generator& generator_of(Opaque* given, Device device) {
+  if (given == nullptr) return default_generator(device.type);
+  Generator* g = given->generator();
+  FL_CHECK_KIND(g != nullptr, Type, "[random] expected a Generator, got another object");
+  FL_CHECK(g->device.type == device.type, "[random] expected a generator for ", to_string(device), ", got one for ",
+           to_string(g->device));
+  return *g;
+}
+
+}  // namespace fl

@@ -1,0 +1,82 @@
+"""Seeds and generator states: the functions over the default generator."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterable, Iterator
+
+from flambeau._C import Generator, Tensor, default_generator
+
+__all__ = ["set_rng_state", "get_rng_state", "manual_seed", "seed", "initial_seed", "fork_rng", "thread_safe_generator"]
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    default_generator.set_state(new_state)
+
+
+def get_rng_state() -> Tensor:
+    return default_generator.get_state()
+
+
+def _other_devices() -> Iterator[Any]:
+    """Modules of devices with generators of their own, when they are loaded."""
+    import sys
+
+    cuda = sys.modules.get("flambeau.cuda")
+    if cuda is not None and hasattr(cuda, "manual_seed_all"):
+        yield cuda
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seeds the generators of all devices."""
+    seed = int(seed)
+    for module in _other_devices():
+        module.manual_seed_all(seed)
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seeds from the system's entropy, and returns the seed."""
+    chosen = default_generator.seed()
+    for module in _other_devices():
+        module.manual_seed_all(chosen)
+    return chosen
+
+
+def initial_seed() -> int:
+    return default_generator.initial_seed()
+
+
+def thread_safe_generator() -> Generator | None:
+    """The generator of the current data-loading thread, when it has one of its own."""
+    return None
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: Iterable[Any] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cuda",
+) -> Iterator[None]:
+    """Restores the generators on exit."""
+    if not enabled:
+        yield
+        return
+    saved = get_rng_state()
+    modules = [m for m in _other_devices() if hasattr(m, "get_rng_state_all")]
+    others = [(m, m.get_rng_state_all()) for m in modules]
+    try:
+        yield
+    finally:
+        set_rng_state(saved)
+        for module, states in others:
+            module.set_rng_state_all(states)
+
+
+def _restore_generator(device: Any, seed: int, offset: int) -> Generator:
+    made = Generator(device)
+    made.manual_seed(seed)
+    made.set_offset(offset)
+    return made
