@@ -24,6 +24,7 @@ LAYERS = (
         "_tensor",
         "library",
         "_library",
+        "_ops",
         "random",
         "storage",
     ),

@@ -100,13 +100,25 @@ Tensor to_dtype(const Tensor& t, DType dtype) {
   return out;
 }
 
+namespace {
+Scalar read_cpu(const Tensor& t);
+}
+
 Scalar item(const Tensor& t) {
   FL_CHECK(t.numel() == 1, "[item] expected a tensor of one element, got shape ", t.sizes());
-  FL_CHECK(!t.is_meta(), "[item] expected a tensor with data, got one on the meta device");
-  if (!t.is_cpu()) {
-    static const Operator& move = OperatorTable::get().at("_to_cpu");
-    return item(call_tensor(move, t));
+  // Subclasses, modes and devices see an operator; plain CPU tensors, by far the most, are read at once.
+  if (!t.is_cpu() || t->keys.has(Key::Python) || thread_state().included.has(Key::Python)) {
+    static const Operator& read = OperatorTable::get().at("_local_scalar_dense");
+    Value args[1] = {Value(t)}, result[1];
+    read.call(args, result);
+    return result[0].is_tensor() ? item(result[0].tensor()) : result[0].to_scalar();
   }
+  return read_cpu(t);
+}
+
+namespace {
+
+Scalar read_cpu(const Tensor& t) {
   return dispatch(t.dtype(), [&](auto type) -> Scalar {
     using T = typename decltype(type)::type;
     const T x = *t.data<T>();
@@ -121,7 +133,16 @@ Scalar item(const Tensor& t) {
   });
 }
 
-namespace {
+// The one element of a tensor on any device.
+Scalar local_scalar_dense(const Tensor& self) {
+  FL_CHECK(!self.is_meta(), "[item] expected a tensor with data, got one on the meta device");
+  if (self.is_cpu()) return read_cpu(self);
+  static const Operator& copy = OperatorTable::get().at("copy_");
+  const Tensor host = empty(self.sizes(), {self.dtype(), Device{}});
+  call_tensor(copy, host, self, false);
+  return read_cpu(host);
+}
+FL_KERNEL_ALL("_local_scalar_dense", local_scalar_dense);
 
 Tensor copy_(const Tensor& self, const Tensor& src, bool) {
   FL_CHECK(broadcast_shapes("copy_", self.sizes(), src.sizes()) == Dims(self.sizes()), "[copy_] expected a source that broadcasts to ",

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "dispatch/builtin.h"
+#include "python/library.h"
 #include "python/parse.h"
 
 namespace fl::py {
@@ -366,15 +367,6 @@ void store_results(const Operator& op, PyObject* result, Value* results) {
 
 namespace {
 
-class WithGIL {
- public:
-  WithGIL() : state_(PyGILState_Ensure()) {}
-  ~WithGIL() { PyGILState_Release(state_); }
-
- private:
-  PyGILState_STATE state_;
-};
-
 // A decomposition is imported when it is first needed.
 struct LazyFunction {
   const BuiltinOperator* row;
@@ -388,6 +380,7 @@ void python_kernel(const Operator& op, void* context, KeySet, Value* args, Value
     Object module = own(PyImport_ImportModule(lazy->row->python_module));
     lazy->function = check(PyObject_GetAttrString(module.get(), lazy->row->python_function));
   }
+  TorchFunctionSwitch not_the_user(true);
   Object positional, keywords;
   unparse(op, args, positional, keywords);
   Object result = own(PyObject_Call(lazy->function, positional.get(), keywords.get()));

@@ -1,5 +1,5 @@
 // The extension module flambeau._C.
-#include "python/common.h"
+#include "python/library.h"
 
 namespace {
 
@@ -17,6 +17,8 @@ PyMODINIT_FUNC PyInit__C() {
     add_interop(module.get());
     add_random(module.get());
     add_calls(module.get());
+    add_library(module.get());
+    add_dispatch_modes(module.get());
     return module.release();
   });
 }

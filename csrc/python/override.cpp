@@ -1,13 +1,17 @@
 // __torch_function__: finding the arguments that override a call, the mode stack, and the protocol itself.
+
+
+#include <cstddef>
 #include <cstring>
 
-#include "python/common.h"
+#include "python/library.h"
+#include <structmember.h>
 
 namespace fl::py {
 
 namespace {
 
-PyObject* hook_name;          // "__torch_function__"
+PyObject* hook_name = nullptr;  // "__torch_function__"
 PyObject* disabled_impl;      // the function that means "no override"
 thread_local bool subclasses_disabled = false;
 thread_local bool all_disabled = false;
@@ -24,6 +28,9 @@ PyObject* hook_of(PyTypeObject* type) {
   PyObject* hook = _PyType_Lookup(type, hook_name);
   return hook == disabled_impl ? nullptr : hook;
 }
+
+// Tensor's own hook: it calls the function and views tensors in the result as the subclass.
+bool is_default_hook(PyObject* hook) { return hook && hook == _PyType_Lookup(tensor_type, hook_name); }
 
 bool is_plain(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
@@ -181,8 +188,168 @@ PyMethodDef override_functions[] = {
 
 }  // namespace
 
+TorchFunctionSwitch::TorchFunctionSwitch(bool disabled) : saved_(std::exchange(all_disabled, disabled)) {}
+TorchFunctionSwitch::~TorchFunctionSwitch() { all_disabled = saved_; }
+
+// ---------------------------------------------------------------- attributes, methods and slots of Tensor
+
+namespace {
+
+// What an attribute or method returns for a plain subclass: tensors are viewed as the subclass.
+PyObject* as_subclass(PyObject* self, const char* name, PyObject* result) {
+  if (!result || Py_TYPE(result) != tensor_type) return result;
+  for (const char* kept : {"grad", "_grad", "_base"})
+    if (!std::strcmp(name, kept)) return result;
+  static PyObject* convert = nullptr;
+  Object value = Object::steal(result);
+  if (!convert) {
+    Object module = own(PyImport_ImportModule("flambeau.overrides"));
+    convert = check(PyObject_GetAttrString(module.get(), "_convert"));
+  }
+  return PyObject_CallFunctionObjArgs(convert, value.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)), nullptr);
+}
+
+bool modes_active() { return mode_stack && !mode_stack->empty(); }
+bool has_default_hook(PyObject* self) { return !modes_active() && is_default_hook(hook_of(Py_TYPE(self))); }
+
+Object accessor(const char* name, const char* which) {
+  Object descriptor = own(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), name));
+  return own(PyObject_GetAttrString(descriptor.get(), which));
+}
+
+PyObject* get_attribute(PyObject* self, void* closure) {
+  const auto& original = *static_cast<PyGetSetDef*>(closure);
+  if (__builtin_expect(!any_override(&self, 1), 1)) return original.get(self, original.closure);
+  return guarded([&]() -> PyObject* {
+    if (has_default_hook(self)) return as_subclass(self, original.name, original.get(self, original.closure));
+    return call_override(accessor(original.name, "__get__").get(), &self, 1, nullptr);
+  });
+}
+
+int set_attribute(PyObject* self, PyObject* value, void* closure) {
+  const auto& original = *static_cast<PyGetSetDef*>(closure);
+  if (__builtin_expect(!any_override(&self, 1), 1) || has_default_hook(self)) return original.set(self, value, original.closure);
+  return guarded_int([&]() -> int {
+    PyObject* pair[2] = {self, value};
+    own(call_override(accessor(original.name, value ? "__set__" : "__delete__").get(), pair, value ? 2 : 1, nullptr));
+    return 0;
+  });
+}
+
+// A method written in C, with the question whether somebody overrides it in front.
+struct MethodObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyMethodDef* definition;
+};
+
+PyObject* call_plain(const PyMethodDef& def, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  const bool keywords = kwnames && PyTuple_GET_SIZE(kwnames);
+  switch (def.ml_flags & (METH_NOARGS | METH_O | METH_FASTCALL | METH_VARARGS | METH_KEYWORDS)) {
+    case METH_NOARGS:
+      if (nargs == 1 && !keywords) return def.ml_meth(args[0], nullptr);
+      break;
+    case METH_O:
+      if (nargs == 2 && !keywords) return def.ml_meth(args[0], args[1]);
+      break;
+    case METH_FASTCALL:
+      if (!keywords) return reinterpret_cast<_PyCFunctionFast>(def.ml_meth)(args[0], args + 1, nargs - 1);
+      break;
+    case METH_FASTCALL | METH_KEYWORDS:
+      return reinterpret_cast<_PyCFunctionFastWithKeywords>(def.ml_meth)(args[0], args + 1, nargs - 1, kwnames);
+    default: {
+      Object rest = own(PyTuple_New(nargs - 1));
+      for (Py_ssize_t i = 1; i < nargs; ++i) PyTuple_SET_ITEM(rest.get(), i - 1, Py_NewRef(args[i]));
+      if (!(def.ml_flags & METH_KEYWORDS) && !keywords) return def.ml_meth(args[0], rest.get());
+      if (!(def.ml_flags & METH_KEYWORDS)) break;
+      Object dict = own(PyDict_New());
+      for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(kwnames); ++k)
+        check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
+      return reinterpret_cast<PyCFunctionWithKeywords>(def.ml_meth)(args[0], rest.get(), dict.get());
+    }
+  }
+  fail(ErrorKind::Type, "[", def.ml_name, "] expected ", def.ml_flags & METH_O ? "one argument" : "no arguments", ", got ",
+       static_cast<int64_t>(nargs - 1 + (keywords ? PyTuple_GET_SIZE(kwnames) : 0)));
+}
+
+PyObject* call_method_object(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  return guarded([&]() -> PyObject* {
+    const PyMethodDef& def = *reinterpret_cast<MethodObject*>(self)->definition;
+    FL_CHECK_KIND(nargs > 0, Type, "[", def.ml_name, "] expected a Tensor, got no argument");
+    const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    if (__builtin_expect(any_override(args, total), 0)) {
+      if (total > 1 || !has_default_hook(args[0])) return call_override(self, args, nargs, kwnames);
+      return as_subclass(args[0], def.ml_name, call_plain(def, args, nargs, kwnames));
+    }
+    FL_CHECK_KIND(is_tensor(args[0]), Type, "[", def.ml_name, "] expected a Tensor, got ", std::string(Py_TYPE(args[0])->tp_name));
+    return call_plain(def, args, nargs, kwnames);
+  });
+}
+
+PyObject* method_get(PyObject* self, PyObject* instance, PyObject*) {
+  if (instance == nullptr || instance == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, instance);
+}
+const char* method_text(PyObject* self) { return reinterpret_cast<MethodObject*>(self)->definition->ml_name; }
+PyObject* method_repr(PyObject* self) { return PyUnicode_FromFormat("<method '%s' of 'torch._C.TensorBase' objects>", method_text(self)); }
+PyObject* method_name(PyObject* self, void*) { return PyUnicode_FromString(method_text(self)); }
+PyObject* method_qualname(PyObject* self, void*) { return PyUnicode_FromFormat("Tensor.%s", method_text(self)); }
+PyObject* method_owner(PyObject*, void*) { return Py_NewRef(reinterpret_cast<PyObject*>(tensor_type)); }
+
+PyGetSetDef method_getset[] = {{"__name__", method_name, nullptr, nullptr, nullptr},
+                               {"__qualname__", method_qualname, nullptr, nullptr, nullptr},
+                               {"__objclass__", method_owner, nullptr, nullptr, nullptr},
+                               {}};
+PyMemberDef method_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(MethodObject, vectorcall), READONLY, nullptr}, {}};
+
+PyTypeObject* method_object_type() {
+  static PyTypeObject* type = [] {
+    PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                           {Py_tp_repr, reinterpret_cast<void*>(method_repr)},
+                           {Py_tp_descr_get, reinterpret_cast<void*>(method_get)},
+                           {Py_tp_getset, method_getset},
+                           {Py_tp_members, method_members},
+                           {0, nullptr}};
+    PyType_Spec spec{"torch._C.TensorMethod", sizeof(MethodObject), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
+    return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
+  }();
+  return type;
+}
+
+}  // namespace
+
+void make_overridable(PyGetSetDef* attributes) {
+  for (PyGetSetDef* row = attributes; row->name; ++row) {
+    if (row->name[0] == '_' && row->name[1] == '_') continue;
+    row->closure = new PyGetSetDef(*row);
+    row->get = get_attribute;
+    if (row->set) row->set = set_attribute;
+  }
+}
+
+void make_overridable(PyTypeObject* type, PyMethodDef* methods) {
+  for (PyMethodDef* row = methods; row->ml_name; ++row) {
+    if (row->ml_flags & (METH_STATIC | METH_CLASS)) continue;
+    auto* method = reinterpret_cast<MethodObject*>(check(method_object_type()->tp_alloc(method_object_type(), 0)));
+    method->vectorcall = call_method_object;
+    method->definition = row;
+    Object object = Object::steal(reinterpret_cast<PyObject*>(method));
+    check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(type), row->ml_name, object.get()));
+  }
+}
+
+bool overrides_slot(PyObject* self) { return any_override(&self, 1) && !has_default_hook(self); }
+
+PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other) {
+  Object method = own(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), name));
+  PyObject* pair[2] = {self, other};
+  return call_override(method.get(), pair, other ? 2 : 1, nullptr);
+}
+
 void add_overrides(PyObject* module) {
-  hook_name = check(PyUnicode_InternFromString("__torch_function__"));
+  if (!hook_name) hook_name = check(PyUnicode_InternFromString("__torch_function__"));
   check(PyModule_AddFunctions(module, override_functions));
   disabled_impl = check(PyObject_GetAttrString(module, "_disabled_torch_function_impl"));
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "python/library.h"
 #include "python/parse.h"
 
 namespace fl::py {
@@ -467,8 +468,12 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
   return binary(slots[op], a, b);
 }
 
+// What an overridden bool(), int(), float(), index() or len() must return.
+Object overridden(const char* name, PyObject* self) { return own(call_slot_override(name, self)); }
+
 int tensor_bool(PyObject* self) {
   return guarded_int([&] {
+    if (overrides_slot(self)) return check(PyObject_IsTrue(overridden("__bool__", self).get()));
     const Tensor t = unwrap(self);
     FL_CHECK(t.numel() == 1, "[bool] expected one element (use any() or all()), got a tensor of shape ", t.sizes());
     return item(t).to<bool>() ? 1 : 0;
@@ -476,6 +481,7 @@ int tensor_bool(PyObject* self) {
 }
 PyObject* tensor_int(PyObject* self) {
   return guarded([&]() -> PyObject* {
+    if (overrides_slot(self)) return overridden("__int__", self).release();
     const Tensor t = unwrap(self);
     FL_CHECK_KIND(t.numel() == 1, Type, "[int] expected one element, got a tensor of shape ", t.sizes());
     const Scalar s = item(t);
@@ -486,6 +492,7 @@ PyObject* tensor_int(PyObject* self) {
 }
 PyObject* tensor_float(PyObject* self) {
   return guarded([&]() -> PyObject* {
+    if (overrides_slot(self)) return overridden("__float__", self).release();
     const Tensor t = unwrap(self);
     FL_CHECK_KIND(t.numel() == 1, Type, "[float] expected one element, got a tensor of shape ", t.sizes());
     const Scalar s = item(t);
@@ -495,6 +502,7 @@ PyObject* tensor_float(PyObject* self) {
 }
 PyObject* tensor_index(PyObject* self) {
   return guarded([&]() -> PyObject* {
+    if (overrides_slot(self)) return overridden("__index__", self).release();
     const Tensor t = unwrap(self);
     FL_CHECK_KIND(t.numel() == 1 && is_integral(t.dtype(), true), Type,
                   "[index] expected an integer tensor of one element, got ", name_of(t.dtype()), " of shape ", t.sizes());
@@ -503,6 +511,14 @@ PyObject* tensor_index(PyObject* self) {
 }
 
 Py_ssize_t tensor_length(PyObject* self) {
+  if (overrides_slot(self)) {
+    Py_ssize_t length = -1;
+    Object text = Object::steal(guarded([&]() -> PyObject* {
+      length = int_value(overridden("__len__", self).get());
+      Py_RETURN_NONE;
+    }));
+    return length;
+  }
   const TensorImpl* t = impl_of(self);
   if (t->sizes.empty()) {
     PyErr_SetString(PyExc_TypeError, "[len] expected a tensor with at least one dimension, got a 0-d tensor");
@@ -513,6 +529,8 @@ Py_ssize_t tensor_length(PyObject* self) {
 Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4); }
 
 int contains(PyObject* self, PyObject* value) {
+  if (overrides_slot(self))
+    return guarded_int([&] { return check(PyObject_IsTrue(own(call_slot_override("__contains__", self, value)).get())); });
   Object hit = Object::steal(PyObject_RichCompare(self, value, Py_EQ));
   if (!hit) return -1;
   if (!is_tensor(hit.get())) return PyObject_IsTrue(hit.get());
@@ -573,6 +591,7 @@ PyMethodDef tensor_functions[] = {
 
 void add_tensor(PyObject* module) {
   release_python_object = release_from_impl;
+  make_overridable(tensor_getset);
 #define SLOT(s, f) {s, reinterpret_cast<void*>(f)}
   PyType_Slot slots[] = {SLOT(Py_tp_new, tensor_new),
                          SLOT(Py_tp_init, tensor_init),
@@ -626,6 +645,7 @@ void add_tensor(PyObject* module) {
 #undef SLOT
   PyType_Spec spec{"torch.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
   tensor_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
+  make_overridable(tensor_type, tensor_methods);
   check(PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)));
   check(PyModule_AddFunctions(module, tensor_functions));
 }

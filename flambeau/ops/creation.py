@@ -38,3 +38,5 @@ native(f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {OPTIONS}) 
 native("fill_(Tensor(!) self, Tensor|Scalar value) -> Tensor")
 native("fill(Tensor self, Tensor|Scalar value) -> Tensor", method=False)
 native("zero_(Tensor(!) self) -> Tensor")
+
+native("_local_scalar_dense(Tensor self) -> Scalar")

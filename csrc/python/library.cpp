@@ -1,0 +1,413 @@
+// Operators from Python: overload objects, definitions, kernels and fallbacks written in Python, registered devices.
+#include "python/library.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "core/allocator.h"
+#include "python/parse.h"
+
+namespace fl::py {
+
+namespace {
+
+// ---------------------------------------------------------------- overload objects
+
+// The base of flambeau._ops.OpOverload: the operator and the call. Names and schema are added in Python.
+struct OverloadObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Operator* op;
+};
+
+PyObject* call_overload(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  return guarded([&]() -> PyObject* {
+    if (__builtin_expect(any_override(args, total), 0)) return call_override(self, args, nargs, kwnames);
+    const Operator& op = *reinterpret_cast<OverloadObject*>(self)->op;
+    Value values[kMaxArgs];
+    Arena arena;
+    std::string why;
+    if (!parse(op, args, nargs, kwnames, values, arena, nullptr, &why))
+      fail(ErrorKind::Type, "[", op.schema.full_name(), "] expected ", why);
+    return call_operator(op, values);
+  });
+}
+
+PyObject* overload_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s", &name)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Operator& op = OperatorTable::get().at(name);
+    auto* self = reinterpret_cast<OverloadObject*>(check(type->tp_alloc(type, 0)));
+    self->vectorcall = call_overload;
+    self->op = &op;
+    return reinterpret_cast<PyObject*>(self);
+  });
+}
+
+Operator* operator_of(PyObject* o) {
+  static PyObject* base = nullptr;
+  if (!base) {
+    Object module = own(PyImport_ImportModule("flambeau._C"));
+    base = check(PyObject_GetAttrString(module.get(), "_OpBase"));
+  }
+  if (check(PyObject_IsInstance(o, base))) return reinterpret_cast<OverloadObject*>(o)->op;
+  FL_CHECK_KIND(PyUnicode_Check(o), Type, "[library] expected an operator or its name, got ", std::string(Py_TYPE(o)->tp_name));
+  return &OperatorTable::get().at(PyUnicode_AsUTF8(o));
+}
+
+PyMemberDef overload_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OverloadObject, vectorcall), READONLY, nullptr}, {}};
+
+// ---------------------------------------------------------------- kernels in Python
+
+struct PythonKernel {
+  PyObject* function;
+  bool with_keys;      // the key set is the first argument
+  bool with_operator;  // so is the operator: fallbacks serve many
+};
+
+bool equal(const Value& a, const Value& b) {
+  if (a.is_number() && b.is_number()) {
+    const Scalar x = a.to_scalar(), y = b.to_scalar();
+    if (x.is_integral() && y.is_integral()) return (x.kind == Scalar::Kind::Bool) == (y.kind == Scalar::Kind::Bool) && x.i == y.i;
+    return x.kind == y.kind && x.to<complex128>() == y.to<complex128>();
+  }
+  if (a.tag() != b.tag()) return false;
+  switch (a.tag()) {
+    case Value::Tag::None: return true;
+    case Value::Tag::DType: return a.to_dtype() == b.to_dtype();
+    case Value::Tag::Device: return a.to_device() == b.to_device();
+    case Value::Tag::MemoryFormat: return a.to_memory_format() == b.to_memory_format();
+    case Value::Tag::Layout: return a.to_layout() == b.to_layout();
+    case Value::Tag::String: return a.string() == b.string();
+    case Value::Tag::IntList: return a.ints() == b.ints();
+    case Value::Tag::FloatList: return a.length() == b.length() && std::equal(a.floats(), a.floats() + a.length(), b.floats());
+    default: return false;
+  }
+}
+
+void run_python_kernel(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
+  WithGIL gil;
+  const auto& kernel = *static_cast<PythonKernel*>(context);
+  Object positional, keywords;
+  unparse_given(op, args, positional, keywords);
+  if (kernel.with_keys || kernel.with_operator) {
+    Object head = own(PyTuple_New(kernel.with_keys + kernel.with_operator));
+    if (kernel.with_keys) PyTuple_SET_ITEM(head.get(), 0, check(PyLong_FromUnsignedLong(keys.bits())));
+    if (kernel.with_operator) PyTuple_SET_ITEM(head.get(), kernel.with_keys, Py_NewRef(overload_object(op)));
+    positional = own(PySequence_Concat(head.get(), positional.get()));
+  }
+  Object result = own(PyObject_Call(kernel.function, positional.get(), keywords.get()));
+  store_python_results(op, result.get(), args, results);
+}
+
+Key key_argument(int key) {
+  FL_CHECK_KIND(key >= 0 && key < kKeys, Value, "[library] expected a dispatch key, got ", key);
+  return static_cast<Key>(key);
+}
+
+// Kernels replaced by Python ones, to be put back when a library goes away.
+struct Replaced {
+  Operator* op;
+  Key key;
+  Kernel before;
+};
+std::vector<Replaced>& replaced() {
+  static auto* list = new std::vector<Replaced>;
+  return *list;
+}
+
+PyObject* define_operator(PyObject*, PyObject* args) {
+  // _define_operator(schema): a new operator; one whose library went away may be defined again.
+  const char* schema;
+  int again = 0;
+  if (!PyArg_ParseTuple(args, "s|p", &schema, &again)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    auto& table = OperatorTable::get();
+    if (again) {
+      Schema parsed = Schema::parse(schema);
+      Operator& op = table.at(parsed.full_name());
+      for (int k = 0; k < kKeys; ++k) op.set_kernel(static_cast<Key>(k), {});
+      op.schema = std::move(parsed);
+      if (op.python) Py_DECREF(static_cast<PyObject*>(op.python));
+      op.python = nullptr;
+    } else {
+      table.define(schema);
+    }
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* set_kernel(PyObject*, PyObject* args) {
+  // _set_kernel(name, key, function, with_keys, only_if_missing) -> handle for _restore_kernel, or None
+  const char* name;
+  int key, with_keys = 0, if_missing = 0;
+  PyObject* function;
+  if (!PyArg_ParseTuple(args, "siO|pp", &name, &key, &function, &with_keys, &if_missing)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Operator& op = OperatorTable::get().at(name);
+    const Key at = key_argument(key);
+    if (if_missing && op.has_own_kernel(at)) Py_RETURN_NONE;
+    replaced().push_back({&op, at, op.kernel(at)});
+    Kernel kernel;  // an empty one lets the call fall through
+    if (function != Py_None) kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, false}};
+    op.set_kernel(at, kernel);
+    return PyLong_FromSize_t(replaced().size() - 1);
+  });
+}
+
+PyObject* restore_kernel(PyObject*, PyObject* arg) {
+  return guarded([&]() -> PyObject* {
+    const int64_t handle = int_value(arg);
+    FL_CHECK(handle >= 0 && handle < static_cast<int64_t>(replaced().size()), "[library] expected the handle of a kernel, got ", handle);
+    Replaced& r = replaced()[handle];
+    r.op->set_kernel(r.key, r.before);
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* set_fallback(PyObject*, PyObject* args) {
+  int key, with_keys = 0;
+  PyObject* function;
+  if (!PyArg_ParseTuple(args, "iO|p", &key, &function, &with_keys)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Kernel kernel;
+    if (function != Py_None) kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, true}};
+    OperatorTable::get().set_fallback(key_argument(key), kernel);
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* has_kernel(PyObject*, PyObject* args) {
+  PyObject* name;
+  int key;
+  if (!PyArg_ParseTuple(args, "Oi", &name, &key)) return nullptr;
+  return guarded([&]() -> PyObject* { return PyBool_FromLong(operator_of(name)->has_own_kernel(key_argument(key))); });
+}
+
+PyObject* operator_info(PyObject*, PyObject* name) {
+  // _operator_info(name) -> (schema text, flags, name of the op it derives from or None)
+  return guarded([&]() -> PyObject* {
+    Operator* op = operator_of(name);
+    Object base = op->functional ? own(PyUnicode_FromString(op->functional->schema.full_name().c_str())) : Object::borrow(Py_None);
+    return Py_BuildValue("(sIO)", op->schema.text.c_str(), op->flags, base.get());
+  });
+}
+
+PyObject* find_operator(PyObject*, PyObject* arg) {
+  const char* name = PyUnicode_AsUTF8(arg);
+  if (!name) return nullptr;
+  return PyBool_FromLong(OperatorTable::get().find(name) != nullptr);
+}
+
+PyObject* operator_object(PyObject*, PyObject* name) {
+  return guarded([&]() -> PyObject* { return Py_NewRef(overload_object(*operator_of(name))); });
+}
+
+PyObject* make_packet(PyObject*, PyObject* args) {
+  // _make_packet(name, module, [full names]): a function that picks among overloads.
+  const char *name, *module;
+  PyObject* names;
+  if (!PyArg_ParseTuple(args, "ssO!", &name, &module, &PyList_Type, &names)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    std::vector<Operator*> overloads;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names); ++i) overloads.push_back(operator_of(PyList_GET_ITEM(names, i)));
+    return make_function(name, module, overloads, false);
+  });
+}
+
+// Parses arguments for an operator and calls it with given keys (redispatch), or with one kernel only (decompose).
+PyObject* call_keys(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  // _call_with_keys(op, bits, *args, **kwargs)
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(nargs >= 2, Type, "[redispatch] expected an operator and a key set, got fewer arguments");
+    const Operator& op = *operator_of(args[0]);
+    const uint32_t bits = static_cast<uint32_t>(int_value(args[1]));
+    Value values[kMaxArgs];
+    Arena arena;
+    std::string why;
+    if (!parse(op, args + 2, nargs - 2, kwnames, values, arena, nullptr, &why))
+      fail(ErrorKind::Type, "[", op.schema.full_name(), "] expected ", why);
+    Value results[8];
+    if (bits == uint32_t(1) << static_cast<int>(Key::Composite)) {
+      const Kernel kernel = op.kernel(Key::Composite);
+      if (!kernel) return Py_NewRef(Py_NotImplemented);
+      kernel.fn(op, kernel.context, KeySet(bits), values, results);
+    } else {
+      op.call_with(KeySet(bits), values, results);
+    }
+    return wrap_results(op, results);
+  });
+}
+
+PyObject* keys_of_call(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  // _keys_of_call(op, *args, **kwargs): the key set with which the call would be dispatched.
+  return guarded([&]() -> PyObject* {
+    const Operator& op = *operator_of(args[0]);
+    Value values[kMaxArgs];
+    Arena arena;
+    std::string why;
+    if (!parse(op, args + 1, nargs - 1, kwnames, values, arena, nullptr, &why))
+      fail(ErrorKind::Type, "[", op.schema.full_name(), "] expected ", why);
+    return PyLong_FromUnsignedLong(op.keys_of(values).bits());
+  });
+}
+
+// ---------------------------------------------------------------- keys and devices
+
+PyObject* swap_excluded(PyObject*, PyObject* arg) {
+  return guarded([&]() -> PyObject* {
+    const KeySet fresh(static_cast<uint32_t>(int_value(arg)));
+    return PyLong_FromUnsignedLong(std::exchange(thread_state().excluded, fresh).bits());
+  });
+}
+PyObject* swap_included(PyObject*, PyObject* arg) {
+  return guarded([&]() -> PyObject* {
+    const KeySet fresh(static_cast<uint32_t>(int_value(arg)));
+    return PyLong_FromUnsignedLong(std::exchange(thread_state().included, fresh).bits());
+  });
+}
+PyObject* local_keys(PyObject*, PyObject*) {
+  return Py_BuildValue("(II)", thread_state().included.bits(), thread_state().excluded.bits());
+}
+PyObject* tensor_keys(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_tensor(o), Type, "[keys] expected a Tensor, got ", std::string(Py_TYPE(o)->tp_name));
+    return PyLong_FromUnsignedLong(impl_of(o)->keys.bits());
+  });
+}
+
+// Memory of a registered device. Python callables hand out addresses; without them blocks come from the CPU's allocator.
+struct PythonAllocator {
+  PyObject *allocate, *free;
+};
+
+PyObject* register_device_type(PyObject*, PyObject* args) {
+  // _register_device(name, allocate or None, free or None) -> dispatch key of the device
+  const char* name;
+  PyObject *allocate = Py_None, *free = Py_None;
+  if (!PyArg_ParseTuple(args, "s|OO", &name, &allocate, &free)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(name[0] != 0 && std::strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == std::strlen(name), Value,
+                  "[register_device] expected a name of lower-case letters, digits and underscores, got '", std::string(name), "'");
+    const DeviceType type = register_device(name);
+    FL_CHECK_KIND(type >= DeviceType::Custom0, Value, "[register_device] expected a new device name, got '", std::string(name), "'");
+    if (allocate == Py_None) {
+      set_device_allocator(type, {cpu_allocate, cpu_free});
+    } else {
+      auto* python = new PythonAllocator{Py_NewRef(allocate), Py_NewRef(free)};
+      set_device_allocator(type, {[python](size_t bytes) -> void* {
+                                    WithGIL gil;
+                                    Object address = own(PyObject_CallFunction(python->allocate, "n", static_cast<Py_ssize_t>(bytes)));
+                                    void* block = PyLong_AsVoidPtr(address.get());
+                                    if (!block && PyErr_Occurred()) throw PythonError();
+                                    return block;
+                                  },
+                                  [python](void* block, size_t bytes) {
+                                    if (!Py_IsInitialized()) return;
+                                    WithGIL gil;
+                                    PyObject *kind, *value, *trace;  // freeing must not disturb an error on its way
+                                    PyErr_Fetch(&kind, &value, &trace);
+                                    Object done = Object::steal(PyObject_CallFunction(
+                                        python->free, "Nn", PyLong_FromVoidPtr(block), static_cast<Py_ssize_t>(bytes)));
+                                    if (!done) PyErr_WriteUnraisable(python->free);
+                                    PyErr_Restore(kind, value, trace);
+                                  }});
+    }
+    return PyLong_FromLong(static_cast<int>(backend_key(type)));
+  });
+}
+
+PyObject* device_key(PyObject*, PyObject* arg) {
+  return guarded([&]() -> PyObject* { return PyLong_FromLong(static_cast<int>(backend_key(device_from(arg).type))); });
+}
+
+PyMethodDef library_functions[] = {
+    {"_define_operator", define_operator, METH_VARARGS, nullptr},
+    {"_set_kernel", set_kernel, METH_VARARGS, nullptr},
+    {"_restore_kernel", restore_kernel, METH_O, nullptr},
+    {"_set_fallback", set_fallback, METH_VARARGS, nullptr},
+    {"_has_kernel", has_kernel, METH_VARARGS, nullptr},
+    {"_operator_info", operator_info, METH_O, nullptr},
+    {"_operator_exists", find_operator, METH_O, nullptr},
+    {"_operator_object", operator_object, METH_O, nullptr},
+    {"_make_packet", make_packet, METH_VARARGS, nullptr},
+    {"_call_with_keys", reinterpret_cast<PyCFunction>(call_keys), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"_keys_of_call", reinterpret_cast<PyCFunction>(keys_of_call), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"_swap_excluded_keys", swap_excluded, METH_O, nullptr},
+    {"_swap_included_keys", swap_included, METH_O, nullptr},
+    {"_local_keys", local_keys, METH_NOARGS, nullptr},
+    {"_tensor_keys", tensor_keys, METH_O, nullptr},
+    {"_register_device", register_device_type, METH_VARARGS, nullptr},
+    {"_device_key", device_key, METH_O, nullptr},
+    {}};
+
+bool returns_written(const Operator& op) {
+  const auto& args = op.schema.args;
+  return op.n_results() == 1 && !args.empty() && args[0].mutated && args[0].type == ArgType::Tensor && !args[0].list &&
+         op.schema.name.back() == '_' && op.schema.returns[0].compare(0, 6, "Tensor") == 0;
+}
+
+}  // namespace
+
+PyObject* overload_object(const Operator& op) {
+  if (!op.python) {
+    static PyObject* make = nullptr;
+    if (!make) {
+      Object module = own(PyImport_ImportModule("flambeau._ops"));
+      make = check(PyObject_GetAttrString(module.get(), "OpOverload"));
+    }
+    Object made = own(PyObject_CallFunction(make, "s", op.schema.full_name().c_str()));
+    if (!op.python) const_cast<Operator&>(op).python = made.release();
+  }
+  return static_cast<PyObject*>(op.python);
+}
+
+void unparse_given(const Operator& op, const Value* args, Object& positional, Object& keywords) {
+  const auto& formals = op.schema.args;
+  size_t n = 0;
+  while (n < formals.size() && !formals[n].keyword_only) ++n;
+  size_t given = n;
+  const auto is_default = [&](size_t i) { return formals[i].has_default && equal(formals[i].default_value, args[i]); };
+  while (given > 0 && is_default(given - 1)) --given;
+  positional = own(PyTuple_New(given));
+  for (size_t i = 0; i < given; ++i) PyTuple_SET_ITEM(positional.get(), i, check(to_python(args[i])));
+  keywords = own(PyDict_New());
+  for (size_t i = n; i < formals.size(); ++i) {
+    if (is_default(i)) continue;
+    Object v = own(to_python(args[i]));
+    check(PyDict_SetItemString(keywords.get(), formals[i].name.c_str(), v.get()));
+  }
+}
+
+void store_python_results(const Operator& op, PyObject* result, Value* args, Value* results) {
+  if (returns_written(op)) {
+    results[0] = Value(args[0].tensor());
+    return;
+  }
+  if (op.flags & kOut) {
+    const int n = op.n_results();
+    for (int i = 0; i < n; ++i) results[i] = Value(args[op.schema.args.size() - n + i].tensor());
+    return;
+  }
+  store_results(op, result, results);
+}
+
+void add_library(PyObject* module) {
+  PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(overload_new)},
+                         {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                         {Py_tp_members, overload_members},
+                         {0, nullptr}};
+  PyType_Spec spec{"torch._C._OpBase", sizeof(OverloadObject), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+  Object type = own(PyType_FromSpec(&spec));
+  check(PyModule_AddObjectRef(module, "_OpBase", type.get()));
+  check(PyModule_AddFunctions(module, library_functions));
+}
+
+}  // namespace fl::py
