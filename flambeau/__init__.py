@@ -26,7 +26,7 @@ bool = _C.bool  # noqa: A001
 cfloat = _C.complex64
 cdouble = _C.complex128
 
-_LAZY = ("linalg", "special", "fft", "nn", "optim", "utils", "autograd", "random", "testing", "overrides", "library")
+_LAZY = ("linalg", "special", "fft", "nn", "optim", "utils", "autograd", "random", "testing", "overrides", "library", "ops", "backends")
 
 
 def _operator_module(name: str) -> types.ModuleType:

@@ -16,16 +16,15 @@ from flambeau import _C
 
 # Ours on the left, ATen's on the right, as `name.overload`.
 _ATEN_NAMES = {
-    "_empty": "empty.memory_format",
-    "_arange": "arange.start_step",
+    "empty": "empty.memory_format",
     "slice": "slice.Tensor",
     "select": "select.int",
     "transpose": "transpose.int",
+    "transpose_": "transpose_.int",
     "fill_": "fill_.Scalar",
-    "_to_dtype": "_to_copy",
+    "fill": "fill.Scalar",
     "unbind": "unbind.int",
     "split": "split.Tensor",
-    "any": "any",
 }
 _OWN_NAMES = {aten: own for own, aten in _ATEN_NAMES.items()}
 
@@ -122,7 +121,8 @@ class SchemaArgument:
         return self._has_default
 
     def __repr__(self) -> str:
-        text = f"{self.type.text}{self.alias_info or ''} {self.name}".strip()
+        kind = self.type.text.replace("Tensor|Scalar", "Tensor")
+        text = f"{kind.replace('Tensor', f'Tensor{self.alias_info}', 1) if self.alias_info else kind} {self.name}".strip()
         return f"{text}={self.default_value}" if self._has_default else text
 
 

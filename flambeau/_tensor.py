@@ -334,8 +334,6 @@ def __repr__(self: Tensor, *, tensor_contents: Any = None) -> str:
     return _tensor_str._str(self, tensor_contents=tensor_contents)
 
 
-Tensor.__str__ = __repr__
-
 
 @_method
 def __format__(self: Tensor, spec: str) -> str:

@@ -32,7 +32,7 @@ Tensor index_tensor(PyObject* o) {
 class Viewer {
  public:
   explicit Viewer(const Tensor& base)
-      : t_(base), plain_(base->keys.bits() < (uint32_t(1) << kBackendKeys) && thread_state().included.empty()) {
+      : t_(base), base_(base.impl()), plain_(base->keys.bits() < (uint32_t(1) << kBackendKeys) && thread_state().included.empty()) {
     if (plain_) {
       sizes_ = base->sizes;
       strides_ = base->strides;
@@ -87,7 +87,7 @@ class Viewer {
   }
 
  private:
-  bool untouched() const { return t_->python != nullptr; }
+  bool untouched() const { return t_.impl() == base_; }
   Tensor call(const Operator& op, std::initializer_list<Value> values) {
     std::vector<Value> args(values);
     Value result[1];
@@ -95,6 +95,7 @@ class Viewer {
     return result[0].take_tensor();
   }
   Tensor t_;
+  TensorImpl* base_;
   bool plain_;
   Dims sizes_, strides_;
   int64_t offset_ = 0;

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau
-from flambeau import _C
+from flambeau import _C, _ops
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 
@@ -161,5 +161,5 @@ def _share_storage(source: Any, view: Any) -> None:
     """Make `view` use `source`'s storage, keeping its size, stride and offset."""
     if not isinstance(view, flambeau.Tensor) or view is source or not isinstance(source, flambeau.Tensor):
         return
-    with flambeau.no_grad(), DisableTorchFunctionSubclass(), _C._DisableTorchDispatch():
-        flambeau.Tensor.set_(view, source.untyped_storage(), view.storage_offset(), view.size(), view.stride())
+    with DisableTorchFunctionSubclass(), _C._DisableTorchDispatch(), _C._AutoDispatchBelowAutograd():
+        _ops._set_storage_(view, source, view.storage_offset(), view.size(), view.stride())
