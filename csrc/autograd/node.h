@@ -138,17 +138,26 @@ struct BackwardOptions {
 std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads, const std::vector<Edge>& inputs,
                                  BackwardOptions options);
 
+struct OperatorNode;
+
 // Derivatives of operators, found by the generic kernel on the Autograd key.
 struct Derivative {
   // Gradients of the tensor arguments, in schema order; lists are laid out in place.
-  std::vector<Tensor> (*apply)(const Derivative& self, struct OperatorNode& node, std::vector<Tensor>&& grads) = nullptr;
+  std::vector<Tensor> (*apply)(const Derivative& self, OperatorNode& node, std::vector<Tensor>&& grads) = nullptr;
   void* context = nullptr;
   uint64_t saves_args = 0;     // bit i: argument i's value is used
   uint32_t saves_results = 0;  // bit i: result i's value is used
+  // When given, the same for the gradient of each argument alone, so that nothing is kept without need.
+  std::vector<uint64_t> saves_args_for;
+  std::vector<uint32_t> saves_results_for;
   bool differentiable = true;
 };
 void set_derivative(Operator& op, Derivative* derivative);
 void install_kernels();
+void install_pointwise_derivatives();
+// Derivatives of pointwise operators run as one fused kernel an operand. When the backward itself is recorded, the
+// derivative is evaluated op by op instead, through this hook of the binding: (op, operand, g, node) -> gradient.
+extern Tensor (*expression_gradient)(const Operator& op, int operand, const Tensor& g, OperatorNode& node);
 
 struct OperatorNode final : Node {
   const Operator* op = nullptr;

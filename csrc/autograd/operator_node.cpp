@@ -40,6 +40,7 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
     FL_CHECK(!any, "[", base.schema.name, "] expected arguments that do not require grad with out=, got one that does; "
                                           "out= functions are not differentiable");
   Ref<OperatorNode> node;
+  uint32_t saves_results = 0;
   if (inplace && any) check_inplace(args[0].tensor(), op.schema.name.c_str());
   if (any && derivative && derivative->differentiable && !(op.flags & kNoGrad)) {
     node = Ref<OperatorNode>(new OperatorNode);
@@ -49,9 +50,21 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
     node->args.resize(n);
     node->arg_begin.resize(n + 1);
     uint16_t flat = 0;
+    uint64_t saves = derivative->saves_args;
+    if (!derivative->saves_args_for.empty()) {
+      saves = 0;
+      each_tensor(op, args, [&](size_t i, const Tensor& t) {
+        if (t.defined() && t.requires_grad()) {
+          saves |= derivative->saves_args_for[i];
+          saves_results |= derivative->saves_results_for[i];
+        }
+      });
+    } else {
+      saves_results = derivative->saves_results;
+    }
     for (size_t i = 0; i < n; ++i) {
       node->arg_begin[i] = flat;
-      const bool keep = derivative->saves_args >> i & 1;
+      const bool keep = saves >> i & 1;
       const auto add = [&](const Tensor& t) {
         Edge edge;
         if (t.defined()) {
@@ -124,7 +137,7 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
   }
   if (node)
     for (int i = 0; i < n_results; ++i) {
-      const bool keep = derivative->saves_results >> i & 1;
+      const bool keep = saves_results >> i & 1;
       if (results[i].is_tensor() && keep)
         node->saved_results.emplace_back(results[i].tensor(), true);
       else

@@ -8,6 +8,15 @@ namespace fl {
 void attach_pending_kernels();
 
 namespace {
+std::vector<Operator*>& rows() {
+  static auto* list = new std::vector<Operator*>;
+  return *list;
+}
+}  // namespace
+
+Operator& builtin_operator(int row) { return *rows()[row]; }
+
+namespace {
 
 // In-place form of any op: compute, then copy into the first argument.
 void run_inplace(const Operator& op, void*, KeySet, Value* args, Value* results) {
@@ -64,6 +73,7 @@ void define_builtin_operators() {
     for (int i = 0; i < builtin_operator_count; ++i) {
       const BuiltinOperator& row = builtin_operators[i];
       Operator* op = OperatorTable::get().define(row.schema, row.flags);
+      rows().push_back(op);
       if (row.pointwise) {
         op->set_kernel(Key::CPU, Kernel{pointwise_kernel, row.pointwise});
         op->set_kernel(Key::Meta, Kernel{pointwise_kernel, row.pointwise});

@@ -6,6 +6,7 @@
 namespace fl {
 
 struct PointwiseDef;
+struct PointwiseDerivative;
 
 struct BuiltinOperator {
   const char* schema;
@@ -18,9 +19,16 @@ struct BuiltinOperator {
   const char* python_module;    // Python module holding the decomposition, or ""
   const char* python_function;  // its name there
   PointwiseDef* pointwise;
+  PointwiseDerivative* derivative;  // of a pointwise op
+  const char* vjp_module;           // derivative written in ops: its Python module, function
+  const char* vjp_function;
+  const char* vjp_parameters;       // and parameter names, separated by commas
 };
 
 extern const BuiltinOperator builtin_operators[];
 extern const int builtin_operator_count;
+
+// The operator of each row, once define_builtin_operators() ran.
+Operator& builtin_operator(int row);
 
 }  // namespace fl

@@ -411,12 +411,11 @@ PyObject* install(PyObject*, PyObject* args) {
   PyObject *get_module, *cls;
   if (!PyArg_ParseTuple(args, "OO", &get_module, &cls)) return nullptr;
   return guarded([&]() -> PyObject* {
-    auto& table = OperatorTable::get();
     std::map<std::pair<std::string, std::string>, std::vector<Operator*>> functions;
     std::map<std::string, std::vector<Operator*>> methods;
     for (int i = 0; i < builtin_operator_count; ++i) {
       const BuiltinOperator& row = builtin_operators[i];
-      Operator* op = &table.at(Schema::parse(row.schema).full_name());
+      Operator* op = &builtin_operator(i);
       const std::vector<std::string> modules = split_modules(row.module);
       if (row.function)
         for (const auto& m : modules) functions[{m, row.name}].push_back(op);
@@ -479,7 +478,7 @@ void add_calls(PyObject* module) {
   for (int i = 0; i < builtin_operator_count; ++i) {
     const BuiltinOperator& row = builtin_operators[i];
     if (row.python_module[0] == 0) continue;
-    Operator& op = OperatorTable::get().at(Schema::parse(row.schema).full_name());
+    Operator& op = builtin_operator(i);
     op.set_kernel(Key::Composite, Kernel{python_kernel, new LazyFunction{&row}});
   }
 }

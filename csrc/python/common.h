@@ -159,6 +159,7 @@ PyObject* tensor_getitem(PyObject* self, PyObject* key);
 int tensor_setitem(PyObject* self, PyObject* key, PyObject* value);
 void add_tensor(PyObject* module);
 void add_interop(PyObject* module);
+void add_autograd(PyObject* module);
 void add_library(PyObject* module);
 bool is_generator(PyObject* o);
 void add_random(PyObject* module);

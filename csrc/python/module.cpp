@@ -19,6 +19,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_calls(module.get());
     add_library(module.get());
     add_dispatch_modes(module.get());
+    add_autograd(module.get());
     return module.release();
   });
 }

@@ -98,7 +98,8 @@ def pointwise(
     expr     lambda over the schema's arguments (tensors are elements, Scalars and floats are parameters). A mapping
              gives different arithmetic by dtype class (keys among "b", "i", "f", "c", and "" for the rest).
     dtypes   classes accepted after promotion: b bool, i integers, f floating, c complex.
-    promote  "default": to the common dtype; "float": integers and bool to the default float dtype as well.
+    promote  "default": to the common dtype; "float": integers and bool to the default float dtype as well; "first": to
+             the first operand's dtype.
     result   dtype of the result: "same" as promoted, "bool", or "real" (the real part's dtype of a complex).
     mask     operands that are bool and take no part in promotion.
     select   name of a str argument whose value picks the expression: keys of `expr` are then its values.
@@ -129,6 +130,24 @@ def composite(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Cal
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
         _add(schema, "composite", options, where, fn=fn)
+        return fn
+
+    return decorate
+
+
+def vjp(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the derivative of recorded operators, written in ops.
+
+    The function's parameters say what is kept for backward: first the gradients of the results (`g`, or `g0`, `g1`, ...),
+    then any of the schema's arguments by name, `<arg>_sizes` and `<arg>_dtype` for the geometry of a tensor whose values
+    are not needed, the results by name (`out`, or as the schema names them) and `needs`, a tuple telling which tensor
+    arguments want a gradient. It returns one gradient for each tensor argument, in the schema's order: a tensor, None,
+    or a list for a list argument.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            RECORDS[name].vjp = fn
         return fn
 
     return decorate

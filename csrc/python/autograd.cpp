@@ -1,0 +1,837 @@
+// Autograd as Python sees it: attributes of tensors, nodes, hooks, derivatives written in Python, and the engine's entry.
+#include "autograd/node.h"
+
+#include <cstring>
+
+#include "dispatch/builtin.h"
+#include "python/parse.h"
+
+namespace fl::py {
+
+using autograd::Edge;
+using autograd::Node;
+
+namespace {
+
+class WithGIL {
+ public:
+  WithGIL() : state_(PyGILState_Ensure()) {}
+  ~WithGIL() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_;
+};
+
+// ---------------------------------------------------------------- nodes as Python objects
+
+struct NodeObject {
+  PyObject_HEAD
+  Node* node;  // owned
+};
+PyTypeObject* node_type;
+
+// A node keeps no reference to its Python object; the object is found again while it lives.
+PyObject* wrap_node(const Ref<Node>& node) {
+  if (!node) Py_RETURN_NONE;
+  if (node->python) return Py_NewRef(static_cast<PyObject*>(node->python));
+  auto* o = reinterpret_cast<NodeObject*>(check(node_type->tp_alloc(node_type, 0)));
+  o->node = node.get();
+  o->node->retain();
+  node->python = o;
+  return reinterpret_cast<PyObject*>(o);
+}
+Ref<Node> node_of(PyObject* o) {
+  FL_CHECK_KIND(Py_TYPE(o) == node_type, Type, "[autograd] expected a graph node, got ", std::string(Py_TYPE(o)->tp_name));
+  return Ref<Node>(reinterpret_cast<NodeObject*>(o)->node);
+}
+
+void node_dealloc(PyObject* self) {
+  auto* o = reinterpret_cast<NodeObject*>(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (o->node) {
+    o->node->python = nullptr;
+    o->node->release();
+  }
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+Node& self_node(PyObject* self) { return *reinterpret_cast<NodeObject*>(self)->node; }
+
+PyObject* node_name(PyObject* self, PyObject*) { return PyUnicode_FromString(self_node(self).name().c_str()); }
+PyObject* node_repr(PyObject* self) { return PyUnicode_FromFormat("<%s object at %p>", self_node(self).name().c_str(), &self_node(self)); }
+PyObject* node_next(PyObject* self, void*) {
+  return guarded([&]() -> PyObject* {
+    const auto& next = self_node(self).next;
+    Object tuple = own(PyTuple_New(next.size()));
+    for (size_t i = 0; i < next.size(); ++i) {
+      Object node = own(wrap_node(next[i].node));
+      PyTuple_SET_ITEM(tuple.get(), i, check(Py_BuildValue("(OI)", node.get(), next[i].input)));
+    }
+    return tuple.release();
+  });
+}
+PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(self_node(self).sequence); }
+PyObject* node_variable(PyObject* self, void*) {
+  auto* leaf = dynamic_cast<autograd::Accumulate*>(&self_node(self));
+  if (leaf) return wrap(leaf->variable);
+  PyErr_SetString(PyExc_AttributeError, "variable: only AccumulateGrad nodes have it");
+  return nullptr;
+}
+PyObject* node_metadata(PyObject* self, void*) {
+  return guarded([&]() -> PyObject* {
+    Node& node = self_node(self);
+    if (!node.metadata) {
+      Object dict = own(PyDict_New());
+      node.metadata = Ref<Counted>(new PyOpaque(dict.get()));
+    }
+    return Py_NewRef(static_cast<PyOpaque*>(node.metadata.get())->object);
+  });
+}
+
+// ---------------------------------------------------------------- hooks
+
+struct PyHook final : autograd::Hook {
+  enum Kind { Tensor1, Pre, Post, PostAccumulate };
+  PyObject* fn;
+  Kind kind;
+  PyHook(PyObject* f, Kind k) : fn(Py_NewRef(f)), kind(k) {}
+  ~PyHook() override {
+    if (!Py_IsInitialized()) return;
+    WithGIL gil;
+    Py_DECREF(fn);
+  }
+  static Object tuple_of(const std::vector<Tensor>& list) {
+    Object t = own(PyTuple_New(list.size()));
+    for (size_t i = 0; i < list.size(); ++i) PyTuple_SET_ITEM(t.get(), i, check(wrap(list[i])));
+    return t;
+  }
+  void replace(std::vector<Tensor>& grads, PyObject* result) {
+    if (result == Py_None) return;
+    if (is_tensor(result)) {
+      FL_CHECK(grads.size() == 1, "[hook] expected ", static_cast<int64_t>(grads.size()), " gradients back, got one");
+      grads[0] = unwrap(result);
+      return;
+    }
+    FL_CHECK_KIND((PyTuple_Check(result) || PyList_Check(result)) && PySequence_Fast_GET_SIZE(result) == static_cast<Py_ssize_t>(grads.size()), Type,
+                  "[hook] expected None or ", static_cast<int64_t>(grads.size()), " gradients back, got ", std::string(Py_TYPE(result)->tp_name));
+    for (size_t i = 0; i < grads.size(); ++i) {
+      PyObject* o = PySequence_Fast_GET_ITEM(result, i);
+      grads[i] = o == Py_None ? Tensor() : unwrap(o);
+    }
+  }
+  void call(std::vector<Tensor>& grads, const std::vector<Tensor>* inputs) override {
+    WithGIL gil;
+    Object result;
+    switch (kind) {
+      case Tensor1: {
+        if (!grads[0].defined()) return;
+        Object g = own(wrap(grads[0]));
+        result = own(PyObject_CallOneArg(fn, g.get()));
+        if (result.get() != Py_None) {
+          FL_CHECK_KIND(is_tensor(result.get()), Type, "[hook] expected None or a Tensor back, got ", std::string(Py_TYPE(result.get())->tp_name));
+          const Tensor fresh = unwrap(result.get());
+          FL_CHECK(fresh.sizes() == grads[0].sizes(), "[hook] expected a gradient of shape ", grads[0].sizes(), " back, got ", fresh.sizes());
+          grads[0] = fresh;
+        }
+        return;
+      }
+      case PostAccumulate: {
+        Object t = own(wrap(grads[0]));
+        own(PyObject_CallOneArg(fn, t.get()));
+        return;
+      }
+      case Pre: {
+        Object t = tuple_of(grads);
+        result = own(PyObject_CallOneArg(fn, t.get()));
+        break;
+      }
+      case Post: {
+        Object out = tuple_of(grads), in = tuple_of(*inputs);
+        result = own(PyObject_CallFunctionObjArgs(fn, out.get(), in.get(), nullptr));
+        break;
+      }
+    }
+    replace(grads, result.get());
+  }
+};
+
+// Removes a hook by identity of its callable; returned to Python as the handle's remover.
+struct Remover {
+  Ref<Node> node;
+  Tensor tensor;
+  autograd::Hook* hook;
+};
+void remove_hook(Remover& r) {
+  const auto drop = [&](auto& list) {
+    list.erase(std::remove_if(list.begin(), list.end(), [&](auto& h) {
+                 if constexpr (std::is_same_v<std::decay_t<decltype(h)>, Ref<autograd::Hook>>)
+                   return h.get() == r.hook;
+                 else
+                   return h.second.get() == r.hook;
+               }),
+               list.end());
+  };
+  if (r.node) {
+    drop(r.node->pre_hooks);
+    drop(r.node->post_hooks);
+    drop(r.node->tensor_hooks);
+  }
+  if (r.tensor.defined())
+    if (auto* m = autograd::meta_of(r.tensor)) {
+      drop(m->hooks);
+      drop(m->post_accumulate);
+    }
+}
+PyObject* make_remover(Remover r) {
+  static PyMethodDef def{"remove", [](PyObject* capsule, PyObject*) -> PyObject* {
+                           auto* r = static_cast<Remover*>(PyCapsule_GetPointer(capsule, "hook"));
+                           if (!r) return nullptr;
+                           remove_hook(*r);
+                           Py_RETURN_NONE;
+                         },
+                         METH_NOARGS, nullptr};
+  Object capsule = own(PyCapsule_New(new Remover(std::move(r)), "hook", [](PyObject* c) { delete static_cast<Remover*>(PyCapsule_GetPointer(c, "hook")); }));
+  return PyCFunction_New(&def, capsule.get());
+}
+
+PyObject* node_add_hook(PyObject* self, PyObject* fn, PyHook::Kind kind) {
+  return guarded([&]() -> PyObject* {
+    Ref<Node> node(&self_node(self));
+    Ref<autograd::Hook> hook(new PyHook(fn, kind));
+    (kind == PyHook::Pre ? node->pre_hooks : node->post_hooks).push_back(hook);
+    return make_remover({node, Tensor(), hook.get()});
+  });
+}
+PyObject* node_register_hook(PyObject* self, PyObject* fn) { return node_add_hook(self, fn, PyHook::Post); }
+PyObject* node_register_prehook(PyObject* self, PyObject* fn) { return node_add_hook(self, fn, PyHook::Pre); }
+
+// Saved values under the names of the schema: node._saved_self, node._saved_result, node._saved_dim ...
+PyObject* node_getattro(PyObject* self, PyObject* name) {
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text && std::strncmp(text, "_saved_", 7) == 0) {
+    if (auto* node = dynamic_cast<autograd::OperatorNode*>(&self_node(self)))
+      return guarded([&]() -> PyObject* {
+        const auto& args = node->op->schema.args;
+        for (size_t i = 0; i < args.size(); ++i)
+          if (args[i].name == text + 7) {
+            if (node->arg_begin[i + 1] > node->arg_begin[i]) return wrap(node->saved_arg(node->arg_begin[i]));
+            return to_python(node->args[i]);
+          }
+        if (std::strcmp(text + 7, "result") == 0 && !node->saved_results.empty()) return wrap(node->saved_result(0));
+        PyErr_SetObject(PyExc_AttributeError, name);
+        throw PythonError();
+      });
+  }
+  return PyObject_GenericGetAttr(self, name);
+}
+
+PyObject* node_call(PyObject* self, PyObject* args, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    std::vector<Tensor> grads;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+      PyObject* o = PyTuple_GET_ITEM(args, i);
+      grads.push_back(o == Py_None ? Tensor() : unwrap(o));
+    }
+    std::vector<Tensor> out = self_node(self).apply(std::move(grads));
+    if (out.size() == 1) return wrap(out[0]);
+    return PyHook::tuple_of(out).release();
+  });
+}
+
+PyGetSetDef node_getset[] = {{"next_functions", node_next, nullptr, nullptr, nullptr},
+                             {"metadata", node_metadata, nullptr, nullptr, nullptr},
+                             {"variable", node_variable, nullptr, nullptr, nullptr},
+                             {}};
+PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, nullptr},
+                              {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+                              {"_register_hook", node_register_hook, METH_O, nullptr},
+                              {"_register_prehook", node_register_prehook, METH_O, nullptr},
+                              {}};
+
+// ---------------------------------------------------------------- derivatives written in Python
+
+struct PythonDerivative {
+  const BuiltinOperator* row = nullptr;
+  PyObject* function = nullptr;
+  struct Source {
+    enum Kind { Grad, Arg, Sizes, DTypeOf, Result, Needs } kind;
+    int index;
+  };
+  std::vector<Source> sources;
+};
+
+PyObject* argument_of(autograd::OperatorNode& node, int i) {
+  const auto& arg = node.op->schema.args[i];
+  const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
+  const bool is_tensor_arg = arg.type == ArgType::Tensor || arg.type == ArgType::TensorOrScalar;
+  if (is_tensor_arg && arg.list) {
+    Object list = own(PyList_New(end - begin));
+    for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(list.get(), k - begin, check(wrap(node.saved_arg(k))));
+    return list.release();
+  }
+  if (end > begin) return wrap(node.saved_arg(begin));
+  return to_python(node.args[i]);
+}
+
+PyObject* size_list(const Dims& sizes) { return make_size(sizes); }
+
+std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::OperatorNode& node, std::vector<Tensor>&& grads) {
+  WithGIL gil;
+  auto& d = *static_cast<PythonDerivative*>(self.context);
+  if (!d.function) {
+    Object module = own(PyImport_ImportModule(d.row->vjp_module));
+    d.function = check(PyObject_GetAttrString(module.get(), d.row->vjp_function));
+  }
+  const auto& schema = node.op->schema;
+  Object args = own(PyTuple_New(d.sources.size()));
+  for (size_t s = 0; s < d.sources.size(); ++s) {
+    const auto [kind, index] = d.sources[s];
+    PyObject* value = nullptr;
+    switch (kind) {
+      case PythonDerivative::Source::Grad:
+        if (schema.returns_list)
+          value = PyHook::tuple_of(grads).release();
+        else
+          value = wrap(index < static_cast<int>(grads.size()) ? grads[index] : Tensor());
+        break;
+      case PythonDerivative::Source::Arg: value = argument_of(node, index); break;
+      case PythonDerivative::Source::Sizes: {
+        const size_t begin = node.arg_begin[index], end = node.arg_begin[index + 1];
+        if (schema.args[index].list) {
+          value = check(PyList_New(end - begin));
+          for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(value, k - begin, size_list(node.inputs[k].sizes));
+        } else {
+          value = end > begin ? size_list(node.inputs[begin].sizes) : Py_NewRef(Py_None);
+        }
+        break;
+      }
+      case PythonDerivative::Source::DTypeOf: {
+        const size_t begin = node.arg_begin[index];
+        value = Py_NewRef(dtype_object(node.inputs[begin].dtype));
+        break;
+      }
+      case PythonDerivative::Source::Result: value = wrap(node.saved_result(index)); break;
+      case PythonDerivative::Source::Needs: {
+        value = check(PyTuple_New(node.next.size()));
+        for (size_t k = 0; k < node.next.size(); ++k) PyTuple_SET_ITEM(value, k, PyBool_FromLong(node.needs(k)));
+        break;
+      }
+    }
+    PyTuple_SET_ITEM(args.get(), s, check(value));
+  }
+  Object result = own(PyObject_CallObject(d.function, args.get()));
+  // One gradient for each tensor argument; lists laid out.
+  std::vector<Tensor> out(node.next.size());
+  const auto put = [&](size_t at, PyObject* o) {
+    if (o == Py_None) return;
+    FL_CHECK_KIND(is_tensor(o), Type, "[", schema.name, "] expected its derivative to return tensors, got ", std::string(Py_TYPE(o)->tp_name));
+    out[at] = unwrap(o);
+  };
+  Object tuple = PyTuple_Check(result.get()) ? result : own(PyTuple_Pack(1, result.get()));
+  Py_ssize_t k = 0;
+  const Py_ssize_t n = PyTuple_GET_SIZE(tuple.get());
+  for (size_t i = 0; i < schema.args.size(); ++i) {
+    const auto& arg = schema.args[i];
+    if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
+    FL_CHECK(k < n, "[", schema.name, "] expected its derivative to return a gradient for each tensor argument, got ", static_cast<int64_t>(n));
+    PyObject* o = PyTuple_GET_ITEM(tuple.get(), k++);
+    const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
+    if (arg.list) {
+      if (o == Py_None) continue;
+      Object fast = own(PySequence_Fast(o, "[autograd] expected a list of gradients"));
+      for (size_t j = begin; j < end && j - begin < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())); ++j)
+        put(j, PySequence_Fast_GET_ITEM(fast.get(), j - begin));
+    } else if (end > begin) {
+      put(begin, o);
+    }
+  }
+  return out;
+}
+
+void install_python_derivatives() {
+  for (int i = 0; i < builtin_operator_count; ++i) {
+    const BuiltinOperator& row = builtin_operators[i];
+    if (row.vjp_function[0] == 0) continue;
+    Operator& op = builtin_operator(i);
+    auto* d = new PythonDerivative;
+    auto* derivative = new autograd::Derivative;
+    d->row = &row;
+    const auto& args = op.schema.args;
+    int n_grads = 0;
+    std::string rest = row.vjp_parameters;
+    while (!rest.empty()) {
+      const size_t comma = rest.find(',');
+      const std::string name = rest.substr(0, comma);
+      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+      const auto find_arg = [&](const std::string& n) {
+        for (size_t a = 0; a < args.size(); ++a)
+          if (args[a].name == n) return static_cast<int>(a);
+        return -1;
+      };
+      const auto ends = [&](const char* suffix) {
+        const size_t k = std::strlen(suffix);
+        return name.size() > k && name.compare(name.size() - k, k, suffix) == 0 ? find_arg(name.substr(0, name.size() - k)) : -1;
+      };
+      using S = PythonDerivative::Source;
+      int at;
+      if ((name == "g" || (name[0] == 'g' && name.size() == 2 && std::isdigit(name[1]))) && find_arg(name) < 0) {
+        d->sources.push_back({S::Grad, n_grads++});
+      } else if (name == "needs") {
+        d->sources.push_back({S::Needs, 0});
+      } else if ((at = find_arg(name)) >= 0) {
+        d->sources.push_back({S::Arg, at});
+        derivative->saves_args |= uint64_t(1) << at;
+      } else if ((at = ends("_sizes")) >= 0) {
+        d->sources.push_back({S::Sizes, at});
+      } else if ((at = ends("_dtype")) >= 0) {
+        d->sources.push_back({S::DTypeOf, at});
+      } else {
+        at = name == "out" || name == "result" ? 0 : -1;
+        for (size_t r = 0; r < op.schema.return_names.size(); ++r)
+          if (op.schema.return_names[r] == name || "out" + std::to_string(r) == name) at = static_cast<int>(r);
+        FL_CHECK(at >= 0, "[", op.schema.name, "] expected its derivative to name arguments or results, got '", name, "'");
+        d->sources.push_back({S::Result, at});
+        derivative->saves_results |= 1u << at;
+      }
+    }
+    derivative->apply = apply_python;
+    derivative->context = d;
+    autograd::set_derivative(op, derivative);
+  }
+}
+
+// The derivative of a pointwise op evaluated op by op, for gradients of gradients.
+Tensor python_expression_gradient(const Operator& op, int operand, const Tensor& g, autograd::OperatorNode& node) {
+  WithGIL gil;
+  static PyObject* evaluate = nullptr;
+  if (!evaluate) {
+    Object module = own(PyImport_ImportModule("flambeau.ops.evaluate"));
+    evaluate = check(PyObject_GetAttrString(module.get(), "gradient"));
+  }
+  Object args = own(PyTuple_New(op.schema.args.size()));
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    const size_t begin = node.arg_begin[i];
+    PyObject* value;
+    if (node.arg_begin[i + 1] > begin)
+      value = node.saved_args[begin].defined() ? wrap(node.saved_arg(begin)) : Py_NewRef(Py_None);
+    else
+      value = to_python(node.args[i]);
+    PyTuple_SET_ITEM(args.get(), i, check(value));
+  }
+  Object grad = own(wrap(g));
+  Object out = node.saved_results[0].defined() ? own(wrap(node.saved_result(0))) : Object::borrow(Py_None);
+  Object name = own(PyUnicode_FromString(op.schema.full_name().c_str()));
+  Object k = own(PyLong_FromLong(operand));
+  Object result = own(PyObject_CallFunctionObjArgs(evaluate, name.get(), k.get(), grad.get(), args.get(), out.get(), nullptr));
+  return result.get() == Py_None ? Tensor() : unwrap(result.get());
+}
+
+// ---------------------------------------------------------------- nodes made in Python (autograd.Function)
+
+struct PyNode final : Node {
+  std::string label;
+  PyObject* callback;  // (grads tuple) -> tuple of gradients
+  PyObject* on_release;
+  PyNode(std::string name, PyObject* fn, PyObject* release)
+      : label(std::move(name)), callback(Py_NewRef(fn)), on_release(Py_NewRef(release)) {}
+  ~PyNode() override {
+    if (!Py_IsInitialized()) return;
+    WithGIL gil;
+    Py_DECREF(callback);
+    Py_DECREF(on_release);
+  }
+  std::string name() const override { return label; }
+  std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
+    WithGIL gil;
+    Object in = PyHook::tuple_of(grads);
+    Object result = own(PyObject_CallOneArg(callback, in.get()));
+    std::vector<Tensor> out(next.size());
+    if (result.get() == Py_None) return out;
+    Object fast = own(PySequence_Fast(result.get(), "[Function] expected a tuple of gradients"));
+    const size_t n = PySequence_Fast_GET_SIZE(fast.get());
+    for (size_t i = 0; i < out.size() && i < n; ++i) {
+      PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
+      if (o == Py_None) continue;
+      FL_CHECK_KIND(is_tensor(o), Type, "[", label, "] expected backward to return tensors or None, got ", std::string(Py_TYPE(o)->tp_name));
+      out[i] = unwrap(o);
+    }
+    return out;
+  }
+  void release_saved() override {
+    if (on_release == Py_None) return;
+    WithGIL gil;
+    own(PyObject_CallNoArgs(on_release));
+  }
+};
+
+// _make_node(name, callback, on_release, inputs): inputs are tensors or None.
+PyObject* make_node(PyObject*, PyObject* args) {
+  const char* name;
+  PyObject *callback, *release, *inputs;
+  if (!PyArg_ParseTuple(args, "sOOO", &name, &callback, &release, &inputs)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Ref<Node> node(new PyNode(name, callback, release));
+    Object fast = own(PySequence_Fast(inputs, "[autograd] expected a sequence of inputs"));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+      PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
+      node->next.push_back(o == Py_None || !is_tensor(o) ? Edge() : autograd::gradient_edge(unwrap(o)));
+    }
+    return wrap_node(node);
+  });
+}
+// _attach(node, tensor, inplace): the tensor becomes an output of the node; returns its index.
+PyObject* attach_output(PyObject*, PyObject* args) {
+  PyObject *node, *tensor;
+  int inplace = 0;
+  if (!PyArg_ParseTuple(args, "OO|p", &node, &tensor, &inplace)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Ref<Node> n = node_of(node);
+    if (tensor == Py_None) {
+      n->outputs.emplace_back();
+      return PyLong_FromSize_t(n->outputs.size() - 1);
+    }
+    const Tensor t = unwrap(tensor);
+    const uint32_t at = n->add_output(t);
+    if (is_floating(t.dtype()) || is_complex(t.dtype())) {
+      if (inplace)
+        autograd::rebase_history(t, n, at);
+      else if (inplace >= 0)
+        autograd::set_history(t, n, at);
+    }
+    return PyLong_FromUnsignedLong(at);
+  });
+}
+PyObject* add_output_only(PyObject*, PyObject* args) {
+  PyObject *node, *tensor;
+  if (!PyArg_ParseTuple(args, "OO", &node, &tensor)) return nullptr;
+  return guarded([&]() -> PyObject* { return PyLong_FromUnsignedLong(node_of(node)->add_output(unwrap(tensor))); });
+}
+
+// A tensor saved for backward, with its version and history.
+struct SavedObject {
+  PyObject_HEAD
+  autograd::SavedTensor* saved;
+};
+PyTypeObject* saved_type;
+PyObject* save_tensor(PyObject*, PyObject* args) {
+  PyObject* tensor;
+  int is_output;
+  if (!PyArg_ParseTuple(args, "Op", &tensor, &is_output)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    auto* o = reinterpret_cast<SavedObject*>(check(saved_type->tp_alloc(saved_type, 0)));
+    o->saved = nullptr;
+    Object keep = Object::steal(reinterpret_cast<PyObject*>(o));
+    o->saved = new autograd::SavedTensor(tensor == Py_None ? Tensor() : unwrap(tensor), is_output);
+    return keep.release();
+  });
+}
+PyObject* saved_unpack(PyObject* self, PyObject* args) {
+  PyObject* node;
+  const char* name;
+  if (!PyArg_ParseTuple(args, "Os", &node, &name)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    return wrap(reinterpret_cast<SavedObject*>(self)->saved->unpack(node == Py_None ? Ref<Node>() : node_of(node), name));
+  });
+}
+PyObject* saved_release(PyObject* self, PyObject*) {
+  reinterpret_cast<SavedObject*>(self)->saved->reset();
+  Py_RETURN_NONE;
+}
+void saved_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete reinterpret_cast<SavedObject*>(self)->saved;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+PyMethodDef saved_methods[] = {{"unpack", saved_unpack, METH_VARARGS, nullptr}, {"release", saved_release, METH_NOARGS, nullptr}, {}};
+
+// saved_tensors_hooks: a stack of (pack, unpack) pairs, by thread.
+thread_local std::vector<std::pair<Object, Object>>* saved_hooks = nullptr;
+struct Packed final : Counted {
+  Object value, unpack;
+  ~Packed() override {
+    if (!Py_IsInitialized()) return;
+    WithGIL gil;
+    value = Object();
+    unpack = Object();
+  }
+};
+Ref<Counted> pack(const Tensor& t) {
+  if (!saved_hooks || saved_hooks->empty()) return {};
+  WithGIL gil;
+  const auto [pack_fn, unpack_fn] = saved_hooks->back();
+  if (pack_fn.get() == Py_None) return {};
+  Object o = own(wrap(t));
+  Ref<Packed> packed(new Packed);
+  packed->value = own(PyObject_CallOneArg(pack_fn.get(), o.get()));
+  packed->unpack = unpack_fn;
+  return Ref<Counted>(packed.get());
+}
+Tensor unpack(const Ref<Counted>& c) {
+  WithGIL gil;
+  auto* packed = static_cast<Packed*>(c.get());
+  Object o = own(PyObject_CallOneArg(packed->unpack.get(), packed->value.get()));
+  FL_CHECK_KIND(is_tensor(o.get()), Type, "[saved_tensors_hooks] expected unpack to return a Tensor, got ", std::string(Py_TYPE(o.get())->tp_name));
+  return unwrap(o.get());
+}
+PyObject* push_saved_hooks(PyObject*, PyObject* args) {
+  PyObject *a, *b;
+  if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
+  if (!saved_hooks) saved_hooks = new std::vector<std::pair<Object, Object>>;
+  saved_hooks->emplace_back(Object::borrow(a), Object::borrow(b));
+  Py_RETURN_NONE;
+}
+PyObject* pop_saved_hooks(PyObject*, PyObject*) {
+  if (saved_hooks && !saved_hooks->empty()) saved_hooks->pop_back();
+  Py_RETURN_NONE;
+}
+
+// ---------------------------------------------------------------- the engine
+
+// _run_backward(roots, grads, inputs or None, retain_graph, create_graph, accumulate)
+PyObject* run_backward(PyObject*, PyObject* args) {
+  PyObject *roots, *grads, *inputs;
+  int retain, create, accumulate;
+  if (!PyArg_ParseTuple(args, "OOOppp", &roots, &grads, &inputs, &retain, &create, &accumulate)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    std::vector<Edge> edges, wanted;
+    std::vector<Tensor> values;
+    Object r = own(PySequence_Fast(roots, "[backward] expected a sequence of tensors"));
+    Object g = own(PySequence_Fast(grads, "[backward] expected a sequence of gradients"));
+    const auto edge_of = [](PyObject* o) -> Edge {
+      if (is_tensor(o)) return autograd::gradient_edge(unwrap(o));
+      if (PyTuple_Check(o))  // GradientEdge(node, output_nr)
+        return Edge{node_of(PyTuple_GET_ITEM(o, 0)), static_cast<uint32_t>(int_value(PyTuple_GET_ITEM(o, 1)))};
+      fail(ErrorKind::Type, "[backward] expected tensors, got ", std::string(Py_TYPE(o)->tp_name));
+    };
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(r.get()); ++i) {
+      edges.push_back(edge_of(PySequence_Fast_GET_ITEM(r.get(), i)));
+      FL_CHECK(bool(edges.back()), "[backward] expected tensors that require grad and have a grad_fn, got element ", static_cast<int64_t>(i),
+               " of tensors, which does not require grad and does not have a grad_fn");
+      PyObject* o = PySequence_Fast_GET_ITEM(g.get(), i);
+      values.push_back(o == Py_None ? Tensor() : unwrap(o));
+    }
+    if (inputs != Py_None) {
+      Object in = own(PySequence_Fast(inputs, "[backward] expected a sequence of inputs"));
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(in.get()); ++i) {
+        wanted.push_back(edge_of(PySequence_Fast_GET_ITEM(in.get(), i)));
+        FL_CHECK(bool(wanted.back()), "[grad] expected inputs that require grad, got one that does not at index ", static_cast<int64_t>(i));
+      }
+    }
+    autograd::BackwardOptions options;
+    options.retain_graph = retain;
+    options.create_graph = create;
+    options.accumulate = accumulate;
+    std::vector<Tensor> out = autograd::run_backward(edges, std::move(values), wanted, options);
+    return PyHook::tuple_of(out).release();
+  });
+}
+
+// ---------------------------------------------------------------- attributes and methods of tensors
+
+PyObject* get_requires_grad(PyObject* self, void*) {
+  autograd::grad_fn_of(unwrap(self));
+  return PyBool_FromLong(unwrap(self).requires_grad());
+}
+int set_requires_grad(PyObject* self, PyObject* value, void*) {
+  return guarded_int([&] {
+    FL_CHECK_KIND(value && (PyBool_Check(value) || PyLong_Check(value)), Type, "[requires_grad] expected a bool, got another type");
+    autograd::set_requires_grad(unwrap(self), PyObject_IsTrue(value));
+    return 0;
+  });
+}
+PyObject* get_grad(PyObject* self, void*) {
+  const Tensor t = unwrap(self);
+  const auto* m = autograd::meta_of(t);
+  if (!m || !m->grad.defined()) Py_RETURN_NONE;
+  return wrap(m->grad);
+}
+int set_grad(PyObject* self, PyObject* value, void*) {
+  return guarded_int([&] {
+    const Tensor t = unwrap(self);
+    if (value == nullptr || value == Py_None) {
+      if (auto* m = autograd::meta_of(t)) m->grad = Tensor();
+      return 0;
+    }
+    FL_CHECK_KIND(is_tensor(value), Type, "[grad] expected a Tensor or None, got ", std::string(Py_TYPE(value)->tp_name));
+    FL_CHECK(value != self, "[grad] expected another tensor than the one it belongs to, got itself");
+    const Tensor g = unwrap(value);
+    FL_CHECK(g.sizes() == t.sizes(), "[grad] expected a gradient of shape ", t.sizes(), ", got ", g.sizes());
+    FL_CHECK(g.dtype() == t.dtype(), "[grad] expected a gradient of dtype ", name_of(t.dtype()), ", got ", name_of(g.dtype()));
+    FL_CHECK(g.device() == t.device(), "[grad] expected a gradient on ", to_string(t.device()), ", got ", to_string(g.device()));
+    autograd::ensure_meta(t).grad = g;
+    return 0;
+  });
+}
+PyObject* get_grad_fn(PyObject* self, void*) {
+  return guarded([&] { return wrap_node(autograd::grad_fn_of(unwrap(self))); });
+}
+PyObject* get_is_leaf(PyObject* self, void*) { return PyBool_FromLong(autograd::is_leaf(unwrap(self))); }
+PyObject* get_output_nr(PyObject* self, void*) {
+  const auto* m = autograd::meta_of(unwrap(self));
+  return PyLong_FromUnsignedLong(m ? m->output : 0);
+}
+PyObject* get_base(PyObject* self, void*) {
+  const auto* m = autograd::meta_of(unwrap(self));
+  if (!m || !m->view) Py_RETURN_NONE;
+  return wrap(m->view->base);
+}
+PyObject* get_retains_grad(PyObject* self, void*) {
+  const auto* m = autograd::meta_of(unwrap(self));
+  return PyBool_FromLong(m && m->retains_grad);
+}
+PyObject* get_data(PyObject* self, void*) {
+  return guarded([&]() -> PyObject* {
+    Tensor out = autograd::detach(unwrap(self));
+    out->own_version = std::make_shared<std::atomic<uint32_t>>(0);
+    Object made = own(wrap(out));
+    if (Py_TYPE(self) == tensor_type || Py_TYPE(self) == parameter_type) return made.release();
+    return made.release();
+  });
+}
+int set_data(PyObject* self, PyObject* value, void*) {
+  return guarded_int([&] {
+    FL_CHECK_KIND(value && is_tensor(value), Type, "[data] expected a Tensor, got another type");
+    TensorImpl* to = impl_of(self);
+    const TensorImpl* from = impl_of(value);
+    to->storage = from->storage;
+    to->offset = from->offset;
+    to->sizes = from->sizes;
+    to->strides = from->strides;
+    to->dtype = from->dtype;
+    to->device = from->device;
+    to->refresh();
+    to->refresh_keys();
+    if (auto* m = autograd::meta_of(unwrap(self)); m && m->accumulate) m->accumulate->outputs[0] = {to->sizes, to->dtype, to->device};
+    return 0;
+  });
+}
+
+PyGetSetDef getset[] = {{"requires_grad", get_requires_grad, set_requires_grad, nullptr, nullptr},
+                        {"grad", get_grad, set_grad, nullptr, nullptr},
+                        {"_grad", get_grad, set_grad, nullptr, nullptr},
+                        {"grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
+                        {"is_leaf", get_is_leaf, nullptr, nullptr, nullptr},
+                        {"output_nr", get_output_nr, nullptr, nullptr, nullptr},
+                        {"_base", get_base, nullptr, nullptr, nullptr},
+                        {"retains_grad", get_retains_grad, nullptr, nullptr, nullptr},
+                        {"data", get_data, set_data, nullptr, nullptr},
+                        {}};
+
+PyObject* requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    autograd::set_requires_grad(unwrap(self), total == 0 || PyObject_IsTrue(args[0]));
+    return Py_NewRef(self);
+  });
+}
+PyObject* retain_grad(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    FL_CHECK(t.requires_grad(), "[retain_grad] expected a tensor that requires grad, got one that does not");
+    if (autograd::is_leaf(t)) Py_RETURN_NONE;
+    auto& m = autograd::ensure_meta(t);
+    if (!m.retains_grad) {
+      m.retains_grad = true;
+      autograd::grad_fn_of(t)->retained.push_back({m.output, Ref<TensorImpl>(t.impl())});
+    }
+    Py_RETURN_NONE;
+  });
+}
+PyObject* register_hook(PyObject* self, PyObject* fn) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    FL_CHECK(t.requires_grad(), "[register_hook] expected a tensor that requires grad, got one that does not");
+    Ref<autograd::Hook> hook(new PyHook(fn, PyHook::Tensor1));
+    auto& m = autograd::ensure_meta(t);
+    if (autograd::is_leaf(t)) {
+      m.hooks.push_back(hook);
+      return make_remover({Ref<Node>(), t, hook.get()});
+    }
+    Ref<Node> node = autograd::grad_fn_of(t);
+    node->tensor_hooks.push_back({m.output, hook});
+    return make_remover({node, Tensor(), hook.get()});
+  });
+}
+PyObject* register_post_accumulate(PyObject* self, PyObject* fn) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    FL_CHECK(t.requires_grad() && autograd::is_leaf(t), "[register_post_accumulate_grad_hook] expected a leaf that requires grad, got another tensor");
+    Ref<autograd::Hook> hook(new PyHook(fn, PyHook::PostAccumulate));
+    autograd::ensure_meta(t).post_accumulate.push_back(hook);
+    return make_remover({Ref<Node>(), t, hook.get()});
+  });
+}
+PyObject* gradient_edge_of(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Edge e = autograd::gradient_edge(unwrap(o));
+    FL_CHECK(bool(e), "[get_gradient_edge] expected a tensor that requires grad, got one that does not");
+    Object node = own(wrap_node(e.node));
+    return Py_BuildValue("(OI)", node.get(), e.input);
+  });
+}
+PyMethodDef methods[] = {{"requires_grad_", reinterpret_cast<PyCFunction>(requires_grad_), METH_FASTCALL | METH_KEYWORDS, nullptr},
+                         {"retain_grad", retain_grad, METH_NOARGS, nullptr},
+                         {"_register_hook", register_hook, METH_O, nullptr},
+                         {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
+                         {}};
+
+// ---------------------------------------------------------------- modes
+
+PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().grad_mode); }
+PyObject* set_grad_enabled(PyObject*, PyObject* on) { return PyBool_FromLong(std::exchange(thread_state().grad_mode, PyObject_IsTrue(on) == 1)); }
+PyObject* is_inference(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().inference_mode); }
+PyObject* set_inference(PyObject*, PyObject* on) {
+  return PyBool_FromLong(std::exchange(thread_state().inference_mode, PyObject_IsTrue(on) == 1));
+}
+
+PyMethodDef functions[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nullptr},
+                           {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
+                           {"is_inference_mode_enabled", is_inference, METH_NOARGS, nullptr},
+                           {"_set_inference_mode", set_inference, METH_O, nullptr},
+                           {"_run_backward", run_backward, METH_VARARGS, nullptr},
+                           {"_make_node", make_node, METH_VARARGS, nullptr},
+                           {"_attach_output", attach_output, METH_VARARGS, nullptr},
+                           {"_add_output", add_output_only, METH_VARARGS, nullptr},
+                           {"_save_tensor", save_tensor, METH_VARARGS, nullptr},
+                           {"_push_saved_tensors_hooks", push_saved_hooks, METH_VARARGS, nullptr},
+                           {"_pop_saved_tensors_hooks", pop_saved_hooks, METH_NOARGS, nullptr},
+                           {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
+                           {}};
+
+}  // namespace
+
+void add_autograd(PyObject* module) {
+  PyType_Slot node_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
+                              {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
+                              {Py_tp_call, reinterpret_cast<void*>(node_call)},
+                              {Py_tp_getattro, reinterpret_cast<void*>(node_getattro)},
+                              {Py_tp_getset, node_getset},
+                              {Py_tp_methods, node_methods},
+                              {0, nullptr}};
+  PyType_Spec node_spec{"torch.autograd.graph.Node", sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+  node_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&node_spec)));
+  check(PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(node_type)));
+  PyType_Slot saved_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(saved_dealloc)}, {Py_tp_methods, saved_methods}, {0, nullptr}};
+  PyType_Spec saved_spec{"torch._C.SavedTensor", sizeof(SavedObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, saved_slots};
+  saved_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&saved_spec)));
+  check(PyModule_AddObjectRef(module, "SavedTensor", reinterpret_cast<PyObject*>(saved_type)));
+  check(PyModule_AddFunctions(module, functions));
+  for (PyGetSetDef* d = getset; d->name; ++d) {
+    Object descriptor = own(PyDescr_NewGetSet(tensor_type, d));
+    check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), d->name, descriptor.get()));
+  }
+  for (PyMethodDef* d = methods; d->ml_name; ++d) {
+    Object descriptor = own(PyDescr_NewMethod(tensor_type, d));
+    check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), d->ml_name, descriptor.get()));
+  }
+  autograd::install_kernels();
+  autograd::install_pointwise_derivatives();
+  install_python_derivatives();
+  autograd::expression_gradient = python_expression_gradient;
+  autograd::pack_hook = pack;
+  autograd::unpack_hook = unpack;
+}
+
+}  // namespace fl::py

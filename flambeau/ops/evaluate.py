@@ -1,0 +1,115 @@
+"""Expressions evaluated op by op on tensors.
+
+The fused kernels serve ordinary forward and backward; this walk serves gradients of gradients, where each step of a
+derivative has to be recorded itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from typing import Any, Callable
+
+import flambeau as fl
+from flambeau.ops import expr
+from flambeau.ops.record import RECORDS, Record
+
+_PYTHON: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "lshift": operator.lshift,
+    "rshift": operator.rshift,
+}
+_NAMES = {
+    "land": "logical_and",
+    "lor": "logical_or",
+    "lnot": "logical_not",
+    "bitnot": "bitwise_not",
+    "conj": "conj_physical",
+    "make_complex": "complex",
+    "digamma": "digamma",
+    "gelu_erf": "_ops.gelu",
+    "silu": "_ops.silu",
+    "mish": "_ops.mish",
+    "ipow": "pow",
+    "trunc_divide": "trunc",
+}
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """The tensor op that stands for a function of the expression language."""
+    if name in _PYTHON:
+        return _PYTHON[name]
+    path = _NAMES.get(name, name)
+    for module in (fl, fl.special, fl._ops):
+        found = module
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if found is not None:
+            return found
+    raise NotImplementedError(f"[expr] expected a function with a tensor op, got {name!r}")
+
+
+def evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any] | None = None) -> Any:
+    """The value of an expression with tensors and numbers for its arguments."""
+    memo = {} if memo is None else memo
+    if id(node) in memo:
+        return memo[id(node)]
+    if node.op == "const":
+        return node.args[0]
+    if node.op == "arg":
+        return values[node.args[0]]
+    args = [evaluate(a, values, memo) for a in node.args]
+    if node.op == "where":
+        cond, a, b = args
+        like = next((x for x in (a, b, *values.values()) if isinstance(x, fl.Tensor)), None)
+        a, b = (x if isinstance(x, fl.Tensor) else fl.scalar_tensor(x, dtype=like.dtype, device=like.device) for x in (a, b))
+        result = fl.where(cond, a, b) if isinstance(cond, fl.Tensor) else (a if cond else b)
+    elif node.op not in _PYTHON and not any(isinstance(a, fl.Tensor) for a in args):
+        like = next(x for x in values.values() if isinstance(x, fl.Tensor))
+        result = _function(node.op)(*(fl.scalar_tensor(a, dtype=like.dtype, device=like.device) for a in args))
+    else:
+        result = _function(node.op)(*args)
+    memo[id(node)] = result
+    return result
+
+
+def _record(name: str) -> Record:
+    if name not in RECORDS:
+        for module in ("arithmetic", "comparison", "bitwise", "math_functions", "special_functions", "activation", "complex_numbers"):
+            importlib.import_module(f"flambeau.ops.{module}")
+    return RECORDS[name]
+
+
+def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -> Any:
+    """The gradient of one operand of a pointwise op, from its record's derivative."""
+    record = _record(name)
+    select = record.details["select"]
+    names = [a.name for a in record.schema.args]
+    values = dict(zip(names, args))
+    complex_valued = any(isinstance(x, fl.Tensor) and x.is_complex() for x in (g, out, *args))
+    vjp = record.vjp
+    if isinstance(vjp, dict):
+        vjp = vjp[values[select]] if select else vjp.get("c" if complex_valued else "", vjp.get(""))
+    holomorphic = complex_valued and "nonholomorphic" not in record.tags
+    values.update(g=g.conj_physical() if holomorphic and g.is_complex() else g, out=out)
+    leaves = [expr.arg("g"), *(expr.arg(n) for n in names if n != select), expr.arg("out")]
+    found = vjp(*leaves)[operand]
+    if found is None:
+        return None
+    result = evaluate(expr.lift(found), values)
+    if not isinstance(result, fl.Tensor):
+        return None
+    return result.conj_physical() if holomorphic and result.is_complex() else result
