@@ -211,14 +211,9 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 
 def index_tensor(data: Any) -> Tensor:
-    """Lists, tuples and arrays used as an index."""
+    """Lists, tuples and arrays used as an index: masks stay masks, anything else is a list of positions."""
     found = as_tensor(data)
-    return found.to(_C.int64) if found.numel() == 0 else found
-
-
-def value_tensor(value: Any, like: Tensor) -> Tensor:
-    """The right-hand side of an indexed assignment."""
-    return as_tensor(value, dtype=like.dtype if not hasattr(value, "__array_interface__") else None)
+    return found if found.dtype in (_C.bool, _C.uint8) and found.numel() > 0 else found.to(_C.int64)
 
 
 def construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:

@@ -17,6 +17,16 @@ struct Parsed {
 
 bool is_index_sequence(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 
+// A short list that holds sequences, tensors, slices, None or Ellipsis counts as a tuple of indices.
+bool is_list_of_indices(PyObject* key) {
+  if (!PyList_Check(key) || PyList_GET_SIZE(key) >= 32) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(key); ++i) {
+    PyObject* o = PyList_GET_ITEM(key, i);
+    if (o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || is_tensor(o) || PySequence_Check(o)) return true;
+  }
+  return false;
+}
+
 // Makes a tensor of a list, tuple, range or NumPy array used as an index.
 Tensor index_tensor(PyObject* o) {
   static PyObject* make = nullptr;
@@ -43,6 +53,7 @@ class Viewer {
   int64_t dim() const { return plain_ ? static_cast<int64_t>(sizes_.size()) : t_.dim(); }
 
   void select(int64_t d, int64_t index, int64_t position) {
+    check(d);
     const int64_t n = size(d);
     FL_CHECK_KIND(index >= -n && index < n, Index, "[index] expected an index in [", -n, ", ", n - 1, "] for dimension ", position,
                   " of size ", n, ", got ", index);
@@ -77,6 +88,8 @@ class Viewer {
     sizes_.insert(d, 1);
     strides_.insert(d, stride);
   }
+  // A second Ellipsis can lead past the last dimension.
+  void check(int64_t d) const { FL_CHECK_KIND(d < dim(), Index, "[index] expected an index for each dimension at most, got too many"); }
   Tensor finish() {
     if (plain_) return alias(t_, sizes_, strides_, offset_);
     if (untouched()) {
@@ -111,27 +124,23 @@ int64_t consumes(PyObject* o) {
 Parsed parse_key(PyObject* self, PyObject* key) {
   // The items of the key; arrays and lists turn into tensors first because a mask uses up several dimensions.
   std::vector<Object> items;
-  if (PyTuple_Check(key)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) items.push_back(Object::borrow(PyTuple_GET_ITEM(key, i)));
+  if (PyTuple_Check(key) || is_list_of_indices(key)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(key); ++i) items.push_back(Object::borrow(PySequence_Fast_GET_ITEM(key, i)));
   } else {
     items.push_back(Object::borrow(key));
   }
   int64_t used = 0;
-  bool ellipsis = false;
   for (auto& item : items) {
     PyObject* o = item.get();
     const bool simple = o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || PyBool_Check(o) || PyLong_Check(o) || is_tensor(o);
     if (!simple) {
+      FL_CHECK_KIND(!PyFloat_Check(o), Index, "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got a float");
       if (is_index_sequence(o) || !PyIndex_Check(o) || PySequence_Check(o)) {
         FL_CHECK_KIND(is_index_sequence(o) || PySequence_Check(o) || PyObject_HasAttrString(o, "__array__"), Index,
                       "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got ", std::string(Py_TYPE(o)->tp_name));
         item = own(wrap(index_tensor(o)));
         o = item.get();
       }
-    }
-    if (o == Py_Ellipsis) {
-      FL_CHECK_KIND(!ellipsis, Index, "[index] expected at most one Ellipsis, got two");
-      ellipsis = true;
     }
     used += consumes(o);
   }
@@ -150,7 +159,8 @@ Parsed parse_key(PyObject* self, PyObject* key) {
   for (auto& item : items) {
     PyObject* o = item.get();
     if (o == Py_None) {
-      viewer.unsqueeze(d++);
+      viewer.unsqueeze(std::min(d, viewer.dim()));
+      ++d;
     } else if (o == Py_Ellipsis) {
       d += base.dim() - used;
       position += base.dim() - used;
@@ -158,6 +168,7 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       Py_ssize_t start, stop, step;
       if (PySlice_Unpack(o, &start, &stop, &step) < 0) throw PythonError();
       FL_CHECK_KIND(step > 0, Value, "[index] expected a slice step greater than zero, got ", static_cast<int64_t>(step));
+      viewer.check(d);
       const int64_t n = viewer.size(d);
       PySlice_AdjustIndices(n, &start, &stop, step);
       viewer.slice(d, start, std::max(start, stop), step);
@@ -165,6 +176,7 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       ++position;
     } else if (PyBool_Check(o)) {
       // A scalar mask: a new dimension of size one or nothing.
+      d = std::min(d, viewer.dim());
       viewer.unsqueeze(d);
       put(d, scalar_tensor(Scalar(o == Py_True), {DType::Bool, base.device()}));
       parsed.indices[d]->sizes.push_back(1);
@@ -179,14 +191,16 @@ Parsed parse_key(PyObject* self, PyObject* key) {
         continue;
       }
       if (mask && index.dim() == 0) {
+        d = std::min(d, viewer.dim());
         viewer.unsqueeze(d);
         Tensor one = alias(index, IntSpan({1}), IntSpan({1}), index.offset());
         put(d, one);
         ++d;
         continue;
       }
-      put(d, index);
       const int64_t n = mask ? index.dim() : 1;
+      viewer.check(d + n - 1);
+      put(d, index);
       if (mask) {
         for (int64_t k = 0; k < n; ++k)
           FL_CHECK_KIND(index.size(k) == viewer.size(d + k), Index, "[index] expected a mask of size ", viewer.size(d + k), " at dimension ",
@@ -230,7 +244,6 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
     }
     Parsed parsed = parse_key(self, key);
     Value number;
-    Object made;
     Value source;
     if (is_tensor(value)) {
       source = Value::borrow(impl_of(value));
@@ -240,13 +253,7 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
                     name_of(parsed.view.dtype()), " tensor, got a complex number");
       source = Value(scalar_tensor(s, {parsed.view.dtype(), Device{}}));
     } else {
-      static PyObject* make = nullptr;
-      if (!make) {
-        Object module = own(PyImport_ImportModule("flambeau._tensor"));
-        make = check(PyObject_GetAttrString(module.get(), "value_tensor"));
-      }
-      made = own(PyObject_CallFunctionObjArgs(make, value, self, nullptr));
-      source = Value::borrow(impl_of(made.get()));
+      fail(ErrorKind::Type, "[index] expected a tensor or a number to assign, got ", std::string(Py_TYPE(value)->tp_name));
     }
     if (!parsed.advanced) {
       static const Operator& copy = OperatorTable::get().at("copy_");
