@@ -51,6 +51,7 @@ _C._install(_operator_module, Tensor)
 from flambeau import _tensor  # noqa: E402
 from flambeau._tensor import *  # noqa: E402,F403
 from flambeau.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402,F401
+from flambeau.functional import *  # noqa: E402,F403
 
 
 def __getattr__(name: str) -> object:

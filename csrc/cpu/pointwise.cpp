@@ -149,7 +149,15 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
   if (def.promote == 'f' && (is_integral(common, true))) common = default_dtype();
   if (def.promote == 'm') {  // masked_fill: the first operand's dtype
     const DType own = promoted[0]->tensor_impl()->dtype;
-    FL_CHECK(can_cast(common, own), "[", def.name, "] expected a value that fits in ", name_of(own), ", got ", name_of(common));
+    FL_CHECK(!is_complex(common) || is_complex(own), "[", def.name, "] expected a real value for ", name_of(own), ", got a complex one");
+    for (int i = 1; i < def.operands; ++i) {
+      if (!operand[i]->is_tensor()) continue;
+      const TensorImpl* t = operand[i]->tensor_impl();
+      if (def.mask >> i & 1)
+        FL_CHECK(t->dtype == DType::Bool, "[", def.name, "] expected a bool mask, got ", name_of(t->dtype));
+      else
+        FL_CHECK(t->sizes.empty(), "[", def.name, "] expected a number or a 0-d tensor as value, got shape ", IntSpan(t->sizes));
+    }
     common = own;
   }
   FL_CHECK_KIND(std::strchr(def.classes, class_of(common)) != nullptr, NotImplemented, "[", def.name,

@@ -1,0 +1,69 @@
+"""The views under names that end in `_copy`: what the view shows, in memory of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import flambeau as fl
+from flambeau.ops.record import composite
+
+
+def _copying(schema: str, view: Callable[..., Any], method: bool = False) -> None:
+    """Records `schema` as the clone of a view; lists of views are cloned one by one."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        shown = view(*args, **kwargs)
+        if isinstance(shown, fl.Tensor):
+            return shown.clone(memory_format=fl.contiguous_format)
+        return tuple(t.clone(memory_format=fl.contiguous_format) for t in shown)
+
+    kernel.__name__ = schema.split("(")[0].replace(".", "_")
+    globals()[kernel.__name__] = kernel
+    composite(schema, method=method, out=not schema.endswith("[]"))(kernel)
+
+
+_copying("alias_copy(Tensor self) -> Tensor", lambda self: self)
+_copying("detach_copy(Tensor self) -> Tensor", lambda self: self.detach())
+_copying(
+    "as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+    lambda self, *geometry: self.as_strided(*geometry),
+)
+_copying(
+    "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    lambda self, *which: self.diagonal(*which),
+)
+_copying(
+    "expand_copy(Tensor self, int[] size, *, bool implicit=False) -> Tensor", lambda self, size, implicit: self.expand(size)
+)
+_copying("permute_copy(Tensor self, int[] dims) -> Tensor", lambda self, dims: self.permute(dims))
+_copying("select_copy(Tensor self, int dim, int index) -> Tensor", lambda self, dim, index: self.select(dim, index))
+_copying(
+    "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+    lambda self, *cut: fl._ops.slice(self, *cut),
+)
+_copying("squeeze_copy(Tensor self) -> Tensor", lambda self: self.squeeze())
+_copying("squeeze_copy.dim(Tensor self, int dim) -> Tensor", lambda self, dim: self.squeeze(dim))
+_copying("squeeze_copy.dims(Tensor self, int[] dim) -> Tensor", lambda self, dim: self.squeeze(dim))
+_copying("unsqueeze_copy(Tensor self, int dim) -> Tensor", lambda self, dim: self.unsqueeze(dim))
+_copying("t_copy(Tensor self) -> Tensor", lambda self: self.t())
+_copying("transpose_copy(Tensor self, int dim0, int dim1) -> Tensor", lambda self, a, b: self.transpose(a, b))
+_copying(
+    "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", lambda self, *window: self.unfold(*window)
+)
+_copying("view_copy(Tensor self, int[] size) -> Tensor", lambda self, size: self.view(size))
+_copying("view_copy.dtype(Tensor self, dtype dtype) -> Tensor", lambda self, dtype: self.view(dtype))
+_copying("view_as_real_copy(Tensor self) -> Tensor", lambda self: fl.view_as_real(self))
+_copying("view_as_complex_copy(Tensor self) -> Tensor", lambda self: fl.view_as_complex(self))
+_copying(
+    "narrow_copy(Tensor self, int dim, int start, int length) -> Tensor",
+    lambda self, dim, start, length: self.narrow(dim, start, length),
+    method=True,
+)
+_copying("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", lambda self, dim: self.unbind(dim))
+_copying(
+    "split_copy.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", lambda self, size, dim: self.split(size, dim)
+)
+_copying(
+    "split_with_sizes_copy(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+    lambda self, sizes, dim: self.split_with_sizes(sizes, dim),
+)
