@@ -1,0 +1,299 @@
+"""Matrix products: native kernels over gemm for the products themselves, and the ops that are written in terms of them."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import flambeau as fl
+from flambeau.ops.record import composite, native
+
+# ---------------------------------------------------------------- native products
+
+native("mm(Tensor self, Tensor mat2) -> Tensor", out=True)
+native("bmm(Tensor self, Tensor mat2) -> Tensor", out=True)
+native("mv(Tensor self, Tensor vec) -> Tensor", out=True)
+native("dot(Tensor self, Tensor tensor) -> Tensor", out=True)
+native("matmul(Tensor self, Tensor other) -> Tensor", out=True)
+native("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", module="nn.functional")
+native("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
+native("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
+native("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
+native("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
+native("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", out=True)
+native("_cdist(Tensor x1, Tensor x2, float p, bool through_matmul) -> Tensor")
+
+
+@composite("linalg_matmul(Tensor self, Tensor other) -> Tensor", out=True)
+def linalg_matmul(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
+    return fl.matmul(self, other)
+
+
+@composite("__rmatmul__(Tensor self, Tensor other) -> Tensor", module="", function=False)
+def reflected_matmul(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
+    return fl.matmul(other, self)
+
+
+# ---------------------------------------------------------------- vectors
+
+
+@composite("vdot(Tensor self, Tensor other) -> Tensor", out=True)
+def vdot(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
+    return fl.dot(fl.conj_physical(self) if self.is_complex() else self, other)
+
+
+@composite("inner(Tensor self, Tensor other) -> Tensor", out=True)
+def inner(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"[inner] expected operands of one dtype, got {self.dtype} and {other.dtype}")
+    if self.dim() == 0 or other.dim() == 0:
+        return fl.mul(self, other)
+    if self.size(-1) != other.size(-1):
+        raise RuntimeError(
+            f"[inner] expected last dimensions of one size, got {tuple(self.shape)} and {tuple(other.shape)}"
+        )
+    return fl.tensordot(self, other, dims=([-1], [-1]))
+
+
+@composite("outer(Tensor self, Tensor vec2) -> Tensor", out=True)
+@composite("ger(Tensor self, Tensor vec2) -> Tensor", out=True)
+def outer(self: fl.Tensor, vec2: fl.Tensor) -> fl.Tensor:
+    _check_vectors("outer", self, vec2)
+    return fl.mul(self.unsqueeze(1), vec2)
+
+
+@composite(
+    "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True
+)
+def addr(
+    self: fl.Tensor, vec1: fl.Tensor, vec2: fl.Tensor, *, beta: complex = 1, alpha: complex = 1
+) -> fl.Tensor:
+    _check_vectors("addr", vec1, vec2)
+    shape = (vec1.size(0), vec2.size(0))
+    dtype = fl.result_type(fl.result_type(self, vec1), vec2) if self.dim() else fl.promote_types(
+        self.dtype, fl.promote_types(vec1.dtype, vec2.dtype)
+    )
+    for name, value in (("beta", beta), ("alpha", alpha)):
+        if isinstance(value, (float, complex)) and not dtype.is_floating_point and not dtype.is_complex:
+            raise RuntimeError(f"[addr] expected an integer for {name} with {dtype}, got {value}")
+    if dtype == fl.bool:
+        product = fl.logical_and(vec1.unsqueeze(1), vec2)
+        if not alpha:
+            product = fl.zeros_like(product)
+        return fl.logical_or(self.expand(shape), product) if beta else product
+    product = fl.mul(vec1.unsqueeze(1), vec2)
+    if alpha != 1:
+        product = fl.mul(product, alpha)
+    if beta == 0:
+        self.expand(shape)  # a shape that does not fit is an error all the same
+        return product.to(dtype)
+    return fl.add(self.expand(shape) if beta == 1 else fl.mul(self.expand(shape), beta), product)
+
+
+def _check_vectors(op: str, *vectors: fl.Tensor) -> None:
+    if any(v.dim() != 1 for v in vectors):
+        raise RuntimeError(f"[{op}] expected vectors, got {' and '.join(str(tuple(v.shape)) for v in vectors)}")
+
+
+@composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", out=True)
+@composite("vecdot(Tensor x, Tensor y, int dim=-1) -> Tensor", out=True)
+def vecdot(x: fl.Tensor, y: fl.Tensor, dim: int = -1) -> fl.Tensor:
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"[linalg.vecdot] expected operands of one dtype, got {x.dtype} and {y.dtype}")
+    if x.is_complex():
+        x = fl.conj_physical(x)
+    return fl.sum(fl.mul(x, y), dim, dtype=x.dtype)
+
+
+@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor", out=True)
+def cross(self: fl.Tensor, other: fl.Tensor, dim: int | None = None) -> fl.Tensor:
+    if dim is None:
+        dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
+        if dim is None:
+            raise RuntimeError(f"[cross] expected a dimension of size 3, got {tuple(self.shape)}")
+    return fl.linalg.cross(self, other, dim=dim)
+
+
+# ---------------------------------------------------------------- chains and powers
+
+
+@composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", out=True)
+def multi_dot(tensors: Sequence[fl.Tensor]) -> fl.Tensor:
+    """The product of matrices in the order that needs the fewest multiplications; vectors may stand at the ends."""
+    count = len(tensors)
+    if count < 2:
+        raise RuntimeError(f"[linalg.multi_dot] expected at least two tensors, got {count}")
+    for i, t in enumerate(tensors):
+        allowed = (1, 2) if i in (0, count - 1) else (2,)
+        if t.dim() not in allowed:
+            raise RuntimeError(f"[linalg.multi_dot] expected matrices (or vectors at the ends), got shape {tuple(t.shape)}")
+        if t.dtype != tensors[0].dtype or t.device != tensors[0].device:
+            raise RuntimeError("[linalg.multi_dot] expected tensors of one dtype on one device, got several")
+    matrices = list(tensors)
+    first, last = matrices[0].dim() == 1, matrices[-1].dim() == 1
+    if first:
+        matrices[0] = matrices[0].unsqueeze(0)
+    if last:
+        matrices[-1] = matrices[-1].unsqueeze(1)
+    for left, right in zip(matrices, matrices[1:]):
+        if left.size(1) != right.size(0):
+            shapes = ", ".join(str(tuple(t.shape)) for t in tensors)
+            raise RuntimeError(f"[linalg.multi_dot] expected inner dimensions that match, got shapes {shapes}")
+    product = _chain(matrices)
+    if first:
+        product = product.squeeze(0)
+    return product.squeeze(-1) if last else product
+
+
+def _chain(matrices: list[fl.Tensor]) -> fl.Tensor:
+    """Dynamic programming over the places to split."""
+    count = len(matrices)
+    sizes = [m.size(0) for m in matrices] + [matrices[-1].size(1)]
+    cost = [[0] * count for _ in range(count)]
+    split = [[0] * count for _ in range(count)]
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            cost[i][j], split[i][j] = min(
+                (cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
+            )
+
+    def build(i: int, j: int) -> fl.Tensor:
+        return matrices[i] if i == j else fl.mm(build(i, split[i][j]), build(split[i][j] + 1, j))
+
+    return build(0, count - 1)
+
+
+@composite("chain_matmul(Tensor[] matrices) -> Tensor", out=True)
+def chain_matmul(matrices: Sequence[fl.Tensor]) -> fl.Tensor:
+    if any(m.dim() != 2 for m in matrices):
+        raise RuntimeError("[chain_matmul] expected matrices, got " + ", ".join(str(tuple(m.shape)) for m in matrices))
+    if not matrices:
+        raise RuntimeError("[chain_matmul] expected at least one matrix, got none")
+    if len(matrices) == 1:
+        return matrices[0]
+    return fl.linalg.multi_dot(list(matrices))
+
+
+@composite("matrix_power(Tensor self, int n) -> Tensor", out=True)
+@composite("linalg_matrix_power(Tensor self, int n) -> Tensor", out=True)
+def matrix_power(self: fl.Tensor, n: int) -> fl.Tensor:
+    """Repeated squaring; negative powers go through the inverse."""
+    if self.dim() < 2 or self.size(-1) != self.size(-2):
+        raise RuntimeError(f"[linalg.matrix_power] expected square matrices, got {tuple(self.shape)}")
+    if n == 0:
+        return fl.eye(self.size(-1), dtype=self.dtype, device=self.device).expand(self.shape).clone()
+    if n < 0:
+        self, n = fl.linalg.inv(self), -n
+    if n == 1:
+        return self.clone()
+    result = None
+    square = self
+    while True:
+        if n & 1:
+            result = square if result is None else fl.matmul(result, square)
+        n >>= 1
+        if n == 0:
+            return result
+        square = fl.matmul(square, square)
+
+
+# ---------------------------------------------------------------- contractions
+
+
+@composite("tensordot(Tensor a, Tensor b, any? dims=None) -> Tensor", out=True)
+def tensordot(a: fl.Tensor, b: fl.Tensor, dims: Any = None) -> fl.Tensor:
+    if dims is None:
+        dims = 2
+    if isinstance(dims, fl.Tensor):
+        dims = dims.tolist() if dims.numel() > 1 else int(dims.item())
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"[tensordot] expected a number of dimensions that is not negative, got {dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError(f"[tensordot] expected at most {min(a.dim(), b.dim())} dimensions, got {dims}")
+        dims_a, dims_b = list(range(a.dim() - dims, a.dim())), list(range(dims))
+    else:
+        dims_a, dims_b = ([d] if isinstance(d, int) else list(d) for d in dims)
+    if len(dims_a) != len(dims_b):
+        raise RuntimeError(f"[tensordot] expected as many dimensions of both operands, got {dims_a} and {dims_b}")
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"[tensordot] expected operands of one dtype, got {a.dtype} and {b.dtype}")
+    dims_a = [_wrap(d, a.dim()) for d in dims_a]
+    dims_b = [_wrap(d, b.dim()) for d in dims_b]
+    inner = 1
+    for da, db in zip(dims_a, dims_b):
+        size_a, size_b = a.size(da), b.size(db)
+        # A dimension of size one broadcasts against the other operand's: its sum comes first.
+        if size_a == 1 and size_b != 1:
+            b = fl.sum(b, db, keepdim=True)
+        elif size_b == 1 and size_a != 1:
+            a = fl.sum(a, da, keepdim=True)
+        elif size_a != size_b:
+            raise RuntimeError(
+                f"[tensordot] expected contracted dimensions of one size, got {tuple(a.shape)} over {dims_a} and "
+                f"{tuple(b.shape)} over {dims_b}"
+            )
+        inner *= a.size(da)
+    free_a = [d for d in range(a.dim()) if d not in dims_a]
+    free_b = [d for d in range(b.dim()) if d not in dims_b]
+    shape = [a.size(d) for d in free_a] + [b.size(d) for d in free_b]
+    rows, cols = 1, 1
+    for d in free_a:
+        rows *= a.size(d)
+    for d in free_b:
+        cols *= b.size(d)
+    left = a.permute(free_a + dims_a).reshape(rows, inner)
+    right = b.permute(dims_b + free_b).reshape(inner, cols)
+    return fl.mm(left, right).reshape(shape)
+
+
+def _wrap(d: int, ndim: int) -> int:
+    if not -ndim <= d < ndim:
+        raise IndexError(f"[tensordot] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}")
+    return d % ndim
+
+
+@composite("kron(Tensor self, Tensor other) -> Tensor", out=True)
+def kron(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
+    ndim = max(self.dim(), other.dim())
+    left = [1] * (ndim - self.dim()) + list(self.shape)
+    right = [1] * (ndim - other.dim()) + list(other.shape)
+    a = self.reshape([n for size in left for n in (size, 1)])
+    b = other.reshape([n for size in right for n in (1, size)])
+    return fl.mul(a, b).reshape([m * n for m, n in zip(left, right)])
+
+
+@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", module="nn.functional")
+def bilinear(input1: fl.Tensor, input2: fl.Tensor, weight: fl.Tensor, bias: fl.Tensor | None = None) -> fl.Tensor:
+    if input1.dim() != input2.dim() or input1.shape[:-1] != input2.shape[:-1]:
+        raise RuntimeError(
+            f"[bilinear] expected inputs that agree but for the last dimension, got {tuple(input1.shape)} and "
+            f"{tuple(input2.shape)}"
+        )
+    if weight.dim() != 3 or weight.size(1) != input1.size(-1) or weight.size(2) != input2.size(-1):
+        raise RuntimeError(
+            f"[bilinear] expected a weight of shape (out, {input1.size(-1)}, {input2.size(-1)}), got {tuple(weight.shape)}"
+        )
+    if bias is not None and (bias.dim() != 1 or bias.size(0) != weight.size(0)):
+        raise RuntimeError(f"[bilinear] expected a bias of shape ({weight.size(0)},), got {tuple(bias.shape)}")
+    features, left, right = weight.shape
+    rows = input1.numel() // left if left else 0
+    half = fl.mm(input1.reshape(rows, left), weight.permute(1, 0, 2).reshape(left, features * right))
+    result = fl.bmm(half.view(rows, features, right), input2.reshape(rows, right).unsqueeze(-1))
+    result = result.view([*input1.shape[:-1], features])
+    return result if bias is None else fl.add(result, bias)
+
+
+@composite(
+    "cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor"
+)
+def cdist(
+    x1: fl.Tensor, x2: fl.Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> fl.Tensor:
+    modes = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": True, "donot_use_mm_for_euclid_dist": False}
+    if compute_mode not in modes:
+        raise ValueError(f"[cdist] expected a compute_mode among {list(modes)}, got {compute_mode!r}")
+    through_matmul = modes[compute_mode]
+    if through_matmul is None:
+        through_matmul = x1.dim() >= 2 and x2.dim() >= 2 and (x1.size(-2) > 25 or x2.size(-2) > 25)
+    return fl._ops._cdist(x1, x2, p, through_matmul and p == 2)
