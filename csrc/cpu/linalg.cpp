@@ -27,7 +27,7 @@ void check_pivot_range(const char* op, const Tensor& pivots, int64_t rows) {
 
 // ---------------------------------------------------------------- LU
 
-Factored lu_factor_ex(const Tensor& a, bool pivot, bool) {
+Factored lu_factor_ex(const Tensor& a, bool pivot) {
   check_matrix("linalg.lu_factor", a);
   check_floating("linalg.lu_factor", a);
   FL_CHECK(pivot || a.device().type != DeviceType::CPU, "[linalg.lu_factor] expected pivot=True on the CPU, got False");
@@ -161,7 +161,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> solve_ex(const Tensor& a, const Tenso
   return {x, lu, pivots, info};
 }
 
-Matrices inv_ex(const Tensor& a, bool) {
+Matrices inv_ex(const Tensor& a) {
   check_square("linalg.inv", a);
   check_floating("linalg.inv", a);
   const Tensor inverse = column_copy(a), info = info_tensor(batch_sizes(a), a.device());
@@ -194,7 +194,7 @@ T unit(T x) {
 Factored det_of(const Tensor& a) {
   check_square("linalg.det", a);
   check_floating("linalg.det", a);
-  auto [lu, pivots, info] = lu_factor_ex(a, true, false);
+  auto [lu, pivots, info] = lu_factor_ex(a, true);
   const Tensor det = empty(batch_sizes(a), a.options());
   if (a.is_meta()) return {det, lu, pivots};
   const int64_t n = a.size(-1);
@@ -215,7 +215,7 @@ Factored det_of(const Tensor& a) {
 std::tuple<Tensor, Tensor, Tensor, Tensor> slogdet_of(const Tensor& a) {
   check_square("linalg.slogdet", a);
   check_floating("linalg.slogdet", a);
-  auto [lu, pivots, info] = lu_factor_ex(a, true, false);
+  auto [lu, pivots, info] = lu_factor_ex(a, true);
   const Dims lead = batch_sizes(a);
   const Tensor sign = empty(lead, a.options()), logabs = empty(lead, {real_of(a.dtype()), a.device()});
   if (a.is_meta()) return {sign, logabs, lu, pivots};
@@ -241,7 +241,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> slogdet_of(const Tensor& a) {
 
 // ---------------------------------------------------------------- Cholesky
 
-Matrices cholesky_ex(const Tensor& a, bool upper, bool) {
+Matrices cholesky_ex(const Tensor& a, bool upper) {
   check_square("linalg.cholesky", a);
   check_floating("linalg.cholesky", a);
   const Tensor factor = column_copy(a), info = info_tensor(batch_sizes(a), a.device());
@@ -309,7 +309,7 @@ Matrices cholesky_inverse(const Tensor& self, bool upper) {
 
 // ---------------------------------------------------------------- LDL
 
-Factored ldl_factor_ex(const Tensor& self, bool hermitian, bool) {
+Factored ldl_factor_ex(const Tensor& self, bool hermitian) {
   check_square("linalg.ldl_factor_ex", self);
   check_floating("linalg.ldl_factor_ex", self);
   const Dims lead = batch_sizes(self);
@@ -483,7 +483,7 @@ Tensor matrix_exp(const Tensor& self) {
   return out;
 }
 
-FL_KERNEL("linalg_lu_factor_ex", lu_factor_ex);
+FL_KERNEL("_linalg_lu_factor_ex", lu_factor_ex);
 FL_KERNEL("lu_unpack", lu_unpack);
 FL_KERNEL("linalg_lu_solve", lu_solve);
 FL_KERNEL("_linalg_solve_ex", solve_ex);
@@ -493,7 +493,7 @@ FL_KERNEL("_linalg_slogdet", slogdet_of);
 FL_KERNEL("_linalg_cholesky_ex", cholesky_ex);
 FL_KERNEL("cholesky_solve", cholesky_solve);
 FL_KERNEL("_cholesky_inverse", cholesky_inverse);
-FL_KERNEL("linalg_ldl_factor_ex", ldl_factor_ex);
+FL_KERNEL("_linalg_ldl_factor_ex", ldl_factor_ex);
 FL_KERNEL("linalg_ldl_solve", ldl_solve);
 FL_KERNEL("linalg_solve_triangular", solve_triangular);
 FL_KERNEL("matrix_exp", matrix_exp);

@@ -1,0 +1,379 @@
+"""Orthogonal and spectral decompositions, and what is computed from them: least squares, pseudo-inverse, rank, norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+import flambeau as fl
+from flambeau.ops.linalg import is_vector, raise_on
+from flambeau.ops.record import composite, native
+
+native("geqrf(Tensor self) -> (Tensor a, Tensor tau)", out=True)
+native("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", out=True)
+native("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", out=True)
+native("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", out=True)
+native("_linalg_svd(Tensor A, bool full_matrices, bool compute_uv) -> (Tensor U, Tensor S, Tensor Vh, Tensor info)")
+native("_linalg_eigh(Tensor A, str UPLO, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors, Tensor info)")
+native("_linalg_eig(Tensor A, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors, Tensor info)")
+native(
+    "_linalg_lstsq(Tensor A, Tensor B, float rcond, str driver)"
+    " -> (Tensor solution, Tensor rank, Tensor singular_values, Tensor info)"
+)
+
+
+# ---------------------------------------------------------------- QR
+
+
+@composite("orgqr(Tensor self, Tensor input2) -> Tensor", out=True)
+def orgqr(self: fl.Tensor, input2: fl.Tensor) -> fl.Tensor:
+    return fl.linalg.householder_product(self, input2)
+
+
+@composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", out=True)
+def qr(self: fl.Tensor, some: bool = True) -> tuple[fl.Tensor, fl.Tensor]:
+    return fl.linalg.qr(self, "reduced" if some else "complete")
+
+
+# ---------------------------------------------------------------- singular values
+
+
+def _svd(A: fl.Tensor, full_matrices: bool, driver: str | None, compute_uv: bool = True) -> Sequence[fl.Tensor]:
+    if driver is not None and A.device.type != "cuda":
+        raise RuntimeError(f"[linalg.svd] expected driver=None for tensors that are not on CUDA, got {driver!r}")
+    U, S, Vh, info = fl._ops._linalg_svd(A, full_matrices, compute_uv)
+    raise_on("linalg.svd", info, "a matrix whose singular values converge")
+    return U, S, Vh
+
+
+@composite(
+    "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", out=True
+)
+def linalg_svd(A: fl.Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Sequence[fl.Tensor]:
+    return _svd(A, full_matrices, driver)
+
+
+@composite("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", out=True)
+def svdvals(A: fl.Tensor, *, driver: str | None = None) -> fl.Tensor:
+    return _svd(A, False, driver, compute_uv=False)[1]
+
+
+@composite("svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", out=True)
+def svd(self: fl.Tensor, some: bool = True, compute_uv: bool = True) -> Sequence[fl.Tensor]:
+    U, S, Vh = _svd(self, not some, None, compute_uv)
+    if compute_uv:
+        return U, S, adjoint(Vh)
+    m, n = self.shape[-2:]
+    return self.new_zeros((*self.shape[:-2], m, m)), S, self.new_zeros((*self.shape[:-2], n, n))
+
+
+def adjoint(A: fl.Tensor) -> fl.Tensor:
+    """The conjugate transpose of the last two dimensions."""
+    flipped = A.transpose(-1, -2)
+    return fl.conj_physical(flipped) if A.is_complex() else flipped
+
+
+# ---------------------------------------------------------------- eigenvalues
+
+
+@composite("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", out=True)
+def eigh(self: fl.Tensor, UPLO: str = "L") -> tuple[fl.Tensor, fl.Tensor]:
+    values, vectors, info = fl._ops._linalg_eigh(self, UPLO, True)
+    raise_on("linalg.eigh", info, "a matrix whose eigenvalues converge")
+    return values, vectors
+
+
+@composite("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", out=True)
+def eigvalsh(self: fl.Tensor, UPLO: str = "L") -> fl.Tensor:
+    values, _, info = fl._ops._linalg_eigh(self, UPLO, False)
+    raise_on("linalg.eigvalsh", info, "a matrix whose eigenvalues converge")
+    return values
+
+
+@composite("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", out=True)
+def eig(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
+    values, vectors, info = fl._ops._linalg_eig(self, True)
+    raise_on("linalg.eig", info, "a matrix whose eigenvalues converge")
+    return values, vectors
+
+
+@composite("linalg_eigvals(Tensor self) -> Tensor", out=True)
+def eigvals(self: fl.Tensor) -> fl.Tensor:
+    values, _, info = fl._ops._linalg_eig(self, False)
+    raise_on("linalg.eigvals", info, "a matrix whose eigenvalues converge")
+    return values
+
+
+# ---------------------------------------------------------------- least squares
+
+
+@composite(
+    "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
+    " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    out=True,
+)
+def lstsq(
+    self: fl.Tensor, b: fl.Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> Sequence[fl.Tensor]:
+    op = "linalg.lstsq"
+    if self.dim() < 2:
+        raise RuntimeError(f"[{op}] expected a matrix, got {tuple(self.shape)}")
+    if b.dim() < 1:
+        raise RuntimeError(f"[{op}] expected a right-hand side with at least one dimension, got {tuple(b.shape)}")
+    if self.dtype != b.dtype:
+        raise RuntimeError(f"[{op}] expected tensors of one dtype, got {self.dtype} and {b.dtype}")
+    if self.dtype not in (fl.float32, fl.float64, fl.complex64, fl.complex128):
+        raise RuntimeError(f"[{op}] expected float32, float64 or complex tensors, got {self.dtype}")
+    if self.device != b.device:
+        raise RuntimeError(f"[{op}] expected tensors on one device, got {self.device} and {b.device}")
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(f"[{op}] expected a driver among gels, gelsy, gelsd and gelss, got {driver!r}")
+    if b.dim() not in (self.dim() - 1, self.dim()):
+        raise RuntimeError(f"[{op}] expected a right-hand side for {tuple(self.shape)}, got {tuple(b.shape)}")
+    driver = driver or "gelsy"
+    vector = is_vector(self, b) or b.dim() == self.dim() - 1
+    B = b.unsqueeze(-1) if vector else b
+    m, n = self.shape[-2:]
+    if B.size(-2) != m:
+        raise RuntimeError(f"[{op}] expected a right-hand side of {m} rows, got {tuple(b.shape)}")
+    if rcond is None:
+        rcond = fl.finfo(self.dtype).eps * max(m, n)
+    x, rank, values, info = fl._ops._linalg_lstsq(self, B, rcond, driver)
+    raise_on(op, info, "a least-squares problem that LAPACK can solve")
+    solution = x.narrow(-2, 0, n)
+    residuals = x.new_empty((0,), dtype=values.dtype)
+    full_rank = driver == "gels"
+    if driver in ("gelsd", "gelss") and m > n and rank.device.type != "meta":
+        full_rank = all(r == n for r in rank.flatten().tolist())
+    if m > n and full_rank and driver != "gelsy":
+        rest = x.narrow(-2, n, m - n)
+        residuals = fl.sum(fl.square(fl.abs(rest)), -2)
+    return (solution.squeeze(-1) if vector else solution), residuals, rank, values
+
+
+# ---------------------------------------------------------------- rank and pseudo-inverse
+
+
+def _tolerance(A: fl.Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Absolute and relative tolerance with their defaults filled in."""
+    given = atol is not None and not (isinstance(atol, (int, float)) and atol <= 0 and not isinstance(atol, bool))
+    if rtol is None:
+        rtol = 0.0 if given and not isinstance(atol, fl.Tensor) else fl.finfo(A.dtype).eps * max(A.shape[-2:])
+        if isinstance(atol, fl.Tensor):
+            default = fl.full((), rtol, dtype=atol.dtype, device=atol.device)
+            rtol = fl.where(fl.gt(atol, 0), fl.zeros_like(default), default)
+    return (0.0 if atol is None else atol), rtol
+
+
+def _threshold(op: str, largest: fl.Tensor, atol: Any, rtol: Any) -> fl.Tensor:
+    """max(atol, rtol * largest), with a last dimension to compare singular values against."""
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if isinstance(value, fl.Tensor) and value.is_complex():
+            raise RuntimeError(f"[{op}] expected a real {name}, got {value.dtype}")
+    relative = fl.mul(largest, rtol.unsqueeze(-1) if isinstance(rtol, fl.Tensor) else rtol)
+    if isinstance(atol, fl.Tensor):
+        return fl.maximum(relative, atol.unsqueeze(-1).to(relative.dtype))
+    return fl.clamp_min(relative, atol) if atol else relative
+
+
+def _spectrum(A: fl.Tensor, hermitian: bool) -> fl.Tensor:
+    return fl.abs(fl.linalg.eigvalsh(A)) if hermitian else fl.linalg.svdvals(A)
+
+
+def _check_matrix(op: str, A: fl.Tensor) -> None:
+    if A.dim() < 2:
+        raise RuntimeError(f"[{op}] expected a tensor of at least two dimensions, got {tuple(A.shape)}")
+
+
+@composite("linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", out=True)  # fmt: skip
+@composite("linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", out=True)  # fmt: skip
+def matrix_rank(A: fl.Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> fl.Tensor:
+    _check_matrix("linalg.matrix_rank", A)
+    atol, rtol = _tolerance(A, atol, rtol)
+    if A.numel() == 0:
+        return fl.zeros(A.shape[:-2], dtype=fl.int64, device=A.device)
+    values = _spectrum(A, hermitian)
+    limit = _threshold("linalg.matrix_rank", fl.amax(values, -1, keepdim=True), atol, rtol)
+    return fl.sum(fl.gt(values, limit), -1)
+
+
+@composite("linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", out=True)
+@composite("linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", out=True)
+def matrix_rank_tol(A: fl.Tensor, tol: Any, hermitian: bool = False) -> fl.Tensor:
+    rtol = fl.zeros_like(tol) if isinstance(tol, fl.Tensor) else 0.0
+    return fl.linalg.matrix_rank(A, atol=tol, rtol=rtol, hermitian=hermitian)
+
+
+@composite("linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", out=True)  # fmt: skip
+@composite("linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", out=True)  # fmt: skip
+def pinv(A: fl.Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> fl.Tensor:
+    _check_matrix("linalg.pinv", A)
+    atol, rtol = _tolerance(A, atol, rtol)
+    if A.numel() == 0:
+        return A.new_empty((*A.shape[:-2], A.size(-1), A.size(-2)))
+    if hermitian:
+        values, U = fl.linalg.eigh(A)
+        size = fl.abs(values)
+    else:
+        U, values, Vh = fl.linalg.svd(A, full_matrices=False)
+        size = values
+    limit = _threshold("linalg.pinv", fl.amax(size, -1, keepdim=True), atol, rtol)
+    inverse = fl.where(fl.gt(size, limit), fl.reciprocal(values), fl.zeros_like(values)).to(A.dtype)
+    left = U if hermitian else adjoint(Vh)
+    return fl.matmul(fl.mul(left, inverse.unsqueeze(-2)), adjoint(U))
+
+
+@composite("linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", out=True)
+@composite("linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", out=True)
+def pinv_rcond(A: fl.Tensor, rcond: Any, hermitian: bool = False) -> fl.Tensor:
+    atol = fl.zeros_like(rcond) if isinstance(rcond, fl.Tensor) else 0.0
+    return fl.linalg.pinv(A, atol=atol, rtol=rcond, hermitian=hermitian)
+
+
+@composite("pinverse(Tensor self, float rcond=1e-15) -> Tensor")
+def pinverse(self: fl.Tensor, rcond: float = 1e-15) -> fl.Tensor:
+    return fl.linalg.pinv(self, rtol=rcond, atol=0.0)
+
+
+# ---------------------------------------------------------------- norms
+
+
+def _to(self: fl.Tensor, dtype: Any, op: str) -> fl.Tensor:
+    if dtype is None:
+        return self
+    if self.is_complex() and not dtype.is_complex:
+        raise RuntimeError(f"[{op}] expected a complex dtype for a complex tensor, got {dtype}")
+    if fl.promote_types(self.dtype, dtype) != dtype:
+        raise RuntimeError(f"[{op}] expected a dtype to which {self.dtype} converts without loss, got {dtype}")
+    return self.to(dtype)
+
+
+def _check_norm_dtype(op: str, self: fl.Tensor) -> None:
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(f"[{op}] expected a floating or complex tensor, got {self.dtype}")
+
+
+@composite("linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
+@composite("linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
+def matrix_norm(
+    self: fl.Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> fl.Tensor:
+    op = "linalg.matrix_norm"
+    _check_matrix(op, self)
+    _check_norm_dtype(op, self)
+    if len(dim) != 2:
+        raise RuntimeError(f"[{op}] expected two dimensions, got {tuple(dim)}")
+    first, second = (_wrap(op, d, self.dim()) for d in dim)
+    if first == second:
+        raise RuntimeError(f"[{op}] expected two different dimensions, got {tuple(dim)}")
+    if ord == "fro":
+        return fl.linalg.vector_norm(self, 2, [first, second], keepdim, dtype=dtype)
+    A = _to(self, dtype, op)
+    if isinstance(ord, str) and ord != "nuc":
+        raise RuntimeError(f"[{op}] expected an order of 'fro' or 'nuc', got {ord!r}")
+    if ord in ("nuc", 2, -2):
+        order = [d for d in range(A.dim()) if d not in (first, second)] + [first, second]
+        values = fl.linalg.svdvals(A.permute(order))
+        if ord == "nuc":
+            result = fl.sum(values, -1)
+        else:
+            result = fl.amax(values, -1) if ord > 0 else fl.amin(values, -1)
+        if keepdim:
+            for d in sorted((first, second)):
+                result = result.unsqueeze(d)
+        return result
+    if abs(ord) not in (1, math.inf):
+        raise RuntimeError(f"[{op}] expected an order among 'fro', 'nuc', 1, -1, 2, -2, inf and -inf, got {ord}")
+    summed, other = (first, second) if abs(ord) == 1 else (second, first)
+    sums = fl.sum(fl.abs(A), summed, keepdim=True)
+    result = fl.amax(sums, other, keepdim=True) if ord > 0 else fl.amin(sums, other, keepdim=True)
+    return result if keepdim else result.squeeze((first, second))
+
+
+def _wrap(op: str, d: int, ndim: int) -> int:
+    if not -ndim <= d < ndim:
+        raise IndexError(f"[{op}] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}")
+    return d % ndim
+
+
+@composite("linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
+@composite("linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
+def norm(
+    self: fl.Tensor, ord: Any = None, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> fl.Tensor:
+    op = "linalg.norm"
+    if dim is not None and len(dim) not in (1, 2):
+        raise RuntimeError(f"[{op}] expected one or two dimensions, got {tuple(dim)}")
+    if ord is not None and dim is None and self.dim() not in (1, 2):
+        raise RuntimeError(f"[{op}] expected a vector or a matrix for an order without dim, got {tuple(self.shape)}")
+    if isinstance(ord, str):
+        if dim is None and self.dim() != 2:
+            raise RuntimeError(f"[{op}] expected a matrix for ord={ord!r}, got {tuple(self.shape)}")
+        return fl.linalg.matrix_norm(self, ord, (0, 1) if dim is None else dim, keepdim, dtype=dtype)
+    if ord is not None and ((dim is not None and len(dim) == 2) or (dim is None and self.dim() == 2)):
+        return fl.linalg.matrix_norm(self, ord, (0, 1) if dim is None else dim, keepdim, dtype=dtype)
+    return fl.linalg.vector_norm(self, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+
+
+@composite("linalg_cond(Tensor self, Scalar? p=None) -> Tensor", out=True)
+@composite("linalg_cond.p_str(Tensor self, str p) -> Tensor", out=True)
+def cond(self: fl.Tensor, p: Any = None) -> fl.Tensor:
+    op = "linalg.cond"
+    _check_matrix(op, self)
+    if self.dtype not in (fl.float32, fl.float64, fl.complex64, fl.complex128):
+        raise RuntimeError(f"[{op}] expected float32, float64 or complex, got {self.dtype}")
+    if p not in (None, "fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        raise RuntimeError(f"[{op}] expected an order among None, 'fro', 'nuc', 1, -1, 2, -2, inf and -inf, got {p!r}")
+    if p in (None, 2, -2):
+        values = fl.linalg.svdvals(self)
+        if self.numel() == 0:
+            return values.new_zeros(self.shape[:-2])
+        first, last = values.select(-1, 0), values.select(-1, -1)
+        return fl.div(last, first) if p == -2 else fl.div(first, last)
+    if self.size(-1) != self.size(-2):
+        raise RuntimeError(f"[{op}] expected square matrices for p={p}, got {tuple(self.shape)}")
+    if self.numel() == 0:
+        return fl.zeros(self.shape[:-2], dtype=fl.abs(self).dtype, device=self.device)
+    if p == "nuc":
+        values = fl.linalg.svdvals(self)
+        return fl.mul(fl.sum(values, -1), fl.sum(fl.reciprocal(values), -1))
+    inverse, info = fl.linalg.inv_ex(self)
+    result = fl.mul(fl.linalg.matrix_norm(self, p), fl.linalg.matrix_norm(inverse, p))
+    return fl.where(fl.eq(info, 0), result, fl.full_like(result, math.inf))
+
+
+# ---------------------------------------------------------------- small ones
+
+
+@composite("linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
+def diagonal(A: fl.Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> fl.Tensor:
+    return A.diagonal(offset, dim1, dim2)
+
+
+@composite("linalg_vander(Tensor x, *, int? N=None) -> Tensor")
+def linalg_vander(x: fl.Tensor, *, N: int | None = None) -> fl.Tensor:
+    if x.dim() == 0 or x.size(-1) < 1 and N is None:
+        raise RuntimeError(f"[linalg.vander] expected at least one element, got {tuple(x.shape)}")
+    count = x.size(-1) if N is None else N
+    if count <= 1:
+        raise RuntimeError(f"[linalg.vander] expected N greater than 1, got {count}")
+    if x.dtype == fl.bool:
+        x = x.to(fl.int64)
+    repeated = x.unsqueeze(-1).expand([*x.shape, count - 1])
+    powers = fl.cumprod(repeated, -1)
+    return fl.cat([fl.ones([*x.shape, 1], dtype=powers.dtype, device=x.device), powers], -1)
+
+
+@composite("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
+def vander(x: fl.Tensor, N: int | None = None, increasing: bool = False) -> fl.Tensor:
+    if x.dim() != 1:
+        raise RuntimeError(f"[vander] expected a vector, got {tuple(x.shape)}")
+    count = x.size(0) if N is None else N
+    if count < 0:
+        raise RuntimeError(f"[vander] expected N that is not negative, got {count}")
+    dtype = x.dtype if x.is_floating_point() or x.is_complex() else fl.int64
+    ones = fl.ones((x.size(0), min(count, 1)), dtype=dtype, device=x.device)
+    if count <= 1:
+        return ones
+    powers = fl.cat([ones, fl.cumprod(x.to(dtype).unsqueeze(-1).expand(x.size(0), count - 1), -1)], -1)
+    return powers if increasing else fl.flip(powers, [-1])
