@@ -11,7 +11,7 @@ import importlib
 import sys
 import types
 
-from flambeau import _C
+from flambeau import _C, _libraries
 from flambeau._C import *  # noqa: F403
 from flambeau._C import Size, Tensor, device, dtype, layout, memory_format  # noqa: F401
 from flambeau.version import __version__  # noqa: F401
@@ -47,6 +47,7 @@ def _operator_module(name: str) -> types.ModuleType:
 
 
 _C._install(_operator_module, Tensor)
+_libraries.locate()
 
 from flambeau import _tensor  # noqa: E402
 from flambeau._tensor import *  # noqa: E402,F403
