@@ -157,7 +157,8 @@ void pool_planes(const PoolArgs& g) {
         C value = Op::template start<C>();
         for (; i < in_plane; ++i) value = Op::join(value, static_cast<C>(in[i]));
         for (int64_t l = 0; l < lanes; ++l) value = Op::join(value, part[l]);
-        store_row(g, &value, inverse.data(), D.extent.empty() ? 1 : D.extent[0] * H.extent[0], out, average);
+        joined[0] = value;
+        store_row(g, joined.data(), inverse.data(), D.extent.empty() ? 1 : D.extent[0] * H.extent[0], out, average);
         continue;
       }
       for (int64_t od = 0; od < D.out; ++od)

@@ -1,0 +1,288 @@
+"""Scaled dot-product attention and the multi-head form built on it.
+
+`_flash_attention` is the blocked native kernel; it returns the logsumexp of each query's scores for the backward pass.
+What it does not cover (dropout, double precision, broadcast batches) runs as the plain composition of products.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import flambeau as fl
+from flambeau.ops.record import composite, native
+
+native(
+    "_flash_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale) "
+    "-> (Tensor output, Tensor logsumexp)"
+)
+native(
+    "_flash_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, "
+    "Tensor logsumexp, bool is_causal, float? scale) -> (Tensor, Tensor, Tensor)"
+)
+
+OP = "scaled_dot_product_attention"
+
+
+def _check(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, is_causal: bool) -> None:
+    if not query.dtype == key.dtype == value.dtype:
+        raise RuntimeError(f"[{OP}] expected one dtype, got {query.dtype}, {key.dtype} and {value.dtype}")
+    if not query.device == key.device == value.device:
+        raise RuntimeError(f"[{OP}] expected one device, got {query.device}, {key.device} and {value.device}")
+    if min(query.dim(), key.dim(), value.dim()) < 2:
+        shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
+        raise RuntimeError(f"[{OP}] expected operands of at least 2 dimensions, got {shapes}")
+    if mask is not None:
+        if mask.dtype not in (fl.bool, query.dtype, fl.float32):
+            raise RuntimeError(f"[{OP}] expected a mask of dtype bool or {query.dtype}, got {mask.dtype}")
+        if is_causal:
+            raise RuntimeError(f"[{OP}] expected either attn_mask or is_causal, got both")
+
+
+def _is_blocked(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, gqa: bool) -> bool:
+    """Whether the blocked kernel takes these operands."""
+    return (
+        query.dim() == key.dim() == value.dim() == 4
+        and query.dtype in (fl.float32, fl.bfloat16, fl.float16)
+        and query.device.type in ("cpu", "meta")
+        and query.shape[0] == key.shape[0] == value.shape[0]
+        and key.shape[1] == value.shape[1]
+        and key.shape[2] == value.shape[2]
+        and query.shape[3] == key.shape[3]
+        and (query.shape[1] == key.shape[1] or (gqa and key.shape[1] > 0 and query.shape[1] % key.shape[1] == 0))
+        and key.shape[2] > 0
+        and (mask is None or (mask.dim() <= 4 and not mask.requires_grad))
+    )
+
+
+@composite(
+    f"{OP}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, "
+    "float? scale=None, bool enable_gqa=False) -> Tensor",
+    module="nn.functional",
+)
+def scaled_dot_product_attention(
+    query: fl.Tensor,
+    key: fl.Tensor,
+    value: fl.Tensor,
+    attn_mask: fl.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> fl.Tensor:
+    _check(query, key, value, attn_mask, is_causal)
+    if dropout_p == 0.0 and _is_blocked(query, key, value, attn_mask, enable_gqa):
+        return fl._ops._flash_attention(query, key, value, attn_mask, is_causal, scale)[0]
+    return _attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def _attention_math(
+    query: fl.Tensor,
+    key: fl.Tensor,
+    value: fl.Tensor,
+    mask: fl.Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    gqa: bool,
+) -> fl.Tensor:
+    """Attention as products and a softmax, over any batch dimensions that broadcast."""
+    length, keys, depth = query.shape[-2], key.shape[-2], query.shape[-1]
+    if gqa and query.dim() > 2:
+        heads = query.shape[-3]
+        if key.shape[-3] == 0 or heads % key.shape[-3] or heads % value.shape[-3]:
+            raise RuntimeError(f"[{OP}] expected query heads divisible by key heads, got {heads} and {key.shape[-3]}")
+        key = key.repeat_interleave(heads // key.shape[-3], -3)
+        value = value.repeat_interleave(heads // value.shape[-3], -3)
+    if scale is None:
+        scale = 1.0 / math.sqrt(depth) if depth else 1.0
+    # Splitting the factor keeps reduced precision away from overflow.
+    root = math.sqrt(abs(scale))
+    scores = fl.matmul(query * math.copysign(root, scale), key.transpose(-2, -1) * root)
+    hidden = None
+    if is_causal:
+        hidden = fl.ones(length, keys, dtype=fl.bool, device=query.device).tril().logical_not()
+    elif mask is not None and mask.dtype == fl.bool:
+        hidden = mask.logical_not()
+    elif mask is not None:
+        scores = scores + mask.to(scores.dtype)
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, float("-inf"))
+    weights = fl.softmax(scores, -1)
+    if mask is not None or is_causal:
+        # A query that sees no key gets zero instead of the 0 / 0 of its softmax.
+        blind = (scores == float("-inf")).all(-1, keepdim=True)
+        weights = weights.masked_fill(blind, 0.0)
+    if dropout_p > 0.0:
+        weights = fl.nn.functional.dropout(weights, dropout_p, True)
+    return fl.matmul(weights, value)
+
+
+# ---------------------------------------------------------------- multi-head attention
+
+
+def _project(op: str, inputs: tuple[fl.Tensor, ...], embed: int, weight: Any, separate: Any, bias: Any) -> list[fl.Tensor]:
+    """Query, key and value after their linear maps, packed in one weight or given separately."""
+    linear = fl.nn.functional.linear
+    biases = (None, None, None) if bias is None else [bias[i * embed : (i + 1) * embed] for i in range(3)]
+    if separate is not None:
+        return [linear(x, w, b) for x, w, b in zip(inputs, separate, biases)]
+    if inputs[0] is inputs[1] and inputs[1] is inputs[2]:
+        packed = linear(inputs[0], weight, bias)
+        return [packed[..., i * embed : (i + 1) * embed] for i in range(3)]
+    weights = [weight[i * embed : (i + 1) * embed] for i in range(3)]
+    return [linear(x, w, b) for x, w, b in zip(inputs, weights, biases)]
+
+
+def _float_mask(name: str, mask: fl.Tensor | None, dtype: Any) -> fl.Tensor | None:
+    """A mask whose True hides, as numbers to add to the scores."""
+    if mask is None:
+        return None
+    if mask.dtype == fl.bool:
+        return fl.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
+    if not mask.is_floating_point():
+        raise RuntimeError(f"[multi_head_attention_forward] expected {name} of bool or floating dtype, got {mask.dtype}")
+    return mask
+
+
+@composite(
+    "nn_multi_head_attention_forward(Tensor query, Tensor key, Tensor value, int embed_dim_to_check, int num_heads, "
+    "Tensor? in_proj_weight, Tensor? in_proj_bias, Tensor? bias_k, Tensor? bias_v, bool add_zero_attn, float dropout_p, "
+    "Tensor out_proj_weight, Tensor? out_proj_bias, bool training=True, Tensor? key_padding_mask=None, "
+    "bool need_weights=True, Tensor? attn_mask=None, bool use_separate_proj_weight=False, Tensor? q_proj_weight=None, "
+    "Tensor? k_proj_weight=None, Tensor? v_proj_weight=None, Tensor? static_k=None, Tensor? static_v=None, "
+    "bool average_attn_weights=True, bool is_causal=False) -> (Tensor, Tensor)",
+    module="nn.functional",
+    public="multi_head_attention_forward",
+)
+def nn_multi_head_attention_forward(
+    query: fl.Tensor,
+    key: fl.Tensor,
+    value: fl.Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: fl.Tensor | None,
+    in_proj_bias: fl.Tensor | None,
+    bias_k: fl.Tensor | None,
+    bias_v: fl.Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: fl.Tensor,
+    out_proj_bias: fl.Tensor | None,
+    training: bool = True,
+    key_padding_mask: fl.Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: fl.Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: fl.Tensor | None = None,
+    k_proj_weight: fl.Tensor | None = None,
+    v_proj_weight: fl.Tensor | None = None,
+    static_k: fl.Tensor | None = None,
+    static_v: fl.Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[fl.Tensor, fl.Tensor | None]:
+    op = "multi_head_attention_forward"
+    batched = query.dim() == 3
+    if query.dim() not in (2, 3):
+        raise AssertionError(f"[{op}] expected a query of 2 or 3 dimensions, got shape {tuple(query.shape)}")
+    if key.dim() != query.dim() or value.dim() != query.dim():
+        raise AssertionError(f"[{op}] expected key and value of {query.dim()} dimensions, got {key.dim()} and {value.dim()}")
+    if is_causal and attn_mask is None:
+        raise RuntimeError(f"[{op}] expected attn_mask with is_causal, which is only a hint, got None")
+    key_padding_mask = _float_mask("key_padding_mask", key_padding_mask, query.dtype)
+    attn_mask = _float_mask("attn_mask", attn_mask, query.dtype)
+    hint = is_causal and key_padding_mask is None and not need_weights and bias_k is None and not add_zero_attn
+
+    if not batched:
+        # The same object stays the same, so that the packed projection is recognised.
+        lifted: dict[int, fl.Tensor] = {id(x): x.unsqueeze(1) for x in (query, key, value)}
+        query, key, value = (lifted[id(x)] for x in (query, key, value))
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    length, batch, embed = query.shape
+    if embed != embed_dim_to_check:
+        raise AssertionError(f"[{op}] expected an embedding of {embed_dim_to_check}, got {embed}")
+    depth = embed // num_heads
+    if depth * num_heads != embed:
+        raise AssertionError(f"[{op}] expected an embedding divisible by {num_heads} heads, got {embed}")
+    if use_separate_proj_weight:
+        if key.shape[:2] != value.shape[:2]:
+            raise AssertionError(f"[{op}] expected key and value of one length, got {tuple(key.shape)} and {tuple(value.shape)}")
+    elif key.shape != value.shape:
+        raise AssertionError(f"[{op}] expected key and value of one shape, got {tuple(key.shape)} and {tuple(value.shape)}")
+
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
+    q, k, v = _project(op, (query, key, value), embed, in_proj_weight, separate, in_proj_bias)
+
+    if attn_mask is not None:
+        keys = key.shape[0]
+        if attn_mask.dim() == 2:
+            if tuple(attn_mask.shape) != (length, keys):
+                raise RuntimeError(f"[{op}] expected attn_mask of shape ({length}, {keys}), got {tuple(attn_mask.shape)}")
+            attn_mask = attn_mask.unsqueeze(0)
+        elif attn_mask.dim() == 3:
+            if tuple(attn_mask.shape) != (batch * num_heads, length, keys):
+                want = (batch * num_heads, length, keys)
+                raise RuntimeError(f"[{op}] expected attn_mask of shape {want}, got {tuple(attn_mask.shape)}")
+        else:
+            raise RuntimeError(f"[{op}] expected attn_mask of 2 or 3 dimensions, got {attn_mask.dim()}")
+
+    extra = 0
+    if bias_k is not None and bias_v is not None:
+        if static_k is not None or static_v is not None:
+            raise AssertionError(f"[{op}] expected no static key or value together with bias_k and bias_v")
+        k = fl.cat([k, bias_k.expand(1, batch, embed)])
+        v = fl.cat([v, bias_v.expand(1, batch, embed)])
+        extra += 1
+    elif bias_k is not None or bias_v is not None:
+        raise AssertionError(f"[{op}] expected bias_k and bias_v together, got one of them")
+
+    q = q.reshape(length, batch * num_heads, depth).transpose(0, 1)
+    k = k.reshape(k.shape[0], batch * num_heads, depth).transpose(0, 1) if static_k is None else static_k
+    v = v.reshape(v.shape[0], batch * num_heads, depth).transpose(0, 1) if static_v is None else static_v
+    if add_zero_attn:
+        zero = fl.zeros((batch * num_heads, 1, depth), dtype=k.dtype, device=k.device)
+        k = fl.cat([k, zero], 1)
+        v = fl.cat([v, zero], 1)
+        extra += 1
+    keys = k.shape[1]
+    if extra and attn_mask is not None:
+        attn_mask = fl.nn.functional.pad(attn_mask, (0, extra))
+    if key_padding_mask is not None:
+        if extra:
+            key_padding_mask = fl.nn.functional.pad(key_padding_mask, (0, extra))
+        if tuple(key_padding_mask.shape) != (batch, keys):
+            raise AssertionError(f"[{op}] expected key_padding_mask of shape ({batch}, {keys}), got {tuple(key_padding_mask.shape)}")
+        padding = key_padding_mask.reshape(batch, 1, 1, keys).expand(batch, num_heads, 1, keys)
+        padding = padding.reshape(batch * num_heads, 1, keys)
+        attn_mask = padding if attn_mask is None else attn_mask + padding
+    if not training:
+        dropout_p = 0.0
+
+    if need_weights:
+        scores = fl.matmul(q * math.sqrt(1.0 / depth), k.transpose(-2, -1))
+        if attn_mask is not None:
+            scores = scores + attn_mask
+        weights = fl.softmax(scores, -1)
+        dropped = fl.nn.functional.dropout(weights, dropout_p, True) if dropout_p > 0.0 else weights
+        output = fl.matmul(dropped, v).transpose(0, 1).reshape(length * batch, embed)
+        output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+        weights = weights.reshape(batch, num_heads, length, keys)
+        if average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            output, weights = output.squeeze(1), weights.squeeze(0)
+        return output, weights
+
+    if attn_mask is not None:
+        shared = attn_mask.shape[0] == 1
+        attn_mask = attn_mask.unsqueeze(0) if shared else attn_mask.reshape(batch, num_heads, -1, keys)
+    q = q.reshape(batch, num_heads, length, depth)
+    k = k.reshape(batch, num_heads, keys, depth)
+    v = v.reshape(batch, num_heads, keys, depth)
+    mixed = fl.nn.functional.scaled_dot_product_attention(q, k, v, None if hint else attn_mask, dropout_p, hint)
+    output = mixed.permute(2, 0, 1, 3).reshape(batch * length, embed)
+    output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+    return (output if batched else output.squeeze(1)), None
