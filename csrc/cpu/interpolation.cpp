@@ -8,14 +8,15 @@
 namespace fl {
 namespace {
 
-enum class Mode { Nearest, NearestExact, Linear, Cubic };
+enum class Mode { Nearest, NearestExact, Linear, Cubic, Lanczos };
 
 Mode mode_of(std::string_view name) {
   if (name == "nearest") return Mode::Nearest;
   if (name == "nearest-exact") return Mode::NearestExact;
   if (name == "linear") return Mode::Linear;
   if (name == "cubic") return Mode::Cubic;
-  fail(ErrorKind::Value, "[interpolate] expected mode nearest, nearest-exact, linear or cubic, got ", name);
+  if (name == "lanczos") return Mode::Lanczos;
+  fail(ErrorKind::Value, "[interpolate] expected mode nearest, nearest-exact, linear, cubic or lanczos, got ", name);
 }
 
 // The cubic convolution kernel with parameter a.
@@ -25,6 +26,15 @@ C cubic(C x, C a) {
   if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
   if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
   return 0;
+}
+
+// The sinc function windowed by a three times wider one.
+template <class C>
+C lanczos(C x) {
+  if (x == 0) return 1;
+  if (std::abs(x) >= 3) return 0;
+  const C t = x * static_cast<C>(3.14159265358979323846);
+  return 3 * std::sin(t) * std::sin(t / 3) / (t * t);
 }
 
 void resize_taps(ResizeAxis& a, int64_t taps) {
@@ -53,7 +63,7 @@ void sample(ResizeAxis& a, Mode mode, bool align_corners, double factor, bool an
   else
     scale = factor > 0 ? static_cast<C>(1.0 / factor) : static_cast<C>(in) / static_cast<C>(out);
   if (antialias) {
-    const C size = mode == Mode::Linear ? 2 : 4;
+    const C size = mode == Mode::Linear ? 2 : mode == Mode::Cubic ? 4 : 6;
     const C support = scale >= 1 ? size / 2 * scale : size / 2, inverse = scale >= 1 ? 1 / scale : C(1);
     resize_taps(a, std::min<int64_t>(static_cast<int64_t>(std::ceil(support)) * 2 + 1, std::max<int64_t>(in, 1)));
     for (int64_t o = 0; o < out; ++o) {
@@ -64,7 +74,7 @@ void sample(ResizeAxis& a, Mode mode, bool align_corners, double factor, bool an
       std::vector<C> w(a.taps, C(0));
       for (int64_t t = 0; t < count; ++t) {
         const C x = (static_cast<C>(t + first) - center + C(0.5)) * inverse;
-        w[t] = mode == Mode::Linear ? std::max(C(0), 1 - std::abs(x)) : cubic<C>(x, C(-0.5));
+        w[t] = mode == Mode::Linear ? std::max(C(0), 1 - std::abs(x)) : mode == Mode::Cubic ? cubic<C>(x, C(-0.5)) : lanczos<C>(x);
         total += w[t];
       }
       for (int64_t t = 0; t < a.taps; ++t) {

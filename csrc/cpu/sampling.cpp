@@ -1,275 +1,265 @@
-// Sampling from distributions whose parameters are tensors. Each element draws from a stream of its own, so that
-// rejection in one does not move the others.
-#include <algorithm>
+// Sampling at the positions of a grid, in two and three dimensions, and its gradients.
+//
+// Whatever the mode, a sample is a weighted sum of a few input elements ("taps"); forward and backward only differ in
+// what they do with the taps.
 #include <cmath>
-#include <numeric>
 
-#include "core/random.h"
-#include "cpu/iterator.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
 namespace {
 
-using philox::Stream;
+enum { kBilinear, kNearest, kBicubic };
+enum { kZeros, kBorder, kReflection };
+constexpr int kMaxTaps = 16;
 
-double normal(Stream& s) {
-  const double radius = std::sqrt(-2 * std::log(s.uniform()));
-  return radius * std::cos(6.28318530717958647692 * s.uniform());
+template <class T>
+struct Taps {
+  int count = 0;
+  int64_t offset[kMaxTaps];
+  T weight[kMaxTaps];
+  T slope[kMaxTaps][3];  // derivative of the weight along each axis (width first), in input elements
+  T factor[3];           // derivative of the position along each axis by the grid's value
+};
+
+// A position and its derivative by what it was computed from.
+template <class T>
+struct Place {
+  T at, slope;
+};
+
+template <class T>
+Place<T> unnormalise(T x, int64_t size, bool align) {
+  const T n = static_cast<T>(size);
+  if (align) return {(x + 1) / 2 * (n - 1), (n - 1) / 2};
+  return {((x + 1) * n - 1) / 2, n / 2};
 }
 
-// Marsaglia and Tsang; below 1 by the power of a uniform number.
-double gamma(Stream& s, double alpha) {
-  double scale = 1;
-  if (alpha < 1) {
-    if (alpha == 0) return 0;
-    scale = std::pow(s.uniform(), 1 / alpha);
-    alpha += 1;
+template <class T>
+Place<T> clip(Place<T> p, int64_t size) {
+  const T top = static_cast<T>(size - 1);
+  if (!(p.at > 0)) return {T(0), T(0)};
+  if (p.at >= top) return {top, T(0)};
+  return p;
+}
+
+// Mirrors a position into the range between two half-integers given as twice their value.
+template <class T>
+Place<T> reflect(Place<T> p, int64_t twice_low, int64_t twice_high) {
+  if (twice_low == twice_high) return {T(0), T(0)};
+  const T low = static_cast<T>(twice_low) / 2, span = static_cast<T>(twice_high - twice_low) / 2;
+  T x = p.at - low, slope = p.slope;
+  if (x < 0) {
+    x = -x;
+    slope = -slope;
   }
-  const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
-  for (;;) {
-    double x, v;
-    do {
-      x = normal(s);
-      v = 1 + c * x;
-    } while (v <= 0);
-    v = v * v * v;
-    const double u = s.uniform(), x2 = x * x;
-    if (u < 1 - 0.0331 * x2 * x2 || std::log(u) < 0.5 * x2 + d * (1 - v + std::log(v))) return scale * d * v;
+  const T extra = std::fmod(x, span);
+  const T flips = std::floor(x / span);
+  if (std::fmod(flips, T(2)) == 0) return {extra + low, slope};
+  return {span - extra + low, -slope};
+}
+
+template <class T>
+Place<T> pad(Place<T> p, int64_t size, int64_t padding, bool align) {
+  if (padding == kBorder) return clip(p, size);
+  if (padding == kReflection) return clip(align ? reflect(p, 0, 2 * (size - 1)) : reflect(p, -1, 2 * size - 1), size);
+  return p;
+}
+
+template <class T>
+bool inside(T x, int64_t size) {
+  return x >= 0 && x < static_cast<T>(size);  // false for a NaN
+}
+
+template <class T>
+void cubic_weights(T t, T* w, T* slope) {
+  const T a = T(-0.75);
+  const T d[4] = {t + 1, t, 1 - t, 2 - t};
+  for (int k = 0; k < 4; ++k) {
+    const T x = d[k], sign = k < 2 ? T(1) : T(-1);
+    const bool far = k == 0 || k == 3;
+    w[k] = far ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : ((a + 2) * x - (a + 3)) * x * x + 1;
+    slope[k] = sign * (far ? (3 * a * x - 10 * a) * x + 8 * a : (3 * (a + 2) * x - 2 * (a + 3)) * x);
   }
 }
 
-// Small rates by multiplication; large ones by Hörmann's transformed rejection (PTRS).
-double poisson(Stream& s, double rate) {
-  if (!(rate > 0)) return rate == 0 ? 0 : std::nan("");
-  if (rate < 10) {
-    const double limit = std::exp(-rate);
-    double product = s.uniform();
-    int64_t k = 0;
-    while (product > limit) {
-      ++k;
-      product *= s.uniform();
+// The taps of one position; sizes and strides are of the input's axes, width first.
+template <class T>
+void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* stride, int64_t mode, int64_t padding, bool align, Taps<T>& taps) {
+  taps.count = 0;
+  Place<T> p[3];
+  for (int d = 0; d < ndim; ++d) {
+    p[d] = unnormalise(position[d], size[d], align);
+    if (mode != kBicubic) p[d] = pad(p[d], size[d], padding, align);
+    taps.factor[d] = p[d].slope;
+  }
+  if (mode == kNearest) {
+    int64_t offset = 0;
+    for (int d = 0; d < ndim; ++d) {
+      const T x = std::nearbyint(p[d].at);
+      if (!inside(x, size[d])) return;
+      offset += static_cast<int64_t>(x) * stride[d];
     }
-    return static_cast<double>(k);
+    taps.count = 1;
+    taps.offset[0] = offset;
+    taps.weight[0] = 1;
+    std::fill_n(taps.slope[0], 3, T(0));
+    return;
   }
-  const double root = std::sqrt(rate), log_rate = std::log(rate);
-  const double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), v_r = 0.9277 - 3.6224 / (b - 2);
-  for (;;) {
-    const double u = s.uniform() - 0.5, v = s.uniform();
-    const double us = 0.5 - std::fabs(u);
-    const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
-    if (us >= 0.07 && v <= v_r) return k;
-    if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1)) return k;
-  }
-}
-
-// Inversion by geometric gaps for a small mean; Hörmann's BTRS for a large one.
-double binomial(Stream& s, double count, double p) {
-  if (std::isnan(count) || std::isnan(p)) return std::nan("");
-  if (!(count > 0) || p <= 0) return 0;
-  if (p >= 1) return count;
-  if (p > 0.5) return count - binomial(s, count, 1 - p);
-  if (count * p < 10) {
-    const double scale = 1 / std::log1p(-p);
-    double position = 0, successes = 0;
-    for (;;) {
-      position += std::ceil(std::log(s.uniform()) * scale);
-      if (position > count) return successes;
-      ++successes;
-    }
-  }
-  const double root = std::sqrt(count * p * (1 - p));
-  const double b = 1.15 + 2.53 * root, a = -0.0873 + 0.0248 * b + 0.01 * p, c = count * p + 0.5;
-  const double v_r = 0.92 - 4.2 / b, r = p / (1 - p), alpha = (2.83 + 5.1 / b) * root, m = std::floor((count + 1) * p);
-  for (;;) {
-    const double u = s.uniform() - 0.5;
-    double v = s.uniform();
-    const double us = 0.5 - std::fabs(u);
-    const double k = std::floor((2 * a / us + b) * u + c);
-    if (us >= 0.07 && v <= v_r) return k;
-    if (k < 0 || k > count) continue;
-    v = std::log(v * alpha / (a / (us * us) + b));
-    const double bound = std::lgamma(m + 1) + std::lgamma(count - m + 1) - std::lgamma(k + 1) - std::lgamma(count - k + 1) +
-                         (k - m) * std::log(r);
-    if (v <= bound) return k;
-  }
-}
-
-// Draws for every element of the parameters, as doubles in a contiguous tensor.
-template <class F>
-Tensor draw(const Tensor& parameter, Opaque* generator, const F& f) {
-  const Tensor source = contiguous(to_dtype(parameter, DType::Double));
-  Tensor out = empty(parameter.sizes(), {DType::Double, Device{}});
-  const Generator::State state = generator_of(generator, parameter.device()).take();
-  const double* x = source.data<double>();
-  double* o = out.data<double>();
-  parallel_for(out.numel(), 512, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      Stream s(state.seed, state.offset, i);
-      o[i] = f(s, x[i], i);
-    }
-  });
-  return out;
-}
-
-// Into a tensor laid out like the parameter.
-Tensor store(const Tensor& drawn, const Tensor& like) {
-  Tensor out = empty_like(like, like.dtype());
-  copy_into(out, drawn);
-  return out;
-}
-
-void check_floating(const char* op, const Tensor& t) {
-  FL_CHECK_KIND(is_floating(t.dtype()), NotImplemented, "[", op, "] expected a floating point tensor, got ", name_of(t.dtype()));
-}
-
-Tensor poisson_op(const Tensor& self, Opaque* generator) {
-  check_floating("poisson", self);
-  if (self.is_meta()) return empty_like(self, self.dtype());
-  const Tensor source = contiguous(to_dtype(self, DType::Double));
-  for (int64_t i = 0; i < source.numel(); ++i)
-    FL_CHECK(!(source.data<double>()[i] < 0), "[poisson] expected rates that are not negative, got ", source.data<double>()[i]);
-  return store(draw(source, generator, [](Stream& s, double rate, int64_t) { return poisson(s, rate); }), self);
-}
-
-Tensor gamma_op(const Tensor& self, Opaque* generator) {
-  check_floating("_standard_gamma", self);
-  if (self.is_meta()) return empty_like(self, self.dtype());
-  const double tiny = self.dtype() == DType::Double ? std::numeric_limits<double>::min()
-                      : self.dtype() == DType::Half ? 6.103515625e-05
-                                                    : static_cast<double>(std::numeric_limits<float>::min());
-  return store(draw(self, generator, [=](Stream& s, double alpha, int64_t) { return std::max(gamma(s, alpha), tiny); }), self);
-}
-
-Tensor dirichlet_op(const Tensor& self, Opaque* generator) {
-  check_floating("_sample_dirichlet", self);
-  FL_CHECK(self.dim() > 0, "[_sample_dirichlet] expected at least one dimension, got a 0-d tensor");
-  if (self.is_meta()) return empty_like(self, self.dtype());
-  const Tensor drawn = draw(self, generator, [](Stream& s, double alpha, int64_t) { return gamma(s, alpha); });
-  const int64_t n = self.size(-1);
-  for (int64_t row = 0; n > 0 && row < self.numel() / n; ++row) {
-    double* x = drawn.data<double>() + row * n;
-    const double total = std::max(std::accumulate(x, x + n, 0.0), std::numeric_limits<double>::min());
-    for (int64_t i = 0; i < n; ++i) x[i] /= total;
-  }
-  return store(drawn, self);
-}
-
-Tensor binomial_op(const Tensor& count, const Tensor& prob, Opaque* generator) {
-  check_floating("binomial", count);
-  FL_CHECK(count.dtype() == prob.dtype(), "[binomial] expected count and prob of one dtype, got ", name_of(count.dtype()), " and ",
-           name_of(prob.dtype()));
-  const Dims sizes = broadcast_shapes("binomial", count.sizes(), prob.sizes());
-  Tensor out = empty(sizes, count.options());
-  if (count.is_meta()) return out;
-  const Tensor n = empty(sizes, {DType::Double, Device{}}), p = empty(sizes, {DType::Double, Device{}});
-  copy_into(n, count);
-  copy_into(p, prob);
-  const double* q = p.data<double>();
-  copy_into(out, draw(n, generator, [=](Stream& s, double trials, int64_t i) { return binomial(s, trials, q[i]); }));
-  return out;
-}
-
-// ---------------------------------------------------------------- bernoulli with a tensor of probabilities
-
-void check_probabilities(const char* op, const Tensor& p) {
-  const double* x = p.data<double>();
-  for (int64_t i = 0; i < p.numel(); ++i)
-    FL_CHECK(x[i] >= 0 && x[i] <= 1, "[", op, "] expected probabilities in [0, 1], got ", x[i]);
-}
-
-// One word for each element: true where it falls below the probability.
-Tensor bernoulli_mask(const char* op, const Tensor& p, IntSpan sizes, Opaque* generator, Device device) {
-  const Tensor wide = empty(sizes, {DType::Double, Device{}});
-  copy_into(wide, p);
-  check_probabilities(op, wide);
-  Tensor mask = empty(sizes, {DType::Bool, Device{}});
-  const Generator::State state = generator_of(generator, device).take();
-  const double* x = wide.data<double>();
-  bool* o = mask.data<bool>();
-  parallel_for(mask.numel(), 2048, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) o[i] = philox::word(state.seed, state.offset, i) < x[i] * 0x1p32;
-  });
-  return mask;
-}
-
-Tensor bernoulli(const Tensor& self, Opaque* generator) {
-  check_floating("bernoulli", self);
-  Tensor out = empty_like(self, self.dtype());
-  if (!self.is_meta()) copy_into(out, bernoulli_mask("bernoulli", self, self.sizes(), generator, self.device()));
-  return out;
-}
-
-Tensor bernoulli_tensor_(const Tensor& self, const Tensor& p, Opaque* generator) {
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[bernoulli_] expected a real tensor, got ", name_of(self.dtype()));
-  FL_CHECK_KIND(is_floating(p.dtype()), Runtime, "[bernoulli_] expected floating point probabilities, got ", name_of(p.dtype()));
-  FL_CHECK(broadcast_shapes("bernoulli_", self.sizes(), p.sizes()) == Dims(self.sizes()),
-           "[bernoulli_] expected probabilities that broadcast to ", self.sizes(), ", got ", p.sizes());
-  FL_CHECK(!has_internal_overlap(self), "[bernoulli_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
-  self.bump_version();
-  if (!self.is_meta() && !p.is_meta()) copy_into(self, bernoulli_mask("bernoulli_", p, self.sizes(), generator, self.device()));
-  return self;
-}
-
-// ---------------------------------------------------------------- multinomial
-
-Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Opaque* generator) {
-  FL_CHECK(self.dim() == 1 || self.dim() == 2, "[multinomial] expected 1 or 2 dimensions, got ", self.dim());
-  FL_CHECK(is_floating(self.dtype()), "[multinomial] expected floating point weights, got ", name_of(self.dtype()));
-  FL_CHECK(num_samples > 0, "[multinomial] expected num_samples > 0, got ", num_samples);
-  const int64_t n = self.size(-1), rows = self.dim() == 2 ? self.size(0) : 1;
-  FL_CHECK(replacement || num_samples <= n, "[multinomial] expected num_samples <= ", n, " without replacement, got ", num_samples);
-  FL_CHECK(n <= (int64_t(1) << 24), "[multinomial] expected at most 2**24 categories, got ", n);
-  Tensor out = self.dim() == 2 ? empty({rows, num_samples}, {DType::Int64, self.device()})
-                               : empty({num_samples}, {DType::Int64, self.device()});
-  if (self.is_meta()) return out;
-  const Tensor weights = contiguous(to_dtype(self, DType::Double));
-  const Generator::State state = generator_of(generator, self.device()).take();
-  parallel_for(rows, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-    std::vector<double> work(n);
-    std::vector<int64_t> order(replacement ? 0 : n);
-    for (int64_t row = begin; row < end; ++row) {
-      const double* w = weights.data<double>() + row * n;
-      int64_t* o = out.data<int64_t>() + row * num_samples;
-      double total = 0;
-      for (int64_t i = 0; i < n; ++i) {
-        FL_CHECK(std::isfinite(w[i]) && w[i] >= 0, "[multinomial] expected weights that are finite and not negative, got ", w[i]);
-        total += w[i];
-        work[i] = total;
+  if (mode == kBilinear) {
+    for (int corner = 0; corner < 1 << ndim; ++corner) {
+      int64_t offset = 0;
+      T part[3], sign[3];
+      bool seen = true;
+      for (int d = 0; d < ndim && seen; ++d) {
+        const T low = std::floor(p[d].at), high = p[d].at - low;
+        const bool upper = corner >> d & 1;
+        const T x = low + (upper ? 1 : 0);
+        seen = inside(x, size[d]);
+        if (!seen) break;
+        offset += static_cast<int64_t>(x) * stride[d];
+        part[d] = upper ? high : 1 - high;
+        sign[d] = upper ? T(1) : T(-1);
       }
-      FL_CHECK(total > 0, "[multinomial] expected weights with a positive sum, got 0");
-      if (replacement) {
-        for (int64_t k = 0; k < num_samples; ++k) {
-          const double u = (philox::word64(state.seed, state.offset, row * num_samples + k) >> 11) * 0x1p-53 * total;
-          const int64_t at = std::upper_bound(work.begin(), work.end(), u) - work.begin();
-          o[k] = std::min(at, n - 1);
+      if (!seen) continue;
+      const int t = taps.count++;
+      taps.offset[t] = offset;
+      taps.weight[t] = 1;
+      for (int d = 0; d < ndim; ++d) {
+        taps.weight[t] *= part[d];
+        T s = sign[d];
+        for (int e = 0; e < ndim; ++e)
+          if (e != d) s *= part[e];
+        taps.slope[t][d] = s;
+      }
+    }
+    return;
+  }
+  T w[2][4], s[2][4], low[2];
+  for (int d = 0; d < 2; ++d) {
+    low[d] = std::floor(p[d].at);
+    cubic_weights(p[d].at - low[d], w[d], s[d]);
+  }
+  for (int j = 0; j < 4; ++j)
+    for (int i = 0; i < 4; ++i) {
+      const T x = pad(Place<T>{low[0] - 1 + static_cast<T>(i), T(1)}, size[0], padding, align).at;
+      const T y = pad(Place<T>{low[1] - 1 + static_cast<T>(j), T(1)}, size[1], padding, align).at;
+      if (!inside(x, size[0]) || !inside(y, size[1])) continue;
+      const int t = taps.count++;
+      taps.offset[t] = static_cast<int64_t>(x) * stride[0] + static_cast<int64_t>(y) * stride[1];
+      taps.weight[t] = w[0][i] * w[1][j];
+      taps.slope[t][0] = s[0][i] * w[1][j];
+      taps.slope[t][1] = w[0][i] * s[1][j];
+    }
+}
+
+struct Shape {
+  int ndim;
+  int64_t batch, channels, size[3], stride[3], plane, points;  // axes width first, strides within a plane
+};
+
+Shape check(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, int ndim) {
+  FL_CHECK(input.dim() == ndim + 2 && grid.dim() == input.dim(), "[grid_sampler] expected input and grid of ", ndim + 2,
+           " dimensions, got shapes ", input.sizes(), " and ", grid.sizes());
+  FL_CHECK(input.dtype() == grid.dtype(), "[grid_sampler] expected input and grid of one dtype, got ", name_of(input.dtype()), " and ",
+           name_of(grid.dtype()));
+  FL_CHECK_KIND(is_floating(input.dtype()), NotImplemented, "[grid_sampler] expected a floating dtype, got ", name_of(input.dtype()));
+  FL_CHECK(input.size(0) == grid.size(0), "[grid_sampler] expected input and grid of one batch size, got ", input.sizes(), " and ", grid.sizes());
+  FL_CHECK(grid.size(ndim + 1) == ndim, "[grid_sampler] expected a grid with ", ndim, " coordinates, got shape ", grid.sizes());
+  FL_CHECK(mode >= 0 && mode <= 2 && padding >= 0 && padding <= 2, "[grid_sampler] expected mode and padding mode 0, 1 or 2, got ", mode, " and ", padding);
+  FL_CHECK(mode != kBicubic || ndim == 2, "[grid_sampler] expected 4 dimensions for bicubic, got ", input.sizes());
+  Shape s;
+  s.ndim = ndim;
+  s.batch = input.size(0);
+  s.channels = input.size(1);
+  s.plane = 1;
+  for (int d = 0; d < ndim; ++d) {
+    s.size[d] = input.size(ndim + 1 - d);
+    FL_CHECK(s.size[d] > 0, "[grid_sampler] expected an input without empty spatial dimensions, got shape ", input.sizes());
+    s.stride[d] = s.plane;
+    s.plane *= s.size[d];
+  }
+  s.points = 1;
+  for (int d = 1; d <= ndim; ++d) s.points *= grid.size(d);
+  return s;
+}
+
+template <int N>
+Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align) {
+  const Shape s = check(input, grid, mode, padding, N);
+  Dims sizes(input.sizes());
+  for (int d = 0; d < N; ++d) sizes[2 + d] = grid.size(1 + d);
+  Tensor out = empty(sizes, input.options());
+  if (input.is_meta() || out.numel() == 0) return out;
+  const DType compute = compute_of(input.dtype());
+  const Tensor in = contiguous(to_dtype(input, compute)), at = contiguous(to_dtype(grid, compute));
+  const Tensor result = compute == input.dtype() ? out : empty(sizes, {compute, input.device()});
+  dispatch_float(compute, [&](auto type) {
+    using T = typename decltype(type)::type;
+    parallel_for(s.batch * s.points, std::max<int64_t>(1, kGrain / (8 + 8 * s.channels)), [&](int64_t b, int64_t e) {
+      Taps<T> taps;
+      for (int64_t i = b; i < e; ++i) {
+        const int64_t n = i / s.points, point = i % s.points;
+        find_taps(at.data<T>() + i * N, N, s.size, s.stride, mode, padding, align, taps);
+        const T* x = in.data<T>() + n * s.channels * s.plane;
+        T* y = result.data<T>() + n * s.channels * s.points + point;
+        for (int64_t c = 0; c < s.channels; ++c) {
+          T sum = 0;
+          for (int t = 0; t < taps.count; ++t) sum += taps.weight[t] * x[c * s.plane + taps.offset[t]];
+          y[c * s.points] = sum;
         }
-        continue;
       }
-      // Races of exponential clocks: the first to ring are a sample without replacement.
-      for (int64_t i = 0; i < n; ++i) {
-        const double u = ((philox::word64(state.seed, state.offset, row * n + i) >> 12) + 0.5) * 0x1p-52;
-        work[i] = w[i] > 0 ? -std::log(u) / w[i] : std::numeric_limits<double>::infinity();
-        order[i] = i;
-      }
-      std::partial_sort(order.begin(), order.begin() + num_samples, order.end(),
-                        [&](int64_t a, int64_t b) { return work[a] < work[b]; });
-      std::copy(order.begin(), order.begin() + num_samples, o);
-    }
+    });
   });
+  if (!result.same(out)) copy_into(out, result);
   return out;
 }
 
-FL_KERNEL("poisson", poisson_op);
-FL_KERNEL("binomial", binomial_op);
-FL_KERNEL("_standard_gamma", gamma_op);
-FL_KERNEL("_sample_dirichlet", dirichlet_op);
-FL_KERNEL("bernoulli", bernoulli);
-FL_KERNEL("bernoulli_.Tensor", bernoulli_tensor_);
-FL_KERNEL("multinomial", multinomial);
+std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding,
+                                                 bool align) {
+  const int ndim = static_cast<int>(input.dim()) - 2;
+  FL_CHECK(ndim == 2 || ndim == 3, "[grid_sampler] expected an input of 4 or 5 dimensions, got shape ", input.sizes());
+  const Shape s = check(input, grid, mode, padding, ndim);
+  FL_CHECK(grad.numel() == s.batch * s.channels * s.points && grad.dtype() == input.dtype(), "[grid_sampler] expected a gradient of ",
+           s.batch * s.channels * s.points, " elements, got shape ", grad.sizes());
+  if (input.is_meta()) return {empty(input.sizes(), input.options()), empty(grid.sizes(), grid.options())};
+  const DType compute = compute_of(input.dtype());
+  const Tensor in = contiguous(to_dtype(input, compute)), at = contiguous(to_dtype(grid, compute)), from = contiguous(to_dtype(grad, compute));
+  const Tensor grad_input = empty(input.sizes(), {compute, input.device()}), grad_grid = empty(grid.sizes(), {compute, input.device()});
+  dispatch_float(compute, [&](auto type) {
+    using T = typename decltype(type)::type;
+    // A batch item has its own gradient, so threads split the batch.
+    parallel_for(s.batch, 1, [&](int64_t b, int64_t e) {
+      Taps<T> taps;
+      for (int64_t n = b; n < e; ++n) {
+        const T* x = in.data<T>() + n * s.channels * s.plane;
+        const T* g = from.data<T>() + n * s.channels * s.points;
+        T* dx = grad_input.data<T>() + n * s.channels * s.plane;
+        std::fill_n(dx, s.channels * s.plane, T(0));
+        for (int64_t point = 0; point < s.points; ++point) {
+          const int64_t i = n * s.points + point;
+          find_taps(at.data<T>() + i * ndim, ndim, s.size, s.stride, mode, padding, align, taps);
+          T slope[3] = {};
+          for (int64_t c = 0; c < s.channels; ++c) {
+            const T value = g[c * s.points + point];
+            for (int t = 0; t < taps.count; ++t) {
+              const int64_t where = c * s.plane + taps.offset[t];
+              dx[where] += taps.weight[t] * value;
+              for (int d = 0; d < ndim; ++d) slope[d] += taps.slope[t][d] * x[where] * value;
+            }
+          }
+          for (int d = 0; d < ndim; ++d) grad_grid.data<T>()[i * ndim + d] = slope[d] * taps.factor[d];
+        }
+      }
+    });
+  });
+  return {to_dtype(grad_input, input.dtype()), to_dtype(grad_grid, input.dtype())};
+}
+
+FL_KERNEL("grid_sampler_2d", grid_sampler<2>);
+FL_KERNEL("grid_sampler_3d", grid_sampler<3>);
+FL_KERNEL("_grid_sampler_backward", grid_sampler_backward);
 
 }  // namespace
 }  // namespace fl

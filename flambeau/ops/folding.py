@@ -1,0 +1,33 @@
+"""Sliding blocks as columns (`unfold`) and their sum back into an image (`fold`); each is the other's gradient."""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau.ops.record import composite, native
+
+native(
+    "_im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", method=False
+)
+native(
+    "_col2im(Tensor self, int[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
+    method=False,
+)
+
+
+@composite(
+    "nn_unfold(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor",
+    module="nn.functional",
+    public="unfold",
+)
+def nn_unfold(input, kernel_size, dilation=1, padding=0, stride=1):  # type: ignore[no-untyped-def]
+    return fl._ops._im2col(input, kernel_size, dilation, padding, stride)
+
+
+@composite(
+    "nn_fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) "
+    "-> Tensor",
+    module="nn.functional",
+    public="fold",
+)
+def nn_fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):  # type: ignore[no-untyped-def]
+    return fl._ops._col2im(input, output_size, kernel_size, dilation, padding, stride)
