@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-import types
+from types import ModuleType
 
 from flambeau import _C, _libraries
 from flambeau._C import *  # noqa: F403
@@ -26,10 +26,10 @@ bool = _C.bool  # noqa: A001
 cfloat = _C.complex64
 cdouble = _C.complex128
 
-_LAZY = ("linalg", "special", "fft", "nn", "optim", "utils", "autograd", "random", "testing", "overrides", "library", "ops", "backends")
+_LAZY = ("linalg", "special", "fft", "nn", "optim", "utils", "autograd", "random", "testing", "overrides", "library", "ops", "backends", "types")
 
 
-def _operator_module(name: str) -> types.ModuleType:
+def _operator_module(name: str) -> ModuleType:
     """The module that holds the operators of a group; made empty when the package has no file for it yet."""
     if not name:
         return sys.modules[__name__]
@@ -39,7 +39,7 @@ def _operator_module(name: str) -> types.ModuleType:
             importlib.import_module(full)
         except ModuleNotFoundError:
             parent, _, leaf = full.rpartition(".")
-            module = types.ModuleType(full)
+            module = ModuleType(full)
             sys.modules[full] = module
             _operator_module(parent[len(__name__) + 1 :])
             setattr(sys.modules[parent], leaf, module)

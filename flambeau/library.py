@@ -20,6 +20,7 @@ from typing import Any
 
 import flambeau
 from flambeau import _C, _ops
+from flambeau.types import Number
 
 __all__ = [
     "Library",
@@ -363,7 +364,7 @@ def _type_text(annotation: Any) -> str:
     known = dict(_SCHEMA_TYPES)
     known.update({flambeau.Tensor: "Tensor", flambeau.dtype: "ScalarType", flambeau.device: "Device"})
     known[typing.Union[int, float, bool]] = known[typing.Union[int, float, bool, complex]] = "Scalar"
-    known[flambeau.types.Number] = "Scalar"
+    known[Number] = "Scalar"
     try:
         if annotation in known:
             return known[annotation]

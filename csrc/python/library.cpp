@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/allocator.h"
+#include "cpu/pointwise.h"
 #include "python/parse.h"
 
 namespace fl::py {
@@ -327,7 +328,27 @@ PyObject* device_key(PyObject*, PyObject* arg) {
   return guarded([&]() -> PyObject* { return PyLong_FromLong(static_cast<int>(backend_key(device_from(arg).type))); });
 }
 
+PyObject* promote_operands(PyObject*, PyObject* arg) {
+  // _promote_operands([tensors and numbers]): the dtype of an elementwise op over them.
+  return guarded([&]() -> PyObject* {
+    Object fast = own(PySequence_Fast(arg, "[promote] expected a sequence of tensors and numbers"));
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(fast.get());
+    std::vector<Value> values(n);
+    std::vector<const Value*> operands(n);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
+      if (is_tensor(o))
+        values[i] = Value(unwrap(o));
+      else
+        FL_CHECK_KIND(number_value(o, values[i]), Type, "[promote] expected tensors and numbers, got ", std::string(Py_TYPE(o)->tp_name));
+      operands[i] = &values[i];
+    }
+    return Py_NewRef(dtype_object(result_type(operands.data(), static_cast<int>(n))));
+  });
+}
+
 PyMethodDef library_functions[] = {
+    {"_promote_operands", promote_operands, METH_O, nullptr},
     {"_define_operator", define_operator, METH_VARARGS, nullptr},
     {"_set_kernel", set_kernel, METH_VARARGS, nullptr},
     {"_restore_kernel", restore_kernel, METH_O, nullptr},

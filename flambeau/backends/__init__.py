@@ -1,0 +1,196 @@
+"""Devices registered from outside, and the switches of the libraries behind the built-in ones.
+
+    device = register_device("mydev", allocate=..., free=..., pointwise=..., reduction=...)
+
+    @device.kernel("copy_")
+    def copy_(self, src, non_blocking=False): ...
+
+A device needs memory, `copy_`, `fill_`, one function that evaluates pointwise expressions and one for reductions; the
+other primitives (docs/new-device.md lists them) are kernels by name. An operator that has no kernel on the device runs
+its decomposition; views need nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flambeau
+from flambeau import _C
+
+__all__ = ["RegisteredDevice", "register_device", "registered"]
+
+registered: dict[str, RegisteredDevice] = {}
+
+
+class RegisteredDevice:
+    """A device and its kernels. `pointwise` and `reduction` evaluate the expressions of op records."""
+
+    def __init__(self, name: str, key: int, pointwise: Any, reduction: Any, host_fallback: bool) -> None:
+        self.name, self.key = name, key
+        self.pointwise: Callable[..., None] | None = pointwise
+        self.reduction: Callable[..., None] | None = reduction
+        self.host_fallback = host_fallback
+        self.claims: set[str] = set()  # operators with a kernel of their own
+        _C._set_fallback(key, self._serve)
+
+    def kernel(self, *names: str, any_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorator: the kernel of one or more operators. Its tensors are on this device unless any_device says so."""
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            from flambeau import _ops
+
+            for name in names:
+                full = _ops.resolve(name)
+                _C._set_kernel(full, self.key, function if any_device else self._checked(full, function))
+                self.claims.add(full)
+            return function
+
+        return register
+
+    def _checked(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.check(name, (*args, *kwargs.values()))
+            return function(*args, **kwargs)
+
+        return call
+
+    def check(self, name: str, values: Any, zero_dim: bool = False) -> None:
+        """Raise when a tensor is elsewhere; zero-dim CPU tensors may be let through."""
+        for tensor in tensors_in(values):
+            if tensor.device.type != self.name and not (zero_dim and tensor.dim() == 0 and tensor.is_cpu):
+                raise RuntimeError(f"[{name}] expected all tensors on one device, got {self.name} and {tensor.device}")
+
+    def _serve(self, op: Any, *args: Any, **kwargs: Any) -> Any:
+        """What the dispatcher calls for an operator that has neither a kernel here nor a decomposition in its record."""
+        from flambeau.backends import records
+        from flambeau.ops import definitions
+
+        record = records.find(op)
+        if record is not None and record.kind == "pointwise" and self.pointwise is not None:
+            return records.run_pointwise(self, op, record, args, kwargs)
+        if record is not None and record.kind == "reduction" and self.reduction is not None:
+            return records.run_reduction(self, op, record, args, kwargs)
+        function = definitions.TABLE.get(op._full_name)
+        if function is not None:
+            return function(*args, **kwargs)
+        if self.host_fallback:
+            return self._on_host(op, args, kwargs)
+        raise NotImplementedError(
+            f"[{op._opname}] expected a device with a kernel or decomposition for it, got {self.name}"
+        )
+
+    def _on_host(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operator on the CPU, with its tensors copied there, and its results copied back."""
+        here = next((t.device for t in tensors_in((*args, *kwargs.values()))), flambeau.device(self.name))
+        kwargs = {k: flambeau.device("cpu") if isinstance(v, flambeau.device) else v for k, v in kwargs.items()}
+        pairs: list[tuple[Any, Any]] = []
+
+        def to_host(value: Any) -> Any:
+            if isinstance(value, flambeau.Tensor):
+                pairs.append((value, value.cpu()))
+                return pairs[-1][1]
+            return [to_host(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+        def back(value: Any) -> Any:
+            if isinstance(value, flambeau.Tensor):
+                return value.to(here)
+            return type(value)([back(v) for v in value]) if isinstance(value, (list, tuple)) else value
+
+        result = op(*map(to_host, args), **{k: to_host(v) for k, v in kwargs.items()})
+        if op._schema.is_mutable:
+            for device_side, host_side in pairs:
+                device_side.copy_(host_side)
+        return back(result)
+
+
+def tensors_in(values: Any) -> Iterator[Any]:
+    """Tensors among arguments and inside lists of them."""
+    for value in values:
+        if isinstance(value, flambeau.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
+def register_device(
+    name: str,
+    *,
+    allocate: Callable[[int], int] | None = None,
+    free: Callable[[int, int], None] | None = None,
+    pointwise: Callable[..., None] | None = None,
+    reduction: Callable[..., None] | None = None,
+    host_fallback: bool = False,
+) -> RegisteredDevice:
+    """Register a device type; tensors are then made with device=name.
+
+    allocate       bytes -> address; without it memory comes from the CPU's allocator.
+    free           (address, bytes), called when the last tensor on a block is gone.
+    pointwise      (expr, operands, out, dtype): evaluate an expression for every element of out.
+    reduction      (plan, source, out): fold source along dimensions; see `records.ReductionPlan`.
+    host_fallback  operators that the device lacks run on the CPU, with copies both ways.
+    """
+    if (allocate is None) != (free is None):
+        raise ValueError("[register_device] expected both allocate and free or neither, got one")
+    key = _C._register_device(name, allocate, free)
+    device = RegisteredDevice(name, key, pointwise, reduction, host_fallback)
+    registered[name] = device
+    return device
+
+
+# ---------------------------------------------------------------------------------------------- PrivateUse1
+
+_private_name = "privateuseone"
+
+
+def rename_privateuse1_backend(name: str) -> None:
+    """Give the device behind the dispatch key PrivateUse1 a name; it is registered with memory of the CPU."""
+    global _private_name
+    if _private_name not in ("privateuseone", name):
+        raise RuntimeError(f"[rename_privateuse1_backend] expected to be called once, got {name!r} after {_private_name!r}")
+    _private_name = name
+    private_use_key()
+
+
+def private_use_key() -> int:
+    """The dispatch key of the device behind PrivateUse1, registered when it is first asked for."""
+    if _private_name not in registered:
+        register_device(_private_name)
+    return registered[_private_name].key
+
+
+def private_use_name() -> str:
+    return _private_name
+
+
+# ---------------------------------------------------------------------------------------------- switches
+
+
+class _Switches:
+    """Settings of a library that programs turn; they are kept and read back."""
+
+    def __init__(self, name: str, available: bool, **settings: Any) -> None:
+        self.__dict__.update(settings)
+        self._name = name
+        self._available = available
+
+    def is_available(self) -> bool:
+        return self._available
+
+    def is_built(self) -> bool:
+        return self._available
+
+    def version(self) -> int | None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"<flambeau.backends.{self._name}>"
+
+
+cudnn = _Switches("cudnn", False, enabled=True, benchmark=False, deterministic=False, allow_tf32=True, benchmark_limit=10)
+mps = _Switches("mps", False)
+mkl = _Switches("mkl", False)
+mkldnn = _Switches("mkldnn", True, enabled=True, allow_tf32=True)
+openmp = _Switches("openmp", True)
+opt_einsum = _Switches("opt_einsum", False, enabled=False, strategy=None)
+cuda = _Switches("cuda", False, matmul=_Switches("cuda.matmul", False, allow_tf32=False, allow_fp16_reduced_precision_reduction=True))

@@ -1,0 +1,237 @@
+"""A device in plain Python, named "ref": every kernel is a loop over numbers, written to be read.
+
+It shows what a device has to provide (docs/new-device.md walks through it), and being independent of the other kernels
+it is their judge in tests. Importing this module registers it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau as fl
+from flambeau.backends import register_device
+from flambeau.backends.records import empty_as, shape_of
+from flambeau.backends.reference import scalar
+from flambeau.backends.reference.memory import converter, read, write
+
+# ---------------------------------------------------------------------------------------------- record expressions
+
+
+def _reader(dtype: Any) -> Callable[[Any], Any]:
+    """Numbers as kernels compute with them: bool as an integer."""
+    return int if dtype is fl.bool else converter(dtype)
+
+
+def pointwise(expr: Any, operands: dict[str, Any], out: Any, dtype: Any) -> None:
+    """Evaluate a record's expression for every element of out."""
+    convert = _reader(dtype)
+    element = scalar.function(expr, list(operands), dtype.is_complex)
+    columns = []
+    for value in operands.values():
+        if isinstance(value, fl.Tensor):
+            # A mask among other operands stays a condition.
+            columns.append(read(value) if value.dtype is fl.bool and dtype is not fl.bool else [convert(x) for x in read(value)])
+        else:
+            columns.append(itertools.repeat(value if isinstance(value, (bool, str)) or value is None else convert(value)))
+    write(out, [element(*row) for row in zip(*columns)] if columns else [element()] * out.numel())
+
+
+def reduction(plan: Any, source: Any, out: Any) -> None:
+    """Fold source along plan.dims; out has size 1 there."""
+    names = list(plan.parameters)
+    values = list(plan.parameters.values())
+    load = scalar.function(plan.load, ["x", *names], plan.dtype.is_complex)
+    combine = scalar.function(plan.combine, ["a", "b"], plan.dtype.is_complex)
+    finish = scalar.function(plan.finish, ["a", "n", *names], plan.dtype.is_complex)
+    convert = _reader(plan.dtype)
+    results = []
+    for line in _lines(source, plan.dims):
+        loaded = [load(convert(x), *values) for x in line]
+        # The first element stands for an init that is an end of the dtype's range.
+        start = loaded.pop(0) if isinstance(plan.init, str) else plan.init
+        count = len(line)
+        results.append(finish(functools.reduce(combine, loaded, start), count, *values))
+    write(out, results)
+
+
+def _lines(t: Any, dims: Sequence[int]) -> list[list[Any]]:
+    """The elements that share an index in all dimensions but `dims`, one list for each such index."""
+    rest = [d for d in range(t.dim()) if d not in dims]
+    length = math.prod(t.shape[d] for d in dims)
+    count = math.prod(t.shape[d] for d in rest)
+    flat = read(t.permute([*rest, *dims]))
+    return [flat[i * length : (i + 1) * length] for i in range(count)]
+
+
+device = register_device("ref", pointwise=pointwise, reduction=reduction)
+
+
+def _write_lines(out: Any, dim: int, lines: Sequence[Sequence[Any]]) -> Any:
+    """The inverse of _lines for one dimension."""
+    rest = [d for d in range(out.dim()) if d != dim]
+    write(out.permute([*rest, dim]) if out.dim() else out, list(itertools.chain.from_iterable(lines)))
+    return out
+
+
+def _result(op: str, *args: Any, **kwargs: Any) -> Any:
+    """Memory for the results of an operator."""
+    like = next(a for a in args if isinstance(a, fl.Tensor))
+    return empty_as(shape_of(fl._C._operator_object(op), args, kwargs), like.device)
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+@device.kernel("copy_", any_device=True)
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Between any two of CPU and ref: both are bytes of this process."""
+    for t in (self, src):
+        if t.device.type not in ("cpu", "ref"):
+            raise NotImplementedError(f"[copy_] expected a tensor on cpu or ref, got one on {t.device}")
+    write(self, read(src.expand(self.shape)))
+    return self
+
+
+@device.kernel("fill_", any_device=True)
+def fill_(self: Any, value: Any) -> Any:
+    number = value.item() if isinstance(value, fl.Tensor) else value
+    write(self, [number] * self.numel())
+    return self
+
+
+# ---------------------------------------------------------------------------------------------- products
+
+
+@device.kernel("mm")
+def mm(self: Any, mat2: Any) -> Any:
+    out = _result("mm", self, mat2)
+    columns = _lines(mat2, [0])
+    product = [sum(map(_times, row, column), 0) for row in _lines(self, [1]) for column in columns]
+    write(out, product)
+    return out
+
+
+def _times(a: Any, b: Any) -> Any:
+    return a * b
+
+
+# ---------------------------------------------------------------------------------------------- indexing
+
+
+def _places(index: Any, dim: int, size: int, op: str) -> list[tuple[int, ...]]:
+    """For each element of an index tensor, where it points: its own position with `dim` replaced."""
+    positions = itertools.product(*(range(n) for n in index.shape))
+    found = []
+    for position, target in zip(positions, read(index)):
+        if not -size <= target < size:
+            raise IndexError(f"[{op}] expected an index in [{-size}, {size - 1}], got {target}")
+        found.append((*position[:dim], target % size, *position[dim + 1 :]))
+    return found
+
+
+def _table(t: Any) -> dict[tuple[int, ...], Any]:
+    return dict(zip(itertools.product(*(range(n) for n in t.shape)), read(t)))
+
+
+@device.kernel("gather")
+def gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    out = _result("gather", self, dim, index)
+    if self.dim() == 0 or index.dim() == 0:
+        write(out, read(self.reshape(-1)[:1]) * out.numel())
+        return out
+    elements = _table(self)
+    dim %= self.dim()
+    write(out, [elements[p] for p in _places(index, dim, self.shape[dim], "gather")])
+    return out
+
+
+def _scatter(op: str, self: Any, dim: int, index: Any, src: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    _result(op, self, dim, index, src)  # the checks of the meta kernel
+    out = fl.empty(self.shape, dtype=self.dtype, device=self.device)
+    if self.dim() == 0:
+        self, index, src = self.reshape(1), index.reshape(-1), src.reshape(-1)
+    elements = _table(self)
+    dim %= self.dim()
+    window = src[tuple(slice(0, n) for n in index.shape)] if src.dim() else src
+    for place, value in zip(_places(index, dim, self.shape[dim], op), read(window)):
+        elements[place] = combine(elements[place], value)
+    write(out, list(elements.values()))
+    return out
+
+
+@device.kernel("scatter.src")
+def scatter(self: Any, dim: int, index: Any, src: Any) -> Any:
+    return _scatter("scatter.src", self, dim, index, src, lambda old, new: new)
+
+
+@device.kernel("scatter_add")
+def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
+    return _scatter("scatter_add", self, dim, index, src, lambda old, new: old + new)
+
+
+@device.kernel("nonzero")
+def nonzero(self: Any) -> Any:
+    found = [position for position, value in _table(self).items() if value != 0]
+    out = fl.empty((len(found), self.dim()), dtype=fl.int64, device=self.device)
+    write(out, [i for position in found for i in position])
+    return out
+
+
+# ---------------------------------------------------------------------------------------------- scans and sorting
+
+
+def _scan(op: str, self: Any, dim: int, dtype: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    out = _result(op, self, dim, dtype=dtype)
+    if self.dim() == 0:
+        write(out, read(self))
+        return out
+    convert = _reader(out.dtype)
+    dim %= self.dim()
+    return _write_lines(out, dim, [list(itertools.accumulate(map(convert, line), combine)) for line in _lines(self, [dim])])
+
+
+@device.kernel("cumsum")
+def cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
+    return _scan("cumsum", self, dim, dtype, lambda a, b: a + b)
+
+
+@device.kernel("cumprod")
+def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
+    return _scan("cumprod", self, dim, dtype, _times)
+
+
+def _sort(self: Any, dim: int, descending: bool) -> Any:
+    values = fl.empty(self.shape, dtype=self.dtype, device=self.device)
+    indices = fl.empty(self.shape, dtype=fl.int64, device=self.device)
+    if self.dim() == 0:
+        return values.copy_(self), indices.fill_(0)
+    dim %= self.dim()
+    orders = []
+    for line in _lines(self, [dim]):
+        # nan is larger than everything; sorting is stable both ways.
+        key = lambda i, line=line: (line[i] != line[i], 0 if line[i] != line[i] else line[i])  # noqa: E731
+        order = sorted(range(len(line)), key=key, reverse=False)
+        if descending:
+            order = sorted(range(len(line)), key=lambda i: (not key(i)[0], -key(i)[1]))
+        orders.append((line, order))
+    _write_lines(values, dim, [[line[i] for i in order] for line, order in orders])
+    _write_lines(indices, dim, [order for _, order in orders])
+    return values, indices
+
+
+if fl._C._operator_exists("sort"):
+
+    @device.kernel("sort")
+    def sort(self: Any, dim: int = -1, descending: bool = False) -> Any:
+        return _sort(self, dim, descending)
+
+
+if fl._C._operator_exists("sort.stable"):
+
+    @device.kernel("sort.stable")
+    def sort_stable(self: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
+        return _sort(self, dim, descending)
