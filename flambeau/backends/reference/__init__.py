@@ -70,6 +70,10 @@ def _lines(t: Any, dims: Sequence[int]) -> list[list[Any]]:
 device = register_device("ref", pointwise=pointwise, reduction=reduction)
 
 
+def _claim(*names: str) -> Any:
+    return device.kernel(*(n for n in names if fl._C._operator_exists(n)))
+
+
 def _write_lines(out: Any, dim: int, lines: Sequence[Sequence[Any]]) -> Any:
     """The inverse of _lines for one dimension."""
     rest = [d for d in range(out.dim()) if d != dim]
@@ -194,12 +198,12 @@ def _scan(op: str, self: Any, dim: int, dtype: Any, combine: Callable[[Any, Any]
     return _write_lines(out, dim, [list(itertools.accumulate(map(convert, line), combine)) for line in _lines(self, [dim])])
 
 
-@device.kernel("cumsum")
+@_claim("cumsum")
 def cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
     return _scan("cumsum", self, dim, dtype, lambda a, b: a + b)
 
 
-@device.kernel("cumprod")
+@_claim("cumprod")
 def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
     return _scan("cumprod", self, dim, dtype, _times)
 
@@ -223,15 +227,11 @@ def _sort(self: Any, dim: int, descending: bool) -> Any:
     return values, indices
 
 
-if fl._C._operator_exists("sort"):
-
-    @device.kernel("sort")
-    def sort(self: Any, dim: int = -1, descending: bool = False) -> Any:
-        return _sort(self, dim, descending)
+@_claim("sort")
+def sort(self: Any, dim: int = -1, descending: bool = False) -> Any:
+    return _sort(self, dim, descending)
 
 
-if fl._C._operator_exists("sort.stable"):
-
-    @device.kernel("sort.stable")
-    def sort_stable(self: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
-        return _sort(self, dim, descending)
+@_claim("sort.stable")
+def sort_stable(self: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
+    return _sort(self, dim, descending)
