@@ -1,15 +1,15 @@
 """flambeau: PyTorch's public API over an engine of its own.
 
 The names of this module come from three places: the native module (`_C`: Tensor, dtypes, and every operator of the
-op records, installed from the generated table), `functional.py` (functions that are not operators), and the
-subpackages, which are imported on first use.
+op records, installed from the generated table), a few small Python modules (`_tensor.py`: making tensors,
+`functional.py`: functions that are not operators, `_settings.py`: switches), and the subpackages, which are imported on
+first use. Importing stays cheap: nothing here imports NumPy or the compile stack.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
-from types import ModuleType
+from importlib import import_module
 
 from flambeau import _C, _libraries
 from flambeau._C import *  # noqa: F403
@@ -26,36 +26,74 @@ bool = _C.bool  # noqa: A001
 cfloat = _C.complex64
 cdouble = _C.complex128
 
-_LAZY = ("linalg", "special", "fft", "nn", "optim", "utils", "autograd", "random", "testing", "overrides", "library", "ops", "backends", "types")
+inf = 1e400
+nan = inf - inf
+pi = 3.141592653589793
+e = 2.718281828459045
+newaxis = None
 
 
-def _operator_module(name: str) -> ModuleType:
+def _operator_module(name: str):
     """The module that holds the operators of a group; made empty when the package has no file for it yet."""
     if not name:
         return sys.modules[__name__]
     full = f"{__name__}.{name}"
     if full not in sys.modules:
         try:
-            importlib.import_module(full)
-        except ModuleNotFoundError:
+            import_module(full)
+        except ModuleNotFoundError as error:
+            if error.name != full:
+                raise
             parent, _, leaf = full.rpartition(".")
-            module = ModuleType(full)
+            module = type(sys)(full)
             sys.modules[full] = module
-            _operator_module(parent[len(__name__) + 1 :])
-            setattr(sys.modules[parent], leaf, module)
+            setattr(_operator_module(parent[len(__name__) + 1 :]), leaf, module)
     return sys.modules[full]
 
 
 _C._install(_operator_module, Tensor)
 _libraries.locate()
 
-from flambeau import _tensor  # noqa: E402
+from flambeau import _tensor, _tensor_methods  # noqa: E402,F401
+from flambeau._device import get_default_device, set_default_device  # noqa: E402,F401
+from flambeau._settings import *  # noqa: E402,F403
 from flambeau._tensor import *  # noqa: E402,F403
-from flambeau.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402,F401
 from flambeau.functional import *  # noqa: E402,F403
+
+# Subpackages and modules, imported on first use.
+_MODULES = frozenset(
+    "ops linalg special fft nn optim utils autograd random testing overrides library cuda backends signal cpu xpu mps "
+    "accelerator amp jit fx onnx export distributed multiprocessing storage functional types version __config__ "
+    "distributions profiler compiler serialization hub sparse masked nested func futures package quantization "
+    "_dynamo _inductor _functorch return_types monitor mtia".split()
+)
+# Names that live in a module of their own, imported on first use.
+_LAZY = {
+    "finfo": "_meta_types", "iinfo": "_meta_types", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
+    "UntypedStorage": "storage", "TypedStorage": "storage", "set_default_tensor_type": "_legacy_types",
+    "tensortype": "_legacy_types", "manual_seed": "random", "seed": "random", "initial_seed": "random",
+    "get_rng_state": "random", "set_rng_state": "random",
+    "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    elif name in _MODULES:
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module 'flambeau' has no attribute {name!r}") from None
+    elif name.endswith("Tensor") and name in (classes := import_module("flambeau._legacy_types").CLASSES):
+        value = classes[name]
+    elif name.endswith("Storage") and name in (classes := import_module("flambeau.storage").LEGACY_CLASSES):
+        value = classes[name]
+    elif name == "OutOfMemoryError":
+        value = import_module("flambeau.cuda").OutOfMemoryError
+    else:
+        raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+    globals()[name] = value
+    return value

@@ -194,3 +194,15 @@ mkldnn = _Switches("mkldnn", True, enabled=True, allow_tf32=True)
 openmp = _Switches("openmp", True)
 opt_einsum = _Switches("opt_einsum", False, enabled=False, strategy=None)
 cuda = _Switches("cuda", False, matmul=_Switches("cuda.matmul", False, allow_tf32=False, allow_fp16_reduced_precision_reduction=True))
+
+
+_SWITCHES = frozenset("cpu cuda cudnn cusparselt mha mkl mkldnn mps nnpack openmp opt_einsum quantized".split())
+
+
+def __getattr__(name: str) -> Any:
+    """The switches of a library, by the names programs set: a small module each."""
+    if name in _SWITCHES:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

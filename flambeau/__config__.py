@@ -1,0 +1,17 @@
+"""How the library was built, as text."""
+
+from __future__ import annotations
+
+import platform
+
+from flambeau import _C
+from flambeau.version import __version__
+
+
+def show() -> str:
+    """The build's settings, one line each."""
+    return f"flambeau {__version__} built with:\n  - C++17, OpenMP\n  - {platform.machine()}, CUDA not built\n"
+
+
+def parallel_info() -> str:
+    return f"at_parallel_info:\n  intra-op threads: {_C.get_num_threads()}\n  backend: OpenMP\n"

@@ -1,0 +1,81 @@
+"""Process-wide switches of the API: determinism, matmul precision, anomaly and warning flags, threads."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode",
+    "get_float32_matmul_precision", "get_num_interop_threads", "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled", "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
+    "set_num_interop_threads", "set_warn_always", "use_deterministic_algorithms",
+]  # fmt: skip
+
+_PRECISIONS = ("highest", "high", "medium")
+_state: dict[str, Any] = {
+    "deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False, "interop": 1,
+}  # fmt: skip
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask for results that do not depend on the order of threads. Every kernel of the CPU is deterministic as it is."""
+    _state.update(deterministic=bool(mode), warn_only=bool(mode and warn_only))
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    return _state["deterministic"]
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    return _state["warn_only"]
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    modes = {"default": 0, "warn": 1, "error": 2}
+    mode = modes.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in (0, 1, 2):
+        raise RuntimeError(f"[set_deterministic_debug_mode] expected 'default', 'warn' or 'error', got {debug_mode!r}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    return 0 if not _state["deterministic"] else 1 if _state["warn_only"] else 2
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    if precision not in _PRECISIONS:
+        raise RuntimeError(f"[set_float32_matmul_precision] expected one of {_PRECISIONS}, got {precision!r}")
+    _state["precision"] = precision
+
+
+def get_float32_matmul_precision() -> str:
+    return _state["precision"]
+
+
+def set_warn_always(b: bool, /) -> None:
+    _state["warn_always"] = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    return _state["warn_always"]
+
+
+def set_num_interop_threads(n: int, /) -> None:
+    if n <= 0:
+        raise RuntimeError(f"[set_num_interop_threads] expected a positive number of threads, got {n}")
+    _state["interop"] = n
+
+
+def get_num_interop_threads() -> int:
+    return _state["interop"]
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Denormal numbers are always kept: says that the mode could not be set."""
+    return not mode
+
+
+def compiled_with_cxx11_abi() -> bool:
+    return True

@@ -1,0 +1,88 @@
+"""What pickles of tensors and storages call when they are read. The names are PyTorch's, as checkpoints hold them."""
+
+from __future__ import annotations
+
+import flambeau
+from flambeau._C import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def _rebuild_untyped_storage(data: bytes | None, size: int, device: str) -> Any:
+    from flambeau.storage import UntypedStorage, storage_of
+
+    if not data:
+        return UntypedStorage(size, device=device)
+    return storage_of(flambeau.frombuffer(bytearray(data), dtype=flambeau.uint8).clone().to(device))
+
+
+def _rebuild_typed_storage(storage: Any, dtype: Any) -> Any:
+    from flambeau.storage import TypedStorage
+
+    return TypedStorage(wrap_storage=storage, dtype=dtype)
+
+
+def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
+    """A tensor over a typed storage."""
+    made = flambeau.empty(0, dtype=storage.dtype, device=storage.device)
+    return made.set_(storage.untyped(), storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(
+    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, metadata: Any = None
+) -> Tensor:
+    made = _rebuild_tensor(storage, storage_offset, size, stride)
+    if requires_grad:
+        made.requires_grad_()
+    if backward_hooks:
+        made._backward_hooks = backward_hooks
+    return made
+
+
+def _rebuild_tensor_v3(
+    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, dtype: Any, metadata: Any = None
+) -> Tensor:
+    made = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, storage_offset, size, stride)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires_grad: bool) -> Tensor:
+    made = flambeau.empty_strided(size, stride, dtype=dtype, device="meta")
+    return made.requires_grad_() if requires_grad else made
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
+    return flambeau.nn.Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(data: Tensor, requires_grad: bool, backward_hooks: Any, state: Any) -> Tensor:
+    return _set_obj_state(flambeau.nn.Parameter(data, requires_grad), state)
+
+
+def _set_obj_state(obj: Any, state: Any) -> Any:
+    """Attributes of an object: a dict, or a pair of a dict and the values of slots."""
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    for name, value in (attributes or {}).items():
+        setattr(obj, name, value)
+    for name, value in (slots or {}).items():
+        setattr(obj, name, value)
+    return obj
+
+
+def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> Any:
+    """A tensor of a subclass: made as a plain one, then given its class and attributes."""
+    made = func(*args)
+    if type(made) is not new_type:
+        made = made.as_subclass(new_type)
+    if getattr(made.__class__, "__setstate__", Tensor.__setstate__) is not Tensor.__setstate__:
+        made.__setstate__(state)
+        return made
+    return _set_obj_state(made, state)
+
+
+def _get_obj_state(obj: Any) -> Any:
+    slots = [name for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(obj, name)]
+    attributes = getattr(obj, "__dict__", {})
+    return (attributes, {name: getattr(obj, name) for name in slots}) if slots else attributes

@@ -1,0 +1,89 @@
+"""CUDA's switches. They are remembered, and have no effect where there is no CUDA device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+
+def is_built() -> bool:
+    return False
+
+
+class _MatmulSettings:
+    allow_tf32 = False
+    allow_fp16_reduced_precision_reduction = True
+    allow_bf16_reduced_precision_reduction = True
+    allow_fp16_accumulation = False
+    fp32_precision = "none"
+
+
+class _PlanCache:
+    """The FFT plan cache: always empty."""
+
+    size = 0
+    max_size = 0
+
+    def clear(self) -> None: ...
+
+    def __getitem__(self, device: Any) -> _PlanCache:
+        return self
+
+
+matmul = _MatmulSettings()
+cufft_plan_cache = _PlanCache()
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
+
+def flash_sdp_enabled() -> bool:
+    return _attention["flash"]
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    _attention["flash"] = bool(enabled)
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    return _attention["mem_efficient"]
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    _attention["mem_efficient"] = bool(enabled)
+
+
+def math_sdp_enabled() -> bool:
+    return _attention["math"]
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    _attention["math"] = bool(enabled)
+
+
+def cudnn_sdp_enabled() -> bool:
+    return _attention["cudnn"]
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    _attention["cudnn"] = bool(enabled)
+
+
+def is_flash_attention_available() -> bool:
+    return False
+
+
+def preferred_linalg_library(backend: Any = None) -> str:
+    return "default"
+
+
+@contextlib.contextmanager
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> Iterator[None]:
+    """The attention implementations allowed inside a `with` block."""
+    before = dict(_attention)
+    _attention.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    try:
+        yield
+    finally:
+        _attention.update(before)

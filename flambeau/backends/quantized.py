@@ -1,0 +1,4 @@
+"""Quantized kernels: none."""
+
+engine = "none"
+supported_engines = ["none"]

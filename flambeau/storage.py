@@ -1,0 +1,337 @@
+"""Storages: the bytes below tensors, as objects.
+
+An UntypedStorage is a window of bytes over a native storage; there is one Python object for each storage while anyone
+holds it, so that sharing shows in `is`, in pickles and in deep copies. A TypedStorage reads it as elements of a dtype.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import flambeau
+from flambeau._C import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["UntypedStorage", "TypedStorage"]
+
+_alive: weakref.WeakValueDictionary[int, UntypedStorage] = weakref.WeakValueDictionary()
+
+
+def storage_of(tensor: Tensor) -> UntypedStorage:
+    """The one storage object of a tensor."""
+    found = _alive.get(tensor._storage_id())
+    return found if found is not None else UntypedStorage._over(tensor._storage_view())
+
+
+class UntypedStorage:
+    """A resizable block of bytes on a device."""
+
+    is_sparse = False
+    is_sparse_csr = False
+
+    def __init__(self, size: Any = 0, *, device: Any = None) -> None:
+        if isinstance(size, int):
+            data = flambeau.empty(size, dtype=flambeau.uint8, device=device)
+        else:
+            data = flambeau.tensor(list(size), dtype=flambeau.uint8, device=device)
+        self._bytes = data
+        _alive[data._storage_id()] = self
+
+    @classmethod
+    def _over(cls, view: Tensor) -> UntypedStorage:
+        self = cls.__new__(cls)
+        self._bytes = view
+        _alive[view._storage_id()] = self
+        return self
+
+    @classmethod
+    def from_buffer(cls, buffer: Any, byte_order: str = "native", dtype: Any = None, **kwargs: Any) -> UntypedStorage:
+        return storage_of(flambeau.frombuffer(buffer, dtype=flambeau.uint8, **kwargs).clone())
+
+    @property
+    def _cdata(self) -> int:
+        return self._bytes._storage_id()
+
+    @property
+    def device(self) -> Any:
+        return self._bytes.device
+
+    @property
+    def is_cuda(self) -> bool:
+        return self._bytes.is_cuda
+
+    @property
+    def filename(self) -> None:
+        return None
+
+    def _view(self) -> Tensor:
+        """The bytes as they are now: resizing changes their number."""
+        if self._bytes.numel() != self._bytes._storage_bytes():
+            self._bytes = self._bytes._storage_view()
+        return self._bytes
+
+    def nbytes(self) -> int:
+        return self._bytes._storage_bytes()
+
+    size = nbytes
+    __len__ = nbytes
+
+    def element_size(self) -> int:
+        return 1
+
+    def data_ptr(self) -> int:
+        return self._bytes._storage_address()
+
+    def resizable(self) -> bool:
+        return self._bytes._storage_resizable()
+
+    def resize_(self, size: int) -> UntypedStorage:
+        self._bytes._storage_resize(size)
+        self._view()
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return storage_of(self._view()[key].clone())
+        return self._view()[key].item()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._view()[key] = value._view() if isinstance(value, UntypedStorage) else value
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[int]:
+        return self._view().tolist()
+
+    def fill_(self, value: int) -> UntypedStorage:
+        self._view().fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> UntypedStorage:
+        self._view().copy_(source._view() if isinstance(source, UntypedStorage) else source)
+        return self
+
+    def clone(self) -> UntypedStorage:
+        return storage_of(self._view().clone())
+
+    def cpu(self) -> UntypedStorage:
+        return self if self.device.type == "cpu" else storage_of(self._view().cpu())
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
+        moved = self._view().to(device)
+        return self if moved is self._bytes else storage_of(moved)
+
+    def new(self) -> UntypedStorage:
+        return UntypedStorage(0, device=self.device)
+
+    def byteswap(self, dtype: Any) -> None:
+        """Reverse the bytes of each element, in place; complex numbers are two elements."""
+        item = dtype.to_real().itemsize if dtype.is_complex else dtype.itemsize
+        data = self._view()
+        data.copy_(data.view(-1, item).flip(1).reshape(-1))
+
+    def is_shared(self) -> bool:
+        return False
+
+    def is_pinned(self, device: Any = "cuda") -> bool:
+        return False
+
+    def share_memory_(self) -> UntypedStorage:
+        return self
+
+    def untyped(self) -> UntypedStorage:
+        return self
+
+    def get_device(self) -> int:
+        return self._bytes.get_device()
+
+    def type(self, dtype: Any = None) -> str:
+        return "torch.storage.UntypedStorage"
+
+    def __copy__(self) -> UntypedStorage:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> UntypedStorage:
+        copies = memo.setdefault("storages", {})
+        if self._cdata not in copies:
+            copies[self._cdata] = self.clone()
+        return copies[self._cdata]
+
+    def __reduce__(self) -> Any:
+        from flambeau import _utils
+
+        if self.device.type == "meta":
+            return (_utils._rebuild_untyped_storage, (None, self.nbytes(), "meta"))
+        return (_utils._rebuild_untyped_storage, (self._view().cpu().numpy().tobytes(), self.nbytes(), str(self.device)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self._cdata == other._cdata
+
+    def __hash__(self) -> int:
+        return hash(self._cdata)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
+    def __repr__(self) -> str:
+        lines = "\n ".join(str(x) for x in self.tolist()) if self.device.type != "meta" else "..."
+        return f" {lines}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+
+
+class TypedStorage:
+    """An UntypedStorage read as elements of a dtype."""
+
+    is_sparse = False
+    _dtype: Any = None  # of the legacy classes such as FloatStorage
+
+    def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, _internal: bool = False) -> None:
+        self.dtype = dtype if dtype is not None else (self._dtype or flambeau.get_default_dtype())
+        if wrap_storage is not None:
+            self._untyped_storage = wrap_storage
+        elif args and not isinstance(args[0], int):
+            self._untyped_storage = storage_of(flambeau.tensor(list(args[0]), dtype=self.dtype, device=device))
+        else:
+            count = args[0] if args else 0
+            self._untyped_storage = UntypedStorage(count * self.dtype.itemsize, device=device)
+
+    def _view(self) -> Tensor:
+        item = self.dtype.itemsize
+        whole = self._untyped_storage.nbytes() // item
+        return self._untyped_storage._view()[: whole * item].view(self.dtype)
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
+
+    @property
+    def device(self) -> Any:
+        return self._untyped_storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        return self._untyped_storage.is_cuda
+
+    def untyped(self) -> UntypedStorage:
+        return self._untyped_storage
+
+    def nbytes(self) -> int:
+        return self._untyped_storage.nbytes()
+
+    def size(self) -> int:
+        return self.nbytes() // self.dtype.itemsize
+
+    __len__ = size
+    _size = size
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        return self._untyped_storage.data_ptr()
+
+    _data_ptr = data_ptr
+
+    def resize_(self, size: int) -> TypedStorage:
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
+        return self
+
+    def resizable(self) -> bool:
+        return self._untyped_storage.resizable()
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return TypedStorage(wrap_storage=storage_of(self._view()[key].clone()), dtype=self.dtype)
+        return self._view()[key].item()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._view()[key] = value
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        return self._view().tolist()
+
+    def fill_(self, value: Any) -> TypedStorage:
+        self._view().fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> TypedStorage:
+        self._view().copy_(source._view() if isinstance(source, TypedStorage) else source)
+        return self
+
+    def clone(self) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
+
+    def type(self, dtype: Any = None) -> str:
+        return f"torch.{_LEGACY[self.dtype]}Storage"
+
+    def pickle_storage_type(self) -> str:
+        return f"{_LEGACY[self.dtype]}Storage"
+
+    def is_shared(self) -> bool:
+        return self._untyped_storage.is_shared()
+
+    def is_pinned(self, device: Any = "cuda") -> bool:
+        return False
+
+    def share_memory_(self) -> TypedStorage:
+        self._untyped_storage.share_memory_()
+        return self
+
+    def get_device(self) -> int:
+        return self._untyped_storage.get_device()
+
+    def __copy__(self) -> TypedStorage:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.__deepcopy__(memo), dtype=self.dtype)
+
+    def __reduce__(self) -> Any:
+        from flambeau import _utils
+
+        return (_utils._rebuild_typed_storage, (self._untyped_storage, self.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and self._cdata == other._cdata
+
+    def __hash__(self) -> int:
+        return hash(self._cdata)
+
+    def __repr__(self) -> str:
+        lines = "\n ".join(str(x) for x in self.tolist()) if self.device.type != "meta" else "..."
+        kind = f"torch.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        return f" {lines}\n[{kind} of size {self.size()}]"
+
+
+_LEGACY = {
+    flambeau.float64: "Double", flambeau.float32: "Float", flambeau.float16: "Half", flambeau.int64: "Long",
+    flambeau.int32: "Int", flambeau.int16: "Short", flambeau.int8: "Char", flambeau.uint8: "Byte",
+    flambeau.bool: "Bool", flambeau.bfloat16: "BFloat16", flambeau.complex128: "ComplexDouble",
+    flambeau.complex64: "ComplexFloat",
+}  # fmt: skip
+
+
+class _LegacyStorageMeta(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is _LegacyStorage:
+            return isinstance(instance, TypedStorage)
+        return isinstance(instance, TypedStorage) and instance.dtype == cls._dtype
+
+
+class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
+    """Base of FloatStorage and the others: typed storages of one dtype."""
+
+
+LEGACY_CLASSES = {
+    f"{name}Storage": _LegacyStorageMeta(f"{name}Storage", (_LegacyStorage,), {"_dtype": dtype, "__module__": "torch"})
+    for dtype, name in _LEGACY.items()
+}
