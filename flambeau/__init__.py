@@ -42,7 +42,7 @@ def _operator_module(name: str):
         try:
             import_module(full)
         except ModuleNotFoundError as error:
-            if error.name != full:
+            if not (error.name and f"{full}.".startswith(f"{error.name}.")):
                 raise
             parent, _, leaf = full.rpartition(".")
             module = type(sys)(full)
@@ -77,22 +77,27 @@ _LAZY = {
 }  # fmt: skip
 
 
+def _module(name: str):
+    """A module of the package, or AttributeError when there is none of that name."""
+    try:
+        return import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+        raise AttributeError(f"module 'flambeau' has no attribute {name!r}") from None
+
+
 def __getattr__(name: str) -> object:
     if name in _LAZY:
-        value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+        value = getattr(_module(_LAZY[name]), name)
     elif name in _MODULES:
-        try:
-            return import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
-                raise
-            raise AttributeError(f"module 'flambeau' has no attribute {name!r}") from None
-    elif name.endswith("Tensor") and name in (classes := import_module("flambeau._legacy_types").CLASSES):
+        return _module(name)
+    elif name.endswith("Tensor") and name in (classes := _module("_legacy_types").CLASSES):
         value = classes[name]
-    elif name.endswith("Storage") and name in (classes := import_module("flambeau.storage").LEGACY_CLASSES):
+    elif name.endswith("Storage") and name in (classes := _module("storage").LEGACY_CLASSES):
         value = classes[name]
     elif name == "OutOfMemoryError":
-        value = import_module("flambeau.cuda").OutOfMemoryError
+        value = _module("cuda").OutOfMemoryError
     else:
         raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
     globals()[name] = value

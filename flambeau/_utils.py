@@ -86,3 +86,13 @@ def _get_obj_state(obj: Any) -> Any:
     slots = [name for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(obj, name)]
     attributes = getattr(obj, "__dict__", {})
     return (attributes, {name: getattr(obj, name) for name in slots}) if slots else attributes
+
+
+def _find_function(module: str, name: str, method: bool) -> Any:
+    """The function or method of the library that a pickle names; modules are named as in PyTorch."""
+    if method:
+        return getattr(Tensor, name)
+    place: Any = flambeau
+    for part in module.split(".")[1:]:
+        place = getattr(place, part)
+    return getattr(place, name)

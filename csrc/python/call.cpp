@@ -269,7 +269,7 @@ PyObject* function_doc(PyObject* self, void*) {
 }
 PyObject* function_reduce(PyObject* self, PyObject*) {
   auto* f = reinterpret_cast<FunctionObject*>(self);
-  Object module = Object::steal(PyImport_ImportModule("flambeau._C"));
+  Object module = Object::steal(PyImport_ImportModule("flambeau._utils"));
   if (!module) return nullptr;
   Object fn = Object::steal(PyObject_GetAttrString(module.get(), "_find_function"));
   return Py_BuildValue("N(OOO)", fn.release(), f->module, f->name, f->method ? Py_True : Py_False);

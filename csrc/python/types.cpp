@@ -255,9 +255,9 @@ PyObject* make_size(IntSpan sizes) {
 }
 
 void add_types(PyObject* module) {
-  dtype_type = make_named_type("torch.dtype", dtype_methods, dtype_getset);
-  layout_type = make_named_type("torch.layout", named_methods, nullptr);
-  memory_format_type = make_named_type("torch.memory_format", named_methods, nullptr);
+  dtype_type = make_named_type("flambeau.dtype", dtype_methods, dtype_getset);
+  layout_type = make_named_type("flambeau.layout", named_methods, nullptr);
+  memory_format_type = make_named_type("flambeau.memory_format", named_methods, nullptr);
   check(PyModule_AddObjectRef(module, "dtype", reinterpret_cast<PyObject*>(dtype_type)));
   check(PyModule_AddObjectRef(module, "layout", reinterpret_cast<PyObject*>(layout_type)));
   check(PyModule_AddObjectRef(module, "memory_format", reinterpret_cast<PyObject*>(memory_format_type)));
@@ -285,7 +285,7 @@ void add_types(PyObject* module) {
                                 {Py_tp_getset, device_getset},
                                 {Py_tp_methods, device_methods},
                                 {0, nullptr}};
-  PyType_Spec device_spec{"torch.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
+  PyType_Spec device_spec{"flambeau.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
   device_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&device_spec)));
   check(PyModule_AddObjectRef(module, "device", reinterpret_cast<PyObject*>(device_type)));
 
@@ -296,7 +296,7 @@ void add_types(PyObject* module) {
                               {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
                               {Py_tp_methods, size_methods},
                               {0, nullptr}};
-  PyType_Spec size_spec{"torch.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
+  PyType_Spec size_spec{"flambeau.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
   Object bases = own(PyTuple_Pack(1, &PyTuple_Type));
   size_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpecWithBases(&size_spec, bases.get())));
   check(PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(size_type)));
