@@ -166,36 +166,6 @@ def private_use_name() -> str:
 # ---------------------------------------------------------------------------------------------- switches
 
 
-class _Switches:
-    """Settings of a library that programs turn; they are kept and read back."""
-
-    def __init__(self, name: str, available: bool, **settings: Any) -> None:
-        self.__dict__.update(settings)
-        self._name = name
-        self._available = available
-
-    def is_available(self) -> bool:
-        return self._available
-
-    def is_built(self) -> bool:
-        return self._available
-
-    def version(self) -> int | None:
-        return None
-
-    def __repr__(self) -> str:
-        return f"<flambeau.backends.{self._name}>"
-
-
-cudnn = _Switches("cudnn", False, enabled=True, benchmark=False, deterministic=False, allow_tf32=True, benchmark_limit=10)
-mps = _Switches("mps", False)
-mkl = _Switches("mkl", False)
-mkldnn = _Switches("mkldnn", True, enabled=True, allow_tf32=True)
-openmp = _Switches("openmp", True)
-opt_einsum = _Switches("opt_einsum", False, enabled=False, strategy=None)
-cuda = _Switches("cuda", False, matmul=_Switches("cuda.matmul", False, allow_tf32=False, allow_fp16_reduced_precision_reduction=True))
-
-
 _SWITCHES = frozenset("cpu cuda cudnn cusparselt mha mkl mkldnn mps nnpack openmp opt_einsum quantized".split())
 
 
