@@ -131,11 +131,11 @@ PyObject* generator_device(PyObject* self, void*) {
 
 PyObject* generator_reduce(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
-    Object device = own(make_device(self_generator(self).device));
+    const std::string device = to_string(self_generator(self).device);
     const Generator::State s = self_generator(self).state();
     Object module = own(PyImport_ImportModule("flambeau.random"));
     Object restore = own(PyObject_GetAttrString(module.get(), "_restore_generator"));
-    return Py_BuildValue("O(OKK)", restore.get(), device.get(), static_cast<unsigned long long>(s.seed),
+    return Py_BuildValue("O(sKK)", restore.get(), device.c_str(), static_cast<unsigned long long>(s.seed),
                          static_cast<unsigned long long>(s.offset));
   });
 }

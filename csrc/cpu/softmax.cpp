@@ -1,0 +1,129 @@
+// softmax and log_softmax along any dimension.
+#include "cpu/softmax.h"
+
+#include "cpu/cast.h"
+#include "cpu/parallel.h"
+#include "dispatch/composite.h"
+
+namespace fl {
+namespace {
+
+// A contiguous tensor seen as (outer, n, inner) around a dimension.
+struct Geometry {
+  int64_t outer = 1, n = 1, inner = 1;
+};
+Geometry around(IntSpan sizes, int64_t dim) {
+  Geometry g;
+  for (int64_t d = 0; d < static_cast<int64_t>(sizes.size()); ++d) (d < dim ? g.outer : d == dim ? g.n : g.inner) *= sizes[d];
+  return g;
+}
+
+constexpr int64_t kWork = 4096;  // elements of softmax that are worth a thread
+
+template <class T>
+void run(SoftmaxKind kind, const Tensor& in, const Tensor& out, const Geometry& g) {
+  const SoftmaxLoops<T>& loops = softmax_loops<T>();
+  const DType compute = dtype_for<T>::value, stored = in.dtype();
+  const bool direct = stored == compute;
+  const CastFn load = cast_fn(stored, compute), store = cast_fn(compute, stored);
+  const int64_t item = in.itemsize(), n = g.n;
+  if (g.inner == 1) {
+    parallel_for(g.outer, std::max<int64_t>(1, kWork / n), [&](int64_t begin, int64_t end) {
+      if (direct) return loops.rows(kind, in.data<T>() + begin * n, out.data<T>() + begin * n, end - begin, n);
+      const int64_t batch = std::max<int64_t>(1, 2048 / n);  // rows staged at a time
+      std::vector<T> staged(batch * n);
+      for (int64_t r = begin; r < end; r += batch) {
+        const int64_t rows = std::min(batch, end - r);
+        load(in.raw() + r * n * item, item, reinterpret_cast<char*>(staged.data()), sizeof(T), rows * n);
+        loops.rows(kind, staged.data(), staged.data(), rows, n);
+        store(reinterpret_cast<char*>(staged.data()), sizeof(T), out.raw() + r * n * item, item, rows * n);
+      }
+    });
+    return;
+  }
+  // Columns: blocks narrow enough that n rows of them stay in cache, and enough of them for every thread.
+  int64_t width = std::min<int64_t>(kSoftmaxWidth, g.inner);
+  while (width > 16 && width * n * static_cast<int64_t>(sizeof(T)) > 512 * 1024) width /= 2;
+  const int64_t blocks = (g.inner + width - 1) / width;
+  parallel_for(g.outer * blocks, std::max<int64_t>(1, kWork / (n * width)), [&](int64_t begin, int64_t end) {
+    std::vector<T> staged(direct ? 0 : n * width);
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t column = b % blocks * width, w = std::min(width, g.inner - column);
+      const int64_t at = b / blocks * n * g.inner + column;
+      if (direct) {
+        loops.columns(kind, in.data<T>() + at, g.inner, out.data<T>() + at, g.inner, n, w);
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i)
+        load(in.raw() + (at + i * g.inner) * item, item, reinterpret_cast<char*>(staged.data() + i * w), sizeof(T), w);
+      loops.columns(kind, staged.data(), w, staged.data(), w, n, w);
+      for (int64_t i = 0; i < n; ++i)
+        store(reinterpret_cast<char*>(staged.data() + i * w), sizeof(T), out.raw() + (at + i * g.inner) * item, item, w);
+    }
+  });
+}
+
+Tensor softmax_kernel(const char* op, SoftmaxKind kind, const Tensor& self, int64_t dim, bool half_to_float) {
+  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected a floating point tensor, got ", name_of(self.dtype()));
+  FL_CHECK(!half_to_float, "[", op, "] expected half_to_float=False on this device, got True");
+  const int64_t d = wrap_dim(op, dim, self.dim());
+  // The layout of the input is kept: the geometry is that of memory.
+  const bool plain = self.is_contiguous() || !is_dense(self);
+  Tensor out = plain ? empty(self.sizes(), self.options()) : empty_like(self, self.dtype());
+  if (self.is_meta() || self.numel() == 0) return out;
+  Geometry g;
+  Tensor source = self;
+  if (plain) {
+    source = contiguous(self);
+    g = around(self.sizes(), d);
+  } else {
+    // Dense in another order: dimensions with a larger stride are outside, those with a smaller one inside.
+    for (int64_t i = 0; i < self.dim(); ++i) {
+      if (i == d)
+        g.n = self.size(i);
+      else if (self.size(i) != 1)
+        (self.stride(i) > self.stride(d) ? g.outer : g.inner) *= self.size(i);
+    }
+    if (self.size(d) == 1) {
+      g.outer = self.numel();
+      g.inner = 1;
+    }
+  }
+  dispatch_float(self.dtype(), [&](auto type) { run<typename decltype(type)::type>(kind, source, out, g); });
+  return out;
+}
+
+Tensor softmax(const Tensor& self, int64_t dim, bool half_to_float) {
+  return softmax_kernel("softmax", SoftmaxKind::Softmax, self, dim, half_to_float);
+}
+Tensor log_softmax(const Tensor& self, int64_t dim, bool half_to_float) {
+  return softmax_kernel("log_softmax", SoftmaxKind::LogSoftmax, self, dim, half_to_float);
+}
+
+Tensor convert(const Tensor& self, std::optional<DType> dtype) {
+  if (!dtype || *dtype == self.dtype()) return self;
+  static const Operator& to = OperatorTable::get().at("_to_dtype");
+  Value args[3] = {Value(self), Value(*dtype), Value()};
+  Value result[1];
+  to.call(args, result);
+  return result[0].take_tensor();
+}
+
+Tensor softmax_int(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  static const Operator& op = OperatorTable::get().at("_softmax");
+  return call_tensor(op, convert(self, dtype), dim, false);
+}
+Tensor log_softmax_int(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  static const Operator& op = OperatorTable::get().at("_log_softmax");
+  return call_tensor(op, convert(self, dtype), dim, false);
+}
+
+FL_KERNEL("_softmax", softmax);
+FL_KERNEL("_log_softmax", log_softmax);
+FL_COMPOSITE("softmax.int", softmax_int);
+FL_COMPOSITE("log_softmax.int", log_softmax_int);
+FL_COMPOSITE("special_softmax", softmax_int);
+FL_COMPOSITE("special_log_softmax", log_softmax_int);
+
+}  // namespace
+}  // namespace fl

@@ -1,0 +1,41 @@
+// Row and column loops of softmax and its relatives, for float and double.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/arch.h"
+
+namespace fl {
+
+enum class SoftmaxKind { Softmax, LogSoftmax };
+
+template <class T>
+struct SoftmaxLoops {
+  // `rows` contiguous rows of n. x and y may be the same memory.
+  void (*rows)(SoftmaxKind kind, const T* x, T* y, int64_t rows, int64_t n);
+  // Along columns: n rows of `width` elements, `stride` apart. width is at most kSoftmaxWidth.
+  void (*columns)(SoftmaxKind kind, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t n, int64_t width);
+  // out[i] = log(sum(exp(row i))).
+  void (*logsumexp_rows)(const T* x, T* out, int64_t rows, int64_t n);
+  void (*logsumexp_columns)(const T* x, int64_t stride, T* out, int64_t n, int64_t width);
+};
+constexpr int64_t kSoftmaxWidth = 128;
+
+struct SoftmaxTable {
+  SoftmaxLoops<float> f;
+  SoftmaxLoops<double> d;
+};
+FL_DECLARE_ARCH(const SoftmaxTable, softmax_table)
+
+template <class T>
+inline const SoftmaxLoops<T>& softmax_loops();
+template <>
+inline const SoftmaxLoops<float>& softmax_loops<float>() {
+  return picked_softmax_table().f;
+}
+template <>
+inline const SoftmaxLoops<double>& softmax_loops<double>() {
+  return picked_softmax_table().d;
+}
+
+}  // namespace fl

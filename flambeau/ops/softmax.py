@@ -1,0 +1,64 @@
+"""Softmax and its relatives. The kernels are `_softmax` and `_log_softmax`; the rest is defined by them."""
+
+from __future__ import annotations
+
+import warnings
+
+import flambeau as fl
+from flambeau.ops.record import composite, native
+
+native("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True, module="")
+native("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True, module="")
+native("softmax.int(Tensor self, int dim, dtype? dtype=None) -> Tensor", out=True)
+native("log_softmax.int(Tensor self, int dim, dtype? dtype=None) -> Tensor", out=True)
+native("special_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor")
+native("special_log_softmax(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
+
+NN = {"module": "nn.functional", "method": False}
+ARGS = "Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None"
+
+
+def legacy_dim(op: str, input: fl.Tensor, stacklevel: int) -> int:
+    """The dimension that is meant when none is given: the first of 0-d, 1-d and 3-d inputs, else the second."""
+    warnings.warn(f"[{op}] expected dim to be given; its implicit choice is deprecated", stacklevel=stacklevel + 1)
+    return 0 if input.dim() in (0, 1, 3) else 1
+
+
+@composite(f"nn_softmax({ARGS}) -> Tensor", public="softmax", **NN)
+def softmax(
+    input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None
+) -> fl.Tensor:
+    return fl.softmax(input, legacy_dim("softmax", input, _stacklevel) if dim is None else dim, dtype)
+
+
+@composite(f"nn_log_softmax({ARGS}) -> Tensor", public="log_softmax", **NN)
+def log_softmax(
+    input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None
+) -> fl.Tensor:
+    return fl.log_softmax(input, legacy_dim("log_softmax", input, _stacklevel) if dim is None else dim, dtype)
+
+
+@composite(f"nn_softmin({ARGS}) -> Tensor", public="softmin", **NN)
+def softmin(
+    input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None
+) -> fl.Tensor:
+    dim = legacy_dim("softmin", input, _stacklevel) if dim is None else dim
+    return fl.softmax(-(input if dtype is None else input.to(dtype)), dim)
+
+
+@composite(
+    "nn_gumbel_softmax(Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1) -> Tensor",
+    public="gumbel_softmax",
+    **NN,
+)
+def gumbel_softmax(
+    logits: fl.Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> fl.Tensor:
+    gumbels = -fl.empty_like(logits).exponential_().log()
+    soft = fl.softmax((logits + gumbels) / tau, dim)
+    if not hard:
+        return soft
+    # One-hot forward, with the gradient of the soft sample.
+    index = soft.max(dim, keepdim=True)[1]
+    one_hot = fl.zeros_like(logits).scatter_(dim, index, 1.0)
+    return one_hot - soft.detach() + soft
