@@ -83,18 +83,28 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
   FL_CHECK_KIND(static_cast<int64_t>(indices.size()) <= self.dim(), Index, "[index_put_] expected at most ", self.dim(), " indices for shape ",
                 self.sizes(), ", got ", static_cast<int64_t>(indices.size()));
   Tensor source = values;
-  if (source.dtype() != self.dtype()) {
-    // One value under a mask is a fill, and a fill converts.
-    bool fill = !accumulate && source.numel() == 1;
-    for (const Tensor& t : indices) fill &= !t.defined() || t.dtype() == DType::Bool;
-    FL_CHECK(fill, "[index_put_] expected values of dtype ", name_of(self.dtype()), ", got ", name_of(source.dtype()));
-    source = to_dtype(source, self.dtype());
-  }
-  if (!accumulate && source.numel() == 1 && source.dim() <= 1 && fill_masked(self, indices, source)) {
+  // One value under one mask is a fill, and a fill converts.
+  int64_t given = 0;
+  bool fill = !accumulate && source.numel() == 1;
+  for (const Tensor& t : indices)
+    if (t.defined()) {
+      fill &= t.dtype() == DType::Bool;
+      ++given;
+    }
+  fill &= given == 1;
+  if (fill) source = to_dtype(source, self.dtype());
+  if (fill && source.dim() <= 1 && fill_masked(self, indices, source)) {
     self.bump_version();
     return self;
   }
+  if (self.is_meta()) {
+    // What a mask selects is not known here; self keeps its shape whatever it is.
+    bool masked = false;
+    for (const Tensor& t : indices) masked |= t.defined() && (t.dtype() == DType::Bool || t.dtype() == DType::UInt8);
+    if (masked) return self;
+  }
   const IndexPlan plan("index_put_", self, indices);
+  FL_CHECK(source.dtype() == self.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()), ", got ", name_of(source.dtype()));
   while (source.dim() > static_cast<int64_t>(plan.shape.size()) && source.size(0) == 1) {
     Dims sizes(source.sizes()), strides(source.strides());
     sizes.erase(0);

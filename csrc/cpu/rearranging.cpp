@@ -75,8 +75,8 @@ Tensor roll(const Tensor& self, IntSpan shifts, IntSpan dims) {
   Tensor out = empty(self.sizes(), self.options());
   Dims shift(self.dim());
   for (size_t i = 0; i < dims.size(); ++i) {
+    FL_CHECK_KIND(self.dim() > 0, Index, "[roll] expected a dimension of the tensor, got ", dims[i], " for a 0-d tensor");
     const int64_t d = wrap_dim("roll", dims[i], self.dim());
-    if (self.dim() == 0) continue;
     const int64_t n = self.size(d);
     if (n) shift[d] = ((shift[d] + shifts[i] % n) % n + n) % n;
   }

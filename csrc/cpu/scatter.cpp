@@ -84,7 +84,7 @@ struct Rows {
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
   const int64_t d = wrap_dim("gather", dim, self.dim());
-  check_index("gather", index);
+  if (index.numel()) check_index("gather", index);
   FL_CHECK(self.device() == index.device(), "[gather] expected indices on ", to_string(self.device()), ", got ", to_string(index.device()));
   Tensor out = empty(index.sizes(), self.options());
   if (index.numel() == 0) return out;

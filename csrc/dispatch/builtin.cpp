@@ -38,6 +38,14 @@ void run_out(const Operator& op, void*, KeySet, Value* args, Value* results) {
   const int n = op.n_results();
   const size_t first_out = op.schema.args.size() - n;
   std::vector<Value> fresh(n);
+  for (int i = 0; i < n; ++i) {
+    const Tensor out = args[first_out + i].tensor();
+    FL_CHECK(!has_internal_overlap(out), "[", op.functional->schema.name,
+             "] expected an out whose elements are distinct in memory, got an expanded tensor");
+    for (size_t k = 0; k < first_out; ++k)
+      FL_CHECK(!args[k].is_tensor() || !overlaps_partially(out, args[k].tensor()), "[", op.functional->schema.name,
+               "] expected an out that does not partly overlap an argument, got views of one memory");
+  }
   op.functional->call(args, fresh.data());
   for (int i = 0; i < n; ++i) {
     const Tensor out = args[first_out + i].tensor();

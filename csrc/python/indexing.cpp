@@ -11,7 +11,7 @@ int64_t item_value(const Tensor& t) { return item(t).to<int64_t>(); }
 
 struct Parsed {
   Tensor view;                       // after the basic part
-  std::vector<Tensor> indices;       // one for each dimension of view; undefined where it is not indexed
+  std::vector<Tensor> indices;       // as the index operator takes them: undefined where it is not indexed
   bool advanced = false;
 };
 
@@ -151,9 +151,12 @@ Parsed parse_key(PyObject* self, PyObject* key) {
   Viewer viewer(base);
   int64_t d = 0;         // next dimension of the view
   int64_t position = 0;  // next dimension of the original tensor, for messages
-  const auto put = [&](int64_t at, const Tensor& index) {
+  int64_t extra = 0;     // dimensions that masks use beyond their one place in the list
+  const auto put = [&](int64_t dim, const Tensor& index) {
+    const int64_t at = dim - extra;
     if (static_cast<int64_t>(parsed.indices.size()) <= at) parsed.indices.resize(at + 1);
     parsed.indices[at] = index;
+    if (index.dtype() == DType::Bool || index.dtype() == DType::UInt8) extra += index.dim() - 1;
     parsed.advanced = true;
   };
   for (auto& item : items) {
@@ -178,9 +181,10 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       // A scalar mask: a new dimension of size one or nothing.
       d = std::min(d, viewer.dim());
       viewer.unsqueeze(d);
-      put(d, scalar_tensor(Scalar(o == Py_True), {DType::Bool, base.device()}));
-      parsed.indices[d]->sizes.push_back(1);
-      parsed.indices[d]->strides.push_back(1);
+      Tensor one = scalar_tensor(Scalar(o == Py_True), {DType::Bool, base.device()});
+      one->sizes.push_back(1);
+      one->strides.push_back(1);
+      put(d, one);
       ++d;
     } else if (is_tensor(o)) {
       const Tensor index = unwrap(o);

@@ -170,9 +170,12 @@ def pad(input: fl.Tensor, pad: Sequence[int], mode: str = "constant", value: flo
             continue
         dim = input.dim() - 1 - k
         size = input.shape[dim]
-        if low <= 0 and high <= 0:
-            input = input.narrow(dim, -low, size + low + high)
-            continue
+        if mode == "circular" or (low <= 0 and high <= 0):
+            # Negative paddings crop; what wraps around is what is left.
+            input = input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))
+            low, high, size = max(low, 0), max(high, 0), input.shape[dim]
+            if low == 0 and high == 0:
+                continue
         input = input.index_select(dim, _source_positions(mode, size, low, high, input.device))
     return input.clone() if all(p <= 0 for p in pad) else input
 

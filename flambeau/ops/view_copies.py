@@ -56,7 +56,7 @@ _copying("view_as_real_copy(Tensor self) -> Tensor", lambda self: fl.view_as_rea
 _copying("view_as_complex_copy(Tensor self) -> Tensor", lambda self: fl.view_as_complex(self))
 _copying(
     "narrow_copy(Tensor self, int dim, int start, int length) -> Tensor",
-    lambda self, dim, start, length: self.narrow(dim, start, length),
+    lambda self, dim, start, length: fl.narrow(self, dim, start, length),
     method=True,
 )
 _copying("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", lambda self, dim: self.unbind(dim))
