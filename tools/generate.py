@@ -172,13 +172,15 @@ def generate_pointwise(records, out: Path) -> tuple[list[str], str]:
             preamble.append(
                 f"const char* const variants_{ident}[] = {{{', '.join(quote(k) for k in d['table'])}}};"
             )
-        promote = {"default": "d", "float": "f", "first": "m", "self": "m"}[d["promote"]]
+        promote = {"default": "d", "float": "f", "first": "m", "int": "i"}[d["promote"]]
         result = {"same": "s", "bool": "b", "real": "r"}[d["result"]]
+        cases = [f"{{{value!r}, picked_loops_{identifier(case)}()}}" for value, case in d["cases"].items()]
+        check = f"find_check({quote(d['check'])})" if d["check"] else "nullptr"
         entries.append(
             f"PointwiseDef def_{ident}{{{quote(record.schema.name)}, {len(operands)}, {{{', '.join(map(str, operands))}}}, "
             f"{mask}, {len(params)}, {{{', '.join(map(str, params))}}}, {select}, {variants}, "
             f"{'variants_' + ident if select >= 0 else 'nullptr'}, '{promote}', '{result}', {quote(d['dtypes'])}, "
-            f"picked_loops_{ident}(), {cost}}};"
+            f"picked_loops_{ident}(), {cost}, {check}, {len(cases)}, {{{', '.join(cases)}}}}};"
         )
     return declarations, "\n".join(preamble + entries)
 

@@ -33,6 +33,16 @@ class Gradient:
         self.kind, self.record, self.sources = kind, record, sources
 
 
+def _cases(record: Any, operand: int, sources: list[str]) -> dict[float, Any]:
+    """The cheaper cases of a gradient: those of the record whose own gradient takes the same inputs but the last."""
+    found = {}
+    for value, case in record.details["cases"].items():
+        of = (gradients(case) or [None])[operand : operand + 1]
+        if of and of[0] is not None and of[0].record is not None and [*of[0].sources, sources[-1]] == sources:
+            found[value] = of[0].record
+    return found
+
+
 def gradients(record: Any) -> list[Gradient | None] | None:
     """For each tensor operand of a pointwise record its Gradient, None where it is not differentiable."""
     from flambeau.ops import expr
@@ -90,6 +100,8 @@ def gradients(record: Any) -> list[Gradient | None] | None:
             dtypes="".join(classes),
             promote="default",
             result="same",
+            check="",
+            cases=_cases(record, i, sources),
             mask=tuple(m for m in record.details["mask"] if m in sources),
         )
         if sum(a.is_tensor for a in schema.args) > 4:

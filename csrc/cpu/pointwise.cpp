@@ -43,12 +43,12 @@ DType wrapped_dtype(DType t) {
 void merge(int& slot, DType t) { slot = slot < 0 ? static_cast<int>(t) : static_cast<int>(promote(static_cast<DType>(slot), t)); }
 
 // The common case: every operand is a contiguous tensor of one shape in the compute dtype, so there is nothing to stage.
-bool run_direct(const PointwiseDef& def, const Value* const* operand, const Tensor& out, DType common, DType compute, DType loop_result,
+bool run_direct(const PointwiseDef& def, const Value* const* operand, int operands, const Tensor& out, DType common, DType compute, DType loop_result,
                 StridedIterator::Loop loop, const Scalar* params) {
   if (common != compute || out.dtype() != loop_result || !out.is_contiguous()) return false;
   const char* in[4];
   int64_t item[4];
-  for (int i = 0; i < def.operands; ++i) {
+  for (int i = 0; i < operands; ++i) {
     if (!operand[i]->is_tensor()) return false;
     const TensorImpl* t = operand[i]->tensor_impl();
     if (t->dtype != (def.mask >> i & 1 ? DType::Bool : compute) || t->device != out.device()) return false;
@@ -59,7 +59,7 @@ bool run_direct(const PointwiseDef& def, const Value* const* operand, const Tens
   const int64_t out_item = out.itemsize();
   parallel_for(out.numel(), std::max<int64_t>(kGrain / def.cost, kBlock), [&](int64_t begin, int64_t end) {
     const void* at[4];
-    for (int i = 0; i < def.operands; ++i) at[i] = in[i] + begin * item[i];
+    for (int i = 0; i < operands; ++i) at[i] = in[i] + begin * item[i];
     loop(at, to + begin * out_item, end - begin, params);
   });
   return true;
@@ -210,22 +210,27 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
       case DType::ComplexDouble: slot = kSlotComplexDouble; break;
       default: slot = common == DType::Bool ? kSlotBool : kSlotInt;
     }
-    const StridedIterator::Loop loop = def.loops[variant][slot];
-    FL_CHECK_KIND(loop != nullptr, NotImplemented, "[", def.name, "] expected a dtype it is defined for, got ", name_of(common));
-    Scalar params[6];
-    for (int p = 0; p < def.params; ++p) {
-      const Value& v = args[def.param_arg[p]];
-      params[p] = v.is_tensor() ? item(v.tensor()) : v.to_scalar();
+    StridedIterator::Loop loop = def.loops[variant][slot];
+    int used = def.operands;
+    if (def.n_cases && !operand[used - 1]->is_tensor() && !is_integral(common, true)) {
+      const Scalar last = operand[used - 1]->to_scalar();
+      for (int c = 0; c < def.n_cases; ++c)
+        if (!last.is_complex() && last.to<double>() == def.cases[c].value) {
+          loop = def.cases[c].loops[0][slot];
+          --used;
+          break;
+        }
     }
+    FL_CHECK_KIND(loop != nullptr, NotImplemented, "[", def.name, "] expected a dtype it is defined for, got ", name_of(common));
     const DType loop_result = def.result == 'b' ? DType::Bool : def.result == 'r' ? real_of(compute) : compute;
-    if (same && first && first->contiguous && run_direct(def, operand, out, common, compute, loop_result, loop, params)) {
+    if (same && first && first->contiguous && run_direct(def, operand, used, out, common, compute, loop_result, loop, params)) {
       results[0] = Value(std::move(out));
       return;
     }
     alignas(16) char numbers[4][16];
     StridedIterator it(out.sizes());
     it.add(out, loop_result);
-    for (int i = 0; i < def.operands; ++i) {
+    for (int i = 0; i < used; ++i) {
       const DType wanted = def.mask >> i & 1 ? DType::Bool : compute;
       if (operand[i]->is_tensor()) {
         it.add(operand[i]->tensor(), wanted);

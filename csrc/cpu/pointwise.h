@@ -9,6 +9,18 @@ namespace fl {
 // Loops are stored by compute type.
 enum LoopSlot { kSlotFloat, kSlotDouble, kSlotInt, kSlotBool, kSlotComplexFloat, kSlotComplexDouble, kLoopSlots };
 
+struct PointwiseDef;
+
+// A condition on the arguments that promotion and broadcasting do not express; raises when it does not hold.
+using PointwiseCheck = void (*)(const PointwiseDef& def, const Value* const* operand, const Scalar* params, DType common);
+PointwiseCheck find_check(const char* name);
+
+// Cheaper arithmetic for a particular number as last operand: x ** 2 is x * x.
+struct PointwiseCase {
+  double value;
+  const StridedIterator::Loop (*loops)[kLoopSlots];  // over the operands before the last
+};
+
 struct PointwiseDef {
   const char* name;
   int operands;             // tensor (or number) arguments
@@ -19,11 +31,14 @@ struct PointwiseDef {
   int8_t select_arg;        // position of the str argument that picks a variant, or -1
   int variants;
   const char* const* variant_names;
-  char promote;             // 'd' default, 'f' integers become floating
+  char promote;             // 'd' default, 'f' integers become floating, 'i' bool becomes int64, 'm' the first operand's
   char result;              // 's' same, 'b' bool, 'r' real
   const char* classes;      // accepted dtype classes
   const StridedIterator::Loop (*loops)[kLoopSlots];  // [variant][slot]
   int cost;                 // work of one element relative to an addition
+  PointwiseCheck check;     // or null
+  int n_cases;
+  PointwiseCase cases[4];
 };
 
 void pointwise_kernel(const Operator& op, void* definition, KeySet keys, Value* args, Value* results);

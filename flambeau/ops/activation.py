@@ -244,6 +244,7 @@ pointwise(
     "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     lambda x, lambd: e.where(x > lambd, x - lambd, e.where(x < -lambd, x + lambd, x * 0)),
     dtypes="f",
+    check="not_negative",
     module="nn.functional",
     inplace=False,
     vjp=lambda g, x, lambd, out: (e.where(e.lor(x < -lambd, x > lambd), g, 0),),

@@ -32,4 +32,4 @@ def scalar_first(of: Record, overload: str, **options: Any) -> None:
     details = dict(of.details)
     table = details.pop("table")
     flags = {"out": of.out, "inplace": False, "vjp": of.vjp, "tags": (*of.tags, f"alias:{of.name}"), **options}
-    pointwise(schema, table, method=False, **details, **flags).where = of.where
+    pointwise(schema, table, **{"method": False, **details, **flags}).where = of.where

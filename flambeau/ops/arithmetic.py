@@ -19,6 +19,7 @@ add = pointwise(
     "add.Tensor(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     {"c": lambda x, y, alpha: x + scaled(alpha, y), "": lambda x, y, alpha: x + alpha * y},
     dtypes="bifc",
+    check="alpha",
     vjp=lambda g, x, y, alpha, out: (g, g * alpha),
 )
 
@@ -26,6 +27,7 @@ sub = pointwise(
     "sub.Tensor(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     {"c": lambda x, y, alpha: x - scaled(alpha, y), "": lambda x, y, alpha: x - alpha * y},
     dtypes="ifc",
+    check="subtraction",
     vjp=lambda g, x, y, alpha, out: (g, -g * alpha),
 )
 alias("subtract", sub)
@@ -34,6 +36,7 @@ rsub = pointwise(
     "rsub.Tensor(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     {"c": lambda x, y, alpha: y - scaled(alpha, x), "": lambda x, y, alpha: y - alpha * x},
     dtypes="ifc",
+    check="subtraction",
     method=False,
     inplace=False,
     out=False,
@@ -58,10 +61,11 @@ addcmul = pointwise(
 addcdiv = pointwise(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
     lambda x, a, b, value: x + value * a / b,
+    check="no_integer_division",
     vjp=lambda g, x, a, b, value, out: (g, g * value / b, -g * value * a / (b * b)),
 )
 
-neg = pointwise("neg(Tensor self) -> Tensor", lambda x: -x, dtypes="ifc", vjp=lambda g, x, out: (-g,))
+neg = pointwise("neg(Tensor self) -> Tensor", lambda x: -x, dtypes="ifc", check="no_bool", vjp=lambda g, x, out: (-g,))
 alias("negative", neg)
 
 
@@ -72,7 +76,13 @@ def positive(self: fl.Tensor) -> fl.Tensor:
     return self
 
 
-square = pointwise("square(Tensor self) -> Tensor", lambda x: x * x, dtypes="ifc", vjp=lambda g, x, out: (g * 2 * x,))
+square = pointwise(
+    "square(Tensor self) -> Tensor",
+    lambda x: x * x,
+    dtypes="ifc",
+    promote="int",
+    vjp=lambda g, x, out: (g * 2 * x,),
+)
 
 
 # ---------------------------------------------------------------- quotients
@@ -112,6 +122,8 @@ def div_mode(self: fl.Tensor, other: fl.Tensor | float, *, rounding_mode: str | 
     if rounding_mode == "floor":
         return fl.floor_divide(self, other)
     if rounding_mode == "trunc":
+        if self.dtype in (fl.float16, fl.bfloat16):
+            return fl.trunc(fl.true_divide(self, other))  # the quotient is rounded to the dtype first
         return fl._ops._div_trunc(self, other)
     raise RuntimeError(f"[div] expected rounding_mode to be one of None, 'trunc' or 'floor', got {rounding_mode!r}")
 
@@ -152,9 +164,11 @@ power = pointwise(
     "pow.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor",
     {"i": lambda x, y: e.ipow(x, y), "": lambda x, y: e.pow(x, y)},
     dtypes="ifc",
+    check="integer_power",
+    cases={2: square, -1: reciprocal},
     vjp=pow_vjp,
 )
-scalar_first(power, "Scalar")
+scalar_first(power, "Scalar", check="", cases={})
 
 
 @composite("float_power.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor", inplace=True, out=True)
@@ -231,11 +245,13 @@ LERP = {
 pointwise(
     "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
     LERP,
+    check="same_dtype",
     vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight),
 )
 
 pointwise(
     "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
     LERP,
+    check="same_dtype",
     vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight, g * (b - a)),
 )

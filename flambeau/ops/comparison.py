@@ -169,6 +169,7 @@ pointwise(
     dtypes="bifc",
     promote="first",
     mask=("mask",),
+    check="scalar_value",
     out=False,
     vjp=lambda g, x, mask, value, out: (e.where(mask, 0, g), None, e.where(mask, g, 0)),
 )

@@ -147,6 +147,7 @@ pointwise(
     "heaviside(Tensor self, Tensor values) -> Tensor",
     lambda x, values: e.where(x == 0, values, e.where(x > 0, 1, 0)),
     dtypes="bif",
+    check="same_dtype",
     vjp=lambda g, x, values, out: (e.lift(0), e.where(x == 0, g, 0)),
 )
 

@@ -89,6 +89,8 @@ def pointwise(
     result: str = "same",
     mask: tuple[str, ...] = (),
     select: str = "",
+    check: str = "",
+    cases: Mapping[float, Record] | None = None,
     inplace: bool = True,
     out: bool = True,
     **options: Any,
@@ -99,9 +101,11 @@ def pointwise(
              gives different arithmetic by dtype class (keys among "b", "i", "f", "c", and "" for the rest).
     dtypes   classes accepted after promotion: b bool, i integers, f floating, c complex.
     promote  "default": to the common dtype; "float": integers and bool to the default float dtype as well; "first": to
-             the first operand's dtype.
+             the first operand's dtype; "int": bool to int64.
     result   dtype of the result: "same" as promoted, "bool", or "real" (the real part's dtype of a complex).
     mask     operands that are bool and take no part in promotion.
+    check    name of a further condition on the arguments (csrc/cpu/pointwise_checks.cpp).
+    cases    cheaper records for particular numbers as the last operand, over the operands before it.
     select   name of a str argument whose value picks the expression: keys of `expr` are then its values.
     """
     table = dict(expr) if isinstance(expr, Mapping) else {"": expr}
@@ -116,6 +120,8 @@ def pointwise(
         result=result,
         mask=mask,
         select=select,
+        check=check,
+        cases=dict(cases or {}),
     )
 
 

@@ -68,6 +68,7 @@ polygamma = pointwise(
     lambda n, x: e.where(n == 0, e.digamma(x), e.polygamma(n, x)),
     dtypes="f",
     promote="float",
+    check="not_negative",
     method=False,
     inplace=False,
     vjp=lambda g, n, x, out: (g * e.polygamma(n + 1, x),),
