@@ -7,12 +7,14 @@ in ATen; `_ATEN_NAMES` holds the pairs.
 
 from __future__ import annotations
 
-import ctypes
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
 
 from flambeau import _C
+
+TYPE_CHECKING = False  # importing typing would double the time the package takes to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 # Ours on the left, ATen's on the right, as `name.overload`.
 _ATEN_NAMES = {
@@ -481,6 +483,8 @@ loaded_libraries: set[str] = set()
 def load_library(path: str | os.PathLike[str]) -> None:
     """Load a shared library whose static initialisers register operators."""
     full = os.path.realpath(path)
+    import ctypes
+
     ctypes.CDLL(full)
     loaded_libraries.add(full)
     forget()

@@ -427,16 +427,22 @@ PyObject* install(PyObject*, PyObject* args) {
           for (const auto& m : modules) functions[{m, name}].push_back(op->inplace);
       }
     }
+    Object module;
+    std::string last;
     for (auto& [key, overloads] : functions) {
       const std::string full = key.first.empty() ? "torch" : "torch." + key.first;
       Object f = own(make_function(key.second, full, overloads, false));
-      Object module = own(PyObject_CallFunction(get_module, "s", key.first.c_str()));
-      check(PyObject_SetAttrString(module.get(), key.second.c_str(), f.get()));
+      if (!module || last != key.first) {  // the functions are sorted by module
+        module = own(PyObject_CallFunction(get_module, "s", key.first.c_str()));
+        last = key.first;
+      }
+      check(PyDict_SetItemString(PyModule_GetDict(module.get()), key.second.c_str(), f.get()));
     }
     for (auto& [name, overloads] : methods) {
       Object f = own(make_function(name, "torch", overloads, true));
-      check(PyObject_SetAttrString(cls, name.c_str(), f.get()));
+      check(PyDict_SetItemString(reinterpret_cast<PyTypeObject*>(cls)->tp_dict, name.c_str(), f.get()));
     }
+    PyType_Modified(reinterpret_cast<PyTypeObject*>(cls));
     Py_RETURN_NONE;
   });
 }
