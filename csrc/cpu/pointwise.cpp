@@ -147,19 +147,14 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
                                            !promoted[0]->tensor_impl()->wrapped_number;
   common = alike ? promoted[0]->tensor_impl()->dtype : result_type(promoted, n_promoted);
   if (def.promote == 'f' && (is_integral(common, true))) common = default_dtype();
-  if (def.promote == 'm') {  // masked_fill: the first operand's dtype
-    const DType own = promoted[0]->tensor_impl()->dtype;
-    FL_CHECK(!is_complex(common) || is_complex(own), "[", def.name, "] expected a real value for ", name_of(own), ", got a complex one");
-    for (int i = 1; i < def.operands; ++i) {
-      if (!operand[i]->is_tensor()) continue;
-      const TensorImpl* t = operand[i]->tensor_impl();
-      if (def.mask >> i & 1)
-        FL_CHECK(t->dtype == DType::Bool, "[", def.name, "] expected a bool mask, got ", name_of(t->dtype));
-      else
-        FL_CHECK(t->sizes.empty(), "[", def.name, "] expected a number or a 0-d tensor as value, got shape ", IntSpan(t->sizes));
-    }
-    common = own;
+  if (def.promote == 'i' && common == DType::Bool) common = DType::Int64;
+  if (def.promote == 'm') common = promoted[0]->tensor_impl()->dtype;
+  Scalar params[6];
+  for (int p = 0; p < def.params; ++p) {
+    const Value& v = args[def.param_arg[p]];
+    params[p] = v.is_tensor() ? item(v.tensor()) : v.to_scalar();
   }
+  if (def.check) def.check(def, operand, params, common);
   FL_CHECK_KIND(std::strchr(def.classes, class_of(common)) != nullptr, NotImplemented, "[", def.name,
                 "] expected a dtype it is defined for, got ", name_of(common));
   const DType result = def.result == 'b' ? DType::Bool : def.result == 'r' ? real_of(common) : common;
