@@ -45,6 +45,13 @@ _STANDS_FOR = {
     "dimname": (),
 }
 
+# Overloads of ATen that records may have joined into one.
+_ATEN_OVERLOADS = frozenset(
+    "Tensor Scalar Tensor_Scalar Scalar_Tensor Tensor_Tensor int dim dims dim_IntList dim_int dim_dim correction value src "
+    "self memory_format low start start_step sections indices using_ints Tensor_mode Scalar_mode list vec float str "
+    "ScalarList_dim ScalarOpt_dim ScalarOpt_dim_dtype stable generator input dtype_layout".split()
+)
+
 _VIEW, _INPLACE, _OUT = 1, 2, 4  # flags of operators, as csrc/dispatch/operator.h has them
 
 
@@ -390,7 +397,7 @@ class OpOverloadPacket:
             return (plain or self._names)[0]
         if overload == "out" or overload.endswith("_out"):
             return outs[0] if len(outs) == 1 else None
-        return plain[0] if len(plain) == 1 and self._namespace == "aten" else None
+        return plain[0] if len(plain) == 1 and self._namespace == "aten" and overload in _ATEN_OVERLOADS else None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.overloads())

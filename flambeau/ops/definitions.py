@@ -242,8 +242,9 @@ def index(self: Any, indices: Sequence[Any]) -> Any:
     return out.permute([*range(len(shape), len(shape) + lead), *range(len(shape)), *range(len(shape) + lead, out.dim())])
 
 
-@decompose("index_put_")
-def index_put_(self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+@decompose("index_put")
+def index_put(self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    self = self.clone()
     moved, flat, (lead, *shape), rest = _linear_index(self, indices)
     width = math.prod(rest)
     full_shape = [*rest[:lead], *shape, *rest[lead:]]
@@ -298,6 +299,46 @@ def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     place = fl.cumsum(mask.reshape(-1).to(fl.int64), 0) - 1
     taken = fl.gather(source.reshape(-1), 0, fl.where(place < 0, 0, place))
     return fl.where(mask, taken.reshape(self.shape), self)
+
+
+@decompose("masked_select")
+def masked_select(self: Any, mask: Any) -> Any:
+    self, mask = fl.broadcast_tensors(self, mask)
+    return self[mask]
+
+
+@decompose("index_fill")
+def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
+    if self.dim() == 0:
+        return fl.full_like(self, value.item() if isinstance(value, fl.Tensor) else value)
+    shape = [*self.shape]
+    shape[dim] = index.numel()
+    source = fl.empty(shape, dtype=self.dtype, device=self.device).fill_(value)
+    return fl.index_copy(self, dim, index, source)
+
+
+@decompose("put")
+def put(self: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    flat, place, values = self.reshape(-1), index.reshape(-1), source.reshape(-1)
+    place = fl.where(place < 0, place + flat.numel(), place)
+    done = fl.scatter_add(flat, 0, place, values) if accumulate else fl.scatter(flat, 0, place, values)
+    return done.reshape(self.shape)
+
+
+@decompose("repeat")
+def repeat(self: Any, repeats: Sequence[int]) -> Any:
+    lead = len(repeats) - self.dim()
+    sizes = [1] * lead + list(self.shape)
+    view = [n for size in sizes for n in (1, size)]
+    wide = [n for r, size in zip(repeats, sizes) for n in (r, size)]
+    return self.reshape(view).expand(wide).reshape([r * size for r, size in zip(repeats, sizes)])
+
+
+@decompose("repeat_interleave.Tensor")
+def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
+    counts = repeats.tolist()
+    found = [i for i, n in enumerate(counts) for _ in range(n)]
+    return fl.tensor(found, dtype=fl.int64).to(repeats.device)
 
 
 @decompose("embedding")
@@ -451,6 +492,21 @@ TABLE["baddbmm"] = lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.bmm(a, b), 
 TABLE["addbmm"] = lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.sum(fl.bmm(a, b), 0), self, beta, alpha)
 
 
+@decompose("linalg_cross")
+def linalg_cross(self: Any, other: Any, *, dim: int = -1) -> Any:
+    self, other = fl.broadcast_tensors(self, other)
+    a, b = self.unbind(dim), other.unbind(dim)
+    return fl.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dim)
+
+
+@decompose("native_dropout")
+def native_dropout(input: Any, p: float, train: bool | None) -> Any:
+    if train is False:
+        return input.clone(), fl.ones_like(input, dtype=fl.bool)
+    keep = fl.rand(input.shape, device=input.device) >= p
+    return fl.where(keep, input / (1 - p) if p < 1 else fl.zeros_like(input), fl.zeros_like(input)), keep
+
+
 # ---------------------------------------------------------------- windows: convolution and pooling
 
 
@@ -503,6 +559,25 @@ def convolution(
     out = out.transpose(0, 1).reshape([input.shape[0], *places, weight.shape[0]])
     out = out.permute([0, space + 1, *range(1, space + 1)])
     return out.clone() if bias is None else out + bias.reshape([-1] + [1] * space)
+
+
+def _conv(ndim: int, transposed: bool) -> Callable[..., Any]:
+    def plain(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1):  # type: ignore[no-untyped-def]
+        return run(input, weight, bias, stride, padding, dilation, False, (0,), groups)
+
+    def spread(input, weight, bias=None, stride=(1,), padding=(0,), output_padding=(0,), groups=1, dilation=(1,)):  # type: ignore[no-untyped-def]
+        return run(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+    def run(input: Any, *rest: Any) -> Any:
+        if input.dim() == ndim + 1:
+            return fl.convolution(input.unsqueeze(0), *rest).squeeze(0)
+        return fl.convolution(input, *rest)
+
+    return spread if transposed else plain
+
+
+for _n in (1, 2, 3):
+    TABLE[f"conv{_n}d"], TABLE[f"conv_transpose{_n}d"] = _conv(_n, False), _conv(_n, True)
 
 
 # ---------------------------------------------------------------- normalisation

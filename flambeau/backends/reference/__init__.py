@@ -33,8 +33,7 @@ def pointwise(expr: Any, operands: dict[str, Any], out: Any, dtype: Any) -> None
     columns = []
     for value in operands.values():
         if isinstance(value, fl.Tensor):
-            # A mask among other operands stays a condition.
-            columns.append(read(value) if value.dtype is fl.bool and dtype is not fl.bool else [convert(x) for x in read(value)])
+            columns.append([convert(x) for x in read(value)])
         else:
             columns.append(itertools.repeat(value if isinstance(value, (bool, str)) or value is None else convert(value)))
     write(out, [element(*row) for row in zip(*columns)] if columns else [element()] * out.numel())

@@ -141,6 +141,11 @@ def _digamma(x: float) -> float:
     return shift + math.log(x) - 0.5 / x - y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y / 132))))
 
 
+def _logaddexp_complex(a: complex, b: complex) -> complex:
+    high = max(a.real, b.real)
+    return high + cmath.log(cmath.exp(a - high) + cmath.exp(b - high))
+
+
 def _logaddexp(a: float, b: float, log: Callable[[float], float] = math.log, base: float = math.e) -> float:
     high = maximum(a, b)
     if high != high or math.isinf(high):
@@ -199,7 +204,7 @@ COMPLEX: dict[str, Callable[..., Any]] = {
     "log1p": lambda x: cmath.log(1 + x), "expm1": lambda x: cmath.exp(x) - 1, "silu": lambda x: x * _sigmoid(x),
     "real": lambda x: x.real, "imag": lambda x: x.imag, "conj": lambda x: x.conjugate(), "angle": _angle,
     "isfinite": cmath.isfinite, "isinf": cmath.isinf, "make_complex": lambda a, b: complex(a.real, b.real),
-    "sinc": lambda x: 1 if x == 0 else cmath.sin(math.pi * x) / (math.pi * x),
+    "logaddexp": _logaddexp_complex, "sinc": lambda x: 1 if x == 0 else cmath.sin(math.pi * x) / (math.pi * x),
 }  # fmt: skip
 
 _INFIX = {
