@@ -1,11 +1,10 @@
 // __torch_function__: finding the arguments that override a call, the mode stack, and the protocol itself.
+#include "python/library.h"
 
+#include <structmember.h>
 
 #include <cstddef>
 #include <cstring>
-
-#include "python/library.h"
-#include <structmember.h>
 
 namespace fl::py {
 
@@ -13,13 +12,30 @@ namespace {
 
 PyObject* hook_name = nullptr;  // "__torch_function__"
 PyObject* disabled_impl;      // the function that means "no override"
-thread_local bool subclasses_disabled = false;
-thread_local bool all_disabled = false;
+// Everything that makes a call of plain tensors special, in one word: calls of the usual kind look at nothing else.
+enum : unsigned { kAllDisabled = 1, kModes = 2, kSubclassesDisabled = 4 };
+thread_local unsigned state __attribute__((tls_model("initial-exec"))) = 0;
 thread_local std::vector<Object>* mode_stack = nullptr;
+
+bool swap_flag(unsigned flag, bool on) {
+  const bool before = state & flag;
+  state = on ? state | flag : state & ~flag;
+  return before;
+}
 
 std::vector<Object>& modes() {
   if (!mode_stack) mode_stack = new std::vector<Object>;
   return *mode_stack;
+}
+void push(Object mode) {
+  modes().push_back(std::move(mode));
+  state |= kModes;
+}
+Object pop() {
+  Object mode = modes().back();
+  modes().pop_back();
+  swap_flag(kModes, !modes().empty());
+  return mode;
 }
 
 // The class-level __torch_function__ of an object, borrowed; null when it has none of interest.
@@ -72,9 +88,11 @@ void collect(PyObject* o, std::vector<PyObject*>& found) {
 }  // namespace
 
 bool any_override(PyObject* const* args, Py_ssize_t n) {
-  if (__builtin_expect(all_disabled, 0)) return false;
-  if (__builtin_expect(mode_stack && !mode_stack->empty(), 0)) return true;
-  if (__builtin_expect(subclasses_disabled, 0)) return false;
+  if (__builtin_expect(state != 0, 0)) {
+    if (state & kAllDisabled) return false;
+    if (state & kModes) return true;
+    if (state & kSubclassesDisabled) return false;
+  }
   for (Py_ssize_t i = 0; i < n; ++i)
     if (overrides(args[i])) return true;
   return false;
@@ -88,7 +106,7 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
   for (Py_ssize_t k = 0; k < nkw; ++k) check(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
 
   std::vector<PyObject*> found;
-  if (!subclasses_disabled)
+  if (!(state & kSubclassesDisabled))
     for (Py_ssize_t i = 0; i < nargs + nkw; ++i) collect(args[i], found);
   Object types = own(PyTuple_New(found.size()));
   for (size_t i = 0; i < found.size(); ++i) PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i]))));
@@ -96,19 +114,18 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
   const auto ask = [&](PyObject* hook) {
     return own(PyObject_CallFunctionObjArgs(hook, function, types.get(), positional.get(), keywords.get(), nullptr));
   };
-  if (mode_stack && !mode_stack->empty()) {
+  if (state & kModes) {
     // The innermost mode handles the call with itself taken off the stack.
-    Object mode = modes().back();
-    modes().pop_back();
+    Object mode = pop();
     Object result;
     try {
       Object hook = own(PyObject_GetAttr(mode.get(), hook_name));
       result = ask(hook.get());
     } catch (...) {
-      modes().push_back(mode);
+      push(mode);
       throw;
     }
-    modes().push_back(mode);
+    push(mode);
     if (result.get() != Py_NotImplemented) return result.release();
   }
   for (PyObject* o : found) {
@@ -133,14 +150,14 @@ PyObject* disabled(PyObject*, PyObject* args, PyObject*) {
   // _disabled_torch_function_impl(func, types, args, kwargs): call without overrides of subclasses.
   PyObject *func, *types, *positional, *keywords = nullptr;
   if (!PyArg_ParseTuple(args, "OOO|O", &func, &types, &positional, &keywords)) return nullptr;
-  const bool saved = std::exchange(subclasses_disabled, true);
+  const bool saved = swap_flag(kSubclassesDisabled, true);
   PyObject* result = PyObject_Call(func, positional, keywords && keywords != Py_None ? keywords : nullptr);
-  subclasses_disabled = saved;
+  swap_flag(kSubclassesDisabled, saved);
   return result;
 }
 
 PyObject* push_mode(PyObject*, PyObject* mode) {
-  modes().push_back(Object::borrow(mode));
+  push(Object::borrow(mode));
   Py_RETURN_NONE;
 }
 PyObject* pop_mode(PyObject*, PyObject*) {
@@ -148,9 +165,7 @@ PyObject* pop_mode(PyObject*, PyObject*) {
     PyErr_SetString(PyExc_RuntimeError, "[torch_function] expected a mode on the stack, got an empty stack");
     return nullptr;
   }
-  Object mode = modes().back();
-  modes().pop_back();
-  return mode.release();
+  return pop().release();
 }
 PyObject* mode_count(PyObject*, PyObject*) { return PyLong_FromSize_t(mode_stack ? mode_stack->size() : 0); }
 PyObject* mode_at(PyObject*, PyObject* arg) {
@@ -161,9 +176,9 @@ PyObject* mode_at(PyObject*, PyObject* arg) {
   }
   return Py_NewRef((*mode_stack)[i].get());
 }
-PyObject* set_subclasses_disabled(PyObject*, PyObject* arg) { return PyBool_FromLong(std::exchange(subclasses_disabled, arg == Py_True)); }
-PyObject* set_all_disabled(PyObject*, PyObject* arg) { return PyBool_FromLong(std::exchange(all_disabled, arg == Py_True)); }
-PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!subclasses_disabled && !all_disabled); }
+PyObject* set_subclasses_disabled(PyObject*, PyObject* arg) { return PyBool_FromLong(swap_flag(kSubclassesDisabled, arg == Py_True)); }
+PyObject* set_all_disabled(PyObject*, PyObject* arg) { return PyBool_FromLong(swap_flag(kAllDisabled, arg == Py_True)); }
+PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!(state & (kAllDisabled | kSubclassesDisabled))); }
 
 PyObject* has_override(PyObject*, PyObject* relevant) {
   Object fast = Object::steal(PySequence_Fast(relevant, "[has_torch_function] expected a sequence"));
@@ -188,8 +203,8 @@ PyMethodDef override_functions[] = {
 
 }  // namespace
 
-TorchFunctionSwitch::TorchFunctionSwitch(bool disabled) : saved_(std::exchange(all_disabled, disabled)) {}
-TorchFunctionSwitch::~TorchFunctionSwitch() { all_disabled = saved_; }
+TorchFunctionSwitch::TorchFunctionSwitch(bool disabled) : saved_(swap_flag(kAllDisabled, disabled)) {}
+TorchFunctionSwitch::~TorchFunctionSwitch() { swap_flag(kAllDisabled, saved_); }
 
 // ---------------------------------------------------------------- attributes, methods and slots of Tensor
 
@@ -209,7 +224,7 @@ PyObject* as_subclass(PyObject* self, const char* name, PyObject* result) {
   return PyObject_CallFunctionObjArgs(convert, value.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)), nullptr);
 }
 
-bool modes_active() { return mode_stack && !mode_stack->empty(); }
+bool modes_active() { return state & kModes; }
 bool has_default_hook(PyObject* self) { return !modes_active() && is_default_hook(hook_of(Py_TYPE(self))); }
 
 Object accessor(const char* name, const char* which) {

@@ -17,7 +17,15 @@ _SUBMODULES = (
 )
 
 
+_FUNCTIONS = {
+    "rename_privateuse1_backend": "backend_registration",
+    "generate_methods_for_privateuse1_backend": "backend_registration",
+}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module(f"{__name__}.{_FUNCTIONS[name]}"), name)
     if name in _SUBMODULES:
         try:
             return importlib.import_module(f"{__name__}.{name}")

@@ -151,8 +151,8 @@ PROGRAMS = {
     "layer_norm": (lambda x: F.layer_norm(x, (4,)), X),
     "relu_gelu": (lambda x: F.relu(x) + F.gelu(x) + F.silu(x), X),
 }
-NEEDS = {"softmax": "softmax", "log_softmax": "log_softmax", "max_dim": "argmax", "argmin": "argmin", "var": "var",
-         "cumsum": "cumsum", "sort": "sort", "topk": "topk", "layer_norm": "layer_norm"}  # fmt: skip
+NEEDS = {"softmax": "amax", "log_softmax": "amax", "max_dim": "argmax", "argmin": "argmin", "var": "var",
+         "cumsum": "cumsum", "sort": "sort", "topk": "topk", "layer_norm": "mean"}  # fmt: skip
 
 
 def _set(x):

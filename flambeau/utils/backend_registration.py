@@ -1,0 +1,49 @@
+"""The names programs use to set up the device behind the dispatch key PrivateUse1. `backends.register_device` is the
+seam underneath, and needs none of this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau
+from flambeau import backends
+
+__all__ = ["rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"]
+
+
+def rename_privateuse1_backend(backend_name: str) -> None:
+    """Give the device behind PrivateUse1 its name."""
+    backends.rename_privateuse1_backend(backend_name)
+
+
+def generate_methods_for_privateuse1_backend(
+    for_tensor: bool = True,
+    for_module: bool = True,
+    for_packed_sequence: bool = True,
+    for_storage: bool = False,
+    unsupported_dtype: list[Any] | None = None,
+) -> None:
+    """Add `x.<name>()` and `x.is_<name>` to tensors and `m.<name>()` to modules, as devices built in have them."""
+    name = backends.private_use_name()
+
+    def to_device(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        place = flambeau.device(name) if device is None else flambeau.device(name, device) if isinstance(device, int) else device
+        return self.to(device=place, non_blocking=non_blocking, **kwargs)
+
+    def module_to_device(self: Any, device: Any = None) -> Any:
+        return self._apply(lambda t: to_device(t, device))
+
+    to_device.__name__ = module_to_device.__name__ = name
+    targets = []
+    if for_tensor:
+        targets.append((flambeau.Tensor, name, to_device))
+        targets.append((flambeau.Tensor, f"is_{name}", property(lambda self: self.device.type == name)))
+    if for_module and hasattr(flambeau.nn, "Module"):
+        targets.append((flambeau.nn.Module, name, module_to_device))
+    for cls, attribute, value in targets:
+        if hasattr(cls, attribute):
+            raise RuntimeError(
+                f"[generate_methods_for_privateuse1_backend] expected a new attribute, got {cls.__name__}.{attribute}, "
+                "which exists"
+            )
+        setattr(cls, attribute, value)
