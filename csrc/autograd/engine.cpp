@@ -1,26 +1,63 @@
 // The backward engine: counts how many gradients each reachable node waits for, then runs nodes, latest first, as they
 // become ready. Runs in the calling thread; a backward inside a hook or Function is an independent, nested run.
 #include <algorithm>
+#include <cmath>
+#include <deque>
 #include <queue>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "autograd/node.h"
-#include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
 
 namespace fl::autograd {
 
 namespace {
 
-struct Later {
-  bool operator()(const Node* a, const Node* b) const { return a->sequence < b->sequence; }
-};
-
 struct Task {
+  Node* node = nullptr;
   int waiting = 0;
   bool needed = true;
+  bool visited = false;
+  int capture = -1;  // first of the wanted inputs that are this node's, or -1
   std::vector<Tensor> grads;
+};
+
+// Tasks by node: open addressing, since every step of the run looks several up.
+class Tasks {
+ public:
+  Tasks() : slots_(64) {}
+  std::pair<Task*, bool> insert(Node* node) {
+    if (tasks_.size() * 2 >= slots_.size()) grow();
+    Slot& slot = find_slot(node);
+    if (slot.node) return {slot.task, false};
+    tasks_.emplace_back();
+    tasks_.back().node = node;
+    slot = {node, &tasks_.back()};
+    return {slot.task, true};
+  }
+  Task& operator[](Node* node) { return *find_slot(node).task; }
+  Task* find(Node* node) { return find_slot(node).task; }
+  std::deque<Task>& all() { return tasks_; }
+
+ private:
+  struct Slot {
+    Node* node = nullptr;
+    Task* task = nullptr;
+  };
+  Slot& find_slot(Node* node) {
+    size_t i = (reinterpret_cast<uintptr_t>(node) >> 4) * 0x9E3779B97F4A7C15ull >> 32 & (slots_.size() - 1);
+    while (slots_[i].node && slots_[i].node != node) i = (i + 1) & (slots_.size() - 1);
+    return slots_[i];
+  }
+  void grow() {
+    slots_.assign(slots_.size() * 2, Slot());
+    for (Task& t : tasks_) find_slot(t.node) = {t.node, &t};
+  }
+  std::vector<Slot> slots_;
+  std::deque<Task> tasks_;
+};
+
+struct Later {
+  bool operator()(const Task* a, const Task* b) const { return a->node->sequence < b->node->sequence; }
 };
 
 // Adds `grad` to a slot; in place when nobody else can see the slot's tensor.
@@ -40,29 +77,42 @@ void accumulate(Tensor& slot, Tensor&& grad, bool track) {
 }
 
 // Gradients must have the shape, dtype and device of what they belong to; broadcast dimensions are summed.
-void validate(const Node& node, std::vector<Tensor>& grads, const std::string& from) {
+void validate(const Node& node, std::vector<Tensor>& grads) {
   for (size_t i = 0; i < grads.size() && i < node.outputs.size(); ++i) {
     Tensor& g = grads[i];
     if (!g.defined()) continue;
     const OutputMeta& want = node.outputs[i];
-    if (g->sizes != want.sizes) {
+    if (__builtin_expect(g->sizes != want.sizes, 0)) {
       static const Operator& sum_to = OperatorTable::get().at("sum_to_size");
       bool expandable = g.dim() >= static_cast<int64_t>(want.sizes.size());
       const int64_t lead = g.dim() - static_cast<int64_t>(want.sizes.size());
       for (size_t d = 0; expandable && d < want.sizes.size(); ++d) expandable = want.sizes[d] == 1 || want.sizes[d] == g.size(lead + d);
-      FL_CHECK(expandable, "[", from, "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(i), ", got ",
-               g.sizes());
+      FL_CHECK(expandable, "[", node.name(), "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(i),
+               ", got an invalid gradient of shape ", g.sizes());
       g = call_tensor(sum_to, g, want.sizes.vec());
     }
-    if (g.dtype() != want.dtype) {
+    if (__builtin_expect(g.dtype() != want.dtype, 0)) {
       if (is_complex(g.dtype()) && !is_complex(want.dtype)) {
         static const Operator& real = OperatorTable::get().at("real");
         g = call_tensor(real, g);
       }
-      static const Operator& cast = OperatorTable::get().at("_to_dtype");
-      if (g.dtype() != want.dtype) g = call_tensor(cast, g, Value(want.dtype), Value());
+      static const Operator& cast = OperatorTable::get().at("to.dtype");
+      if (g.dtype() != want.dtype) g = call_tensor(cast, g, Value(want.dtype), false, false, Value());
     }
-    FL_CHECK(g.device() == want.device, "[", from, "] expected a gradient on ", to_string(want.device), ", got ", to_string(g.device()));
+    FL_CHECK(g.device() == want.device, "[", node.name(), "] expected a gradient on ", to_string(want.device), ", got an invalid gradient on ",
+             to_string(g.device()));
+  }
+}
+
+void check_nan(const Node& node, const std::vector<Tensor>& grads) {
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined() || grads[i].is_meta() || grads[i].numel() == 0) continue;
+    static const Operator& sum = OperatorTable::get().at("sum");
+    static const Operator& ne = OperatorTable::get().at("ne.Tensor");
+    const Tensor nan = call_tensor(sum, call_tensor(ne, grads[i], grads[i]), Value());
+    if (item(nan).to<int64_t>() == 0) continue;
+    fail("[", node.name(), "] expected gradients that are numbers, got NaN: Function '", node.name(), "' returned nan values in its ",
+         static_cast<int64_t>(i), "th output.");
   }
 }
 
@@ -72,111 +122,182 @@ struct GradMode {
   ~GradMode() { thread_state().grad_mode = saved; }
 };
 
+thread_local Node* running = nullptr;
+thread_local int depth = 0;
+thread_local std::vector<std::function<void()>>* callbacks = nullptr;
+
+struct Running {
+  Node* outer;
+  explicit Running(Node* node) : outer(std::exchange(running, node)) {}
+  ~Running() { running = outer; }
+};
+
+// Queued callbacks run after the backward in which they were queued.
+struct Session {
+  std::vector<std::function<void()>>* outer;
+  std::vector<std::function<void()>> own;
+  Session() : outer(std::exchange(callbacks, &own)) { ++depth; }
+  ~Session() {
+    callbacks = outer;
+    --depth;
+  }
+  void finish() {
+    for (size_t i = 0; i < own.size(); ++i) own[i]();
+  }
+};
+
+void call_hook(Hook& hook, Tensor& grad) {
+  std::vector<Tensor> one{grad};
+  hook.call(one, nullptr);
+  grad = one[0];
+}
+
+// Hooks of the tensors that a node is the history of, in the order of registration; kept gradients see their results.
+void tensor_hooks(Node& node, Accumulate* leaf, std::vector<Tensor>& in) {
+  if (leaf) {
+    Meta* m = meta_of(leaf->variable);
+    if (!m->extras || !in[0].defined()) return;
+    const auto hooks = m->extras->hooks;
+    for (const auto& hook : hooks) call_hook(*hook, in[0]);
+    return;
+  }
+  if (!node.extras) return;
+  const auto hooks = node.extras->tensor_hooks;
+  for (const auto& [at, hook] : hooks)
+    if (in[at].defined()) call_hook(*hook, in[at]);
+  for (auto& [at, m] : node.extras->retained)
+    if (in[at].defined())
+      m->grad = m->grad.defined() ? call_tensor(OperatorTable::get().at("add.Tensor"), m->grad, in[at], int64_t(1)) : in[at];
+}
+
+std::vector<Tensor> run_node(Node& node, std::vector<Tensor>&& in) {
+  Running scope(&node);
+  std::vector<Tensor> out;
+  const bool anomaly = anomaly_mode.load(std::memory_order_relaxed);
+  try {
+    if (node.extras && !(node.extras->pre_hooks.empty() && node.extras->post_hooks.empty())) {
+      const auto before = node.extras->pre_hooks;
+      for (const auto& hook : before) hook->call(in, nullptr);
+      const std::vector<Tensor> kept = in;
+      out = node.apply(std::move(in));
+      const auto after = node.extras->post_hooks;
+      for (const auto& hook : after) hook->call(out, &kept);
+    } else {
+      out = node.apply(std::move(in));
+    }
+    if (__builtin_expect(anomaly, 0) && anomaly_check_nan.load(std::memory_order_relaxed)) check_nan(node, out);
+  } catch (...) {
+    if (anomaly && report_trace) report_trace(node);
+    throw;
+  }
+  return out;
+}
+
 }  // namespace
+
+void queue_callback(std::function<void()> callback) {
+  FL_CHECK(callbacks, "[queue_callback] expected to be inside a backward, got a call outside: final callbacks can only be installed during backward pass.");
+  callbacks->push_back(std::move(callback));
+}
+bool in_backward() { return depth > 0; }
+Node* current_node() { return running; }
 
 std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads, const std::vector<Edge>& inputs,
                                  BackwardOptions options) {
   GradMode mode(options.create_graph);
-  std::unordered_map<Node*, Task> tasks;
+  Session session;
+  Tasks tasks;
   // Dependencies, by a walk over everything reachable.
   {
     std::vector<Node*> stack;
     for (const Edge& e : roots)
-      if (e && tasks.try_emplace(e.node.get()).second) stack.push_back(e.node.get());
+      if (e && tasks.insert(e.node.get()).second) stack.push_back(e.node.get());
     while (!stack.empty()) {
       Node* node = stack.back();
       stack.pop_back();
       for (const Edge& e : node->next) {
         if (!e) continue;
-        auto [it, fresh] = tasks.try_emplace(e.node.get());
-        ++it->second.waiting;
+        auto [task, fresh] = tasks.insert(e.node.get());
+        ++task->waiting;
         if (fresh) stack.push_back(e.node.get());
       }
     }
   }
   // With inputs given, only nodes on a path to one of them run.
-  std::unordered_map<Node*, std::vector<std::pair<uint32_t, size_t>>> captures;
   std::vector<Tensor> captured(inputs.size());
   if (!inputs.empty()) {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i]) captures[inputs[i].node.get()].push_back({inputs[i].input, i});
-    // Walk in post-order without recursion.
-    std::unordered_map<Node*, int> state;  // 1 open, 2 done
-    std::vector<std::pair<Node*, size_t>> stack;
-    for (auto& [node, task] : tasks) task.needed = captures.count(node) > 0;
+    for (Task& task : tasks.all()) task.needed = false;
+    for (size_t i = inputs.size(); i-- > 0;)
+      if (inputs[i])
+        if (Task* task = tasks.find(inputs[i].node.get())) {
+          task->needed = true;
+          task->capture = static_cast<int>(i);
+        }
+    // In post-order, without recursion.
+    std::vector<std::pair<Task*, size_t>> stack;
     for (const Edge& e : roots) {
-      if (!e || state[e.node.get()]) continue;
-      state[e.node.get()] = 1;
-      stack.push_back({e.node.get(), 0});
+      if (!e || tasks[e.node.get()].visited) continue;
+      tasks[e.node.get()].visited = true;
+      stack.push_back({&tasks[e.node.get()], 0});
       while (!stack.empty()) {
-        auto& [node, at] = stack.back();
-        if (at < node->next.size()) {
-          const Edge& edge = node->next[at++];
-          if (edge && !state[edge.node.get()]) {
-            state[edge.node.get()] = 1;
-            stack.push_back({edge.node.get(), 0});
+        auto& [task, at] = stack.back();
+        if (at < task->node->next.size()) {
+          const Edge& edge = task->node->next[at++];
+          if (!edge) continue;
+          Task& next = tasks[edge.node.get()];
+          if (!next.visited) {
+            next.visited = true;
+            stack.push_back({&next, 0});
           }
           continue;
         }
-        Task& task = tasks[node];
-        for (const Edge& edge : node->next)
-          if (edge && tasks[edge.node.get()].needed) task.needed = true;
+        Task* done = task;
+        for (const Edge& edge : done->node->next)
+          if (edge && tasks[edge.node.get()].needed) done->needed = true;
         stack.pop_back();
       }
     }
   }
 
-  std::priority_queue<Node*, std::vector<Node*>, Later> ready;
-  std::vector<Ref<Node>> alive;  // roots stay until the end
+  std::priority_queue<Task*, std::vector<Task*>, Later> ready;
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!roots[i]) continue;
-    alive.push_back(roots[i].node);
     Task& task = tasks[roots[i].node.get()];
     task.grads.resize(std::max<size_t>(task.grads.size(), roots[i].node->outputs.size()));
     accumulate(task.grads[roots[i].input], std::move(grads[i]), options.create_graph);
   }
-  {
-    std::unordered_set<Node*> queued;
-    for (const Edge& e : roots)
-      if (e && tasks[e.node.get()].waiting == 0 && queued.insert(e.node.get()).second) ready.push(e.node.get());
-  }
+  for (const Edge& e : roots)
+    if (e) {
+      Task& task = tasks[e.node.get()];
+      if (task.waiting == 0) {
+        task.waiting = -1;  // queued
+        ready.push(&task);
+      }
+    }
   while (!ready.empty()) {
-    const Ref<Node> node(ready.top());
+    Task* task = ready.top();
     ready.pop();
-    Task task = std::move(tasks[node.get()]);
-    std::vector<Tensor> in = std::move(task.grads);
+    Node* node = task->node;
+    std::vector<Tensor> in = std::move(task->grads);
     in.resize(std::max(in.size(), node->outputs.size()));
     std::vector<Tensor> out;
-    if (task.needed) {
-      validate(*node, in, node->name());
-      for (size_t i = 0; i < node->tensor_hooks.size(); ++i) {
-        const auto [at, hook] = node->tensor_hooks[i];
-        std::vector<Tensor> one{in[at]};
-        hook->call(one, nullptr);
-        in[at] = one[0];
+    if (task->needed) {
+      auto* leaf = node->sequence == UINT64_MAX ? dynamic_cast<Accumulate*>(node) : nullptr;
+      validate(*node, in);
+      if (leaf || node->extras) {
+        Running scope(node);
+        tensor_hooks(*node, leaf, in);
       }
-      for (auto& [at, impl] : node->retained)
-        if (in[at].defined()) {
-          Meta& m = ensure_meta(Tensor(impl));
-          m.grad = m.grad.defined() ? call_tensor(OperatorTable::get().at("add.Tensor"), m.grad, in[at], int64_t(1)) : in[at];
-        }
-      for (size_t i = 0; i < node->pre_hooks.size(); ++i) node->pre_hooks[i]->call(in, nullptr);
       bool run = true;
-      if (auto it = captures.find(node.get()); it != captures.end()) {
-        for (auto [output, i] : it->second) captured[i] = in[output];
-        // A captured leaf does not accumulate; a captured inner node runs on only when something further is needed.
-        run = false;
+      if (task->capture >= 0) {
+        for (size_t i = task->capture; i < inputs.size(); ++i)
+          if (inputs[i].node.get() == node) captured[i] = in[inputs[i].input];
+        // A captured leaf does not accumulate for grad(); a captured inner node runs on only when something further is needed.
+        run = leaf && options.accumulate;
         for (const Edge& e : node->next) run |= e && tasks[e.node.get()].needed;
-        if (options.accumulate && dynamic_cast<Accumulate*>(node.get())) run = true;
       }
       if (run) {
-        if (node->post_hooks.empty()) {
-          out = node->apply(std::move(in));
-        } else {
-          const std::vector<Tensor> kept = in;
-          out = node->apply(std::move(in));
-          for (size_t i = 0; i < node->post_hooks.size(); ++i) node->post_hooks[i]->call(out, &kept);
-        }
+        out = run_node(*node, std::move(in));
         if (!options.retain_graph) node->release_saved();
       }
     }
@@ -185,11 +306,14 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
       const Edge& e = node->next[i];
       if (!e) continue;
       Task& next = tasks[e.node.get()];
-      if (next.grads.size() < e.node->outputs.size()) next.grads.resize(e.node->outputs.size());
-      if (i < out.size() && next.needed) accumulate(next.grads[e.input], std::move(out[i]), options.create_graph);
-      if (--next.waiting == 0) ready.push(e.node.get());
+      if (i < out.size() && next.needed && out[i].defined()) {
+        if (next.grads.size() < e.node->outputs.size()) next.grads.resize(e.node->outputs.size());
+        accumulate(next.grads[e.input], std::move(out[i]), options.create_graph);
+      }
+      if (--next.waiting == 0) ready.push(&next);
     }
   }
+  session.finish();
   return captured;
 }
 

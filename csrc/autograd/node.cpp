@@ -1,30 +1,47 @@
 // Nodes, saved tensors and the history of tensors.
 #include "autograd/node.h"
 
+#include "core/view_tracking.h"
 #include "dispatch/kernel.h"
 
 namespace fl::autograd {
 
 Ref<Counted> (*pack_hook)(const Tensor&) = nullptr;
 Tensor (*unpack_hook)(const Ref<Counted>&) = nullptr;
+thread_local bool pack_hooks_active = false;
+std::atomic<bool> anomaly_mode{false}, anomaly_check_nan{true};
+std::string (*capture_trace)() = nullptr;
+void (*report_trace)(const Node&) = nullptr;
 
 namespace {
-thread_local uint64_t next_sequence = 0;
+std::atomic<uint64_t> next_sequence{0};
 
 // Nodes waiting to be deleted by the outermost destroy() of this thread.
 thread_local std::vector<Node*>* doomed = nullptr;
 }  // namespace
 
-Node::Node() : sequence(next_sequence++) {}
+Node::Node() : sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+  if (__builtin_expect(anomaly_mode.load(std::memory_order_relaxed), 0) && capture_trace) more().trace = capture_trace();
+}
 Node::~Node() = default;
+
+NodeExtras& Node::more() {
+  if (!extras) extras = std::make_unique<NodeExtras>();
+  return *extras;
+}
+MetaExtras& Meta::more() {
+  if (!extras) extras = std::make_unique<MetaExtras>();
+  return *extras;
+}
 
 void Node::destroy() {
   if (doomed) {
     doomed->push_back(this);
     return;
   }
-  std::vector<Node*> list{this};
+  std::vector<Node*> list;
   doomed = &list;
+  delete this;
   while (!list.empty()) {
     Node* node = list.back();
     list.pop_back();
@@ -34,7 +51,7 @@ void Node::destroy() {
 }
 
 uint32_t Node::add_output(const Tensor& t) {
-  outputs.push_back({t->sizes, t.dtype(), t.device()});
+  outputs.emplace_back(t->sizes, t.dtype(), t.device());
   return static_cast<uint32_t>(outputs.size() - 1);
 }
 
@@ -47,14 +64,45 @@ Meta& ensure_meta(const Tensor& t) {
   return *meta_of(t);
 }
 
+namespace {
+std::mutex retained_mutex;
+
+void drop_retained(Node& node, Meta* m) {
+  std::lock_guard<std::mutex> lock(retained_mutex);
+  if (!node.extras) return;
+  auto& list = node.extras->retained;
+  for (size_t i = list.size(); i-- > 0;)
+    if (list[i].second == m) list.erase(list.begin() + i);
+}
+}  // namespace
+
+Meta::~Meta() {
+  if (retains_grad && grad_fn) drop_retained(*grad_fn, this);
+}
+
+void retain_grad(const Tensor& t) {
+  FL_CHECK(wants_grad(t), "[retain_grad] expected a tensor that requires grad, got one that does not: can't retain_grad on Tensor that has "
+                          "requires_grad=False");
+  if (is_leaf(t)) return;
+  Meta& m = *meta_of(t);
+  if (m.retains_grad) return;
+  m.retains_grad = true;
+  std::lock_guard<std::mutex> lock(retained_mutex);
+  m.grad_fn->more().retained.push_back({m.output, &m});
+}
+
 void set_requires_grad(const Tensor& t, bool requires_grad) {
   if (requires_grad) {
     FL_CHECK(is_floating(t.dtype()) || is_complex(t.dtype()),
-             "[requires_grad_] expected a floating point or complex tensor, got ", name_of(t.dtype()));
+             "[requires_grad_] expected a floating point or complex tensor (only Tensors of floating point and complex dtype can require "
+             "gradients), got ",
+             name_of(t.dtype()));
     FL_CHECK(!t->inference || thread_state().inference_mode,
-             "[requires_grad_] expected a tensor made outside inference mode, got an inference tensor; clone() it first");
+             "[requires_grad_] expected a tensor made outside inference mode, got an inference tensor: setting requires_grad=True on an inference "
+             "tensor outside InferenceMode is not allowed; clone() it first");
   }
-  FL_CHECK(requires_grad || is_leaf(t), "[requires_grad_] expected a leaf tensor to stop requiring grad, got a result of ",
+  FL_CHECK(requires_grad || is_leaf(t), "[requires_grad_] expected a leaf tensor (you can only change requires_grad flags of leaf variables), got a "
+                                        "result of ",
            is_leaf(t) ? "" : grad_fn_of(t)->name(), "; use detach() for a tensor without history");
   if (!requires_grad && !t->autograd) return;
   ensure_meta(t).requires_grad = requires_grad;
@@ -63,7 +111,7 @@ void set_requires_grad(const Tensor& t, bool requires_grad) {
 
 bool is_leaf(const Tensor& t) {
   const Meta* m = meta_of(t);
-  return m == nullptr || !m->grad_fn;
+  return m == nullptr || !grad_fn_of(t);
 }
 
 namespace {
@@ -83,38 +131,71 @@ Ref<Node> accumulator(const Tensor& leaf) {
   return Ref<Node>(fresh.get());
 }
 
+// Windows on a base of another dtype are windows on its real or complex reading.
+Tensor reread(const Tensor& t, DType dtype) {
+  if (is_complex(t.dtype()) == is_complex(dtype)) return t;
+  static const Operator& as_real = OperatorTable::get().at("view_as_real");
+  static const Operator& as_complex = OperatorTable::get().at("view_as_complex");
+  return call_tensor(is_complex(t.dtype()) ? as_real : as_complex, t);
+}
+
+Tensor empty_of(const Tensor& like, IntSpan sizes, IntSpan strides, DType dtype) {
+  static const Operator& make = OperatorTable::get().at("empty_strided");
+  return call_tensor(make, sizes.vec(), strides.vec(), Value(dtype), Value(), Value(like.device()), Value());
+}
+
+Tensor window_of(const Tensor& t, const Dims& sizes, const Dims& strides, int64_t offset) {
+  static const Operator& window = OperatorTable::get().at("as_strided");
+  return call_tensor(window, t, sizes.vec(), strides.vec(), offset);
+}
+
+struct Geometry {
+  Dims base_sizes, base_strides, sizes, strides;
+  int64_t offset = 0;
+  DType base_dtype = DType::Float, dtype = DType::Float;
+  Geometry(const Tensor& t, const Tensor& base)
+      : base_sizes(base->sizes), base_strides(base->strides), sizes(t->sizes), strides(t->strides), base_dtype(base.dtype()), dtype(t.dtype()) {
+    int64_t origin = base.offset();
+    if (is_complex(base_dtype) && !is_complex(dtype)) origin *= 2;
+    if (!is_complex(base_dtype) && is_complex(dtype)) origin /= 2;
+    offset = t.offset() - origin;
+  }
+};
+
 // Gradient of a view as a window on the gradient of its base.
 struct AsStridedView final : Node {
-  Dims base_sizes, sizes, strides;
-  int64_t offset;
+  Geometry at;
+  explicit AsStridedView(Geometry g) : at(std::move(g)) {}
   std::string name() const override { return "AsStridedBackward0"; }
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
     if (!grads[0].defined()) return {Tensor()};
-    static const Operator& zeros = OperatorTable::get().at("zeros");
-    static const Operator& scatter = OperatorTable::get().at("as_strided_scatter");
-    Tensor base = call_tensor(zeros, base_sizes.vec(), Value(grads[0].dtype()), Value(), Value(grads[0].device()), Value(), Value());
-    return {call_tensor(scatter, base, grads[0], sizes.vec(), strides.vec(), offset)};
+    if (at.dtype == at.base_dtype) return {scatter_window(grads[0], at.base_sizes, at.base_strides, at.sizes, at.strides, at.offset)};
+    static const Operator& zero = OperatorTable::get().at("zero_");
+    static const Operator& copy = OperatorTable::get().at("copy_");
+    Tensor base = empty_of(grads[0], at.base_sizes, at.base_strides, at.base_dtype);
+    call_tensor(zero, base);
+    call_tensor(copy, window_of(reread(base, at.dtype), at.sizes, at.strides, at.offset), grads[0], false);
+    return {base};
   }
 };
 
 // In-place write to a view, seen from the base: gradient goes through the written op inside the window, unchanged outside.
 struct CopySlices final : Node {
-  Dims base_sizes, base_strides, sizes, strides;
-  int64_t offset;
+  Geometry at;
   Ref<Node> fn;
+  explicit CopySlices(Geometry g) : at(std::move(g)) {}
   std::string name() const override { return "CopySlices"; }
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
     std::vector<Tensor> out(next.size());
     if (!grads[0].defined()) return out;
     static const Operator& clone = OperatorTable::get().at("clone");
-    static const Operator& window = OperatorTable::get().at("as_strided");
     static const Operator& copy = OperatorTable::get().at("copy_");
-    Tensor grad = call_tensor(clone, grads[0], Value(MemoryFormat::Contiguous));
-    const Tensor slice = call_tensor(window, grad, sizes.vec(), strides.vec(), offset);
+    Tensor grad = empty_of(grads[0], at.base_sizes, at.base_strides, at.base_dtype);
+    call_tensor(copy, grad, grads[0], false);
+    const Tensor slice = window_of(reread(grad, at.dtype), at.sizes, at.strides, at.offset);
     std::vector<Tensor> inner = fn->apply({call_tensor(clone, slice, Value(MemoryFormat::Contiguous))});
-    Tensor zero;
     if (needs(0)) {
-      if (inner[0].defined()) {
+      if (!inner.empty() && inner[0].defined()) {
         call_tensor(copy, slice, inner[0], false);
       } else {
         static const Operator& zero_ = OperatorTable::get().at("zero_");
@@ -128,110 +209,139 @@ struct CopySlices final : Node {
   void release_saved() override { fn->release_saved(); }
 };
 
+KeySet inherited_keys(const TensorImpl* view) {
+  const Meta* m = static_cast<const Meta*>(view->autograd.get());
+  return m->base.defined() && !m->view_in_no_grad ? m->base->keys & KeySet(Key::Autograd) : KeySet();
+}
+
 }  // namespace
+
+Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset) {
+  static const Operator& zero = OperatorTable::get().at("zero_");
+  static const Operator& copy = OperatorTable::get().at("copy_");
+  static const Operator& make = OperatorTable::get().at("zeros");
+  static const Operator& add = OperatorTable::get().at("index_add");
+  static const Operator& arange = OperatorTable::get().at("arange");
+  static const Operator& reshape = OperatorTable::get().at("reshape");
+  const Tensor probe = empty_strided(IntSpan(sizes), strides, {DType::UInt8, Device{DeviceType::Meta}});
+  const Tensor base_probe = empty_strided(base_sizes, base_strides, {DType::UInt8, Device{DeviceType::Meta}});
+  if (!has_internal_overlap(probe) && is_dense(base_probe)) {
+    Tensor base = empty_of(grad, base_sizes, base_strides, grad.dtype());
+    call_tensor(zero, base);
+    call_tensor(copy, window_of(base, sizes, strides, offset), grad, false);
+    return base;
+  }
+  // Elements that lie at one place add up there; every reading of that place by the base then gets the sum.
+  int64_t last = offset;
+  for (size_t i = 0; i < sizes.size(); ++i) last += sizes[i] ? (sizes[i] - 1) * strides[i] : 0;
+  int64_t base_last = 0;
+  for (size_t i = 0; i < base_sizes.size(); ++i) base_last += base_sizes[i] ? (base_sizes[i] - 1) * base_strides[i] : 0;
+  const int64_t n = std::max(last, base_last) + 1;
+  const Tensor places = call_tensor(arange, n, Value(DType::Int64), Value(), Value(grad.device()), Value());
+  const Tensor flat = call_tensor(make, std::vector<int64_t>{n}, Value(grad.dtype()), Value(), Value(grad.device()), Value());
+  const Tensor index = call_tensor(reshape, window_of(places, sizes, strides, offset), std::vector<int64_t>{-1});
+  const Tensor sum = call_tensor(add, flat, int64_t(0), index, call_tensor(reshape, grad, std::vector<int64_t>{-1}), int64_t(1));
+  return window_of(sum, base_sizes, base_strides, 0);
+}
 
 Ref<Node> grad_fn_of(const Tensor& t) {
   Meta* m = meta_of(t);
   if (!m) return {};
-  if (m->view && m->view->base->storage && !t->inference) {
-    const uint32_t now = t->version().load();
-    if (m->view->version != now && m->view->base.requires_grad()) {
+  if (m->base.defined() && !m->view_in_no_grad && !t->inference) {
+    const uint32_t now = t->version().load(std::memory_order_relaxed);
+    if (m->view_version != now && m->base.requires_grad() && meta_of(m->base)->grad_fn && (is_floating(t.dtype()) || is_complex(t.dtype()))) {
       // Someone wrote to the base: the view's value is now a window on the base's new history.
-      const Edge base = gradient_edge(m->view->base);
-      if (base) {
-        Ref<AsStridedView> node(new AsStridedView);
-        const Tensor& b = m->view->base;
-        node->base_sizes = b->sizes;
-        node->sizes = t->sizes;
-        node->strides = t->strides;
-        node->offset = t.offset() - b.offset();
-        node->next.push_back(base);
-        m->output = node->add_output(t);
-        m->grad_fn = Ref<Node>(node.get());
-        m->requires_grad = true;
-        t->refresh_keys();
-      }
-      m->view->version = now;
+      Ref<AsStridedView> node(new AsStridedView(Geometry(t, m->base)));
+      node->next.push_back(gradient_edge(m->base));
+      const uint32_t output = node->add_output(t);
+      set_history(t, Ref<Node>(node.get()), output);
+      m->view_version = now;
     }
   }
   return m->grad_fn;
 }
 
+bool wants_grad(const Tensor& t) {
+  const Meta* m = meta_of(t);
+  if (!m) return false;
+  if (m->base.defined()) grad_fn_of(t);
+  return m->requires_grad;
+}
+
 Edge gradient_edge(const Tensor& t) {
+  if (!wants_grad(t)) return {};
   Meta* m = meta_of(t);
-  if (!m || !m->requires_grad) return {};
-  if (Ref<Node> fn = grad_fn_of(t)) return {fn, m->output};
+  if (m->grad_fn) return {m->grad_fn, m->output};
   return {accumulator(t), 0};
 }
 
 void set_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
   Meta& m = ensure_meta(t);
+  if (__builtin_expect(m.retains_grad, 0)) {
+    if (m.grad_fn) drop_retained(*m.grad_fn, &m);
+    std::lock_guard<std::mutex> lock(retained_mutex);
+    node->more().retained.push_back({output, &m});
+  }
   m.grad_fn = node;
   m.output = output;
   m.requires_grad = true;
-  t->refresh_keys();
+  t->keys |= Key::Autograd;
 }
 
 void check_inplace(const Tensor& t, const char* op) {
   if (!thread_state().grad_mode) return;
   const Meta* m = meta_of(t);
-  FL_CHECK(!(m && m->requires_grad && is_leaf(t) && !m->view), "[", op,
-           "] expected a tensor that may be written in place, got a leaf Variable that requires grad; "
-           "wrap the write in no_grad() or work on a clone()");
-  if (m && m->view) {
-    FL_CHECK(!(m->view->base.requires_grad() && is_leaf(m->view->base)), "[", op,
-             "] expected a tensor that may be written in place, got a view of a leaf Variable that requires grad; "
-             "wrap the write in no_grad() or work on a clone()");
-    FL_CHECK(!(m->view->multi && (m->requires_grad || m->view->base.requires_grad())), "[", op,
-             "] expected a view that may be written in place, got one of several views made by one op "
-             "(split, unbind, ...); write to a clone() or use the single-view form");
-    FL_CHECK(!(m->view->no_grad && m->view->base.requires_grad()), "[", op,
-             "] expected a view that may be written in place, got one made in no_grad mode from a tensor that requires grad; make the "
-             "view in the mode you write in");
+  if (!m) return;
+  FL_CHECK(!(m->requires_grad && is_leaf(t) && !m->base.defined()), "[", op,
+           "] expected a tensor that may be written in place, got a leaf Variable that requires grad: a leaf Variable that requires grad is being "
+           "used in an in-place operation; wrap the write in no_grad() or work on a clone()");
+  if (m->base.defined()) {
+    FL_CHECK(!(m->base.requires_grad() && is_leaf(m->base)), "[", op,
+             "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that requires grad is being used in an "
+             "in-place operation; wrap the write in no_grad() or work on a clone()");
+    FL_CHECK(!(m->multi_view && (m->requires_grad || m->base.requires_grad())), "[", op,
+             "] expected a view that may be written in place, got one of several: this view is the output of a function that returns multiple "
+             "views, which do not allow the output views to be modified inplace; write to a clone() or use the single-view form");
+    FL_CHECK(!m->view_in_no_grad, "[", op,
+             "] expected a view that may be written in place, got one made without grad mode: a view was created in no_grad mode and is being "
+             "modified inplace with grad mode enabled; make the view in the mode you write in");
   }
 }
 
 void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
   Meta& m = ensure_meta(t);
-  if (!m.view) {
+  if (!m.base.defined()) {
     set_history(t, node, output);
     return;
   }
-  const Tensor base = m.view->base;
-  Ref<CopySlices> slices(new CopySlices);
-  slices->base_sizes = base->sizes;
-  slices->base_strides = base->strides;
-  slices->sizes = t->sizes;
-  slices->strides = t->strides;
-  slices->offset = t.offset() - base.offset();
+  const Tensor base = m.base;
+  Ref<CopySlices> slices(new CopySlices(Geometry(t, base)));
   slices->fn = node;
   slices->next = node->next;
   if (slices->next.empty()) slices->next.resize(1);
   slices->next[0] = gradient_edge(base);
   const uint32_t at = slices->add_output(base);
   set_history(base, Ref<Node>(slices.get()), at);
-  m.view->version = t->version().load() - 1;  // whatever it is, it differs: the view's own history is rebuilt on demand
+  m.view_version = t->version().load() - 1;  // whatever it is, it differs: the view's own history is rebuilt on demand
   m.requires_grad = true;
-  t->refresh_keys();
+  t->keys |= Key::Autograd;
   grad_fn_of(t);
 }
 
 void make_view(const Tensor& view, const Tensor& base, bool multi) {
-  if (view->inference || base->inference) return;
-  Meta& m = ensure_meta(view);
-  Ref<ViewInfo> info(new ViewInfo);
+  if (view->inference || base->inference || view.same(base) || view->storage.get() != base->storage.get() || view->own_version != base->own_version)
+    return;
+  const ThreadState& state = thread_state();
+  if (state.inference_mode || (!state.grad_mode && !base.requires_grad())) return;
   const Meta* bm = meta_of(base);
-  info->base = bm && bm->view ? bm->view->base : base;
-  info->version = view->version().load();
-  info->multi = multi;
-  info->no_grad = !thread_state().grad_mode;
-  m.view = std::move(info);
+  Meta& m = ensure_meta(view);
+  m.base = bm && bm->base.defined() ? bm->base : base;
+  m.view_version = view->version().load(std::memory_order_relaxed);
+  m.multi_view = multi || (bm && bm->multi_view);
+  m.view_in_no_grad = !state.grad_mode;
 }
 
-Tensor detach(const Tensor& t) {
-  Tensor out = alias(t, t.sizes(), t.strides(), t.offset());
-  return out;
-}
+Tensor detach(const Tensor& t) { return alias(t, t.sizes(), t.strides(), t.offset()); }
 
 // ---------------------------------------------------------------- leaves
 
@@ -246,41 +356,45 @@ Accumulate::~Accumulate() {
   if (m && m->accumulate == this) m->accumulate = nullptr;
 }
 
-std::vector<Tensor> Accumulate::apply(std::vector<Tensor>&& grads) {
-  Meta& m = *meta_of(variable);
-  for (size_t i = 0; i < m.hooks.size(); ++i) m.hooks[i]->call(grads, nullptr);
-  Tensor grad = std::move(grads[0]);
-  if (!grad.defined()) return {};
-  {
-    std::lock_guard<std::mutex> lock(m.mutex);
-    const bool track = thread_state().grad_mode;
-    static const Operator& add = OperatorTable::get().at("add.Tensor");
-    static const Operator& add_ = OperatorTable::get().at("add_.Tensor");
-    if (!m.grad.defined()) {
-      // Keep it as it is when nobody else can see it.
-      const bool own = !track && grad->use_count() == 1 && grad->storage->use_count() == 1 && is_dense(grad);
-      if (own) {
-        m.grad = std::move(grad);
-      } else if (track) {
-        static const Operator& clone = OperatorTable::get().at("clone");
-        m.grad = call_tensor(clone, grad, Value());
-      } else {
-        m.grad = empty_like(variable, grad.dtype());
-        if (grad.is_cpu()) {
-          copy_into(m.grad, grad);
-        } else {
-          static const Operator& clone = OperatorTable::get().at("clone");
-          m.grad = call_tensor(clone, grad, Value());
-        }
-      }
-    } else if (track) {
-      m.grad = call_tensor(add, m.grad, grad, int64_t(1));
-    } else {
-      call_tensor(add_, m.grad, grad, int64_t(1));
+namespace {
+// Gradients of one tensor may arrive from several threads; a few locks serve all tensors.
+std::mutex grad_mutexes[16];
+}  // namespace
+
+void accumulate_grad(const Tensor& t, Tensor&& grad) {
+  static const Operator& add = OperatorTable::get().at("add.Tensor");
+  static const Operator& add_ = OperatorTable::get().at("add_.Tensor");
+  static const Operator& clone = OperatorTable::get().at("clone");
+  Meta& m = *meta_of(t);
+  const bool track = thread_state().grad_mode;
+  std::unique_lock<std::mutex> lock(grad_mutexes[reinterpret_cast<uintptr_t>(&m) / 64 % 16]);
+  if (!m.grad.defined()) {
+    // Keep it as it is when nobody else can see it.
+    const bool own = !track && grad->use_count() == 1 && grad->storage->use_count() == 1 && is_dense(grad) && grad->python == nullptr;
+    if (own)
+      m.grad = std::move(grad);
+    else if (track || !grad.is_cpu() || grad->keys.has(Key::Python))
+      m.grad = call_tensor(clone, grad, Value());
+    else {
+      m.grad = empty_like(t, grad.dtype());
+      copy_into(m.grad, grad);
     }
+  } else if (track) {
+    m.grad = call_tensor(add, m.grad, grad, int64_t(1));
+  } else {
+    call_tensor(add_, m.grad, grad, int64_t(1));
   }
-  std::vector<Tensor> self{variable};
-  for (size_t i = 0; i < m.post_accumulate.size(); ++i) m.post_accumulate[i]->call(self, nullptr);
+}
+
+std::vector<Tensor> Accumulate::apply(std::vector<Tensor>&& grads) {
+  if (!grads[0].defined()) return {};
+  accumulate_grad(variable, std::move(grads[0]));
+  Meta& m = *meta_of(variable);
+  if (m.extras) {
+    std::vector<Tensor> self{variable};
+    const auto hooks = m.extras->post_accumulate;
+    for (const auto& hook : hooks) hook->call(self, nullptr);
+  }
   return {};
 }
 
@@ -290,51 +404,60 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
   if (!t.defined()) return;
   defined_ = true;
   is_output_ = is_output;
-  FL_CHECK(!t->inference, "[autograd] expected tensors made outside inference mode to be saved for backward, got an inference tensor; "
-                          "clone() it to get a normal tensor");
-  version_ = t->version().load();
+  FL_CHECK(!t->inference, "[autograd] expected tensors made outside inference mode to be saved for backward, got an inference tensor: Inference "
+                          "tensors cannot be saved for backward; to work around you can make a clone to get a normal tensor and use it in autograd");
+  version_ = t->version().load(std::memory_order_relaxed);
   const Meta* m = meta_of(t);
   if (m) output_ = m->output;
-  is_leaf_ = !is_output && is_leaf(t);
-  if (pack_hook) {
-    if (is_output)
-      packed_ = pack_hook(detach(t));
-    else
-      packed_ = pack_hook(is_leaf_ ? t : detach(t));
+  if (__builtin_expect(pack_hooks_active, 0)) {
+    packed_ = pack_hook(is_output ? detach(t) : t);
     if (packed_) {
-      if (!is_output && !is_leaf_) grad_fn_ = gradient_edge(t);
+      requires_grad_ = m && m->requires_grad;
+      if (!is_output && requires_grad_) grad_fn_ = gradient_edge(t);
       return;
     }
   }
-  if (is_output || (m && m->view && !is_leaf_)) {
-    // Without history: the node owns this, and the history would own the node.
-    data_ = detach(t);
-    if (!is_output) grad_fn_ = gradient_edge(t);
-  } else {
-    data_ = t;
-  }
+  // An output without its history: the node owns this, and the history would own the node.
+  data_ = is_output ? detach(t) : t;
 }
 
-Tensor SavedTensor::unpack(const Ref<Node>& owner, const std::string& op) const {
+Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
   if (!defined_) return {};
-  FL_CHECK(!released_, "[backward] expected saved tensors of ", op,
-           " to be there, got a graph that was freed after its first backward; pass retain_graph=True to the first one");
+  FL_CHECK(!released_, "[backward] expected the saved tensors of ", op,
+           " to be there, got a graph that was freed: trying to backward through the graph a second time (or to access saved tensors after they "
+           "were freed); specify retain_graph=True if you need to backward through the graph a second time");
   Tensor out = packed_ ? unpack_hook(packed_) : data_;
   if (!packed_) {
-    const uint32_t now = data_->version().load();
+    const uint32_t now = data_->version().load(std::memory_order_relaxed);
     FL_CHECK(now == version_, "[", op, "] expected a saved tensor at version ", static_cast<int64_t>(version_), ", got version ",
-             static_cast<int64_t>(now), ": one of the variables needed for gradient computation has been modified by an inplace operation: shape ",
-             data_.sizes(), ", dtype ", name_of(data_.dtype()), "; clone() it before the write");
+             static_cast<int64_t>(now),
+             ": one of the variables needed for gradient computation has been modified by an inplace operation: [", name_of(data_.dtype()), " ",
+             data_.sizes(), "], which is ", is_output_ ? "an output" : "an input", " of ", owner ? owner->name() : op, ", is at version ",
+             static_cast<int64_t>(now), "; expected version ", static_cast<int64_t>(version_),
+             " instead. clone() it before the write, or enable anomaly detection to find the operation that failed to compute its gradient");
   }
-  if (is_output_ || grad_fn_) {
+  // History matters only to a backward that is recorded itself.
+  if (is_output_ ? owner != nullptr : bool(grad_fn_)) {
+    if (!thread_state().grad_mode && !packed_) return out;
     Tensor fresh = alias(out, out.sizes(), out.strides(), out.offset());
-    if (is_output_)
-      set_history(fresh, owner, output_);
-    else
+    if (is_output_) {
+      set_history(fresh, Ref<Node>(owner), output_);
+    } else if (auto* leaf = dynamic_cast<Accumulate*>(grad_fn_.node.get()); leaf && leaf->variable->storage.get() == out->storage.get()) {
+      return leaf->variable;
+    } else if (dynamic_cast<Accumulate*>(grad_fn_.node.get())) {
+      // A leaf that came back as another tensor: its gradient still belongs to the leaf.
+      set_history(fresh, grad_fn_.node, 0);
+    } else {
       set_history(fresh, grad_fn_.node, grad_fn_.input);
+    }
     return fresh;
   }
   return out;
+}
+
+void install_view_tracking() {
+  track_view = make_view;
+  keys_of_view = inherited_keys;
 }
 
 }  // namespace fl::autograd

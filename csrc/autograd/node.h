@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "core/small.h"
 #include "core/tensor.h"
 #include "dispatch/operator.h"
 
 namespace fl::autograd {
 
 struct Node;
+struct Meta;
 
 struct Edge {
   Ref<Node> node;
@@ -20,7 +22,7 @@ struct Edge {
   explicit operator bool() const { return bool(node); }
 };
 
-// A callback of the user's, on lists of gradients. Returns true when it replaced any.
+// A callback of the user's, on lists of gradients, which it may replace.
 struct Hook : Counted {
   virtual void call(std::vector<Tensor>& grads, const std::vector<Tensor>* inputs) = 0;
 };
@@ -32,21 +34,27 @@ struct OutputMeta {
   Device device;
 };
 
-struct Node : Counted {
-  std::vector<Edge> next;
-  std::vector<OutputMeta> outputs;
-  uint64_t sequence;
-  std::vector<Ref<Hook>> pre_hooks;                 // before apply, on all gradients
+// What few nodes have: hooks, metadata and a trace.
+struct NodeExtras {
+  std::vector<Ref<Hook>> pre_hooks;                          // before apply, on all gradients
   std::vector<std::pair<uint32_t, Ref<Hook>>> tensor_hooks;  // before those, on one output's gradient
-  std::vector<Ref<Hook>> post_hooks;                // after apply, with the results and the gradients
-  std::vector<std::pair<uint32_t, Ref<TensorImpl>>> retained;  // tensors whose gradient is kept
-  void* python = nullptr;                           // the node's Python object, if any
-  std::string trace;                                // where the forward op was called, in anomaly mode
-  Ref<Counted> metadata;                            // the user's `metadata` dictionary
+  std::vector<Ref<Hook>> post_hooks;                         // after apply, with the results and the gradients
+  std::vector<std::pair<uint32_t, Meta*>> retained;          // tensors whose gradient is kept; they take themselves off
+  std::string trace;                                         // where the forward op was called, in anomaly mode
+  Ref<Counted> metadata;                                     // the user's `metadata` dictionary
+};
+
+struct Node : Counted {
+  Small<Edge, 3> next;
+  Small<OutputMeta, 1> outputs;
+  uint64_t sequence;
+  std::unique_ptr<NodeExtras> extras;
+  void* python = nullptr;  // the node's Python object, if any
 
   Node();
   ~Node() override;
   uint32_t add_output(const Tensor& t);
+  NodeExtras& more();
   virtual std::string name() const = 0;
   virtual std::vector<Tensor> apply(std::vector<Tensor>&& grads) = 0;
   virtual void release_saved() {}
@@ -58,24 +66,25 @@ struct Node : Counted {
 
 struct Accumulate;
 
-// How a view came about: enough to find its gradient in that of its base after the base or the view was written to.
-struct ViewInfo : Counted {
-  Tensor base;
-  uint32_t version = 0;  // of the storage when grad_fn was last right
-  bool no_grad = false;  // made in no_grad mode from a tensor that requires grad
-  bool multi = false;    // one of several views returned by one op (split, unbind): writing to it is refused
+struct MetaExtras {
+  std::vector<Ref<Hook>> hooks;            // of a leaf: on its gradient, before accumulation
+  std::vector<Ref<Hook>> post_accumulate;  // after it
 };
 
 struct Meta final : AutogradMeta {
-  Ref<Node> grad_fn;
+  bool retains_grad = false;
+  bool view_in_no_grad = false;  // made in no_grad mode from a tensor that requires grad
+  bool multi_view = false;       // one of several views returned by one op (split, unbind): writing to it is refused
   uint32_t output = 0;
+  uint32_t view_version = 0;  // of the storage when a view's grad_fn was last right
+  Ref<Node> grad_fn;
   Tensor grad;
   Accumulate* accumulate = nullptr;  // not owned; cleared by its destructor
-  bool retains_grad = false;
-  Ref<ViewInfo> view;
-  std::vector<Ref<Hook>> hooks;           // of a leaf: on its gradient, before accumulation
-  std::vector<Ref<Hook>> post_accumulate;  // after it
-  std::mutex mutex;
+  Tensor base;                       // of a view: what it is a window on
+  std::unique_ptr<MetaExtras> extras;
+
+  ~Meta() override;
+  MetaExtras& more();
 };
 
 // The graph's end at a leaf: adds to its .grad.
@@ -93,7 +102,7 @@ class SavedTensor {
   SavedTensor() = default;
   SavedTensor(const Tensor& t, bool is_output);
   // Raises when it was modified since, or released.
-  Tensor unpack(const Ref<Node>& owner, const std::string& op) const;
+  Tensor unpack(Node* owner, const std::string& op) const;
   bool defined() const { return defined_; }
   void reset() {
     data_ = Tensor();
@@ -107,12 +116,18 @@ class SavedTensor {
   Ref<Counted> packed_;  // what the user's pack hook returned
   Edge grad_fn_;
   uint32_t version_ = 0, output_ = 0;
-  bool defined_ = false, is_output_ = false, is_leaf_ = false, released_ = false;
+  bool defined_ = false, is_output_ = false, requires_grad_ = false, released_ = false;
 };
 
 // saved_tensors_hooks: set by the binding. pack may return null to decline.
 extern Ref<Counted> (*pack_hook)(const Tensor&);
 extern Tensor (*unpack_hook)(const Ref<Counted>&);
+extern thread_local bool pack_hooks_active;
+
+// Anomaly mode: nodes remember where they were made, and gradients are checked for NaN. Callbacks of the binding.
+extern std::atomic<bool> anomaly_mode, anomaly_check_nan;
+extern std::string (*capture_trace)();
+extern void (*report_trace)(const Node& node);
 
 Meta* meta_of(const Tensor& t);         // null when the tensor has none
 Meta& ensure_meta(const Tensor& t);     // makes one
@@ -121,11 +136,14 @@ bool is_leaf(const Tensor& t);
 // The edge through which gradients reach this tensor; empty when it requires none. Brings views up to date.
 Edge gradient_edge(const Tensor& t);
 Ref<Node> grad_fn_of(const Tensor& t);
+// Whether gradients flow to the tensor, after bringing a view up to date.
+bool wants_grad(const Tensor& t);
 void set_history(const Tensor& t, const Ref<Node>& node, uint32_t output);
 // Makes `node` (whose input 0 is the old value) the history of a tensor that was written in place.
 void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output);
 void check_inplace(const Tensor& t, const char* op);
 void make_view(const Tensor& view, const Tensor& base, bool multi);
+void retain_grad(const Tensor& t);
 Tensor detach(const Tensor& t);
 
 struct BackwardOptions {
@@ -137,6 +155,13 @@ struct BackwardOptions {
 // unless options.accumulate, touches no .grad.
 std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads, const std::vector<Edge>& inputs,
                                  BackwardOptions options);
+// Adds `grad` to a tensor's .grad.
+void accumulate_grad(const Tensor& t, Tensor&& grad);
+// Calls `callback` once the outermost backward of this thread is through.
+void queue_callback(std::function<void()> callback);
+bool in_backward();
+// The node whose derivative runs in this thread, or null.
+Node* current_node();
 
 struct OperatorNode;
 
@@ -155,6 +180,7 @@ struct Derivative {
 void set_derivative(Operator& op, Derivative* derivative);
 void install_kernels();
 void install_pointwise_derivatives();
+void install_native_derivatives();
 // Derivatives of pointwise operators run as one fused kernel an operand. When the backward itself is recorded, the
 // derivative is evaluated op by op instead, through this hook of the binding: (op, operand, g, node) -> gradient.
 extern Tensor (*expression_gradient)(const Operator& op, int operand, const Tensor& g, OperatorNode& node);
@@ -162,19 +188,22 @@ extern Tensor (*expression_gradient)(const Operator& op, int operand, const Tens
 struct OperatorNode final : Node {
   const Operator* op = nullptr;
   const Derivative* derivative = nullptr;
-  std::vector<Value> args;                 // non-tensor arguments, and shapes of tensors that are not saved
-  std::vector<SavedTensor> saved_args;     // one for each tensor, lists laid out
-  std::vector<SavedTensor> saved_results;
-  std::vector<OutputMeta> inputs;          // geometry of each tensor argument, lists laid out
-  std::vector<uint16_t> arg_begin;         // first flat tensor index of argument i
-  bool released = false;
+  Small<Value, 4> args;                // non-tensor arguments
+  Small<SavedTensor, 2> saved_args;    // one for each tensor, lists laid out
+  Small<SavedTensor, 1> saved_results;
+  Small<OutputMeta, 2> inputs;         // geometry of each tensor argument, lists laid out
+  Small<uint16_t, 8> arg_begin;        // first flat tensor index of argument i
 
   std::string name() const override;
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override;
   void release_saved() override;
-  Tensor saved_arg(size_t flat) { return saved_args[flat].unpack(Ref<Node>(this), op_name()); }
-  Tensor saved_result(size_t i) { return saved_results[i].unpack(Ref<Node>(this), op_name()); }
-  std::string op_name() const;
+  Tensor saved_arg(size_t flat) { return saved_args[flat].unpack(this, op_name()); }
+  Tensor saved_result(size_t i) { return saved_results[i].unpack(this, op_name()); }
+  const std::string& op_name() const { return op->schema.name; }
+  bool has(size_t arg) const { return arg_begin[arg + 1] > arg_begin[arg]; }
 };
+
+// The gradient of a window on a tensor of the given geometry, as a tensor of that geometry.
+Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset);
 
 }  // namespace fl::autograd

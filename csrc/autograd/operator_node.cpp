@@ -30,19 +30,38 @@ void each_tensor(const Operator& op, Value* args, const F& f) {
   }
 }
 
+Tensor copy_of(const Tensor& t) {
+  ExcludeKeys below{KeySet(Key::Autograd)};
+  static const Operator& clone = OperatorTable::get().at("clone");
+  return call_tensor(clone, detach(t), Value());
+}
+
 void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   const bool inplace = op.flags & kInplace || (!op.schema.args.empty() && op.schema.args[0].mutated);
   const Operator& base = op.functional ? *op.functional : op;
   const Derivative* derivative = static_cast<const Derivative*>(op.autograd ? op.autograd : base.autograd);
   bool any = false;
-  each_tensor(op, args, [&](size_t, const Tensor& t) { any |= t.defined() && t.requires_grad() && differentiable(t.dtype()); });
+  each_tensor(op, args, [&](size_t, const Tensor& t) { any |= t.defined() && wants_grad(t) && differentiable(t.dtype()); });
+  const auto run_below = [&] {
+    ExcludeKeys below{KeySet(Key::Autograd)};
+    op.call_with(keys.below(Key::Autograd), args, results);
+  };
   if (op.flags & kOut)
     FL_CHECK(!any, "[", base.schema.name, "] expected arguments that do not require grad with out=, got one that does; "
-                                          "out= functions are not differentiable");
+                                          "out= functions are not differentiable: functions with out=... arguments don't support automatic "
+                                          "differentiation, but one of the arguments requires grad");
+  if (!any || op.flags & kNoGrad || op.n_results() == 0) {
+    if (any && inplace) check_inplace(args[0].tensor(), op.schema.name.c_str());
+    return run_below();
+  }
+  if (!derivative) {
+    // Without a derivative of its own, an op that is defined by others is differentiated through them.
+    if (const Kernel composite = op.kernel(Key::Composite)) return composite.fn(op, composite.context, keys, args, results);
+  }
+  if (inplace) check_inplace(args[0].tensor(), op.schema.name.c_str());
   Ref<OperatorNode> node;
   uint32_t saves_results = 0;
-  if (inplace && any) check_inplace(args[0].tensor(), op.schema.name.c_str());
-  if (any && derivative && derivative->differentiable && !(op.flags & kNoGrad)) {
+  if (derivative && derivative->differentiable) {
     node = Ref<OperatorNode>(new OperatorNode);
     node->op = &op;
     node->derivative = derivative;
@@ -66,27 +85,23 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
       node->arg_begin[i] = flat;
       const bool keep = saves >> i & 1;
       const auto add = [&](const Tensor& t) {
-        Edge edge;
-        if (t.defined()) {
-          node->inputs.push_back({t->sizes, t.dtype(), t.device()});
-          if (t.requires_grad() && differentiable(t.dtype())) edge = gradient_edge(t);
-          if (keep && !(inplace && i == 0))
-            node->saved_args.emplace_back(t, false);
-          else if (keep)  // the value before the write: a copy, since the write destroys it
-            node->saved_args.emplace_back([&] {
-              ExcludeKeys below{KeySet(Key::Autograd)};
-              Tensor copy = empty_like(t, t.dtype());
-              static const Operator& copy_ = OperatorTable::get().at("copy_");
-              call_tensor(copy_, copy, detach(t), false);
-              return copy;
-            }(), false);
-          else
-            node->saved_args.emplace_back();
-        } else {
+        if (!t.defined()) {
           node->inputs.emplace_back();
           node->saved_args.emplace_back();
+          node->next.emplace_back();
+        } else {
+          node->inputs.emplace_back(t->sizes, t.dtype(), t.device());
+          if (t.requires_grad() && differentiable(t.dtype()))
+            node->next.push_back(gradient_edge(t));
+          else
+            node->next.emplace_back();
+          if (!keep)
+            node->saved_args.emplace_back();
+          else if (!(inplace && i == 0))
+            node->saved_args.push_back(SavedTensor(t, false));
+          else  // the value before the write: a copy, since the write destroys it
+            node->saved_args.push_back(SavedTensor(copy_of(t), false));
         }
-        node->next.push_back(std::move(edge));
         ++flat;
       };
       if (args[i].is_tensor()) {
@@ -99,18 +114,16 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
     }
     node->arg_begin[n] = flat;
   }
-  {
-    ExcludeKeys below{KeySet(Key::Autograd)};
-    op.call_with(keys.below(Key::Autograd), args, results);
-  }
+  run_below();
   const int n_results = op.n_results();
-  const bool is_view = op.flags & kView;
-  const auto record = [&](const Tensor& t, bool multi) {
-    if (!t.defined()) return;
+  const auto record = [&](const Tensor& t) {
+    if (!t.defined()) {
+      if (node) node->outputs.emplace_back();
+      return;
+    }
     const bool own = inplace && t.same(args[0].tensor());
-    if (is_view && !own) make_view(t, args[0].tensor(), multi);
-    if (!any || !differentiable(t.dtype()) || (op.flags & kNoGrad)) {
-      if (node) node->outputs.push_back({t->sizes, t.dtype(), t.device()});
+    if (!differentiable(t.dtype())) {
+      if (node) node->outputs.emplace_back(t->sizes, t.dtype(), t.device());
       return;
     }
     if (!node) {
@@ -130,24 +143,23 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
   };
   for (int i = 0; i < n_results; ++i) {
     if (results[i].is_tensor()) {
-      record(results[i].tensor(), false);
+      record(results[i].tensor());
     } else if (results[i].is_tensor_list()) {
-      for (size_t j = 0; j < results[i].length(); ++j) record(results[i].tensors()[j], true);
+      for (size_t j = 0; j < results[i].length(); ++j) record(results[i].tensors()[j]);
+    } else if (node) {
+      node->outputs.emplace_back();
     }
   }
-  if (node)
+  if (node && saves_results)
     for (int i = 0; i < n_results; ++i) {
-      const bool keep = saves_results >> i & 1;
-      if (results[i].is_tensor() && keep)
-        node->saved_results.emplace_back(results[i].tensor(), true);
+      if (results[i].is_tensor() && saves_results >> i & 1)
+        node->saved_results.push_back(SavedTensor(results[i].tensor(), true));
       else
         node->saved_results.emplace_back();
     }
 }
 
 }  // namespace
-
-std::string OperatorNode::op_name() const { return op->schema.name; }
 
 std::string OperatorNode::name() const {
   // add_ -> AddBackward0, native_layer_norm -> NativeLayerNormBackward0
@@ -165,9 +177,6 @@ std::string OperatorNode::name() const {
 }
 
 std::vector<Tensor> OperatorNode::apply(std::vector<Tensor>&& grads) {
-  FL_CHECK(!released, "[backward] expected saved tensors of ", op_name(),
-           " to be there, got a graph that was freed when it was backwarded the first time; pass retain_graph=True to run "
-           "backward a second time");
   bool any = false;
   for (const Tensor& g : grads) any |= g.defined();
   if (!any) return std::vector<Tensor>(next.size());
@@ -177,13 +186,18 @@ std::vector<Tensor> OperatorNode::apply(std::vector<Tensor>&& grads) {
 }
 
 void OperatorNode::release_saved() {
-  released = true;
-  for (auto& s : saved_args) s.reset();
-  for (auto& s : saved_results) s.reset();
+  for (auto& s : saved_args)
+    if (s.defined()) s.reset();
+  for (auto& s : saved_results)
+    if (s.defined()) s.reset();
 }
 
 void set_derivative(Operator& op, Derivative* derivative) { op.autograd = derivative; }
 
-void install_kernels() { OperatorTable::get().set_fallback(Key::Autograd, Kernel{autograd_kernel, nullptr}); }
+void install_view_tracking();
+void install_kernels() {
+  OperatorTable::get().set_fallback(Key::Autograd, Kernel{autograd_kernel, nullptr});
+  install_view_tracking();
+}
 
 }  // namespace fl::autograd

@@ -2,8 +2,12 @@
 #include "dispatch/operator.h"
 
 #include "core/error.h"
+#include "core/view_tracking.h"
 
 namespace fl {
+
+void (*track_view)(const Tensor&, const Tensor&, bool) = nullptr;
+KeySet (*keys_of_view)(const TensorImpl*) = nullptr;
 
 namespace {
 struct Pending {
@@ -115,13 +119,13 @@ KeySet Operator::keys_of(const Value* args) const {
   for (size_t i = 0; i < n; ++i) {
     const Value& v = args[i];
     if (v.is_tensor()) {
-      keys |= v.tensor_impl()->keys;
+      keys |= keys_of_tensor(v.tensor_impl());
       cpu_only_numbers = false;
     } else if (v.is_tensor_list()) {
       const Tensor* list = v.tensors();
       for (size_t j = 0; j < v.length(); ++j)
         if (list[j].defined()) {
-          keys |= list[j]->keys;
+          keys |= keys_of_tensor(list[j].impl());
           cpu_only_numbers = false;
         }
     } else if (v.tag() == Value::Tag::Device) {
@@ -136,13 +140,28 @@ KeySet Operator::keys_of(const Value* args) const {
   return keys;
 }
 
+namespace {
+void remember_views_of(const Value& base, Value* results, int n) {
+  if (!base.is_tensor()) return;
+  for (int i = 0; i < n; ++i) {
+    if (results[i].is_tensor()) track_view(results[i].tensor(), base.tensor(), n > 1);
+    if (results[i].is_tensor_list())
+      for (size_t k = 0; k < results[i].length(); ++k) track_view(results[i].tensors()[k], base.tensor(), true);
+  }
+}
+}  // namespace
+
 void Operator::call_with(KeySet keys, Value* args, Value* results) const {
   if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0)) rebuild();
   // Devices: an explicit device wins over the CPU (zero-dim CPU operands may join any device).
   while (!keys.empty()) {
     const Key key = keys.highest();
     const Kernel kernel = resolved_[static_cast<int>(key)];
-    if (__builtin_expect(bool(kernel), 1)) return kernel.fn(*this, kernel.context, keys, args, results);
+    if (__builtin_expect(bool(kernel), 1)) {
+      kernel.fn(*this, kernel.context, keys, args, results);
+      if ((flags & (kView | kNoGrad)) == kView && static_cast<int>(key) < kBackendKeys && track_view) remember_views_of(args[0], results, n_results());
+      return;
+    }
     if (static_cast<int>(key) < kBackendKeys) no_kernel(keys);
     keys = keys.below(key);
   }

@@ -2,8 +2,12 @@
 #include "autograd/node.h"
 
 #include <cstring>
+#include <deque>
+#include <unordered_map>
 
 #include "dispatch/builtin.h"
+#include "python/autograd.h"
+#include "python/library.h"
 #include "python/parse.h"
 
 namespace fl::py {
@@ -13,15 +17,6 @@ using autograd::Node;
 
 namespace {
 
-class WithGIL {
- public:
-  WithGIL() : state_(PyGILState_Ensure()) {}
-  ~WithGIL() { PyGILState_Release(state_); }
-
- private:
-  PyGILState_STATE state_;
-};
-
 // ---------------------------------------------------------------- nodes as Python objects
 
 struct NodeObject {
@@ -30,18 +25,33 @@ struct NodeObject {
 };
 PyTypeObject* node_type;
 
+// Each kind of node has a class of its own, so that type(grad_fn).__name__ says what it is.
+PyTypeObject* type_of_node(const std::string& name) {
+  static auto* types = new std::unordered_map<std::string, PyTypeObject*>;
+  PyTypeObject*& type = (*types)[name];
+  if (!type) {
+    static auto* names = new std::deque<std::string>;
+    names->push_back("torch.autograd.graph." + name);
+    PyType_Slot slots[] = {{0, nullptr}};
+    PyType_Spec spec{names->back().c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type))));
+  }
+  return type;
+}
+
 // A node keeps no reference to its Python object; the object is found again while it lives.
 PyObject* wrap_node(const Ref<Node>& node) {
   if (!node) Py_RETURN_NONE;
   if (node->python) return Py_NewRef(static_cast<PyObject*>(node->python));
-  auto* o = reinterpret_cast<NodeObject*>(check(node_type->tp_alloc(node_type, 0)));
+  PyTypeObject* type = type_of_node(node->name());
+  auto* o = reinterpret_cast<NodeObject*>(check(type->tp_alloc(type, 0)));
   o->node = node.get();
   o->node->retain();
   node->python = o;
   return reinterpret_cast<PyObject*>(o);
 }
 Ref<Node> node_of(PyObject* o) {
-  FL_CHECK_KIND(Py_TYPE(o) == node_type, Type, "[autograd] expected a graph node, got ", std::string(Py_TYPE(o)->tp_name));
+  FL_CHECK_KIND(PyType_IsSubtype(Py_TYPE(o), node_type), Type, "[autograd] expected a graph node, got ", std::string(Py_TYPE(o)->tp_name));
   return Ref<Node>(reinterpret_cast<NodeObject*>(o)->node);
 }
 
@@ -81,11 +91,12 @@ PyObject* node_variable(PyObject* self, void*) {
 PyObject* node_metadata(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     Node& node = self_node(self);
-    if (!node.metadata) {
+    Ref<Counted>& metadata = node.more().metadata;
+    if (!metadata) {
       Object dict = own(PyDict_New());
-      node.metadata = Ref<Counted>(new PyOpaque(dict.get()));
+      metadata = Ref<Counted>(new PyOpaque(dict.get()));
     }
-    return Py_NewRef(static_cast<PyOpaque*>(node.metadata.get())->object);
+    return Py_NewRef(static_cast<PyOpaque*>(metadata.get())->object);
   });
 }
 
@@ -172,15 +183,15 @@ void remove_hook(Remover& r) {
                }),
                list.end());
   };
-  if (r.node) {
-    drop(r.node->pre_hooks);
-    drop(r.node->post_hooks);
-    drop(r.node->tensor_hooks);
+  if (r.node && r.node->extras) {
+    drop(r.node->extras->pre_hooks);
+    drop(r.node->extras->post_hooks);
+    drop(r.node->extras->tensor_hooks);
   }
   if (r.tensor.defined())
-    if (auto* m = autograd::meta_of(r.tensor)) {
-      drop(m->hooks);
-      drop(m->post_accumulate);
+    if (auto* m = autograd::meta_of(r.tensor); m && m->extras) {
+      drop(m->extras->hooks);
+      drop(m->extras->post_accumulate);
     }
 }
 PyObject* make_remover(Remover r) {
@@ -199,7 +210,7 @@ PyObject* node_add_hook(PyObject* self, PyObject* fn, PyHook::Kind kind) {
   return guarded([&]() -> PyObject* {
     Ref<Node> node(&self_node(self));
     Ref<autograd::Hook> hook(new PyHook(fn, kind));
-    (kind == PyHook::Pre ? node->pre_hooks : node->post_hooks).push_back(hook);
+    (kind == PyHook::Pre ? node->more().pre_hooks : node->more().post_hooks).push_back(hook);
     return make_remover({node, Tensor(), hook.get()});
   });
 }
@@ -207,6 +218,7 @@ PyObject* node_register_hook(PyObject* self, PyObject* fn) { return node_add_hoo
 PyObject* node_register_prehook(PyObject* self, PyObject* fn) { return node_add_hook(self, fn, PyHook::Pre); }
 
 // Saved values under the names of the schema: node._saved_self, node._saved_result, node._saved_dim ...
+PyObject* context_of(Node& node);
 PyObject* node_getattro(PyObject* self, PyObject* name) {
   const char* text = PyUnicode_AsUTF8(name);
   if (text && std::strncmp(text, "_saved_", 7) == 0) {
@@ -223,7 +235,15 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
         throw PythonError();
       });
   }
-  return PyObject_GenericGetAttr(self, name);
+  if (PyObject* found = PyObject_GenericGetAttr(self, name)) return found;
+  // The node of a Function has the attributes of its context.
+  PyObject* context = context_of(self_node(self));
+  if (!context || !PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+  PyErr_Clear();
+  return guarded([&]() -> PyObject* {
+    if (text && std::strcmp(text, "saved_tensors") == 0) return PyObject_CallMethod(context, "_unpack", "O", self);
+    return PyObject_GetAttr(context, name);
+  });
 }
 
 PyObject* node_call(PyObject* self, PyObject* args, PyObject*) {
@@ -283,6 +303,7 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
     Object module = own(PyImport_ImportModule(d.row->vjp_module));
     d.function = check(PyObject_GetAttrString(module.get(), d.row->vjp_function));
   }
+  TorchFunctionSwitch not_the_user(true);
   const auto& schema = node.op->schema;
   Object args = own(PyTuple_New(d.sources.size()));
   for (size_t s = 0; s < d.sources.size(); ++s) {
@@ -420,7 +441,7 @@ Tensor python_expression_gradient(const Operator& op, int operand, const Tensor&
     PyTuple_SET_ITEM(args.get(), i, check(value));
   }
   Object grad = own(wrap(g));
-  Object out = node.saved_results[0].defined() ? own(wrap(node.saved_result(0))) : Object::borrow(Py_None);
+  Object out = !node.saved_results.empty() && node.saved_results[0].defined() ? own(wrap(node.saved_result(0))) : Object::borrow(Py_None);
   Object name = own(PyUnicode_FromString(op.schema.full_name().c_str()));
   Object k = own(PyLong_FromLong(operand));
   Object result = own(PyObject_CallFunctionObjArgs(evaluate, name.get(), k.get(), grad.get(), args.get(), out.get(), nullptr));
@@ -431,7 +452,7 @@ Tensor python_expression_gradient(const Operator& op, int operand, const Tensor&
 
 struct PyNode final : Node {
   std::string label;
-  PyObject* callback;  // (grads tuple) -> tuple of gradients
+  PyObject* callback;  // (node, grads tuple) -> tuple of gradients
   PyObject* on_release;
   PyNode(std::string name, PyObject* fn, PyObject* release)
       : label(std::move(name)), callback(Py_NewRef(fn)), on_release(Py_NewRef(release)) {}
@@ -445,7 +466,8 @@ struct PyNode final : Node {
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
     WithGIL gil;
     Object in = PyHook::tuple_of(grads);
-    Object result = own(PyObject_CallOneArg(callback, in.get()));
+    Object self = own(wrap_node(Ref<Node>(this)));
+    Object result = own(PyObject_CallFunctionObjArgs(callback, self.get(), in.get(), nullptr));
     std::vector<Tensor> out(next.size());
     if (result.get() == Py_None) return out;
     Object fast = own(PySequence_Fast(result.get(), "[Function] expected a tuple of gradients"));
@@ -464,6 +486,11 @@ struct PyNode final : Node {
     own(PyObject_CallNoArgs(on_release));
   }
 };
+
+PyObject* context_of(Node& node) {
+  auto* made = dynamic_cast<PyNode*>(&node);
+  return made && PyMethod_Check(made->callback) ? PyMethod_GET_SELF(made->callback) : nullptr;
+}
 
 // _make_node(name, callback, on_release, inputs): inputs are tensors or None.
 PyObject* make_node(PyObject*, PyObject* args) {
@@ -531,7 +558,7 @@ PyObject* saved_unpack(PyObject* self, PyObject* args) {
   const char* name;
   if (!PyArg_ParseTuple(args, "Os", &node, &name)) return nullptr;
   return guarded([&]() -> PyObject* {
-    return wrap(reinterpret_cast<SavedObject*>(self)->saved->unpack(node == Py_None ? Ref<Node>() : node_of(node), name));
+    return wrap(reinterpret_cast<SavedObject*>(self)->saved->unpack(node == Py_None ? nullptr : node_of(node).get(), name));
   });
 }
 PyObject* saved_release(PyObject* self, PyObject*) {
@@ -562,6 +589,7 @@ Ref<Counted> pack(const Tensor& t) {
   WithGIL gil;
   const auto [pack_fn, unpack_fn] = saved_hooks->back();
   if (pack_fn.get() == Py_None) return {};
+  if (PyUnicode_Check(pack_fn.get())) fail("[saved_tensors_hooks] ", std::string(PyUnicode_AsUTF8(pack_fn.get())));
   Object o = own(wrap(t));
   Ref<Packed> packed(new Packed);
   packed->value = own(PyObject_CallOneArg(pack_fn.get(), o.get()));
@@ -580,14 +608,21 @@ PyObject* push_saved_hooks(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
   if (!saved_hooks) saved_hooks = new std::vector<std::pair<Object, Object>>;
   saved_hooks->emplace_back(Object::borrow(a), Object::borrow(b));
+  autograd::pack_hooks_active = true;
   Py_RETURN_NONE;
 }
 PyObject* pop_saved_hooks(PyObject*, PyObject*) {
   if (saved_hooks && !saved_hooks->empty()) saved_hooks->pop_back();
+  autograd::pack_hooks_active = saved_hooks && !saved_hooks->empty();
   Py_RETURN_NONE;
 }
 
 // ---------------------------------------------------------------- the engine
+
+struct WithoutGIL {
+  PyThreadState* state = PyEval_SaveThread();
+  ~WithoutGIL() { PyEval_RestoreThread(state); }
+};
 
 // _run_backward(roots, grads, inputs or None, retain_graph, create_graph, accumulate)
 PyObject* run_backward(PyObject*, PyObject* args) {
@@ -623,7 +658,12 @@ PyObject* run_backward(PyObject*, PyObject* args) {
     options.retain_graph = retain;
     options.create_graph = create;
     options.accumulate = accumulate;
-    std::vector<Tensor> out = autograd::run_backward(edges, std::move(values), wanted, options);
+    std::vector<Tensor> out;
+    {
+      WithoutGIL others_may_run;
+      out = autograd::run_backward(edges, std::move(values), wanted, options);
+      values.clear();
+    }
     return PyHook::tuple_of(out).release();
   });
 }
@@ -631,8 +671,7 @@ PyObject* run_backward(PyObject*, PyObject* args) {
 // ---------------------------------------------------------------- attributes and methods of tensors
 
 PyObject* get_requires_grad(PyObject* self, void*) {
-  autograd::grad_fn_of(unwrap(self));
-  return PyBool_FromLong(unwrap(self).requires_grad());
+  return guarded([&] { return PyBool_FromLong(autograd::wants_grad(unwrap(self))); });
 }
 int set_requires_grad(PyObject* self, PyObject* value, void*) {
   return guarded_int([&] {
@@ -674,8 +713,8 @@ PyObject* get_output_nr(PyObject* self, void*) {
 }
 PyObject* get_base(PyObject* self, void*) {
   const auto* m = autograd::meta_of(unwrap(self));
-  if (!m || !m->view) Py_RETURN_NONE;
-  return wrap(m->view->base);
+  if (!m || !m->base.defined()) Py_RETURN_NONE;
+  return wrap(m->base);
 }
 PyObject* get_retains_grad(PyObject* self, void*) {
   const auto* m = autograd::meta_of(unwrap(self));
@@ -729,28 +768,22 @@ PyObject* requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t nargs
 PyObject* retain_grad(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
-    FL_CHECK(t.requires_grad(), "[retain_grad] expected a tensor that requires grad, got one that does not");
-    if (autograd::is_leaf(t)) Py_RETURN_NONE;
-    auto& m = autograd::ensure_meta(t);
-    if (!m.retains_grad) {
-      m.retains_grad = true;
-      autograd::grad_fn_of(t)->retained.push_back({m.output, Ref<TensorImpl>(t.impl())});
-    }
+    autograd::retain_grad(t);
     Py_RETURN_NONE;
   });
 }
 PyObject* register_hook(PyObject* self, PyObject* fn) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
-    FL_CHECK(t.requires_grad(), "[register_hook] expected a tensor that requires grad, got one that does not");
+    FL_CHECK(autograd::wants_grad(t), "[register_hook] expected a tensor that requires grad, got one that does not: cannot register a hook on a tensor that doesn't require gradient");
     Ref<autograd::Hook> hook(new PyHook(fn, PyHook::Tensor1));
     auto& m = autograd::ensure_meta(t);
     if (autograd::is_leaf(t)) {
-      m.hooks.push_back(hook);
+      m.more().hooks.push_back(hook);
       return make_remover({Ref<Node>(), t, hook.get()});
     }
     Ref<Node> node = autograd::grad_fn_of(t);
-    node->tensor_hooks.push_back({m.output, hook});
+    node->more().tensor_hooks.push_back({m.output, hook});
     return make_remover({node, Tensor(), hook.get()});
   });
 }
@@ -759,7 +792,7 @@ PyObject* register_post_accumulate(PyObject* self, PyObject* fn) {
     const Tensor t = unwrap(self);
     FL_CHECK(t.requires_grad() && autograd::is_leaf(t), "[register_post_accumulate_grad_hook] expected a leaf that requires grad, got another tensor");
     Ref<autograd::Hook> hook(new PyHook(fn, PyHook::PostAccumulate));
-    autograd::ensure_meta(t).post_accumulate.push_back(hook);
+    autograd::ensure_meta(t).more().post_accumulate.push_back(hook);
     return make_remover({Ref<Node>(), t, hook.get()});
   });
 }
@@ -776,6 +809,75 @@ PyMethodDef methods[] = {{"requires_grad_", reinterpret_cast<PyCFunction>(requir
                          {"_register_hook", register_hook, METH_O, nullptr},
                          {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
                          {}};
+
+// ---------------------------------------------------------------- anomaly mode, callbacks
+
+PyObject* call_python(const char* module, const char* function, PyObject* arg) {
+  Object m = own(PyImport_ImportModule(module));
+  Object f = own(PyObject_GetAttrString(m.get(), function));
+  return arg ? PyObject_CallOneArg(f.get(), arg) : PyObject_CallNoArgs(f.get());
+}
+std::string trace_of_caller() {
+  WithGIL gil;
+  Object text = Object::steal(call_python("flambeau.autograd.anomaly_mode", "_trace", nullptr));
+  if (!text) {
+    PyErr_Clear();
+    return "";
+  }
+  const char* s = PyUnicode_AsUTF8(text.get());
+  return s ? s : "";
+}
+void tell_trace(const Node& node) {
+  WithGIL gil;
+  PyObject *type, *value, *tb;
+  PyErr_Fetch(&type, &value, &tb);
+  Object pair = Object::steal(Py_BuildValue("(ss)", node.name().c_str(), node.extras ? node.extras->trace.c_str() : ""));
+  Object done = pair ? Object::steal(call_python("flambeau.autograd.anomaly_mode", "_report", pair.get())) : Object();
+  if (!done) PyErr_Clear();
+  PyErr_Restore(type, value, tb);
+}
+PyObject* set_anomaly(PyObject*, PyObject* args) {
+  int on, nan;
+  if (!PyArg_ParseTuple(args, "pp", &on, &nan)) return nullptr;
+  autograd::anomaly_mode = on;
+  autograd::anomaly_check_nan = nan;
+  Py_RETURN_NONE;
+}
+PyObject* get_anomaly(PyObject*, PyObject*) {
+  return Py_BuildValue("(NN)", PyBool_FromLong(autograd::anomaly_mode), PyBool_FromLong(autograd::anomaly_check_nan));
+}
+PyObject* queue_callback(PyObject*, PyObject* fn) {
+  return guarded([&]() -> PyObject* {
+    Ref<PyOpaque> held(new PyOpaque(fn));
+    autograd::queue_callback([held] {
+      WithGIL gil;
+      own(PyObject_CallNoArgs(held->object));
+    });
+    Py_RETURN_NONE;
+  });
+}
+PyObject* current_node(PyObject*, PyObject*) {
+  return guarded([&] { return wrap_node(Ref<Node>(autograd::current_node())); });
+}
+PyObject* in_backward(PyObject*, PyObject*) { return PyBool_FromLong(autograd::in_backward()); }
+PyObject* node_trace(PyObject*, PyObject* o) {
+  return guarded([&] {
+    Ref<Node> node = node_of(o);
+    return PyUnicode_FromString(node->extras ? node->extras->trace.c_str() : "");
+  });
+}
+// The shapes, dtypes and devices of a node's outputs.
+PyObject* node_outputs(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    Ref<Node> node = node_of(o);
+    Object list = own(PyList_New(0));
+    for (const auto& m : node->outputs) {
+      Object row = own(Py_BuildValue("(NON)", make_size(m.sizes), dtype_object(m.dtype), make_device(m.device)));
+      check(PyList_Append(list.get(), row.get()));
+    }
+    return list.release();
+  });
+}
 
 // ---------------------------------------------------------------- modes
 
@@ -797,10 +899,52 @@ PyMethodDef functions[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nul
                            {"_save_tensor", save_tensor, METH_VARARGS, nullptr},
                            {"_push_saved_tensors_hooks", push_saved_hooks, METH_VARARGS, nullptr},
                            {"_pop_saved_tensors_hooks", pop_saved_hooks, METH_NOARGS, nullptr},
+                           {"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
+                           {"_get_anomaly_mode", get_anomaly, METH_NOARGS, nullptr},
+                           {"_queue_callback", queue_callback, METH_O, nullptr},
+                           {"_current_autograd_node", current_node, METH_NOARGS, nullptr},
+                           {"_in_backward", in_backward, METH_NOARGS, nullptr},
+                           {"_node_trace", node_trace, METH_O, nullptr},
+                           {"_node_outputs", node_outputs, METH_O, nullptr},
                            {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
                            {}};
 
 }  // namespace
+
+int traverse_autograd(TensorImpl* impl, visitproc visit, void* arg) {
+  auto* m = static_cast<autograd::Meta*>(impl->autograd.get());
+  const auto visit_hook = [&](const Ref<autograd::Hook>& hook) {
+    Py_VISIT(static_cast<PyHook*>(hook.get())->fn);
+    return 0;
+  };
+  if (m->extras) {
+    for (const auto& h : m->extras->hooks)
+      if (int stop = visit_hook(h)) return stop;
+    for (const auto& h : m->extras->post_accumulate)
+      if (int stop = visit_hook(h)) return stop;
+  }
+  // What only this tensor's node holds.
+  if (!m->grad_fn || m->grad_fn->use_count() != 1) return 0;
+  if (const auto* extras = m->grad_fn->extras.get()) {
+    for (const auto& [at, h] : extras->tensor_hooks)
+      if (int stop = visit_hook(h)) return stop;
+    for (const auto& h : extras->pre_hooks)
+      if (int stop = visit_hook(h)) return stop;
+    for (const auto& h : extras->post_hooks)
+      if (int stop = visit_hook(h)) return stop;
+  }
+  if (auto* node = dynamic_cast<PyNode*>(m->grad_fn.get())) {
+    Py_VISIT(node->callback);
+    Py_VISIT(node->on_release);
+  }
+  return 0;
+}
+
+void clear_autograd(TensorImpl* impl) {
+  auto* m = static_cast<autograd::Meta*>(impl->autograd.get());
+  m->extras.reset();
+  if (m->grad_fn && m->grad_fn->use_count() == 1) m->grad_fn = Ref<Node>();
+}
 
 void add_autograd(PyObject* module) {
   PyType_Slot node_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
@@ -810,7 +954,7 @@ void add_autograd(PyObject* module) {
                               {Py_tp_getset, node_getset},
                               {Py_tp_methods, node_methods},
                               {0, nullptr}};
-  PyType_Spec node_spec{"torch.autograd.graph.Node", sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+  PyType_Spec node_spec{"torch.autograd.graph.Node", sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
   node_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&node_spec)));
   check(PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(node_type)));
   PyType_Slot saved_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(saved_dealloc)}, {Py_tp_methods, saved_methods}, {0, nullptr}};
@@ -830,6 +974,8 @@ void add_autograd(PyObject* module) {
   autograd::install_pointwise_derivatives();
   install_python_derivatives();
   autograd::expression_gradient = python_expression_gradient;
+  autograd::capture_trace = trace_of_caller;
+  autograd::report_trace = tell_trace;
   autograd::pack_hook = pack;
   autograd::unpack_hook = unpack;
 }

@@ -1,5 +1,6 @@
 // t[key] and t[key] = value. Integers, slices, None, Ellipsis and booleans become one view; tensors, arrays and lists of
 // integers or booleans go on to the `index` and `index_put_` operators.
+#include "core/view_tracking.h"
 #include "dispatch/kernel.h"
 #include "python/parse.h"
 
@@ -42,7 +43,7 @@ Tensor index_tensor(PyObject* o) {
 class Viewer {
  public:
   explicit Viewer(const Tensor& base)
-      : t_(base), base_(base.impl()), plain_(base->keys.bits() < (uint32_t(1) << kBackendKeys) && thread_state().included.empty()) {
+      : t_(base), base_(base.impl()), plain_(keys_of_tensor(base.impl()).bits() < (uint32_t(1) << kBackendKeys) && thread_state().included.empty()) {
     if (plain_) {
       sizes_ = base->sizes;
       strides_ = base->strides;
@@ -91,7 +92,11 @@ class Viewer {
   // A second Ellipsis can lead past the last dimension.
   void check(int64_t d) const { FL_CHECK_KIND(d < dim(), Index, "[index] expected an index for each dimension at most, got too many"); }
   Tensor finish() {
-    if (plain_) return alias(t_, sizes_, strides_, offset_);
+    if (plain_) {
+      Tensor view = alias(t_, sizes_, strides_, offset_);
+      track_view(view, t_, false);
+      return view;
+    }
     if (untouched()) {
       static const Operator& op = OperatorTable::get().at("alias");
       return call(op, {Value(t_)});

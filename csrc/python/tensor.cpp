@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "python/autograd.h"
 #include "python/library.h"
 #include "python/parse.h"
 
@@ -54,10 +55,14 @@ void tensor_finalize(PyObject* self) {
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(object_of(self)->dict);
   Py_VISIT(Py_TYPE(self));
+  TensorImpl* impl = object_of(self)->impl;
+  if (impl && impl->autograd && !impl->owns_python && impl->use_count() == 1) return traverse_autograd(impl, visit, arg);
   return 0;
 }
 int tensor_clear(PyObject* self) {
   Py_CLEAR(object_of(self)->dict);
+  TensorImpl* impl = object_of(self)->impl;
+  if (impl && impl->autograd && !impl->owns_python && impl->use_count() == 1) clear_autograd(impl);
   return 0;
 }
 
