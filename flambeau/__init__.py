@@ -59,6 +59,7 @@ from flambeau._device import get_default_device, set_default_device  # noqa: E40
 from flambeau._settings import *  # noqa: E402,F403
 from flambeau._tensor import *  # noqa: E402,F403
 from flambeau.functional import *  # noqa: E402,F403
+from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 
 # Subpackages and modules, imported on first use.
 _MODULES = frozenset(

@@ -365,15 +365,3 @@ Tensor.H = property(_package._ops._H)
 Tensor.mH = property(_package._ops._mH)
 Tensor.real = property(_package.real, lambda self, value: _package.real(self).copy_(as_tensor(value)))
 Tensor.imag = property(_package.imag, lambda self, value: _package.imag(self).copy_(as_tensor(value)))
-
-# Until autograd takes these over: nothing requires grad.
-if not hasattr(Tensor, "requires_grad"):
-
-    @_method
-    def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-        return self
-
-    Tensor.requires_grad = property(lambda self: False, lambda self, value: None)
-    Tensor.grad = property(lambda self: None, lambda self, value: None)
-    Tensor.grad_fn = property(lambda self: None)
-    Tensor.is_leaf = property(lambda self: True)

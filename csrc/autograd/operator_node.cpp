@@ -50,6 +50,9 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
     FL_CHECK(!any, "[", base.schema.name, "] expected arguments that do not require grad with out=, got one that does; "
                                           "out= functions are not differentiable: functions with out=... arguments don't support automatic "
                                           "differentiation, but one of the arguments requires grad");
+  if (inplace && args[0].is_tensor() && args[0].tensor_impl()->inference && !thread_state().inference_mode)
+    fail("[", op.schema.name, "] expected a normal tensor to write to, got an inference tensor: Inplace update to inference tensor outside "
+                              "InferenceMode is not allowed; clone() it to get a normal tensor before doing inplace update");
   if (!any || op.flags & kNoGrad || op.n_results() == 0) {
     if (any && inplace) check_inplace(args[0].tensor(), op.schema.name.c_str());
     return run_below();

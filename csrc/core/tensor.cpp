@@ -69,7 +69,8 @@ void TensorImpl::refresh() {
 void TensorImpl::refresh_keys() {
   const bool python_key = keys.has(Key::Python);
   keys = KeySet(backend_key(device.type));
-  if (autograd && autograd->requires_grad) keys |= Key::Autograd;
+  // Inference tensors pass autograd too: it refuses to write to them outside inference mode.
+  if ((autograd && autograd->requires_grad) || inference) keys |= Key::Autograd;
   if (python_key) keys |= Key::Python;
 }
 
@@ -129,6 +130,7 @@ static Ref<TensorImpl> make_impl(Options options) {
   impl->device = options.device;
   impl->keys = KeySet(backend_key(options.device.type));
   impl->inference = thread_state().inference_mode;
+  if (impl->inference) impl->keys |= Key::Autograd;
   return impl;
 }
 
@@ -213,6 +215,7 @@ Tensor alias(const Tensor& base, IntSpan sizes, IntSpan strides, int64_t offset)
   impl->device = base.device();
   impl->keys = KeySet(backend_key(base.device().type));
   impl->inference = base->inference;
+  if (impl->inference) impl->keys |= Key::Autograd;
   impl->own_version = base->own_version;
   impl->refresh();
   return Tensor(std::move(impl));

@@ -879,6 +879,36 @@ PyObject* node_outputs(PyObject*, PyObject* o) {
   });
 }
 
+PyObject* detach_inplace(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(o);
+    if (auto* m = autograd::meta_of(t)) {
+      FL_CHECK(!m->base.defined(), "[detach_] expected a tensor that is not a view, got a view: can't detach views in-place, use detach() instead");
+      m->grad_fn = Ref<Node>();
+      m->output = 0;
+      m->requires_grad = false;
+      t->refresh_keys();
+    }
+    Py_RETURN_NONE;
+  });
+}
+PyObject* check_inplace(PyObject*, PyObject* args) {
+  PyObject* tensor;
+  const char* name;
+  if (!PyArg_ParseTuple(args, "Os", &tensor, &name)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    autograd::check_inplace(unwrap(tensor), name);
+    Py_RETURN_NONE;
+  });
+}
+PyObject* set_version(PyObject*, PyObject* args) {
+  PyObject* tensor;
+  unsigned version;
+  if (!PyArg_ParseTuple(args, "OI", &tensor, &version)) return nullptr;
+  impl_of(tensor)->version() = version;
+  Py_RETURN_NONE;
+}
+
 // ---------------------------------------------------------------- modes
 
 PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().grad_mode); }
@@ -906,6 +936,9 @@ PyMethodDef functions[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nul
                            {"_in_backward", in_backward, METH_NOARGS, nullptr},
                            {"_node_trace", node_trace, METH_O, nullptr},
                            {"_node_outputs", node_outputs, METH_O, nullptr},
+                           {"_detach_", detach_inplace, METH_O, nullptr},
+                           {"_check_inplace", check_inplace, METH_VARARGS, nullptr},
+                           {"_set_version", set_version, METH_VARARGS, nullptr},
                            {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
                            {}};
 

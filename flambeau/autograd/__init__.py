@@ -1,0 +1,227 @@
+"""Reverse-mode differentiation: the entry points over the engine in csrc/autograd.
+
+`backward` and `grad` are here; modes, Function, graph tools, the functional API and the checkers are in the modules of
+this package, imported on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
+__all__ = [
+    "backward", "grad", "Variable", "Function", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
+    "set_multithreading_enabled", "detect_anomaly", "set_detect_anomaly", "gradcheck", "gradgradcheck", "NestedIOFunction",
+    "forward_ad", "functional", "graph", "profiler", "variable",
+]  # fmt: skip
+
+_LAZY = {
+    "Function": "function", "NestedIOFunction": "function", "detect_anomaly": "anomaly_mode",
+    "set_detect_anomaly": "anomaly_mode", "gradgradcheck": "gradcheck", "GradcheckError": "gradcheck", "draw": "drawing",
+}  # fmt: skip
+_MODULES = frozenset("function functional graph anomaly_mode forward_ad profiler variable drawing profiler_util".split())
+
+
+def _first_gradient(out: Any, number: int, is_grads_batched: bool = False) -> Tensor:
+    """The gradient of an output for which none was given: one."""
+    if not isinstance(out, Tensor):
+        raise RuntimeError("[backward] expected a gradient for each GradientEdge, got None: grad can be implicitly created only for tensors")
+    if out.numel() != 1:
+        raise RuntimeError(
+            f"[backward] expected a scalar, got a tensor of shape {tuple(out.shape)}: grad can be implicitly created only for "
+            "scalar outputs; pass the gradient of this output, or reduce it with sum() or mean()"
+        )
+    if not out.dtype.is_floating_point:
+        raise RuntimeError(
+            f"[backward] expected a real scalar, got {out.dtype}: grad can be implicitly created only for real scalar outputs"
+        )
+    return _ones_like(out)
+
+
+def _ones_like(out: Tensor) -> Tensor:
+    import flambeau as fl
+
+    with no_grad():
+        return fl.ones_like(out, memory_format=fl.preserve_format)
+
+
+def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: bool = False) -> list[Any]:
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"[backward] expected {len(outputs)} gradients, one for each output, got {len(grads)}")
+    made = []
+    for i, (out, g) in enumerate(zip(outputs, grads)):
+        if isinstance(g, Tensor):
+            if isinstance(out, Tensor):
+                shape = g.shape[1:] if is_grads_batched else g.shape
+                if tuple(shape) != tuple(out.shape):
+                    raise RuntimeError(
+                        f"[backward] expected a gradient of the output's shape, got a mismatch in shape: grad_output[{i}] has a shape "
+                        f"of {tuple(g.shape)} and output[{i}] has a shape of {tuple(out.shape)}."
+                    )
+                if g.is_complex() != out.is_complex():
+                    raise RuntimeError(
+                        "[backward] expected complex gradients of complex outputs and real ones of real outputs: for complex Tensors, "
+                        f"both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] "
+                        f"has a dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
+                    )
+            made.append(g)
+        elif g is None:
+            made.append(_first_gradient(out, i) if not isinstance(out, Tensor) or out.requires_grad else None)
+        else:
+            raise TypeError(f"[backward] expected gradients that are Tensors or None, got {type(g).__name__}")
+    return made
+
+
+def _is_edge(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) >= 2 and isinstance(x[0], _C.Node)
+
+
+def _listed(x: Any) -> tuple[Any, ...]:
+    return (x,) if isinstance(x, Tensor) or _is_edge(x) else tuple(x)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Adds the gradients of the given tensors to the .grad of the leaves they depend on."""
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError("[backward] expected grad_tensors or grad_variables, got both; grad_variables is deprecated")
+        grad_tensors = grad_variables
+    wanted = None
+    if inputs is not None:
+        wanted = _listed(inputs)
+        if not wanted:
+            raise RuntimeError("[backward] expected at least one input, got none: `inputs` argument to `backward` cannot be empty.")
+    roots = _listed(tensors)
+    grads = (None,) * len(roots) if grad_tensors is None else _listed(grad_tensors)
+    grads = _make_grads(roots, grads)
+    if retain_graph is None:
+        retain_graph = create_graph
+    found = _C._run_backward(roots, grads, wanted, retain_graph, create_graph, True)
+    if wanted is not None:
+        for x, g in zip(wanted, found):
+            if isinstance(x, Tensor) and not x.is_leaf and not x.retains_grad and g is not None:
+                x._grad = g if x._grad is None else x._grad + g
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of outputs with respect to inputs, leaving .grad alone."""
+    if materialize_grads and allow_unused is False:
+        raise ValueError("[grad] expected allow_unused to be True or not passed with materialize_grads=True, got False")
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    if not only_inputs:
+        import warnings
+
+        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True).", FutureWarning, stacklevel=2)
+    roots, wanted = _listed(outputs), _listed(inputs)
+    if retain_graph is None:
+        retain_graph = create_graph
+    grads = (None,) * len(roots) if grad_outputs is None else _listed(grad_outputs)
+    grads = _make_grads(roots, grads, is_grads_batched)
+    if is_grads_batched:
+        found = _batched(roots, wanted, grads, retain_graph, create_graph, allow_unused)
+    else:
+        found = _C._run_backward(roots, grads, wanted, retain_graph, create_graph, False)
+        if not allow_unused and any(g is None for g in found):
+            _complain_unused(found)
+    if materialize_grads:
+        import flambeau as fl
+
+        if any(g is None and not isinstance(x, Tensor) for g, x in zip(found, wanted)):
+            raise RuntimeError("[grad] expected inputs that are Tensors with materialize_grads=True, got a GradientEdge")
+        found = tuple(fl.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(found, wanted))
+    return found
+
+
+def _complain_unused(found: Any) -> None:
+    at = next(i for i, g in enumerate(found) if g is None)
+    raise RuntimeError(
+        f"[grad] expected outputs that depend on every input, got none for input {at}: One of the differentiated Tensors appears to "
+        "not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+    )
+
+
+def _batched(roots: Any, wanted: Any, grads: Any, retain: bool, create: bool, allow_unused: bool) -> tuple[Any, ...]:
+    """One backward for each element of the gradients' first dimension, stacked."""
+    import flambeau as fl
+
+    sizes = {g.shape[0] for g in grads if g is not None}
+    if len(sizes) != 1:
+        raise RuntimeError(f"[grad] expected gradients of one batch size with is_grads_batched=True, got {sorted(sizes)}")
+    n = sizes.pop()
+    rows = []
+    for k in range(n):
+        picked = [None if g is None else g[k] for g in grads]
+        rows.append(_C._run_backward(roots, picked, wanted, retain or k + 1 < n, create, False))
+        if not allow_unused and any(g is None for g in rows[-1]):
+            _complain_unused(rows[-1])
+    return tuple(None if column[0] is None else fl.stack(column) for column in zip(*rows))
+
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, other: Any) -> bool:
+        return isinstance(other, Tensor)
+
+
+class Variable(metaclass=_VariableMeta):
+    """The old name of tensors that take part in a graph."""
+
+    def __new__(cls, data: Any = None, requires_grad: bool = False) -> Any:
+        import flambeau as fl
+
+        made = fl.empty(0) if data is None else data.detach()
+        return made.requires_grad_(requires_grad)
+
+    @staticmethod
+    def _execution_engine() -> Any:
+        return _Engine
+
+    _execution_engine.queue_callback = lambda fn: _C._queue_callback(fn)  # type: ignore[attr-defined]
+
+
+class _Engine:
+    queue_callback = staticmethod(lambda fn: _C._queue_callback(fn))
+
+
+def _calculate_shape(output: Any, grad: Tensor, is_grads_batched: bool) -> Any:
+    return output.shape, grad.shape
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    elif name == "gradcheck":
+        value = import_module(f"{__name__}.gradcheck").gradcheck
+    elif name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+from flambeau.autograd import _methods  # noqa: E402,F401

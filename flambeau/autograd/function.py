@@ -1,0 +1,277 @@
+"""autograd.Function: operations whose derivative the user writes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau.autograd.grad_mode import no_grad
+
+__all__ = ["FunctionCtx", "BackwardCFunction", "FunctionMeta", "Function", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What forward leaves for backward."""
+
+    needs_input_grad: tuple[bool, ...] = ()
+    materialize_grads = True
+    to_save: tuple[Any, ...] | None = None
+    saved_for_forward: tuple[Any, ...] | None = None
+    dirty_tensors: tuple[Tensor, ...] = ()
+    non_differentiable: tuple[Tensor, ...] = ()
+    _saved: tuple[Any, ...] | None = None
+    _node: Any = None
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"[save_for_backward] expected Tensors or None: save_for_backward can only save variables, got {type(t).__name__}")
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        self.dirty_tensors = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        self.non_differentiable = args
+
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Accepted for compatibility: shared storage is found by itself."""
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        return self._unpack(self._node)
+
+    saved_variables = saved_tensors
+
+    def _unpack(self, node: Any) -> tuple[Any, ...]:
+        if self._saved is None:
+            return tuple(self.to_save or ())
+        return tuple(None if s is None else s.unpack(node, self.name()) for s in self._saved)
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    # ---------------------------------------------------------------- called by the engine
+
+    def _release(self) -> None:
+        for s in self._saved or ():
+            if s is not None:
+                s.release()
+
+    def _backward(self, node: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        cls = self._forward_cls
+        if self.materialize_grads:
+            grads = tuple(
+                _zeros(meta) if g is None and meta is not None else g for g, meta in zip(grads, self._outputs)
+            )
+        outer, self._node = self._node, node
+        try:
+            found = cls._derivative()(self, *grads)
+        finally:
+            self._node = outer
+        if not isinstance(found, (tuple, list)):
+            found = (found,)
+        n = len(self._positions)
+        if len(found) < n or any(x is not None for x in found[n:]):
+            raise RuntimeError(
+                f"[{self.name()}] expected as many gradients as forward has inputs: function {self.name()} returned an incorrect number "
+                f"of gradients (expected {n}, got {len(found)})"
+            )
+        out = []
+        for i, (g, is_tensor) in enumerate(zip(found, self._positions)):
+            if is_tensor:
+                out.append(g)
+            elif g is not None:
+                raise RuntimeError(
+                    f"[{self.name()}] expected None for inputs that are not Tensors: function {self.name()} returned a gradient "
+                    f"different from None at position {i + 1}, but the corresponding forward input was not a Variable"
+                )
+        return tuple(out)
+
+
+BackwardCFunction = FunctionCtx
+
+
+def _zeros(meta: tuple[Any, Any, Any]) -> Tensor:
+    shape, dtype, device = meta
+    return fl.zeros(shape, dtype=dtype, device=device)
+
+
+class FunctionMeta(type):
+    """Gives each Function the class of its contexts, which is also what its nodes are called after."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> None:
+        cls._backward_cls = type(name + "Backward", (FunctionCtx,), {"_forward_cls": cls})
+        super().__init__(name, bases, attributes)
+
+
+class Function(metaclass=FunctionMeta):
+    """Subclass it with static methods `forward` and `backward`, and call it by `apply`."""
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(f"[{type(self).__name__}] expected the static method apply() to be called, got an instance")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("[Function] expected apply(): legacy autograd function with non-static forward method is deprecated")
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        raise NotImplementedError("To use autograd.Function with vmap, you must either override the vmap static method or set generate_vmap_rule=True.")
+
+    @classmethod
+    def _derivative(cls) -> Callable[..., Any]:
+        own_backward = cls.backward is not Function.backward
+        own_vjp = cls.vjp is not Function.vjp
+        if own_backward and own_vjp and cls.backward is not cls.vjp:
+            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them.")
+        return cls.vjp if own_vjp and not own_backward else cls.backward
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            if cls.setup_context is Function.setup_context:
+                raise TypeError(f"[{cls.__name__}] expected positional arguments: apply() takes no keyword arguments")
+            import inspect
+
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args
+        ctx = cls._backward_cls()
+        positions = tuple(isinstance(a, Tensor) for a in args)
+        ctx.needs_input_grad = tuple(is_tensor and a.requires_grad for a, is_tensor in zip(args, positions))
+        recorded = _C.is_grad_enabled() and any(ctx.needs_input_grad)
+        with no_grad():
+            if cls.setup_context is Function.setup_context:
+                outputs = cls.forward(ctx, *args)
+            else:
+                outputs = cls.forward(*args)
+                cls.setup_context(ctx, args, outputs)
+        single = not isinstance(outputs, tuple)
+        listed = (outputs,) if single else outputs
+        results = ctx._record(args, positions, listed, recorded)
+        if single:
+            return results[0]
+        return type(outputs)(*results) if hasattr(outputs, "_fields") else tuple(results)
+
+
+def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded: bool) -> list[Any]:
+    """Hangs the node on the outputs."""
+    tensors = [a for a, is_tensor in zip(args, positions) if is_tensor]
+    dirty = {id(t) for t in self.dirty_tensors}
+    fixed = {id(t) for t in self.non_differentiable}
+    if dirty - {id(t) for t in tensors}:
+        raise RuntimeError("[mark_dirty] expected inputs of forward to be marked dirty, got another tensor: mark_dirty only accepts input tensors")
+    if dirty - {id(o) for o in outputs}:
+        raise RuntimeError(
+            "[mark_dirty] expected dirty tensors among the outputs: Some elements marked as dirty during the forward method were not "
+            "returned as output. The inputs that are modified inplace must all be outputs of the Function."
+        )
+    inputs = {id(t) for t in tensors}
+    node = None
+    if recorded:
+        for t in self.dirty_tensors:
+            _C._check_inplace(t, self.name())
+        self._positions = positions
+        node = _C._make_node(self.name(), self._backward, self._release, tensors)
+        self._outputs = []
+    results = []
+    for out in outputs:
+        if not isinstance(out, Tensor):
+            if recorded:
+                _C._attach_output(node, None)
+                self._outputs.append(None)
+            results.append(out)
+            continue
+        differentiable = recorded and id(out) not in fixed and (out.is_floating_point() or out.is_complex())
+        if id(out) in inputs and id(out) not in dirty:
+            with no_grad():
+                out = out.view_as(out) if differentiable else out.detach()
+        if not recorded:
+            results.append(out)
+            continue
+        if not differentiable:
+            _C._add_output(node, out)
+        else:
+            _C._attach_output(node, out, id(out) in dirty)
+        self._outputs.append((out.shape, out.dtype, out.device) if differentiable or out.is_floating_point() else None)
+        results.append(out)
+    if recorded and self.to_save is not None:
+        made = {id(o) for o, r in zip(outputs, results) if isinstance(o, Tensor) and r is o and id(o) not in fixed}
+        self._saved = tuple(
+            None if t is None else _C._save_tensor(t, id(t) in made and t.grad_fn is node) for t in self.to_save
+        )
+        self.to_save = None
+    return results
+
+
+FunctionCtx._record = _record
+
+
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a backward as one that cannot be differentiated itself."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with no_grad():
+            outputs = fn(ctx, *args)
+        if not _C.is_grad_enabled() or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return outputs
+        single = not isinstance(outputs, tuple)
+        tensors = [a for a in args if isinstance(a, Tensor)]
+
+        def refuse(node: Any, grads: Any) -> Any:
+            raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+        node = _C._make_node("DelayedErrorBackward", refuse, None, tensors)
+        results = []
+        for out in (outputs,) if single else outputs:
+            if isinstance(out, Tensor):
+                out = out.detach()
+                _C._attach_output(node, out)
+            results.append(out)
+        return results[0] if single else tuple(results)
+
+    return wrapper
+
+
+class InplaceFunction(Function):
+    """Kept for compatibility."""
+
+
+class NestedIOFunction(Function):
+    """Kept for compatibility."""
+
+
+def traceable(fn_cls: Any) -> Any:
+    return fn_cls

@@ -1,0 +1,179 @@
+"""Products with Jacobians and Hessians, and the matrices themselves, over functions of tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import flambeau as fl
+from flambeau._C import Tensor
+from flambeau.autograd import grad
+
+__all__ = ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"]
+
+
+def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
+    single = not isinstance(x, (tuple, list))
+    listed = (x,) if single else tuple(x)
+    for i, t in enumerate(listed):
+        if not isinstance(t, Tensor):
+            at = "" if single else f" at index {i}"
+            raise TypeError(f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}")
+    return not single, listed
+
+
+def _fresh(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
+    """Inputs that require grad: connected to what they came from when the result is to be differentiated."""
+    made = []
+    for x in inputs:
+        if create_graph and x.requires_grad:
+            made.append(x.view_as(x))
+        else:
+            made.append(x.detach().requires_grad_(True))
+    return tuple(made)
+
+
+def _finish(x: Any, is_tuple: bool, create_graph: bool) -> Any:
+    out = tuple(t if create_graph else t.detach() for t in x)
+    return out if is_tuple else out[0]
+
+
+def _fill(grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where: str) -> tuple[Tensor, ...]:
+    made = []
+    for i, (g, x) in enumerate(zip(grads, like)):
+        if g is None:
+            if strict:
+                raise RuntimeError(f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}")
+            g = fl.zeros_like(x)
+        made.append(g)
+    return tuple(made)
+
+
+def _check_v(v: Any, like: tuple[Tensor, ...], like_is_tuple: bool, where: str) -> tuple[Tensor, ...]:
+    if v is None:
+        if len(like) != 1 or like[0].numel() != 1:
+            raise RuntimeError(f"[{where}] expected v unless there is a single output of one element, got None")
+        return (fl.ones_like(like[0]),)
+    is_tuple, listed = _as_tuple(v, "v", where)
+    if len(listed) != len(like):
+        raise RuntimeError(f"[{where}] expected {len(like)} tensors in v, got {len(listed)}")
+    for i, (a, b) in enumerate(zip(listed, like)):
+        if a.shape != b.shape:
+            raise RuntimeError(f"[{where}] expected v of shape {tuple(b.shape)} at index {i}, got {tuple(a.shape)}")
+    return listed
+
+
+def _grad(outputs: Any, inputs: Any, grads: Any = None, create_graph: bool = False) -> tuple[Any, ...]:
+    """Like grad, with None for whatever does not depend."""
+    grads = [None] * len(outputs) if grads is None else grads
+    kept = [(o, g) for o, g in zip(outputs, grads) if o is not None and o.requires_grad]
+    if not kept:
+        return (None,) * len(inputs)
+    return grad([o for o, _ in kept], inputs, [g for _, g in kept], create_graph=create_graph, retain_graph=True, allow_unused=True)
+
+
+def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+    """The outputs of func and the product of v with its Jacobian."""
+    with fl.enable_grad():
+        is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "vjp")
+        xs = _fresh(xs, create_graph)
+        is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "vjp")
+        vs = _check_v(v, outputs, is_outputs_tuple, "vjp")
+        found = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp")
+    return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_inputs_tuple, create_graph)
+
+
+def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+    """The outputs of func and the product of its Jacobian with v, by differentiating the vjp, which is linear in its v."""
+    with fl.enable_grad():
+        is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "jvp")
+        xs = _fresh(xs, create_graph)
+        vs = _check_v(v, xs, is_inputs_tuple, "jvp")
+        is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "jvp")
+        duals = tuple(fl.zeros_like(o, requires_grad=True) for o in outputs)
+        back = _fill(_grad(outputs, xs, duals, create_graph=True), xs, strict, "jvp")
+        found = _fill(_grad(back, duals, vs, create_graph), outputs, strict, "jvp")
+    return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_outputs_tuple, create_graph)
+
+
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian of func: for each output and input a tensor of the output's sizes followed by the input's."""
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(f"[jacobian] expected strategy 'reverse-mode' or 'forward-mode', got {strategy!r}")
+    with fl.enable_grad():
+        is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "jacobian")
+        xs = _fresh(xs, create_graph)
+        is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "jacobian")
+        rows = []
+        for out in outputs:
+            columns: list[list[Tensor]] = [[] for _ in xs]
+            for k in range(out.numel()):
+                basis = fl.zeros_like(out, memory_format=fl.contiguous_format)
+                basis.view(-1)[k] = 1
+                found = _grad((out,), xs, (basis,), create_graph)
+                for column, g in zip(columns, _fill(found, xs, strict, "jacobian")):
+                    column.append(g)
+            rows.append(
+                tuple(
+                    fl.stack(column).view(tuple(out.shape) + tuple(x.shape))
+                    if column
+                    else fl.zeros(tuple(out.shape) + tuple(x.shape), dtype=x.dtype, device=x.device)
+                    for column, x in zip(columns, xs)
+                )
+            )
+    done = tuple(tuple(t if create_graph else t.detach() for t in row) for row in rows)
+    shaped = tuple(row if is_inputs_tuple else row[0] for row in done)
+    return shaped if is_outputs_tuple else shaped[0]
+
+
+def _scalar(func: Callable[..., Any], where: str) -> Callable[..., Tensor]:
+    def checked(*inputs: Tensor) -> Tensor:
+        out = func(*inputs)
+        is_tuple, listed = _as_tuple(out, "outputs of func", where)
+        if is_tuple or listed[0].numel() != 1:
+            raise RuntimeError(f"[{where}] expected func to return a single tensor of one element, got another result")
+        return listed[0].reshape(())
+
+    return checked
+
+
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The Hessian of a scalar function."""
+    is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "hessian")
+    scalar = _scalar(func, "hessian")
+
+    def gradients(*inner: Tensor) -> tuple[Tensor, ...]:
+        return _fill(_grad((scalar(*inner),), inner, create_graph=True), inner, strict, "hessian")
+
+    found = jacobian(gradients, xs, create_graph=create_graph, strict=strict)
+    return found if is_inputs_tuple else found[0][0]
+
+
+def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+    """The value of a scalar function and the product of v with its Hessian."""
+    with fl.enable_grad():
+        is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "vhp")
+        xs = _fresh(xs, create_graph)
+        vs = _check_v(v, xs, is_inputs_tuple, "vhp")
+        out = _scalar(func, "vhp")(*xs)
+        first = _fill(_grad((out,), xs, create_graph=True), xs, strict, "vhp")
+        found = _fill(_grad(first, xs, vs, create_graph), xs, strict, "vhp")
+    return (out if create_graph else out.detach()), _finish(found, is_inputs_tuple, create_graph)
+
+
+def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+    """The value of a scalar function and the product of its Hessian with v; the Hessian being symmetric, that of vhp."""
+    return vhp(func, inputs, v, create_graph, strict)

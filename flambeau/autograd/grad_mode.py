@@ -1,0 +1,187 @@
+"""Modes of the calling thread: whether operations are recorded, and inference mode.
+
+Each mode is a context manager and a decorator of functions, generator functions and coroutines.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+from flambeau import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+__all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled"]
+
+
+def _wrap_generator(make: Callable[[], Any], fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A generator function whose body runs in the mode, and whose caller does not."""
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        generator = fn(*args, **kwargs)
+        try:
+            with make():
+                response = generator.send(None)
+            while True:
+                try:
+                    request = yield response
+                except GeneratorExit:
+                    with make():
+                        generator.close()
+                    raise
+                except BaseException:
+                    import sys
+
+                    with make():
+                        response = generator.throw(*sys.exc_info())
+                else:
+                    with make():
+                        response = generator.send(request)
+        except StopIteration as end:
+            return end.value
+
+    return wrapper
+
+
+class _Mode:
+    """Context manager and decorator; `clone` makes a fresh one for each call of a decorated function."""
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(fn):
+            return _wrap_generator(self.clone, fn)
+        if inspect.isclass(fn):
+            import warnings
+
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods.",
+                FutureWarning,
+                stacklevel=2,
+            )
+        clone = self.clone
+
+        @functools.wraps(fn)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with clone():
+                return fn(*args, **kwargs)
+
+        return wrapper
+
+    def clone(self) -> Any:
+        return type(self)()
+
+
+class no_grad(_Mode):
+    """Operations inside are not recorded."""
+
+    def __new__(cls, fn: Any = None) -> Any:
+        self = super().__new__(cls)
+        if fn is None:
+            return self
+        self.__init__()
+        return self(fn)
+
+    def __init__(self, fn: Any = None) -> None:
+        self._outer = False
+
+    def __enter__(self) -> None:
+        self._outer = _C._set_grad_enabled(False)
+
+    def __exit__(self, *error: Any) -> None:
+        _C._set_grad_enabled(self._outer)
+
+
+class enable_grad(no_grad):
+    """Operations inside are recorded, also within no_grad."""
+
+    def __enter__(self) -> None:
+        self._outer = _C._set_grad_enabled(True)
+
+
+class set_grad_enabled(_Mode):
+    """Turns recording on or off: at once as a function, and until the end of the block as a context manager."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+        self.prev = _C._set_grad_enabled(mode)
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        _C._set_grad_enabled(self.prev)
+        return super().__call__(fn)
+
+    def __enter__(self) -> None:
+        _C._set_grad_enabled(self.mode)
+
+    def __exit__(self, *error: Any) -> None:
+        _C._set_grad_enabled(self.prev)
+
+    def __str__(self) -> str:
+        return f"flambeau.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
+
+    __repr__ = __str__
+
+    def clone(self) -> "set_grad_enabled":
+        made = object.__new__(set_grad_enabled)
+        made.mode, made.prev = self.mode, _C.is_grad_enabled()
+        return made
+
+
+class inference_mode(_Mode):
+    """Like no_grad, and tensors made inside have no version and can never take part in a graph."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = super().__new__(cls)
+        if isinstance(mode, bool):
+            return self
+        self.__init__()
+        return self(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        self._outer = _C._set_inference_mode(self.mode), _C._set_grad_enabled(not self.mode)
+
+    def __exit__(self, *error: Any) -> None:
+        inference, grad = self._outer
+        _C._set_inference_mode(inference)
+        _C._set_grad_enabled(grad)
+
+    def clone(self) -> "inference_mode":
+        return inference_mode(self.mode)
+
+
+class set_multithreading_enabled(_Mode):
+    """Accepted for compatibility: backward always runs in the calling thread."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def clone(self) -> "set_multithreading_enabled":
+        return set_multithreading_enabled(self.mode)
+
+
+class _force_original_view_tracking(set_multithreading_enabled):
+    """Accepted for compatibility."""
+
+
+class _unsafe_preserve_version_counter:
+    """Puts the version counters of tensors back when the block ends."""
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = (tensors,) if isinstance(tensors, _C.Tensor) else tuple(tensors)
+        self.versions = tuple(t._version for t in self.tensors)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: Any) -> None:
+        for tensor, version in zip(self.tensors, self.versions):
+            _C._set_version(tensor, version)

@@ -1,0 +1,7 @@
+"""The old home of Variable."""
+
+from __future__ import annotations
+
+from flambeau.autograd import Variable
+
+__all__ = ["Variable"]
