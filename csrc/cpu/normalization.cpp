@@ -76,7 +76,8 @@ Rows check_rows(const char* op, const Tensor& input, IntSpan shape, const Tensor
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
   const Rows r = check_rows("layer_norm", input, shape, weight, bias);
   check_floating("layer_norm", input);
-  const DType statistics = parameter_dtype("layer_norm", input, {&weight, &bias});
+  DType statistics = parameter_dtype("layer_norm", input, {&weight, &bias});
+  if (input.is_meta()) statistics = compute_of(statistics);  // as PyTorch answers there
   Tensor out = empty(input.sizes(), input.options());
   Tensor mean = empty(r.statistics, {statistics, input.device()}), rstd = empty(r.statistics, {statistics, input.device()});
   if (input.is_meta() || r.rows == 0) return {out, mean, rstd};
@@ -254,7 +255,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
   const DType statistics = parameter_dtype("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
   const bool last = channels_last(input);
   Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
-  const int64_t saved = training ? channels : 0;
+  const int64_t saved = training || input.is_meta() ? channels : 0;
   Tensor save_mean = empty({saved}, {statistics, input.device()}), save_rstd = empty({saved}, {statistics, input.device()});
   if (input.is_meta()) return {out, save_mean, save_rstd};
   const int64_t spatial = channels && input.size(0) ? input.numel() / (input.size(0) * channels) : 0;

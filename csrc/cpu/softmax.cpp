@@ -102,8 +102,8 @@ Tensor log_softmax(const Tensor& self, int64_t dim, bool half_to_float) {
 
 Tensor convert(const Tensor& self, std::optional<DType> dtype) {
   if (!dtype || *dtype == self.dtype()) return self;
-  static const Operator& to = OperatorTable::get().at("_to_dtype");
-  Value args[3] = {Value(self), Value(*dtype), Value()};
+  static const Operator& to = OperatorTable::get().at("to.dtype");
+  Value args[5] = {Value(self), Value(*dtype), Value(false), Value(false), Value()};
   Value result[1];
   to.call(args, result);
   return result[0].take_tensor();

@@ -1,0 +1,260 @@
+"""Distances and similarities between vectors, the losses made of them, and CTC."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import flambeau as fl
+from flambeau.ops.loss import (
+    LEGACY,
+    NN,
+    REDUCTIONS,
+    divergence,
+    hinge_elements,
+    legacy_reduction,
+    logits_loss,
+    poisson_elements,
+    ranking_elements,
+    reduced,
+    reduction_number,
+)
+from flambeau.ops.record import composite, native
+
+
+# ---------------------------------------------------------------- distances
+
+
+@composite("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", method=False)
+@composite("nn_cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", public="cosine_similarity", **NN)  # fmt: skip
+def cosine_similarity(x1: fl.Tensor, x2: fl.Tensor, dim: int = 1, eps: float = 1e-8) -> fl.Tensor:
+    dtype = fl.result_type(x1, x2)
+    if not dtype.is_floating_point:
+        raise RuntimeError(f"[cosine_similarity] expected floating point tensors, got {dtype}")
+    x1, x2 = fl.broadcast_tensors(x1.to(dtype), x2.to(dtype))
+    norms = [x.square().sum(dim, keepdim=True).sqrt().clamp_min(eps) for x in (x1, x2)]
+    return ((x1 / norms[0]) * (x2 / norms[1])).sum(dim)
+
+
+@composite("pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", method=False)  # fmt: skip
+@composite("nn_pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor", public="pairwise_distance", **NN)  # fmt: skip
+def pairwise_distance(
+    x1: fl.Tensor, x2: fl.Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> fl.Tensor:
+    return fl.linalg.vector_norm(x1 - x2 + eps, p, -1 if max(x1.dim(), x2.dim()) else (), keepdim)
+
+
+@composite("pdist(Tensor self, float p=2) -> Tensor", method=False)
+@composite("nn_pdist(Tensor input, float p=2) -> Tensor", public="pdist", **NN)
+def pdist(input: fl.Tensor, p: float = 2) -> fl.Tensor:
+    if input.dim() != 2:
+        raise RuntimeError(f"[pdist] expected a matrix, got {input.dim()} dimensions")
+    if not input.is_floating_point():
+        raise RuntimeError(f"[pdist] expected a floating point tensor, got {input.dtype}")
+    if p < 0:
+        raise RuntimeError(f"[pdist] expected p >= 0, got {p}")
+    n = input.shape[0]
+    rows, columns = fl.triu_indices(n, n, 1, device=input.device).unbind(0)
+    if input.shape[1] == 0:
+        return fl.zeros(rows.shape[0], dtype=input.dtype, device=input.device)
+    return fl.linalg.vector_norm(input[rows] - input[columns], p, 1)
+
+
+# ---------------------------------------------------------------- losses
+
+
+def cosine_elements(input1: fl.Tensor, input2: fl.Tensor, target: fl.Tensor, margin: float) -> fl.Tensor:
+    if target.dim() not in (0, 1):
+        raise RuntimeError(f"[cosine_embedding_loss] expected a target of 0 or 1 dimensions, got {target.dim()}")
+    if input1.dim() != target.dim() + 1 or input2.dim() != target.dim() + 1:
+        raise RuntimeError(
+            f"[cosine_embedding_loss] expected inputs of {target.dim() + 1} dimensions, got {input1.dim()} and {input2.dim()}"
+        )
+    # Epsilon is under the root, as the loss is defined.
+    product = (input1 * input2).sum(-1)
+    squares = (input1.square().sum(-1) + 1e-12) * (input2.square().sum(-1) + 1e-12)
+    cosine = product / squares.sqrt()
+    zeros = fl.zeros_like(cosine)
+    return fl.where(target == 1, 1 - cosine, zeros) + fl.where(target == -1, (cosine - margin).clamp_min(0), zeros)
+
+
+@composite(f"nn_cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {LEGACY}) -> Tensor", public="cosine_embedding_loss", **NN)  # fmt: skip
+def nn_cosine_embedding_loss(
+    input1: fl.Tensor,
+    input2: fl.Tensor,
+    target: fl.Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> fl.Tensor:
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    return reduced("cosine_embedding_loss", cosine_elements(input1, input2, target, margin), reduction)
+
+
+def triplet_elements(
+    anchor: fl.Tensor,
+    positive: fl.Tensor,
+    negative: fl.Tensor,
+    margin: float,
+    swap: bool,
+    distance: Callable[[fl.Tensor, fl.Tensor], fl.Tensor],
+) -> fl.Tensor:
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "[triplet_margin_loss] expected tensors of one number of dimensions, got "
+            f"{anchor.dim()}, {positive.dim()} and {negative.dim()}"
+        )
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = fl.minimum(far, distance(positive, negative))
+    return (margin + near - far).clamp_min(0)
+
+
+@composite(f"nn_triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, {LEGACY}) -> Tensor", public="triplet_margin_loss", **NN)  # fmt: skip
+def nn_triplet_margin_loss(
+    anchor: fl.Tensor,
+    positive: fl.Tensor,
+    negative: fl.Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> fl.Tensor:
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"[triplet_margin_loss] expected margin > 0, got {margin}")
+
+    def distance(a: fl.Tensor, b: fl.Tensor) -> fl.Tensor:
+        return fl.pairwise_distance(a, b, p, eps)
+
+    return reduced("triplet_margin_loss", triplet_elements(anchor, positive, negative, margin, swap, distance), reduction)
+
+
+@composite("triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor", **NN)  # fmt: skip
+def triplet_margin_with_distance_loss(
+    anchor: fl.Tensor,
+    positive: fl.Tensor,
+    negative: fl.Tensor,
+    *,
+    distance_function: Callable[[fl.Tensor, fl.Tensor], fl.Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> fl.Tensor:
+    reduction_number("triplet_margin_with_distance_loss", reduction)
+    if margin <= 0:
+        raise ValueError(f"[triplet_margin_with_distance_loss] expected margin > 0, got {margin}")
+    distance = fl.pairwise_distance if distance_function is None else distance_function
+    loss = triplet_elements(anchor, positive, negative, margin, swap, distance)
+    return reduced("triplet_margin_with_distance_loss", loss, reduction)
+
+
+# ---------------------------------------------------------------- CTC
+
+native("_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)", module="")  # fmt: skip
+
+
+@composite("nn_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", public="ctc_loss", **NN)  # fmt: skip
+def nn_ctc_loss(
+    log_probs: fl.Tensor,
+    targets: fl.Tensor,
+    input_lengths: list[int],
+    target_lengths: list[int],
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> fl.Tensor:
+    reduction_number("ctc_loss", reduction)
+    batched = log_probs.dim() == 3
+    if log_probs.dim() == 2:
+        log_probs = log_probs.unsqueeze(1)
+    loss = fl._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        loss = fl.where(loss == float("inf"), fl.zeros_like(loss), loss)
+    if reduction == "mean":
+        lengths = fl.tensor(target_lengths, dtype=loss.dtype, device=loss.device).clamp_min(1)
+        return (loss / lengths).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss if batched else loss.squeeze(0)
+
+
+# ---------------------------------------------------------------- the top-level functions, with numbered reductions
+
+
+def named(reduction: int) -> str:
+    if reduction not in (0, 1, 2):
+        raise RuntimeError(f"[loss] expected reduction 0 (none), 1 (mean) or 2 (sum), got {reduction}")
+    return REDUCTIONS[reduction]
+
+
+@composite("ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor")  # fmt: skip
+def ctc_loss(
+    log_probs: fl.Tensor,
+    targets: fl.Tensor,
+    input_lengths: list[int],
+    target_lengths: list[int],
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> fl.Tensor:
+    return nn_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, named(reduction), zero_infinity)
+
+
+@composite("kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor", method=False)
+def kl_div(self: fl.Tensor, target: fl.Tensor, reduction: int = 1, *, log_target: bool = False) -> fl.Tensor:
+    return divergence(self, target, named(reduction), log_target)
+
+
+@composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor", method=False)  # fmt: skip
+def binary_cross_entropy_with_logits(
+    self: fl.Tensor,
+    target: fl.Tensor,
+    weight: fl.Tensor | None = None,
+    pos_weight: fl.Tensor | None = None,
+    reduction: int = 1,
+) -> fl.Tensor:
+    return logits_loss(self, target, weight, pos_weight, named(reduction))
+
+
+@composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor")
+def poisson_nll_loss(
+    input: fl.Tensor, target: fl.Tensor, log_input: bool, full: bool, eps: float, reduction: int
+) -> fl.Tensor:
+    return reduced("poisson_nll_loss", poisson_elements(input, target, log_input, full, eps), named(reduction))
+
+
+@composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor", method=False)
+def hinge_embedding_loss(self: fl.Tensor, target: fl.Tensor, margin: float = 1.0, reduction: int = 1) -> fl.Tensor:
+    return reduced("hinge_embedding_loss", hinge_elements(self, target, margin), named(reduction))
+
+
+@composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor")  # fmt: skip
+def margin_ranking_loss(
+    input1: fl.Tensor, input2: fl.Tensor, target: fl.Tensor, margin: float = 0.0, reduction: int = 1
+) -> fl.Tensor:
+    return reduced("margin_ranking_loss", ranking_elements(input1, input2, target, margin), named(reduction))
+
+
+@composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor")  # fmt: skip
+def cosine_embedding_loss(
+    input1: fl.Tensor, input2: fl.Tensor, target: fl.Tensor, margin: float = 0.0, reduction: int = 1
+) -> fl.Tensor:
+    return reduced("cosine_embedding_loss", cosine_elements(input1, input2, target, margin), named(reduction))
+
+
+@composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor")  # fmt: skip
+def triplet_margin_loss(
+    anchor: fl.Tensor,
+    positive: fl.Tensor,
+    negative: fl.Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = 1,
+) -> fl.Tensor:
+    return nn_triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, None, None, named(reduction))

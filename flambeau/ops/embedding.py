@@ -1,0 +1,132 @@
+"""Tables of vectors: embedding, embedding_bag, one_hot."""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau.ops.record import composite, native
+
+NN = {"module": "nn.functional", "method": False}
+
+native("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor")  # fmt: skip
+native("embedding_renorm_(Tensor(!) self, Tensor indices, float max_norm, float norm_type) -> Tensor", method=False)
+native("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", module="")  # fmt: skip
+
+MODES = {"sum": 0, "mean": 1, "max": 2}
+
+
+def wrapped_padding(op: str, padding_idx: int | None, rows: int) -> int:
+    """padding_idx counted from the front; -1 stands for none."""
+    if padding_idx is None:
+        return -1
+    if not -rows <= padding_idx < rows:
+        raise AssertionError(f"[{op}] expected padding_idx in [{-rows}, {rows - 1}], got {padding_idx}")
+    return padding_idx % rows
+
+
+@composite("nn_embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", public="embedding", **NN)  # fmt: skip
+def embedding(
+    input: fl.Tensor,
+    weight: fl.Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> fl.Tensor:
+    padding = wrapped_padding("embedding", padding_idx, weight.shape[0]) if padding_idx is not None else -1
+    if max_norm is not None:
+        with fl.no_grad():
+            fl.embedding_renorm_(weight, input.contiguous(), max_norm, norm_type)
+    return fl.embedding(weight, input, padding, scale_grad_by_freq, sparse)
+
+
+@composite("embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)")  # fmt: skip
+def embedding_bag(
+    weight: fl.Tensor,
+    indices: fl.Tensor,
+    offsets: fl.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: fl.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor, fl.Tensor]:
+    padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    return fl._embedding_bag(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding
+    )
+
+
+@composite("nn_embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> Tensor", public="embedding_bag", **NN)  # fmt: skip
+def nn_embedding_bag(
+    input: fl.Tensor,
+    weight: fl.Tensor,
+    offsets: fl.Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: fl.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> fl.Tensor:
+    if mode not in MODES:
+        raise ValueError(f"[embedding_bag] expected mode 'sum', 'mean' or 'max', got {mode!r}")
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(
+            f"[embedding_bag] expected per_sample_weights of shape {tuple(input.shape)}, got {tuple(per_sample_weights.shape)}"
+        )
+    if input.dim() == 2:
+        if offsets is not None:
+            raise ValueError("[embedding_bag] expected no offsets for input of 2 dimensions, got some")
+        bags, width = input.shape
+        offsets = fl.arange(0, input.numel(), width, dtype=input.dtype, device=input.device) if width else fl.zeros(bags, dtype=input.dtype, device=input.device)  # fmt: skip
+        input = input.reshape(-1)
+        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    elif input.dim() == 1:
+        if offsets is None:
+            raise ValueError("[embedding_bag] expected offsets for input of 1 dimension, got none")
+        if offsets.dim() != 1:
+            raise ValueError(f"[embedding_bag] expected offsets of 1 dimension, got {offsets.dim()}")
+    else:
+        raise ValueError(f"[embedding_bag] expected input of 1 or 2 dimensions, got {input.dim()}")
+    padding = wrapped_padding("embedding_bag", padding_idx, weight.shape[0])
+    if mode == "max":
+        if scale_grad_by_freq:
+            raise ValueError("[embedding_bag] expected mode 'sum' or 'mean' with scale_grad_by_freq, got 'max'")
+        if sparse:
+            raise ValueError("[embedding_bag] expected mode 'sum' or 'mean' with sparse gradients, got 'max'")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(f"[embedding_bag] expected mode 'sum' with per_sample_weights, got {mode!r}")
+    if max_norm is not None:
+        with fl.no_grad():
+            fl.embedding_renorm_(weight, input, max_norm, norm_type)
+    return fl._embedding_bag(
+        weight, input, offsets, scale_grad_by_freq, MODES[mode], sparse, per_sample_weights, include_last_offset, padding
+    )[0]
+
+
+@composite("one_hot(Tensor tensor, int num_classes=-1) -> Tensor", **NN)
+def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
+    if tensor.dtype != fl.int64:
+        raise RuntimeError(f"[one_hot] expected an int64 tensor, got {tensor.dtype}")
+    if tensor.device.type == "meta":
+        if num_classes < 0:
+            raise NotImplementedError("[one_hot] expected num_classes on meta tensors, got none")
+        return fl.empty((*tensor.shape, num_classes), dtype=fl.int64, device=tensor.device)
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            raise RuntimeError("[one_hot] expected num_classes > 0 for an empty tensor, got none")
+        return fl.empty((*tensor.shape, num_classes), dtype=fl.int64, device=tensor.device)
+    if bool((tensor < 0).any()):
+        raise RuntimeError("[one_hot] expected classes that are not negative, got a negative one")
+    most = int(tensor.max()) + 1
+    if num_classes == -1:
+        num_classes = most
+    elif num_classes < 1:
+        raise RuntimeError(f"[one_hot] expected num_classes > 0, got {num_classes}")
+    elif num_classes < most:
+        raise RuntimeError(f"[one_hot] expected classes below num_classes={num_classes}, got {most - 1}")
+    return (tensor.unsqueeze(-1) == fl.arange(num_classes, device=tensor.device)).to(fl.int64)
