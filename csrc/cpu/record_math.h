@@ -30,6 +30,16 @@ inline complex128 logaddexp(complex128 a, complex128 b) {
 // Integers, computed in 64 bits. Division by zero raises, as PyTorch's does.
 [[noreturn]] void integer_division_by_zero();  // out of line: pointwise.cpp
 
+// The ends of a type's range, where reductions by maximum and minimum start.
+template <class T>
+constexpr T least() {
+  return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+}
+template <class T>
+constexpr T greatest() {
+  return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+}
+
 inline int64_t abs(int64_t x) { return x < 0 ? -x : x; }
 inline int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -125,6 +125,49 @@ def pointwise(
     )
 
 
+def reduction(
+    schema: str,
+    *,
+    init: Any,
+    combine: Expression,
+    load: Union[Expression, Mapping[str, Expression], None] = None,
+    finish: Union[Expression, None] = None,
+    accumulate: str = "same",
+    dtypes: str = "bifc",
+    result: str = "same",
+    identity: bool = True,
+    out: bool = True,
+    **options: Any,
+) -> Record:
+    """A fold of the elements along some dimensions: `finish(combine(init, load(x) ...), n)`.
+
+    The schema's arguments are recognised by name: self, dim (absent or None: all), keepdim, dtype (in which to reduce);
+    any others are parameters of `load` and `finish`.
+    init        a number, or "lowest" / "highest" for the ends of the dtype's range.
+    load        from an element to a value to combine; a mapping gives one for each dtype class, as in pointwise().
+    combine     associative; the engine is free in the order.
+    finish      from the combined value and the number of elements to the result.
+    accumulate  "same" as computed, "int" (int64), "real" (part of a complex), "bool" (conditions).
+    result      dtype: "same", "sum" (integers become int64), "bool", "int" (int64) or "real".
+    identity    whether the reduction of nothing has a value (else it raises).
+    """
+    loads = dict(load) if isinstance(load, Mapping) else {"": load or (lambda x, *_: x)}
+    return _add(
+        schema,
+        "reduction",
+        dict(options, out=out),
+        _caller(),
+        init=init,
+        load=loads,
+        combine=combine,
+        finish=finish or (lambda a, n, *_: a),
+        accumulate=accumulate,
+        dtypes=dtypes,
+        result=result,
+        identity=identity,
+    )
+
+
 def native(schema: str, **options: Any) -> Record:
     """An op whose kernel is written by hand in csrc/ and registered there under the schema's full name."""
     return _add(schema, "native", options, _caller())

@@ -1,0 +1,339 @@
+// Sorting and selection along a dimension: sort, topk, kthvalue, median, mode. Lines are turned into integer keys packed
+// with positions; long lines are sorted by radix.
+
+#include "cpu/sort_keys.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/parallel.h"
+#include "dispatch/kernel.h"
+
+namespace fl {
+
+template <class K>
+void sort_packed(Packed<K>* data, Packed<K>* other, int64_t n) {
+  if (n < 200) {
+    std::sort(data, data + n);
+    return;
+  }
+  constexpr int digits = sizeof(K);
+  // One pass counts all digits; a digit that is the same everywhere needs no pass.
+  std::vector<uint32_t> counts(digits * 256, 0);
+  uint32_t* count = counts.data();
+  for (int64_t i = 0; i < n; ++i) {
+    const K k = data[i].key();
+    for (int d = 0; d < digits; ++d) ++count[d * 256 + (k >> (8 * d) & 255)];
+  }
+  Packed<K>*from = data, *to = other;
+  for (int d = 0; d < digits; ++d) {
+    uint32_t* c = count + d * 256;
+    if (c[from[0].key() >> (8 * d) & 255] == n) continue;
+    uint32_t at = 0;
+    for (int b = 0; b < 256; ++b) {
+      const uint32_t own = c[b];
+      c[b] = at;
+      at += own;
+    }
+    for (int64_t i = 0; i < n; ++i) to[c[from[i].key() >> (8 * d) & 255]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != data) std::memcpy(static_cast<void*>(data), from, n * sizeof(Packed<K>));
+}
+template void sort_packed(Packed<uint32_t>*, Packed<uint32_t>*, int64_t);
+template void sort_packed(Packed<uint64_t>*, Packed<uint64_t>*, int64_t);
+
+namespace {
+
+Tensor moved(const Tensor& t, int64_t from, int64_t to) {
+  Dims sizes(t.sizes()), strides(t.strides());
+  const int64_t s = sizes[from], st = strides[from];
+  sizes.erase(from);
+  strides.erase(from);
+  sizes.insert(to, s);
+  strides.insert(to, st);
+  return alias(t, sizes, strides, t.offset());
+}
+
+}  // namespace
+
+Tensor lines_of(const Tensor& t, int64_t dim) { return contiguous(t.dim() < 2 ? t : moved(t, dim, t.dim() - 1)); }
+
+LineResult::LineResult(IntSpan sizes, int64_t dim, Options options) {
+  if (sizes.size() < 2) {
+    lines = result = empty(sizes, options);
+    return;
+  }
+  Dims s(sizes);
+  const int64_t n = s[dim];
+  s.erase(dim);
+  s.push_back(n);
+  lines = empty(s, options);
+  result = moved(lines, static_cast<int64_t>(s.size()) - 1, dim);
+}
+Tensor LineResult::finish() const { return contiguous(result); }
+
+namespace {
+
+using Pair = std::tuple<Tensor, Tensor>;
+
+void check_real(const char* op, const Tensor& t, bool allow_bool = true) {
+  FL_CHECK_KIND(!is_complex(t.dtype()) && (allow_bool || t.dtype() != DType::Bool), NotImplemented, "[", op,
+                "] expected a dtype with an order, got ", name_of(t.dtype()));
+  FL_CHECK(t.numel() < (int64_t(1) << 32), "[", op, "] expected fewer than 2**32 elements, got ", t.numel());
+}
+
+// Calls f(Type<S>{}) for the real dtypes.
+template <class F>
+void dispatch_real(DType t, const F& f) {
+  dispatch(t, [&](auto type) {
+    if constexpr (!is_complex_type<typename decltype(type)::type>) f(type);
+  });
+}
+
+// Runs f(line number, scratch) over lines in parallel; each thread has its own scratch of pairs.
+template <class K, class F>
+void for_lines(int64_t lines, int64_t n, int64_t room, const F& f) {
+  parallel_for(lines, std::max<int64_t>(1, kGrain / 16 / (n + 1)), [&](int64_t b, int64_t e) {
+    std::vector<Packed<K>> scratch(room);
+    for (int64_t l = b; l < e; ++l) f(l, scratch.data());
+  });
+}
+
+template <class S>
+void fill_keys(const S* x, int64_t n, bool descending, Packed<SortKey<S>>* to) {
+  using K = SortKey<S>;
+  const K flip = descending ? ~K(0) : K(0);
+  for (int64_t i = 0; i < n; ++i) to[i] = Packed<K>(key_of(x[i]) ^ flip, i);
+}
+
+Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending) {
+  check_real("sort", self);
+  const int64_t d = wrap_dim("sort", dim, self.dim());
+  const int64_t n = self.dim() ? self.size(d) : 1;
+  LineResult values(self.sizes(), d, self.options()), indices(self.sizes(), d, {DType::Int64, self.device()});
+  if (self.is_meta() || self.numel() == 0) return {values.finish(), indices.finish()};
+  const Tensor source = lines_of(self, d);
+  dispatch_real(self.dtype(), [&](auto type) {
+    using S = typename decltype(type)::type;
+    using K = SortKey<S>;
+    for_lines<K>(self.numel() / n, n, 2 * n, [&](int64_t l, Packed<K>* keys) {
+      const S* x = source.data<S>() + l * n;
+      fill_keys(x, n, descending, keys);
+      sort_packed(keys, keys + n, n);
+      S* v = values.lines.template data<S>() + l * n;
+      int64_t* at = indices.lines.template data<int64_t>() + l * n;
+      for (int64_t i = 0; i < n; ++i) {
+        at[i] = keys[i].index();
+        v[i] = x[at[i]];
+      }
+    });
+  });
+  return {values.finish(), indices.finish()};
+}
+
+// The k smallest pairs of n elements to the front of `keys`, sorted when asked. Room for n pairs.
+template <class S>
+void select(const S* x, int64_t n, int64_t k, bool largest, bool sorted, Packed<SortKey<S>>* keys) {
+  using K = SortKey<S>;
+  const K flip = largest ? ~K(0) : K(0);
+  if (k > 0 && k <= 128 && k * 8 <= n) {
+    // Keep the best k in order; blocks without a better element are passed over at once.
+    int64_t i = 0;
+    for (; i < k; ++i) keys[i] = Packed<K>(key_of(x[i]) ^ flip, i);
+    std::sort(keys, keys + k);
+    constexpr int64_t block = 128;
+    K buffer[block];
+    while (i < n) {
+      const int64_t m = std::min(block, n - i);
+      const K worst = keys[k - 1].key();
+      int better = 0;
+      for (int64_t j = 0; j < m; ++j) {
+        buffer[j] = key_of(x[i + j]) ^ flip;
+        better |= buffer[j] < worst;
+      }
+      if (better)
+        for (int64_t j = 0; j < m; ++j) {
+          if (!(buffer[j] < keys[k - 1].key())) continue;
+          const Packed<K> fresh(buffer[j], i + j);
+          int64_t at = k - 1;
+          for (; at > 0 && fresh < keys[at - 1]; --at) keys[at] = keys[at - 1];
+          keys[at] = fresh;
+        }
+      i += m;
+    }
+    return;
+  }
+  fill_keys(x, n, largest, keys);
+  if (k > 0 && k < n) std::nth_element(keys, keys + (k - 1), keys + n);
+  if (sorted) std::sort(keys, keys + k);
+}
+
+Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted) {
+  check_real("topk", self, false);
+  const int64_t d = wrap_dim("topk", dim, self.dim());
+  const int64_t n = self.dim() ? self.size(d) : 1;
+  FL_CHECK(k >= 0 && k <= n, "[topk] expected k in [0, ", n, "], got ", k);
+  Dims sizes(self.sizes());
+  if (self.dim()) sizes[d] = k;
+  LineResult values(sizes, d, self.options()), indices(sizes, d, {DType::Int64, self.device()});
+  if (self.is_meta() || values.lines.numel() == 0 || k == 0) return {values.finish(), indices.finish()};
+  const Tensor source = lines_of(self, d);
+  dispatch_real(self.dtype(), [&](auto type) {
+    using S = typename decltype(type)::type;
+    using K = SortKey<S>;
+    for_lines<K>(self.numel() / n, n, n, [&](int64_t l, Packed<K>* keys) {
+      const S* x = source.data<S>() + l * n;
+      select(x, n, k, largest, sorted, keys);
+      for (int64_t i = 0; i < k; ++i) {
+        indices.lines.template data<int64_t>()[l * k + i] = keys[i].index();
+        values.lines.template data<S>()[l * k + i] = x[keys[i].index()];
+      }
+    });
+  });
+  return {values.finish(), indices.finish()};
+}
+
+// One value and its index for each line: pick(x, n, scratch) -> position.
+template <class F>
+Pair pick_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, int64_t room_factor, const F& pick) {
+  check_real(op, self);
+  const int64_t d = wrap_dim(op, dim, self.dim());
+  const int64_t n = self.dim() ? self.size(d) : 1;
+  Dims sizes(self.sizes());
+  if (self.dim()) {
+    if (keepdim)
+      sizes[d] = 1;
+    else
+      sizes.erase(d);
+  }
+  Tensor values = empty(sizes, self.options()), indices = empty(sizes, {DType::Int64, self.device()});
+  if (!self.is_meta() && values.numel() != 0) {
+    const Tensor source = lines_of(self, d);
+    dispatch_real(self.dtype(), [&](auto type) {
+      using S = typename decltype(type)::type;
+      for_lines<SortKey<S>>(values.numel(), n, room_factor * n, [&](int64_t l, Packed<SortKey<S>>* keys) {
+        const S* x = source.data<S>() + l * n;
+        const int64_t at = pick(x, n, keys);
+        values.data<S>()[l] = x[at];
+        indices.data<int64_t>()[l] = at;
+      });
+    });
+  }
+  return {std::move(values), std::move(indices)};
+}
+
+void check_not_empty(const char* op, const Tensor& self, int64_t dim) {
+  const int64_t d = wrap_dim(op, dim, self.dim());
+  FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op, "] expected a dimension that is not empty, got shape ", self.sizes(),
+                " and dim ", dim);
+}
+
+Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  const int64_t d = wrap_dim("kthvalue", dim, self.dim());
+  const int64_t size = self.dim() ? self.size(d) : 1;
+  FL_CHECK_KIND(self.dim() == 0 || size > 0, Index, "[kthvalue] expected a dimension that is not empty, got shape ", self.sizes());
+  FL_CHECK(k >= 1 && k <= size, "[kthvalue] expected k in [1, ", size, "], got ", k);
+  return pick_line("kthvalue", self, dim, keepdim, 1, [&](const auto* x, int64_t n, auto* keys) {
+    fill_keys(x, n, false, keys);
+    std::nth_element(keys, keys + (k - 1), keys + n);
+    return keys[k - 1].index();
+  });
+}
+
+template <class S>
+bool is_nan(S x) {
+  if constexpr (std::is_integral_v<S>)
+    return false;
+  else
+    return static_cast<compute_t<S>>(x) != static_cast<compute_t<S>>(x);
+}
+
+// Position of the lower median; NaN wins, or is left out.
+template <class S>
+int64_t median_of(const S* x, int64_t n, Packed<SortKey<S>>* keys, bool skip_nan) {
+  int64_t numbers = n;
+  if constexpr (!std::is_integral_v<S>) {
+    int64_t nans = 0;
+    for (int64_t i = 0; i < n; ++i) nans += is_nan(x[i]);
+    if (nans > 0 && !skip_nan) {
+      int64_t i = 0;
+      while (!is_nan(x[i])) ++i;
+      return i;
+    }
+    numbers -= nans;
+    if (numbers == 0) return 0;
+  }
+  fill_keys(x, n, false, keys);
+  const int64_t k = (numbers - 1) / 2;
+  std::nth_element(keys, keys + k, keys + n);
+  return keys[k].index();
+}
+
+Pair median_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, bool skip_nan) {
+  check_real(op, self, false);
+  check_not_empty(op, self, dim);
+  return pick_line(op, self, dim, keepdim, 1, [&](const auto* x, int64_t n, auto* keys) { return median_of(x, n, keys, skip_nan); });
+}
+Pair median_dim(const Tensor& self, int64_t dim, bool keepdim) { return median_line("median", self, dim, keepdim, false); }
+Pair nanmedian_dim(const Tensor& self, int64_t dim, bool keepdim) { return median_line("nanmedian", self, dim, keepdim, true); }
+
+Tensor median_flat(const char* op, const Tensor& self, bool skip_nan) {
+  check_real(op, self, false);
+  Tensor out = empty({}, self.options());
+  if (self.is_meta()) return out;
+  if (self.numel() == 0) {  // NaN, and the least value of integers
+    dispatch_real(self.dtype(), [&](auto type) {
+      using S = typename decltype(type)::type;
+      *out.data<S>() = std::is_integral_v<S> ? std::numeric_limits<S>::lowest() : convert<S>(std::numeric_limits<float>::quiet_NaN());
+    });
+    return out;
+  }
+  const Tensor source = contiguous(self);
+  dispatch_real(self.dtype(), [&](auto type) {
+    using S = typename decltype(type)::type;
+    std::vector<Packed<SortKey<S>>> keys(source.numel());
+    *out.data<S>() = source.data<S>()[median_of(source.data<S>(), source.numel(), keys.data(), skip_nan)];
+  });
+  return out;
+}
+Tensor median(const Tensor& self) { return median_flat("median", self, false); }
+Tensor nanmedian(const Tensor& self) { return median_flat("nanmedian", self, true); }
+
+Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
+  check_not_empty("mode", self, dim);
+  return pick_line("mode", self, dim, keepdim, 2, [](const auto* x, int64_t n, auto* keys) {
+    fill_keys(x, n, false, keys);
+    sort_packed(keys, keys + n, n);
+    int64_t best = 0, best_count = 0;
+    for (int64_t i = 0; i < n;) {
+      int64_t end = i + 1;
+      while (end < n && keys[end].key() == keys[i].key()) ++end;
+      if (end - i > best_count) {
+        best_count = end - i;
+        best = end - 1;
+      }
+      i = end;
+    }
+    return keys[best].index();
+  });
+}
+
+FL_KERNEL("sort.stable", sort);
+FL_KERNEL("topk", topk);
+FL_KERNEL("kthvalue", kthvalue);
+FL_KERNEL("median", median);
+FL_KERNEL("median.dim", median_dim);
+FL_KERNEL("nanmedian", nanmedian);
+FL_KERNEL("nanmedian.dim", nanmedian_dim);
+FL_KERNEL("mode", mode);
+
+Pair sort_plain(const Tensor& self, int64_t dim, bool descending) { return sort(self, std::nullopt, dim, descending); }
+Tensor argsort(const Tensor& self, int64_t dim, bool descending) { return std::get<1>(sort(self, std::nullopt, dim, descending)); }
+Tensor argsort_stable(const Tensor& self, bool, int64_t dim, bool descending) { return std::get<1>(sort(self, true, dim, descending)); }
+FL_KERNEL("sort", sort_plain);
+FL_KERNEL("argsort", argsort);
+FL_KERNEL("argsort.stable", argsort_stable);
+
+}  // namespace
+}  // namespace fl

@@ -1,0 +1,309 @@
+"""Reductions: sums, products, extremes, logical tests, norms and moments along dimensions."""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau.ops import expr as e
+from flambeau.ops.record import composite, native, reduction
+
+INF = float("inf")
+
+# ---------------------------------------------------------------- sums and products
+
+sum = reduction(
+    "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    init=0,
+    combine=lambda a, b: a + b,
+    result="sum",
+)
+
+nansum = reduction(
+    "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    init=0,
+    load={"f": lambda x: e.where(e.isnan(x), 0, x), "": lambda x: x},
+    combine=lambda a, b: a + b,
+    dtypes="bif",
+    result="sum",
+)
+
+mean = reduction(
+    "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    init=0,
+    combine=lambda a, b: a + b,
+    finish=lambda a, n: a / n,
+    dtypes="fc",
+)
+
+prod = reduction(
+    "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    init=1,
+    combine=lambda a, b: a * b,
+    result="sum",
+)
+
+count_nonzero = reduction(
+    "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
+    init=0,
+    load=lambda x: x != 0,
+    combine=lambda a, b: a + b,
+    accumulate="int",
+    result="int",
+    out=False,
+)
+
+
+# ---------------------------------------------------------------- extremes and logical tests
+
+amax = reduction(
+    "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+    init="lowest",
+    combine=lambda a, b: e.maximum(a, b),
+    dtypes="bif",
+    identity=False,
+)
+
+amin = reduction(
+    "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+    init="highest",
+    combine=lambda a, b: e.minimum(a, b),
+    dtypes="bif",
+    identity=False,
+)
+
+any = reduction(
+    "any(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
+    init=0,
+    load=lambda x: x != 0,
+    combine=lambda a, b: a | b,
+    accumulate="bool",
+    result="bool",
+)
+
+all = reduction(
+    "all(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
+    init=1,
+    load=lambda x: x != 0,
+    combine=lambda a, b: a & b,
+    accumulate="bool",
+    result="bool",
+)
+
+
+# ---------------------------------------------------------------- norms by order
+
+
+def squared(x: e.Expr) -> e.Expr:
+    return e.real(x) * e.real(x) + e.imag(x) * e.imag(x)
+
+
+NORM = dict(dtypes="fc", accumulate="real", result="real", out=False)
+ARGS = "Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None"
+
+reduction(
+    f"_norm_0({ARGS}) -> Tensor", init=0, load=lambda x: x != 0, combine=lambda a, b: a + b, **NORM
+)
+reduction(f"_norm_1({ARGS}) -> Tensor", init=0, load=lambda x: e.abs(x), combine=lambda a, b: a + b, **NORM)
+reduction(
+    f"_norm_2({ARGS}) -> Tensor",
+    init=0,
+    load={"c": squared, "": lambda x: x * x},
+    combine=lambda a, b: a + b,
+    finish=lambda a, n: e.sqrt(a),
+    **NORM,
+)
+reduction(
+    f"_norm_inf({ARGS}) -> Tensor", init=0, load=lambda x: e.abs(x), combine=lambda a, b: e.maximum(a, b), **NORM
+)
+reduction(
+    f"_norm_neg_inf({ARGS}) -> Tensor",
+    init="highest",
+    load=lambda x: e.abs(x),
+    combine=lambda a, b: e.minimum(a, b),
+    **NORM,
+)
+reduction(
+    "_norm_p(Tensor self, Scalar p, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    init=0,
+    load=lambda x, p: e.pow(e.abs(x), p),
+    combine=lambda a, b: a + b,
+    finish=lambda a, n, p: e.pow(a, 1 / p),
+    **NORM,
+)
+
+
+# ---------------------------------------------------------------- extremes of everything, and with their index
+
+for name, record in (("max", amax), ("min", amin)):
+    reduction(
+        f"{name}(Tensor self) -> Tensor",
+        init=record.details["init"],
+        combine=record.details["combine"],
+        dtypes="bif",
+        identity=False,
+        tags=(f"alias:{record.name}",),
+    )
+    native(f"{name}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", out=True)
+    native(f"arg{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", out=True, tags=("no_grad",))
+
+
+@composite("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", out=True)
+def aminmax(self: fl.Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[fl.Tensor, fl.Tensor]:
+    if dim is not None:
+        return fl.amin(self, dim, keepdim), fl.amax(self, dim, keepdim)
+    if self.numel() == 0:
+        raise RuntimeError(f"[aminmax] expected dim for a tensor without elements, got None for shape {self.shape}")
+    lowest, highest = fl.amin(self), fl.amax(self)
+    if keepdim:
+        shape = [1] * self.dim()
+        return lowest.reshape(shape), highest.reshape(shape)
+    return lowest, highest
+
+
+@composite(
+    "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True
+)
+def nanmean(
+    self: fl.Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: fl.dtype | None = None
+) -> fl.Tensor:
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(f"[nanmean] expected a floating point or complex dtype, got {self.dtype}")
+    counted = fl.logical_not(fl.isnan(self)).sum(dim, keepdim)
+    if self.is_complex():
+        total = fl.where(fl.isnan(self), fl.zeros_like(self), self).sum(dim, keepdim, dtype=dtype)
+    else:
+        total = fl.nansum(self, dim, keepdim, dtype=dtype)
+    return fl.div(total, counted)
+
+
+# ---------------------------------------------------------------- moments
+
+for name in ("var", "std"):
+    native(f"{name}(Tensor self, bool unbiased=True) -> Tensor")
+    native(f"{name}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", out=True)
+    native(
+        f"{name}.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        out=True,
+    )
+    pair = f"{name}_mean"
+    native(f"{pair}(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", method=False)
+    native(
+        f"{pair}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        method=False,
+    )
+    native(
+        f"{pair}.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+        " -> (Tensor, Tensor)",
+        method=False,
+    )
+
+
+# ---------------------------------------------------------------- logarithm of a sum of exponentials
+
+native("_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor")
+
+
+@composite("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", out=True)
+@composite("special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", out=True)
+def logsumexp(self: fl.Tensor, dim: list[int], keepdim: bool = False) -> fl.Tensor:
+    if not self.is_complex():
+        return fl._ops._logsumexp(self, dim, keepdim)
+    if self.numel() == 0:
+        return fl.log(fl.sum(fl.exp(self), dim, keepdim))
+    pivot = fl.amax(fl.real(self), dim, keepdim=True)
+    pivot = fl.where(fl.isinf(pivot), fl.zeros_like(pivot), pivot)
+    total = fl.log(fl.sum(fl.exp(self - pivot), dim, keepdim))
+    return total + pivot.reshape(total.shape)
+
+
+# ---------------------------------------------------------------- norms
+
+NORMS = {0.0: "_norm_0", 1.0: "_norm_1", 2.0: "_norm_2", INF: "_norm_inf", -INF: "_norm_neg_inf"}
+
+
+def vector_norm(
+    x: fl.Tensor, p: float, dim: list[int] | None = None, keepdim: bool = False, dtype: fl.dtype | None = None
+) -> fl.Tensor:
+    """The norm of order p over some dimensions (None or (): all)."""
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(f"[norm] expected a floating point or complex dtype, got {x.dtype}")
+    name = NORMS.get(float(p))
+    if name is not None:
+        return getattr(fl._ops, name)(x, dim, keepdim, dtype=dtype)
+    return fl._ops._norm_p(x, p, dim, keepdim, dtype=dtype)
+
+
+@composite(
+    "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True
+)
+def norm(
+    self: fl.Tensor,
+    p: float | str | None = "fro",
+    dim: list[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: fl.dtype | None = None,
+) -> fl.Tensor:
+    if p == "nuc":
+        return fl.linalg.matrix_norm(self, "nuc", dim if dim is not None else (-2, -1), keepdim, dtype=dtype)
+    if isinstance(p, str):
+        if p != "fro":
+            raise RuntimeError(f"[norm] expected a number, 'fro' or 'nuc', got {p!r}")
+        if dim is not None and len(dim) > 2:
+            raise RuntimeError(f"[norm] expected at most 2 dimensions for the Frobenius norm, got {dim}")
+    return vector_norm(self, 2.0 if p is None or isinstance(p, str) else p, dim, keepdim, dtype)
+
+
+@composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", out=True)
+def dist(self: fl.Tensor, other: fl.Tensor, p: float = 2) -> fl.Tensor:
+    return vector_norm(self - other, p)
+
+
+@composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", inplace=True, out=True)
+def renorm(self: fl.Tensor, p: float, dim: int, maxnorm: float) -> fl.Tensor:
+    if isinstance(p, complex) or p <= 0:
+        raise RuntimeError(f"[renorm] expected p to be a positive number, got {p}")
+    if isinstance(maxnorm, complex) or maxnorm < 0:
+        raise RuntimeError(f"[renorm] expected maxnorm of at least 0, got {maxnorm}")
+    if self.dim() < 2:
+        raise RuntimeError(f"[renorm] expected at least 2 dimensions, got {self.dim()}")
+    kept = dim + self.dim() if dim < 0 else dim
+    if not 0 <= kept < self.dim():
+        raise IndexError(f"[renorm] expected dim in [{-self.dim()}, {self.dim() - 1}], got {dim}")
+    others = [d for d in range(self.dim()) if d != kept]
+    wide = fl.float32 if self.dtype in (fl.float16, fl.bfloat16) else None
+    size = vector_norm(self, p, others, True, wide)
+    factor = fl.where(size > maxnorm, maxnorm / (size + 1e-7), fl.ones_like(size))
+    return self * factor.to(self.dtype) if wide is None else (self.to(wide) * factor).to(self.dtype)
+
+
+@composite(
+    "normalize(Tensor input, float p=2.0, int[1]? dim=1, float eps=1e-12) -> Tensor", module="nn.functional", out=True
+)
+def normalize(input: fl.Tensor, p: float = 2.0, dim: list[int] | None = 1, eps: float = 1e-12) -> fl.Tensor:
+    dims = [dim] if isinstance(dim, int) else dim
+    return input / vector_norm(input, p, dims, True).clamp_min(eps)
+
+
+# ---------------------------------------------------------------- comparing whole tensors
+
+
+@composite("allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool")
+def allclose(
+    self: fl.Tensor, other: fl.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    return bool(fl.isclose(self, other, rtol, atol, equal_nan).all().item())
+
+
+@composite("equal(Tensor self, Tensor other) -> bool")
+def equal(self: fl.Tensor, other: fl.Tensor) -> bool:
+    return self.shape == other.shape and bool(fl.eq(self, other).all().item())
+
+
+@composite("sum_to_size(Tensor self, int[] size) -> Tensor", function=False)
+def sum_to_size(self: fl.Tensor, size: list[int]) -> fl.Tensor:
+    shape, target = list(self.shape), list(size)
+    lead = len(shape) - len(target)
+    if lead < 0 or [a for a, b in zip(shape[lead:], target) if b not in (1, a)]:
+        raise RuntimeError(f"[sum_to_size] expected a size that broadcasts to {tuple(shape)}, got {tuple(target)}")
+    dims = [*range(lead), *(i + lead for i, n in enumerate(target) if n == 1 and shape[i + lead] != 1)]
+    return fl.sum(self, dims, keepdim=True).reshape(target) if dims else self.view(target)

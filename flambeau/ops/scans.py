@@ -1,0 +1,94 @@
+"""Scans along a dimension: running sums, products and extremes; differences and trapezoidal integrals."""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau.ops.record import composite, native
+
+native("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
+native("cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
+native("logcumsumexp(Tensor self, int dim) -> Tensor", out=True)
+native("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", out=True)
+native("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", out=True)
+
+
+@composite("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", out=True)
+def diff(
+    self: fl.Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: fl.Tensor | None = None,
+    append: fl.Tensor | None = None,
+) -> fl.Tensor:
+    if self.dim() == 0:
+        raise RuntimeError("[diff] expected at least one dimension, got a 0-d tensor")
+    if n < 0:
+        raise RuntimeError(f"[diff] expected an order of at least 0, got {n}")
+    for extra in (prepend, append):
+        if extra is not None and extra.dim() != self.dim():
+            raise RuntimeError(f"[diff] expected prepend and append of {self.dim()} dimensions, got {extra.dim()}")
+    parts = [t for t in (prepend, self, append) if t is not None]
+    x = fl.cat(parts, dim) if len(parts) > 1 else self
+    size = x.size(dim)
+    if n == 0:
+        return fl.zeros_like(x) if size == 0 else x.clone()
+    for _ in range(min(n, size)):
+        length = x.size(dim) - 1
+        after, before = x.narrow(dim, 1, length), x.narrow(dim, 0, length)
+        x = fl.logical_xor(after, before) if x.dtype == fl.bool else after - before
+    return x
+
+
+def _halves(y: fl.Tensor, dim: int) -> tuple[fl.Tensor, fl.Tensor]:
+    """All but the first and all but the last along dim."""
+    length = y.size(dim) - 1
+    return y.narrow(dim, 1, length), y.narrow(dim, 0, length)
+
+
+def _steps(name: str, y: fl.Tensor, x: fl.Tensor, dim: int) -> fl.Tensor:
+    """Distances between sample points, shaped to multiply the halves of y."""
+    if x.dim() == 1:
+        if x.size(0) != y.size(dim):
+            raise RuntimeError(f"[{name}] expected as many sample points as values, got {x.size(0)} and {y.size(dim)}")
+        after, before = _halves(x, 0)
+        shape = [1] * y.dim()
+        shape[dim] = after.size(0)
+        return (after - before).reshape(shape)
+    if x.dim() < y.dim():
+        x = x.reshape([1] * (y.dim() - x.dim()) + list(x.shape))
+    after, before = _halves(x, dim)
+    return after - before
+
+
+@composite("trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+@composite("trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+def trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
+    if y.size(dim) == 0:
+        return fl.sum(fl.zeros_like(y), dim)
+    after, before = _halves(y, dim)
+    return ((after + before) * _steps("trapezoid", y, x, dim)).sum(dim) / 2.0
+
+
+@composite("trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
+@composite("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor")
+def trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
+    if y.size(dim) == 0:
+        return fl.sum(fl.zeros_like(y), dim)
+    ends = y.select(dim, 0) + y.select(dim, -1)
+    return (y.sum(dim) - ends / 2.0) * dx
+
+
+@composite("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+def cumulative_trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
+    if y.size(dim) == 0:
+        return fl.zeros_like(y)
+    after, before = _halves(y, dim)
+    return fl.cumsum((after + before) * _steps("cumulative_trapezoid", y, x, dim), dim) / 2.0
+
+
+@composite("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
+def cumulative_trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
+    if y.size(dim) == 0:
+        return fl.zeros_like(y)
+    after, before = _halves(y, dim)
+    return fl.cumsum(after + before, dim) * (dx / 2.0)
