@@ -233,6 +233,7 @@ Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   const int64_t d = wrap_dim("kthvalue", dim, self.dim());
   const int64_t size = self.dim() ? self.size(d) : 1;
   FL_CHECK_KIND(self.dim() == 0 || size > 0, Index, "[kthvalue] expected a dimension that is not empty, got shape ", self.sizes());
+  check_real("kthvalue", self, false);
   FL_CHECK(k >= 1 && k <= size, "[kthvalue] expected k in [1, ", size, "], got ", k);
   return pick_line("kthvalue", self, dim, keepdim, 1, [&](const auto* x, int64_t n, auto* keys) {
     fill_keys(x, n, false, keys);

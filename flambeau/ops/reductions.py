@@ -99,9 +99,7 @@ def squared(x: e.Expr) -> e.Expr:
 NORM = dict(dtypes="fc", accumulate="real", result="real", out=False)
 ARGS = "Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None"
 
-reduction(
-    f"_norm_0({ARGS}) -> Tensor", init=0, load=lambda x: x != 0, combine=lambda a, b: a + b, **NORM
-)
+reduction(f"_norm_0({ARGS}) -> Tensor", init=0, load=lambda x: x != 0, combine=lambda a, b: a + b, **NORM)
 reduction(f"_norm_1({ARGS}) -> Tensor", init=0, load=lambda x: e.abs(x), combine=lambda a, b: a + b, **NORM)
 reduction(
     f"_norm_2({ARGS}) -> Tensor",
@@ -111,9 +109,7 @@ reduction(
     finish=lambda a, n: e.sqrt(a),
     **NORM,
 )
-reduction(
-    f"_norm_inf({ARGS}) -> Tensor", init=0, load=lambda x: e.abs(x), combine=lambda a, b: e.maximum(a, b), **NORM
-)
+reduction(f"_norm_inf({ARGS}) -> Tensor", init=0, load=lambda x: e.abs(x), combine=lambda a, b: e.maximum(a, b), **NORM)
 reduction(
     f"_norm_neg_inf({ARGS}) -> Tensor",
     init="highest",
@@ -159,9 +155,7 @@ def aminmax(self: fl.Tensor, *, dim: int | None = None, keepdim: bool = False) -
     return lowest, highest
 
 
-@composite(
-    "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True
-)
+@composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)
 def nanmean(
     self: fl.Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: fl.dtype | None = None
 ) -> fl.Tensor:

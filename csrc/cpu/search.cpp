@@ -1,0 +1,318 @@
+// Searching and counting: unique values, positions in sorted sequences, membership, bin counts and histograms.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cpu/parallel.h"
+#include "cpu/sort_keys.h"
+#include "dispatch/kernel.h"
+
+namespace fl {
+namespace {
+
+using Triple = std::tuple<Tensor, Tensor, Tensor>;
+
+void check_data(const char* op, const Tensor& t) {
+  FL_CHECK_KIND(!t.is_meta(), NotImplemented, "[", op, "] expected a tensor with data (the result's shape depends on it), got one on the meta device");
+}
+
+Tensor tensor_of(const std::vector<int64_t>& values) {
+  Tensor t = empty({static_cast<int64_t>(values.size())}, {DType::Int64, Device{}});
+  std::copy(values.begin(), values.end(), t.data<int64_t>());
+  return t;
+}
+
+// ---------------------------------------------------------------- unique
+
+// Values, inverse positions (of the input's shape) and counts of the runs of equal keys in `order`.
+template <class S, class Same>
+Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, const Same& same) {
+  const int64_t n = static_cast<int64_t>(order.size());
+  Tensor inverse = empty(self.sizes(), {DType::Int64, self.device()});
+  std::vector<int64_t> firsts, counts;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i == 0 || !same(order[i - 1], order[i])) {
+      firsts.push_back(order[i]);
+      counts.push_back(0);
+    }
+    ++counts.back();
+    inverse.data<int64_t>()[order[i]] = static_cast<int64_t>(firsts.size()) - 1;
+  }
+  Tensor values = empty({static_cast<int64_t>(firsts.size())}, self.options());
+  for (size_t i = 0; i < firsts.size(); ++i) values.data<S>()[i] = x[firsts[i]];
+  return {std::move(values), std::move(inverse), tensor_of(counts)};
+}
+
+// NaNs are all different from each other, as they are by ==.
+Triple unique(const Tensor& self, bool consecutive) {
+  check_data("unique", self);
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ", name_of(self.dtype()));
+  const Tensor source = contiguous(self);
+  const int64_t n = source.numel();
+  Triple found;
+  dispatch(self.dtype(), [&](auto type) {
+    using S = typename decltype(type)::type;
+    if constexpr (!is_complex_type<S>) {
+      using C = compute_t<S>;
+      const S* x = source.data<S>();
+      std::vector<int64_t> order(n);
+      if (consecutive) {
+        std::iota(order.begin(), order.end(), int64_t(0));
+      } else {
+        using K = SortKey<S>;
+        std::vector<Packed<K>> keys(2 * n);
+        for (int64_t i = 0; i < n; ++i) keys[i] = Packed<K>(key_of(x[i]), i);
+        sort_packed(keys.data(), keys.data() + n, n);
+        for (int64_t i = 0; i < n; ++i) order[i] = keys[i].index();
+      }
+      found = runs(self, x, order, [x](int64_t a, int64_t b) { return static_cast<C>(x[a]) == static_cast<C>(x[b]); });
+    }
+  });
+  return found;
+}
+
+// Slices along the first dimension of a contiguous tensor: those that are kept, where each went, and the counts.
+Triple unique_rows(const Tensor& self, bool consecutive) {
+  check_data("unique", self);
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ", name_of(self.dtype()));
+  const Tensor source = contiguous(self);
+  const int64_t n = source.size(0), width = n ? source.numel() / n : 0;
+  std::vector<int64_t> order(n), firsts, counts;
+  std::iota(order.begin(), order.end(), int64_t(0));
+  Tensor inverse = empty({n}, {DType::Int64, self.device()});
+  dispatch(self.dtype(), [&](auto type) {
+    using S = typename decltype(type)::type;
+    if constexpr (!is_complex_type<S>) {
+      const S* x = source.data<S>();
+      const auto less = [&](int64_t a, int64_t b) {
+        return std::lexicographical_compare(x + a * width, x + (a + 1) * width, x + b * width, x + (b + 1) * width,
+                                            [](S p, S q) { return key_of(p) < key_of(q); });
+      };
+      const auto same = [&](int64_t a, int64_t b) {
+        return std::equal(x + a * width, x + (a + 1) * width, x + b * width, [](S p, S q) { return p == q; });
+      };
+      if (!consecutive) std::stable_sort(order.begin(), order.end(), less);
+      for (int64_t i = 0; i < n; ++i) {
+        if (i == 0 || !same(order[i - 1], order[i])) {
+          firsts.push_back(order[i]);
+          counts.push_back(0);
+        }
+        ++counts.back();
+        inverse.data<int64_t>()[order[i]] = static_cast<int64_t>(firsts.size()) - 1;
+      }
+    }
+  });
+  return {tensor_of(firsts), std::move(inverse), tensor_of(counts)};
+}
+
+// ---------------------------------------------------------------- positions in sorted sequences
+
+Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int32, const Tensor& sorter) {
+  const DType result = int32 ? DType::Int32 : DType::Int64;
+  const bool one_line = sequence.dim() == 1;
+  Tensor out = empty(values.sizes(), {result, values.device()});
+  if (values.is_meta() || values.numel() == 0) return out;
+  const int64_t n = sequence.size(-1), per_line = one_line ? values.numel() : values.size(-1);
+  const DType common = promote(sequence.dtype(), values.dtype());
+  const Tensor order = sorter.defined() ? contiguous(sorter) : sorter;
+  const DType compute = compute_of(common) == DType::Float ? DType::Double : compute_of(common);
+  const Tensor s = contiguous(to_dtype(sequence, compute)), v = contiguous(to_dtype(values, compute));
+  const auto run = [&](auto type) {
+    using T = typename decltype(type)::type;
+    parallel_for(v.numel(), 2048, [&](int64_t b, int64_t e) {
+      for (int64_t i = b; i < e; ++i) {
+        const int64_t line = one_line ? 0 : i / per_line * n;
+        const T* x = s.data<T>() + line;
+        const int64_t* at = order.defined() ? order.data<int64_t>() + line : nullptr;
+        const T value = v.data<T>()[i];
+        int64_t low = 0, high = n;
+        while (low < high) {
+          const int64_t middle = low + (high - low) / 2;
+          const T m = at ? x[at[middle]] : x[middle];
+          if (right ? !(m > value) : !(m >= value))
+            low = middle + 1;
+          else
+            high = middle;
+        }
+        if (int32)
+          out.data<int32_t>()[i] = static_cast<int32_t>(low);
+        else
+          out.data<int64_t>()[i] = low;
+      }
+    });
+  };
+  if (compute == DType::Double)
+    run(Type<double>{});
+  else
+    run(Type<int64_t>{});
+  return out;
+}
+
+// ---------------------------------------------------------------- counting
+
+Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
+  check_data("bincount", self);
+  FL_CHECK(minlength >= 0, "[bincount] expected minlength of at least 0, got ", minlength);
+  FL_CHECK(self.dim() == 1 && is_integral(self.dtype()), "[bincount] expected a 1-d tensor of integers that are not negative, got shape ",
+           self.sizes(), " of ", name_of(self.dtype()));
+  FL_CHECK(!weights.defined() || weights.sizes() == self.sizes(), "[bincount] expected weights of the shape ", self.sizes(), ", got ",
+           weights.defined() ? weights.sizes() : IntSpan());
+  const Tensor source = contiguous(to_dtype(self, DType::Int64));
+  const int64_t n = source.numel();
+  const int64_t* x = source.data<int64_t>();
+  int64_t most = -1, least = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    most = std::max(most, x[i]);
+    least = std::min(least, x[i]);
+  }
+  FL_CHECK(least >= 0, "[bincount] expected integers that are not negative, got ", least);
+  const int64_t bins = std::max(minlength, most + 1);
+  const DType result = !weights.defined() ? DType::Int64 : weights.dtype() == DType::Float ? DType::Float : DType::Double;
+  Tensor out = empty({bins}, {result, self.device()});
+  std::memset(out.raw(), 0, bins * out.itemsize());
+  if (!weights.defined()) {
+    int64_t* to = out.data<int64_t>();
+    // Two sets of counters break the chain through memory when neighbours fall in one bin.
+    if (bins <= 4096 && n > 4 * bins) {
+      std::vector<int64_t> second(bins, 0);
+      int64_t i = 0;
+      for (; i + 2 <= n; i += 2) {
+        ++to[x[i]];
+        ++second[x[i + 1]];
+      }
+      if (i < n) ++to[x[i]];
+      for (int64_t b = 0; b < bins; ++b) to[b] += second[b];
+    } else {
+      for (int64_t i = 0; i < n; ++i) ++to[x[i]];
+    }
+    return out;
+  }
+  const Tensor w = contiguous(to_dtype(weights, result));
+  dispatch_float(result, [&](auto type) {
+    using T = typename decltype(type)::type;
+    for (int64_t i = 0; i < n; ++i) out.data<T>()[x[i]] += w.data<T>()[i];
+  });
+  return out;
+}
+
+// Counts (or sums of weights) in bins between `edges`; points of `dims` coordinates, the last dimension of bins fastest.
+template <class T>
+void count_bins(const T* points, const T* weights, int64_t n, const std::vector<std::vector<T>>& edges, bool uniform, T* out) {
+  const size_t dims = edges.size();
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = 0;
+    bool inside = true;
+    for (size_t d = 0; inside && d < dims; ++d) {
+      const auto& e = edges[d];
+      const T x = points[i * static_cast<int64_t>(dims) + static_cast<int64_t>(d)];
+      const int64_t bins = static_cast<int64_t>(e.size()) - 1;
+      inside = x >= e.front() && x <= e.back();
+      if (!inside) break;
+      int64_t b;
+      if (uniform) {
+        b = std::min(bins - 1, static_cast<int64_t>((x - e.front()) * static_cast<T>(bins) / (e.back() - e.front())));
+        b = std::max<int64_t>(b, 0);
+        // The division may round across an edge.
+        if (b > 0 && x < e[b]) --b;
+        if (b + 1 < bins && x >= e[b + 1]) ++b;
+      } else {
+        b = std::upper_bound(e.begin(), e.end(), x) - e.begin() - 1;
+        b = std::min(b, bins - 1);
+      }
+      at = at * bins + b;
+    }
+    if (inside) out[at] += weights ? weights[i] : T(1);
+  }
+}
+
+Tensor histogramdd(const Tensor& points, const std::vector<Tensor>& edges, bool uniform, const Tensor& weight) {
+  Dims sizes;
+  for (const Tensor& e : edges) sizes.push_back(std::max<int64_t>(0, e.numel() - 1));
+  Tensor out = empty(sizes, points.options());
+  if (points.is_meta()) return out;
+  std::memset(out.raw(), 0, out.numel() * out.itemsize());
+  if (out.numel() == 0) return out;
+  const Tensor p = contiguous(points);
+  const Tensor w = weight.defined() ? contiguous(to_dtype(weight, points.dtype())) : weight;
+  FL_CHECK_KIND(points.dtype() == DType::Float || points.dtype() == DType::Double, NotImplemented,
+                "[histogram] expected float32 or float64, got ", name_of(points.dtype()));
+  dispatch_float(points.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    std::vector<std::vector<T>> bins;
+    for (const Tensor& e : edges) {
+      const Tensor c = contiguous(to_dtype(e, points.dtype()));
+      bins.emplace_back(c.data<T>(), c.data<T>() + c.numel());
+    }
+    count_bins(p.data<T>(), w.defined() ? w.data<T>() : nullptr, p.numel() / static_cast<int64_t>(edges.size()), bins, uniform, out.data<T>());
+  });
+  return out;
+}
+
+Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
+  FL_CHECK(bins > 0, "[histc] expected a positive number of bins, got ", bins);
+  FL_CHECK_KIND(self.dtype() == DType::Float || self.dtype() == DType::Double, NotImplemented,
+                "[histc] expected float32 or float64, got ", name_of(self.dtype()));
+  Tensor out = empty({bins}, self.options());
+  if (self.is_meta()) return out;
+  std::memset(out.raw(), 0, bins * out.itemsize());
+  const Tensor source = contiguous(self);
+  dispatch_float(self.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T* x = source.data<T>();
+    const int64_t n = source.numel();
+    T low = min.to<T>(), high = max.to<T>();
+    if (low == high && n > 0) {
+      low = high = x[0];
+      for (int64_t i = 0; i < n; ++i) {
+        low = x[i] < low || x[i] != x[i] ? x[i] : low;
+        high = x[i] > high || x[i] != x[i] ? x[i] : high;
+      }
+    }
+    if (low == high) {
+      low -= 1;
+      high += 1;
+    }
+    FL_CHECK(std::isfinite(low) && std::isfinite(high), "[histc] expected a finite range, got ", static_cast<double>(low), " to ",
+             static_cast<double>(high));
+    FL_CHECK(low < high, "[histc] expected max larger than min, got ", static_cast<double>(low), " to ", static_cast<double>(high));
+    T* to = out.data<T>();
+    std::vector<int64_t> counts(bins, 0);
+    const T scale = static_cast<T>(bins) / (high - low);
+    for (int64_t i = 0; i < n; ++i)
+      if (x[i] >= low && x[i] <= high) ++counts[std::min(bins - 1, static_cast<int64_t>((x[i] - low) * scale))];
+    for (int64_t b = 0; b < bins; ++b) to[b] = static_cast<T>(counts[b]);
+  });
+  return out;
+}
+
+// Whether each element is in a sorted 1-d list.
+Tensor isin_sorted(const Tensor& self, const Tensor& sorted, bool invert) {
+  Tensor out = empty(self.sizes(), {DType::Bool, self.device()});
+  if (self.is_meta()) return out;
+  const DType common = promote(self.dtype(), sorted.dtype());
+  const DType compute = compute_of(common) == DType::Float ? DType::Double : compute_of(common);
+  const Tensor x = contiguous(to_dtype(self, compute)), list = contiguous(to_dtype(sorted, compute));
+  const auto run = [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T *first = list.data<T>(), *last = first + list.numel();
+    parallel_for(x.numel(), 2048, [&](int64_t b, int64_t e) {
+      for (int64_t i = b; i < e; ++i) out.data<bool>()[i] = std::binary_search(first, last, x.data<T>()[i]) != invert;
+    });
+  };
+  if (compute == DType::Double)
+    run(Type<double>{});
+  else
+    run(Type<int64_t>{});
+  return out;
+}
+
+FL_KERNEL("_unique", unique);
+FL_KERNEL("_unique_rows", unique_rows);
+FL_KERNEL("_search", search);
+FL_KERNEL("bincount", bincount);
+FL_KERNEL("_histogramdd", histogramdd);
+FL_KERNEL("histc", histc);
+FL_KERNEL("_isin_sorted", isin_sorted);
+
+}  // namespace
+}  // namespace fl
