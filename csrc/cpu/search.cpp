@@ -250,8 +250,8 @@ Tensor histogramdd(const Tensor& points, const std::vector<Tensor>& edges, bool 
 
 Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   FL_CHECK(bins > 0, "[histc] expected a positive number of bins, got ", bins);
-  FL_CHECK_KIND(self.dtype() == DType::Float || self.dtype() == DType::Double, NotImplemented,
-                "[histc] expected float32 or float64, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[histc] expected a floating point dtype, got ", name_of(self.dtype()));
+  if (is_reduced(self.dtype()) && !self.is_meta()) return to_dtype(histc(to_dtype(self, DType::Float), bins, min, max), self.dtype());
   Tensor out = empty({bins}, self.options());
   if (self.is_meta()) return out;
   std::memset(out.raw(), 0, bins * out.itemsize());

@@ -299,5 +299,7 @@ def sum_to_size(self: fl.Tensor, size: list[int]) -> fl.Tensor:
     lead = len(shape) - len(target)
     if lead < 0 or [a for a, b in zip(shape[lead:], target) if b not in (1, a)]:
         raise RuntimeError(f"[sum_to_size] expected a size that broadcasts to {tuple(shape)}, got {tuple(target)}")
+    if not target:
+        return fl.sum(self)
     dims = [*range(lead), *(i + lead for i, n in enumerate(target) if n == 1 and shape[i + lead] != 1)]
     return fl.sum(self, dims, keepdim=True).reshape(target) if dims else self.view(target)
