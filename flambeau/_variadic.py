@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import Any, Sequence
-
 import flambeau as fl
 from flambeau._C import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
 
 __all__ = ["histogramdd", "unique", "unique_consecutive"]
 
@@ -59,7 +60,11 @@ def unique_consecutive(
     return _chosen(_unique(input, dim, True), return_inverse, return_counts)
 
 
-HistogramDD = namedtuple("HistogramDD", ("hist", "bin_edges"))
+class HistogramDD(tuple):
+    """A pair with named parts."""
+
+    hist = property(lambda self: self[0])
+    bin_edges = property(lambda self: self[1])
 
 
 def histogramdd(
@@ -73,7 +78,7 @@ def histogramdd(
     """Counts of the points in the rows of input in a grid of bins, and the edges of the grid."""
     from flambeau.ops.statistics import histogramdd as count
 
-    return HistogramDD(*count(input, bins, range, weight, density))
+    return HistogramDD(count(input, bins, range, weight, density))
 
 
 Tensor.unique = unique  # type: ignore[method-assign]
