@@ -339,6 +339,16 @@ Tensor cross(const Tensor& self, const Tensor& other, int64_t dim) {
   return out;
 }
 
+// Written in other ops, so that it promotes and differentiates as they do.
+Tensor outer(const Tensor& self, const Tensor& vec2) {
+  static const Operator& unsqueeze = OperatorTable::get().at("unsqueeze");
+  static const Operator& mul = OperatorTable::get().at("mul.Tensor");
+  FL_CHECK(self.dim() == 1 && vec2.dim() == 1, "[outer] expected two vectors, got ", self.sizes(), " and ", vec2.sizes());
+  return call_tensor(mul, call_tensor(unsqueeze, self, int64_t(1)), vec2);
+}
+
+const detail::Register register_outer{"outer", {Key::Composite}, kernel_of<&outer>()};
+const detail::Register register_ger{"ger", {Key::Composite}, kernel_of<&outer>()};
 FL_KERNEL("mm", mm);
 FL_KERNEL("bmm", bmm);
 FL_KERNEL("mv", mv);

@@ -253,6 +253,26 @@ def _check_norm_dtype(op: str, self: fl.Tensor) -> None:
         raise RuntimeError(f"[{op}] expected a floating or complex tensor, got {self.dtype}")
 
 
+@composite("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
+def linalg_vector_norm(
+    self: fl.Tensor, ord: Any = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> fl.Tensor:
+    from flambeau.ops.reductions import vector_norm
+
+    op = "linalg.vector_norm"
+    _check_norm_dtype(op, self)
+    if isinstance(ord, complex):
+        raise RuntimeError(f"[{op}] expected a real order, got {ord}")
+    # The smallest and the largest element of nothing do not exist.
+    if self.numel() == 0 and (ord < 0 or ord == math.inf):
+        reduced = range(self.dim()) if not dim else [_wrap(op, d, max(self.dim(), 1)) for d in dim]
+        if any(self.size(d) == 0 for d in reduced):
+            raise RuntimeError(f"[{op}] expected elements to reduce for order {ord}, got shape {tuple(self.shape)}")
+    if dtype is not None:
+        self = _to(self, dtype, op)
+    return vector_norm(self, ord, None if dim is None else list(dim), keepdim)
+
+
 @composite("linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
 @composite("linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
 def matrix_norm(
@@ -352,8 +372,8 @@ def diagonal(A: fl.Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 @composite("linalg_vander(Tensor x, *, int? N=None) -> Tensor")
 def linalg_vander(x: fl.Tensor, *, N: int | None = None) -> fl.Tensor:
-    if x.dim() == 0 or x.size(-1) < 1 and N is None:
-        raise RuntimeError(f"[linalg.vander] expected at least one element, got {tuple(x.shape)}")
+    if x.dim() == 0 and N is None:
+        raise RuntimeError("[linalg.vander] expected N or a tensor with dimensions, got a 0-d tensor")
     count = x.size(-1) if N is None else N
     if count <= 1:
         raise RuntimeError(f"[linalg.vander] expected N greater than 1, got {count}")

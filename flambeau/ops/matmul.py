@@ -20,6 +20,8 @@ native("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alph
 native("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
 native("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
 native("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", out=True)
+native("outer(Tensor self, Tensor vec2) -> Tensor", out=True)
+native("ger(Tensor self, Tensor vec2) -> Tensor", out=True)
 native("_cdist(Tensor x1, Tensor x2, float p, bool through_matmul) -> Tensor")
 
 
@@ -52,13 +54,6 @@ def inner(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
             f"[inner] expected last dimensions of one size, got {tuple(self.shape)} and {tuple(other.shape)}"
         )
     return fl.tensordot(self, other, dims=([-1], [-1]))
-
-
-@composite("outer(Tensor self, Tensor vec2) -> Tensor", out=True)
-@composite("ger(Tensor self, Tensor vec2) -> Tensor", out=True)
-def outer(self: fl.Tensor, vec2: fl.Tensor) -> fl.Tensor:
-    _check_vectors("outer", self, vec2)
-    return fl.mul(self.unsqueeze(1), vec2)
 
 
 @composite(
