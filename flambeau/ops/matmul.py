@@ -64,9 +64,7 @@ def addr(
 ) -> fl.Tensor:
     _check_vectors("addr", vec1, vec2)
     shape = (vec1.size(0), vec2.size(0))
-    dtype = fl.result_type(fl.result_type(self, vec1), vec2) if self.dim() else fl.promote_types(
-        self.dtype, fl.promote_types(vec1.dtype, vec2.dtype)
-    )
+    dtype = fl.promote_types(self.dtype, fl.promote_types(vec1.dtype, vec2.dtype))
     for name, value in (("beta", beta), ("alpha", alpha)):
         if isinstance(value, (float, complex)) and not dtype.is_floating_point and not dtype.is_complex:
             raise RuntimeError(f"[addr] expected an integer for {name} with {dtype}, got {value}")

@@ -1,0 +1,217 @@
+"""Matrix products against NumPy: shapes, strides, dtypes, batches, and the errors of shapes that do not fit."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+RNG = np.random.default_rng(0)
+DTYPES = [np.float32, np.float64, np.complex64, np.complex128, np.int64, np.int32, np.uint8]
+
+
+def array(*shape, dtype=np.float32):
+    if np.issubdtype(dtype, np.integer):
+        return RNG.integers(0, 5, shape).astype(dtype)
+    values = RNG.standard_normal(shape)
+    if np.issubdtype(dtype, np.complexfloating):
+        values = values + 1j * RNG.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def check(result, expected, tol=1e-4):
+    assert tuple(result.shape) == np.shape(expected)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=tol, atol=tol)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m, k, n", [(3, 4, 5), (1, 1, 1), (33, 17, 65), (0, 3, 2), (3, 0, 2), (2, 3, 0)])
+def test_mm_matches_numpy_for_every_dtype(dtype, m, k, n):
+    a, b = array(m, k, dtype=dtype), array(k, n, dtype=dtype)
+    check(fl.mm(fl.tensor(a), fl.tensor(b)), a @ b)
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
+def test_reduced_floats_accumulate_in_float(dtype):
+    a = fl.ones(2, 4096, dtype=dtype)
+    assert fl.mm(a, a.t()).tolist() == [[4096.0, 4096.0]] * 2
+
+
+MATMUL_SHAPES = [
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (3, 2)),
+    ((4, 2, 3), (3,)),
+    ((3,), (4, 3, 2)),
+    ((4, 2, 3), (3, 5)),
+    ((2, 3), (4, 3, 5)),
+    ((4, 1, 2, 3), (5, 3, 2)),
+    ((1, 5, 2, 3), (4, 1, 3, 2)),
+    ((0, 2, 3), (3, 4)),
+    ((2, 0, 3), (2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize("left, right", MATMUL_SHAPES)
+def test_matmul_broadcasts_batches_and_takes_vectors(left, right):
+    a, b = array(*left), array(*right)
+    check(fl.matmul(fl.tensor(a), fl.tensor(b)), a @ b)
+    assert tuple((fl.tensor(a).to("meta") @ fl.tensor(b).to("meta")).shape) == np.shape(a @ b)
+
+
+def test_matmul_reads_any_strides():
+    a, b = array(6, 4, 5, 3), array(3, 6, 7, 4)
+    left = fl.tensor(a).permute(2, 0, 3, 1)
+    right = fl.tensor(b)[0].permute(0, 2, 1)[:, 1:, ::2]
+    check(left[..., 1:] @ right, a.transpose(2, 0, 3, 1)[..., 1:] @ b[0].transpose(0, 2, 1)[:, 1:, ::2])
+    x = fl.tensor(a)[0].expand(3, 4, 5, 3)
+    check(x @ fl.tensor(b)[:, 0, 0, :3].reshape(3, 3), np.broadcast_to(a[0], (3, 4, 5, 3)) @ b[:, 0, 0, :3].reshape(3, 3))
+
+
+@pytest.mark.parametrize("shape", [(4,), (5, 4), (2, 5, 4), (2, 3, 5, 4), (0, 4)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_over_inputs_of_any_rank(shape, bias):
+    x, w, b = array(*shape), array(6, 4), array(6)
+    result = fl.nn.functional.linear(fl.tensor(x), fl.tensor(w), fl.tensor(b) if bias else None)
+    check(result, x @ w.T + (b if bias else 0))
+
+
+def test_linear_of_a_transposed_input():
+    x, w, b = array(4, 3, 5), array(6, 4), array(6)
+    check(fl.nn.functional.linear(fl.tensor(x).permute(1, 2, 0), fl.tensor(w), fl.tensor(b)), x.transpose(1, 2, 0) @ w.T + b)
+
+
+@pytest.mark.parametrize("self_shape", [(3, 5), (5,), (1, 5), (3, 1), (1,), ()])
+@pytest.mark.parametrize("beta, alpha", [(1, 1), (0.5, 2.0), (0, 1)])
+def test_addmm_broadcasts_and_scales(self_shape, beta, alpha):
+    c, a, b = array(*self_shape), array(3, 4), array(4, 5)
+    check(fl.addmm(fl.tensor(c), fl.tensor(a), fl.tensor(b), beta=beta, alpha=alpha), beta * c + alpha * (a @ b))
+
+
+def test_beta_zero_ignores_nan():
+    nan = fl.full((2, 2), float("nan"))
+    one = fl.ones(2, 2)
+    assert fl.addmm(nan, one, one, beta=0).tolist() == [[2.0, 2.0]] * 2
+    assert fl.baddbmm(nan[None], one[None], one[None], beta=0).tolist() == [[[2.0, 2.0]] * 2]
+
+
+def test_products_added_to_batches():
+    c, a, b = array(3, 2, 5), array(3, 2, 4), array(3, 4, 5)
+    check(fl.baddbmm(fl.tensor(c), fl.tensor(a), fl.tensor(b), beta=2, alpha=3), 2 * c + 3 * (a @ b))
+    check(fl.addbmm(fl.tensor(c[0]), fl.tensor(a), fl.tensor(b)), c[0] + (a @ b).sum(0))
+    check(fl.addmv(fl.tensor(c[0, :, 0]), fl.tensor(a[0]), fl.tensor(b[0, :, 0])), c[0, :, 0] + a[0] @ b[0, :, 0])
+    check(fl.addr(fl.tensor(c[0]), fl.tensor(a[0, :, 0]), fl.tensor(b[0, 0])), c[0] + np.outer(a[0, :, 0], b[0, 0]))
+
+
+def test_in_place_and_out_forms():
+    c, a, b = array(3, 3), array(3, 3), array(3, 3)
+    x = fl.tensor(c)
+    assert x.addmm_(fl.tensor(a), fl.tensor(b)) is x
+    check(x, c + a @ b)
+    out = fl.empty(0)
+    assert fl.matmul(fl.tensor(a), fl.tensor(b), out=out) is out
+    check(out, a @ b)
+
+
+def test_vectors():
+    x, y = array(7, dtype=np.complex64), array(7, dtype=np.complex64)
+    check(fl.dot(fl.tensor(x), fl.tensor(y)), x @ y)
+    check(fl.vdot(fl.tensor(x), fl.tensor(y)), np.vdot(x, y))
+    check(fl.outer(fl.tensor(x), fl.tensor(y)), np.outer(x, y))
+    check(fl.inner(fl.tensor(x).reshape(1, 7), fl.tensor(y)), np.inner(x.reshape(1, 7), y))
+    a, b = array(4, 3), array(4, 3)
+    check(fl.linalg.cross(fl.tensor(a), fl.tensor(b)), np.cross(a, b))
+    check(fl.linalg.cross(fl.tensor(a.T.copy()), fl.tensor(b.T.copy()), dim=0), np.cross(a, b).T)
+    check(fl.linalg.vecdot(fl.tensor(a), fl.tensor(b)), (a * b).sum(-1))
+
+
+EQUATIONS = [
+    ("ij,jk->ik", [(2, 3), (3, 4)]),
+    ("ij,jk", [(2, 3), (3, 4)]),
+    ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+    ("bqhd,bkhd->bhqk", [(2, 3, 4, 5), (2, 6, 4, 5)]),
+    ("ii->i", [(3, 3)]),
+    ("ii", [(3, 3)]),
+    ("ij->ji", [(2, 3)]),
+    ("ij->", [(2, 3)]),
+    ("i,j->ij", [(2,), (3,)]),
+    ("...ij,...jk->...ik", [(5, 2, 3), (3, 4)]),
+    ("i...,i...->...", [(3, 2), (3, 4, 2)]),
+    ("ab,bc,cd->ad", [(2, 3), (3, 4), (4, 5)]),
+    ("aab,b->a", [(2, 2, 3), (3,)]),
+    ("i,i,i->", [(3,), (3,), (3,)]),
+    ("ijkl,lm->ijkm", [(2, 3, 4, 5), (5, 2)]),
+]
+
+
+@pytest.mark.parametrize("equation, shapes", EQUATIONS)
+def test_einsum_matches_numpy(equation, shapes):
+    arrays = [array(*s) for s in shapes]
+    if equation == "i...,i...->...":
+        expected = (arrays[0][:, None, :] * arrays[1]).sum(0)
+    else:
+        expected = np.einsum(equation, *arrays)
+    check(fl.einsum(equation, *[fl.tensor(a) for a in arrays]), expected)
+
+
+def test_einsum_with_lists_of_labels():
+    a, b = array(2, 3), array(3, 4)
+    check(fl.einsum(fl.tensor(a), [0, 1], fl.tensor(b), [1, 2], [0, 2]), a @ b)
+    check(fl.einsum(fl.tensor(a), [..., 1], fl.tensor(b), [1, 2], [..., 2]), a @ b)
+
+
+def test_einsum_refuses_equations_that_do_not_fit():
+    a = fl.ones(2, 3)
+    for equation, operands in [("ij,jk", [a, a]), ("ijk->i", [a]), ("ij->k", [a]), ("ij->ii", [a]), ("i1->i", [a]), ("ij,ij", [a])]:
+        with pytest.raises(RuntimeError):
+            fl.einsum(equation, *operands)
+
+
+def test_contractions():
+    a, b = array(2, 3, 4), array(3, 4, 5)
+    check(fl.tensordot(fl.tensor(a), fl.tensor(b), dims=2), np.tensordot(a, b, 2))
+    check(fl.tensordot(fl.tensor(a), fl.tensor(b), dims=([1], [0])), np.tensordot(a, b, ([1], [0])))
+    check(fl.kron(fl.tensor(a), fl.tensor(b[0])), np.kron(a, b[0]))
+    mats = [array(3, 4), array(4, 6), array(6, 2)]
+    check(fl.linalg.multi_dot([fl.tensor(m) for m in mats]), np.linalg.multi_dot(mats))
+    check(fl.chain_matmul(*[fl.tensor(m) for m in mats]), np.linalg.multi_dot(mats))
+    x, y, w = array(6, 3), array(6, 4), array(5, 3, 4)
+    check(fl.nn.functional.bilinear(fl.tensor(x), fl.tensor(y), fl.tensor(w)), np.einsum("ni,oij,nj->no", x, w, y))
+
+
+@pytest.mark.parametrize("p", [0, 1, 1.5, 2, 3, float("inf")])
+@pytest.mark.parametrize("rows", [5, 30])
+def test_cdist_of_every_order(p, rows):
+    a, b = array(2, rows, 4), array(rows + 1, 4)
+    difference = np.abs(a[:, :, None, :] - b[None, None])
+    if p == 0:
+        expected = (difference != 0).sum(-1)
+    elif p == float("inf"):
+        expected = difference.max(-1)
+    else:
+        expected = (difference**p).sum(-1) ** (1 / p)
+    check(fl.cdist(fl.tensor(a), fl.tensor(b), p=p), expected, tol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: fl.mm(a, b),
+        lambda a, b: fl.mm(a, b.double().t()),
+        lambda a, b: fl.mm(a[0], b),
+        lambda a, b: fl.bmm(a[None], b[None]),
+        lambda a, b: fl.matmul(a, b),
+        lambda a, b: fl.matmul(a, fl.tensor(1.0)),
+        lambda a, b: fl.mv(a, b[0, :2]),
+        lambda a, b: fl.dot(a[0], b[0, :2]),
+        lambda a, b: fl.dot(a, b),
+        lambda a, b: fl.addmm(fl.ones(7), a, b.t()),
+        lambda a, b: fl.nn.functional.linear(a, b[:, :2]),
+        lambda a, b: fl.nn.functional.linear(a, b, fl.ones(5)),
+        lambda a, b: fl.mm(a.bool(), b.bool().t()),
+        lambda a, b: fl.linalg.cross(a, b[:, :2]),
+        lambda a, b: fl.cdist(a, b[:, :2]),
+    ],
+)
+def test_operands_that_do_not_fit_raise(call):
+    with pytest.raises(RuntimeError):
+        call(fl.ones(2, 3), fl.ones(2, 3))
