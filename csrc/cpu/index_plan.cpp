@@ -119,7 +119,7 @@ IndexPlan::IndexPlan(const char* op, const Tensor& self, const std::vector<Tenso
   finish(self, indexed);
   if (count > 0)
     for (const Index& i : indices_)
-      FL_CHECK_KIND(i.size > 0 || shape.empty() || numel_of(shape) == 0, Index, "[", op, "] expected indices into a dimension that is not empty, got dimension ",
+      FL_CHECK_KIND(i.size > 0, Index, "[", op, "] expected indices into a dimension that is not empty, got dimension ",
                     i.dim, " of size 0");
 }
 

@@ -88,7 +88,7 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
   bool fill = !accumulate && source.numel() == 1;
   for (const Tensor& t : indices)
     if (t.defined()) {
-      fill &= t.dtype() == DType::Bool;
+      fill &= t.dtype() == DType::Bool && self.dim() > 0;
       ++given;
     }
   fill &= given == 1;

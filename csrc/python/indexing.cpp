@@ -251,7 +251,8 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
       own(call_override(method, triple, 3, nullptr));
       return 0;
     }
-    Parsed parsed = parse_key(self, key);
+    // t[True] = v is an ordinary assignment, with conversion; t[False] = v assigns nothing.
+    Parsed parsed = parse_key(self, key == Py_True ? Py_None : key);
     Value number;
     Value source;
     if (is_tensor(value)) {
