@@ -64,7 +64,9 @@ void copy_into(const Tensor& dst, const Tensor& src) {
   const auto& to = it.operand(0);
   const auto& from = it.operand(1);
   const Dims& sizes = it.sizes();
-  const int64_t inner = sizes[0];
+  // A short innermost dimension makes many short rows: the next one out is then the better loop.
+  const int along = it.ndim() > 1 && sizes[0] < 16 && sizes[1] > 2 * sizes[0] ? 1 : 0;
+  const int64_t inner = sizes[along];
   if (it.ndim() == 1) {
     parallel_for(inner, kGrain, [&](int64_t b, int64_t e) {
       cast(from.data + b * from.strides[0], from.strides[0], to.data + b * to.strides[0], to.strides[0], e - b);
@@ -75,13 +77,14 @@ void copy_into(const Tensor& dst, const Tensor& src) {
   parallel_for(rows, std::max<int64_t>(1, kGrain / inner), [&](int64_t b, int64_t e) {
     for (int64_t r = b; r < e; ++r) {
       int64_t rest = r, x = 0, y = 0;
-      for (int d = 1; d < it.ndim(); ++d) {
+      for (int d = 0; d < it.ndim(); ++d) {
+        if (d == along) continue;
         const int64_t i = rest % sizes[d];
         rest /= sizes[d];
         x += i * to.strides[d];
         y += i * from.strides[d];
       }
-      cast(from.data + y, from.strides[0], to.data + x, to.strides[0], inner);
+      cast(from.data + y, from.strides[along], to.data + x, to.strides[along], inner);
     }
   });
 }

@@ -34,28 +34,36 @@ Tensor as_index(const Tensor& index);
 [[noreturn]] void index_out_of_bounds(const char* op, bool index_error, const int64_t* index, int64_t stride, int64_t n, int64_t low,
                                       int64_t size, int64_t dim);
 
-// offsets[i] (+)= index[i] * stride, checked against [low, size) where low is 0 or -size (negative ones wrap).
+// offsets[i] (+)= index[i] * stride, checked against [low, size) where low is 0 or -size (negative ones wrap). Written
+// without comparisons and, for strides that are powers of two, without 64-bit products, so that it vectorises.
 template <bool accumulate>
 inline void index_offsets(const char* op, bool index_error, const int64_t* index, int64_t index_stride, int64_t n, int64_t size,
                           bool wrap, int64_t stride, int64_t dim, int64_t* offsets) {
-  const int64_t low = wrap ? -size : 0;
-  bool bad = false;
-  if (index_stride == 1) {
+  const int64_t low = wrap ? -size : 0, last = size - 1;
+  int64_t bad = 0;  // its sign is set by an index outside
+  const int shift = stride > 0 && (stride & (stride - 1)) == 0 ? __builtin_ctzll(stride) : -1;
+  const auto run = [&](auto step, auto place) {
     for (int64_t i = 0; i < n; ++i) {
-      const int64_t v = index[i];
-      bad |= (v < low) | (v >= size);
-      const int64_t at = (v < 0 ? v + size : v) * stride;
+      const int64_t v = index[i * step];
+      bad |= (v - low) | (last - v);
+      const int64_t at = place(v);
       offsets[i] = accumulate ? offsets[i] + at : at;
     }
+  };
+  const auto pick = [&](auto place) {
+    if (index_stride == 1)
+      run(std::integral_constant<int64_t, 1>{}, place);
+    else
+      run(index_stride, place);
+  };
+  if (wrap) {
+    pick([=](int64_t v) { return (v + (v < 0 ? size : 0)) * stride; });
+  } else if (shift >= 0) {
+    pick([=](int64_t v) { return v << shift; });
   } else {
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t v = index[i * index_stride];
-      bad |= (v < low) | (v >= size);
-      const int64_t at = (v < 0 ? v + size : v) * stride;
-      offsets[i] = accumulate ? offsets[i] + at : at;
-    }
+    pick([=](int64_t v) { return v * stride; });
   }
-  if (__builtin_expect(bad, 0)) index_out_of_bounds(op, index_error, index, index_stride, n, low, size, dim);
+  if (__builtin_expect(bad < 0, 0)) index_out_of_bounds(op, index_error, index, index_stride, n, low, size, dim);
 }
 
 // Geometry in bytes with neighbouring dimensions merged, outermost first; sizes of one are dropped.

@@ -145,7 +145,9 @@ def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[
         if t.dim() > 1:
             raise RuntimeError(f"[meshgrid] expected 0-d or 1-d tensors, got shape {tuple(t.shape)}")
         if t.dtype != tensors[0].dtype or t.device != tensors[0].device:
-            raise RuntimeError(f"[meshgrid] expected tensors of one dtype and device, got {tensors[0].dtype} and {t.dtype}")
+            raise RuntimeError(
+                f"[meshgrid] expected tensors of one dtype and device, got {tensors[0].dtype} and {t.dtype}"
+            )
     swap = indexing == "xy" and len(tensors) >= 2
     tensors = list(tensors)
     if swap:
@@ -157,7 +159,6 @@ def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[
         ones[d] = shape[d]
         grids.append(t.view(ones).expand(shape))
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
@@ -196,7 +197,9 @@ def block_diag(tensors: list[fl.Tensor]) -> fl.Tensor:
         return fl.empty(1, 0)
     for i, t in enumerate(tensors):
         if t.dim() > 2:
-            raise RuntimeError(f"[block_diag] expected at most 2 dimensions, got shape {tuple(t.shape)} at position {i}")
+            raise RuntimeError(
+                f"[block_diag] expected at most 2 dimensions, got shape {tuple(t.shape)} at position {i}"
+            )
     blocks = [fl.atleast_2d(t) for t in tensors]
     width = sum(b.shape[1] for b in blocks)
     dtype = fl.cat([b.reshape(-1)[:0] for b in blocks]).dtype

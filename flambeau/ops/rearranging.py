@@ -77,7 +77,9 @@ def repeat_interleave_int(
     return wide.clone(memory_format=fl.contiguous_format).view(shape[:dim] + [size * repeats] + shape[dim + 1 :])
 
 
-@composite("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor")
+@composite(
+    "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor"
+)
 def repeat_interleave_tensor(
     self: fl.Tensor, repeats: fl.Tensor, dim: int | None = None, *, output_size: int | None = None
 ) -> fl.Tensor:
@@ -99,8 +101,12 @@ def repeat_interleave_tensor(
 
 native("tril(Tensor self, int diagonal=0) -> Tensor", inplace=True, out=True)
 native("triu(Tensor self, int diagonal=0) -> Tensor", inplace=True, out=True)
-native("tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None, layout? layout=None, bool? pin_memory=None) -> Tensor")
-native("triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None, layout? layout=None, bool? pin_memory=None) -> Tensor")
+native(
+    "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None, layout? layout=None, bool? pin_memory=None) -> Tensor"
+)
+native(
+    "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None, layout? layout=None, bool? pin_memory=None) -> Tensor"
+)
 native("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
 native("trace(Tensor self) -> Tensor")
 
@@ -135,12 +141,25 @@ def _source_positions(mode: str, size: int, low: int, high: int, device: fl.devi
     return (size - 1) - ((size - 1) - position).abs()
 
 
+def _edges(mode: str, input: fl.Tensor, size: int, low: int, high: int) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
+    """The left border, the tensor and the right border of a tensor padded along its last dimension."""
+    if mode == "circular":
+        return input.narrow(-1, size - low, low), input, input.narrow(-1, 0, high)
+    if mode == "reflect":
+        return input.narrow(-1, 1, low).flip(-1), input, input.narrow(-1, size - 1 - high, high).flip(-1)
+    shape = list(input.shape[:-1])
+    left, right = input.narrow(-1, 0, 1), input.narrow(-1, size - 1, 1)
+    return left.expand(*shape, low), input, right.expand(*shape, high)
+
+
 @composite("pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor", module="nn.functional")
 def pad(input: fl.Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> fl.Tensor:
     if len(pad) % 2:
         raise RuntimeError(f"[pad] expected an even number of paddings, got {tuple(pad)}")
     if len(pad) > 2 * input.dim():
-        raise RuntimeError(f"[pad] expected at most two paddings for each of {input.dim()} dimensions, got {tuple(pad)}")
+        raise RuntimeError(
+            f"[pad] expected at most two paddings for each of {input.dim()} dimensions, got {tuple(pad)}"
+        )
     if mode == "constant":
         return fl.constant_pad_nd(input, pad, 0 if value is None else value)
     if value:
@@ -176,6 +195,10 @@ def pad(input: fl.Tensor, pad: Sequence[int], mode: str = "constant", value: flo
             low, high, size = max(low, 0), max(high, 0), input.shape[dim]
             if low == 0 and high == 0:
                 continue
+        if dim == input.dim() - 1 and low >= 0 and high >= 0:
+            # Along rows, three pieces in one copy beat an index for each element.
+            input = fl.cat([*_edges(mode, input, size, low, high)], dim)
+            continue
         input = input.index_select(dim, _source_positions(mode, size, low, high, input.device))
     return input.clone() if all(p <= 0 for p in pad) else input
 

@@ -8,7 +8,9 @@ from flambeau.ops.record import composite, native
 native("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", out=True)
 native("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", inplace=True, out=True)
 native("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", inplace=True, out=True)
-native("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", inplace=True, out=True)
+native(
+    "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", inplace=True, out=True
+)
 native(
     "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
     inplace=True,
@@ -57,7 +59,8 @@ def diagonal_scatter(self: fl.Tensor, src: fl.Tensor, offset: int = 0, dim1: int
 
 
 @composite(
-    "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor", out=True
+    "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+    out=True,
 )
 def as_strided_scatter(
     self: fl.Tensor, src: fl.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None

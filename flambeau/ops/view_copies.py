@@ -33,7 +33,8 @@ _copying(
     lambda self, *which: self.diagonal(*which),
 )
 _copying(
-    "expand_copy(Tensor self, int[] size, *, bool implicit=False) -> Tensor", lambda self, size, implicit: self.expand(size)
+    "expand_copy(Tensor self, int[] size, *, bool implicit=False) -> Tensor",
+    lambda self, size, implicit: self.expand(size),
 )
 _copying("permute_copy(Tensor self, int[] dims) -> Tensor", lambda self, dims: self.permute(dims))
 _copying("select_copy(Tensor self, int dim, int index) -> Tensor", lambda self, dim, index: self.select(dim, index))
@@ -61,7 +62,8 @@ _copying(
 )
 _copying("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", lambda self, dim: self.unbind(dim))
 _copying(
-    "split_copy.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", lambda self, size, dim: self.split(size, dim)
+    "split_copy.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]",
+    lambda self, size, dim: self.split(size, dim),
 )
 _copying(
     "split_with_sizes_copy(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
