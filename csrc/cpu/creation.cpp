@@ -254,7 +254,7 @@ Tensor arange_start_step(const Scalar& start, const Scalar& end, const Scalar& s
   // Integer results are counted and computed in integers; PyTorch truncates float bounds first for an int64 result.
   if (integral || t == DType::Int64) {
     const int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
-    FL_CHECK(s != 0, "[arange] expected a step that is not zero, got 0");
+    FL_CHECK_KIND(s != 0, Value, "[arange] expected a step that is not zero as an integer, got ", step.to<double>());
     n = s > 0 ? (b - a + s - 1) / s : (a - b - s - 1) / -s;
   } else {
     n = static_cast<int64_t>(std::ceil((end.to<double>() - start.to<double>()) / step.to<double>()));

@@ -168,6 +168,18 @@ void append_out(const Operator& op, PyObject* out, Value* values, Arena& arena) 
   if (n == 1) {
     FL_CHECK_KIND(is_tensor(out), Type, "[", op.schema.name, "] expected a Tensor for 'out', got ", std::string(Py_TYPE(out)->tp_name));
     values[first] = Value::borrow(impl_of(out));
+    // A function that makes tensors makes what `out` holds.
+    if (op.schema.args[0].type != ArgType::Tensor && makes_tensor(op))
+      for (size_t i = 0; i < first; ++i) {
+        const Argument& arg = op.schema.args[i];
+        if (!arg.keyword_only) continue;
+        if (arg.type == ArgType::DType) {
+          FL_CHECK(values[i].is_none() || values[i].to_dtype() == impl_of(out)->dtype, "[", op.schema.name, "] expected the dtype of out, ",
+                   name_of(impl_of(out)->dtype), ", got ", name_of(values[i].to_dtype()));
+          values[i] = Value(impl_of(out)->dtype);
+        }
+        if (arg.type == ArgType::Device) values[i] = Value(impl_of(out)->device);
+      }
     return;
   }
   FL_CHECK_KIND((PyTuple_Check(out) || PyList_Check(out)) && PySequence_Fast_GET_SIZE(out) == n, Type, "[", op.schema.name,

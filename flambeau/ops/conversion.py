@@ -31,7 +31,7 @@ native("_set_storage_(Tensor(!) self, Tensor source, int storage_offset, int[] s
 
 @composite("complex(Tensor real, Tensor imag) -> Tensor", out=True)
 def complex(real: fl.Tensor, imag: fl.Tensor) -> fl.Tensor:
-    if real.dtype not in (fl.float32, fl.float64, fl.float16) or imag.dtype not in (fl.float32, fl.float64, fl.float16):
+    if real.dtype not in (fl.float32, fl.float64) or imag.dtype not in (fl.float32, fl.float64):
         raise RuntimeError(f"[complex] expected float tensors for real and imag, got {real.dtype} and {imag.dtype}")
     if real.dtype != imag.dtype:
         raise RuntimeError(f"[complex] expected real and imag of one dtype, got {real.dtype} and {imag.dtype}")
