@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 
+#include "cpu/parallel.h"
 #include "cpu/resize_kernel.h"
 #include "dispatch/kernel.h"
 
@@ -134,12 +135,67 @@ int set_axes(IntSpan in, IntSpan out, std::string_view mode, bool align_corners,
       continue;
     }
     const double factor = factors ? (*factors)[d - (3 - ndim)] : 0;
-    if (compute == DType::Double)
+    if (compute == DType::Double || compute == DType::UInt8)
       sample<double>(axes[d], m, align_corners, factor, antialias);
     else
       sample<float>(axes[d], m, align_corners, factor, antialias);
   }
   return ndim;
+}
+
+// ---------------------------------------------------------------- images of bytes
+
+// The taps of an axis as 16-bit integers of a common binary precision, equal positions merged: bytes are filtered in
+// integers, one axis after the other, as image libraries do.
+struct ByteAxis {
+  std::vector<std::vector<std::pair<int32_t, int32_t>>> taps;  // (index, weight) by output element
+  int precision = 0;
+};
+
+ByteAxis quantise(const ResizeAxis& a) {
+  ByteAxis q;
+  std::vector<std::vector<std::pair<int32_t, double>>> merged(a.out);
+  double most = 0;
+  for (int64_t o = 0; o < a.out; ++o) {
+    for (int64_t t = 0; t < a.taps; ++t) {
+      const int32_t at = a.index[t * a.out + o];
+      const double w = a.weight[t * a.out + o];
+      if (!merged[o].empty() && merged[o].back().first == at)
+        merged[o].back().second += w;
+      else
+        merged[o].push_back({at, w});
+    }
+    for (const auto& [at, w] : merged[o]) most = std::max(most, w);
+  }
+  while (q.precision < 22 && static_cast<int64_t>(0.5 + most * static_cast<double>(int64_t(1) << (q.precision + 1))) < (1 << 15)) ++q.precision;
+  const double unit = static_cast<double>(int64_t(1) << q.precision);
+  q.taps.resize(a.out);
+  for (int64_t o = 0; o < a.out; ++o)
+    for (const auto& [at, w] : merged[o]) q.taps[o].push_back({at, static_cast<int32_t>(w * unit + (w < 0 ? -0.5 : 0.5))});
+  return q;
+}
+
+// One filtered line of elements that lie a stride apart.
+void filter_bytes(const uint8_t* in, int64_t in_stride, const ByteAxis& q, uint8_t* out, int64_t out_stride) {
+  for (size_t o = 0; o < q.taps.size(); ++o) {
+    int64_t sum = q.precision ? int64_t(1) << (q.precision - 1) : 0;
+    for (const auto& [at, w] : q.taps[o]) sum += int64_t(in[at * in_stride]) * w;
+    out[o * out_stride] = static_cast<uint8_t>(std::min<int64_t>(std::max<int64_t>(sum >> q.precision, 0), 255));
+  }
+}
+
+void resize_bytes(const Tensor& in, const Tensor& out, const ResizeAxis& height, const ResizeAxis& width) {
+  const ByteAxis qh = quantise(height), qw = quantise(width);
+  const int64_t planes = in.size(0) * in.size(1);
+  parallel_for(planes, 1, [&](int64_t b, int64_t e) {
+    std::vector<uint8_t> rows(height.in * width.out);
+    for (int64_t p = b; p < e; ++p) {
+      const uint8_t* x = in.data<uint8_t>() + p * height.in * width.in;
+      uint8_t* y = out.data<uint8_t>() + p * height.out * width.out;
+      for (int64_t h = 0; h < height.in; ++h) filter_bytes(x + h * width.in, 1, qw, rows.data() + h * width.out, 1);
+      for (int64_t w = 0; w < width.out; ++w) filter_bytes(rows.data() + w, width.out, qh, y + w, width.out);
+    }
+  });
 }
 
 Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mode, bool align_corners, std::optional<std::vector<double>> factors,
@@ -154,6 +210,12 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
   const bool last = prefers_channels_last(self, ndim);
   Tensor out = last ? empty_strided(sizes, channels_last_strides(sizes), self.options()) : empty(sizes, self.options());
   if (self.is_meta() || out.numel() == 0) return out;
+  if (t == DType::UInt8 && ndim == 2 && axes[2].taps > 1) {
+    const Tensor dense = out.is_contiguous() ? out : empty(sizes, self.options());
+    resize_bytes(contiguous(self), dense, axes[1], axes[2]);
+    if (!dense.same(out)) copy_into(out, dense);
+    return out;
+  }
   const Tensor in = last ? self : contiguous(self);
   ResizeArgs g;
   g.dtype = t;

@@ -229,6 +229,7 @@ void adaptive_sizes(const std::string& op, IntSpan output_size, int ndim, int64_
 template <int N>
 Tensor adaptive_avg_pool(const Tensor& self, IntSpan output_size) {
   const std::string op = op_name("adaptive_avg_pool", N);
+  FL_CHECK_KIND(N == 1 || self.dim() > N, Value, "[", op, "] expected an input of ", N + 1, " or ", N + 2, " dimensions, got shape ", self.sizes());
   int64_t out[3];
   adaptive_sizes(op, output_size, N, out);
   const Layout5 l = layout_of(op, self, N);

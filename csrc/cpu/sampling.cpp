@@ -29,11 +29,20 @@ struct Place {
   T at, slope;
 };
 
+// Reduced precisions round every step of the position, so that samples fall where those dtypes can express it.
 template <class T>
-Place<T> unnormalise(T x, int64_t size, bool align) {
-  const T n = static_cast<T>(size);
-  if (align) return {(x + 1) / 2 * (n - 1), (n - 1) / 2};
-  return {((x + 1) * n - 1) / 2, n / 2};
+T rounded(T x, DType dtype) {
+  return dtype == DType::BFloat16 ? T(static_cast<float>(BFloat16(static_cast<float>(x))))
+         : dtype == DType::Half   ? T(static_cast<float>(Half(static_cast<float>(x))))
+                                  : x;
+}
+
+template <class T>
+Place<T> unnormalise(T x, int64_t size, bool align, DType dtype) {
+  const T n = rounded(static_cast<T>(size), dtype);
+  const auto r = [&](T v) { return rounded(v, dtype); };
+  if (align) return {r(r(r(x + 1) / 2) * r(n - 1)), (n - 1) / 2};
+  return {r(r(r(r(x + 1) * n) - 1) / 2), n / 2};
 }
 
 template <class T>
@@ -86,11 +95,12 @@ void cubic_weights(T t, T* w, T* slope) {
 
 // The taps of one position; sizes and strides are of the input's axes, width first.
 template <class T>
-void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* stride, int64_t mode, int64_t padding, bool align, Taps<T>& taps) {
+void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* stride, int64_t mode, int64_t padding, bool align, DType dtype,
+               Taps<T>& taps) {
   taps.count = 0;
   Place<T> p[3];
   for (int d = 0; d < ndim; ++d) {
-    p[d] = unnormalise(position[d], size[d], align);
+    p[d] = unnormalise(position[d], size[d], align, dtype);
     if (mode != kBicubic) p[d] = pad(p[d], size[d], padding, align);
     taps.factor[d] = p[d].slope;
   }
@@ -201,7 +211,7 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64
       Taps<T> taps;
       for (int64_t i = b; i < e; ++i) {
         const int64_t n = i / s.points, point = i % s.points;
-        find_taps(at.data<T>() + i * N, N, s.size, s.stride, mode, padding, align, taps);
+        find_taps(at.data<T>() + i * N, N, s.size, s.stride, mode, padding, align, input.dtype(), taps);
         const T* x = in.data<T>() + n * s.channels * s.plane;
         T* y = result.data<T>() + n * s.channels * s.points + point;
         for (int64_t c = 0; c < s.channels; ++c) {
@@ -239,7 +249,7 @@ std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tenso
         std::fill_n(dx, s.channels * s.plane, T(0));
         for (int64_t point = 0; point < s.points; ++point) {
           const int64_t i = n * s.points + point;
-          find_taps(at.data<T>() + i * ndim, ndim, s.size, s.stride, mode, padding, align, taps);
+          find_taps(at.data<T>() + i * ndim, ndim, s.size, s.stride, mode, padding, align, input.dtype(), taps);
           T slope[3] = {};
           for (int64_t c = 0; c < s.channels; ++c) {
             const T value = g[c * s.points + point];

@@ -112,7 +112,7 @@ def _adaptive_size(op: str, input: fl.Tensor, output_size: Any, ndim: int) -> li
         kind = ValueError if input.dim() <= len(sizes) else RuntimeError
         raise kind(f"[{op}] expected an input of {ndim + 1} or {ndim + 2} dimensions, got shape {tuple(input.shape)}")
     if len(sizes) != ndim:
-        raise ValueError(f"[{op}] expected {ndim} values for output_size, got {output_size}")
+        raise RuntimeError(f"[{op}] expected {ndim} values for output_size, got {output_size}")
     return [n if want is None else int(want) for want, n in zip(sizes, input.shape[-ndim:])]
 
 

@@ -118,6 +118,28 @@ inline __attribute__((always_inline)) float exp_negative(float x) {
   return x < -87.0f ? 0.0f : x != x ? x : p;
 }
 
+// The largest of n (a multiple of kLanes) scores and `most`; a NaN is passed over, the sum of exponentials shows it.
+float row_max(const float* s, int64_t n, float most) {
+  Vec lanes = most - Vec{};
+  for (int64_t j = 0; j < n; j += kLanes) {
+    const Vec x = *reinterpret_cast<const Vec*>(s + j);
+    lanes = x > lanes ? x : lanes;
+  }
+  for (int64_t l = 0; l < kLanes; ++l) most = std::max(most, lanes[l]);
+  return most;
+}
+
+// s = exp(s - shift); returns the sum.
+float row_exp(float* s, int64_t n, float shift) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; ++j) {
+    s[j] = exp_negative(s[j] - shift);
+    sum += s[j];
+  }
+  return sum;
+}
+
 // Rows of any type as padded rows of floats, times `scale`.
 template <class T>
 void load_rows(const T* from, int64_t row, int64_t rows, int64_t columns, float scale, float* to, int64_t to_row) {
@@ -209,16 +231,9 @@ void forward_typed(const AttentionArgs& g) {
         if (g.mask || padded != columns || (g.causal && k0 + columns > q0 + 1)) apply_mask(g, b, h, q0, rows, k0, columns, padded, scores);
         for (int64_t i = 0; i < rows; ++i) {
           float* s = scores + i * kKeyBlock;
-          float most = top[i];
-#pragma omp simd reduction(max : most)
-          for (int64_t j = 0; j < padded; ++j) most = std::max(most, s[j]);
+          const float most = row_max(s, padded, top[i]);
           const float shift = most == kNone ? 0.0f : most;
-          float sum = 0;
-#pragma omp simd reduction(+ : sum)
-          for (int64_t j = 0; j < padded; ++j) {
-            s[j] = exp_negative(s[j] - shift);
-            sum += s[j];
-          }
+          const float sum = row_exp(s, padded, shift);
           if (most != top[i]) {
             const float fade = exp_negative(top[i] - shift);
             total[i] *= fade;

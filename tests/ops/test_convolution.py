@@ -1,0 +1,137 @@
+"""Convolutions against a direct sum over the kernel's elements, and their gradients against finite sums."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+
+
+def reference(x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
+    """Sums shifted, strided copies of the padded input; any number of spatial dimensions."""
+    ndim = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0)] + [(padding, padding)] * ndim)
+    sizes = [(n - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(x.shape[2:], w.shape[2:])]
+    out = np.zeros((x.shape[0], w.shape[0], *sizes), x.dtype)
+    per_in, per_out = w.shape[1], w.shape[0] // groups
+    for g in range(groups):
+        channels = x[:, g * per_in : (g + 1) * per_in]
+        for place in itertools.product(*(range(k) for k in w.shape[2:])):
+            window = channels[
+                (slice(None), slice(None))
+                + tuple(slice(p * dilation, p * dilation + (n - 1) * stride + 1, stride) for p, n in zip(place, sizes))
+            ]
+            kernel = w[(slice(g * per_out, (g + 1) * per_out), slice(None), *place)]
+            out[:, g * per_out : (g + 1) * per_out] += np.einsum("nc...,oc->no...", window, kernel)
+    if b is not None:
+        out += b.reshape(1, -1, *([1] * ndim))
+    return out
+
+
+def arrays(rng, *shapes, dtype=np.float64):
+    return [rng.standard_normal(s).astype(dtype) for s in shapes]
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2, "padding": 2}, {"groups": 2}])
+def test_forward_matches_direct_sum(ndim, options):
+    rng = np.random.default_rng(0)
+    groups = options.get("groups", 1)
+    x, w, b = arrays(rng, (2, 4) + (7, 6, 5)[:ndim], (6, 4 // groups) + (3, 2, 3)[:ndim], (6,))
+    conv = (F.conv1d, F.conv2d, F.conv3d)[ndim - 1]
+    got = conv(fl.from_numpy(x), fl.from_numpy(w), fl.from_numpy(b), **options)
+    np.testing.assert_allclose(got.numpy(), reference(x, w, b, **options), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype,tolerance", [("float32", 1e-4), ("bfloat16", 6e-2), ("float16", 2e-2), ("int64", 0)])
+def test_dtypes(dtype, tolerance):
+    rng = np.random.default_rng(1)
+    x, w = (np.round(a * 2) for a in arrays(rng, (1, 3, 8, 8), (4, 3, 3, 3)))
+    to = getattr(fl, dtype)
+    got = fl.conv2d(fl.from_numpy(x).to(to), fl.from_numpy(w).to(to), padding=1)
+    assert got.dtype == to
+    np.testing.assert_allclose(got.to(fl.float64).numpy(), reference(x, w, padding=1), rtol=tolerance, atol=tolerance)
+
+
+def test_transposed_is_the_adjoint():
+    rng = np.random.default_rng(2)
+    x, w, y = arrays(rng, (2, 4, 9, 8), (6, 2, 3, 3), (2, 6, 5, 4))
+    options = {"stride": 2, "padding": 1, "groups": 2}
+    forward = reference(x, w, **options)
+    assert forward.shape == y.shape
+    back = F.conv_transpose2d(fl.from_numpy(y), fl.from_numpy(w), output_padding=(0, 1), **options).numpy()
+    assert back.shape == x.shape
+    np.testing.assert_allclose((forward * y).sum(), (x * back).sum())
+
+
+def test_backward_matches_adjoint_and_sums():
+    rng = np.random.default_rng(3)
+    x, w, g = arrays(rng, (2, 3, 6, 7), (4, 3, 3, 3), (2, 4, 3, 4))
+    arguments = ([2, 2], [1, 1], [1, 1], False, [0, 0], 1, [True, True, True])
+    dx, dw, db = fl._ops._convolution_backward(fl.from_numpy(g), fl.from_numpy(x), fl.from_numpy(w), *arguments)
+    np.testing.assert_allclose(db.numpy(), g.sum((0, 2, 3)))
+    # The product is linear in each operand, so that the gradients are adjoints.
+    other_x, other_w = arrays(rng, x.shape, w.shape)
+    np.testing.assert_allclose((dx.numpy() * other_x).sum(), (g * reference(other_x, w, stride=2, padding=1)).sum())
+    np.testing.assert_allclose((dw.numpy() * other_w).sum(), (g * reference(x, other_w, stride=2, padding=1)).sum())
+
+
+def test_transposed_backward():
+    rng = np.random.default_rng(4)
+    x, w, g = arrays(rng, (2, 4, 3, 3), (4, 2, 3, 3), (2, 2, 5, 5))
+    arguments = ([2, 2], [1, 1], [1, 1], True, [0, 0], 1, [True, True, True])
+    dx, dw, db = fl._ops._convolution_backward(fl.from_numpy(g), fl.from_numpy(x), fl.from_numpy(w), *arguments)
+    np.testing.assert_allclose(dx.numpy(), reference(g, w, stride=2, padding=1), atol=1e-10)
+    np.testing.assert_allclose(db.numpy(), g.sum((0, 2, 3)))
+    (other,) = arrays(rng, w.shape)
+    np.testing.assert_allclose((dw.numpy() * other).sum(), (x * reference(g, other, stride=2, padding=1)).sum())
+
+
+def test_channels_last_is_kept():
+    rng = np.random.default_rng(5)
+    x, w = arrays(rng, (2, 4, 5, 6), (3, 4, 3, 3), dtype=np.float32)
+    last = fl.from_numpy(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).permute(0, 3, 1, 2)
+    got = fl.conv2d(last, fl.from_numpy(w), padding=1)
+    assert got.stride()[1] == 1 and got.shape == (2, 3, 5, 6)
+    np.testing.assert_allclose(got.numpy(), reference(x, w, padding=1), atol=1e-4)
+
+
+def test_unbatched_and_empty_batch():
+    rng = np.random.default_rng(6)
+    x, w = arrays(rng, (1, 4, 5), (3, 4, 3))
+    got = fl.conv1d(fl.from_numpy(x[0]), fl.from_numpy(w))
+    np.testing.assert_allclose(got.numpy(), reference(x, w)[0], atol=1e-10)
+    assert fl.conv1d(fl.from_numpy(x[:0]), fl.from_numpy(w)).shape == (0, 3, 3)
+
+
+def test_same_padding_keeps_the_size():
+    rng = np.random.default_rng(7)
+    x, w = arrays(rng, (1, 2, 8, 9), (3, 2, 4, 3))
+    got = F.conv2d(fl.from_numpy(x), fl.from_numpy(w), padding="same")
+    padded = np.pad(x, [(0, 0), (0, 0), (1, 2), (1, 1)])
+    np.testing.assert_allclose(got.numpy(), reference(padded, w), atol=1e-10)
+
+
+def test_meta_gives_shapes():
+    x = fl.empty(2, 3, 8, 8, device="meta")
+    w = fl.empty(5, 3, 3, 3, device="meta")
+    out = fl.conv2d(x, w, stride=2)
+    assert out.shape == (2, 5, 3, 3) and out.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    "shape,weight,options",
+    [
+        ((2, 3, 8), (4, 3, 3, 3), {"groups": 2}),
+        ((2, 5, 8, 8), (4, 3, 3, 3), {}),
+        ((2, 3, 2, 2), (4, 3, 3, 3), {}),
+        ((2, 3, 8, 8), (4, 3, 3, 3), {"stride": 0}),
+        ((2, 3, 8, 8), (4, 3, 3, 3), {"padding": -1}),
+        ((2, 3, 8, 8), (4, 3, 3, 3), {"groups": 0}),
+    ],
+)
+def test_bad_arguments_raise(shape, weight, options):
+    with pytest.raises(RuntimeError):
+        fl.conv2d(fl.zeros(*shape), fl.zeros(*weight), **options)
