@@ -62,6 +62,10 @@ from flambeau._variadic import histogramdd, unique, unique_consecutive  # noqa: 
 from flambeau.functional import *  # noqa: E402,F403
 from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 
+_tensor_methods.make_overridable()
+for _name in ("tensor", "as_tensor", "asarray", "frombuffer", "from_numpy"):
+    globals()[_name] = _C._overridable(globals()[_name], False)
+
 # Subpackages and modules, imported on first use.
 _MODULES = frozenset(
     "ops linalg special fft nn optim utils autograd random testing overrides library cuda backends signal cpu xpu mps "

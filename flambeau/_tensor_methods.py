@@ -354,3 +354,26 @@ def __dir__(self: Tensor) -> list[str]:
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What `load_state_dict` puts in place of this tensor."""
     return other if assign else self.copy_(other).detach()
+
+
+# ---------------------------------------------------------------------------------------------- __torch_function__
+
+# About the object rather than its values, or asking by themselves.
+_NOT_OVERRIDABLE = frozenset(
+    "__new__ __init__ __init_subclass__ __class_getitem__ __torch_function__ __torch_dispatch__ __repr__ __format__ __dir__ __iter__ "
+    "__reduce_ex__ __setstate__ __deepcopy__ _reduce_ex_internal as_subclass".split()
+)
+
+
+_FUNCTION = _method.__class__
+
+
+def make_overridable() -> None:
+    """Let subclasses and modes see the methods and attributes written in Python, as they see the native ones."""
+    for name, value in list(vars(Tensor).items()):
+        if name in _NOT_OVERRIDABLE:
+            continue
+        if isinstance(value, property):
+            setattr(Tensor, name, _C._overridable_property(name, value))
+        elif isinstance(value, _FUNCTION):
+            setattr(Tensor, name, _C._overridable(value, True))

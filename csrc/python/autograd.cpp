@@ -995,14 +995,12 @@ void add_autograd(PyObject* module) {
   saved_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&saved_spec)));
   check(PyModule_AddObjectRef(module, "SavedTensor", reinterpret_cast<PyObject*>(saved_type)));
   check(PyModule_AddFunctions(module, functions));
+  make_overridable(getset);
   for (PyGetSetDef* d = getset; d->name; ++d) {
     Object descriptor = own(PyDescr_NewGetSet(tensor_type, d));
     check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), d->name, descriptor.get()));
   }
-  for (PyMethodDef* d = methods; d->ml_name; ++d) {
-    Object descriptor = own(PyDescr_NewMethod(tensor_type, d));
-    check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), d->ml_name, descriptor.get()));
-  }
+  make_overridable(tensor_type, methods);
   autograd::install_kernels();
   autograd::install_pointwise_derivatives();
   install_python_derivatives();

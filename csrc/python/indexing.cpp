@@ -91,13 +91,14 @@ class Viewer {
   }
   // A second Ellipsis can lead past the last dimension.
   void check(int64_t d) const { FL_CHECK_KIND(d < dim(), Index, "[index] expected an index for each dimension at most, got too many"); }
-  Tensor finish() {
+  // The view; for `t[...]` without anything to do, one that is not t itself.
+  Tensor finish(bool fresh) {
     if (plain_) {
       Tensor view = alias(t_, sizes_, strides_, offset_);
       track_view(view, t_, false);
       return view;
     }
-    if (untouched()) {
+    if (fresh && untouched()) {
       static const Operator& op = OperatorTable::get().at("alias");
       return call(op, {Value(t_)});
     }
@@ -221,7 +222,7 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       viewer.select(d, int_value(o), position++);
     }
   }
-  parsed.view = viewer.finish();
+  parsed.view = viewer.finish(!parsed.advanced);
   return parsed;
 }
 

@@ -333,6 +333,158 @@ PyTypeObject* method_object_type() {
   return type;
 }
 
+// A function written in Python, with the same question in front. Methods of Tensor bind; functions do not.
+struct WrappedObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* function;
+  PyObject* dict;
+};
+
+PyObject* call_wrapped(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (__builtin_expect(any_override(args, total), 0)) return guarded([&] { return call_override(self, args, nargs, kwnames); });
+  return PyObject_Vectorcall(reinterpret_cast<WrappedObject*>(self)->function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+}
+
+int wrapped_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<WrappedObject*>(self)->function);
+  Py_VISIT(reinterpret_cast<WrappedObject*>(self)->dict);
+  return 0;
+}
+int wrapped_clear(PyObject* self) {
+  Py_CLEAR(reinterpret_cast<WrappedObject*>(self)->function);
+  Py_CLEAR(reinterpret_cast<WrappedObject*>(self)->dict);
+  return 0;
+}
+void wrapped_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  wrapped_clear(self);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+PyObject* wrapped_getattr(PyObject* self, PyObject* name) {
+  // Name, documentation, module and the rest are the function's.
+  PyObject* own_attribute = PyObject_GenericGetAttr(self, name);
+  if (own_attribute || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own_attribute;
+  PyErr_Clear();
+  return PyObject_GetAttr(reinterpret_cast<WrappedObject*>(self)->function, name);
+}
+PyObject* wrapped_repr(PyObject* self) { return PyObject_Repr(reinterpret_cast<WrappedObject*>(self)->function); }
+PyObject* wrapped_forward(PyObject* self, void* name) {
+  return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function, static_cast<const char*>(name));
+}
+PyObject* wrapped_reduce(PyObject* self, PyObject*) {
+  return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function, "__qualname__");  // pickles by name
+}
+
+PyGetSetDef wrapped_getset[] = {{"__module__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__module__")},
+                                {"__doc__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__doc__")},
+                                {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                                {}};
+PyMethodDef wrapped_methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr}, {}};
+PyMemberDef wrapped_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(WrappedObject, vectorcall), READONLY, nullptr},
+                                 {"__dictoffset__", T_PYSSIZET, offsetof(WrappedObject, dict), READONLY, nullptr},
+                                 {"__wrapped__", T_OBJECT_EX, offsetof(WrappedObject, function), READONLY, nullptr},
+                                 {}};
+
+PyTypeObject* wrapped_type(bool method) {
+  const auto make = [](const char* name, bool binds) {
+    PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                           {Py_tp_repr, reinterpret_cast<void*>(wrapped_repr)},
+                           {Py_tp_getattro, reinterpret_cast<void*>(wrapped_getattr)},
+                           {Py_tp_getset, wrapped_getset},
+                           {Py_tp_methods, wrapped_methods},
+                           {Py_tp_members, wrapped_members},
+                           {Py_tp_traverse, reinterpret_cast<void*>(wrapped_traverse)},
+                           {Py_tp_clear, reinterpret_cast<void*>(wrapped_clear)},
+                           {Py_tp_dealloc, reinterpret_cast<void*>(wrapped_dealloc)},
+                           {binds ? Py_tp_descr_get : 0, reinterpret_cast<void*>(method_get)},
+                           {0, nullptr}};
+    const unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | (binds ? Py_TPFLAGS_METHOD_DESCRIPTOR : 0);
+    PyType_Spec spec{name, sizeof(WrappedObject), 0, flags, slots};
+    return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
+  };
+  static PyTypeObject* const bound = make("torch._C.OverridableMethod", true);
+  static PyTypeObject* const free = make("torch._C.OverridableFunction", false);
+  return method ? bound : free;
+}
+
+PyObject* overridable(PyObject*, PyObject* args) {
+  // _overridable(function, is_method): the function, asking __torch_function__ first.
+  PyObject* function;
+  int method;
+  if (!PyArg_ParseTuple(args, "Op", &function, &method)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    PyTypeObject* type = wrapped_type(method != 0);
+    auto* made = reinterpret_cast<WrappedObject*>(check(type->tp_alloc(type, 0)));
+    made->vectorcall = call_wrapped;
+    made->function = Py_NewRef(function);
+    return reinterpret_cast<PyObject*>(made);
+  });
+}
+
+// An attribute computed in Python. `Tensor.T.__get__` is what __torch_function__ receives.
+struct PropertyObject {
+  PyObject_HEAD
+  PyObject *name, *get, *set, *doc;
+};
+
+PyObject* property_get(PyObject* self, PyObject* instance, PyObject*) {
+  auto* p = reinterpret_cast<PropertyObject*>(self);
+  if (instance == nullptr || instance == Py_None) return Py_NewRef(self);
+  if (__builtin_expect(any_override(&instance, 1), 0))
+    return guarded([&] { return call_override(own(PyObject_GetAttrString(self, "__get__")).get(), &instance, 1, nullptr); });
+  return PyObject_CallOneArg(p->get, instance);
+}
+int property_set(PyObject* self, PyObject* instance, PyObject* value) {
+  auto* p = reinterpret_cast<PropertyObject*>(self);
+  return guarded_int([&]() -> int {
+    FL_CHECK_KIND(p->set != Py_None && value, Type, "[", std::string(PyUnicode_AsUTF8(p->name)), "] expected an attribute that can be written, got one that cannot");
+    PyObject* pair[2] = {instance, value};
+    if (any_override(&instance, 1)) {
+      own(call_override(own(PyObject_GetAttrString(self, "__set__")).get(), pair, 2, nullptr));
+      return 0;
+    }
+    own(PyObject_Vectorcall(p->set, pair, 2, nullptr));
+    return 0;
+  });
+}
+PyMemberDef property_members[] = {{"__name__", T_OBJECT_EX, offsetof(PropertyObject, name), READONLY, nullptr},
+                                  {"fget", T_OBJECT_EX, offsetof(PropertyObject, get), READONLY, nullptr},
+                                  {"fset", T_OBJECT_EX, offsetof(PropertyObject, set), READONLY, nullptr},
+                                  {"__doc__", T_OBJECT_EX, offsetof(PropertyObject, doc), READONLY, nullptr},
+                                  {}};
+
+PyObject* overridable_property(PyObject*, PyObject* args) {
+  // _overridable_property(name, property)
+  PyObject *name, *source;
+  if (!PyArg_ParseTuple(args, "OO", &name, &source)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    static PyTypeObject* const type = [] {
+      PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(property_get)},
+                             {Py_tp_descr_set, reinterpret_cast<void*>(property_set)},
+                             {Py_tp_members, property_members},
+                             {0, nullptr}};
+      PyType_Spec spec{"torch._C.TensorProperty", sizeof(PropertyObject), 0, Py_TPFLAGS_DEFAULT, slots};
+      return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
+    }();
+    auto* made = reinterpret_cast<PropertyObject*>(check(type->tp_alloc(type, 0)));
+    made->name = Py_NewRef(name);
+    made->get = check(PyObject_GetAttrString(source, "fget"));
+    made->set = check(PyObject_GetAttrString(source, "fset"));
+    made->doc = check(PyObject_GetAttrString(source, "__doc__"));
+    return reinterpret_cast<PyObject*>(made);
+  });
+}
+
+PyMethodDef wrapping_functions[] = {{"_overridable", overridable, METH_VARARGS, nullptr},
+                                    {"_overridable_property", overridable_property, METH_VARARGS, nullptr},
+                                    {}};
+
 }  // namespace
 
 void make_overridable(PyGetSetDef* attributes) {
@@ -366,6 +518,7 @@ PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other) 
 void add_overrides(PyObject* module) {
   if (!hook_name) hook_name = check(PyUnicode_InternFromString("__torch_function__"));
   check(PyModule_AddFunctions(module, override_functions));
+  check(PyModule_AddFunctions(module, wrapping_functions));
   disabled_impl = check(PyObject_GetAttrString(module, "_disabled_torch_function_impl"));
 }
 
