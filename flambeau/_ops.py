@@ -304,7 +304,7 @@ class OpOverload(_C._OpBase):
         if result is NotImplemented:
             from flambeau.ops import definitions
 
-            function = definitions.TABLE.get(self._full_name)
+            function = definitions.find(self._full_name)
             return NotImplemented if function is None else function(*args, **kwargs)
         return result
 

@@ -254,9 +254,10 @@ def _namespaces() -> list[tuple[str, Any]]:
 
 def _members(namespace: Any) -> Iterator[tuple[str, Any]]:
     """Public functions of a namespace, and the accessors of a class's properties."""
+    attributes = (types.GetSetDescriptorType, property, type(flambeau.Tensor.T))
     for name in dir(namespace):
         value = getattr(namespace, name, None)
-        if isinstance(value, (types.GetSetDescriptorType, property)) or hasattr(value, "fget"):
+        if isinstance(value, attributes):
             yield f"{name}.__get__", value.__get__
         elif not isinstance(value, (type, types.ModuleType)) and callable(value):
             dunder = name.startswith("__") and name.endswith("__")

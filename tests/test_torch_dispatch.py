@@ -268,6 +268,20 @@ def test_strides_and_offsets_of_wrappers():
         torch.Tensor._make_wrapper_subclass(LoggingTensor, (-1,))
 
 
+def test_autograd_records_above_handlers():
+    """Wrappers are differentiated as a whole, and the backward pass reaches the handler too."""
+    x = LoggingTensor(torch.tensor([1.0, 2.0])).requires_grad_()
+    y = x.sin() * 3
+    assert y.requires_grad and y.grad_fn is not None and not y.elem.requires_grad
+    LoggingTensor.log.clear()
+    y.backward(LoggingTensor(torch.ones(2)))
+    assert type(x.grad) is LoggingTensor and LoggingTensor.log
+    with Log() as log:
+        plain = torch.tensor([2.0], requires_grad=True)
+        (plain * plain).backward(torch.ones(1))
+    assert plain.grad.tolist() == [4] and "aten.mul.Tensor" in log.names
+
+
 # ---------------------------------------------------------------------------------------------- operator objects
 
 

@@ -71,7 +71,7 @@ class RegisteredDevice:
             return records.run_pointwise(self, op, record, args, kwargs)
         if record is not None and record.kind == "reduction" and self.reduction is not None:
             return records.run_reduction(self, op, record, args, kwargs)
-        function = definitions.TABLE.get(op._full_name)
+        function = definitions.find(op._full_name)
         if function is not None:
             return function(*args, **kwargs)
         if self.host_fallback:

@@ -352,7 +352,7 @@ def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     return values.narrow(dim, 0, k).clone(), indices.narrow(dim, 0, k).clone()
 
 
-@decompose("argsort")
+@decompose("argsort", "argsort.stable")
 def argsort(self: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     return fl.sort(self, dim=dim, descending=descending)[1]
 
@@ -507,258 +507,56 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     return fl.where(keep, input / (1 - p) if p < 1 else fl.zeros_like(input), fl.zeros_like(input)), keep
 
 
-# ---------------------------------------------------------------- windows: convolution and pooling
+def _running_extreme(self: Any, dim: int, largest: bool) -> Any:
+    """Running extreme and its last place: the extreme of each prefix, taken over a lower triangle."""
+    if self.dim() == 0:
+        return self.clone(), fl.zeros((), dtype=fl.int64, device=self.device)
+    n = self.shape[dim]
+    moved = self.movedim(dim, -1)
+    prefix = _positions(n, self.device)
+    allowed = prefix.unsqueeze(0) <= prefix.unsqueeze(1)
+    rows = moved.unsqueeze(-2).expand([*moved.shape[:-1], n, n])
+    extreme = fl.where(allowed, rows, moved.unsqueeze(-1) if n else rows)
+    best = fl.amax(extreme, -1, keepdim=True) if largest else fl.amin(extreme, -1, keepdim=True)
+    found = fl.logical_and(fl.logical_or(rows == best, rows != rows), allowed)
+    place = fl.amax(fl.where(found, prefix, -1), -1)
+    return best.squeeze(-1).movedim(-1, dim), place.movedim(-1, dim)
 
 
-def _windows(self: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Any:
-    """View (N, C, *out, *kernel) of a padded (N, C, *space)."""
-    out = self
-    for d, (k, s, step) in enumerate(zip(kernel, stride, dilation)):
-        out = out.unfold(2 + d, step * (k - 1) + 1, s)
-        out = fl._ops.slice(out, out.dim() - 1, 0, None, step)
-    return out
+TABLE["cummax"] = lambda self, dim: _running_extreme(self, dim, True)
+TABLE["cummin"] = lambda self, dim: _running_extreme(self, dim, False)
 
 
-@decompose("convolution", "_convolution")
-def convolution(
-    input: Any, weight: Any, bias: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    transposed: bool, output_padding: Sequence[int], groups: int,
-) -> Any:  # fmt: skip
-    space = input.dim() - 2
-    stride, padding, dilation, output_padding = (
-        list(x) * (space if len(x) == 1 else 1) for x in (stride, padding, dilation, output_padding)
-    )
-    kernel = list(weight.shape[2:])
-    if transposed:
-        # The input spread out by the stride, convolved with the flipped kernel.
-        spread_shape = [*input.shape[:2], *((n - 1) * s + 1 for n, s in zip(input.shape[2:], stride))]
-        spread = fl.zeros(spread_shape, dtype=input.dtype, device=input.device)
-        window = spread
-        for d, s in enumerate(stride):
-            window = fl._ops.slice(window, 2 + d, 0, None, s)
-        window.copy_(input)
-        input = spread
-        per_group = weight.shape[0] // groups
-        weight = fl.flip(weight, list(range(2, 2 + space)))
-        weight = weight.reshape([groups, per_group, *weight.shape[1:]]).transpose(1, 2)
-        weight = weight.reshape([-1, per_group, *kernel])
-        reach = [step * (k - 1) for step, k in zip(dilation, kernel)]
-        sides = [(r - p, r - p + o) for r, p, o in zip(reach, padding, output_padding)]
-        stride = [1] * space
-    else:
-        sides = [(p, p) for p in padding]
-    pad = [side for pair in reversed(sides) for side in pair]
-    if any(pad):
-        input = fl.constant_pad_nd(input, pad, 0)
-    windows = _windows(input, kernel, stride, dilation)  # N, C, *out, *kernel
-    places = list(windows.shape[2 : 2 + space])
-    order = [0, *range(2, 2 + space), 1, *range(2 + space, 2 + 2 * space)]
-    rows = windows.permute(order).reshape([-1, groups, windows.shape[1] // groups * math.prod(kernel)])
-    filters = weight.reshape([groups, weight.shape[0] // groups, -1])
-    out = fl.bmm(rows.transpose(0, 1), filters.transpose(1, 2))  # group, place, filter
-    out = out.transpose(0, 1).reshape([input.shape[0], *places, weight.shape[0]])
-    out = out.permute([0, space + 1, *range(1, space + 1)])
-    return out.clone() if bias is None else out + bias.reshape([-1] + [1] * space)
+@decompose("logcumsumexp")
+def logcumsumexp(self: Any, dim: int) -> Any:
+    if self.dim() == 0:
+        return self.clone()
+    high = fl.amax(self, dim, keepdim=True)
+    high = fl.where(fl.isinf(high), 0, high)
+    return fl.log(fl.cumsum(fl.exp(self - high), dim)) + high
 
 
-def _conv(ndim: int, transposed: bool) -> Callable[..., Any]:
-    def plain(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1):  # type: ignore[no-untyped-def]
-        return run(input, weight, bias, stride, padding, dilation, False, (0,), groups)
-
-    def spread(input, weight, bias=None, stride=(1,), padding=(0,), output_padding=(0,), groups=1, dilation=(1,)):  # type: ignore[no-untyped-def]
-        return run(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
-
-    def run(input: Any, *rest: Any) -> Any:
-        if input.dim() == ndim + 1:
-            return fl.convolution(input.unsqueeze(0), *rest).squeeze(0)
-        return fl.convolution(input, *rest)
-
-    return spread if transposed else plain
+@decompose("kthvalue")
+def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    values, indices = fl.sort(self, dim=dim)
+    if self.dim() == 0:
+        return values, indices
+    values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
+    return (values.clone(), indices.clone()) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-for _n in (1, 2, 3):
-    TABLE[f"conv{_n}d"], TABLE[f"conv_transpose{_n}d"] = _conv(_n, False), _conv(_n, True)
+@decompose("median.dim")
+def median_dim(self: Any, dim: int, keepdim: bool = False) -> Any:
+    return fl.kthvalue(self, ((self.shape[dim] if self.dim() else 1) + 1) // 2, dim, keepdim)
 
 
-# ---------------------------------------------------------------- normalisation
+@decompose("median")
+def median(self: Any) -> Any:
+    return fl.kthvalue(self.reshape(-1), (self.numel() + 1) // 2, 0)[0]
 
 
-@decompose("native_layer_norm")
-def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
-    dims = list(range(input.dim() - len(normalized_shape), input.dim()))
-    mean = fl.mean(input, dims, keepdim=True)
-    spread = input - mean
-    rstd = fl.rsqrt(fl.mean(spread * spread, dims, keepdim=True) + eps)
-    out = spread * rstd
-    out = out if weight is None else out * weight
-    return out if bias is None else out + bias, mean, rstd
+def find(name: str) -> Callable[..., Any] | None:
+    """The definition of an operator by its full name."""
+    from flambeau.ops import network_definitions  # noqa: F401 - fills the table
 
-
-@decompose("_fused_rms_norm")
-def _fused_rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Any:
-    dims = list(range(input.dim() - len(normalized_shape), input.dim()))
-    rstd = fl.rsqrt(fl.mean(input * input, dims, keepdim=True) + (fl.finfo(input.dtype).eps if eps is None else eps))
-    out = input * rstd
-    return out if weight is None else out * weight, rstd
-
-
-@decompose("native_group_norm")
-def native_group_norm(
-    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
-) -> Any:
-    rows = input.reshape(N, group, -1)
-    mean = fl.mean(rows, [2], keepdim=True)
-    spread = rows - mean
-    rstd = fl.rsqrt(fl.mean(spread * spread, [2], keepdim=True) + eps)
-    out = (spread * rstd).reshape(input.shape)
-    view = [C] + [1] * (input.dim() - 2)
-    out = out if weight is None else out * weight.reshape(view)
-    return out if bias is None else out + bias.reshape(view), mean.reshape(N, group), rstd.reshape(N, group)
-
-
-@decompose("native_batch_norm")
-def native_batch_norm(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
-) -> Any:
-    view = [1, input.shape[1]] + [1] * (input.dim() - 2)
-    if training:
-        dims = [0, *range(2, input.dim())]
-        count = input.numel() // input.shape[1]
-        mean = fl.mean(input, dims)
-        spread = input - mean.reshape(view)
-        variance = fl.mean(spread * spread, dims)
-        if running_mean is not None:
-            running_mean.copy_(running_mean * (1 - momentum) + mean * momentum)
-        if running_var is not None:
-            running_var.copy_(running_var * (1 - momentum) + variance * (momentum * count / max(count - 1, 1)))
-        rstd = fl.rsqrt(variance + eps)
-        saved = mean, rstd
-    else:
-        spread = input - running_mean.reshape(view)
-        rstd = fl.rsqrt(running_var + eps)
-        saved = input.new_empty(0), input.new_empty(0)
-    out = spread * rstd.reshape(view)
-    out = out if weight is None else out * weight.reshape(view)
-    return (out if bias is None else out + bias.reshape(view), *saved)
-
-
-def _softmax_in(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, dim, dtype=None: function(self if dtype is None else self.to(dtype), dim)
-
-
-for _name in ("softmax.int", "special_softmax"):
-    TABLE[_name] = _softmax_in(_softmax)
-for _name in ("log_softmax.int", "special_log_softmax"):
-    TABLE[_name] = _softmax_in(_log_softmax)
-
-
-# ---------------------------------------------------------------- pooling
-
-
-def _pool_windows(
-    self: Any, ndim: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, fill: Any
-) -> Any:
-    """(N, C, *out, cells) of the padded input, the places outside it filled; the geometry."""
-    kernel, padding, dilation = (list(x) * (ndim if len(x) == 1 else 1) for x in (kernel, padding, dilation))
-    stride = list(stride) * (ndim if len(stride) == 1 else 1) if stride else kernel
-    pad: list[int] = []
-    for d in range(ndim):
-        n = self.shape[2 + d]
-        span = n + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1
-        outs = -(-span // stride[d]) + 1 if ceil_mode else span // stride[d] + 1
-        if ceil_mode and (outs - 1) * stride[d] >= n + padding[d]:
-            outs -= 1
-        after = (outs - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 - n - padding[d]
-        pad = [padding[d], after, *pad]
-    padded = fl.constant_pad_nd(self, pad, fill)
-    windows = _windows(padded, kernel, stride, dilation)
-    return windows.reshape([*windows.shape[: 2 + ndim], -1]), (kernel, stride, padding, dilation)
-
-
-def _batched(self: Any, ndim: int) -> tuple[Any, bool]:
-    return (self.unsqueeze(0), True) if self.dim() == ndim + 1 else (self, False)
-
-
-def _lowest(dtype: Any) -> Any:
-    return -math.inf if dtype.is_floating_point else fl.iinfo(dtype).min
-
-
-def _max_pool(ndim: int, with_indices: bool) -> Callable[..., Any]:
-    def run(self, kernel_size, stride=None, padding=(0,), dilation=(1,), ceil_mode=False, return_indices=False):  # type: ignore[no-untyped-def]
-        self, single = _batched(self, ndim)
-        windows, geometry = _pool_windows(self, ndim, kernel_size, stride, padding, dilation, ceil_mode, _lowest(self.dtype))
-        values, cell = fl.max(windows, -1)
-        if not with_indices:
-            return values.squeeze(0) if single else values
-        # From the cell of a window to the flat position in the input's space.
-        flat = fl.zeros_like(cell)
-        for d, (k, s, p, step) in enumerate(zip(*geometry)):
-            inside = fl.remainder(fl.floor_divide(cell, math.prod(geometry[0][d + 1 :])), k)
-            view = [1] * cell.dim()
-            view[2 + d] = cell.shape[2 + d]
-            place = _positions(cell.shape[2 + d], cell.device).reshape(view) * s - p + inside * step
-            flat = flat * self.shape[2 + d] + place
-        return (values.squeeze(0), flat.squeeze(0)) if single else (values, flat)
-
-    return run
-
-
-def _avg_pool(ndim: int) -> Callable[..., Any]:
-    def run(self, kernel_size, stride=None, padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None):  # type: ignore[no-untyped-def]
-        self, single = _batched(self, ndim)
-        windows, (kernel, strides, pads, _) = _pool_windows(self, ndim, kernel_size, stride, padding, (1,), ceil_mode, 0)
-        total = fl.sum(windows, [-1])
-        if divisor_override is not None:
-            total = total / divisor_override
-        else:
-            for d, (k, s, p) in enumerate(zip(kernel, strides, pads)):
-                n = self.shape[2 + d]
-                counts = []
-                for o in range(total.shape[2 + d]):
-                    start, end = o * s - p, min(o * s - p + k, n + p)
-                    counts.append(float(end - start if count_include_pad else min(end, n) - max(start, 0)))
-                view = [1] * total.dim()
-                view[2 + d] = len(counts)
-                total = total / fl.tensor(counts, dtype=self.dtype).to(self.device).reshape(view)
-        return total.squeeze(0) if single else total
-
-    return run
-
-
-def _adaptive_cells(n: int, outs: int) -> list[tuple[int, int]]:
-    return [(i * n // outs, -(-(i + 1) * n // outs)) for i in range(outs)]
-
-
-def _adaptive_avg(ndim: int) -> Callable[..., Any]:
-    def run(self: Any, output_size: Sequence[int]) -> Any:
-        sizes = list(output_size) * (ndim if len(output_size) == 1 else 1)
-        first = self.dim() - ndim
-        for d, outs in enumerate(sizes):
-            cells = _adaptive_cells(self.shape[first + d], outs)
-            parts = [fl.mean(self.narrow(first + d, a, b - a), [first + d], keepdim=True) for a, b in cells]
-            self = fl.cat(parts, first + d)
-        return self
-
-    return run
-
-
-for _n in (1, 2, 3):
-    TABLE[f"max_pool{_n}d"] = _max_pool(_n, False)
-    TABLE[f"max_pool{_n}d_with_indices"] = _max_pool(_n, True)
-    TABLE[f"avg_pool{_n}d"] = _avg_pool(_n)
-    TABLE[f"adaptive_avg_pool{_n}d"] = _adaptive_avg(_n)
-
-
-# ---------------------------------------------------------------- attention
-
-
-@decompose("_flash_attention")
-def _flash_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool, scale: float | None) -> Any:
-    scores = fl.matmul(query, key.transpose(-1, -2)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if is_causal:
-        allowed = fl.tril(fl.ones(scores.shape[-2:], dtype=fl.bool, device=query.device))
-        scores = fl.where(allowed, scores, -math.inf)
-    if attn_mask is not None:
-        scores = fl.where(attn_mask, scores, -math.inf) if attn_mask.dtype is fl.bool else scores + attn_mask
-    total = fl.logsumexp(scores, [-1], keepdim=True)
-    return fl.matmul(fl.exp(scores - total), value), total.squeeze(-1)
+    return TABLE.get(name)

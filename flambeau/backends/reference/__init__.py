@@ -69,10 +69,6 @@ def _lines(t: Any, dims: Sequence[int]) -> list[list[Any]]:
 device = register_device("ref", pointwise=pointwise, reduction=reduction)
 
 
-def _claim(*names: str) -> Any:
-    return device.kernel(*(n for n in names if fl._C._operator_exists(n)))
-
-
 def _write_lines(out: Any, dim: int, lines: Sequence[Sequence[Any]]) -> Any:
     """The inverse of _lines for one dimension."""
     rest = [d for d in range(out.dim()) if d != dim]
@@ -197,12 +193,12 @@ def _scan(op: str, self: Any, dim: int, dtype: Any, combine: Callable[[Any, Any]
     return _write_lines(out, dim, [list(itertools.accumulate(map(convert, line), combine)) for line in _lines(self, [dim])])
 
 
-@_claim("cumsum")
+@device.kernel("cumsum")
 def cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
     return _scan("cumsum", self, dim, dtype, lambda a, b: a + b)
 
 
-@_claim("cumprod")
+@device.kernel("cumprod")
 def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
     return _scan("cumprod", self, dim, dtype, _times)
 
@@ -226,11 +222,11 @@ def _sort(self: Any, dim: int, descending: bool) -> Any:
     return values, indices
 
 
-@_claim("sort")
+@device.kernel("sort")
 def sort(self: Any, dim: int = -1, descending: bool = False) -> Any:
     return _sort(self, dim, descending)
 
 
-@_claim("sort.stable")
+@device.kernel("sort.stable")
 def sort_stable(self: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
     return _sort(self, dim, descending)
