@@ -342,9 +342,14 @@ Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool h
   if (x.is_meta() || x.numel() == 0) return x;
   const Tensor factors = column_copy(ld, lead), swaps = contiguous(to_dtype(expand_batch(pivots, lead, 1), DType::Int32));
   const int64_t n = ld.size(-1);
-  for (int64_t i = 0; i < swaps.numel(); ++i) {
-    const int64_t p = std::abs(static_cast<int64_t>(swaps.data<int32_t>()[i]));
-    FL_CHECK(p >= 1 && p <= n, "[linalg.ldl_solve] expected pivots between 1 and ", n, " (or their negatives), got ", p);
+  // A negative pivot opens a block of two rows; LAPACK takes that on trust.
+  for (int64_t i = 0; i < swaps.numel() / std::max<int64_t>(n, 1); ++i) {
+    const int32_t* p = vector<int32_t>(swaps, i);
+    for (int64_t k = 0; k < n; k += p[k] < 0 ? 2 : 1) {
+      const int64_t row = std::abs(static_cast<int64_t>(p[k]));
+      FL_CHECK(row >= 1 && row <= n && (p[k] > 0 || (k + 1 < n && p[k + 1] == p[k])), "[linalg.ldl_solve] expected pivots of ldl_factor, got ",
+               static_cast<int64_t>(p[k]), " in row ", k);
+    }
   }
   dispatch_lapack(ld.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;

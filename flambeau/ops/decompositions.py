@@ -335,6 +335,21 @@ def norm(
     return fl.linalg.vector_norm(self, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
+@composite("frobenius_norm(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", method=False, out=True)
+def frobenius_norm(self: fl.Tensor, dim: Sequence[int], keepdim: bool = False) -> fl.Tensor:
+    return fl.linalg.vector_norm(self, 2, dim, keepdim)
+
+
+@composite("nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", method=False, out=True)
+def nuclear_norm(self: fl.Tensor, keepdim: bool = False) -> fl.Tensor:
+    return fl.linalg.matrix_norm(self, "nuc", (0, 1), keepdim)
+
+
+@composite("nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", method=False, out=True)
+def nuclear_norm_dim(self: fl.Tensor, dim: Sequence[int], keepdim: bool = False) -> fl.Tensor:
+    return fl.linalg.matrix_norm(self, "nuc", dim, keepdim)
+
+
 @composite("linalg_cond(Tensor self, Scalar? p=None) -> Tensor", out=True)
 @composite("linalg_cond.p_str(Tensor self, str p) -> Tensor", out=True)
 def cond(self: fl.Tensor, p: Any = None) -> fl.Tensor:

@@ -193,9 +193,9 @@ def lu(A: fl.Tensor, *, pivot: bool = True) -> tuple[fl.Tensor, fl.Tensor, fl.Te
     return fl.lu_unpack(LU, pivots)
 
 
-@composite("_lu_legacy(Tensor A, bool pivot=True, bool get_infos=False) -> any", module="", public="lu", method=False)
-def lu_legacy(A: fl.Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
-    LU, pivots, info = fl._ops._linalg_lu_factor_ex(A, pivot)
+@composite("_lu_legacy(Tensor self, bool pivot=True, bool get_infos=False) -> any", module="", public="lu")
+def lu_legacy(self: fl.Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    LU, pivots, info = fl._ops._linalg_lu_factor_ex(self, pivot)
     if get_infos:
         return LU, pivots, info
     raise_on("lu", info, "a matrix of full rank")

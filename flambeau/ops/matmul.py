@@ -88,7 +88,6 @@ def _check_vectors(op: str, *vectors: fl.Tensor) -> None:
 
 
 @composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", out=True)
-@composite("vecdot(Tensor x, Tensor y, int dim=-1) -> Tensor", out=True)
 def vecdot(x: fl.Tensor, y: fl.Tensor, dim: int = -1) -> fl.Tensor:
     if x.dtype != y.dtype:
         raise RuntimeError(f"[linalg.vecdot] expected operands of one dtype, got {x.dtype} and {y.dtype}")
@@ -256,7 +255,12 @@ def kron(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     return fl.mul(a, b).reshape([m * n for m, n in zip(left, right)])
 
 
-@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", module="nn.functional")
+@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
+@composite(
+    "nn_bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+    module="nn.functional",
+    public="bilinear",
+)
 def bilinear(input1: fl.Tensor, input2: fl.Tensor, weight: fl.Tensor, bias: fl.Tensor | None = None) -> fl.Tensor:
     if input1.dim() != input2.dim() or input1.shape[:-1] != input2.shape[:-1]:
         raise RuntimeError(
