@@ -22,11 +22,14 @@ _NUMPY_TO_DTYPE = {
     "b1": _C.bool, "u1": _C.uint8, "i1": _C.int8, "i2": _C.int16, "i4": _C.int32, "i8": _C.int64,
     "f2": _C.float16, "f4": _C.float32, "f8": _C.float64, "c8": _C.complex64, "c16": _C.complex128,
 }  # fmt: skip
-_DTYPE_TO_NUMPY = {v: "|" + k if k[-1] == "1" and len(k) == 2 else "<" + k for k, v in _NUMPY_TO_DTYPE.items()}
 
 
 def from_numpy(array: Any, /) -> Tensor:
     """A tensor over the memory of a NumPy array."""
+    if type(array).__module__ == "numpy":
+        made = _C._from_array(array)
+        if made is not None:
+            return made
     interface = getattr(array, "__array_interface__", None)
     if interface is None or not hasattr(array, "strides"):
         raise TypeError(f"[from_numpy] expected a NumPy array, got {type(array).__name__}")
@@ -254,38 +257,25 @@ def _method(fn: Any) -> Any:
     return fn
 
 
+_numpy_api: tuple[Any, Any] | None = None  # NumPy's table of functions for extensions, and its array type
+
+
 @_method
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """The tensor as a NumPy array over the same memory."""
-    import numpy as np
+    global _numpy_api
+    if _numpy_api is None:
+        import numpy as np
 
+        core = np._core if hasattr(np, "_core") else np.core
+        _numpy_api = (core.multiarray._ARRAY_API, np.ndarray)
     if force:
         self = self.detach().cpu()
     if self.requires_grad:
         raise RuntimeError("[numpy] expected a tensor that does not require grad, got one that does; use detach().numpy()")
-    if self.device.type != "cpu":
+    if not self.is_cpu:
         raise TypeError(f"[numpy] expected a CPU tensor, got one on {self.device}; use .cpu() first")
-    kind = _DTYPE_TO_NUMPY.get(self.dtype)
-    if kind is None:
-        raise TypeError(f"[numpy] expected a dtype that NumPy has, got {self.dtype}")
-    return np.asarray(_ArrayView(self, kind))
-
-
-class _ArrayView:
-    """Carries the array interface and keeps the tensor alive."""
-
-    __slots__ = ("__array_interface__", "tensor")
-
-    def __init__(self, tensor: Tensor, kind: str) -> None:
-        self.tensor = tensor
-        item = tensor.element_size()
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": tuple(tensor.shape),
-            "typestr": kind,
-            "data": (tensor.data_ptr() or tensor._storage_address(), False),
-            "strides": tuple(s * item for s in tensor.stride()),
-        }
+    return _C._to_array(self, *_numpy_api)
 
 
 @_method

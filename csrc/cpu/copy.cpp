@@ -11,35 +11,80 @@ namespace fl {
 
 namespace {
 
-// Transposes in tiles so that both sides are read and written by whole cache lines.
+// A copy between two orders of dimensions, `fast` being the dimension in which the source is contiguous.
+struct Transposition {
+  const char* src;
+  char* dst;
+  int64_t rows, src_row;  // dimension 0: contiguous in the destination
+  int64_t cols, dst_col;  // dimension `fast`: contiguous in the source; strides in bytes
+};
+
+// Goes tile by tile through a small buffer: whole cache lines are read, then whole lines are written, so that strides
+// which are powers of two do not fight for the same lines of the cache.
 template <class T>
-void transpose_tiles(const char* src, int64_t src_row, char* dst, int64_t dst_col, int64_t rows, int64_t cols) {
-  // dst[c * dst_col + r] (r contiguous) = src[r * src_row + c] (c contiguous); strides in bytes
-  constexpr int64_t tile = 32;
-  parallel_for((cols + tile - 1) / tile, std::max<int64_t>(1, kGrain / (tile * std::max<int64_t>(rows, 1))), [&](int64_t b, int64_t e) {
-    for (int64_t c0 = b * tile; c0 < std::min(cols, e * tile); c0 += tile)
-      for (int64_t r0 = 0; r0 < rows; r0 += tile) {
-        const int64_t c1 = std::min(cols, c0 + tile), r1 = std::min(rows, r0 + tile);
-        for (int64_t c = c0; c < c1; ++c) {
-          T* d = reinterpret_cast<T*>(dst + c * dst_col);
-          for (int64_t r = r0; r < r1; ++r) d[r] = *reinterpret_cast<const T*>(src + r * src_row + c * sizeof(T));
+void transpose_columns(const Transposition& t, int64_t first, int64_t last) {
+  constexpr int64_t K = 64 / sizeof(T);
+  alignas(64) T tile[K][K];
+  for (int64_t c0 = first; c0 < last; c0 += K) {
+    const int64_t nc = std::min(K, last - c0);
+    for (int64_t r0 = 0; r0 < t.rows; r0 += K) {
+      const int64_t nr = std::min(K, t.rows - r0);
+      if (nr == K && nc == K) {
+        for (int64_t r = 0; r < K; ++r) {
+          const T* from = reinterpret_cast<const T*>(t.src + (r0 + r) * t.src_row) + c0;
+          for (int64_t c = 0; c < K; ++c) tile[c][r] = from[c];
         }
+        for (int64_t c = 0; c < K; ++c) std::memcpy(t.dst + (c0 + c) * t.dst_col + r0 * sizeof(T), tile[c], 64);
+        continue;
       }
+      for (int64_t r = 0; r < nr; ++r) {
+        const T* from = reinterpret_cast<const T*>(t.src + (r0 + r) * t.src_row) + c0;
+        for (int64_t c = 0; c < nc; ++c) tile[c][r] = from[c];
+      }
+      for (int64_t c = 0; c < nc; ++c) std::memcpy(t.dst + (c0 + c) * t.dst_col + r0 * sizeof(T), tile[c], nr * sizeof(T));
+    }
+  }
+}
+
+template <class T>
+void transpose(const StridedIterator& it, int fast) {
+  constexpr int64_t K = 64 / sizeof(T);
+  const auto& dst = it.operand(0);
+  const auto& src = it.operand(1);
+  const Dims& sizes = it.sizes();
+  const int64_t blocks = (sizes[fast] + K - 1) / K, outer = it.numel() / (sizes[0] * sizes[fast]);
+  parallel_for(outer * blocks, std::max<int64_t>(1, kGrain / (K * sizes[0])), [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      int64_t rest = begin / blocks;
+      const int64_t block = begin % blocks, count = std::min(blocks - block, end - begin);
+      Transposition t{src.data, dst.data, sizes[0], src.strides[0], sizes[fast], dst.strides[fast]};
+      for (int d = 1; d < it.ndim(); ++d) {
+        if (d == fast) continue;
+        const int64_t i = rest % sizes[d];
+        rest /= sizes[d];
+        t.src += i * src.strides[d];
+        t.dst += i * dst.strides[d];
+      }
+      transpose_columns<T>(t, block * K, std::min(sizes[fast], (block + count) * K));
+      begin += count;
+    }
   });
 }
 
 bool try_transpose(const StridedIterator& it) {
   const auto& dst = it.operand(0);
   const auto& src = it.operand(1);
-  if (it.ndim() != 2 || dst.dtype != src.dtype) return false;
   const int64_t item = size_of(dst.dtype);
-  if (dst.strides[0] != item || src.strides[1] != item || src.strides[0] < item) return false;
+  if (it.ndim() < 2 || dst.dtype != src.dtype || dst.strides[0] != item || src.strides[0] == item || src.strides[0] == 0) return false;
+  int fast = 1;
+  while (fast < it.ndim() && src.strides[fast] != item) ++fast;
+  if (fast == it.ndim() || it.sizes()[0] < 4 || it.sizes()[fast] < 4) return false;
   switch (item) {
-    case 1: transpose_tiles<uint8_t>(src.data, src.strides[0], dst.data, dst.strides[1], it.sizes()[0], it.sizes()[1]); return true;
-    case 2: transpose_tiles<uint16_t>(src.data, src.strides[0], dst.data, dst.strides[1], it.sizes()[0], it.sizes()[1]); return true;
-    case 4: transpose_tiles<uint32_t>(src.data, src.strides[0], dst.data, dst.strides[1], it.sizes()[0], it.sizes()[1]); return true;
-    case 8: transpose_tiles<uint64_t>(src.data, src.strides[0], dst.data, dst.strides[1], it.sizes()[0], it.sizes()[1]); return true;
-    default: return false;
+    case 1: transpose<uint8_t>(it, fast); return true;
+    case 2: transpose<uint16_t>(it, fast); return true;
+    case 4: transpose<uint32_t>(it, fast); return true;
+    case 8: transpose<uint64_t>(it, fast); return true;
+    default: transpose<complex128>(it, fast); return true;
   }
 }
 

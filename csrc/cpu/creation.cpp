@@ -47,7 +47,7 @@ void fill_dense(const Tensor& t, const void* pattern) {
   for (int64_t i = 0; i < item; ++i) zero &= static_cast<const char*>(pattern)[i] == 0;
   parallel_for(n, kGrain * 2, [&](int64_t b, int64_t e) {
     char* at = p + b * item;
-    if (zero || item == 1) {
+    if (item == 1 || (zero && (e - b) * item < (1 << 16))) {
       std::memset(at, *static_cast<const unsigned char*>(pattern), (e - b) * item);
     } else if (item == 16) {
       for (int64_t i = b; i < e; ++i) std::memcpy(p + i * 16, pattern, 16);

@@ -1,6 +1,7 @@
 // Tensors and the outside world: Python numbers and lists, the buffer protocol, NumPy and DLPack. Nothing here imports
 // NumPy: arrays are read through __array_interface__ and made from it.
 #include <cstring>
+#include <memory>
 
 #include "core/allocator.h"
 #include "cpu/library.h"
@@ -180,6 +181,98 @@ PyObject* from_pointer(PyObject*, PyObject* args) {
     impl->keys = KeySet(Key::CPU);
     impl->refresh();
     return wrap(Tensor(std::move(impl)));
+  });
+}
+
+// ---------------------------------------------------------------- NumPy, without its headers
+
+// dtype of a PEP 3118 format of one native element, if tensors have it.
+std::optional<DType> dtype_of_format(const char* f, Py_ssize_t item) {
+  if (f == nullptr) return DType::UInt8;
+  if (*f == '@' || *f == '=' || *f == '<' || *f == '|') ++f;
+  if (f[0] == 'Z' && f[1] && !f[2]) return f[1] == 'f' ? std::optional(DType::ComplexFloat) : f[1] == 'd' ? std::optional(DType::ComplexDouble) : std::nullopt;
+  if (f[0] == 0 || f[1] != 0) return std::nullopt;
+  switch (f[0]) {
+    case '?': return DType::Bool;
+    case 'B': return DType::UInt8;
+    case 'e': return DType::Half;
+    case 'f': return DType::Float;
+    case 'd': return DType::Double;
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+      return item == 1 ? DType::Int8 : item == 2 ? DType::Int16 : item == 4 ? DType::Int32 : DType::Int64;
+    default: return std::nullopt;
+  }
+}
+
+// _from_array(array): a tensor over the memory of an array with the buffer protocol; None when it needs a closer look.
+PyObject* from_array(PyObject*, PyObject* array) {
+  return guarded([&]() -> PyObject* {
+    auto view = std::make_unique<Py_buffer>();
+    if (PyObject_GetBuffer(array, view.get(), PyBUF_FORMAT | PyBUF_STRIDES) < 0) {
+      PyErr_Clear();
+      Py_RETURN_NONE;
+    }
+    const std::optional<DType> dtype = dtype_of_format(view->format, view->itemsize);
+    bool usable = dtype.has_value();
+    Dims sizes, strides;
+    int64_t last = 0, numel = 1;
+    for (int d = 0; usable && d < view->ndim; ++d) {
+      usable = view->strides[d] >= 0 && view->strides[d] % view->itemsize == 0;
+      sizes.push_back(view->shape[d]);
+      strides.push_back(view->strides[d] / view->itemsize);
+      last += (view->shape[d] - 1) * strides.back();
+      numel *= view->shape[d];
+    }
+    if (!usable) {
+      PyBuffer_Release(view.get());
+      Py_RETURN_NONE;
+    }
+    Ref<TensorImpl> impl(new TensorImpl);
+    Py_buffer* held = view.release();
+    impl->storage = Storage::adopt(held->buf, numel == 0 ? 0 : (last + 1) * held->itemsize, Device{}, [held](void*) {
+      if (!Py_IsInitialized()) return;
+      const PyGILState_STATE state = PyGILState_Ensure();
+      PyBuffer_Release(held);
+      delete held;
+      PyGILState_Release(state);
+    });
+    impl->sizes = std::move(sizes);
+    impl->strides = std::move(strides);
+    impl->dtype = *dtype;
+    impl->keys = KeySet(Key::CPU);
+    impl->refresh();
+    return wrap(Tensor(std::move(impl)));
+  });
+}
+
+// _to_array(tensor, api, ndarray): an array over the tensor's memory, made by NumPy's own constructor. `api` is the
+// table of functions that NumPy exports for extensions; places in it do not change between versions.
+PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&]() -> PyObject* {
+    using New = PyObject* (*)(PyTypeObject*, int, const Py_ssize_t*, int, const Py_ssize_t*, void*, int, int, PyObject*);
+    using SetBase = int (*)(PyObject*, PyObject*);
+    constexpr int kNew = 93, kSetBase = 282, kAlignedWriteable = 0x0100 | 0x0400;
+    constexpr int numbers[] = {0, 2, 1, 3, 5, 7, 23, -1, 11, 12, 14, 15};  // NumPy's type numbers, by DType
+    FL_CHECK_KIND(nargs == 3 && is_tensor(args[0]), Type, "[numpy] expected a Tensor, got another object");
+    void** api = static_cast<void**>(PyCapsule_GetPointer(args[1], nullptr));
+    if (!api) throw PythonError();
+    const Tensor t = unwrap(args[0]);
+    const int number = numbers[static_cast<int>(t.dtype())];
+    FL_CHECK_KIND(number >= 0, Type, "[numpy] expected a dtype that NumPy has, got ", name_of(t.dtype()));
+    Py_ssize_t sizes[64], strides[64];
+    for (int64_t d = 0; d < t.dim(); ++d) {
+      sizes[d] = t.size(d);
+      strides[d] = t.stride(d) * t.itemsize();
+    }
+    Object array = own(reinterpret_cast<New>(api[kNew])(reinterpret_cast<PyTypeObject*>(args[2]), static_cast<int>(t.dim()), sizes, number, strides, t.raw(), 0,
+                                                        kAlignedWriteable, nullptr));
+    Py_INCREF(args[0]);
+    check(reinterpret_cast<SetBase>(api[kSetBase])(array.get(), args[0]));
+    return array.release();
   });
 }
 
@@ -377,6 +470,8 @@ PyObject* result_type_of(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 PyMethodDef interop_functions[] = {
     {"_get_default_device", get_default_device, METH_NOARGS, nullptr},
     {"_set_default_device", set_default_device, METH_O, nullptr},
+    {"_from_array", from_array, METH_O, nullptr},
+    {"_to_array", reinterpret_cast<PyCFunction>(to_array), METH_FASTCALL, nullptr},
     {"_buffer_address", buffer_address, METH_O, nullptr},
     {"_result_type", reinterpret_cast<PyCFunction>(result_type_of), METH_FASTCALL, nullptr},
     {"_from_data", reinterpret_cast<PyCFunction>(from_data), METH_FASTCALL, nullptr},
