@@ -202,10 +202,11 @@ template <class T>
 void forward_typed(const AttentionArgs& g) {
   const int64_t depth = g.depth, value_depth = round_up(g.value_depth, kLanes);
   const int64_t blocks = (g.queries + kQueryBlock - 1) / kQueryBlock, group = g.heads / g.kv_heads;
-  const bool pack_values = !std::is_same_v<T, float> || value_depth != g.value_depth;
+  // Values are read in rows where they lie one after the other; else they are gathered into panels, as keys are.
+  const bool pack_values = !std::is_same_v<T, float> || value_depth != g.value_depth || value_depth > kPanel || g.value.row != value_depth;
   const int64_t work = std::max<int64_t>(1, std::min(kQueryBlock, g.queries) * g.keys * (depth + g.value_depth));
   parallel_for(g.batch * g.heads * blocks, std::max<int64_t>(1, 16 * kGrain / work), [&](int64_t first, int64_t last) {
-    Room key_room(round_up(g.keys, kPanel) * depth), value_room(pack_values ? g.keys * value_depth : 0);
+    Room key_room(round_up(g.keys, kPanel) * depth), value_room(pack_values ? g.keys * round_up(value_depth, kPanel) : 0);
     Room query_room(kQueryBlock * depth), score_room(kQueryBlock * kKeyBlock), sum_room(kQueryBlock * value_depth);
     float *scores = score_room.get(), *sums = sum_room.get();
     int64_t packed = -1;
@@ -213,10 +214,12 @@ void forward_typed(const AttentionArgs& g) {
       const int64_t b = task / blocks / g.heads, h = task / blocks % g.heads, q0 = task % blocks * kQueryBlock, kv = h / group;
       const int64_t rows = std::min(kQueryBlock, g.queries - q0);
       const float* values = pack_values ? value_room.get() : reinterpret_cast<const float*>(at<T>(g.value, b, kv));
-      const int64_t value_row = pack_values ? value_depth : g.value.row;
+      const int64_t value_row = pack_values ? kPanel : g.value.row, value_panel = pack_values ? g.keys * kPanel : kPanel;
       if (packed != b * g.kv_heads + kv) {
         load_panels(at<T>(g.key, b, kv), g.key.row, g.keys, depth, key_room.get());
-        if (pack_values) load_rows(at<T>(g.value, b, kv), g.value.row, g.keys, g.value_depth, 1, value_room.get(), value_depth);
+        if (pack_values)
+          for (int64_t j = 0; j < g.value_depth; j += kPanel)
+            load_rows(at<T>(g.value, b, kv) + j, g.value.row, g.keys, std::min(kPanel, g.value_depth - j), 1, value_room.get() + j * g.keys, kPanel);
         packed = b * g.kv_heads + kv;
       }
       load_rows(at<T>(g.query, b, h, q0), g.query.row, rows, depth, g.scale, query_room.get(), depth);
@@ -243,7 +246,7 @@ void forward_typed(const AttentionArgs& g) {
           }
           total[i] += sum;
         }
-        multiply(rows, value_depth, columns, scores, kKeyBlock, 1, values + k0 * value_row, value_row, kPanel, sums, value_depth, true);
+        multiply(rows, value_depth, columns, scores, kKeyBlock, 1, values + k0 * value_row, value_row, value_panel, sums, value_depth, true);
       }
       for (int64_t i = 0; i < rows; ++i) {
         const float inverse = total[i] == 0 ? 0.0f : 1.0f / total[i];
