@@ -42,14 +42,20 @@ def test_other_dimensions(ndim, mode):
 def test_nearest_and_exact_nearest():
     x = fl.arange(4, dtype=fl.float32).reshape(1, 1, 4)
     assert F.interpolate(x, size=6).tolist() == [[[0, 0, 1, 2, 2, 3]]]
-    assert F.interpolate(x, size=6, mode="nearest-exact").tolist() == [[[0, 1, 1, 2, 2, 3]]]
+    assert F.interpolate(x, size=6, mode="nearest-exact").tolist() == [[[0, 1, 1, 2, 3, 3]]]
     assert F.interpolate(x.to(fl.uint8), scale_factor=2).tolist() == [[[0, 0, 1, 1, 2, 2, 3, 3]]]
 
 
-def test_bicubic_reproduces_lines_inside():
-    x = fl.from_numpy(np.tile(np.arange(12.0), (1, 1, 12, 1)))
-    got = F.interpolate(x, scale_factor=2, mode="bicubic").numpy()[0, 0, 10]
-    np.testing.assert_allclose(got[4:-4], (np.arange(24)[4:-4] + 0.5) / 2 - 0.5)
+def test_bicubic_weights():
+    x = np.zeros((1, 1, 1, 9))
+    x[..., 4] = 1
+    got = F.interpolate(fl.from_numpy(x), size=(1, 18), mode="bicubic").numpy()[0, 0, 0]
+
+    def kernel(t, a=-0.75):
+        t = abs(t)
+        return (a + 2) * t**3 - (a + 3) * t**2 + 1 if t < 1 else a * (t**3 - 5 * t**2 + 8 * t - 4) if t < 2 else 0
+
+    np.testing.assert_allclose(got, [kernel((o + 0.5) / 2 - 0.5 - 4) for o in range(18)], atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
