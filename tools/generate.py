@@ -16,9 +16,6 @@ import sys
 import types
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from gradients import gradients  # noqa: E402
-
 ROOT = Path(__file__).resolve().parent.parent
 LOOPS_PER_FILE = 24
 
@@ -435,6 +432,8 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     records = list(load_records().values())
+    from flambeau.ops.gradients import gradients  # the bare package is in place now
+
     by_name = {r.name: r for r in records}
     derivatives = {}
     for record in [r for r in records if r.kind == "pointwise"]:

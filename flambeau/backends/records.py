@@ -16,11 +16,16 @@ from flambeau import _C
 
 @functools.cache
 def _all() -> dict[str, Any]:
-    """Every record, by full name."""
+    """Every record by full name, with the derivatives of the pointwise ones, which are pointwise records too."""
     package = importlib.import_module("flambeau.ops")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"flambeau.ops.{module.name}")
-    return importlib.import_module("flambeau.ops.record").RECORDS
+    table = dict(importlib.import_module("flambeau.ops.record").RECORDS)
+    gradients = importlib.import_module("flambeau.ops.gradients").gradients
+    for record in [r for r in table.values() if r.kind == "pointwise"]:
+        if not any(tag.startswith("alias:") for tag in record.tags):
+            table.update((g.record.name, g.record) for g in gradients(record) or () if g is not None and g.record is not None)
+    return table
 
 
 def find(op: Any) -> Any:
