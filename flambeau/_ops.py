@@ -1,8 +1,8 @@
 """Operators as objects: `ops.aten.add` (a packet of overloads), `ops.aten.add.Tensor` (one of them) and their schemas.
 
 Objects are made when they are first looked up or first reach a handler, one for each operator. The private operators of
-the records (`_empty`, `_to_dtype`, ...) are functions of this module too. A few operators have a different name here and
-in ATen; `_ATEN_NAMES` holds the pairs.
+the records are functions of this module too. A few operators have a different name here and in ATen; `_ATEN_NAMES`
+holds the pairs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flambeau import _C
 TYPE_CHECKING = False  # importing typing would double the time the package takes to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, ClassVar
 
 # Ours on the left, ATen's on the right, as `name.overload`.
 _ATEN_NAMES = {
@@ -47,8 +47,8 @@ _STANDS_FOR = {
 
 # Overloads of ATen that records may have joined into one.
 _ATEN_OVERLOADS = frozenset(
-    "Tensor Scalar Tensor_Scalar Scalar_Tensor Tensor_Tensor int dim dims dim_IntList dim_int dim_dim correction value src "
-    "self memory_format low start start_step sections indices using_ints Tensor_mode Scalar_mode list vec float str "
+    "Tensor Scalar Tensor_Scalar Scalar_Tensor Tensor_Tensor int dim dims dim_IntList dim_int dim_dim correction value "
+    "src self memory_format low start start_step sections indices using_ints Tensor_mode Scalar_mode list vec float str "
     "ScalarList_dim ScalarOpt_dim ScalarOpt_dim_dtype stable generator input dtype_layout".split()
 )
 
@@ -61,7 +61,7 @@ _VIEW, _INPLACE, _OUT = 1, 2, 4  # flags of operators, as csrc/dispatch/operator
 class JitType:
     """The type of an argument or result; prints as TorchScript's types do."""
 
-    _NAMES = {
+    _NAMES: ClassVar[dict[str, str]] = {
         "Tensor": "Tensor", "Tensor|Scalar": "Tensor", "Scalar": "number", "dtype": "Optional[int]", "SymInt": "SymInt",
         "ScalarType": "int", "device": "Device", "layout": "int", "memory_format": "int", "any": "Any",
     }  # fmt: skip
@@ -113,7 +113,9 @@ class AliasInfo:
 class SchemaArgument:
     """One argument or result of a schema."""
 
-    def __init__(self, name: str, kind: str, default: Any, has_default: bool, kwarg_only: bool, alias: AliasInfo | None) -> None:
+    def __init__(
+        self, name: str, kind: str, default: Any, has_default: bool, kwarg_only: bool, alias: AliasInfo | None
+    ) -> None:
         self.name = name
         self.type = self.real_type = JitType(kind)
         self.default_value = default
@@ -131,14 +133,18 @@ class SchemaArgument:
 
     def __repr__(self) -> str:
         kind = self.type.text.replace("Tensor|Scalar", "Tensor")
-        text = f"{kind.replace('Tensor', f'Tensor{self.alias_info}', 1) if self.alias_info else kind} {self.name}".strip()
+        text = (
+            f"{kind.replace('Tensor', f'Tensor{self.alias_info}', 1) if self.alias_info else kind} {self.name}".strip()
+        )
         return f"{text}={self.default_value}" if self._has_default else text
 
 
 class FunctionSchema:
     """An operator's signature: name, overload_name, arguments and returns."""
 
-    def __init__(self, name: str, overload_name: str, arguments: list[SchemaArgument], returns: list[SchemaArgument]) -> None:
+    def __init__(
+        self, name: str, overload_name: str, arguments: list[SchemaArgument], returns: list[SchemaArgument]
+    ) -> None:
         self.name = name
         self.overload_name = overload_name
         self.arguments = arguments
@@ -207,7 +213,9 @@ def _read_item(text: str, fresh: Iterator[str], kwarg_only: bool = False) -> Sch
         kind = kind[:start] + kind[end + 1 :]
         letters = inside.split("->")[0].replace("!", "").strip()
         alias = AliasInfo(set(letters.split("|")) if letters else {next(fresh)}, "!" in inside)
-    return SchemaArgument(name, kind, _default_value(default.strip(), kind) if equals else None, bool(equals), kwarg_only, alias)
+    return SchemaArgument(
+        name, kind, _default_value(default.strip(), kind) if equals else None, bool(equals), kwarg_only, alias
+    )
 
 
 def read_schema(text: str, flags: int = 0) -> FunctionSchema:
@@ -316,8 +324,6 @@ class OpOverload(_C._OpBase):
             return function
 
         return register
-
-    py_kernels: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
@@ -474,7 +480,10 @@ def forget(full: str | None = None) -> None:
     _tables.clear()
     for space in _namespaces.values():
         for name in [n for n in vars(space) if n not in ("name", "__name__")]:
-            if full is None or space.name + "::" + name == (full if "::" in full else f"aten::{full}").partition(".")[0]:
+            if (
+                full is None
+                or space.name + "::" + name == (full if "::" in full else f"aten::{full}").partition(".")[0]
+            ):
                 delattr(space, name)
 
 

@@ -92,7 +92,13 @@ class Library:
         return read.name
 
     def impl(
-        self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False
+        self,
+        op_name: Any,
+        fn: Callable[..., Any],
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
     ) -> None:
         """Register a kernel for a dispatch key or device name."""
         if not callable(fn):
@@ -108,14 +114,16 @@ class Library:
         self._set(name, _ops.dispatch_key(key), None if fn is fallthrough_kernel else fn, with_keyset, False)
 
     def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
-        """Register what serves every operator that has no kernel and no decomposition for a key: fn(op, *args, **kwargs)."""
+        """Register fn(op, *args, **kwargs) for every operator without kernel or decomposition for a key."""
         if self.ns != "_":
             raise RuntimeError(f'[Library] expected the namespace "_" for a fallback, got {self.ns!r}')
         key = _ops.dispatch_key(dispatch_key or self.dispatch_key)
         _C._set_fallback(key, None if fn is fallthrough_kernel else fn, with_keyset)
         self._fallbacks.append(key)
 
-    def _register_fake(self, op_name: Any, fn: Callable[..., Any], _stacklevel: int = 1, *, allow_override: bool = False) -> None:
+    def _register_fake(
+        self, op_name: Any, fn: Callable[..., Any], _stacklevel: int = 1, *, allow_override: bool = False
+    ) -> None:
         self._set(self._resolve(op_name), _ops.META, fn, False, False)
 
     def _register_torch_dispatch_rule(self, op_name: Any, torch_dispatch_class: type, fn: Callable[..., Any]) -> None:
@@ -237,14 +245,24 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
     return _decorated(register, func)
 
 
-def register_kernel(op: Any, device_types: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
+def register_kernel(
+    op: Any, device_types: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None
+) -> Any:
     """Register the kernel of an operator for device types; None means all."""
     if isinstance(op, CustomOpDef):
         return op.register_kernel(device_types)(func) if func is not None else op.register_kernel(device_types)
     return impl(op, "default" if device_types is None else device_types, func, lib=lib)
 
 
-def register_fake(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
+def register_fake(
+    op: Any,
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = False,
+) -> Any:
     """Register what computes shapes and dtypes only: the kernel on the meta device and under fake tensors."""
     if isinstance(op, CustomOpDef):
         return op.register_fake(func) if func is not None else op.register_fake
@@ -268,7 +286,9 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
 vmap_rules: dict[str, Callable[..., Any]] = {}  # by operator, for the vectorising transform
 
 
-def register_torch_dispatch(op: Any, torch_dispatch_class: type, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
+def register_torch_dispatch(
+    op: Any, torch_dispatch_class: type, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None
+) -> Any:
     """Register what a `__torch_dispatch__` class or mode does for an operator."""
     name = _name_of(op)
 
@@ -297,8 +317,15 @@ def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Li
 # ---------------------------------------------------------------------------------------------- derivatives
 
 
-def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None, lib: Library | None = None) -> None:
-    """Register the derivative: backward(ctx, *grads), after setup_context(ctx, inputs, output) has saved what it needs."""
+def register_autograd(
+    op: Any,
+    backward: Callable[..., Any],
+    /,
+    *,
+    setup_context: Callable[..., Any] | None = None,
+    lib: Library | None = None,
+) -> None:
+    """Register the derivative: backward(ctx, *grads), after setup_context(ctx, inputs, output) saved its needs."""
     name = _ops.resolve(_name_of(op))
     schema = _C._operator_object(name)._schema
     if schema.is_mutable:
@@ -307,7 +334,9 @@ def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context
     (lib or _library_for(_split(_name_of(op))[0]))._set(name, _ops.AUTOGRAD, kernel, False, False)
 
 
-def _differentiable_call(name: str, backward: Callable[..., Any], setup_context: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
+def _differentiable_call(
+    name: str, backward: Callable[..., Any], setup_context: Callable[..., Any] | None, *args: Any, **kwargs: Any
+) -> Any:
     """The kernel of the autograd key: a node whose forward is the operator below autograd."""
     op = _C._operator_object(name)
     schema = op._schema
@@ -315,7 +344,9 @@ def _differentiable_call(name: str, backward: Callable[..., Any], setup_context:
     args = (*args, *(a.default_value for a in positional[len(args) :]))
     keyword_only = {a.name: kwargs.get(a.name, a.default_value) for a in schema.arguments if a.kwarg_only}
     # Tensors inside lists take part in the graph one by one.
-    layout = [len(a) if isinstance(a, (list, tuple)) and a and isinstance(a[0], flambeau.Tensor) else None for a in args]
+    layout = [
+        len(a) if isinstance(a, (list, tuple)) and a and isinstance(a[0], flambeau.Tensor) else None for a in args
+    ]
     flat = [x for a, n in zip(args, layout) for x in (a if n is not None else [a])]
 
     def regroup(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -388,7 +419,9 @@ def _return_text(annotation: Any) -> str:
         return f"({', '.join(_return_text(a) for a in typing.get_args(annotation))})"
     text = _type_text(annotation)
     if text not in ("Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar"):
-        raise ValueError(f"[infer_schema] expected a result of type Tensor, list of Tensors or number, got {annotation}")
+        raise ValueError(
+            f"[infer_schema] expected a result of type Tensor, list of Tensors or number, got {annotation}"
+        )
     return text
 
 
@@ -404,14 +437,18 @@ def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any
     written = 0
     for name, parameter in signature.parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise ValueError(f"[infer_schema] expected plain parameters, got {parameter} in {prototype_function.__name__}")
+            raise ValueError(
+                f"[infer_schema] expected plain parameters, got {parameter} in {prototype_function.__name__}"
+            )
         if name not in hints:
             raise ValueError(f"[infer_schema] expected an annotation for every parameter, got none for {name!r}")
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             parts.append("*")
             starred = True
         text = _type_text(hints[name])
-        if (text.startswith("Tensor") and mutates_args == "unknown") or (mutates_args != "unknown" and name in mutates_args):
+        if (text.startswith("Tensor") and mutates_args == "unknown") or (
+            mutates_args != "unknown" and name in mutates_args
+        ):
             if not text.startswith("Tensor"):
                 raise ValueError(f"[infer_schema] expected a Tensor among mutates_args, got {name}: {text}")
             text = text.replace("Tensor", f"Tensor(a{written}!)", 1)
@@ -430,14 +467,23 @@ def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any
             raise ValueError(f"[infer_schema] expected names of parameters in mutates_args, got {sorted(unknown)}")
     if "return" not in hints and signature.return_annotation is signature.empty:
         raise ValueError("[infer_schema] expected an annotation for the result, got none")
-    returns = _return_text(hints.get("return", None))
+    returns = _return_text(hints.get("return"))
     return f"{op_name or ''}({', '.join(parts)}) -> {returns}"
 
 
 # ---------------------------------------------------------------------------------------------- custom_op
 
 
-def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: Any, device_types: Any = None, schema: str | None = None, tags: Any = None) -> Any:
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: Any,
+    device_types: Any = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
     """Decorator: make a function an operator, opaque to tracing. See `CustomOpDef` for what to register on it."""
 
     def make(function: Callable[..., Any]) -> CustomOpDef:
@@ -450,7 +496,9 @@ def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_arg
 class CustomOpDef:
     """An operator made by `custom_op`; calling it calls the operator."""
 
-    def __init__(self, namespace: str, name: str, schema: str, fn: Callable[..., Any], device_types: Any = None, tags: Any = ()) -> None:
+    def __init__(
+        self, namespace: str, name: str, schema: str, fn: Callable[..., Any], device_types: Any = None, tags: Any = ()
+    ) -> None:
         self._namespace, self._name, self._init_fn = namespace, name, fn
         self._qualname = f"{namespace}::{name}"
         self._schema = schema
@@ -495,7 +543,9 @@ class CustomOpDef:
         self._fake = fn
         return fn
 
-    def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None) -> None:
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
+    ) -> None:
         """Register the derivative; see `library.register_autograd`."""
         register_autograd(self._qualname, backward, setup_context=setup_context, lib=self._lib)
 
@@ -524,8 +574,8 @@ class CustomOpDef:
         inputs = {id(t) for t in _tensors(args)} | {id(t) for t in _tensors(kwargs.values())}
         if any(id(t) in inputs for t in _tensors([result])):
             raise RuntimeError(
-                f"{self._qualname} (with implementation in {function.__module__}): The output of this custom operator may "
-                "not alias any inputs or other outputs; clone() what is returned"
+                f"{self._qualname} (with implementation in {function.__module__}): The output of this custom operator "
+                "may not alias any inputs or other outputs; clone() what is returned"
             )
         return result
 

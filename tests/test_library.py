@@ -1,7 +1,6 @@
 """Operators of users: definitions, kernels in Python by dispatch key, fake kernels, fallbacks, custom_op."""
 
 import gc
-from typing import Optional
 
 import pytest
 
@@ -30,7 +29,12 @@ SCHEMAS = {
     "plain(Tensor x) -> Tensor": ["Tensor"],
     "lists(Tensor[] xs, int[] n, float[]? f=None) -> Tensor[]": ["List[Tensor]", "List[int]", "Optional[List[float]]"],
     "symbolic(Tensor x, SymInt n=3, SymInt[2] k=[1, 2]) -> (Tensor, Tensor)": ["Tensor", "SymInt", "List[SymInt]"],
-    "written(Tensor(a!) x, *, Tensor? y=None, str mode='sum', bool flag=True) -> ()": ["Tensor", "Optional[Tensor]", "str", "bool"],
+    "written(Tensor(a!) x, *, Tensor? y=None, str mode='sum', bool flag=True) -> ()": [
+        "Tensor",
+        "Optional[Tensor]",
+        "str",
+        "bool",
+    ],
     "aliased(Tensor(a) x, ScalarType? dtype=None, Device? device=None) -> Tensor(a)": None,
     "named(Tensor x) -> (Tensor values, Tensor indices)": ["Tensor"],
 }
@@ -169,12 +173,18 @@ def test_errors_in_kernels_come_through(lib):
 
 def test_infer_schema():
     def op(
-        x: torch.Tensor, ys: list[torch.Tensor], n: int = 1, f: Optional[float] = None, *, name: str = "a", dims: list[int] = (0,)
+        x: torch.Tensor,
+        ys: list[torch.Tensor],
+        n: int = 1,
+        f: float | None = None,
+        *,
+        name: str = "a",
+        dims: list[int] = (0,),
     ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
     text = infer_schema(op, mutates_args=())
     assert text == (
-        "(Tensor x, Tensor[] ys, SymInt n=1, float? f=None, *, str name=\"a\", SymInt[] dims=(0,)) -> (Tensor, Tensor)"
+        '(Tensor x, Tensor[] ys, SymInt n=1, float? f=None, *, str name="a", SymInt[] dims=(0,)) -> (Tensor, Tensor)'
     )
 
     def writes(x: torch.Tensor, y: torch.Tensor) -> None: ...

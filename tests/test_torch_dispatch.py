@@ -306,9 +306,9 @@ def test_packets_pick_an_overload():
 
 def test_unknown_names_raise():
     with pytest.raises(AttributeError):
-        aten.no_such_operator
+        _ = aten.no_such_operator
     with pytest.raises(AttributeError):
-        aten.add.no_such_overload
+        _ = aten.add.no_such_overload
     assert not hasattr(aten, "no_such_operator")
 
 

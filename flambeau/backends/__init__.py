@@ -62,7 +62,7 @@ class RegisteredDevice:
                 raise RuntimeError(f"[{name}] expected all tensors on one device, got {self.name} and {tensor.device}")
 
     def _serve(self, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the dispatcher calls for an operator that has neither a kernel here nor a decomposition in its record."""
+        """What the dispatcher calls for an operator that has neither a kernel here nor a decomposition."""
         from flambeau.backends import records
         from flambeau.ops import definitions
 
@@ -147,7 +147,9 @@ def rename_privateuse1_backend(name: str) -> None:
     """Give the device behind the dispatch key PrivateUse1 a name; it is registered with memory of the CPU."""
     global _private_name
     if _private_name not in ("privateuseone", name):
-        raise RuntimeError(f"[rename_privateuse1_backend] expected to be called once, got {name!r} after {_private_name!r}")
+        raise RuntimeError(
+            f"[rename_privateuse1_backend] expected to be called once, got {name!r} after {_private_name!r}"
+        )
     _private_name = name
     private_use_key()
 

@@ -34,7 +34,11 @@ def set_flags(**flags: object) -> dict[str, object]:
 
 @contextlib.contextmanager
 def flags(
-    enabled: bool = False, benchmark: bool = False, benchmark_limit: int = 10, deterministic: bool = False, allow_tf32: bool = True
+    enabled: bool = False,
+    benchmark: bool = False,
+    benchmark_limit: int = 10,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
 ) -> Iterator[None]:
     before = set_flags(
         enabled=enabled,

@@ -24,7 +24,9 @@ def _all() -> dict[str, Any]:
     gradients = importlib.import_module("flambeau.ops.gradients").gradients
     for record in [r for r in table.values() if r.kind == "pointwise"]:
         if not any(tag.startswith("alias:") for tag in record.tags):
-            table.update((g.record.name, g.record) for g in gradients(record) or () if g is not None and g.record is not None)
+            table.update(
+                (g.record.name, g.record) for g in gradients(record) or () if g is not None and g.record is not None
+            )
     return table
 
 

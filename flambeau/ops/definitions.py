@@ -60,7 +60,9 @@ TABLE["zeros_like"], TABLE["ones_like"] = _like(0), _like(1)
 TABLE["full_like"] = lambda self, fill_value, **options: fl.empty_like(self, **options).fill_(fill_value)
 TABLE["new_zeros"] = lambda self, size, **options: fl.empty(size, **_options(self, options)).fill_(0)
 TABLE["new_ones"] = lambda self, size, **options: fl.empty(size, **_options(self, options)).fill_(1)
-TABLE["new_full"] = lambda self, size, fill_value, **options: fl.empty(size, **_options(self, options)).fill_(fill_value)
+TABLE["new_full"] = lambda self, size, fill_value, **options: fl.empty(size, **_options(self, options)).fill_(
+    fill_value
+)
 TABLE["new_empty"] = lambda self, size, **options: fl.empty(size, **_options(self, options))
 TABLE["scalar_tensor"] = lambda s, dtype=None, device=None, **_: fl.empty((), dtype=dtype, device=device).fill_(s)
 TABLE["zero_"] = lambda self: self.fill_(0)
@@ -112,7 +114,9 @@ for _name in (
     "triu_indices _standard_gamma _sample_dirichlet"
 ).split():
     TABLE[_name] = on_host(_name)
-for _name in "uniform_ normal_ random_ random_.to random_.from exponential_ bernoulli_.float geometric_ cauchy_ log_normal_".split():
+for _name in (
+    "uniform_ normal_ random_ random_.to random_.from exponential_ bernoulli_.float geometric_ cauchy_ log_normal_"
+).split():
     TABLE[_name] = in_place_on_host(_name)
 
 
@@ -236,10 +240,16 @@ def _linear_index(self: Any, indices: Sequence[Any]) -> tuple[Any, Any, list[int
 def index(self: Any, indices: Sequence[Any]) -> Any:
     moved, flat, (lead, *shape), rest = _linear_index(self, indices)
     width = math.prod(rest)
-    rows = moved.reshape(-1, width) if self.numel() else moved.reshape(math.prod(moved.shape[: moved.dim() - len(rest)]), width)
+    rows = (
+        moved.reshape(-1, width)
+        if self.numel()
+        else moved.reshape(math.prod(moved.shape[: moved.dim() - len(rest)]), width)
+    )
     picked = fl.gather(rows, 0, flat.reshape(-1, 1).expand(flat.numel(), width))
     out = picked.reshape([*shape, *rest])
-    return out.permute([*range(len(shape), len(shape) + lead), *range(len(shape)), *range(len(shape) + lead, out.dim())])
+    return out.permute(
+        [*range(len(shape), len(shape) + lead), *range(len(shape)), *range(len(shape) + lead, out.dim())]
+    )
 
 
 @decompose("index_put")
@@ -400,7 +410,12 @@ def _moments(self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, 
 
 
 def _moment_ops() -> None:
-    for name, root, both in (("var", False, False), ("std", True, False), ("var_mean", False, True), ("std_mean", True, True)):
+    for name, root, both in (
+        ("var", False, False),
+        ("std", True, False),
+        ("var_mean", False, True),
+        ("std_mean", True, True),
+    ):
 
         def by(self: Any, dim: Any, correction: Any, keepdim: bool, root: bool = root, both: bool = both) -> Any:
             variance, mean = _moments(self, dim, correction, keepdim)
@@ -408,7 +423,9 @@ def _moment_ops() -> None:
             return (value, mean) if both else value
 
         TABLE[name] = lambda self, unbiased=True, by=by: by(self, None, int(unbiased), False)
-        TABLE[f"{name}.dim"] = lambda self, dim=None, unbiased=True, keepdim=False, by=by: by(self, dim, int(unbiased), keepdim)
+        TABLE[f"{name}.dim"] = lambda self, dim=None, unbiased=True, keepdim=False, by=by: by(
+            self, dim, int(unbiased), keepdim
+        )
         TABLE[f"{name}.correction"] = lambda self, dim=None, *, correction=None, keepdim=False, by=by: by(
             self, dim, correction, keepdim
         )

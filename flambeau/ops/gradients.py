@@ -67,7 +67,7 @@ def gradients(record: Any) -> list[Gradient | None] | None:
     first = next(iter(variants.values()))
     operands = [a for a in record.schema.args if a.is_tensor]
     found: list[Gradient | None] = []
-    for i, operand in enumerate(operands):
+    for i in range(len(operands)):
         if first[i] is None:
             found.append(None)
             continue
@@ -106,6 +106,8 @@ def gradients(record: Any) -> list[Gradient | None] | None:
         )
         if sum(a.is_tensor for a in schema.args) > 4:
             raise ValueError(f"[gradients] expected at most four operands, got {schema.text}")
-        made = Record(schema, "pointwise", function=False, method=False, module="_ops", where=record.where, details=details)
+        made = Record(
+            schema, "pointwise", function=False, method=False, module="_ops", where=record.where, details=details
+        )
         found.append(Gradient("kernel", made, tuple(sources)))
     return found

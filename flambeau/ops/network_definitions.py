@@ -108,9 +108,7 @@ def _fused_rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, ep
 
 
 @decompose("native_group_norm")
-def native_group_norm(
-    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
-) -> Any:
+def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float) -> Any:
     rows = input.reshape(N, group, -1)
     mean = fl.mean(rows, [2], keepdim=True)
     spread = rows - mean
@@ -191,7 +189,9 @@ def _lowest(dtype: Any) -> Any:
 def _max_pool(ndim: int, with_indices: bool) -> Callable[..., Any]:
     def run(self, kernel_size, stride=None, padding=(0,), dilation=(1,), ceil_mode=False, return_indices=False):  # type: ignore[no-untyped-def]
         self, single = _batched(self, ndim)
-        windows, geometry = _pool_windows(self, ndim, kernel_size, stride, padding, dilation, ceil_mode, _lowest(self.dtype))
+        windows, geometry = _pool_windows(
+            self, ndim, kernel_size, stride, padding, dilation, ceil_mode, _lowest(self.dtype)
+        )
         values, cell = fl.max(windows, -1)
         if not with_indices:
             return values.squeeze(0) if single else values
@@ -209,9 +209,13 @@ def _max_pool(ndim: int, with_indices: bool) -> Callable[..., Any]:
 
 
 def _avg_pool(ndim: int) -> Callable[..., Any]:
-    def run(self, kernel_size, stride=None, padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None):  # type: ignore[no-untyped-def]
+    def run(
+        self, kernel_size, stride=None, padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None
+    ):  # type: ignore[no-untyped-def]
         self, single = _batched(self, ndim)
-        windows, (kernel, strides, pads, _) = _pool_windows(self, ndim, kernel_size, stride, padding, (1,), ceil_mode, 0)
+        windows, (kernel, strides, pads, _) = _pool_windows(
+            self, ndim, kernel_size, stride, padding, (1,), ceil_mode, 0
+        )
         total = fl.sum(windows, [-1])
         if divisor_override is not None:
             total = total / divisor_override

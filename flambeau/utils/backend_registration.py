@@ -27,7 +27,13 @@ def generate_methods_for_privateuse1_backend(
     name = backends.private_use_name()
 
     def to_device(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-        place = flambeau.device(name) if device is None else flambeau.device(name, device) if isinstance(device, int) else device
+        place = (
+            flambeau.device(name)
+            if device is None
+            else flambeau.device(name, device)
+            if isinstance(device, int)
+            else device
+        )
         return self.to(device=place, non_blocking=non_blocking, **kwargs)
 
     def module_to_device(self: Any, device: Any = None) -> Any:

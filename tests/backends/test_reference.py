@@ -1,5 +1,6 @@
 """The reference device against the CPU: the same programs on both, by independent kernels."""
 
+import cmath
 import math
 
 import pytest
@@ -25,6 +26,8 @@ def same(got, want, tolerance=2e-5):
     for g, w in zip(got.cpu().reshape(-1).tolist(), want.reshape(-1).tolist()):
         if w != w:
             assert g != g, (g, w)
+        elif isinstance(w, complex) and not cmath.isfinite(w):
+            assert not cmath.isfinite(g), (g, w)  # which of the infinities is a matter of the formula
         elif g != w:
             assert abs(g - w) <= tolerance * max(1, abs(w)), (g, w)
 
@@ -55,7 +58,7 @@ def sample(dtype, shape=(3, 4)):
 
 
 def pointwise_names():
-    return sorted(n for n, r in records._all().items() if r.kind == "pointwise" and not n.startswith("_"))
+    return sorted(n for n, r in records._all().items() if r.kind == "pointwise")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64", "bfloat16"])
@@ -82,7 +85,7 @@ def test_every_pointwise_record(dtype):
             tried += 1
         except NotImplementedError:
             pass  # a function that the reference device does not have
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             failures.append(f"{name}: {type(error).__name__} {error}"[:200])
     assert not failures, "\n".join(failures)
     assert tried > 20
@@ -167,6 +170,8 @@ PROGRAMS = {
     "repeat": (lambda x: x.repeat(2, 1).unsqueeze(0), X),
     "relu_gelu": (lambda x: F.relu(x) + F.gelu(x) + F.silu(x), X),
 }
+
+
 def _set(x):
     x[0] = 7
     x[:, 1] = x[:, 2]
@@ -196,7 +201,10 @@ def test_tensors_travel_and_print():
     assert x.to("ref") is x
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"],
+)
 def test_every_dtype_survives_the_trip(dtype):
     x = sample(getattr(torch, dtype))
     assert x.to("ref").cpu().tolist() == x.tolist()

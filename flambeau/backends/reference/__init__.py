@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +36,9 @@ def pointwise(expr: Any, operands: dict[str, Any], out: Any, dtype: Any) -> None
         if isinstance(value, fl.Tensor):
             columns.append([convert(x) for x in read(value)])
         else:
-            columns.append(itertools.repeat(value if isinstance(value, (bool, str)) or value is None else convert(value)))
+            columns.append(
+                itertools.repeat(value if isinstance(value, (bool, str)) or value is None else convert(value))
+            )
     write(out, [element(*row) for row in zip(*columns)] if columns else [element()] * out.numel())
 
 
@@ -109,13 +112,9 @@ def fill_(self: Any, value: Any) -> Any:
 def mm(self: Any, mat2: Any) -> Any:
     out = _result("mm", self, mat2)
     columns = _lines(mat2, [0])
-    product = [sum(map(_times, row, column), 0) for row in _lines(self, [1]) for column in columns]
+    product = [sum(map(operator.mul, row, column), 0) for row in _lines(self, [1]) for column in columns]
     write(out, product)
     return out
-
-
-def _times(a: Any, b: Any) -> Any:
-    return a * b
 
 
 # ---------------------------------------------------------------------------------------------- indexing
@@ -169,7 +168,7 @@ def scatter(self: Any, dim: int, index: Any, src: Any) -> Any:
 
 @device.kernel("scatter_add")
 def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
-    return _scatter("scatter_add", self, dim, index, src, lambda old, new: old + new)
+    return _scatter("scatter_add", self, dim, index, src, operator.add)
 
 
 @device.kernel("nonzero")
@@ -190,17 +189,19 @@ def _scan(op: str, self: Any, dim: int, dtype: Any, combine: Callable[[Any, Any]
         return out
     convert = _reader(out.dtype)
     dim %= self.dim()
-    return _write_lines(out, dim, [list(itertools.accumulate(map(convert, line), combine)) for line in _lines(self, [dim])])
+    return _write_lines(
+        out, dim, [list(itertools.accumulate(map(convert, line), combine)) for line in _lines(self, [dim])]
+    )
 
 
 @device.kernel("cumsum")
 def cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
-    return _scan("cumsum", self, dim, dtype, lambda a, b: a + b)
+    return _scan("cumsum", self, dim, dtype, operator.add)
 
 
 @device.kernel("cumprod")
 def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
-    return _scan("cumprod", self, dim, dtype, _times)
+    return _scan("cumprod", self, dim, dtype, operator.mul)
 
 
 def _sort(self: Any, dim: int, descending: bool) -> Any:
@@ -209,14 +210,12 @@ def _sort(self: Any, dim: int, descending: bool) -> Any:
     if self.dim() == 0:
         return values.copy_(self), indices.fill_(0)
     dim %= self.dim()
+    sign = -1 if descending else 1
     orders = []
     for line in _lines(self, [dim]):
         # nan is larger than everything; sorting is stable both ways.
-        key = lambda i, line=line: (line[i] != line[i], 0 if line[i] != line[i] else line[i])  # noqa: E731
-        order = sorted(range(len(line)), key=key, reverse=False)
-        if descending:
-            order = sorted(range(len(line)), key=lambda i: (not key(i)[0], -key(i)[1]))
-        orders.append((line, order))
+        keys = [(sign * (x != x), 0 if x != x else sign * x) for x in line]
+        orders.append((line, sorted(range(len(line)), key=keys.__getitem__)))
     _write_lines(values, dim, [[line[i] for i in order] for line, order in orders])
     _write_lines(indices, dim, [order for _, order in orders])
     return values, indices

@@ -29,19 +29,11 @@ _C_TYPES: dict[Any, tuple[Any, int]] = {  # ctypes type, and how many of them ma
 }
 
 
-def _half_from(bits: int) -> float:
-    return struct.unpack("<e", struct.pack("<H", bits))[0]
-
-
 def _half_to(x: float) -> int:
     try:
         return struct.unpack("<H", struct.pack("<e", x))[0]
     except OverflowError:
         return 0x7C00 if x > 0 else 0xFC00
-
-
-def _brain_from(bits: int) -> float:
-    return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
 
 
 def _brain_to(x: float) -> int:
@@ -101,9 +93,9 @@ def read(t: Any) -> list[Any]:
     if parts == 2:
         return [complex(memory[2 * p], memory[2 * p + 1]) for p in places]
     if t.dtype is fl.float16:
-        return [_half_from(memory[p]) for p in places]
+        return [struct.unpack("<e", struct.pack("<H", memory[p]))[0] for p in places]
     if t.dtype is fl.bfloat16:
-        return [_brain_from(memory[p]) for p in places]
+        return [struct.unpack("<f", struct.pack("<I", memory[p] << 16))[0] for p in places]
     if t.dtype is fl.bool:
         return [memory[p] != 0 for p in places]
     return [memory[p] for p in places]

@@ -1,7 +1,7 @@
 """Expressions of op records as Python functions of numbers.
 
 An expression is printed as a Python function whose names are those of the tables below: one for real numbers (integers
-among them), one for complex numbers. Results that leave the real numbers follow IEEE 754: nan, infinities, signed zeros.
+among them), one for complex numbers. Results that leave the real numbers follow IEEE 754.
 """
 
 from __future__ import annotations
@@ -106,10 +106,6 @@ def maximum(a: Any, b: Any) -> Any:
     return a if a != a else b if b != b else max(a, b)
 
 
-def minimum(a: Any, b: Any) -> Any:
-    return a if a != a else b if b != b else min(a, b)
-
-
 def _sigmoid(x: Any) -> Any:
     if isinstance(x, complex):
         return 1 / (1 + cmath.exp(-x))
@@ -117,15 +113,10 @@ def _sigmoid(x: Any) -> Any:
 
 
 _exp = _ieee(math.exp, pole=INF)
-_log = _ieee(math.log)
 
 
 def _log_real(x: float, function: Callable[[float], float] = math.log) -> float:
     return -INF if x == 0 else function(x) if x > 0 else NAN
-
-
-def _lgamma(x: float) -> float:
-    return _ieee(math.lgamma, pole=INF, domain=INF)(x)
 
 
 def _digamma(x: float) -> float:
@@ -141,6 +132,10 @@ def _digamma(x: float) -> float:
     return shift + math.log(x) - 0.5 / x - y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y / 132))))
 
 
+def _divide_complex(a: complex, b: complex) -> complex:
+    return a / b if b != 0 else complex(NAN, NAN)
+
+
 def _logaddexp_complex(a: complex, b: complex) -> complex:
     high = max(a.real, b.real)
     return high + cmath.log(cmath.exp(a - high) + cmath.exp(b - high))
@@ -153,36 +148,30 @@ def _logaddexp(a: float, b: float, log: Callable[[float], float] = math.log, bas
     return high + log(base ** (a - high) + base ** (b - high))
 
 
-def _softplus_tanh(x: float) -> float:
-    return math.tanh(x if x > 30 else math.log1p(_exp(x)))
-
-
 def _angle(x: Any) -> float:
     if isinstance(x, complex):
         return cmath.phase(x)
     return NAN if x != x else math.pi if x < 0 else 0.0
 
 
-def _hyperbolic(function: Callable[[float], float], odd: bool) -> Callable[[float], float]:
-    return lambda x: _ieee(function, pole=math.copysign(INF, x) if odd else INF)(x)
-
-
 REAL: dict[str, Callable[..., Any]] = {
     "div": _divide, "trunc_divide": trunc_divide, "floor_divide": floor_divide, "remainder": remainder, "fmod": fmod,
-    "pow": _power, "ipow": ipow, "maximum": maximum, "minimum": minimum, "abs": abs,
+    "pow": _power, "ipow": ipow, "maximum": maximum,
+    "minimum": lambda a, b: a if a != a else b if b != b else min(a, b), "abs": abs,
     "fmax": lambda a, b: b if a != a else a if b != b else max(a, b),
-    "fmin": lambda a, b: b if a != a else a if b != b else min(a, b),
-    "exp": _exp, "exp2": _ieee(lambda x: 2.0**x, pole=INF), "expm1": _ieee(math.expm1, pole=INF),
-    "log": _log_real, "log2": lambda x: _log_real(x, math.log2), "log10": lambda x: _log_real(x, math.log10),
-    "log1p": lambda x: -INF if x == -1 else math.log1p(x) if x > -1 else NAN,
-    "sqrt": _ieee(math.sqrt), "rsqrt": lambda x: _divide(1.0, _ieee(math.sqrt)(x)),
-    "sin": _ieee(math.sin), "cos": _ieee(math.cos), "tan": _ieee(math.tan), "asin": _ieee(math.asin),
-    "acos": _ieee(math.acos), "atan": math.atan, "atan2": math.atan2, "sinh": _hyperbolic(math.sinh, True),
-    "cosh": _hyperbolic(math.cosh, False), "tanh": math.tanh, "asinh": math.asinh, "acosh": _ieee(math.acosh),
-    "atanh": lambda x: math.copysign(INF, x) if abs(x) == 1 else _ieee(math.atanh)(x),
-    "erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma, "digamma": _digamma, "hypot": math.hypot,
+    "fmin": lambda a, b: b if a != a else a if b != b else min(a, b), "exp": _exp,
+    "exp2": _ieee(lambda x: 2.0**x, pole=INF), "expm1": _ieee(math.expm1, pole=INF), "log": _log_real,
+    "log2": lambda x: _log_real(x, math.log2), "log10": lambda x: _log_real(x, math.log10),
+    "log1p": lambda x: -INF if x == -1 else math.log1p(x) if x > -1 else NAN, "sqrt": _ieee(math.sqrt),
+    "rsqrt": lambda x: _divide(1.0, _ieee(math.sqrt)(x)), "sin": _ieee(math.sin), "cos": _ieee(math.cos),
+    "tan": _ieee(math.tan), "asin": _ieee(math.asin), "acos": _ieee(math.acos), "atan": math.atan,
+    "atan2": math.atan2, "sinh": lambda x: _ieee(math.sinh, math.copysign(INF, x))(x), "cosh": _ieee(math.cosh, INF),
+    "tanh": math.tanh, "asinh": math.asinh, "acosh": _ieee(math.acosh),
+    "atanh": lambda x: math.copysign(INF, x) if abs(x) == 1 else _ieee(math.atanh)(x), "erf": math.erf,
+    "erfc": math.erfc, "lgamma": _ieee(math.lgamma, INF, INF), "digamma": _digamma, "hypot": math.hypot,
     "ceil": _keep(math.ceil), "floor": _keep(math.floor), "trunc": _keep(math.trunc), "round": _keep(round),
-    "sigmoid": _sigmoid, "silu": lambda x: x * _sigmoid(x), "mish": lambda x: x * _softplus_tanh(x),
+    "sigmoid": _sigmoid, "silu": lambda x: x * _sigmoid(x),
+    "mish": lambda x: x * math.tanh(x if x > 30 else math.log1p(_exp(x))),
     "gelu_erf": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
     "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "copysign": math.copysign, "nextafter": math.nextafter, "gcd": math.gcd, "lcm": math.lcm,
@@ -199,8 +188,9 @@ REAL: dict[str, Callable[..., Any]] = {
 COMPLEX: dict[str, Callable[..., Any]] = {
     **{name: _ieee(getattr(cmath, name)) for name in
        "exp log log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh".split()},
-    "div": lambda a, b: a / b if b != 0 else complex(NAN, NAN), "pow": lambda a, b: a**b, "abs": abs, "sigmoid": _sigmoid,
-    "log2": lambda x: cmath.log(x) / math.log(2), "exp2": lambda x: 2**x, "rsqrt": lambda x: 1 / cmath.sqrt(x),
+    "div": _divide_complex, "pow": lambda a, b: a**b, "abs": abs, "sigmoid": _sigmoid,
+    "log2": lambda x: cmath.log(x) / math.log(2), "exp2": lambda x: 2**x,
+    "rsqrt": lambda x: _divide_complex(1, cmath.sqrt(x)),
     "log1p": lambda x: cmath.log(1 + x), "expm1": lambda x: cmath.exp(x) - 1, "silu": lambda x: x * _sigmoid(x),
     "real": lambda x: x.real, "imag": lambda x: x.imag, "conj": lambda x: x.conjugate(), "angle": _angle,
     "isfinite": cmath.isfinite, "isinf": cmath.isinf, "make_complex": lambda a, b: complex(a.real, b.real),
@@ -255,5 +245,5 @@ def function(node: Any, arguments: list[str], is_complex: bool) -> Callable[...,
     printer = _Printer({**REAL, **COMPLEX} if is_complex else REAL)
     result = printer.visit(node)
     source = "\n".join([f"def element({', '.join(arguments)}):", *printer.lines, f"    return {result}"])
-    exec(source, printer.scope)  # noqa: S102 - the text was printed above from a record
+    exec(source, printer.scope)
     return printer.scope["element"]
