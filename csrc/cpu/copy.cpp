@@ -22,28 +22,31 @@ struct Transposition {
 // Goes tile by tile through a small buffer: whole cache lines are read, then whole lines are written, so that strides
 // which are powers of two do not fight for the same lines of the cache.
 template <class T>
-void transpose_columns(const Transposition& t, int64_t first, int64_t last) {
+void transpose_tile(const Transposition& t, int64_t r0, int64_t nr, int64_t c0, int64_t nc) {
   constexpr int64_t K = 64 / sizeof(T);
   alignas(64) T tile[K][K];
-  for (int64_t c0 = first; c0 < last; c0 += K) {
-    const int64_t nc = std::min(K, last - c0);
-    for (int64_t r0 = 0; r0 < t.rows; r0 += K) {
-      const int64_t nr = std::min(K, t.rows - r0);
-      if (nr == K && nc == K) {
-        for (int64_t r = 0; r < K; ++r) {
-          const T* from = reinterpret_cast<const T*>(t.src + (r0 + r) * t.src_row) + c0;
-          for (int64_t c = 0; c < K; ++c) tile[c][r] = from[c];
-        }
-        for (int64_t c = 0; c < K; ++c) std::memcpy(t.dst + (c0 + c) * t.dst_col + r0 * sizeof(T), tile[c], 64);
-        continue;
-      }
-      for (int64_t r = 0; r < nr; ++r) {
-        const T* from = reinterpret_cast<const T*>(t.src + (r0 + r) * t.src_row) + c0;
-        for (int64_t c = 0; c < nc; ++c) tile[c][r] = from[c];
-      }
-      for (int64_t c = 0; c < nc; ++c) std::memcpy(t.dst + (c0 + c) * t.dst_col + r0 * sizeof(T), tile[c], nr * sizeof(T));
-    }
+  const auto row = [&](int64_t r) { return reinterpret_cast<const T*>(t.src + (r0 + r) * t.src_row) + c0; };
+  const auto column = [&](int64_t c) { return t.dst + (c0 + c) * t.dst_col + r0 * sizeof(T); };
+  if (nr == K && nc == K) {
+    for (int64_t r = 0; r < K; ++r)
+      for (int64_t c = 0; c < K; ++c) tile[c][r] = row(r)[c];
+    for (int64_t c = 0; c < K; ++c) std::memcpy(column(c), tile[c], 64);
+    return;
   }
+  for (int64_t r = 0; r < nr; ++r)
+    for (int64_t c = 0; c < nc; ++c) tile[c][r] = row(r)[c];
+  for (int64_t c = 0; c < nc; ++c) std::memcpy(column(c), tile[c], nr * sizeof(T));
+}
+
+// Some of the columns, in blocks that touch few enough pages at a time.
+template <class T>
+void transpose_columns(const Transposition& t, int64_t first, int64_t last) {
+  constexpr int64_t K = 64 / sizeof(T), block = 128;
+  for (int64_t rb = 0; rb < t.rows; rb += block)
+    for (int64_t cb = first; cb < last; cb += block)
+      for (int64_t c = cb; c < std::min(last, cb + block); c += K)
+        for (int64_t r = rb; r < std::min(t.rows, rb + block); r += K)
+          transpose_tile<T>(t, r, std::min(K, t.rows - r), c, std::min(K, last - c));
 }
 
 template <class T>
