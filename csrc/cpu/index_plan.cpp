@@ -22,6 +22,7 @@ Tensor expanded(const Tensor& t, IntSpan shape) {
 }  // namespace
 
 void IndexPlan::add(const Tensor& self, int64_t dim, const Tensor& index) {
+  FL_CHECK(self.is_meta() || !index.is_meta(), "[", op_, "] expected indices with data, got a tensor on the meta device");
   indices_.push_back({to_dtype(index, DType::Int64), {}, dim, self.size(dim), self.stride(dim) * self.itemsize()});
 }
 
@@ -217,6 +218,7 @@ void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, con
   const RowFn combine_row = row_fn(op, how, self.dtype());
   const ScatterFn scatter = scatter_fn(op, how, self.dtype());
   if (self.is_meta() || numel_of(plan.shape) == 0) return;
+  FL_CHECK(!given.is_meta(), "[", op, "] expected values with data, got a tensor on the meta device");
   Tensor values = given;
   const bool constant = values.numel() == 1;
   if (!constant) values = contiguous(expanded(values, plan.shape));

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "cpu/index_plan.h"
-#include "cpu/iterator.h"
+#include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -82,6 +82,7 @@ bool fill_masked(const Tensor& self, const std::vector<Tensor>& indices, const T
 Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate) {
   FL_CHECK_KIND(static_cast<int64_t>(indices.size()) <= self.dim(), Index, "[index_put_] expected at most ", self.dim(), " indices for shape ",
                 self.sizes(), ", got ", static_cast<int64_t>(indices.size()));
+  FL_CHECK(self.is_meta() || !values.is_meta(), "[index_put_] expected values with data, got a tensor on the meta device");
   Tensor source = values;
   // One value under one mask is a fill, and a fill converts.
   int64_t given = 0;
@@ -173,6 +174,7 @@ Tensor masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& sou
   check_distinct("masked_scatter", self);
   self.bump_version();
   if (self.is_meta()) return self;
+  FL_CHECK(!source.is_meta(), "[masked_scatter] expected a source with data, got a tensor on the meta device");
   const Tensor to = at_least_1d(self);
   Dims weights(to.strides());
   for (auto& w : weights) w *= to.itemsize();
@@ -395,6 +397,37 @@ Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool a
   return put_(copied(self), index, source, accumulate);
 }
 
+// ---------------------------------------------------------------- out= forms that may not share memory with what they read
+
+Tensor write_out(const char* op, const Tensor& out, const Tensor& value) {
+  FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
+  prepare_out(op, out, value.sizes(), value.dtype(), true);
+  out.bump_version();
+  copy_into(out, value);
+  return out;
+}
+Tensor index_select_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
+  check_distinct("index_select", out);
+  check_apart("index_select", out, self);
+  check_apart("index_select", out, index);
+  return write_out("index_select", out, index_select(self, dim, index));
+}
+Tensor masked_select_out(const Tensor& self, const Tensor& mask, const Tensor& out) {
+  check_distinct("masked_select", out);
+  check_apart("masked_select", out, self);
+  check_apart("masked_select", out, mask);
+  return write_out("masked_select", out, masked_select(self, mask));
+}
+Tensor take_out(const Tensor& self, const Tensor& index, const Tensor& out) {
+  check_distinct("take", out);
+  check_apart("take", out, self);
+  check_apart("take", out, index);
+  return write_out("take", out, take(self, index));
+}
+
+FL_KERNEL("index_select.out", index_select_out);
+FL_KERNEL("masked_select.out", masked_select_out);
+FL_KERNEL("take.out", take_out);
 FL_KERNEL("index.Tensor", index);
 FL_KERNEL("index_put_", index_put_);
 FL_KERNEL("index_put", index_put);

@@ -3,6 +3,7 @@
 
 #include "cpu/indexed.h"
 #include "cpu/parallel.h"
+#include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -122,6 +123,20 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
       }
     }
   });
+  return out;
+}
+
+Tensor gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad, const Tensor& out) {
+  FL_CHECK(out.dtype() == self.dtype(), "[gather] expected an out of dtype ", name_of(self.dtype()), ", got ", name_of(out.dtype()));
+  FL_CHECK(!has_internal_overlap(out), "[gather] expected an out whose elements are distinct in memory, got an expanded tensor");
+  for (const Tensor* t : {&self, &index})
+    FL_CHECK(out.is_meta() || out.numel() == 0 || out->storage.get() != (*t)->storage.get() ||
+                 (!overlaps_partially(out, *t) && !(out.offset() == t->offset() && out.sizes() == t->sizes() && out.strides() == t->strides())),
+             "[gather] expected an out that shares no memory with its arguments, got views of one memory");
+  const Tensor value = gather(self, dim, index, sparse_grad);
+  prepare_out("gather", out, value.sizes(), value.dtype(), true);
+  out.bump_version();
+  copy_into(out, value);
   return out;
 }
 
@@ -270,6 +285,7 @@ Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, cons
 }
 
 FL_KERNEL("gather", gather);
+FL_KERNEL("gather.out", gather_out);
 FL_KERNEL("scatter.src", scatter_src);
 FL_KERNEL("scatter_.src", scatter_src_);
 FL_KERNEL("scatter.value", scatter_value);

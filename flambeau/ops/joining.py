@@ -73,6 +73,11 @@ native("narrow.Tensor(Tensor self, int dim, Tensor start, int length) -> Tensor"
 native("narrow(Tensor self, int dim, int start, int length) -> Tensor")
 
 
+@composite("split.function(Tensor tensor, any split_size_or_sections, int dim=0) -> Tensor[]", method=False)
+def split(tensor: fl.Tensor, split_size_or_sections: int | list[int], dim: int = 0) -> tuple[fl.Tensor, ...]:
+    return tensor.split(split_size_or_sections, dim)
+
+
 # The indices under the name that PyTorch gives them in the functions of NumPy's style.
 @composite("tensor_split.indices_or_sections(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]")
 def tensor_split(self: fl.Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[fl.Tensor, ...]:
