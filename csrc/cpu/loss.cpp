@@ -1,5 +1,6 @@
 // Losses over class indices: negative log likelihood, cross entropy fused with its log-softmax, and CTC.
 #include <cmath>
+#include <mutex>
 
 #include "cpu/cast.h"
 #include "cpu/parallel.h"
@@ -42,7 +43,7 @@ Classes check_classes(const char* op, const Tensor& self, const Tensor& target, 
   return g;
 }
 
-// Adds up per-row losses. `loss(row, class, weight)` gives one; ignored rows count nothing.
+// Adds up per-row losses. `loss(row, class)` gives one before its weight; ignored rows count nothing.
 template <class T, class F>
 void reduce_rows(const char* op, const Classes& g, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t ignore_index,
                  const Tensor& out, const Tensor& total_weight, const F& loss) {
@@ -51,25 +52,49 @@ void reduce_rows(const char* op, const Classes& g, const Tensor& target, const T
   const int64_t* t = indices.data<int64_t>();
   const T* w = weights.defined() ? weights.data<T>() : nullptr;
   const Tensor each = reduction == kNone ? empty(out.sizes(), {dtype_for<T>::value, Device{}}) : Tensor();
+  T* kept = each.defined() ? each.data<T>() : nullptr;
   double sum = 0, total = 0;
-  for (int64_t r = 0; r < g.rows(); ++r) {
-    const int64_t c = t[r];
-    if (c == ignore_index) {
-      if (each.defined()) each.data<T>()[r] = 0;
-      continue;
+  std::mutex mutex;
+  parallel_for(g.rows(), 8192, [&](int64_t begin, int64_t end) {
+    double part = 0, part_weight = 0;
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t c = t[r];
+      if (c == ignore_index) {
+        if (kept) kept[r] = 0;
+        continue;
+      }
+      FL_CHECK_KIND(c >= 0 && c < g.classes, Index, "[", op, "] expected class indices in [0, ", g.classes - 1, "], got ", c);
+      const T factor = w ? w[c] : T(1);
+      const T x = loss(r, c) * factor;
+      if (kept) kept[r] = x;
+      part += static_cast<double>(x);
+      part_weight += static_cast<double>(factor);
     }
-    FL_CHECK_KIND(c >= 0 && c < g.classes, Index, "[", op, "] expected class indices in [0, ", g.classes - 1, "], got ", c);
-    const T factor = w ? w[c] : T(1);
-    const T x = loss(r, c) * factor;
-    if (each.defined()) each.data<T>()[r] = x;
-    sum += static_cast<double>(x);
-    total += static_cast<double>(factor);
-  }
+    std::lock_guard<std::mutex> lock(mutex);
+    sum += part;
+    total += part_weight;
+  });
   copy_into(total_weight, scalar_tensor(Scalar(reduction == kNone ? 0.0 : total), {DType::Double, Device{}}));
   if (each.defined())
     copy_into(out, each);
   else
     copy_into(out, scalar_tensor(Scalar(reduction == kMean ? sum / total : sum), {DType::Double, Device{}}));
+}
+
+// Where the score of a class lies, for row r of (batch, inner).
+inline int64_t position(const Classes& g, int64_t r, int64_t c) {
+  return g.inner == 1 ? r * g.classes + c : (r / g.inner * g.classes + c) * g.inner + r % g.inner;
+}
+
+// Calls f(Type<stored>, Type<compute>).
+template <class F>
+void dispatch_scores(DType t, const F& f) {
+  switch (t) {
+    case DType::Double: return f(Type<double>{}, Type<double>{});
+    case DType::BFloat16: return f(Type<BFloat16>{}, Type<float>{});
+    case DType::Half: return f(Type<Half>{}, Type<float>{});
+    default: return f(Type<float>{}, Type<float>{});
+  }
 }
 
 Tensor make_output(const Tensor& self, const Tensor& target, int64_t reduction) {
@@ -82,15 +107,11 @@ std::tuple<Tensor, Tensor> nll_loss(const Tensor& self, const Tensor& target, co
   Tensor out = make_output(self, target, reduction), total = empty({}, self.options());
   if (self.is_meta()) return {out, total};
   const Tensor x = contiguous(self);
-  dispatch_float(self.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    const CastFn load = cast_fn(self.dtype(), dtype_for<T>::value);
-    reduce_rows<T>("nll_loss", g, target, weight, reduction, ignore_index, out, total, [&](int64_t r, int64_t c) {
-      T value;
-      const int64_t at = (r / g.inner * g.classes + c) * g.inner + r % g.inner;
-      load(x.raw() + at * x.itemsize(), 0, reinterpret_cast<char*>(&value), sizeof(T), 1);
-      return -value;
-    });
+  dispatch_scores(self.dtype(), [&](auto stored, auto compute) {
+    using T = typename decltype(compute)::type;
+    const auto* scores = x.data<typename decltype(stored)::type>();
+    reduce_rows<T>("nll_loss", g, target, weight, reduction, ignore_index, out, total,
+                   [&](int64_t r, int64_t c) { return -static_cast<T>(scores[position(g, r, c)]); });
   });
   return {out, total};
 }
@@ -139,17 +160,13 @@ std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tenso
   Tensor sums = empty(target.sizes(), {compute_of(self.dtype()), self.device()});
   if (self.is_meta()) return {out, total, sums};
   const Tensor x = contiguous(self);
-  dispatch_float(self.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    T* log_sum = sums.template data<T>();
+  dispatch_scores(self.dtype(), [&](auto stored, auto compute) {
+    using T = typename decltype(compute)::type;
+    const auto* scores = x.data<typename decltype(stored)::type>();
+    T* log_sum = sums.data<T>();
     log_sums<T>(x, g, log_sum);
-    const CastFn load = cast_fn(self.dtype(), dtype_for<T>::value);
-    reduce_rows<T>("cross_entropy", g, target, weight, reduction, ignore_index, out, total, [&](int64_t r, int64_t c) {
-      T value;
-      const int64_t at = (r / g.inner * g.classes + c) * g.inner + r % g.inner;
-      load(x.raw() + at * x.itemsize(), 0, reinterpret_cast<char*>(&value), sizeof(T), 1);
-      return log_sum[r] - value;
-    });
+    reduce_rows<T>("cross_entropy", g, target, weight, reduction, ignore_index, out, total,
+                   [&](int64_t r, int64_t c) { return log_sum[r] - static_cast<T>(scores[position(g, r, c)]); });
   });
   return {out, total, sums};
 }

@@ -453,11 +453,11 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: object = None,
 ) -> fl.Tensor:
-    scores = fl.nn.functional.linear(input, linear_weight, linear_bias)
-    # Classes come last from the product, and second for the loss.
-    scores = scores if scores.dim() <= 2 else scores.movedim(-1, 1)
-    if target.is_floating_point() and target.dim() > 2:
-        target = target.movedim(-1, 1)
+    # The weight is (classes, d..., features): one product gives the scores of every (class, d...).
+    flat = linear_weight.reshape(-1, linear_weight.shape[-1])
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    scores = fl.nn.functional.linear(input, flat, bias)
+    scores = scores.reshape([*input.shape[:-1], *linear_weight.shape[:-1]])
     index = -100 if ignore_index is None else ignore_index
     return fl.nn.functional.cross_entropy(
         scores, target, weight, ignore_index=index, reduction=reduction, label_smoothing=label_smoothing
