@@ -297,7 +297,7 @@ def matrix_norm(
         if ord == "nuc":
             result = fl.sum(values, -1)
         else:
-            result = fl.amax(values, -1) if ord > 0 else fl.amin(values, -1)
+            result = _largest(values, -1) if ord > 0 else fl.amin(values, -1)
         if keepdim:
             for d in sorted((first, second)):
                 result = result.unsqueeze(d)
@@ -306,8 +306,13 @@ def matrix_norm(
         raise RuntimeError(f"[{op}] expected an order among 'fro', 'nuc', 1, -1, 2, -2, inf and -inf, got {ord}")
     summed, other = (first, second) if abs(ord) == 1 else (second, first)
     sums = fl.sum(fl.abs(A), summed, keepdim=True)
-    result = fl.amax(sums, other, keepdim=True) if ord > 0 else fl.amin(sums, other, keepdim=True)
+    result = _largest(sums, other, keepdim=True) if ord > 0 else fl.amin(sums, other, keepdim=True)
     return result if keepdim else result.squeeze((first, second))
+
+
+def _largest(sizes: fl.Tensor, dim: int, keepdim: bool = False) -> fl.Tensor:
+    """The maximum of numbers that are not negative: 0 for none."""
+    return fl.amax(sizes, dim, keepdim) if sizes.size(dim) else fl.sum(sizes, dim, keepdim)
 
 
 def _wrap(op: str, d: int, ndim: int) -> int:
@@ -389,6 +394,7 @@ def diagonal(A: fl.Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 def linalg_vander(x: fl.Tensor, *, N: int | None = None) -> fl.Tensor:
     if x.dim() == 0 and N is None:
         raise RuntimeError("[linalg.vander] expected N or a tensor with dimensions, got a 0-d tensor")
+    x = x.unsqueeze(0) if x.dim() == 0 else x
     count = x.size(-1) if N is None else N
     if count <= 1:
         raise RuntimeError(f"[linalg.vander] expected N greater than 1, got {count}")
