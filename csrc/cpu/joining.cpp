@@ -124,6 +124,20 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   return out;
 }
 
+Tensor cat_out(const std::vector<Tensor>& tensors, int64_t dim, const Tensor& out) {
+  FL_CHECK(!has_internal_overlap(out), "[cat] expected an out whose elements are distinct in memory, got an expanded tensor");
+  for (const Tensor& t : tensors) {
+    const bool shares = !out.is_meta() && out->storage.get() == t->storage.get() && out.numel() != 0 && t.numel() != 0;
+    FL_CHECK(!out.same(t) && !(shares && (overlaps_partially(out, t) || out.offset() == t.offset())),
+             "[cat] expected an out that shares no memory with the tensors, got views of one memory");
+  }
+  const Tensor value = cat(tensors, dim);
+  prepare_out("cat", out, value.sizes(), value.dtype(), true);
+  out.bump_version();
+  copy_into(out, value);
+  return out;
+}
+
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   FL_CHECK(!tensors.empty(), "[stack] expected at least one tensor, got an empty list");
   const Tensor& model = tensors[0];
@@ -158,6 +172,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
 }
 
 FL_KERNEL("cat", cat);
+FL_KERNEL("cat.out", cat_out);
 FL_KERNEL("stack", stack);
 
 }  // namespace

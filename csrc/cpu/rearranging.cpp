@@ -109,7 +109,8 @@ Tensor repeat(const Tensor& self, IntSpan repeats) {
   Dims sizes(n);
   for (int64_t d = 0; d < n; ++d) {
     FL_CHECK(repeats[d] >= 0, "[repeat] expected repeats that are not negative, got ", repeats);
-    sizes[d] = repeats[d] * (d < lead ? 1 : self.size(d - lead));
+    FL_CHECK(!__builtin_mul_overflow(repeats[d], d < lead ? 1 : self.size(d - lead), &sizes[d]),
+             "[repeat] expected a size below 2**63, got repeats ", repeats, " of shape ", self.sizes());
   }
   Tensor out = empty(sizes, self.options());
   if (out.is_meta() || out.numel() == 0) return out;

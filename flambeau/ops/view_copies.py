@@ -55,11 +55,6 @@ _copying("view_copy(Tensor self, int[] size) -> Tensor", lambda self, size: self
 _copying("view_copy.dtype(Tensor self, dtype dtype) -> Tensor", lambda self, dtype: self.view(dtype))
 _copying("view_as_real_copy(Tensor self) -> Tensor", lambda self: fl.view_as_real(self))
 _copying("view_as_complex_copy(Tensor self) -> Tensor", lambda self: fl.view_as_complex(self))
-_copying(
-    "narrow_copy(Tensor self, int dim, int start, int length) -> Tensor",
-    lambda self, dim, start, length: fl.narrow(self, dim, start, length),
-    method=True,
-)
 _copying("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", lambda self, dim: self.unbind(dim))
 _copying(
     "split_copy.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]",
@@ -69,3 +64,11 @@ _copying(
     "split_with_sizes_copy(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
     lambda self, sizes, dim: self.split_with_sizes(sizes, dim),
 )
+
+
+@composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", out=True)
+def narrow_copy(self: fl.Tensor, dim: int, start: int, length: int) -> fl.Tensor:
+    # Unlike narrow, PyTorch reports a dimension that is too large as a RuntimeError here.
+    if dim >= self.dim():
+        raise RuntimeError(f"[narrow_copy] expected a dimension of a {self.dim()}-d tensor, got {dim}")
+    return self.narrow(dim, start, length).clone(memory_format=fl.contiguous_format)
