@@ -100,7 +100,9 @@ def _parse(equation: str, shapes: tuple[Labels, ...]) -> tuple[list[list[int]], 
             raise RuntimeError(f"[einsum] expected output subscripts that an operand has, got {right!r}")
     else:
         every = [x for found in labels for x in found]
-        output = [ELLIPSIS + i for i in range(most)] + sorted(x for x in set(every) if x < ELLIPSIS and every.count(x) == 1)
+        output = [ELLIPSIS + i for i in range(most)] + sorted(
+            x for x in set(every) if x < ELLIPSIS and every.count(x) == 1
+        )
     return labels, output
 
 
@@ -132,7 +134,9 @@ class _Planner:
                 del found[d], shape[d]
             elif first < d:
                 if shape[first] != shape[d]:
-                    raise RuntimeError(f"[einsum] expected one size for a repeated subscript, got {shape[first]} and {shape[d]}")
+                    raise RuntimeError(
+                        f"[einsum] expected one size for a repeated subscript, got {shape[first]} and {shape[d]}"
+                    )
                 self.steps.append(("diagonal", slot, first, d))
                 x, n = found[d], shape[d]
                 del found[d], shape[d], found[first], shape[first]
@@ -252,4 +256,5 @@ def _run(plan: tuple[int, tuple[Step, ...]], operands: Sequence[fl.Tensor]) -> f
             slots[i] = slots[i].diagonal(0, step[2], step[3])
         else:
             slots[i] = slots[i].select(step[2], 0)
-    return slots[last] if steps else slots[last].alias() if hasattr(slots[last], "alias") else slots[last].view(slots[last].shape)
+    # The result is a tensor of its own even where nothing had to be done.
+    return slots[last] if steps else slots[last].view(slots[last].shape)

@@ -65,9 +65,7 @@ def _resize(op: str, self: fl.Tensor, sizes: Sequence[int], dims: Sequence[int])
     return self if padding is None else fl.nn.functional.pad(self, padding)
 
 
-def _many(
-    op: str, self: fl.Tensor, s: Sequence[int] | None, dim: Sequence[int] | None
-) -> tuple[list[int], list[int]]:
+def _many(op: str, self: fl.Tensor, s: Sequence[int] | None, dim: Sequence[int] | None) -> tuple[list[int], list[int]]:
     """Sizes and wrapped dimensions of a transform over several dimensions."""
     if s is not None and dim is not None and len(s) != len(dim):
         raise RuntimeError(f"[{op}] expected s and dim of one length, got {tuple(s)} and {tuple(dim)}")
@@ -139,7 +137,7 @@ def hermitian_transform(
     return fl._ops._fft_c2r(self, dims, scale, forward, last)
 
 
-def _length(op: str, self: fl.Tensor, n: int | None, d: int) -> int:
+def _length(self: fl.Tensor, n: int | None, d: int) -> int:
     return self.size(d) if n is None else n
 
 
@@ -153,19 +151,19 @@ def _spectrum_length(self: fl.Tensor, n: int | None, d: int) -> int:
 @composite(f"fft_fft({ONE}) -> Tensor", out=True)
 def fft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.fft", dim, self.dim())
-    return complex_transform("fft.fft", self, [_length("fft.fft", self, n, d)], [d], norm, True)
+    return complex_transform("fft.fft", self, [_length(self, n, d)], [d], norm, True)
 
 
 @composite(f"fft_ifft({ONE}) -> Tensor", out=True)
 def ifft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.ifft", dim, self.dim())
-    return complex_transform("fft.ifft", self, [_length("fft.ifft", self, n, d)], [d], norm, False)
+    return complex_transform("fft.ifft", self, [_length(self, n, d)], [d], norm, False)
 
 
 @composite(f"fft_rfft({ONE}) -> Tensor", out=True)
 def rfft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.rfft", dim, self.dim())
-    return real_transform("fft.rfft", self, [_length("fft.rfft", self, n, d)], [d], norm, True)
+    return real_transform("fft.rfft", self, [_length(self, n, d)], [d], norm, True)
 
 
 @composite(f"fft_irfft({ONE}) -> Tensor", out=True)
@@ -183,7 +181,7 @@ def hfft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None 
 @composite(f"fft_ihfft({ONE}) -> Tensor", out=True)
 def ihfft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.ihfft", dim, self.dim())
-    return real_transform("fft.ihfft", self, [_length("fft.ihfft", self, n, d)], [d], norm, False)
+    return real_transform("fft.ihfft", self, [_length(self, n, d)], [d], norm, False)
 
 
 # ---------------------------------------------------------------- several dimensions
@@ -279,14 +277,20 @@ def ifftshift(self: fl.Tensor, dim: Sequence[int] | None = None) -> fl.Tensor:
 native("_overlap_add(Tensor self, int hop) -> Tensor")
 
 
-def _window(op: str, window: fl.Tensor | None, win_length: int, n_fft: int) -> fl.Tensor | None:
+def _ones(n: int, like: fl.Tensor) -> fl.Tensor:
+    """A rectangular window in the precision of a signal or spectrum."""
+    dtype = fl.float64 if like.dtype in (fl.float64, fl.complex128) else fl.float32
+    return fl.ones(n, dtype=dtype, device=like.device)
+
+
+def _window(op: str, window: fl.Tensor | None, win_length: int, n_fft: int, like: fl.Tensor) -> fl.Tensor | None:
     """The window centred in a frame of n_fft samples."""
     if window is not None and (window.dim() != 1 or window.size(0) != win_length):
         raise RuntimeError(f"[{op}] expected a window of {win_length} elements, got {tuple(window.shape)}")
     if win_length == n_fft:
         return window
     before = (n_fft - win_length) // 2
-    window = fl.ones(win_length) if window is None else window
+    window = _ones(win_length, like) if window is None else window
     return fl.nn.functional.pad(window, [before, n_fft - win_length - before])
 
 
@@ -341,7 +345,7 @@ def stft(
     if align_to_window and width < n_fft:
         start = (n_fft - width) // 2
         signal = fl.nn.functional.pad(signal, [start, n_fft - width - start])
-    full = _window(op, window, width, n_fft)
+    full = _window(op, window, width, n_fft, self)
     frames = signal.unfold(-1, n_fft, hop)
     if full is not None:
         frames = fl.mul(frames, full)
@@ -404,10 +408,9 @@ def istft(
     else:
         half = spectrum if onesided else spectrum.narrow(2, 0, n_fft // 2 + 1)
         frames = hermitian_transform(op, half, [n_fft], [2], norm, False)
-    full = _window(op, window, width, n_fft)
+    full = _window(op, window, width, n_fft, self)
     if full is None:
-        full = fl.ones(n_fft, dtype=fl.view_as_real(self).dtype if not self.device.type == "meta" else None, device=self.device)
-    full = full.to(self.device)
+        full = _ones(n_fft, self)
     signal = fl._ops._overlap_add(fl.mul(frames, full), hop)
     envelope = fl._ops._overlap_add(fl.square(full).expand(1, frames.size(1), n_fft), hop)
     total = signal.size(1)

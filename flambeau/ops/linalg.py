@@ -40,7 +40,7 @@ def linalg_matrix_exp(self: fl.Tensor) -> fl.Tensor:
 # ---------------------------------------------------------------- failures
 
 
-def raise_on(op: str, info: fl.Tensor, what: str, square: str = "") -> None:
+def raise_on(op: str, info: fl.Tensor, what: str) -> None:
     """Raises LinAlgError for the first matrix whose info is not zero."""
     if info.device.type == "meta" or info.numel() == 0:
         return
@@ -84,7 +84,9 @@ def _solve(op: str, A: fl.Tensor, B: fl.Tensor, left: bool) -> tuple[fl.Tensor, 
         raise RuntimeError(f"[{op}] expected square matrices, got {tuple(A.shape)}")
     vector = is_vector(A, B)
     if vector and not left:
-        raise RuntimeError(f"[{op}] expected a matrix on the right for left=False, got the vector shape {tuple(B.shape)}")
+        raise RuntimeError(
+            f"[{op}] expected a matrix on the right for left=False, got the vector shape {tuple(B.shape)}"
+        )
     result, _, _, info = fl._ops._linalg_solve_ex(A, B.unsqueeze(-1) if vector else B, left)
     return (result.squeeze(-1) if vector else result), info
 
@@ -138,7 +140,9 @@ def tensorinv(self: fl.Tensor, ind: int = 2) -> fl.Tensor:
     first, last = shape[:ind], shape[ind:]
     rows, cols = _product(first), _product(last)
     if rows != cols:
-        raise RuntimeError(f"[linalg.tensorinv] expected prod(shape[:ind]) == prod(shape[ind:]), got {shape} with ind={ind}")
+        raise RuntimeError(
+            f"[linalg.tensorinv] expected prod(shape[:ind]) == prod(shape[ind:]), got {shape} with ind={ind}"
+        )
     return fl.linalg.inv(self.reshape(rows, cols)).reshape([*last, *first])
 
 

@@ -15,10 +15,20 @@ native("mv(Tensor self, Tensor vec) -> Tensor", out=True)
 native("dot(Tensor self, Tensor tensor) -> Tensor", out=True)
 native("matmul(Tensor self, Tensor other) -> Tensor", out=True)
 native("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", module="nn.functional")
-native("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
+native(
+    "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True
+)
 native("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
-native("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
-native("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True)
+native(
+    "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    inplace=True,
+    out=True,
+)
+native(
+    "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    inplace=True,
+    out=True,
+)
 native("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", out=True)
 native("outer(Tensor self, Tensor vec2) -> Tensor", out=True)
 native("ger(Tensor self, Tensor vec2) -> Tensor", out=True)
@@ -59,9 +69,7 @@ def inner(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
 @composite(
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True
 )
-def addr(
-    self: fl.Tensor, vec1: fl.Tensor, vec2: fl.Tensor, *, beta: complex = 1, alpha: complex = 1
-) -> fl.Tensor:
+def addr(self: fl.Tensor, vec1: fl.Tensor, vec2: fl.Tensor, *, beta: complex = 1, alpha: complex = 1) -> fl.Tensor:
     _check_vectors("addr", vec1, vec2)
     shape = (vec1.size(0), vec2.size(0))
     dtype = fl.promote_types(self.dtype, fl.promote_types(vec1.dtype, vec2.dtype))
@@ -117,7 +125,9 @@ def multi_dot(tensors: Sequence[fl.Tensor]) -> fl.Tensor:
     for i, t in enumerate(tensors):
         allowed = (1, 2) if i in (0, count - 1) else (2,)
         if t.dim() not in allowed:
-            raise RuntimeError(f"[linalg.multi_dot] expected matrices (or vectors at the ends), got shape {tuple(t.shape)}")
+            raise RuntimeError(
+                f"[linalg.multi_dot] expected matrices (or vectors at the ends), got shape {tuple(t.shape)}"
+            )
         if t.dtype != tensors[0].dtype or t.device != tensors[0].device:
             raise RuntimeError("[linalg.multi_dot] expected tensors of one dtype on one device, got several")
     matrices = list(tensors)
@@ -281,13 +291,15 @@ def bilinear(input1: fl.Tensor, input2: fl.Tensor, weight: fl.Tensor, bias: fl.T
     return result if bias is None else fl.add(result, bias)
 
 
-@composite(
-    "cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor"
-)
+@composite("cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor")
 def cdist(
     x1: fl.Tensor, x2: fl.Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
 ) -> fl.Tensor:
-    modes = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": True, "donot_use_mm_for_euclid_dist": False}
+    modes = {
+        "use_mm_for_euclid_dist_if_necessary": None,
+        "use_mm_for_euclid_dist": True,
+        "donot_use_mm_for_euclid_dist": False,
+    }
     if compute_mode not in modes:
         raise ValueError(f"[cdist] expected a compute_mode among {list(modes)}, got {compute_mode!r}")
     through_matmul = modes[compute_mode]

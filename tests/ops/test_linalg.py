@@ -58,7 +58,11 @@ def test_inverse_determinant_and_cholesky(dtype, shape):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_solving(dtype):
     a, b = positive(2, 4, 4, dtype=dtype), array(3, 1, 4, 5, dtype=dtype)
-    check(fl.linalg.solve(fl.tensor(a), fl.tensor(b)), np.linalg.solve(np.broadcast_to(a, (3, 2, 4, 4)), np.broadcast_to(b, (3, 2, 4, 5))), dtype)
+    check(
+        fl.linalg.solve(fl.tensor(a), fl.tensor(b)),
+        np.linalg.solve(np.broadcast_to(a, (3, 2, 4, 4)), np.broadcast_to(b, (3, 2, 4, 5))),
+        dtype,
+    )
     v = array(2, 4, dtype=dtype)
     check(fl.linalg.solve(fl.tensor(a), fl.tensor(v)), np.linalg.solve(a, v[..., None])[..., 0], dtype)
     c = array(2, 5, 4, dtype=dtype)
@@ -67,9 +71,17 @@ def test_solving(dtype):
     check(fl.linalg.lu_solve(LU, pivots, fl.tensor(c), left=False, adjoint=True) @ adjoint(fl.tensor(a)), c, dtype)
     factor = fl.linalg.cholesky(fl.tensor(a))
     check(fl.tensor(a) @ fl.cholesky_solve(fl.tensor(b[0, 0]), factor), np.broadcast_to(b[0, 0], (2, 4, 5)), dtype)
-    check(factor @ fl.linalg.solve_triangular(factor, fl.tensor(b[0, 0]), upper=False), np.broadcast_to(b[0, 0], (2, 4, 5)), dtype)
+    check(
+        factor @ fl.linalg.solve_triangular(factor, fl.tensor(b[0, 0]), upper=False),
+        np.broadcast_to(b[0, 0], (2, 4, 5)),
+        dtype,
+    )
     LD, swaps = fl.linalg.ldl_factor(fl.tensor(a), hermitian=True)
-    check(fl.tensor(a) @ fl.linalg.ldl_solve(LD, swaps, fl.tensor(b[0, 0]).expand(2, 4, 5), hermitian=True), np.broadcast_to(b[0, 0], (2, 4, 5)), dtype)
+    check(
+        fl.tensor(a) @ fl.linalg.ldl_solve(LD, swaps, fl.tensor(b[0, 0]).expand(2, 4, 5), hermitian=True),
+        np.broadcast_to(b[0, 0], (2, 4, 5)),
+        dtype,
+    )
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (2, 3, 5), (0, 4), (4, 0)])
@@ -138,7 +150,10 @@ def test_matrix_functions():
     a = array(2, 4, 4)
     w, v = np.linalg.eig(a)
     check(fl.linalg.matrix_exp(fl.tensor(a)), ((v * np.exp(w)[:, None, :]) @ np.linalg.inv(v)).real)
-    check(fl.linalg.matrix_exp(fl.tensor(a * 30)) / np.exp(30.0), fl.linalg.matrix_exp(fl.tensor(a * 30)).numpy() / np.exp(30.0))
+    check(
+        fl.linalg.matrix_exp(fl.tensor(a * 30)) / np.exp(30.0),
+        fl.linalg.matrix_exp(fl.tensor(a * 30)).numpy() / np.exp(30.0),
+    )
     for n in (0, 1, 2, 5, -3):
         check(fl.linalg.matrix_power(fl.tensor(a), n), np.linalg.matrix_power(a, n))
     check(fl.linalg.vander(fl.tensor(a[0, 0])), np.vander(a[0, 0], increasing=True))

@@ -64,7 +64,9 @@ def test_matmul_reads_any_strides():
     right = fl.tensor(b)[0].permute(0, 2, 1)[:, 1:, ::2]
     check(left[..., 1:] @ right, a.transpose(2, 0, 3, 1)[..., 1:] @ b[0].transpose(0, 2, 1)[:, 1:, ::2])
     x = fl.tensor(a)[0].expand(3, 4, 5, 3)
-    check(x @ fl.tensor(b)[:, 0, 0, :3].reshape(3, 3), np.broadcast_to(a[0], (3, 4, 5, 3)) @ b[:, 0, 0, :3].reshape(3, 3))
+    check(
+        x @ fl.tensor(b)[:, 0, 0, :3].reshape(3, 3), np.broadcast_to(a[0], (3, 4, 5, 3)) @ b[:, 0, 0, :3].reshape(3, 3)
+    )
 
 
 @pytest.mark.parametrize("shape", [(4,), (5, 4), (2, 5, 4), (2, 3, 5, 4), (0, 4)])
@@ -77,7 +79,10 @@ def test_linear_over_inputs_of_any_rank(shape, bias):
 
 def test_linear_of_a_transposed_input():
     x, w, b = array(4, 3, 5), array(6, 4), array(6)
-    check(fl.nn.functional.linear(fl.tensor(x).permute(1, 2, 0), fl.tensor(w), fl.tensor(b)), x.transpose(1, 2, 0) @ w.T + b)
+    check(
+        fl.nn.functional.linear(fl.tensor(x).permute(1, 2, 0), fl.tensor(w), fl.tensor(b)),
+        x.transpose(1, 2, 0) @ w.T + b,
+    )
 
 
 @pytest.mark.parametrize("self_shape", [(3, 5), (5,), (1, 5), (3, 1), (1,), ()])
@@ -161,7 +166,14 @@ def test_einsum_with_lists_of_labels():
 
 def test_einsum_refuses_equations_that_do_not_fit():
     a = fl.ones(2, 3)
-    for equation, operands in [("ij,jk", [a, a]), ("ijk->i", [a]), ("ij->k", [a]), ("ij->ii", [a]), ("i1->i", [a]), ("ij,ij", [a])]:
+    for equation, operands in [
+        ("ij,jk", [a, a]),
+        ("ijk->i", [a]),
+        ("ij->k", [a]),
+        ("ij->ii", [a]),
+        ("i1->i", [a]),
+        ("ij,ij", [a]),
+    ]:
         with pytest.raises(RuntimeError):
             fl.einsum(equation, *operands)
 
