@@ -251,36 +251,40 @@ Tensor histogramdd(const Tensor& points, const std::vector<Tensor>& edges, bool 
 Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   FL_CHECK(bins > 0, "[histc] expected a positive number of bins, got ", bins);
   FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[histc] expected a floating point dtype, got ", name_of(self.dtype()));
-  if (is_reduced(self.dtype()) && !self.is_meta()) return to_dtype(histc(to_dtype(self, DType::Float), bins, min, max), self.dtype());
   Tensor out = empty({bins}, self.options());
   if (self.is_meta()) return out;
-  std::memset(out.raw(), 0, bins * out.itemsize());
   const Tensor source = contiguous(self);
-  dispatch_float(self.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    const T* x = source.data<T>();
-    const int64_t n = source.numel();
-    T low = min.to<T>(), high = max.to<T>();
-    if (low == high && n > 0) {
-      low = high = x[0];
-      for (int64_t i = 0; i < n; ++i) {
-        low = x[i] < low || x[i] != x[i] ? x[i] : low;
-        high = x[i] > high || x[i] != x[i] ? x[i] : high;
+  dispatch(self.dtype(), [&](auto type) {
+    using S = typename decltype(type)::type;
+    if constexpr (!std::is_integral_v<S> && !is_complex_type<S>) {
+      using T = compute_t<S>;
+      const auto rounded = [](T v) { return static_cast<T>(static_cast<S>(v)); };  // reduced floats round each step
+      const S* x = source.data<S>();
+      const int64_t n = source.numel();
+      T low = rounded(min.to<T>()), high = rounded(max.to<T>());
+      if (low == high && n > 0) {
+        low = high = static_cast<T>(x[0]);
+        for (int64_t i = 0; i < n; ++i) {
+          const T v = static_cast<T>(x[i]);
+          low = v < low || v != v ? v : low;
+          high = v > high || v != v ? v : high;
+        }
       }
+      if (low == high) {
+        low = rounded(low - 1);
+        high = rounded(high + 1);
+      }
+      FL_CHECK(std::isfinite(low) && std::isfinite(high), "[histc] expected a finite range, got ", static_cast<double>(low), " to ",
+               static_cast<double>(high));
+      FL_CHECK(low < high, "[histc] expected max larger than min, got ", static_cast<double>(low), " to ", static_cast<double>(high));
+      std::vector<int64_t> counts(bins, 0);
+      const T scale = rounded(static_cast<T>(bins) / rounded(high - low));
+      for (int64_t i = 0; i < n; ++i) {
+        const T v = static_cast<T>(x[i]);
+        if (v >= low && v <= high) ++counts[std::min(bins - 1, static_cast<int64_t>(rounded(rounded(v - low) * scale)))];
+      }
+      for (int64_t b = 0; b < bins; ++b) out.data<S>()[b] = convert<S>(counts[b]);
     }
-    if (low == high) {
-      low -= 1;
-      high += 1;
-    }
-    FL_CHECK(std::isfinite(low) && std::isfinite(high), "[histc] expected a finite range, got ", static_cast<double>(low), " to ",
-             static_cast<double>(high));
-    FL_CHECK(low < high, "[histc] expected max larger than min, got ", static_cast<double>(low), " to ", static_cast<double>(high));
-    T* to = out.data<T>();
-    std::vector<int64_t> counts(bins, 0);
-    const T scale = static_cast<T>(bins) / (high - low);
-    for (int64_t i = 0; i < n; ++i)
-      if (x[i] >= low && x[i] <= high) ++counts[std::min(bins - 1, static_cast<int64_t>((x[i] - low) * scale))];
-    for (int64_t b = 0; b < bins; ++b) to[b] = static_cast<T>(counts[b]);
   });
   return out;
 }

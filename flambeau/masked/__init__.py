@@ -112,7 +112,7 @@ def argmax(
     mask: Tensor | None = None,
 ) -> Tensor:
     input = input if dtype is None else input.to(dtype)
-    return fl.argmax(_fill(input, mask, _lowest(input.dtype)), dim, keepdim)
+    return fl.argmax(_fill(input, mask, _lowest(input.dtype)), dim, keepdim).to(input.dtype)
 
 
 def argmin(
@@ -124,7 +124,7 @@ def argmin(
     mask: Tensor | None = None,
 ) -> Tensor:
     input = input if dtype is None else input.to(dtype)
-    return fl.argmin(_fill(input, mask, _highest(input.dtype)), dim, keepdim)
+    return fl.argmin(_fill(input, mask, _highest(input.dtype)), dim, keepdim).to(input.dtype)
 
 
 def mean(
@@ -142,7 +142,7 @@ def median(
     input = input if dtype is None else input.to(dtype)
     if not input.is_floating_point():
         raise ValueError(f"[masked.median] expected a floating point dtype, got {input.dtype}")
-    if mask is not None and bool(fl.isnan(input).any()):
+    if mask is not None and not input.is_meta and bool(fl.isnan(input).any()):
         raise ValueError("[masked.median] expected a masked input without NaN, got some")
     if mask is None:
         return fl.median(input, dim, keepdim).values
@@ -205,7 +205,7 @@ def var(
     square = fl.real(deviation * deviation.conj()) if x.is_complex() else deviation * deviation
     total = fl.sum(square, dims, keepdim) if dims else square
     divisor = fl.clamp_min(_count(x, mask, dims, keepdim) - correction, 0)
-    return fl.div(total, divisor.to(total.dtype))
+    return fl.div(total, divisor.to(total.dtype)).to(x.dtype)
 
 
 def std(
