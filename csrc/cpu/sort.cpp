@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
@@ -95,8 +96,8 @@ void dispatch_real(DType t, const F& f) {
 template <class K, class F>
 void for_lines(int64_t lines, int64_t n, int64_t room, const F& f) {
   parallel_for(lines, std::max<int64_t>(1, kGrain / 16 / (n + 1)), [&](int64_t b, int64_t e) {
-    std::vector<Packed<K>> scratch(room);
-    for (int64_t l = b; l < e; ++l) f(l, scratch.data());
+    const std::unique_ptr<Packed<K>[]> scratch(new Packed<K>[std::max<int64_t>(room, 1)]);
+    for (int64_t l = b; l < e; ++l) f(l, scratch.get());
   });
 }
 
@@ -132,12 +133,15 @@ Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending)
   return {values.finish(), indices.finish()};
 }
 
-// The k smallest pairs of n elements to the front of `keys`, sorted when asked. Room for n pairs.
+// Whether so few are wanted that keeping the best seen so far beats a partition.
+bool few(int64_t n, int64_t k) { return k > 0 && k <= 128 && k * 8 <= n; }
+
+// The k smallest pairs of n elements to the front of `keys`, sorted when asked. Room for n pairs, or for k when they are few.
 template <class S>
 void select(const S* x, int64_t n, int64_t k, bool largest, bool sorted, Packed<SortKey<S>>* keys) {
   using K = SortKey<S>;
   const K flip = largest ? ~K(0) : K(0);
-  if (k > 0 && k <= 128 && k * 8 <= n) {
+  if (few(n, k)) {
     // Keep the best k in order; blocks without a better element are passed over at once.
     int64_t i = 0;
     for (; i < k; ++i) keys[i] = Packed<K>(key_of(x[i]) ^ flip, i);
@@ -182,7 +186,7 @@ Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted)
   dispatch_real(self.dtype(), [&](auto type) {
     using S = typename decltype(type)::type;
     using K = SortKey<S>;
-    for_lines<K>(self.numel() / n, n, n, [&](int64_t l, Packed<K>* keys) {
+    for_lines<K>(self.numel() / n, n, few(n, k) ? k : n, [&](int64_t l, Packed<K>* keys) {
       const S* x = source.data<S>() + l * n;
       select(x, n, k, largest, sorted, keys);
       for (int64_t i = 0; i < k; ++i) {
