@@ -307,9 +307,8 @@ __torch_function__ = classmethod(_default_torch_function)
 Tensor.__torch_function__ = __torch_function__
 
 
-# ---------------------------------------------------------------------------------------------- names, odds and ends
+# ---------------------------------------------------------------------------------------------- odds and ends
 
-Tensor.names = property(lambda self: (None,) * self.dim())
 Tensor.is_maia = property(lambda self: False)
 Tensor.is_mtia = property(lambda self: False)
 Tensor.is_hpu = property(lambda self: False)
@@ -322,15 +321,15 @@ Tensor.__nonzero__ = Tensor.__bool__
 
 
 @_method
-def has_names(self: Tensor) -> bool:
-    return False
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Keeps memory for the work of another stream; on the CPU there is nothing to wait for."""
+    if self.device.type in ("cpu", "meta"):
+        raise NotImplementedError("[record_stream] expected a tensor on an accelerator, got one on the CPU")
 
 
 @_method
-def rename(self: Tensor, *names: Any, **rename_map: Any) -> Tensor:
-    if rename_map or any(name is not None for name in names):
-        raise RuntimeError("[rename] expected None, because dimensions have no names here, got names")
-    return fl._ops.alias(self)
+def dequantize(self: Tensor) -> Tensor:
+    return self.float()
 
 
 @_method

@@ -345,7 +345,14 @@ Tensor set_storage_(const Tensor& self, const Tensor& source, int64_t offset, In
   return self;
 }
 
+// A number as the source.
+Tensor copy_number_(const Tensor& self, const Scalar& src, bool) {
+  static const Operator& op = OperatorTable::get().at("fill_");
+  return call_tensor(op, self, src);
+}
+
 FL_KERNEL("copy_", copy_);
+FL_COMPOSITE("copy_.number", copy_number_);
 FL_KERNEL("clone", clone);
 FL_KERNEL("_to_copy", to_copy);
 FL_KERNEL_ALL("resize_", resize_);

@@ -86,7 +86,6 @@ Tensor filled(Tensor t, const Scalar& value) {
 }
 
 Tensor fill_(const Tensor& self, const Operand& value) {
-  FL_CHECK(!has_internal_overlap(self), "[fill_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
   if (value.is_tensor()) {
     const Tensor v = value.tensor();
     FL_CHECK(v.dim() == 0, "[fill_] expected a number or a 0-d tensor, got shape ", v.sizes());
@@ -103,7 +102,6 @@ Tensor fill_(const Tensor& self, const Operand& value) {
 Tensor fill(const Tensor& self, const Operand& value) { return fill_(empty_like(self, self.dtype()), value); }
 
 Tensor zero_(const Tensor& self) {
-  FL_CHECK(!has_internal_overlap(self), "[zero_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
   self.bump_version();
   fill_with(self, Scalar(int64_t(0)));
   return self;

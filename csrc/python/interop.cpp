@@ -14,7 +14,7 @@ namespace fl::py {
 namespace {
 
 Tensor on_cpu(const Tensor& t, const char* op) {
-  FL_CHECK(!t.is_meta(), "[", op, "] expected a tensor with data, got one on the meta device");
+  FL_CHECK_KIND(!t.is_meta(), NotImplemented, "[", op, "] expected a tensor with data, got one on the meta device");
   if (t.is_cpu()) return t;
   PyObject* self = wrap(t);
   Object moved = own(PyObject_CallMethod(self, "cpu", nullptr));
@@ -78,7 +78,8 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
   if (PyList_Check(o) || PyTuple_Check(o)) {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     if (first && depth == shape.sizes.size()) shape.sizes.push_back(n);
-    FL_CHECK_KIND(depth < shape.sizes.size() && shape.sizes[depth] == n, Value, "[tensor] expected sequences of equal length ",
+    FL_CHECK_KIND(depth < shape.sizes.size(), Type, "[tensor] expected a number at depth ", static_cast<int64_t>(depth), ", got a sequence");
+    FL_CHECK_KIND(shape.sizes[depth] == n, Value, "[tensor] expected sequences of equal length ",
                   depth < shape.sizes.size() ? shape.sizes[depth] : 0, " at depth ", static_cast<int64_t>(depth), ", got ", static_cast<int64_t>(n));
     FL_CHECK_KIND(depth < 64, Value, "[tensor] expected at most 64 dimensions, got more");
     for (Py_ssize_t i = 0; i < n; ++i) {
@@ -92,6 +93,13 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
   if (is_tensor(o)) {
     FL_CHECK_KIND(impl_of(o)->numel == 1, Value, "[tensor] expected tensors of one element inside sequences, got shape ", unwrap(o).sizes());
     v = Value(item(unwrap(o)));
+  } else if (PyLong_Check(o)) {
+    int overflow = 0;
+    PyLong_AsLongLongAndOverflow(o, &overflow);
+    FL_CHECK_KIND(!overflow, Value, "[tensor] expected integers that fit in 64 bits, got a larger one");
+    v = Value(PyBool_Check(o) ? Value(o == Py_True) : Value(int64_t(0)));
+  } else if (o == Py_None) {
+    fail(ErrorKind::Runtime, "[tensor] expected numbers or nested sequences of numbers, got None");
   } else if (!number_value(o, v)) {
     fail(ErrorKind::Type, "[tensor] expected numbers or nested sequences of numbers, got ", std::string(Py_TYPE(o)->tp_name));
   }
@@ -115,12 +123,22 @@ void store(PyObject* o, T*& at) {
   const Scalar s = v.to_scalar();
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     if (s.is_integral())
-      FL_CHECK(s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) && (sizeof(T) == 8 || s.i <= static_cast<int64_t>(std::numeric_limits<T>::max())), "[tensor] expected values that fit in ",
+      FL_CHECK((s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) || (std::is_unsigned_v<T> && s.i >= -static_cast<int64_t>(std::numeric_limits<T>::max()))) && (sizeof(T) == 8 || s.i <= static_cast<int64_t>(std::numeric_limits<T>::max())), "[tensor] expected values that fit in ",
                name_of(dtype_for<T>::value), ", got ", s.i);
     else if (s.is_floating())
       FL_CHECK_KIND(s.re == s.re && std::abs(s.re) < 9.3e18, Runtime, "[tensor] expected values that fit in ", name_of(dtype_for<T>::value), ", got ", s.re);
   }
   *at++ = s.to<T>();
+}
+
+// A dtype, or the Python type that stands for one.
+DType dtype_argument(const char* op, PyObject* o) {
+  if (is_dtype(o)) return dtype_value(o);
+  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::Double;
+  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::Int64;
+  if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::Bool;
+  if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) return DType::ComplexDouble;
+  fail(ErrorKind::Type, "[", op, "] expected a dtype, got ", std::string(Py_TYPE(o)->tp_name));
 }
 
 // _from_data(data, dtype or None): a new CPU tensor from nested sequences and numbers.
@@ -132,7 +150,7 @@ PyObject* from_data(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     measure(data, 0, shape, first);
     DType dtype;
     if (nargs > 1 && args[1] != Py_None)
-      dtype = dtype_value(args[1]);
+      dtype = dtype_argument("tensor", args[1]);
     else
       switch (shape.kind) {
         case 0: dtype = DType::Bool; break;
@@ -162,7 +180,7 @@ PyObject* from_pointer(PyObject*, PyObject* args) {
       Object fast = own(PySequence_Fast(from, "[from_pointer] expected a sequence"));
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) to->push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
     }
-    const DType t = dtype_value(dtype);
+    const DType t = dtype_argument("from_pointer", dtype);
     int64_t last = 0;
     for (size_t i = 0; i < size.size(); ++i) last += (size[i] - 1) * stride[i];
     const int64_t bytes = numel_of(size) == 0 ? 0 : (last + 1) * size_of(t);

@@ -488,7 +488,7 @@ PyObject* tensor_int(PyObject* self) {
   return guarded([&]() -> PyObject* {
     if (overrides_slot(self)) return overridden("__int__", self).release();
     const Tensor t = unwrap(self);
-    FL_CHECK_KIND(t.numel() == 1, Type, "[int] expected one element, got a tensor of shape ", t.sizes());
+    FL_CHECK_KIND(t.numel() == 1, Value, "[int] expected one element, got a tensor of shape ", t.sizes());
     const Scalar s = item(t);
     if (s.is_floating()) return PyLong_FromDouble(s.re);
     FL_CHECK(!s.is_complex() || s.im == 0, "[int] expected a real number, got a complex one");
@@ -499,7 +499,7 @@ PyObject* tensor_float(PyObject* self) {
   return guarded([&]() -> PyObject* {
     if (overrides_slot(self)) return overridden("__float__", self).release();
     const Tensor t = unwrap(self);
-    FL_CHECK_KIND(t.numel() == 1, Type, "[float] expected one element, got a tensor of shape ", t.sizes());
+    FL_CHECK_KIND(t.numel() == 1, Value, "[float] expected one element, got a tensor of shape ", t.sizes());
     const Scalar s = item(t);
     FL_CHECK(!s.is_complex() || s.im == 0, "[float] expected a real number, got a complex one");
     return PyFloat_FromDouble(s.to<double>());

@@ -200,6 +200,7 @@ PyObject* size_add(PyObject* a, PyObject* b) {
   if (!PyTuple_Check(a) || !PyTuple_Check(b)) Py_RETURN_NOTIMPLEMENTED;
   return size_concat(a, b);
 }
+PyObject* size_repeat(PyObject* self, Py_ssize_t n) { return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(self, n)); }
 PyObject* size_subscript(PyObject* self, PyObject* key) {
   PyObject* got = PyTuple_Type.tp_as_mapping->mp_subscript(self, key);
   return got && PyTuple_CheckExact(got) ? size_from_tuple(got) : got;
@@ -292,6 +293,7 @@ void add_types(PyObject* module) {
   PyType_Slot size_slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
                               {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                               {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
+                              {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
                               {Py_nb_add, reinterpret_cast<void*>(size_add)},
                               {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
                               {Py_tp_methods, size_methods},

@@ -6,6 +6,7 @@ import flambeau as fl
 from flambeau.ops.record import composite, native
 
 native("copy_(Tensor(!) self, Tensor src, bool non_blocking=False) -> Tensor", function=False)
+native("copy_.number(Tensor(!) self, Scalar src, bool non_blocking=False) -> Tensor", function=False)
 native("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor")
 native(
     "_to_copy(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None,"
