@@ -88,6 +88,10 @@ def _attention_math(
     gqa: bool,
 ) -> fl.Tensor:
     """Attention as products and a softmax, over any batch dimensions that broadcast."""
+    if query.dtype in (fl.bfloat16, fl.float16):
+        # Scores and weights are kept in float, as the blocked kernel keeps them.
+        wide = [x.to(fl.float32) for x in (query, key, value)]
+        return _attention_math(*wide, mask, dropout_p, is_causal, scale, gqa).to(query.dtype)
     length, keys, depth = query.shape[-2], key.shape[-2], query.shape[-1]
     if gqa and query.dim() > 2:
         heads = query.shape[-3]

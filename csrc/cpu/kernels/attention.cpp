@@ -97,25 +97,23 @@ void multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, in
   }
 }
 
-// exp for arguments that are not positive: 2^n * 2^f with a polynomial for the fraction.
+// exp for arguments that are not positive: 2^n * 2^f with our own minimax polynomial for the fraction (7.5e-8). What is
+// computed for arguments below the range, minus infinity included, is thrown away at the end; a NaN stays.
 inline __attribute__((always_inline)) float exp_negative(float x) {
-  const float t = std::max(x, -87.0f) * 1.44269504088896341f;
-  const float shifted = t + 12582912.0f;
-  const float n = shifted - 12582912.0f;
-  const float f = t - n;
-  float p = 1.535336188319500e-4f;
-  p = p * f + 1.339887440266574e-3f;
-  p = p * f + 9.618437357674640e-3f;
-  p = p * f + 5.550332471162809e-2f;
-  p = p * f + 2.402264791363012e-1f;
-  p = p * f + 6.931472028550421e-1f;
-  p = p * f + 1.0f;
-  int32_t bits, scale;
+  const float shifted = x * 1.44269504088896341f + 12582912.0f;
+  const float f = x * 1.44269504088896341f - (shifted - 12582912.0f);
+  float p = 1.3276472028e-3f;
+  p = p * f + 9.6755414798e-3f;
+  p = p * f + 5.5507132747e-2f;
+  p = p * f + 2.4022119721e-1f;
+  p = p * f + 6.9314696706e-1f;
+  p = p * f + 1.00000007166f;
+  uint32_t bits, scale;
   std::memcpy(&scale, &shifted, 4);
   std::memcpy(&bits, &p, 4);
   bits += scale << 23;
   std::memcpy(&p, &bits, 4);
-  return x < -87.0f ? 0.0f : x != x ? x : p;
+  return x >= -87.0f ? p : 0.0f >= x ? 0.0f : x;
 }
 
 // The largest of n (a multiple of kLanes) scores and `most`; a NaN is passed over, the sum of exponentials shows it.
