@@ -120,6 +120,7 @@ class ReductionPlan:
     finish: Any  # of arg("a") and arg("n")
     dims: list[int]
     dtype: Any  # in which elements are read
+    accumulate: str  # what is combined: "same" as read, "int", "bool" or "real"
     parameters: dict[str, Any]  # scalars that load and finish may refer to
 
 
@@ -151,6 +152,7 @@ def run_reduction(device: Any, op: Any, record: Any, args: Any, kwargs: Any) -> 
         expr.lift(details["finish"](a, n, *leaves)),
         dims,
         dtype,
+        details["accumulate"],
         {name: given[name] for name in names},
     )
     if out.numel():

@@ -222,6 +222,7 @@ def _linear_index(self: Any, indices: Sequence[Any]) -> tuple[Any, Any, list[int
             spread.extend(fl.nonzero(index).unbind(1))
         else:
             spread.append(index)
+    spread = [i if i is None else i.to(self.device) for i in spread]
     spread.extend([None] * (self.dim() - len(spread)))
     used = [d for d, index in enumerate(spread) if index is not None]
     rest = [d for d in range(self.dim()) if d not in used]
@@ -291,6 +292,8 @@ def scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
 
 @decompose("index_add")
 def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    if self.dim() == 0:
+        return fl.index_add(self.reshape(1), 0, index.reshape(-1), source.reshape(-1), alpha=alpha).reshape(())
     view = [1] * self.dim()
     view[dim] = index.numel()
     return fl.scatter_add(self, dim, index.reshape(view).expand(source.shape).to(fl.int64), source * alpha)
@@ -298,6 +301,8 @@ def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -
 
 @decompose("index_copy")
 def index_copy(self: Any, dim: int, index: Any, source: Any) -> Any:
+    if self.dim() == 0:
+        return fl.index_copy(self.reshape(1), 0, index.reshape(-1), source.reshape(-1)).reshape(())
     view = [1] * self.dim()
     view[dim] = index.numel()
     return fl.scatter(self, dim, index.reshape(view).expand(source.shape), source)
@@ -309,6 +314,86 @@ def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     place = fl.cumsum(mask.reshape(-1).to(fl.int64), 0) - 1
     taken = fl.gather(source.reshape(-1), 0, fl.where(place < 0, 0, place))
     return fl.where(mask, taken.reshape(self.shape), self)
+
+
+_IDENTITY = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}
+
+
+@decompose("scatter_reduce.two")
+def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """Every source is compared with every place: slow, and the same for all reductions."""
+    if self.dim() == 0:
+        parts = self.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduce
+        return fl.scatter_reduce(*parts, include_self=include_self).reshape(())
+    dim %= self.dim()
+    out = self.clone()
+    target = out
+    for d, n in enumerate(index.shape):
+        src = src.narrow(d, 0, n)
+        target = target if d == dim else target.narrow(d, 0, n)
+    target = target.movedim(dim, -1)
+    hit = index.movedim(dim, -1).unsqueeze(-1) == _positions(self.shape[dim], self.device)
+    identity = _IDENTITY[reduce]
+    if math.isinf(identity) and not self.is_floating_point():
+        identity = fl.iinfo(self.dtype).min if identity < 0 else fl.iinfo(self.dtype).max
+    identity = fl.full((), identity, dtype=self.dtype, device=self.device)
+    values = fl.where(hit, src.movedim(dim, -1).unsqueeze(-1), identity)
+    if include_self:
+        values = fl.cat([values, target.unsqueeze(-2)], -2)
+    fold = {"prod": fl.prod, "amax": fl.amax, "amin": fl.amin}.get(reduce, fl.sum)
+    result = fold(values, -2)
+    if reduce == "mean":
+        count = fl.sum(hit, -2) + int(include_self)
+        result = fl.div(
+            result, fl.where(count == 0, 1, count), rounding_mode=None if self.is_floating_point() else "floor"
+        )
+    target.copy_(result if include_self else fl.where(fl.any(hit, -2), result, target))
+    return out
+
+
+_REDUCES = {"add": "sum", "multiply": "prod"}
+
+
+@decompose("scatter.reduce")
+def scatter_with(self: Any, dim: int, index: Any, src: Any, *, reduce: str) -> Any:
+    return fl.scatter_reduce(self, dim, index, src, _REDUCES[reduce])
+
+
+@decompose("scatter.value_reduce")
+def scatter_value_with(self: Any, dim: int, index: Any, value: Any, *, reduce: str) -> Any:
+    source = fl.full(index.shape, value, dtype=self.dtype, device=self.device)
+    return fl.scatter_reduce(self, dim, index, source, _REDUCES[reduce])
+
+
+@decompose("index_reduce")
+def index_reduce(self: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    if self.dim() == 0:
+        parts = self.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce
+        return fl.index_reduce(*parts, include_self=include_self).reshape(())
+    view = [1] * self.dim()
+    view[dim] = index.numel()
+    places = index.reshape(view).expand(source.shape).to(fl.int64)
+    return fl.scatter_reduce(self, dim, places, source, reduce, include_self=include_self)
+
+
+@decompose("_nonzero_numpy")
+def _nonzero_numpy(self: Any) -> Any:
+    return list(fl.nonzero(self if self.dim() else self.reshape(1)).unbind(1))
+
+
+@decompose("_isin_sorted")
+def _isin_sorted(self: Any, list: Any, invert: bool) -> Any:
+    found = fl.any(self.unsqueeze(-1) == list, -1)
+    return fl.logical_not(found) if invert else found
+
+
+@decompose("_search")
+def _search(sequence: Any, values: Any, right: bool, int32: bool, sorter: Any = None) -> Any:
+    """How many elements come before each value."""
+    ordered = sequence if sorter is None else fl.gather(sequence, -1, sorter)
+    ordered, sought = ordered.unsqueeze(-2) if ordered.dim() > 1 else ordered, values.unsqueeze(-1)
+    count = fl.sum(ordered <= sought if right else ordered < sought, -1)
+    return count.to(fl.int32) if int32 else count
 
 
 @decompose("masked_select")
@@ -507,6 +592,50 @@ TABLE["addmm"] = lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.mm(a, b), sel
 TABLE["addmv"] = lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.mv(a, b), self, beta, alpha)
 TABLE["baddbmm"] = lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.bmm(a, b), self, beta, alpha)
 TABLE["addbmm"] = lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.sum(fl.bmm(a, b), 0), self, beta, alpha)
+
+
+@decompose("_cdist")
+def _cdist(x1: Any, x2: Any, p: float, through_matmul: bool) -> Any:
+    return fl.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, dim=-1)
+
+
+def _fourier(self: Any, dims: Sequence[int], forward: bool) -> Any:
+    """Discrete Fourier transform as a product with the matrix of roots of unity."""
+    for d in dims:
+        n = self.shape[d]
+        k = _positions(n, self.device)
+        turns = fl.remainder(k.unsqueeze(1) * k, n).to(fl.float64) * ((-2 if forward else 2) * math.pi / max(n, 1))
+        roots = fl.complex(fl.cos(turns), fl.sin(turns)).to(self.dtype)
+        self = fl.matmul(self.movedim(d, -1), roots).movedim(-1, d)
+    return self
+
+
+@decompose("_fft_c2c")
+def _fft_c2c(self: Any, dim: Sequence[int], scale: float, forward: bool) -> Any:
+    return _fourier(self, dim, forward) * scale
+
+
+@decompose("_fft_r2c")
+def _fft_r2c(self: Any, dim: Sequence[int], scale: float, forward: bool, onesided: bool) -> Any:
+    wide = fl.complex128 if self.dtype is fl.float64 else fl.complex64
+    full = _fourier(self.to(wide), dim, forward) * scale
+    return full.narrow(dim[-1], 0, self.shape[dim[-1]] // 2 + 1) if onesided else full
+
+
+@decompose("_fft_c2r")
+def _fft_c2r(self: Any, dim: Sequence[int], scale: float, forward: bool, last_size: int) -> Any:
+    last = dim[-1]
+    half = self.narrow(last, 0, last_size // 2 + 1)
+    rest = last_size - half.shape[last]
+    # The missing half of the spectrum is the conjugate of the other, backwards.
+    mirror = fl.flip(half.narrow(last, 1, rest), [last]).conj_physical() if rest else half.narrow(last, 0, 0)
+    others = _fourier(fl.cat([half, mirror], last), [last], forward) if len(dim) == 1 else None
+    if others is None:
+        spread = _fourier(half, dim[:-1], forward)
+        flipped = _fourier(half.conj_physical(), dim[:-1], not forward).conj_physical()
+        mirror = fl.flip(flipped.narrow(last, 1, rest), [last]).conj_physical() if rest else spread.narrow(last, 0, 0)
+        others = _fourier(fl.cat([spread, mirror], last), [last], forward)
+    return fl.real(others).clone() * scale
 
 
 @decompose("linalg_cross")

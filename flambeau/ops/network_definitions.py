@@ -29,7 +29,10 @@ def convolution(
     input: Any, weight: Any, bias: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     transposed: bool, output_padding: Sequence[int], groups: int,
 ) -> Any:  # fmt: skip
-    space = input.dim() - 2
+    space = weight.dim() - 2
+    if input.dim() == space + 1:
+        arguments = bias, stride, padding, dilation, transposed, output_padding, groups
+        return fl.convolution(input.unsqueeze(0), weight, *arguments).squeeze(0)
     stride, padding, dilation, output_padding = (
         list(x) * (space if len(x) == 1 else 1) for x in (stride, padding, dilation, output_padding)
     )
@@ -271,6 +274,77 @@ def _flash_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal
         scores = fl.where(attn_mask, scores, -math.inf) if attn_mask.dtype is fl.bool else scores + attn_mask
     total = fl.logsumexp(scores, [-1], keepdim=True)
     return fl.matmul(fl.exp(scores - total), value), total.squeeze(-1)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def _weight_gradient(
+    grad: Any, input: Any, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Of a plain convolution: the product of output gradients with the windows they came from."""
+    space = len(kernel)
+    pad = [side for p in reversed(padding) for side in (p, p)]
+    windows = _windows(fl.constant_pad_nd(input, pad, 0), kernel, stride, dilation)
+    for d in range(space):
+        windows = windows.narrow(2 + d, 0, grad.shape[2 + d])
+    order = [1, 0, *range(2, 2 + space), *range(2 + space, 2 + 2 * space)]
+    places = grad.shape[0] * math.prod(grad.shape[2:])
+    columns = windows.permute(order).reshape([groups, input.shape[1] // groups, places, math.prod(kernel)])
+    columns = columns.permute([0, 2, 1, 3]).reshape([groups, places, -1])
+    rows = grad.transpose(0, 1).reshape([groups, grad.shape[1] // groups, places])
+    return fl.bmm(rows, columns).reshape([grad.shape[1], input.shape[1] // groups, *kernel])
+
+
+@decompose("_convolution_backward")
+def _convolution_backward(
+    grad_output: Any, input: Any, weight: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    space = weight.dim() - 2
+    stride, padding, dilation = (list(x) * (space if len(x) == 1 else 1) for x in (stride, padding, dilation))
+    none = grad_output.new_empty(0)
+    kernel = list(weight.shape[2:])
+    by_input, by_weight, by_bias = none, none, none
+    if output_mask[0]:
+        rest = [
+            n - ((m - 1) * s - 2 * p + d * (k - 1) + 1)
+            for n, m, s, p, d, k in zip(input.shape[2:], grad_output.shape[2:], stride, padding, dilation, kernel)
+        ]
+        other = [0] * space if transposed else rest
+        by_input = fl.convolution(grad_output, weight, None, stride, padding, dilation, not transposed, other, groups)
+    if output_mask[1]:
+        pair = (input, grad_output) if transposed else (grad_output, input)
+        by_weight = _weight_gradient(*pair, kernel, stride, padding, dilation, groups)
+    if output_mask[2]:
+        by_bias = fl.sum(grad_output, [0, *range(2, grad_output.dim())])
+    return by_input, by_weight, by_bias
+
+
+@decompose("_pool_scatter")
+def _pool_scatter(self: Any, indices: Any, output_size: Sequence[int], accumulate: bool) -> Any:
+    lead = self.dim() - len(output_size)
+    shape = list(self.shape[:lead])
+    out = fl.zeros([*shape, math.prod(output_size)], dtype=self.dtype, device=self.device)
+    places, values = indices.reshape([*shape, -1]), self.reshape([*shape, -1])
+    out = fl.scatter_add(out, lead, places, values) if accumulate else fl.scatter(out, lead, places, values)
+    return out.reshape([*shape, *output_size])
+
+
+@decompose("_pool_gather")
+def _pool_gather(self: Any, indices: Any, ndim: int) -> Any:
+    lead = list(self.shape[: self.dim() - ndim])
+    return fl.gather(self.reshape([*lead, -1]), len(lead), indices.reshape([*lead, -1])).reshape(indices.shape)
+
+
+@decompose("_im2col")
+def _im2col(self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    if self.dim() == 3:
+        return fl._ops._im2col(self.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    pad = [side for p in reversed(padding) for side in (p, p)]
+    windows = _windows(fl.constant_pad_nd(self, pad, 0), kernel_size, stride, dilation)
+    shape = [self.shape[0], self.shape[1] * math.prod(kernel_size), math.prod(windows.shape[2:4])]
+    return windows.permute([0, 1, 4, 5, 2, 3]).reshape(shape)
 
 
 # ---------------------------------------------------------------- losses

@@ -30,7 +30,7 @@ def _reader(dtype: Any) -> Callable[[Any], Any]:
 def pointwise(expr: Any, operands: dict[str, Any], out: Any, dtype: Any) -> None:
     """Evaluate a record's expression for every element of out."""
     convert = _reader(dtype)
-    element = scalar.function(expr, list(operands), dtype.is_complex)
+    element = scalar.function(expr, list(operands), dtype)
     columns = []
     for value in operands.values():
         if isinstance(value, fl.Tensor):
@@ -45,18 +45,18 @@ def pointwise(expr: Any, operands: dict[str, Any], out: Any, dtype: Any) -> None
 def reduction(plan: Any, source: Any, out: Any) -> None:
     """Fold source along plan.dims; out has size 1 there."""
     names = list(plan.parameters)
-    values = list(plan.parameters.values())
-    load = scalar.function(plan.load, ["x", *names], plan.dtype.is_complex)
-    combine = scalar.function(plan.combine, ["a", "b"], plan.dtype.is_complex)
-    finish = scalar.function(plan.finish, ["a", "n", *names], plan.dtype.is_complex)
     convert = _reader(plan.dtype)
+    values = [convert(v) for v in plan.parameters.values()]
+    load = scalar.function(plan.load, ["x", *names], plan.dtype)
+    combine = scalar.function(plan.combine, ["a", "b"], plan.dtype)
+    finish = scalar.function(plan.finish, ["a", "n", *names], plan.dtype)
     results = []
+    init = plan.init if plan.accumulate in ("int", "bool") or isinstance(plan.init, str) else convert(plan.init)
     for line in _lines(source, plan.dims):
         loaded = [load(convert(x), *values) for x in line]
         # The first element stands for an init that is an end of the dtype's range.
-        start = loaded.pop(0) if isinstance(plan.init, str) else plan.init
-        count = len(line)
-        results.append(finish(functools.reduce(combine, loaded, start), count, *values))
+        start = loaded.pop(0) if isinstance(init, str) else init
+        results.append(finish(functools.reduce(combine, loaded, start), convert(len(line)), *values))
     write(out, results)
 
 

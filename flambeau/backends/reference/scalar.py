@@ -207,8 +207,9 @@ _PREFIX = {"neg": "-", "bitnot": "~", "lnot": "not "}
 class _Printer:
     """Prints an expression as Python statements, each shared subexpression once."""
 
-    def __init__(self, table: dict[str, Callable[..., Any]]) -> None:
-        self.table = table
+    def __init__(self, dtype: Any) -> None:
+        self.table = {**REAL, **COMPLEX} if dtype.is_complex else REAL
+        self.real = dtype.is_floating_point
         self.scope: dict[str, Any] = {}
         self.lines: list[str] = []
         self.seen: dict[tuple[Any, ...], str] = {}
@@ -218,7 +219,10 @@ class _Printer:
             return str(node.args[0])
         if node.op == "const":
             name = f"k{len(self.scope)}"
-            self.scope[name] = node.args[0]
+            value = node.args[0]
+            self.scope[name] = (
+                float(value) if self.real and type(value) is int else value
+            )  # constants have the dtype too
             return name
         args = [self.visit(a) for a in node.args]
         key = (node.op, *args)
@@ -240,9 +244,9 @@ class _Printer:
         return f"f_{op}({', '.join(args)})"
 
 
-def function(node: Any, arguments: list[str], is_complex: bool) -> Callable[..., Any]:
+def function(node: Any, arguments: list[str], dtype: Any) -> Callable[..., Any]:
     """The expression as a Python function of its arguments, given in this order."""
-    printer = _Printer({**REAL, **COMPLEX} if is_complex else REAL)
+    printer = _Printer(dtype)
     result = printer.visit(node)
     source = "\n".join([f"def element({', '.join(arguments)}):", *printer.lines, f"    return {result}"])
     exec(source, printer.scope)
