@@ -204,7 +204,8 @@ def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
     return _scan("cumprod", self, dim, dtype, operator.mul)
 
 
-def _sort(self: Any, dim: int, descending: bool) -> Any:
+@device.kernel("sort", "sort.stable")
+def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: Any = None) -> Any:
     values = fl.empty(self.shape, dtype=self.dtype, device=self.device)
     indices = fl.empty(self.shape, dtype=fl.int64, device=self.device)
     if self.dim() == 0:
@@ -219,13 +220,3 @@ def _sort(self: Any, dim: int, descending: bool) -> Any:
     _write_lines(values, dim, [[line[i] for i in order] for line, order in orders])
     _write_lines(indices, dim, [order for _, order in orders])
     return values, indices
-
-
-@device.kernel("sort")
-def sort(self: Any, dim: int = -1, descending: bool = False) -> Any:
-    return _sort(self, dim, descending)
-
-
-@device.kernel("sort.stable")
-def sort_stable(self: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
-    return _sort(self, dim, descending)
