@@ -48,8 +48,8 @@ _STANDS_FOR = {
 # Overloads of ATen that records may have joined into one.
 _ATEN_OVERLOADS = frozenset(
     "Tensor Scalar Tensor_Scalar Scalar_Tensor Tensor_Tensor int dim dims dim_IntList dim_int dim_dim correction value "
-    "src self memory_format low start start_step sections indices using_ints Tensor_mode Scalar_mode list vec float str "
-    "ScalarList_dim ScalarOpt_dim ScalarOpt_dim_dtype stable generator input dtype_layout".split()
+    "src self memory_format low start start_step sections indices using_ints Tensor_mode Scalar_mode list vec float "
+    "str ScalarList_dim ScalarOpt_dim ScalarOpt_dim_dtype stable generator input dtype_layout".split()
 )
 
 _VIEW, _INPLACE, _OUT = 1, 2, 4  # flags of operators, as csrc/dispatch/operator.h has them
