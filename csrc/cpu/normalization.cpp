@@ -252,7 +252,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
   check_channels("bias", bias, channels);
   check_channels("running_mean", running_mean, channels);
   check_channels("running_var", running_var, channels);
-  const DType statistics = parameter_dtype("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
+  DType statistics = parameter_dtype("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
+  if (input.is_meta()) statistics = compute_of(statistics);  // as PyTorch answers there
   const bool last = channels_last(input);
   Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
   const int64_t saved = training || input.is_meta() ? channels : 0;

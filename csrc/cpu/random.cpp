@@ -1,5 +1,5 @@
 // Random operators: filling tensors from a distribution, and the factories that do so. Sampling from parameters that are
-// tensors is in sampling.cpp.
+// tensors is in distributions.cpp.
 #include "cpu/random.h"
 
 #include <cmath>

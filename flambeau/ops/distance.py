@@ -130,7 +130,9 @@ def nn_triplet_margin_loss(
     def distance(a: fl.Tensor, b: fl.Tensor) -> fl.Tensor:
         return fl.pairwise_distance(a, b, p, eps)
 
-    return reduced("triplet_margin_loss", triplet_elements(anchor, positive, negative, margin, swap, distance), reduction)
+    return reduced(
+        "triplet_margin_loss", triplet_elements(anchor, positive, negative, margin, swap, distance), reduction
+    )
 
 
 @composite("triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor", **NN)  # fmt: skip
@@ -220,14 +222,18 @@ def binary_cross_entropy_with_logits(
     return logits_loss(self, target, weight, pos_weight, named(reduction))
 
 
-@composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor")
+@composite(
+    "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor"
+)
 def poisson_nll_loss(
     input: fl.Tensor, target: fl.Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> fl.Tensor:
     return reduced("poisson_nll_loss", poisson_elements(input, target, log_input, full, eps), named(reduction))
 
 
-@composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor", method=False)
+@composite(
+    "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor", method=False
+)
 def hinge_embedding_loss(self: fl.Tensor, target: fl.Tensor, margin: float = 1.0, reduction: int = 1) -> fl.Tensor:
     return reduced("hinge_embedding_loss", hinge_elements(self, target, margin), named(reduction))
 

@@ -104,7 +104,15 @@ def nn_embedding_bag(
         with fl.no_grad():
             fl.embedding_renorm_(weight, input, max_norm, norm_type)
     return fl._embedding_bag(
-        weight, input, offsets, scale_grad_by_freq, MODES[mode], sparse, per_sample_weights, include_last_offset, padding
+        weight,
+        input,
+        offsets,
+        scale_grad_by_freq,
+        MODES[mode],
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding,
     )[0]
 
 

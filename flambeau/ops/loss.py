@@ -24,7 +24,9 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     if size_average is None and reduce is None:
         return reduction
     meant = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.", stacklevel=3)
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.", stacklevel=3
+    )
     return meant
 
 
@@ -342,7 +344,9 @@ def gaussian_nll_loss(
 
 # ---------------------------------------------------------------- class indices
 
-native("_nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)")
+native(
+    "_nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)"
+)
 native("_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor, Tensor)")  # fmt: skip
 
 
@@ -388,7 +392,9 @@ def class_weight(input: fl.Tensor, weight: fl.Tensor) -> fl.Tensor:
     """The weight of each class in a shape that broadcasts against the scores."""
     classes = input.shape[0 if input.dim() == 1 else 1]
     if weight.dim() != 1 or weight.numel() != classes:
-        raise RuntimeError(f"[cross_entropy] expected a weight for each of {classes} classes, got {tuple(weight.shape)}")
+        raise RuntimeError(
+            f"[cross_entropy] expected a weight for each of {classes} classes, got {tuple(weight.shape)}"
+        )
     return weight if input.dim() == 1 else weight.view([1, -1] + [1] * (input.dim() - 2))
 
 
@@ -453,6 +459,22 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: object = None,
 ) -> fl.Tensor:
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"[linear_cross_entropy] expected an input of 1 or 2 dimensions, got {input.dim()}")
+    if linear_weight.dim() < 2 or linear_weight.shape[-1] != input.shape[-1]:
+        raise RuntimeError(
+            f"[linear_cross_entropy] expected a linear_weight of shape (classes, ..., {input.shape[-1]}), "
+            f"got {tuple(linear_weight.shape)}"
+        )
+    if linear_weight.dim() > 2 and input.dim() == 1:
+        raise RuntimeError(
+            "[linear_cross_entropy] expected a batch of inputs for losses with more dimensions, got one input"
+        )
+    if linear_bias is not None and linear_bias.shape != linear_weight.shape[:-1]:
+        raise RuntimeError(
+            f"[linear_cross_entropy] expected a linear_bias of shape {tuple(linear_weight.shape[:-1])}, "
+            f"got {tuple(linear_bias.shape)}"
+        )
     # The weight is (classes, d..., features): one product gives the scores of every (class, d...).
     flat = linear_weight.reshape(-1, linear_weight.shape[-1])
     bias = None if linear_bias is None else linear_bias.reshape(-1)
@@ -479,19 +501,24 @@ def multi_margin_loss(
     reduction: str = "mean",
 ) -> fl.Tensor:
     reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction_number("multi_margin_loss", reduction)
     if p not in (1, 2):
         raise ValueError(f"[multi_margin_loss] expected p 1 or 2, got {p}")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError(f"[multi_margin_loss] expected a weight of one dimension, got {weight.dim()}")
     if not input.is_floating_point():
         raise NotImplementedError(f"[multi_margin_loss] expected a floating point input, got {input.dtype}")
     if input.dim() > 2 or input.numel() == 0 and input.dim() and input.shape[-1] == 0:
-        raise RuntimeError(f"[multi_margin_loss] expected a vector or a matrix that is not empty, got {tuple(input.shape)}")
+        raise RuntimeError(
+            f"[multi_margin_loss] expected a vector or a matrix that is not empty, got {tuple(input.shape)}"
+        )
     scores = input.reshape(1, -1) if input.dim() < 2 else input
     index = target.reshape(-1)
     if target.dim() > 1 or index.shape[0] != scores.shape[0]:
         raise RuntimeError(
             f"[multi_margin_loss] expected {scores.shape[0]} targets, got a target of shape {tuple(target.shape)}"
         )
-    if weight is not None and (weight.dim() > 1 or weight.numel() != scores.shape[1]):
+    if weight is not None and weight.numel() != scores.shape[1]:
         raise RuntimeError(f"[multi_margin_loss] expected {scores.shape[1]} weights, got {tuple(weight.shape)}")
     column = index.unsqueeze(1)
     loss = (margin - scores.gather(1, column) + scores).clamp_min(0)
@@ -513,6 +540,9 @@ def multilabel_margin_loss(
     reduction: str = "mean",
 ) -> fl.Tensor:
     reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction_number("multilabel_margin_loss", reduction)
+    if input.dim() and input.shape[-1] == 0:
+        raise RuntimeError(f"[multilabel_margin_loss] expected rows that are not empty, got {tuple(input.shape)}")
     if input.dim() > 2 or input.shape != target.shape:
         raise RuntimeError(
             f"[multilabel_margin_loss] expected vectors or matrices of one shape, got {tuple(input.shape)} and {tuple(target.shape)}"

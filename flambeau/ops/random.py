@@ -44,7 +44,9 @@ native(
 native(f"randperm(int n, *, Generator? generator=None, {FACTORY}) -> Tensor", out=True, tags=RANDOM)
 native(f"rand_like(Tensor self, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=RANDOM)
 native(f"randn_like(Tensor self, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=RANDOM)
-native(f"randint_like(Tensor self, int high, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=RANDOM)
+native(
+    f"randint_like(Tensor self, int high, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=RANDOM
+)
 native(
     f"randint_like.low_dtype(Tensor self, int low, int high, *, Generator? generator=None, {LIKE}) -> Tensor",
     method=False,
@@ -79,7 +81,9 @@ def check_std(std: fl.Tensor | float) -> None:
 @composite("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", out=True)
 @composite("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", out=True)
 @composite("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", out=True)
-def normal_tensor(mean: fl.Tensor | float, std: fl.Tensor | float = 1.0, *, generator: fl.Generator | None = None) -> fl.Tensor:
+def normal_tensor(
+    mean: fl.Tensor | float, std: fl.Tensor | float = 1.0, *, generator: fl.Generator | None = None
+) -> fl.Tensor:
     check_std(std)
     like = mean + std if isinstance(mean, fl.Tensor) and isinstance(std, fl.Tensor) else mean
     like = like if isinstance(like, fl.Tensor) else std
@@ -89,7 +93,8 @@ def normal_tensor(mean: fl.Tensor | float, std: fl.Tensor | float = 1.0, *, gene
 
 
 @composite(
-    f"normal.float_float(float mean, float std, int[] size, *, Generator? generator=None, {FACTORY}) -> Tensor", out=True
+    f"normal.float_float(float mean, float std, int[] size, *, Generator? generator=None, {FACTORY}) -> Tensor",
+    out=True,
 )
 def normal_size(
     mean: float,
@@ -198,7 +203,9 @@ def feature_alpha_dropout_(self: fl.Tensor, p: float, train: bool) -> fl.Tensor:
 NN = {"module": "nn.functional", "method": False}
 
 
-@composite("nn_dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor", public="dropout", **NN)
+@composite(
+    "nn_dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor", public="dropout", **NN
+)
 def nn_dropout(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout", p, ValueError)
     return (fl.dropout_ if inplace else fl.dropout)(input, p, training)
@@ -219,13 +226,17 @@ def nn_alpha_dropout(input: fl.Tensor, p: float = 0.5, training: bool = False, i
     public="feature_alpha_dropout",
     **NN,
 )
-def nn_feature_alpha_dropout(input: fl.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> fl.Tensor:
+def nn_feature_alpha_dropout(
+    input: fl.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> fl.Tensor:
     check_probability("feature_alpha_dropout", p, ValueError)
     return (fl.feature_alpha_dropout_ if inplace else fl.feature_alpha_dropout)(input, p, training)
 
 
 @composite(
-    "nn_dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor", public="dropout1d", **NN
+    "nn_dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    public="dropout1d",
+    **NN,
 )
 def dropout1d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout1d", p, ValueError)
@@ -237,7 +248,9 @@ def dropout1d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: 
 
 
 @composite(
-    "nn_dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor", public="dropout2d", **NN
+    "nn_dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    public="dropout2d",
+    **NN,
 )
 def dropout2d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout2d", p, ValueError)
@@ -245,7 +258,9 @@ def dropout2d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: 
 
 
 @composite(
-    "nn_dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor", public="dropout3d", **NN
+    "nn_dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    public="dropout3d",
+    **NN,
 )
 def dropout3d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout3d", p, ValueError)

@@ -25,9 +25,7 @@ def legacy_dim(op: str, input: fl.Tensor, stacklevel: int) -> int:
 
 
 @composite(f"nn_softmax({ARGS}) -> Tensor", public="softmax", **NN)
-def softmax(
-    input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None
-) -> fl.Tensor:
+def softmax(input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None) -> fl.Tensor:
     return fl.softmax(input, legacy_dim("softmax", input, _stacklevel) if dim is None else dim, dtype)
 
 
@@ -39,9 +37,7 @@ def log_softmax(
 
 
 @composite(f"nn_softmin({ARGS}) -> Tensor", public="softmin", **NN)
-def softmin(
-    input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None
-) -> fl.Tensor:
+def softmin(input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None) -> fl.Tensor:
     dim = legacy_dim("softmin", input, _stacklevel) if dim is None else dim
     return fl.softmax(-(input if dtype is None else input.to(dtype)), dim)
 

@@ -15,12 +15,12 @@ using Compute = std::conditional_t<std::is_same_v<S, double>, double, float>;
 
 // Mean and squared deviations of one block, in two passes over the cache.
 template <class S>
-inline void block_moments(const S* x, int64_t n, double& mean, double& deviations) {
+inline void block_moments(const S* x, int64_t n, double inverse, double& mean, double& deviations) {
   using T = Compute<S>;
   T sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < n; ++i) sum += static_cast<T>(x[i]);
-  const T middle = sum / static_cast<T>(n);
+  const T middle = sum * static_cast<T>(inverse);
   T squares = 0, rest = 0;
 #pragma omp simd reduction(+ : squares, rest)
   for (int64_t i = 0; i < n; ++i) {
@@ -29,19 +29,20 @@ inline void block_moments(const S* x, int64_t n, double& mean, double& deviation
     rest += d;
   }
   // `rest` is what rounding left of the mean.
-  const double correction = static_cast<double>(rest) / static_cast<double>(n);
+  const double correction = static_cast<double>(rest) * inverse;
   mean = static_cast<double>(middle) + correction;
   deviations = static_cast<double>(squares) - correction * static_cast<double>(rest);
 }
 
 template <class S>
 void moments_of(const S* x, int64_t n, double* mean, double* deviations) {
+  if (n <= kRun) return block_moments(x, n, 1 / static_cast<double>(n), *mean, *deviations);
   double m = 0, d = 0;
   int64_t seen = 0;
   for (int64_t i = 0; i < n; i += kRun) {
     const int64_t count = std::min(kRun, n - i);
     double block_mean, block_deviations;
-    block_moments(x + i, count, block_mean, block_deviations);
+    block_moments(x + i, count, 1 / static_cast<double>(count), block_mean, block_deviations);
     const double delta = block_mean - m, total = static_cast<double>(seen + count);
     m += delta * static_cast<double>(count) / total;
     d += block_deviations + delta * delta * static_cast<double>(seen) * static_cast<double>(count) / total;
@@ -87,10 +88,14 @@ void layer_rows(const void* from, void* to, int64_t rows, int64_t n, const void*
   const S* x = static_cast<const S*>(from);
   S* y = static_cast<S*>(to);
   const T *w = static_cast<const T*>(weight), *b = static_cast<const T*>(bias);
+  const double inverse = 1 / static_cast<double>(n);
   for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
     double mean, deviations;
-    moments_of(x, n, &mean, &deviations);
-    const double rstd = 1 / std::sqrt(deviations / static_cast<double>(n) + eps);
+    if (n <= kRun)
+      block_moments(x, n, inverse, mean, deviations);
+    else
+      moments_of(x, n, &mean, &deviations);
+    const double rstd = 1 / std::sqrt(deviations * inverse + eps);
     means[r] = mean;
     rstds[r] = rstd;
     const T m = static_cast<T>(mean), s = static_cast<T>(rstd);

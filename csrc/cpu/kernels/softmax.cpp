@@ -13,12 +13,21 @@ namespace {
 inline float exponential(float x) { return math::exp_fast(x); }
 inline double exponential(double x) { return math::exp(x); }
 
+constexpr int64_t kLanes = 16;
+constexpr int64_t kRowBlock = 32;  // rows whose logarithms are taken together
+
 // NaN is left to the sum: the exponential of a row with one is NaN everywhere.
 template <class T>
 inline T largest(const T* x, int64_t n) {
   T m = -std::numeric_limits<T>::infinity();
+  const int64_t whole = n < kLanes ? n : n - n % kLanes;
 #pragma omp simd reduction(max : m)
-  for (int64_t i = 0; i < n; ++i) m = x[i] > m ? x[i] : m;
+  for (int64_t i = 0; i < whole; ++i) m = x[i] > m ? x[i] : m;
+  if (whole < n) {
+    const T* last = x + n - kLanes;
+#pragma omp simd reduction(max : m)
+    for (int64_t i = 0; i < kLanes; ++i) m = last[i] > m ? last[i] : m;
+  }
   return m;
 }
 
@@ -28,27 +37,67 @@ inline T shift_of(T m) {
   return std::isinf(m) ? T(0) : m;
 }
 
+// Sum of exp(x[i] - m); keeps the terms in y when it is not null. What fills no vector at the end of a row is computed
+// with a vector that overlaps the one before, instead of a scalar exponential for each element.
+template <bool Keep, class T>
+inline T exponential_sum(const T* x, T* y, int64_t n, T m) {
+  T sum = 0;
+  if (n < kLanes) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T e = exponential(x[i] - m);
+      if (Keep) y[i] = e;
+      sum += e;
+    }
+    return sum;
+  }
+  const int64_t rest = n % kLanes, whole = n - rest;
+  alignas(64) T last[kLanes];
+  if (rest) {  // first, because y may be x
+    const T* from = x + n - kLanes;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const T e = exponential(from[i] - m);
+      last[i] = e;
+      sum += i >= kLanes - rest ? e : T(0);
+    }
+  }
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < whole; ++i) {
+    const T e = exponential(x[i] - m);
+    if (Keep) y[i] = e;
+    sum += e;
+  }
+  if (Keep && rest) {
+    T* to = y + n - kLanes;
+    for (int64_t i = 0; i < kLanes; ++i) to[i] = last[i];
+  }
+  return sum;
+}
+
 template <class T>
 void softmax_rows(SoftmaxKind kind, const T* x, T* y, int64_t rows, int64_t n) {
-  for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
-    const T m = largest(x, n);
-    T sum = 0;
-    if (kind == SoftmaxKind::Softmax) {
-#pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < n; ++i) {
-        const T e = exponential(x[i] - m);
-        y[i] = e;
-        sum += e;
-      }
-      const T scale = T(1) / sum;
+  if (kind == SoftmaxKind::Softmax) {
+    for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
+      const T scale = T(1) / exponential_sum<true>(x, y, n, largest(x, n));
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i) y[i] *= scale;
-    } else {
-#pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < n; ++i) sum += exponential(x[i] - m);
-      const T log_sum = std::log(sum);
+    }
+    return;
+  }
+  for (int64_t first = 0; first < rows; first += kRowBlock) {
+    const int64_t count = rows - first < kRowBlock ? rows - first : kRowBlock;
+    alignas(64) T m[kRowBlock], sum[kRowBlock];
+    for (int64_t r = count; r < kRowBlock; ++r) sum[r] = 1;
+    for (int64_t r = 0; r < count; ++r) {
+      m[r] = largest(x + r * n, n);
+      sum[r] = exponential_sum<false>(x + r * n, static_cast<T*>(nullptr), n, m[r]);
+    }
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) y[i] = x[i] - m - log_sum;
+    for (int64_t r = 0; r < kRowBlock; ++r) sum[r] = math::log(sum[r]);
+    for (int64_t r = 0; r < count; ++r, x += n, y += n) {
+      const T a = m[r], b = sum[r];
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) y[i] = x[i] - a - b;
     }
   }
 }
@@ -93,7 +142,8 @@ void softmax_columns(SoftmaxKind kind, const T* x, int64_t x_stride, T* y, int64
 #pragma GCC ivdep
     for (int64_t j = 0; j < width; ++j) sum[j] += exponential(row[j] - m[j]);
   }
-  for (int64_t j = 0; j < width; ++j) sum[j] = std::log(sum[j]);
+#pragma GCC ivdep
+  for (int64_t j = 0; j < width; ++j) sum[j] = math::log(sum[j]);
   for (int64_t i = 0; i < n; ++i) {
     const T* row = x + i * x_stride;
     T* out = y + i * y_stride;
@@ -104,12 +154,17 @@ void softmax_columns(SoftmaxKind kind, const T* x, int64_t x_stride, T* y, int64
 
 template <class T>
 void logsumexp_rows(const T* x, T* out, int64_t rows, int64_t n) {
-  for (int64_t r = 0; r < rows; ++r, x += n) {
-    const T m = shift_of(largest(x, n));
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; ++i) sum += exponential(x[i] - m);
-    out[r] = m + std::log(sum);
+  for (int64_t first = 0; first < rows; first += kRowBlock, out += kRowBlock) {
+    const int64_t count = rows - first < kRowBlock ? rows - first : kRowBlock;
+    alignas(64) T m[kRowBlock], sum[kRowBlock];
+    for (int64_t r = count; r < kRowBlock; ++r) sum[r] = 1;
+    for (int64_t r = 0; r < count; ++r, x += n) {
+      m[r] = shift_of(largest(x, n));
+      sum[r] = exponential_sum<false>(x, static_cast<T*>(nullptr), n, m[r]);
+    }
+#pragma GCC ivdep
+    for (int64_t r = 0; r < kRowBlock; ++r) sum[r] = math::log(sum[r]);
+    for (int64_t r = 0; r < count; ++r) out[r] = m[r] + sum[r];
   }
 }
 
@@ -126,7 +181,8 @@ void logsumexp_columns(const T* x, int64_t stride, T* out, int64_t n, int64_t wi
 #pragma GCC ivdep
     for (int64_t j = 0; j < width; ++j) sum[j] += exponential(row[j] - m[j]);
   }
-  for (int64_t j = 0; j < width; ++j) out[j] = m[j] + std::log(sum[j]);
+#pragma GCC ivdep
+  for (int64_t j = 0; j < width; ++j) out[j] = m[j] + math::log(sum[j]);
 }
 
 template <class T>

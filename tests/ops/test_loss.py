@@ -1,0 +1,223 @@
+"""Losses and embeddings against their definitions in NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+
+RNG = np.random.default_rng(0)
+
+
+def log_softmax(x, axis):
+    m = x.max(axis, keepdims=True)
+    return x - m - np.log(np.exp(x - m).sum(axis, keepdims=True))
+
+
+def pair(*shape, positive=False):
+    a = RNG.random(shape) if positive else RNG.standard_normal(shape)
+    return a, fl.from_numpy(a)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (33, 100), (3, 4, 6), (2, 10, 3, 50)])
+@pytest.mark.parametrize("dtype,tolerance", [(fl.float32, 1e-5), (fl.float64, 1e-12), (fl.bfloat16, 3e-2)])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_cross_entropy(shape, dtype, tolerance, reduction):
+    classes = shape[1]
+    x = fl.from_numpy(RNG.standard_normal(shape) * 3).to(dtype)
+    scores = log_softmax(x.to(fl.float64).numpy(), 1)
+    target = RNG.integers(0, classes, (shape[0], *shape[2:]))
+    target.flat[0] = -100
+    w = fl.from_numpy(RNG.random(classes)).to(dtype)
+    factor = w.to(fl.float64).numpy()
+    kept = target != -100
+    index = np.where(kept, target, 0)
+    picked = -np.take_along_axis(scores, index[:, None], 1)[:, 0]
+    for weight, each in ((None, np.ones_like(index, float)), (w, factor[index])):
+        each = each * kept
+        loss = picked * each
+        want = loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.sum() / each.sum()
+        got = F.cross_entropy(x, fl.from_numpy(target), weight, reduction=reduction).to(fl.float64).numpy()
+        assert np.allclose(got, want, rtol=tolerance, atol=tolerance * 3)
+        got = (
+            F.nll_loss(fl.log_softmax(x, 1), fl.from_numpy(target), weight, reduction=reduction).to(fl.float64).numpy()
+        )
+        assert np.allclose(got, want, rtol=tolerance, atol=tolerance * 3)
+
+
+def test_cross_entropy_forms():
+    x, t = pair(4, 5)
+    scores = log_softmax(x, 1)
+    target = np.array([0, 4, 2, 2])
+    smooth = np.full((4, 5), 0.1 / 5)
+    smooth[np.arange(4), target] += 0.9
+    want = -(smooth * scores).sum(1).mean()
+    assert np.allclose(F.cross_entropy(t, fl.from_numpy(target), label_smoothing=0.1).item(), want)
+    assert np.allclose(F.cross_entropy(t, fl.from_numpy(smooth)).item(), want)
+    one = F.cross_entropy(t[0], fl.tensor(3))
+    assert one.shape == () and np.allclose(one.item(), -scores[0, 3])
+    assert math.isnan(F.cross_entropy(t, fl.full((4,), -100)).item())
+    assert F.cross_entropy(t, fl.from_numpy(target), reduction="sum", ignore_index=2).item() == pytest.approx(
+        -(scores[0, 0] + scores[1, 4])
+    )
+
+
+def test_class_index_errors():
+    x = fl.randn(3, 5)
+    for loss in (F.cross_entropy, F.nll_loss):
+        with pytest.raises(IndexError):
+            loss(x, fl.tensor([0, 1, 5]))
+        with pytest.raises(ValueError):
+            loss(x, fl.tensor([0, 1]))
+        with pytest.raises(RuntimeError):
+            loss(x, fl.tensor([0.0, 1.0, 2.0]))
+        with pytest.raises(ValueError):
+            loss(x, fl.tensor([0, 1, 2]), reduction="other")
+        assert loss(fl.empty(3, 5, device="meta"), fl.empty(3, dtype=fl.int64, device="meta")).shape == ()
+
+
+def bce(x, y):
+    return -(y * np.log(x) + (1 - y) * np.log1p(-x))
+
+
+ELEMENTWISE = {
+    "mse": (F.mse_loss, lambda x, y: (x - y) ** 2),
+    "l1": (F.l1_loss, lambda x, y: abs(x - y)),
+    "smooth_l1": (
+        lambda x, y, **k: F.smooth_l1_loss(x, y, beta=0.5, **k),
+        lambda x, y: np.where(abs(x - y) < 0.5, (x - y) ** 2, abs(x - y) - 0.25),
+    ),
+    "huber": (
+        lambda x, y, **k: F.huber_loss(x, y, delta=0.3, **k),
+        lambda x, y: np.where(abs(x - y) <= 0.3, 0.5 * (x - y) ** 2, 0.3 * (abs(x - y) - 0.15)),
+    ),
+    "bce": (F.binary_cross_entropy, bce),
+    "bce_logits": (F.binary_cross_entropy_with_logits, lambda x, y: bce(1 / (1 + np.exp(-x)), y)),
+    "kl_div": (F.kl_div, lambda x, y: y * (np.log(y) - x)),
+    "poisson": (F.poisson_nll_loss, lambda x, y: np.exp(x) - y * x),
+    "soft_margin": (F.soft_margin_loss, lambda x, y: np.log1p(np.exp(-x * y))),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.filterwarnings("ignore")
+def test_elementwise_losses(name):
+    loss, reference = ELEMENTWISE[name]
+    (x, tx), (y, ty) = pair(6, 7, positive=True), pair(6, 7, positive=True)
+    want = reference(x, y)
+    assert np.allclose(loss(tx, ty, reduction="none").numpy(), want)
+    assert np.allclose(loss(tx, ty).item(), want.mean())
+    assert np.allclose(loss(tx.t(), ty.t(), reduction="sum").item(), want.sum())
+    with pytest.raises(ValueError):
+        loss(tx, ty, reduction="other")
+
+
+def test_binary_cross_entropy_edges():
+    assert F.binary_cross_entropy(fl.tensor([0.0, 1.0]), fl.tensor([1.0, 0.0])).item() == 100.0
+    with pytest.raises(RuntimeError):
+        F.binary_cross_entropy(fl.tensor([1.5]), fl.tensor([1.0]))
+    assert F.binary_cross_entropy_with_logits(fl.tensor([1000.0, -1000.0]), fl.tensor([1.0, 0.0])).item() == 0.0
+    (x, tx), (y, ty), (w, tw) = pair(4, 3), pair(4, 3, positive=True), pair(3, positive=True)
+    p = 1 / (1 + np.exp(-x))
+    want = -(w * y * np.log(p) + (1 - y) * np.log1p(-p)).mean()
+    assert np.allclose(F.binary_cross_entropy_with_logits(tx, ty, pos_weight=tw).item(), want)
+
+
+def test_margin_losses():
+    (x, tx) = pair(3, 4)
+    target = np.array([1, 0, 3])
+    gaps = np.maximum(0, 1 - x[np.arange(3), target][:, None] + x)
+    gaps[np.arange(3), target] = 0
+    assert np.allclose(F.multi_margin_loss(tx, fl.from_numpy(target)).item(), (gaps.sum(1) / 4).mean())
+    labels = np.array([[3, 0, -1, 1], [2, -1, 0, 0], [-1, 1, 1, 1]])
+    total = 0.0
+    for row, wanted in zip(x, ([3, 0], [2], [])):
+        others = [i for i in range(4) if i not in wanted]
+        total += sum(max(0, 1 - (row[j] - row[i])) for j in wanted for i in others) / 4
+    assert np.allclose(F.multilabel_margin_loss(tx, fl.from_numpy(labels)).item(), total / 3)
+
+
+def test_distances():
+    (a, ta), (b, tb), (c, tc) = pair(5, 6), pair(5, 6), pair(5, 6)
+    cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert np.allclose(F.cosine_similarity(ta, tb).numpy(), cosine)
+    assert np.allclose(F.pairwise_distance(ta, tb).numpy(), np.linalg.norm(a - b + 1e-6, axis=1))
+    rows, columns = np.triu_indices(5, 1)
+    assert np.allclose(F.pdist(ta).numpy(), np.linalg.norm(a[rows] - a[columns], axis=1))
+    near, far = np.linalg.norm(a - b + 1e-6, axis=1), np.linalg.norm(a - c + 1e-6, axis=1)
+    assert np.allclose(F.triplet_margin_loss(ta, tb, tc).item(), np.maximum(0, 1 + near - far).mean())
+    sign = np.array([1, -1, 1, -1, 1])
+    want = np.where(sign == 1, 1 - cosine, np.maximum(0, cosine - 0.1)).mean()
+    assert np.allclose(F.cosine_embedding_loss(ta, tb, fl.from_numpy(sign), margin=0.1).item(), want)
+
+
+def ctc_by_enumeration(probs, target, blank=0):
+    """Sum of the probabilities of every path that collapses to the target."""
+    steps, classes = probs.shape
+    total = 0.0
+    for path in np.ndindex(*[classes] * steps):
+        merged = [s for i, s in enumerate(path) if i == 0 or s != path[i - 1]]
+        if [s for s in merged if s != blank] == list(target):
+            total += math.prod(probs[t, s] for t, s in enumerate(path))
+    return -math.log(total) if total else math.inf
+
+
+def test_ctc_loss():
+    scores = log_softmax(RNG.standard_normal((5, 3, 3)), 2)
+    targets, lengths = [[1, 2], [1, 1], [2]], [5, 4, 5]
+    want = [ctc_by_enumeration(np.exp(scores[:n, b]), t) for b, (t, n) in enumerate(zip(targets, lengths))]
+    flat = fl.tensor(sum(targets, []))
+    got = F.ctc_loss(fl.from_numpy(scores), flat, fl.tensor(lengths), fl.tensor([2, 2, 1]), reduction="none")
+    assert np.allclose(got.numpy(), want)
+    padded = fl.tensor([[1, 2], [1, 1], [2, 0]])
+    mean = F.ctc_loss(fl.from_numpy(scores), padded, lengths, [2, 2, 1])
+    assert np.allclose(mean.item(), np.mean(np.array(want) / [2, 2, 1]))
+    impossible = F.ctc_loss(
+        fl.from_numpy(scores[:2]), padded, [2, 2, 2], [2, 2, 1], reduction="none", zero_infinity=True
+    )
+    assert impossible.tolist()[1] == 0.0
+
+
+def test_embedding():
+    w, tw = pair(10, 4)
+    index = RNG.integers(0, 10, (3, 5))
+    assert (F.embedding(fl.from_numpy(index), tw).numpy() == w[index]).all()
+    assert F.embedding(fl.empty(0, dtype=fl.int64), tw).shape == (0, 4)
+    assert (F.embedding(fl.from_numpy(index.astype(np.int32)), tw.t().contiguous().t()).numpy() == w[index]).all()
+    with pytest.raises(IndexError):
+        F.embedding(fl.tensor([10]), tw)
+    with pytest.raises(AssertionError):
+        F.embedding(fl.tensor([1]), tw, padding_idx=10)
+    renormed = F.embedding(fl.tensor([0, 1]), tw, max_norm=0.5).numpy()
+    assert (np.linalg.norm(renormed, axis=1) <= 0.5 + 1e-6).all()
+
+
+def test_embedding_bag():
+    w, tw = pair(10, 4)
+    index, offsets = np.array([1, 2, 3, 3, 9, 0, 2]), [0, 3, 3, 5]
+    bags = [index[0:3], index[3:3], index[3:5], index[5:]]
+    for mode, combine in (("sum", np.sum), ("mean", np.mean), ("max", np.max)):
+        want = [combine(w[b], axis=0) if len(b) else np.zeros(4) for b in bags]
+        got = F.embedding_bag(fl.from_numpy(index), tw, fl.tensor(offsets), mode=mode)
+        assert np.allclose(got.numpy(), want)
+        last = F.embedding_bag(fl.from_numpy(index), tw, fl.tensor([*offsets, 7]), mode=mode, include_last_offset=True)
+        assert np.allclose(last.numpy(), want)
+    factors = RNG.random(7)
+    got = F.embedding_bag(
+        fl.from_numpy(index), tw, fl.tensor(offsets), mode="sum", per_sample_weights=fl.from_numpy(factors)
+    )
+    assert np.allclose(got.numpy()[2], (w[[3, 9]] * factors[3:5, None]).sum(0))
+    grid = fl.tensor([[1, 2], [3, 3]])
+    assert np.allclose(F.embedding_bag(grid, tw, padding_idx=2).numpy(), [w[1], w[3]])
+
+
+def test_one_hot():
+    got = F.one_hot(fl.tensor([[0, 2], [1, 0]]))
+    assert got.dtype == fl.int64 and (got.numpy() == np.eye(3, dtype=int)[[[0, 2], [1, 0]]]).all()
+    assert F.one_hot(fl.tensor([1]), 5).shape == (1, 5)
+    with pytest.raises(RuntimeError):
+        F.one_hot(fl.tensor([-1]))
+    with pytest.raises(RuntimeError):
+        F.one_hot(fl.tensor([3]), 2)
