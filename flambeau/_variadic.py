@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 __all__ = ["histogramdd", "unique", "unique_consecutive"]
 
 
-def _unique(input: Tensor, dim: int | None, consecutive: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Values, inverse positions and counts."""
+def _unique(input: Tensor, dim: int | None, consecutive: bool, inverse: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """Values, inverse positions (when asked for) and counts."""
     if dim is None:
-        return fl._ops._unique(input, consecutive)
+        return fl._ops._unique(input, consecutive, inverse)
     if not -max(input.dim(), 1) <= dim < max(input.dim(), 1):
         raise IndexError(f"[unique] expected dim in [{-input.dim()}, {input.dim() - 1}], got {dim}")
     if input.dim() == 0:
-        values, inverse, counts = fl._ops._unique(input, consecutive)
-        return values.reshape(()), inverse.reshape(1), counts
+        values, where, counts = fl._ops._unique(input, consecutive)
+        return values.reshape(()), where.reshape(1), counts
     slices = input.transpose(0, dim)
     if slices.numel() == 0:
         if any(size == 0 for d, size in enumerate(slices.shape) if d) and slices.size(0):
             raise RuntimeError(f"[unique] expected only dim to be empty, got shape {tuple(input.shape)} and dim {dim}")
         empty = fl.empty(0, dtype=fl.int64, device=input.device)
         return input.clone(), empty, empty.clone()
-    kept, inverse, counts = fl._ops._unique_rows(slices, consecutive)
-    return fl.index_select(input, dim, kept), inverse, counts
+    kept, where, counts = fl._ops._unique_rows(slices, consecutive)
+    return fl.index_select(input, dim, kept), where, counts
 
 
 def _chosen(results: tuple[Tensor, Tensor, Tensor], inverse: bool, counts: bool) -> Any:
@@ -47,7 +47,7 @@ def unique(
     if fl._C._has_torch_function_unary(input):
         options = dict(sorted=sorted, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
         return fl.overrides.handle_torch_function(unique, (input,), input, **options)
-    return _chosen(_unique(input, dim, False), return_inverse, return_counts)
+    return _chosen(_unique(input, dim, False, return_inverse), return_inverse, return_counts)
 
 
 def unique_consecutive(
@@ -57,7 +57,7 @@ def unique_consecutive(
     if fl._C._has_torch_function_unary(input):
         options = dict(return_inverse=return_inverse, return_counts=return_counts, dim=dim)
         return fl.overrides.handle_torch_function(unique_consecutive, (input,), input, **options)
-    return _chosen(_unique(input, dim, True), return_inverse, return_counts)
+    return _chosen(_unique(input, dim, True, return_inverse), return_inverse, return_counts)
 
 
 class HistogramDD(tuple):

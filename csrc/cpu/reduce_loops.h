@@ -29,6 +29,16 @@ struct ReduceLoop {
 
   static A load(S x, const P* p) { return static_cast<A>(F::template load<T>(static_cast<T>(x), p)); }
 
+  // Halves the lanes until one is left; widths are constants so that each step is a few vector instructions.
+  template <int64_t w>
+  static void fold(A* lane) {
+    if constexpr (w > 0) {
+#pragma GCC ivdep
+      for (int64_t l = 0; l < w; ++l) lane[l] = F::template combine<A>(lane[l], lane[l + w]);
+      fold<w / 2>(lane);
+    }
+  }
+
   static A run(const S* x, int64_t n, const P* p) {
     if (n > kRun) {
       const int64_t half = (n / 2 + kLanes - 1) / kLanes * kLanes;
@@ -46,8 +56,7 @@ struct ReduceLoop {
 #pragma GCC ivdep
         for (int64_t l = 0; l < kPart; ++l) lane[to + l] = F::template combine<A>(lane[to + l], load(x[i + l], p));
       for (int64_t l = 0; i < n; ++i, ++l) lane[l] = F::template combine<A>(lane[l], load(x[i], p));
-      for (int64_t w = kLanes / 2; w > 0; w /= 2)
-        for (int64_t l = 0; l < w; ++l) lane[l] = F::template combine<A>(lane[l], lane[l + w]);
+      fold<kLanes / 2>(lane);
       total = lane[0];
     }
     for (; i < n; ++i) total = F::template combine<A>(total, load(x[i], p));

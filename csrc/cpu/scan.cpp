@@ -219,6 +219,24 @@ template <bool Max, class S>
 void scan_extreme(const S* src, S* values, int64_t* indices, const Lines& lines) {
   using C = compute_t<S>;
   const int64_t n = lines.n, inner = lines.inner;
+  if (inner == 1) {
+    parallel_for(lines.outer, std::max<int64_t>(1, kGrain / (4 * n + 1)), [&](int64_t b, int64_t e) {
+      for (int64_t at = b * n; at < e * n; at += n) {
+        C best = static_cast<C>(src[at]);
+        int64_t index = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          const C x = static_cast<C>(src[at + i]);
+          if (replaces<Max>(x, best)) {  // rarely taken: a branch is cheaper than a chain of selections
+            best = x;
+            index = i;
+          }
+          values[at + i] = convert<S>(best);
+          indices[at + i] = index;
+        }
+      }
+    });
+    return;
+  }
   constexpr int64_t block = 128;
   const int64_t blocks = (inner + block - 1) / block;
   parallel_for(lines.outer * blocks, std::max<int64_t>(1, kGrain / (4 * n * std::min(inner, block) + 1)), [&](int64_t b, int64_t e) {

@@ -1,6 +1,7 @@
 // Searching and counting: unique values, positions in sorted sequences, membership, bin counts and histograms.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "cpu/parallel.h"
@@ -24,11 +25,14 @@ Tensor tensor_of(const std::vector<int64_t>& values) {
 
 // ---------------------------------------------------------------- unique
 
+constexpr int64_t kNothing = 0;
+
 // Values, inverse positions (of the input's shape) and counts of the runs of equal keys in `order`.
 template <class S, class Same>
-Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, const Same& same) {
+Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, bool with_inverse, const Same& same) {
   const int64_t n = static_cast<int64_t>(order.size());
-  Tensor inverse = empty(self.sizes(), {DType::Int64, self.device()});
+  Tensor inverse = empty(with_inverse ? self.sizes() : IntSpan(&kNothing, 1), {DType::Int64, self.device()});
+  int64_t* back = with_inverse ? inverse.data<int64_t>() : nullptr;
   std::vector<int64_t> firsts, counts;
   for (int64_t i = 0; i < n; ++i) {
     if (i == 0 || !same(order[i - 1], order[i])) {
@@ -36,7 +40,7 @@ Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, c
       counts.push_back(0);
     }
     ++counts.back();
-    inverse.data<int64_t>()[order[i]] = static_cast<int64_t>(firsts.size()) - 1;
+    if (back) back[order[i]] = static_cast<int64_t>(firsts.size()) - 1;
   }
   Tensor values = empty({static_cast<int64_t>(firsts.size())}, self.options());
   for (size_t i = 0; i < firsts.size(); ++i) values.data<S>()[i] = x[firsts[i]];
@@ -44,7 +48,7 @@ Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, c
 }
 
 // NaNs are all different from each other, as they are by ==.
-Triple unique(const Tensor& self, bool consecutive) {
+Triple unique(const Tensor& self, bool consecutive, bool with_inverse) {
   check_data("unique", self);
   FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ", name_of(self.dtype()));
   const Tensor source = contiguous(self);
@@ -60,12 +64,12 @@ Triple unique(const Tensor& self, bool consecutive) {
         std::iota(order.begin(), order.end(), int64_t(0));
       } else {
         using K = SortKey<S>;
-        std::vector<Packed<K>> keys(2 * n);
+        const std::unique_ptr<Packed<K>[]> keys(new Packed<K>[2 * n + 1]);
         for (int64_t i = 0; i < n; ++i) keys[i] = Packed<K>(key_of(x[i]), i);
-        sort_packed(keys.data(), keys.data() + n, n);
+        sort_packed(keys.get(), keys.get() + n, n);
         for (int64_t i = 0; i < n; ++i) order[i] = keys[i].index();
       }
-      found = runs(self, x, order, [x](int64_t a, int64_t b) { return static_cast<C>(x[a]) == static_cast<C>(x[b]); });
+      found = runs(self, x, order, with_inverse, [x](int64_t a, int64_t b) { return static_cast<C>(x[a]) == static_cast<C>(x[b]); });
     }
   });
   return found;

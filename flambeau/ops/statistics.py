@@ -8,7 +8,7 @@ from flambeau.ops.record import composite, native
 BINS = range  # `range` is an argument of the histograms
 DATA = ("data_dependent", "no_grad")
 
-native("_unique(Tensor self, bool consecutive) -> (Tensor, Tensor, Tensor)", tags=DATA)
+native("_unique(Tensor self, bool consecutive, bool inverse=True) -> (Tensor, Tensor, Tensor)", tags=DATA)
 native("_unique_rows(Tensor self, bool consecutive) -> (Tensor, Tensor, Tensor)", tags=DATA)
 native(
     "_search(Tensor sequence, Tensor values, bool right, bool int32, Tensor? sorter=None) -> Tensor", tags=("no_grad",)

@@ -32,6 +32,15 @@ struct IndexLoop {
     if (acc.index < 0 || better(value, acc.value)) acc = {value, index};
   }
 
+  template <int64_t w>
+  static void fold(T* lane) {
+    if constexpr (w > 0) {
+#pragma GCC ivdep
+      for (int64_t l = 0; l < w; ++l) lane[l] = extreme(lane[l], lane[l + w]);
+      fold<w / 2>(lane);
+    }
+  }
+
   static T block(const S* x, int64_t n) {
     T lane[kLanes];
     for (int64_t l = 0; l < kLanes; ++l) lane[l] = static_cast<T>(x[l]);
@@ -42,8 +51,7 @@ struct IndexLoop {
     // What is left over is covered by a last block that reads some elements twice.
     if (i < n)
       for (int64_t l = 0; l < kLanes; ++l) lane[l] = extreme(lane[l], static_cast<T>(x[n - kLanes + l]));
-    for (int64_t w = kLanes / 2; w > 0; w /= 2)
-      for (int64_t l = 0; l < w; ++l) lane[l] = extreme(lane[l], lane[l + w]);
+    fold<kLanes / 2>(lane);
     return lane[0];
   }
 
