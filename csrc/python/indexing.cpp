@@ -252,6 +252,7 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
       own(call_override(method, triple, 3, nullptr));
       return 0;
     }
+    if (key == Py_False) return 0;
     // t[True] = v is an ordinary assignment, with conversion; t[False] = v assigns nothing.
     Parsed parsed = parse_key(self, key == Py_True ? Py_None : key);
     Value number;
