@@ -23,8 +23,8 @@ constexpr int kRows = 6, kVectors = 2;
 #endif
 typedef float Vec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 constexpr int64_t kPanel = kLanes * kVectors;  // columns a panel of the right operand has
-constexpr int64_t kQueryBlock = 66;            // a multiple of kRows
-constexpr int64_t kKeyBlock = 128;             // a multiple of kPanel
+constexpr int64_t kQueryBlock = 36;            // a multiple of kRows
+constexpr int64_t kKeyBlock = 512;             // a multiple of kPanel; long rows spread the cost of a row's reductions
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
