@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "broadcast_shapes", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_neg", "is_nonzero",
-    "is_same_size", "is_signed", "is_storage", "numel", "result_type", "typename",
+    "broadcast_shapes", "from_file", "get_device", "get_device_module", "gradient", "is_complex", "is_distributed", "is_conj", "is_floating_point", "is_inference", "is_neg", "is_nonzero",
+    "is_same_size", "is_signed", "is_storage", "norm_except_dim", "numel", "result_type",
+    "typename", "unravel_index",
 ]  # fmt: skip
 
 
@@ -55,6 +56,8 @@ is_nonzero = _asks("is_nonzero")
 is_inference = _asks("is_inference")
 is_conj = _asks("is_conj")
 is_neg = _asks("is_neg")
+is_distributed = _asks("is_distributed")
+get_device = _asks("get_device")
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
@@ -84,3 +87,117 @@ def broadcast_shapes(*shapes: Any) -> Any:
                 )
             result[d] = sizes[d]
     return fl.Size(result)
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module of a device's functions, such as `cpu`."""
+    kind = fl.device("cpu").type if device is None else fl.device(device).type
+    module = getattr(fl, kind, None)
+    if module is None:
+        raise RuntimeError(f"[get_device_module] expected a device with a module, got {device!r}")
+    return module
+
+
+def from_file(
+    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor over a file mapped into memory; with shared=True writes go to the file."""
+    import mmap
+    import os
+
+    dtype = fl.get_default_dtype() if dtype is None else dtype
+    length = (size or 0) * dtype.itemsize
+    with open(filename, "r+b" if shared else "rb") as file:
+        have = os.fstat(file.fileno()).st_size
+        if shared and have < length:
+            file.truncate(length)
+        elif have < length:
+            raise RuntimeError(f"[from_file] expected a file of at least {length} bytes, got {have}")
+        if length == 0:
+            return fl.empty(0, dtype=dtype)
+        mapped = mmap.mmap(file.fileno(), length, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+    return fl.frombuffer(mapped, dtype=dtype)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Coordinates, by dimension, of flat indices into a tensor of this shape."""
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype == fl.bool:
+        raise ValueError(f"[unravel_index] expected integer indices, got {indices.dtype}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
+    if any(s < 0 for s in sizes):
+        raise ValueError(f"[unravel_index] expected sizes that are not negative, got {sizes}")
+    found: list[Tensor] = []
+    rest = indices
+    for size in reversed(sizes):
+        found.insert(0, rest % size)
+        rest = rest // size
+    return tuple(found)
+
+
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """Norms over all dimensions but one, which is kept with the others of size 1; dim=-1 takes the norm over all."""
+    if dim == -1:
+        return v.norm(pow)
+    shape = [1] * v.dim()
+    shape[dim] = v.shape[dim]
+    return v.movedim(dim, 0).reshape(v.shape[dim], -1).norm(pow, 1).reshape(shape)
+
+
+def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
+    """Estimates of the derivative along dimensions: central differences inside, one-sided at the ends.
+
+    spacing is a number, one number for each dimension, or a tensor of coordinates for each dimension.
+    """
+    spacing = 1 if spacing is None else spacing
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    dims = [d + input.dim() if d < 0 else d for d in dims]
+    if any(not 0 <= d < input.dim() for d in dims):
+        raise IndexError(f"[gradient] expected dimensions of a tensor with {input.dim()}, got {dim}")
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"[gradient] expected each dimension once, got {dim}")
+    if edge_order not in (1, 2):
+        raise RuntimeError(f"[gradient] expected edge_order 1 or 2, got {edge_order}")
+    steps = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
+    if len(steps) != len(dims):
+        raise RuntimeError(f"[gradient] expected a spacing for each of {len(dims)} dimensions, got {len(steps)}")
+    if input.dtype == fl.uint8 or any(isinstance(s, Tensor) and s.dtype == fl.uint8 for s in steps):
+        raise RuntimeError("[gradient] expected signed numbers, got uint8")
+    return tuple(_gradient_along(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True))
+
+
+def _gradient_along(x: Tensor, d: int, step: Any, edge_order: int) -> Tensor:
+    n = x.shape[d]
+    if n < edge_order + 1:
+        raise RuntimeError(f"[gradient] expected at least {edge_order + 1} elements along dimension {d}, got {n}")
+    if isinstance(step, Tensor):
+        if step.dim() != 1 or step.shape[0] != n:
+            raise RuntimeError(f"[gradient] expected {n} coordinates for dimension {d}, got shape {tuple(step.shape)}")
+        h = (step[1:] - step[:-1]).reshape([-1] + [1] * (x.dim() - 1 - d))
+    else:
+        dtype = x.dtype if x.is_floating_point() or x.is_complex() else fl.get_default_dtype()
+        h = fl.full([n - 1] + [1] * (x.dim() - 1 - d), step, dtype=dtype, device=x.device)
+
+    def at(a: int, b: int | None) -> Tensor:
+        return fl._ops.slice(x, d, a, b)
+
+    def gap(i: int) -> Tensor:
+        return h[i % (n - 1)].unsqueeze(0)
+
+    difference = (at(1, None) - at(0, n - 1)) / h
+    parts = []
+    if edge_order == 1:
+        first, last = fl._ops.slice(difference, d, 0, 1), fl._ops.slice(difference, d, n - 2, n - 1)
+    else:
+        a, b = gap(0), gap(1)
+        first = -(2 * a + b) / (a * (a + b)) * at(0, 1) + (a + b) / (a * b) * at(1, 2) - a / (b * (a + b)) * at(2, 3)
+        a, b = gap(-2), gap(-1)
+        last = b / (a * (a + b)) * at(n - 3, n - 2) - (b + a) / (a * b) * at(n - 2, n - 1)
+        last = last + (2 * b + a) / (b * (a + b)) * at(n - 1, n)
+    parts.append(first)
+    if n > 2:
+        left, right = h[:-1], h[1:]
+        low, high = fl._ops.slice(difference, d, 0, n - 2), fl._ops.slice(difference, d, 1, n - 1)
+        parts.append((low * right + high * left) / (left + right))
+    parts.append(last)
+    return fl.cat(parts, d)
