@@ -128,10 +128,12 @@ void log_sums(const Tensor& x, const Classes& g, T* out) {
   if (g.inner == 1) {
     parallel_for(g.batch, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
       if (direct) return loops.logsumexp_rows(x.data<T>() + begin * n, out + begin, end - begin, n);
-      std::vector<T> row(n);
-      for (int64_t r = begin; r < end; ++r) {
-        load(x.raw() + r * n * item, item, reinterpret_cast<char*>(row.data()), sizeof(T), n);
-        loops.logsumexp_rows(row.data(), out + r, 1, n);
+      const int64_t batch = std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1));  // rows staged at a time
+      std::vector<T> staged(batch * n);
+      for (int64_t r = begin; r < end; r += batch) {
+        const int64_t rows = std::min(batch, end - r);
+        load(x.raw() + r * n * item, item, reinterpret_cast<char*>(staged.data()), sizeof(T), rows * n);
+        loops.logsumexp_rows(staged.data(), out + r, rows, n);
       }
     });
     return;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "cpu/cast.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
 
@@ -196,16 +197,31 @@ void channel_statistics(const Tensor& x, const Channels& g, std::vector<double>&
     }
     return;
   }
+  // Small planes of one channel are gathered, so that statistics are taken over runs of some length.
+  const bool small = g.spatial < 512;
+  const int64_t planes = small ? std::max<int64_t>(1, 2048 / g.spatial) : 1;
+  const DType compute = compute_of(x.dtype());
+  const NormLoops& gathered = norm_loops(compute);
+  const CastFn load_plane = cast_fn(x.dtype(), compute);
   parallel_for(g.channels, std::max<int64_t>(1, kWork / std::max<int64_t>(count, 1)), [&](int64_t begin, int64_t end) {
+    std::vector<double> room(small ? planes * g.spatial : 0);  // wide enough for either compute type
+    char* buffer = reinterpret_cast<char*>(room.data());
+    const int64_t wide = size_of(compute);
     for (int64_t c = begin; c < end; ++c) {
       double m = 0, d = 0, seen = 0;
-      const double n = static_cast<double>(g.spatial);
-      for (int64_t b = 0; b < g.batch; ++b) {
-        double plane_mean, plane_deviations;
-        loops.moments(x.raw() + (b * g.channels + c) * g.spatial * item, g.spatial, &plane_mean, &plane_deviations);
-        const double delta = plane_mean - m, total = seen + n;
+      for (int64_t b = 0; b < g.batch; b += planes) {
+        const int64_t taken = std::min(planes, g.batch - b);
+        double run_mean, run_deviations;
+        if (small) {
+          for (int64_t k = 0; k < taken; ++k)
+            load_plane(x.raw() + ((b + k) * g.channels + c) * g.spatial * item, item, buffer + k * g.spatial * wide, wide, g.spatial);
+          gathered.moments(buffer, taken * g.spatial, &run_mean, &run_deviations);
+        } else {
+          loops.moments(x.raw() + (b * g.channels + c) * g.spatial * item, g.spatial, &run_mean, &run_deviations);
+        }
+        const double n = static_cast<double>(taken * g.spatial), delta = run_mean - m, total = seen + n;
         m += delta * n / total;
-        d += plane_deviations + delta * delta * seen * n / total;
+        d += run_deviations + delta * delta * seen * n / total;
         seen = total;
       }
       mean[c] = m;
