@@ -156,7 +156,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return found.to(device=device, dtype=dtype)
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of an object: an array, a buffer or a sequence, sharing its memory unless that cannot be or copy=True."""
     found = _shared(obj)
     if found is None and not isinstance(obj, (list, tuple, int, float, complex)):
@@ -166,7 +168,9 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
             found = None
     if found is None:
         if copy is False:
-            raise ValueError(f"[asarray] expected an object that can be shared, got {type(obj).__name__} with copy=False")
+            raise ValueError(
+                f"[asarray] expected an object that can be shared, got {type(obj).__name__} with copy=False"
+            )
         out = tensor(obj, dtype=dtype, device=device)
     else:
         out = found.to(device=device, dtype=dtype)
@@ -193,7 +197,9 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         raise ValueError(f"[frombuffer] expected a positive count or -1, got {count}")
     if count == -1:
         if (length - offset) % item:
-            raise ValueError(f"[frombuffer] expected a multiple of {item} bytes after the offset, got {length - offset}")
+            raise ValueError(
+                f"[frombuffer] expected a multiple of {item} bytes after the offset, got {length - offset}"
+            )
         count = (length - offset) // item
     if offset + count * item > length:
         raise ValueError(f"[frombuffer] expected {offset + count * item} bytes, got a buffer of {length}")
@@ -272,7 +278,9 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     if force:
         self = self.detach().cpu()
     if self.requires_grad:
-        raise RuntimeError("[numpy] expected a tensor that does not require grad, got one that does; use detach().numpy()")
+        raise RuntimeError(
+            "[numpy] expected a tensor that does not require grad, got one that does; use detach().numpy()"
+        )
     if not self.is_cpu:
         raise TypeError(f"[numpy] expected a CPU tensor, got one on {self.device}; use .cpu() first")
     return _C._to_array(self, *_numpy_api)
@@ -295,7 +303,9 @@ Tensor.__array_priority__ = 1000
 
 
 @_method
-def __dlpack__(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+def __dlpack__(
+    self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+) -> Any:
     if self.requires_grad:
         raise BufferError("[dlpack] expected a tensor that does not require grad, got one that does; use detach()")
     return _C._to_dlpack(self.clone() if copy else self)
@@ -317,7 +327,6 @@ def __repr__(self: Tensor, *, tensor_contents: Any = None) -> str:
 
         return handle_torch_function(Tensor.__repr__, (self,), self, tensor_contents=tensor_contents)
     return _tensor_str._str(self, tensor_contents=tensor_contents)
-
 
 
 @_method

@@ -49,7 +49,9 @@ def get_device(self: Tensor) -> int:
 
 
 @_method
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A new tensor of data with this tensor's dtype and device unless others are given."""
     dtype = self.dtype if dtype is None else dtype
     return fl.tensor(data, dtype=dtype, device=self.device if device is None else device, requires_grad=requires_grad)
@@ -237,11 +239,15 @@ def __deepcopy__(self: Tensor, memo: dict[Any, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
-        raise RuntimeError("[deepcopy] expected a tensor made by the user, got a result that requires grad; detach() it first")
+        raise RuntimeError(
+            "[deepcopy] expected a tensor made by the user, got a result that requires grad; detach() it first"
+        )
     from copy import deepcopy
 
     storage = self.untyped_storage().__deepcopy__(memo)
-    made = fl.empty(0, dtype=self.dtype, device=self.device).set_(storage, self.storage_offset(), self.shape, self.stride())
+    made = fl.empty(0, dtype=self.dtype, device=self.device).set_(
+        storage, self.storage_offset(), self.shape, self.stride()
+    )
     if self.__class__ is not Tensor:
         made = made.as_subclass(self.__class__)
     if self.requires_grad:
@@ -256,7 +262,10 @@ def __deepcopy__(self: Tensor, memo: dict[Any, Any]) -> Tensor:
 
 @_method
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
-    if _C._has_torch_function_unary(self) and self.__class__.__torch_function__.__func__ is not __torch_function__.__func__:
+    if (
+        _C._has_torch_function_unary(self)
+        and self.__class__.__torch_function__.__func__ is not __torch_function__.__func__
+    ):
         return _overridden(Tensor.__reduce_ex__, self, protocol)
     from flambeau import _utils
 
@@ -274,7 +283,10 @@ def _reduce_ex_internal(self: Tensor, protocol: Any) -> Any:
     from flambeau import _utils
 
     if self.is_meta:
-        return (_utils._rebuild_meta_tensor_no_storage, (self.dtype, tuple(self.shape), self.stride(), self.requires_grad))
+        return (
+            _utils._rebuild_meta_tensor_no_storage,
+            (self.dtype, tuple(self.shape), self.stride(), self.requires_grad),
+        )
     hooks = getattr(self, "_backward_hooks", None) or OrderedDict()
     args = (self._typed_storage(), self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad, hooks)
     return (_utils._rebuild_tensor_v2, args)
@@ -290,8 +302,8 @@ def __setstate__(self: Tensor, state: Any) -> None:
 
 @_method
 def as_subclass(self: Tensor, cls: Any) -> Any:
-    """The same data as an object of a subclass."""
-    return _C._make_subclass(cls, self)
+    """The same data as an object of a subclass, with the same history."""
+    return _C._as_subclass(self, cls)
 
 
 Tensor._make_subclass = staticmethod(_C._make_subclass)

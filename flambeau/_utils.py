@@ -31,7 +31,13 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -
 
 
 def _rebuild_tensor_v2(
-    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, metadata: Any = None
+    storage: Any,
+    storage_offset: int,
+    size: Any,
+    stride: Any,
+    requires_grad: bool,
+    backward_hooks: Any,
+    metadata: Any = None,
 ) -> Tensor:
     made = _rebuild_tensor(storage, storage_offset, size, stride)
     if requires_grad:
@@ -42,7 +48,14 @@ def _rebuild_tensor_v2(
 
 
 def _rebuild_tensor_v3(
-    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, dtype: Any, metadata: Any = None
+    storage: Any,
+    storage_offset: int,
+    size: Any,
+    stride: Any,
+    requires_grad: bool,
+    backward_hooks: Any,
+    dtype: Any,
+    metadata: Any = None,
 ) -> Tensor:
     made = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, storage_offset, size, stride)
     return made.requires_grad_() if requires_grad else made

@@ -21,7 +21,9 @@ def _needs_device(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError("[accelerator] expected an accelerator, got none on this machine")
 
 
-current_device_index = set_device_index = current_device_idx = set_device_idx = current_stream = set_stream = _needs_device
+current_device_index = set_device_index = current_device_idx = set_device_idx = current_stream = set_stream = (
+    _needs_device
+)
 
 
 def synchronize(device: Any = None) -> None:

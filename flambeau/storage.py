@@ -166,7 +166,10 @@ class UntypedStorage:
 
         if self.device.type == "meta":
             return (_utils._rebuild_untyped_storage, (None, self.nbytes(), "meta"))
-        return (_utils._rebuild_untyped_storage, (self._view().cpu().numpy().tobytes(), self.nbytes(), str(self.device)))
+        return (
+            _utils._rebuild_untyped_storage,
+            (self._view().cpu().numpy().tobytes(), self.nbytes(), str(self.device)),
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and self._cdata == other._cdata
@@ -188,7 +191,9 @@ class TypedStorage:
     is_sparse = False
     _dtype: Any = None  # of the legacy classes such as FloatStorage
 
-    def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, _internal: bool = False) -> None:
+    def __init__(
+        self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, _internal: bool = False
+    ) -> None:
         self.dtype = dtype if dtype is not None else (self._dtype or flambeau.get_default_dtype())
         if wrap_storage is not None:
             self._untyped_storage = wrap_storage

@@ -557,28 +557,55 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }
 int tensor_init(PyObject*, PyObject*, PyObject*) { return 0; }
 
+// Wraps a tensor that no Python object stands for yet as one of a subclass.
+PyObject* wrap_subclass(PyObject* cls, Tensor view) {
+  static PyObject* dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
+  if (PyObject* hook = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), dispatch_name); hook && hook != Py_None) {
+    Object module = own(PyImport_ImportModule("flambeau._C"));
+    Object disabled = own(PyObject_GetAttrString(module.get(), "_disabled_torch_dispatch_impl"));
+    if (hook != disabled.get()) view->keys |= Key::Python;
+  }
+  return wrap_as(reinterpret_cast<PyTypeObject*>(cls), std::move(view));
+}
+
+void check_subclass(const char* op, PyObject* cls, PyObject* data) {
+  FL_CHECK_KIND(PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type), Type, "[", op,
+                "] expected a subclass of Tensor, got another object");
+  FL_CHECK_KIND(is_tensor(data), Type, "[", op, "] expected a Tensor, got ", std::string(Py_TYPE(data)->tp_name));
+}
+
 PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
-  // _make_subclass(cls, data): a fresh object of class cls over the same memory.
+  // _make_subclass(cls, data): a fresh object of class cls over the same memory, without history.
   static const char* names[] = {"cls", "data", "require_grad", nullptr};
   PyObject *cls, *data;
   int require_grad = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &cls, &data, &require_grad)) return nullptr;
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type), Type,
-                  "[_make_subclass] expected a subclass of Tensor, got another object");
-    FL_CHECK_KIND(is_tensor(data), Type, "[_make_subclass] expected a Tensor, got ", std::string(Py_TYPE(data)->tp_name));
+    check_subclass("_make_subclass", cls, data);
     const Tensor t = unwrap(data);
     Tensor view = alias(t, t.sizes(), t.strides(), t.offset());
     view->inference = false;
-    static PyObject* dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
-    if (PyObject* hook = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), dispatch_name); hook && hook != Py_None) {
-      Object module = own(PyImport_ImportModule("flambeau._C"));
-      Object disabled = own(PyObject_GetAttrString(module.get(), "_disabled_torch_dispatch_impl"));
-      if (hook != disabled.get()) view->keys |= Key::Python;
-    }
-    Object made = own(wrap_as(reinterpret_cast<PyTypeObject*>(cls), view));
+    Object made = own(wrap_subclass(cls, view));
     if (require_grad) own(PyObject_CallMethod(made.get(), "requires_grad_", "O", Py_True));
     return made.release();
+  });
+}
+
+PyObject* as_subclass(PyObject*, PyObject* args) {
+  // _as_subclass(data, cls): a view as an object of class cls; derivatives flow through it.
+  PyObject *data, *cls;
+  if (!PyArg_ParseTuple(args, "OO", &data, &cls)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    check_subclass("as_subclass", cls, data);
+    static const Operator& op = OperatorTable::get().at("alias");
+    Value values[1] = {Value::borrow(impl_of(data))}, results[1];
+    op.call(values, results);
+    Tensor view = results[0].take_tensor();
+    if (view->python) {  // a handler of a subclass made the result
+      const Tensor t = view;
+      view = alias(t, t.sizes(), t.strides(), t.offset());
+    }
+    return wrap_subclass(cls, std::move(view));
   });
 }
 
@@ -589,6 +616,7 @@ PyObject* set_parameter_type(PyObject*, PyObject* cls) {
 
 PyMethodDef tensor_functions[] = {
     {"_make_subclass", reinterpret_cast<PyCFunction>(make_subclass), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_as_subclass", as_subclass, METH_VARARGS, nullptr},
     {"_set_parameter_type", set_parameter_type, METH_O, nullptr},
     {}};
 

@@ -22,7 +22,9 @@ native(f"arange.start(Scalar start, Scalar end, *, {OPTIONS}) -> Tensor")
 native(f"arange.start_step(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", out=True)
 native(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", out=True)
 native(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", out=True)
-native(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor", out=True)
+native(
+    f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor", out=True
+)
 
 native(f"empty_like(Tensor self, *, {LIKE}) -> Tensor", method=False)
 native(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", method=False)

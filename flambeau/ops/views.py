@@ -13,7 +13,12 @@ native("view(Tensor self, int[] size) -> Tensor", tags=VIEW, function=False)
 native("view.dtype(Tensor self, dtype dtype) -> Tensor", tags=VIEW, function=False)
 native("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor", tags=VIEW)
 native("select(Tensor self, int dim, int index) -> Tensor", tags=VIEW)
-native("slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", tags=VIEW, module="_ops", method=False)
+native(
+    "slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+    tags=VIEW,
+    module="_ops",
+    method=False,
+)
 native("transpose(Tensor self, int dim0, int dim1) -> Tensor", tags=VIEW)
 native("permute(Tensor self, int[] dims) -> Tensor", tags=VIEW)
 native("expand(Tensor self, int[] size, *, bool implicit=False) -> Tensor", tags=VIEW, function=False)

@@ -36,7 +36,9 @@ def hann_window(window_length, periodic=True, *, dtype=None, **options):
     return _cosine_sum("hann_window", window_length, periodic, (0.5, 0.5), dtype, options)
 
 
-@composite(f"hamming_window(int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, {OPTIONS}) -> Tensor")
+@composite(
+    f"hamming_window(int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, {OPTIONS}) -> Tensor"
+)
 def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, **options):
     return _cosine_sum("hamming_window", window_length, periodic, (alpha, beta), dtype, options)
 
@@ -60,4 +62,6 @@ def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, **opti
     if window_length <= 1:
         return fl.ones_like(n)
     x = n * (2 / steps) - 1
-    return fl.i0(beta * fl.sqrt(fl.clamp_min(1 - x * x, 0))) / fl.i0(fl.scalar_tensor(beta, dtype=n.dtype, device=n.device))
+    return fl.i0(beta * fl.sqrt(fl.clamp_min(1 - x * x, 0))) / fl.i0(
+        fl.scalar_tensor(beta, dtype=n.dtype, device=n.device)
+    )

@@ -54,7 +54,13 @@ def exponential(
 
 
 def cosine(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = fl.strided, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = fl.strided,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """sin(pi (n + 1/2) / M)"""
     dtype = _checked("cosine", M, dtype, layout)
@@ -133,33 +139,65 @@ def general_hamming(
 
 
 def hamming(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = fl.strided, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = fl.strided,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     return general_hamming(M, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
 def hann(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = fl.strided, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = fl.strided,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
-    return general_hamming(M, alpha=0.5, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
+    return general_hamming(
+        M, alpha=0.5, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
 
 
 def blackman(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = fl.strided, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = fl.strided,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     weights = [0.42, 0.5, 0.08]
     return general_cosine(M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
 def nuttall(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = fl.strided, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = fl.strided,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     weights = [0.3635819, 0.4891775, 0.1365995, 0.0106411]
     return general_cosine(M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
 def bartlett(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = fl.strided, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = fl.strided,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """The triangle 1 - |2 n / M - 1|"""
     dtype = _checked("bartlett", M, dtype, layout)

@@ -8,7 +8,9 @@ import pytest
 import flambeau as fl
 
 
-@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.float16, fl.bfloat16, fl.int64, fl.uint8, fl.bool, fl.complex64])
+@pytest.mark.parametrize(
+    "dtype", [fl.float32, fl.float64, fl.float16, fl.bfloat16, fl.int64, fl.uint8, fl.bool, fl.complex64]
+)
 def test_constant_fills_have_the_dtype_asked_for(dtype):
     assert fl.zeros(2, 3, dtype=dtype).tolist() == [[0] * 3] * 2
     assert fl.ones((2, 3), dtype=dtype).tolist() == [[1] * 3] * 2
@@ -106,7 +108,9 @@ def test_windows_follow_their_formulas():
     np.testing.assert_allclose(fl.blackman_window(6, False, dtype=fl.float64).numpy(), np.blackman(6), atol=1e-12)
     np.testing.assert_allclose(fl.bartlett_window(6, False).numpy(), np.bartlett(6), atol=1e-6)
     np.testing.assert_allclose(fl.kaiser_window(6, False, 5.0, dtype=fl.float64).numpy(), np.kaiser(6, 5.0), rtol=1e-6)
-    np.testing.assert_allclose(fl.signal.windows.kaiser(6, beta=5.0, dtype=fl.float64).numpy(), np.kaiser(6, 5.0), rtol=1e-6)
+    np.testing.assert_allclose(
+        fl.signal.windows.kaiser(6, beta=5.0, dtype=fl.float64).numpy(), np.kaiser(6, 5.0), rtol=1e-6
+    )
     assert fl.signal.windows.hann(0).shape == (0,) and fl.signal.windows.gaussian(1).tolist() == [1]
     with pytest.raises(ValueError):
         fl.signal.windows.hann(-1)
