@@ -275,7 +275,7 @@ struct PythonDerivative {
   const BuiltinOperator* row = nullptr;
   PyObject* function = nullptr;
   struct Source {
-    enum Kind { Grad, Arg, Sizes, DTypeOf, Result, Needs } kind;
+    enum Kind { Grad, Arg, Sizes, DTypeOf, DeviceOf, Result, Needs } kind;
     int index;
   };
   std::vector<Source> sources;
@@ -333,9 +333,27 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
         break;
       }
       case PythonDerivative::Source::Result: value = wrap(node.saved_result(index)); break;
+      case PythonDerivative::Source::DeviceOf: {
+        value = make_device(node.inputs[node.arg_begin[index]].device);
+        break;
+      }
       case PythonDerivative::Source::Needs: {
-        value = check(PyTuple_New(node.next.size()));
-        for (size_t k = 0; k < node.next.size(); ++k) PyTuple_SET_ITEM(value, k, PyBool_FromLong(node.needs(k)));
+        // One entry for each tensor argument of the schema, a tuple for a list.
+        Object list = own(PyList_New(0));
+        for (size_t i = 0; i < schema.args.size(); ++i) {
+          const auto& arg = schema.args[i];
+          if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
+          Object entry;
+          if (arg.list) {
+            const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
+            entry = own(PyTuple_New(end - begin));
+            for (size_t k = begin; k < end; ++k) PyTuple_SET_ITEM(entry.get(), k - begin, PyBool_FromLong(node.needs(k)));
+          } else {
+            entry = own(PyBool_FromLong(node.has(i) && node.needs(node.arg_begin[i])));
+          }
+          check(PyList_Append(list.get(), entry.get()));
+        }
+        value = PyList_AsTuple(list.get());
         break;
       }
     }
@@ -355,7 +373,7 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
   for (size_t i = 0; i < schema.args.size(); ++i) {
     const auto& arg = schema.args[i];
     if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
-    FL_CHECK(k < n, "[", schema.name, "] expected its derivative to return a gradient for each tensor argument, got ", static_cast<int64_t>(n));
+    if (k >= n) break;  // what is left has none
     PyObject* o = PyTuple_GET_ITEM(tuple.get(), k++);
     const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
     if (arg.list) {
@@ -407,6 +425,8 @@ void install_python_derivatives() {
         d->sources.push_back({S::Sizes, at});
       } else if ((at = ends("_dtype")) >= 0) {
         d->sources.push_back({S::DTypeOf, at});
+      } else if ((at = ends("_device")) >= 0) {
+        d->sources.push_back({S::DeviceOf, at});
       } else {
         at = name == "out" || name == "result" ? 0 : -1;
         for (size_t r = 0; r < op.schema.return_names.size(); ++r)
@@ -879,6 +899,21 @@ PyObject* node_outputs(PyObject*, PyObject* o) {
   });
 }
 
+std::vector<int64_t> ints_of(PyObject* o) {
+  Object fast = own(PySequence_Fast(o, "[autograd] expected a sequence of integers"));
+  std::vector<int64_t> out;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) out.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+  return out;
+}
+PyObject* scatter_window(PyObject*, PyObject* args) {
+  PyObject *grad, *base_sizes, *base_strides, *sizes, *strides;
+  long long offset;
+  if (!PyArg_ParseTuple(args, "OOOOOL", &grad, &base_sizes, &base_strides, &sizes, &strides, &offset)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    return wrap(autograd::scatter_window(unwrap(grad), ints_of(base_sizes), ints_of(base_strides), ints_of(sizes), ints_of(strides), offset));
+  });
+}
+
 PyObject* detach_inplace(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(o);
@@ -936,6 +971,7 @@ PyMethodDef functions[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nul
                            {"_in_backward", in_backward, METH_NOARGS, nullptr},
                            {"_node_trace", node_trace, METH_O, nullptr},
                            {"_node_outputs", node_outputs, METH_O, nullptr},
+                           {"_scatter_window", scatter_window, METH_VARARGS, nullptr},
                            {"_detach_", detach_inplace, METH_O, nullptr},
                            {"_check_inplace", check_inplace, METH_VARARGS, nullptr},
                            {"_set_version", set_version, METH_VARARGS, nullptr},
@@ -1004,6 +1040,7 @@ void add_autograd(PyObject* module) {
   autograd::install_kernels();
   autograd::install_pointwise_derivatives();
   install_python_derivatives();
+  autograd::install_native_derivatives();
   autograd::expression_gradient = python_expression_gradient;
   autograd::capture_trace = trace_of_caller;
   autograd::report_trace = tell_trace;

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native("copy_(Tensor(!) self, Tensor src, bool non_blocking=False) -> Tensor", function=False)
 native("copy_.number(Tensor(!) self, Scalar src, bool non_blocking=False) -> Tensor", function=False)
 native("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor")
+
+
+@vjp("copy_")
+def copy_vjp(g, needs):
+    return None, g if needs[1] else None
+
+
+@vjp("clone")
+def clone_vjp(g):
+    return g
+
+
 native(
     "_to_copy(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None,"
     " bool non_blocking=False, memory_format? memory_format=None) -> Tensor"
 )
+
+
+@vjp("_to_copy")
+def to_copy_vjp(g, self_dtype, self_device):
+    return g.real.to(self_dtype) if g.is_complex() and not self_dtype.is_complex else g.to(self_device, self_dtype)
+
+
 native("contiguous(Tensor self, *, memory_format memory_format=contiguous_format) -> Tensor", function=False)
 
 TO = "bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flambeau.ops.record import native
+import flambeau as fl
+from flambeau.ops.record import native, vjp
 
 OPTIONS = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False"
 LIKE = f"{OPTIONS}, memory_format? memory_format=None"
@@ -26,19 +27,36 @@ native(
     f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor", out=True
 )
 
-native(f"empty_like(Tensor self, *, {LIKE}) -> Tensor", method=False)
-native(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", method=False)
-native(f"ones_like(Tensor self, *, {LIKE}) -> Tensor", method=False)
-native(f"full_like(Tensor self, Scalar fill_value, *, {LIKE}) -> Tensor", method=False)
+native(f"empty_like(Tensor self, *, {LIKE}) -> Tensor", method=False, tags=("no_grad",))
+native(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", method=False, tags=("no_grad",))
+native(f"ones_like(Tensor self, *, {LIKE}) -> Tensor", method=False, tags=("no_grad",))
+native(f"full_like(Tensor self, Scalar fill_value, *, {LIKE}) -> Tensor", method=False, tags=("no_grad",))
 
-native(f"new_empty(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False)
-native(f"new_zeros(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False)
-native(f"new_ones(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False)
-native(f"new_full(Tensor self, int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", function=False)
-native(f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {OPTIONS}) -> Tensor", function=False)
+native(f"new_empty(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
+native(f"new_zeros(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
+native(f"new_ones(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
+native(f"new_full(Tensor self, int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
+native(f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
 
 native("fill_(Tensor(!) self, Tensor|Scalar value) -> Tensor")
 native("fill(Tensor self, Tensor|Scalar value) -> Tensor", method=False)
 native("zero_(Tensor(!) self) -> Tensor")
+
+
+@vjp("fill_", "fill")
+def fill_vjp(g, needs):
+    return None, g.sum() if needs[1] else None
+
+
+@vjp("zero_")
+def zero_vjp(g):
+    return None
+
+
+@vjp("linspace")
+def linspace_vjp(g, steps, needs):
+    weight = fl.linspace(0, 1, steps, dtype=g.dtype, device=g.device) if steps > 1 else fl.zeros(steps, dtype=g.dtype, device=g.device)
+    return (g * (1 - weight)).sum() if needs[0] else None, (g * weight).sum() if needs[1] else None
+
 
 native("_local_scalar_dense(Tensor self) -> Scalar")

@@ -6,11 +6,27 @@ become when the key holds tensors (csrc/python/indexing.cpp).
 
 from __future__ import annotations
 
+import math
+
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", module="_ops", method=False)
 native("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", inplace=True)
+
+
+@vjp("index.Tensor")
+def index_vjp(g, self_sizes, indices):
+    return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).index_put(indices, g, accumulate=True), None
+
+
+@vjp("index_put")
+def index_put_vjp(g, indices, values_sizes, accumulate, needs):
+    grad_self = g
+    if needs[0] and not accumulate:
+        grad_self = g.index_put(indices, fl.zeros((), dtype=g.dtype, device=g.device))
+    return grad_self if needs[0] else None, None, fl._ops.index(g, indices).sum_to_size(values_sizes) if needs[2] else None
+
 
 # ---------------------------------------------------------------- masks
 
@@ -19,6 +35,23 @@ native("_nonzero_numpy(Tensor self) -> Tensor[]", tags=("no_grad",))
 native("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor", out=True, tags=("no_grad",))
 native("masked_select(Tensor self, Tensor mask) -> Tensor", out=True)
 native("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", inplace=True)
+
+
+@vjp("masked_select")
+def masked_select_vjp(g, self_sizes, mask):
+    shape = fl.broadcast_shapes(self_sizes, mask.shape)
+    full = fl.zeros(shape, dtype=g.dtype, device=g.device).masked_scatter(mask.expand(shape), g)
+    return full.sum_to_size(self_sizes), None
+
+
+@vjp("masked_scatter")
+def masked_scatter_vjp(g, mask, source_sizes, needs):
+    grad_source = None
+    if needs[2]:
+        picked = g.masked_select(mask)
+        missing = math.prod(source_sizes) - picked.numel()
+        grad_source = fl.constant_pad_nd(picked, [0, missing]).reshape(source_sizes)
+    return g.masked_fill(mask, 0) if needs[0] else None, None, grad_source
 
 
 @composite("nonzero.as_tuple(Tensor self, *, bool as_tuple) -> any")
@@ -49,6 +82,85 @@ native(
 
 native("take(Tensor self, Tensor index) -> Tensor", out=True)
 native("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", inplace=True)
+
+
+@vjp("index_select")
+def index_select_vjp(g, self_sizes, dim, index):
+    return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).index_add(dim, index, g), None
+
+
+@vjp("index_add")
+def index_add_vjp(g, dim, index, source_sizes, alpha, needs):
+    picked = None
+    if needs[2]:
+        picked = g.index_select(dim, index).reshape(source_sizes)
+        if alpha != 1:
+            picked = picked * (alpha.conjugate() if isinstance(alpha, complex) else alpha)
+    return g, None, picked
+
+
+@vjp("index_copy")
+def index_copy_vjp(g, dim, index, source_sizes, needs):
+    return (
+        g.index_fill(dim, index, 0) if needs[0] else None,
+        None,
+        g.index_select(dim, index).reshape(source_sizes) if needs[2] else None,
+    )
+
+
+@vjp("index_fill")
+def index_fill_vjp(g, dim, index, needs):
+    return g.index_fill(dim, index, 0), None, g.index_select(dim, index).sum() if needs[2] else None
+
+
+@vjp("index_reduce")
+def index_reduce_vjp(g, self, dim, index, source, reduce, include_self, out, needs):
+    def spread(x: fl.Tensor) -> fl.Tensor:
+        return x.index_select(dim, index).reshape(source.shape)
+
+    if reduce == "prod":
+        return _product_gradients(g, self, source, include_self, needs, lambda t, x: t.index_reduce(dim, index, x, "prod"), spread, index, dim)
+    ones = fl.ones_like(source)
+    if reduce == "mean":
+        start = fl.ones_like(g) if include_self else fl.zeros_like(g)
+        count = start.index_add(dim, index, ones)
+        count = count.masked_fill(count == 0, 1)
+        grad_self = (g / count) if include_self else (g / count).index_fill(dim, index, 0)
+        return grad_self if needs[0] else None, None, spread(g / count) if needs[2] else None
+    hit_self = (self == out).to(g.dtype)
+    hit_source = (source == spread(out)).to(g.dtype)
+    count = fl.zeros_like(g).index_add(dim, index, hit_source) + hit_self
+    share = g / count.masked_fill(count == 0, 1)
+    grad_self = share * hit_self
+    if not include_self:
+        grad_self = grad_self.index_fill(dim, index, 0)
+    return grad_self if needs[0] else None, None, spread(share) * hit_source if needs[2] else None
+
+
+def _product_gradients(g, self, source, include_self, needs, multiply, spread, index, dim):
+    """Gradients of products gathered by index; where a single factor is zero, the product of the others is what counts."""
+    base = self if include_self else self.index_fill(dim, index, 1)
+    zero_self, zero_source = base == 0, source == 0
+    counted = zero_self.to(g.dtype).index_add(dim, index, zero_source.to(g.dtype))
+    others = multiply(base.masked_fill(zero_self, 1), source.masked_fill(zero_source, 1))
+    alive = others.masked_fill(counted != 0, 0)  # no zeros: the whole product
+    single = others.masked_fill(counted != 1, 0)  # one zero: the product of the rest, for that factor
+    grad_self = g * fl.where(zero_self, single, alive / base.masked_fill(zero_self, 1))
+    if not include_self:
+        grad_self = grad_self.index_fill(dim, index, 0)
+    grad_source = spread(g) * fl.where(zero_source, spread(single), spread(alive) / source.masked_fill(zero_source, 1))
+    return grad_self if needs[0] else None, None, grad_source if needs[2] else None
+
+
+@vjp("take")
+def take_vjp(g, self_sizes, index):
+    return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).put(index, g, accumulate=True), None
+
+
+@vjp("put")
+def put_vjp(g, index, source_sizes, accumulate, needs):
+    grad_self = g if accumulate or not needs[0] else g.put(index, fl.zeros(source_sizes, dtype=g.dtype, device=g.device))
+    return grad_self, None, g.take(index).reshape(source_sizes) if needs[2] else None
 
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", out=True)

@@ -8,10 +8,28 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native("cat(Tensor[] tensors, int dim=0) -> Tensor", out=True)
 native("stack(Tensor[] tensors, int dim=0) -> Tensor", out=True)
+
+
+@vjp("cat")
+def cat_vjp(g, tensors_sizes, dim, needs):
+    grads, at = [], 0
+    for sizes, needed in zip(tensors_sizes, needs[0]):
+        if len(sizes) == 1 and sizes[0] == 0 and g.dim() != 1:  # an empty vector joins anything
+            grads.append(fl.zeros(sizes, dtype=g.dtype, device=g.device) if needed else None)
+            continue
+        length = sizes[dim]
+        grads.append(g.narrow(dim, at, length) if needed else None)
+        at += length
+    return (grads,)
+
+
+@vjp("stack")
+def stack_vjp(g, tensors_sizes, dim, needs):
+    return ([g.select(dim, i) if needed else None for i, needed in enumerate(needs[0])],)
 
 
 @composite("concat(Tensor[] tensors, int dim=0) -> Tensor", out=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 # ---------------------------------------------------------------- native products
 
@@ -33,6 +33,152 @@ native("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", out=T
 native("outer(Tensor self, Tensor vec2) -> Tensor", out=True)
 native("ger(Tensor self, Tensor vec2) -> Tensor", out=True)
 native("_cdist(Tensor x1, Tensor x2, float p, bool through_matmul) -> Tensor")
+
+
+def _adjoint(x: fl.Tensor) -> fl.Tensor:
+    return x.mH
+
+
+def _conj(x: complex) -> complex:
+    return x.conjugate() if isinstance(x, complex) else x
+
+
+def _scaled(x: fl.Tensor, factor: complex) -> fl.Tensor:
+    return x if factor == 1 else x * _conj(factor)
+
+
+@vjp("mm")
+def mm_vjp(g, self, mat2, needs):
+    return fl.mm(g, _adjoint(mat2)) if needs[0] else None, fl.mm(_adjoint(self), g) if needs[1] else None
+
+
+@vjp("bmm")
+def bmm_vjp(g, self, mat2, needs):
+    return fl.bmm(g, _adjoint(mat2)) if needs[0] else None, fl.bmm(_adjoint(self), g) if needs[1] else None
+
+
+@vjp("mv")
+def mv_vjp(g, self, vec, needs):
+    return fl.outer(g, vec.conj()) if needs[0] else None, fl.mv(_adjoint(self), g) if needs[1] else None
+
+
+@vjp("dot")
+def dot_vjp(g, self, tensor, needs):
+    return g * tensor.conj() if needs[0] else None, g * self.conj() if needs[1] else None
+
+
+@vjp("matmul")
+def matmul_vjp(g, self, other, needs):
+    a = self.unsqueeze(0) if self.dim() == 1 else self
+    b = other.unsqueeze(-1) if other.dim() == 1 else other
+    if other.dim() == 1:
+        g = g.unsqueeze(-1)
+    if self.dim() == 1:
+        g = g.unsqueeze(-2)
+    left = right = None
+    if needs[0]:
+        left = fl.matmul(g, _adjoint(b)).sum_to_size(a.shape).reshape(self.shape)
+    if needs[1]:
+        if b.dim() == 2 and a.dim() > 2:  # one product over all rows
+            right = fl.mm(_adjoint(a.reshape(-1, a.size(-1))), g.reshape(-1, g.size(-1)))
+        else:
+            right = fl.matmul(_adjoint(a), g).sum_to_size(b.shape)
+        right = right.reshape(other.shape)
+    return left, right
+
+
+@vjp("linear")
+def linear_vjp(g, input, weight, needs):
+    vector = weight.dim() == 1
+    w = weight.unsqueeze(0) if vector else weight
+    rows = g.unsqueeze(-1) if vector else g
+    flat = rows.reshape(-1, rows.size(-1))
+    grad_input = fl.matmul(rows, w.conj()) if needs[0] else None
+    grad_weight = fl.mm(flat.t(), input.reshape(-1, input.size(-1)).conj()).reshape(weight.shape) if needs[1] else None
+    return grad_input, grad_weight, (g.sum() if vector else flat.sum(0)) if needs[2] else None
+
+
+@vjp("addmm")
+def addmm_vjp(g, self_sizes, mat1, mat2, beta, alpha, needs):
+    scaled = _scaled(g, alpha)
+    return (
+        _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
+        fl.mm(scaled, _adjoint(mat2)) if needs[1] else None,
+        fl.mm(_adjoint(mat1), scaled) if needs[2] else None,
+    )
+
+
+@vjp("addmv")
+def addmv_vjp(g, self_sizes, mat, vec, beta, alpha, needs):
+    scaled = _scaled(g, alpha)
+    return (
+        _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
+        fl.outer(scaled, vec.conj()) if needs[1] else None,
+        fl.mv(_adjoint(mat), scaled) if needs[2] else None,
+    )
+
+
+@vjp("addbmm")
+def addbmm_vjp(g, self_sizes, batch1, batch2, beta, alpha, needs):
+    scaled = _scaled(g, alpha).unsqueeze(0).expand(batch1.size(0), -1, -1)
+    return (
+        _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
+        fl.bmm(scaled, _adjoint(batch2)) if needs[1] else None,
+        fl.bmm(_adjoint(batch1), scaled) if needs[2] else None,
+    )
+
+
+@vjp("baddbmm")
+def baddbmm_vjp(g, self_sizes, batch1, batch2, beta, alpha, needs):
+    scaled = _scaled(g, alpha)
+    return (
+        _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
+        fl.bmm(scaled, _adjoint(batch2)) if needs[1] else None,
+        fl.bmm(_adjoint(batch1), scaled) if needs[2] else None,
+    )
+
+
+@vjp("linalg_cross")
+def cross_vjp(g, self, other, dim, needs):
+    return (
+        fl.linalg.cross(other.conj(), g, dim=dim).sum_to_size(self.shape) if needs[0] else None,
+        fl.linalg.cross(g, self.conj(), dim=dim).sum_to_size(other.shape) if needs[1] else None,
+    )
+
+
+@vjp("_cdist")
+def cdist_vjp(g, x1, x2, p, out, needs):
+    if fl.is_grad_enabled():
+        out = None  # its own history would come back here without end; distances are taken from the points again
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    slope = _norm_slope(difference, p, None if out is None else out.unsqueeze(-1))
+    full = g.unsqueeze(-1) * slope
+    return (
+        full.sum(-2).sum_to_size(x1.shape) if needs[0] else None,
+        -full.sum(-3).sum_to_size(x2.shape) if needs[1] else None,
+    )
+
+
+def _norm_slope(x: fl.Tensor, p: float, norm: fl.Tensor | None) -> fl.Tensor:
+    """The derivative of the p-norm over the last dimension; zero where the norm is zero."""
+    if p == 0:
+        return fl.zeros_like(x)
+    if p == 1:
+        return x.sign()
+    if norm is None:
+        power = x.abs().amax(-1, keepdim=True) if p == float("inf") else x.abs().pow(p).sum(-1, keepdim=True)
+        zero = power == 0
+        norm = power if p == float("inf") else power.masked_fill(zero, 1).pow(1 / p).masked_fill(zero, 0)
+    zero = norm == 0
+    safe = norm.masked_fill(zero, 1)
+    if p == float("inf"):
+        hit = x.abs() == norm
+        return (x.sign() * hit / hit.sum(-1, keepdim=True)).masked_fill(zero, 0)
+    if p == 2:
+        return (x / safe).masked_fill(zero, 0)
+    ratio = x.abs() / safe
+    flat = ratio == 0  # a power below one has no slope there
+    return (x.sign() * ratio.masked_fill(flat, 1).pow(p - 1).masked_fill(flat, 0)).masked_fill(zero, 0)
 
 
 @composite("linalg_matmul(Tensor self, Tensor other) -> Tensor", out=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 RANDOM = ("random",)
 FACTORY = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False"
@@ -267,3 +267,25 @@ def dropout3d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: 
     batch = input.unsqueeze(0) if input.dim() == 4 else input
     out = (fl.feature_dropout_ if inplace else fl.feature_dropout)(batch, p, training)
     return out.squeeze(0) if input.dim() == 4 else out
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+@vjp("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_", "random_.to", "random_.from",
+     "bernoulli_.float", "bernoulli", "poisson")  # fmt: skip
+def overwritten_vjp(g):
+    """What is drawn does not depend on what was there."""
+    return None
+
+
+@vjp("bernoulli_.Tensor", "binomial")
+def drawn_vjp(g):
+    return None, None
+
+
+@vjp("native_dropout")
+def native_dropout_vjp(g0, p, train, out1):
+    if train is False:
+        return g0
+    return g0 * out1 * (0.0 if p == 1 else 1 / (1 - p))

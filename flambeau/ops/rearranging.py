@@ -8,13 +8,33 @@ from __future__ import annotations
 from typing import Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 BOTH = ";nn.functional"  # one function, found in the top module and in nn.functional
 
 native("flip(Tensor self, int[] dims) -> Tensor")
 native("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor")
 native("repeat(Tensor self, int[] repeats) -> Tensor", function=False)
+
+
+@vjp("flip")
+def flip_vjp(g, dims):
+    return g.flip(dims)
+
+
+@vjp("roll")
+def roll_vjp(g, shifts, dims):
+    return g.roll([-s for s in shifts], dims)
+
+
+@vjp("repeat")
+def repeat_vjp(g, self_sizes, repeats):
+    lead = len(repeats) - len(self_sizes)
+    sizes = [1] * lead + list(self_sizes)
+    if 0 in repeats:
+        return fl.zeros(self_sizes, dtype=g.dtype, device=g.device)
+    split = g.reshape([n for r, s in zip(repeats, sizes) for n in (r, s)])
+    return split.sum(list(range(0, 2 * len(sizes), 2))).reshape(self_sizes) if sizes else g
 
 
 @composite("fliplr(Tensor self) -> Tensor")
@@ -111,6 +131,26 @@ native("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tenso
 native("trace(Tensor self) -> Tensor")
 
 
+@vjp("tril")
+def tril_vjp(g, diagonal):
+    return g.tril(diagonal)
+
+
+@vjp("triu")
+def triu_vjp(g, diagonal):
+    return g.triu(diagonal)
+
+
+@vjp("diag_embed")
+def diag_embed_vjp(g, offset, dim1, dim2):
+    return g.diagonal(offset, dim1, dim2)
+
+
+@vjp("trace")
+def trace_vjp(g, self_sizes):
+    return fl._ops._diagonal_backward(g.expand(min(self_sizes)), self_sizes, 0, 0, 1)
+
+
 @composite("diag(Tensor self, int diagonal=0) -> Tensor", out=True)
 def diag(self: fl.Tensor, diagonal: int = 0) -> fl.Tensor:
     if self.dim() == 1:
@@ -128,6 +168,11 @@ def diagflat(self: fl.Tensor, offset: int = 0) -> fl.Tensor:
 # ---------------------------------------------------------------- padding
 
 native("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor", method=False)
+
+
+@vjp("constant_pad_nd")
+def constant_pad_nd_vjp(g, pad):
+    return fl.constant_pad_nd(g, [-p for p in pad])
 
 
 def _source_positions(mode: str, size: int, low: int, high: int, device: fl.device) -> fl.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", out=True)
 native("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", inplace=True, out=True)
@@ -22,6 +22,85 @@ native(
     inplace=True,
     out=True,
 )
+
+
+def _gathered(g: fl.Tensor, dim: int, index: fl.Tensor, sizes: fl.Size) -> fl.Tensor:
+    """The gradient of a source whose leading part, of the index's shape, was scattered."""
+    picked = g.gather(dim, index)
+    if tuple(picked.shape) == tuple(sizes):
+        return picked
+    return fl.constant_pad_nd(picked, [p for n, m in zip(reversed(sizes), reversed(picked.shape)) for p in (0, n - m)])
+
+
+@vjp("gather")
+def gather_vjp(g, self_sizes, dim, index):
+    return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).scatter_add(dim, index, g), None
+
+
+@vjp("scatter.src")
+def scatter_src_vjp(g, dim, index, src_sizes, needs):
+    return (
+        g.scatter(dim, index, 0) if needs[0] else None,
+        None,
+        _gathered(g, dim, index, src_sizes) if needs[2] else None,
+    )
+
+
+@vjp("scatter.value")
+def scatter_value_vjp(g, dim, index):
+    return g.scatter(dim, index, 0), None
+
+
+@vjp("scatter_add")
+def scatter_add_vjp(g, dim, index, src_sizes, needs):
+    return g, None, _gathered(g, dim, index, src_sizes) if needs[2] else None
+
+
+@vjp("scatter_reduce.two")
+def scatter_reduce_vjp(g, self, dim, index, src, reduce, include_self, out, needs):
+    part = src
+    if tuple(src.shape) != tuple(index.shape):
+        for d, n in enumerate(index.shape):
+            part = part.narrow(d, 0, n)
+    grad_self, grad_part = _reduced_gradients(g, self, dim, index, part, reduce, include_self, out, needs)
+    if grad_part is not None and tuple(src.shape) != tuple(index.shape):
+        grad_part = fl.constant_pad_nd(grad_part, [p for n, m in zip(reversed(src.shape), reversed(grad_part.shape)) for p in (0, n - m)])
+    return grad_self if needs[0] else None, None, grad_part if needs[2] else None
+
+
+def _reduced_gradients(g, self, dim, index, src, reduce, include_self, out, needs):
+    def untouched(x: fl.Tensor) -> fl.Tensor:
+        return x if include_self else x.scatter(dim, index, 0)
+
+    if reduce == "sum":
+        return untouched(g), g.gather(dim, index)
+    if reduce == "mean":
+        start = fl.ones_like(g) if include_self else fl.ones_like(g).scatter(dim, index, 0)
+        count = start.scatter_add(dim, index, fl.ones_like(src))
+        share = g / count.masked_fill(count == 0, 1)
+        return untouched(share), share.gather(dim, index)
+    if reduce == "prod":
+        base = self if include_self else self.scatter(dim, index, 1)
+        zero_self, zero_src = base == 0, src == 0
+        counted = zero_self.to(g.dtype).scatter_add(dim, index, zero_src.to(g.dtype))
+        others = base.masked_fill(zero_self, 1).scatter_reduce(dim, index, src.masked_fill(zero_src, 1), "prod")
+        alive = others.masked_fill(counted != 0, 0)
+        single = others.masked_fill(counted != 1, 0)
+        grad_self = g * fl.where(zero_self, single, alive / base.masked_fill(zero_self, 1))
+        grad_src = g.gather(dim, index) * fl.where(
+            zero_src, single.gather(dim, index), alive.gather(dim, index) / src.masked_fill(zero_src, 1)
+        )
+        return untouched(grad_self), grad_src
+    # Maxima and minima share the gradient among those that reach it.
+    hit_self = (self == out).to(g.dtype)
+    if not include_self:
+        hit_self = hit_self.scatter(dim, index, 0)
+    hit_src = (src == out.gather(dim, index)).to(g.dtype)
+    count = hit_self.scatter_add(dim, index, hit_src)
+    share = g / count.masked_fill(count == 0, 1)
+    if not include_self:
+        hit_self = hit_self + fl.ones_like(g).scatter(dim, index, 0) * (count == 0).to(g.dtype)
+    return share * hit_self, share.gather(dim, index) * hit_src
 
 
 # ---------------------------------------------------------------- a view replaced, in a new tensor

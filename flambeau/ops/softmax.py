@@ -5,10 +5,23 @@ from __future__ import annotations
 import warnings
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True, module="")
 native("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True, module="")
+
+
+@vjp("_softmax")
+def softmax_vjp(g, dim, out):
+    product = g * out
+    return product - out * product.sum(dim, keepdim=True)
+
+
+@vjp("_log_softmax")
+def log_softmax_vjp(g, dim, out):
+    return g - out.exp() * g.sum(dim, keepdim=True)
+
+
 native("softmax.int(Tensor self, int dim, dtype? dtype=None) -> Tensor", out=True)
 native("log_softmax.int(Tensor self, int dim, dtype? dtype=None) -> Tensor", out=True)
 native("special_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor")

@@ -5,7 +5,8 @@ Those that may have to copy, or are one of the others in disguise, are native de
 
 from __future__ import annotations
 
-from flambeau.ops.record import native
+import flambeau as fl
+from flambeau.ops.record import native, vjp
 
 VIEW = ("view",)
 
@@ -33,6 +34,106 @@ native("diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", 
 native("view_as_real(Tensor self) -> Tensor", tags=VIEW, method=False)
 native("view_as_complex(Tensor self) -> Tensor", tags=VIEW, method=False)
 
+
+# Gradients of windows: the gradient at its place in a tensor of zeros.
+native("_select_backward(Tensor grad, int[] input_sizes, int dim, int index) -> Tensor")
+native("_slice_backward(Tensor grad, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor")
+native("_diagonal_backward(Tensor grad, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor")
+
+
+@vjp("view", "squeeze", "squeeze.dim", "squeeze.dims")
+def reshape_vjp(g, self_sizes):
+    return g.reshape(self_sizes)
+
+
+@vjp("as_strided")
+def as_strided_vjp(g, self, size, stride, storage_offset):
+    offset = 0 if storage_offset is None else storage_offset - self.storage_offset()
+    return fl._C._scatter_window(g, self.shape, self.stride(), size, stride, offset)
+
+
+@vjp("select")
+def select_vjp(g, self_sizes, dim, index):
+    return fl._ops._select_backward(g, self_sizes, dim, index)
+
+
+@vjp("_select_backward")
+def select_backward_vjp(g, dim, index):
+    return g.select(dim, index)
+
+
+@vjp("slice")
+def slice_vjp(g, self_sizes, dim, start, end, step):
+    return fl._ops._slice_backward(g, self_sizes, dim, start, end, step)
+
+
+@vjp("_slice_backward")
+def slice_backward_vjp(g, dim, start, end, step):
+    return fl._ops.slice(g, dim, start, end, step)
+
+
+@vjp("transpose")
+def transpose_vjp(g, dim0, dim1):
+    return g.transpose(dim0, dim1)
+
+
+@vjp("permute")
+def permute_vjp(g, dims):
+    inverse = [0] * len(dims)
+    for i, d in enumerate(dims):
+        inverse[d % len(dims)] = i
+    return g.permute(inverse)
+
+
+@vjp("expand")
+def expand_vjp(g, self_sizes):
+    return g.sum_to_size(self_sizes)
+
+
+@vjp("unsqueeze")
+def unsqueeze_vjp(g, self_sizes):
+    return g.reshape(self_sizes)
+
+
+@vjp("alias")
+def alias_vjp(g):
+    return g
+
+
+@vjp("unfold")
+def unfold_vjp(g, self_sizes, dimension, step):
+    strides, stride = [], 1
+    for n in reversed(self_sizes):
+        strides.insert(0, stride)
+        stride *= n
+    window = list(strides)
+    inner = 1
+    if window:
+        inner = strides[dimension]
+        window[dimension] = inner * step
+    return fl._C._scatter_window(g, self_sizes, strides, g.shape, [*window, inner], 0)
+
+
+@vjp("diagonal")
+def diagonal_vjp(g, self_sizes, offset, dim1, dim2):
+    return fl._ops._diagonal_backward(g, self_sizes, offset, dim1, dim2)
+
+
+@vjp("_diagonal_backward")
+def diagonal_backward_vjp(g, offset, dim1, dim2):
+    return g.diagonal(offset, dim1, dim2)
+
+
+@vjp("view_as_real")
+def view_as_real_vjp(g):
+    return fl.view_as_complex(g.contiguous())
+
+
+@vjp("view_as_complex")
+def view_as_complex_vjp(g):
+    return fl.view_as_real(g)
+
+
 # The same on the tensor itself.
 native("as_strided_(Tensor(!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor")
 native("transpose_(Tensor(!) self, int dim0, int dim1) -> Tensor", function=False)
@@ -43,6 +144,27 @@ native("squeeze_.dims(Tensor(!) self, int[] dim) -> Tensor", function=False)
 native("t_(Tensor(!) self) -> Tensor", function=False)
 native("swapaxes_(Tensor(!) self, int axis0, int axis1) -> Tensor", function=False)
 native("swapdims_(Tensor(!) self, int dim0, int dim1) -> Tensor", function=False)
+
+
+@vjp("unsqueeze_", "squeeze_", "squeeze_.dim", "squeeze_.dims")
+def reshape_inplace_vjp(g, self_sizes):
+    return g.reshape(self_sizes)
+
+
+@vjp("transpose_", "swapdims_")
+def transpose_inplace_vjp(g, dim0, dim1):
+    return g.transpose(dim0, dim1)
+
+
+@vjp("swapaxes_")
+def swapaxes_inplace_vjp(g, axis0, axis1):
+    return g.transpose(axis0, axis1)
+
+
+@vjp("t_")
+def t_inplace_vjp(g):
+    return g.t()
+
 
 native("reshape(Tensor self, int[] shape) -> Tensor")
 native("flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor")

@@ -1,0 +1,288 @@
+// Derivatives of the ops that training spends its time in, natively. Each does what the record's `vjp` in flambeau/ops
+// says; a test compares the two.
+#include "autograd/node.h"
+#include "dispatch/kernel.h"
+
+namespace fl::autograd {
+
+namespace {
+
+using Grads = std::vector<Tensor>;
+
+const Operator& op(const char* name) { return OperatorTable::get().at(name); }
+
+// Calls an operator by name, looked up once at each place.
+#define CALL(name, ...)                                  \
+  [&] {                                                  \
+    static const Operator& found = op(name);             \
+    return call_tensor(found, __VA_ARGS__);              \
+  }()
+
+Tensor reshape(const Tensor& t, IntSpan sizes) {
+  if (t.sizes() == sizes) return t;
+  static const Operator& found = op("reshape");
+  Value args[2] = {Value::borrow(t.impl()), Value::borrow(sizes)};
+  Value result[1];
+  found.call(args, result);
+  return result[0].take_tensor();
+}
+Tensor sum_to(const Tensor& t, IntSpan sizes) {
+  if (t.sizes() == sizes) return t;
+  static const Operator& found = op("sum_to_size");
+  Value args[2] = {Value::borrow(t.impl()), Value::borrow(sizes)};
+  Value result[1];
+  found.call(args, result);
+  return result[0].take_tensor();
+}
+Tensor adjoint(const Tensor& t) {
+  if (is_complex(t.dtype())) return CALL("_mH", t);
+  return CALL("transpose", t, int64_t(-2), int64_t(-1));
+}
+Tensor conj(const Tensor& t) { return is_complex(t.dtype()) ? CALL("conj_physical", t) : t; }
+Tensor mm(const Tensor& a, const Tensor& b) { return CALL("mm", a, b); }
+
+Grads same(const Derivative&, OperatorNode& node, Grads&& g) { return {std::move(g[0])}; }
+Grads source_only(const Derivative&, OperatorNode& node, Grads&& g) {
+  Grads out(node.next.size());
+  if (out.size() > 1 && node.needs(1)) out[1] = std::move(g[0]);
+  return out;
+}
+Grads reshaped(const Derivative&, OperatorNode& node, Grads&& g) { return {reshape(g[0], node.inputs[0].sizes)}; }
+Grads expanded(const Derivative&, OperatorNode& node, Grads&& g) { return {sum_to(g[0], node.inputs[0].sizes)}; }
+Grads transposed(const Derivative&, OperatorNode& node, Grads&& g) { return {CALL("transpose", g[0], node.args[1], node.args[2])}; }
+Grads permuted(const Derivative&, OperatorNode& node, Grads&& g) {
+  const IntSpan dims = node.args[1].ints();
+  const int64_t n = static_cast<int64_t>(dims.size());
+  Dims inverse(dims.size());
+  for (int64_t i = 0; i < n; ++i) inverse[dims[i] < 0 ? dims[i] + n : dims[i]] = i;
+  return {CALL("permute", g[0], inverse.vec())};
+}
+Grads selected(const Derivative&, OperatorNode& node, Grads&& g) {
+  return {CALL("_select_backward", g[0], node.inputs[0].sizes.vec(), node.args[1], node.args[2])};
+}
+Grads sliced(const Derivative&, OperatorNode& node, Grads&& g) {
+  return {CALL("_slice_backward", g[0], node.inputs[0].sizes.vec(), node.args[1], node.args[2], node.args[3], node.args[4])};
+}
+Grads converted(const Derivative&, OperatorNode& node, Grads&& g) {
+  const OutputMeta& in = node.inputs[0];
+  if (is_complex(g[0].dtype()) && !is_complex(in.dtype)) g[0] = CALL("real", g[0]);
+  return {CALL("to.device", g[0], Value(in.device), Value(in.dtype), false, false, Value())};
+}
+
+Grads mm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  Grads out(2);
+  if (node.needs(0)) out[0] = mm(g[0], adjoint(node.saved_arg(1)));
+  if (node.needs(1)) out[1] = mm(adjoint(node.saved_arg(0)), g[0]);
+  return out;
+}
+Grads bmm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  Grads out(2);
+  if (node.needs(0)) out[0] = CALL("bmm", g[0], adjoint(node.saved_arg(1)));
+  if (node.needs(1)) out[1] = CALL("bmm", adjoint(node.saved_arg(0)), g[0]);
+  return out;
+}
+Grads addmm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  const auto scaled = [&](int at) {
+    const Scalar s = node.args[at].to_scalar();
+    if (s.is_complex()) return CALL("mul.Tensor", g[0], Value(complex128(s.re, -s.im)));
+    return s.to<double>() == 1 ? g[0] : CALL("mul.Tensor", g[0], node.args[at]);
+  };
+  Grads out(3);
+  if (node.needs(0)) out[0] = sum_to(scaled(3), node.inputs[0].sizes);
+  const Tensor s = scaled(4);
+  if (node.needs(1)) out[1] = mm(s, adjoint(node.saved_arg(2)));
+  if (node.needs(2)) out[2] = mm(adjoint(node.saved_arg(1)), s);
+  return out;
+}
+
+Tensor rows_of(const Tensor& t) {
+  if (t.dim() == 2) return t;
+  static const Operator& found = op("reshape");
+  return call_tensor(found, t, std::vector<int64_t>{-1, t.size(-1)});
+}
+
+Grads linear_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  Grads out(node.next.size());
+  Tensor grad = std::move(g[0]);
+  const bool vector = node.inputs[1].sizes.size() == 1;
+  const Dims &input_sizes = node.inputs[0].sizes, &weight_sizes = node.inputs[1].sizes;
+  if (vector) grad = CALL("unsqueeze", grad, int64_t(-1));
+  const Tensor flat = grad.dim() == 1 ? CALL("unsqueeze", grad, int64_t(0)) : rows_of(grad);
+  if (node.needs(0)) {
+    Tensor weight = conj(node.saved_arg(1));
+    if (vector) weight = CALL("unsqueeze", weight, int64_t(0));
+    out[0] = reshape(mm(flat, weight), input_sizes);
+  }
+  if (node.needs(1)) {
+    const Tensor input = conj(node.saved_arg(0));
+    const Tensor rows = input.dim() == 1 ? CALL("unsqueeze", input, int64_t(0)) : rows_of(input);
+    out[1] = reshape(mm(CALL("transpose", flat, int64_t(0), int64_t(1)), rows), weight_sizes);
+  }
+  if (node.needs(2)) out[2] = reshape(CALL("sum.dim_IntList", flat, std::vector<int64_t>{0}, false, Value()), node.inputs[2].sizes);
+  return out;
+}
+
+Grads matmul_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  Grads out(2);
+  Tensor a = node.saved_arg(0), b = node.saved_arg(1), grad = std::move(g[0]);
+  if (b.dim() == 1) {
+    b = CALL("unsqueeze", b, int64_t(-1));
+    grad = CALL("unsqueeze", grad, int64_t(-1));
+  }
+  if (a.dim() == 1) {
+    a = CALL("unsqueeze", a, int64_t(0));
+    grad = CALL("unsqueeze", grad, int64_t(-2));
+  }
+  if (node.needs(0)) out[0] = reshape(sum_to(CALL("matmul", grad, adjoint(b)), a.sizes()), node.inputs[0].sizes);
+  if (node.needs(1)) {
+    Tensor right;
+    if (b.dim() == 2 && a.dim() > 2)
+      right = mm(adjoint(rows_of(a)), rows_of(grad));
+    else
+      right = sum_to(CALL("matmul", adjoint(a), grad), b.sizes());
+    out[1] = reshape(right, node.inputs[1].sizes);
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------- reductions
+
+// The gradient of a reduction, with the reduced dimensions back as ones.
+Tensor restored(const Tensor& g, const Dims& sizes, const Value& dim, bool keepdim) {
+  const int64_t n = static_cast<int64_t>(sizes.size());
+  if (keepdim || n == 0) return g;
+  uint64_t reduced = 0;
+  if (dim.is_none() || (dim.tag() == Value::Tag::IntList && dim.length() == 0))
+    reduced = ~uint64_t(0);
+  else if (dim.tag() == Value::Tag::Int)
+    reduced = uint64_t(1) << (dim.to_int() < 0 ? dim.to_int() + n : dim.to_int());
+  else
+    for (int64_t d : dim.ints()) reduced |= uint64_t(1) << (d < 0 ? d + n : d);
+  Dims full(sizes);
+  for (int64_t d = 0; d < n; ++d)
+    if (reduced >> d & 1) full[d] = 1;
+  return reshape(g, full);
+}
+Tensor spread(const Tensor& g, const Dims& sizes) {
+  if (g->sizes == sizes) return g;
+  static const Operator& found = op("expand");
+  Value args[3] = {Value::borrow(g.impl()), Value::borrow(IntSpan(sizes)), Value(false)};
+  Value result[1];
+  found.call(args, result);
+  return result[0].take_tensor();
+}
+Grads sum_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  const Dims& sizes = node.inputs[0].sizes;
+  const bool by_dim = node.args.size() > 2;
+  return {spread(restored(g[0], sizes, by_dim ? node.args[1] : Value(), by_dim && node.args[2].to_bool()), sizes)};
+}
+Grads mean_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  const Dims& sizes = node.inputs[0].sizes;
+  const bool by_dim = node.args.size() > 2;
+  const double count = static_cast<double>(numel_of(sizes)) / std::max<double>(1, static_cast<double>(g[0].numel()));
+  const Tensor small = CALL("div.Tensor", g[0], Value(count));
+  return {spread(restored(small, sizes, by_dim ? node.args[1] : Value(), by_dim && node.args[2].to_bool()), sizes)};
+}
+
+// ---------------------------------------------------------------- softmax
+
+Tensor sum_kept(const Tensor& t, int64_t dim) { return CALL("sum.dim_IntList", t, std::vector<int64_t>{dim}, true, Value()); }
+
+Grads softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  const Tensor out = node.saved_result(0);
+  const Tensor product = CALL("mul.Tensor", g[0], out);
+  return {CALL("sub.Tensor", product, CALL("mul.Tensor", out, sum_kept(product, node.args[1].to_int())), int64_t(1))};
+}
+Grads log_softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  const Tensor out = node.saved_result(0);
+  return {CALL("sub.Tensor", g[0], CALL("mul.Tensor", CALL("exp", out), sum_kept(g[0], node.args[1].to_int())), int64_t(1))};
+}
+
+// ---------------------------------------------------------------- joining
+
+Grads cat_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  Grads out(node.next.size());
+  const Tensor& grad = g[0];
+  int64_t dim = node.args[1].to_int(), at = 0;
+  if (dim < 0) dim += grad.dim();
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Dims& sizes = node.inputs[i].sizes;
+    if (sizes.size() == 1 && sizes[0] == 0 && grad.dim() != 1) {
+      if (node.needs(i)) out[i] = CALL("zeros", sizes.vec(), Value(grad.dtype()), Value(), Value(grad.device()), Value());
+      continue;
+    }
+    const int64_t length = sizes[dim];
+    if (node.needs(i)) out[i] = CALL("slice", grad, dim, at, at + length, int64_t(1));
+    at += length;
+  }
+  return out;
+}
+Grads stack_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  Grads out(node.next.size());
+  for (size_t i = 0; i < out.size(); ++i)
+    if (node.needs(i)) out[i] = CALL("select", g[0], node.args[1], static_cast<int64_t>(i));
+  return out;
+}
+
+struct Entry {
+  const char* name;
+  std::vector<Tensor> (*apply)(const Derivative&, OperatorNode&, Grads&&);
+  std::vector<uint64_t> saves_args_for;  // for the gradient of each argument, the arguments it needs
+  uint32_t saves_results = 0;
+};
+
+const Entry* entries(size_t& count) {
+  static const Entry table[] = {
+      {"alias", same},
+      {"clone", same},
+      {"copy_", source_only},
+      {"view", reshaped},
+      {"squeeze", reshaped},
+      {"squeeze.dim", reshaped},
+      {"squeeze.dims", reshaped},
+      {"unsqueeze", reshaped},
+      {"expand", expanded},
+      {"transpose", transposed},
+      {"permute", permuted},
+      {"select", selected},
+      {"slice", sliced},
+      {"_to_copy", converted},
+      {"mm", mm_gradient, {2, 1}},
+      {"bmm", bmm_gradient, {2, 1}},
+      {"addmm", addmm_gradient, {0, 4, 2, 0, 0}},
+      {"linear", linear_gradient, {2, 1, 0}},
+      {"matmul", matmul_gradient, {3, 3}},
+      {"sum", sum_gradient},
+      {"sum.dim_IntList", sum_gradient},
+      {"mean", mean_gradient},
+      {"mean.dim", mean_gradient},
+      {"_softmax", softmax_gradient, {}, 1},
+      {"_log_softmax", log_softmax_gradient, {}, 1},
+      {"cat", cat_gradient},
+      {"stack", stack_gradient},
+  };
+  count = sizeof table / sizeof *table;
+  return table;
+}
+
+}  // namespace
+
+void install_native_derivatives() {
+  size_t count;
+  const Entry* table = entries(count);
+  for (size_t i = 0; i < count; ++i) {
+    Operator* found = OperatorTable::get().find(table[i].name);
+    if (!found) continue;
+    auto* d = new Derivative;
+    d->apply = table[i].apply;
+    d->saves_args_for = table[i].saves_args_for;
+    if (!d->saves_args_for.empty()) {
+      d->saves_args_for.resize(found->schema.args.size());
+      d->saves_results_for.resize(found->schema.args.size());
+    }
+    d->saves_results = table[i].saves_results;
+    set_derivative(*found, d);
+  }
+}
+
+}  // namespace fl::autograd
