@@ -26,10 +26,9 @@ Tensor reshape(const Tensor& t, IntSpan sizes) {
   found.call(args, result);
   return result[0].take_tensor();
 }
-Tensor sum_to(const Tensor& t, IntSpan sizes) {
-  if (t.sizes() == sizes) return t;
-  static const Operator& found = op("sum_to_size");
-  Value args[2] = {Value::borrow(t.impl()), Value::borrow(sizes)};
+Tensor sum_over(const Tensor& t, IntSpan dims, bool keepdim) {
+  static const Operator& found = op("sum");
+  Value args[4] = {Value::borrow(t.impl()), Value::borrow(dims), Value(keepdim), Value()};
   Value result[1];
   found.call(args, result);
   return result[0].take_tensor();
@@ -118,7 +117,7 @@ Grads linear_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
     const Tensor rows = input.dim() == 1 ? CALL("unsqueeze", input, int64_t(0)) : rows_of(input);
     out[1] = reshape(mm(CALL("transpose", flat, int64_t(0), int64_t(1)), rows), weight_sizes);
   }
-  if (node.needs(2)) out[2] = reshape(CALL("sum.dim_IntList", flat, std::vector<int64_t>{0}, false, Value()), node.inputs[2].sizes);
+  if (node.needs(2)) out[2] = reshape(sum_over(flat, {0}, false), node.inputs[2].sizes);
   return out;
 }
 
@@ -173,20 +172,18 @@ Tensor spread(const Tensor& g, const Dims& sizes) {
 }
 Grads sum_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Dims& sizes = node.inputs[0].sizes;
-  const bool by_dim = node.args.size() > 2;
-  return {spread(restored(g[0], sizes, by_dim ? node.args[1] : Value(), by_dim && node.args[2].to_bool()), sizes)};
+  return {spread(restored(g[0], sizes, node.args[1], node.args[2].to_bool()), sizes)};
 }
 Grads mean_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Dims& sizes = node.inputs[0].sizes;
-  const bool by_dim = node.args.size() > 2;
   const double count = static_cast<double>(numel_of(sizes)) / std::max<double>(1, static_cast<double>(g[0].numel()));
   const Tensor small = CALL("div.Tensor", g[0], Value(count));
-  return {spread(restored(small, sizes, by_dim ? node.args[1] : Value(), by_dim && node.args[2].to_bool()), sizes)};
+  return {spread(restored(small, sizes, node.args[1], node.args[2].to_bool()), sizes)};
 }
 
 // ---------------------------------------------------------------- softmax
 
-Tensor sum_kept(const Tensor& t, int64_t dim) { return CALL("sum.dim_IntList", t, std::vector<int64_t>{dim}, true, Value()); }
+Tensor sum_kept(const Tensor& t, int64_t dim) { return sum_over(t, {dim}, true); }
 
 Grads softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Tensor out = node.saved_result(0);
@@ -253,9 +250,7 @@ const Entry* entries(size_t& count) {
       {"linear", linear_gradient, {2, 1, 0}},
       {"matmul", matmul_gradient, {3, 3}},
       {"sum", sum_gradient},
-      {"sum.dim_IntList", sum_gradient},
       {"mean", mean_gradient},
-      {"mean.dim", mean_gradient},
       {"_softmax", softmax_gradient, {}, 1},
       {"_log_softmax", log_softmax_gradient, {}, 1},
       {"cat", cat_gradient},
@@ -266,6 +261,15 @@ const Entry* entries(size_t& count) {
 }
 
 }  // namespace
+
+Tensor sum_to(const Tensor& t, IntSpan sizes) {
+  if (t.sizes() == sizes) return t;
+  const int64_t lead = t.dim() - static_cast<int64_t>(sizes.size());
+  Dims dims;
+  for (int64_t d = 0; d < t.dim(); ++d)
+    if (d < lead || (sizes[d - lead] == 1 && t.size(d) != 1)) dims.push_back(d);
+  return reshape(sum_over(t, dims, false), sizes);
+}
 
 void install_native_derivatives() {
   size_t count;

@@ -83,13 +83,12 @@ void validate(const Node& node, std::vector<Tensor>& grads) {
     if (!g.defined()) continue;
     const OutputMeta& want = node.outputs[i];
     if (__builtin_expect(g->sizes != want.sizes, 0)) {
-      static const Operator& sum_to = OperatorTable::get().at("sum_to_size");
       bool expandable = g.dim() >= static_cast<int64_t>(want.sizes.size());
       const int64_t lead = g.dim() - static_cast<int64_t>(want.sizes.size());
       for (size_t d = 0; expandable && d < want.sizes.size(); ++d) expandable = want.sizes[d] == 1 || want.sizes[d] == g.size(lead + d);
       FL_CHECK(expandable, "[", node.name(), "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(i),
                ", got an invalid gradient of shape ", g.sizes());
-      g = call_tensor(sum_to, g, want.sizes.vec());
+      g = sum_to(g, want.sizes);
     }
     if (__builtin_expect(g.dtype() != want.dtype, 0)) {
       if (is_complex(g.dtype()) && !is_complex(want.dtype)) {
@@ -109,7 +108,7 @@ void check_nan(const Node& node, const std::vector<Tensor>& grads) {
     if (!grads[i].defined() || grads[i].is_meta() || grads[i].numel() == 0) continue;
     static const Operator& sum = OperatorTable::get().at("sum");
     static const Operator& ne = OperatorTable::get().at("ne.Tensor");
-    const Tensor nan = call_tensor(sum, call_tensor(ne, grads[i], grads[i]), Value());
+    const Tensor nan = call_tensor(sum, call_tensor(ne, grads[i], grads[i]), Value(), false, Value());
     if (item(nan).to<int64_t>() == 0) continue;
     fail("[", node.name(), "] expected gradients that are numbers, got NaN: Function '", node.name(), "' returned nan values in its ",
          static_cast<int64_t>(i), "th output.");

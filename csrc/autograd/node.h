@@ -203,6 +203,8 @@ struct OperatorNode final : Node {
   bool has(size_t arg) const { return arg_begin[arg + 1] > arg_begin[arg]; }
 };
 
+// Sums the dimensions along which a tensor of the given sizes was broadcast.
+Tensor sum_to(const Tensor& t, IntSpan sizes);
 // The gradient of a window on a tensor of the given geometry, as a tensor of that geometry.
 Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset);
 

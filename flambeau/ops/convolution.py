@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 BOTH = ";nn.functional"  # one function, found in the top module and in nn.functional
 
@@ -35,6 +35,64 @@ for _n in (1, 2, 3):
         f"int[{_n}] output_padding=0, int groups=1, int[{_n}] dilation=1) -> Tensor",
         module=BOTH,
     )
+
+
+def _gradients(g, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
+    ndim = weight.dim() - 2
+    single = input.dim() == ndim + 1
+    if single:
+        g, input = g.unsqueeze(0), input.unsqueeze(0)
+
+    def full(x: Sequence[int]) -> list[int]:
+        return list(x) * ndim if len(x) == 1 else list(x)
+
+    grads = fl._ops._convolution_backward(
+        g, input, weight, full(stride), full(padding), full(dilation), transposed, full(output_padding), groups, list(needs)
+    )
+    found = [x if needed else None for x, needed in zip(grads, needs)]
+    if single and found[0] is not None:
+        found[0] = found[0].squeeze(0)
+    return tuple(found)
+
+
+@vjp("convolution", "_convolution")
+def convolution_vjp(g, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
+    return _gradients(g, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs)
+
+
+@vjp("conv1d", "conv2d", "conv3d")
+def conv_vjp(g, input, weight, stride, padding, dilation, groups, needs):
+    return _gradients(g, input, weight, stride, padding, dilation, False, [0], groups, needs)
+
+
+@vjp("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def conv_transpose_vjp(g, input, weight, stride, padding, output_padding, groups, dilation, needs):
+    return _gradients(g, input, weight, stride, padding, dilation, True, output_padding, groups, needs)
+
+
+@vjp("_convolution_backward")
+def convolution_backward_vjp(
+    g0, g1, g2, grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask, needs
+):
+    """The three gradients are products of pairs of the operands, so their derivatives are the other pairs."""
+    options = (stride, padding, dilation, transposed, output_padding, groups)
+    g0, g1, g2 = (x if wanted else None for x, wanted in zip((g0, g1, g2), output_mask))
+    grad_grad = grad_input = grad_weight = None
+    if needs[0]:
+        parts = []
+        if g0 is not None:
+            parts.append(fl.convolution(g0, weight, None, *options))
+        if g1 is not None:
+            parts.append(fl.convolution(input, g1, None, *options))
+        if g2 is not None:
+            parts.append(g2.reshape([1, -1] + [1] * (grad_output.dim() - 2)).expand(grad_output.shape))
+        for part in parts:
+            grad_grad = part if grad_grad is None else grad_grad + part
+    if needs[1] and g1 is not None:
+        grad_input = fl._ops._convolution_backward(grad_output, input, g1, *options, [True, False, False])[0]
+    if needs[2] and g0 is not None:
+        grad_weight = fl._ops._convolution_backward(grad_output, g0, weight, *options, [False, True, False])[1]
+    return grad_grad, grad_input, grad_weight
 
 
 def _convolve_named_padding(

@@ -3,13 +3,52 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 NN = {"module": "nn.functional", "method": False}
 
 native("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor")  # fmt: skip
 native("embedding_renorm_(Tensor(!) self, Tensor indices, float max_norm, float norm_type) -> Tensor", method=False)
 native("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", module="")  # fmt: skip
+
+
+@vjp("embedding")
+def embedding_vjp(g, weight_sizes, indices, padding_idx, scale_grad_by_freq):
+    flat, rows = indices.reshape(-1), g.reshape(-1, weight_sizes[-1])
+    if padding_idx >= 0:
+        rows = rows.masked_fill((flat == padding_idx).unsqueeze(-1), 0)
+    if scale_grad_by_freq:
+        times = fl.zeros(weight_sizes[0], dtype=g.dtype, device=g.device).index_add(
+            0, flat, fl.ones(flat.shape, dtype=g.dtype, device=g.device)
+        )
+        rows = rows / times.index_select(0, flat).unsqueeze(-1)
+    return fl.zeros(weight_sizes, dtype=g.dtype, device=g.device).index_add(0, flat, rows), None
+
+
+@vjp("_embedding_bag")
+def embedding_bag_vjp(
+    g0, weight, indices, scale_grad_by_freq, mode, per_sample_weights, padding_idx, out1, out2, out3, needs
+):
+    zeros = fl.zeros(weight.shape, dtype=g0.dtype, device=g0.device)
+    if mode == 2:
+        grad = g0 * (out2 > 0).unsqueeze(-1)
+        return zeros.scatter_add(0, out3, grad), None, None, None
+    rows = g0.index_select(0, out1)
+    hidden = (indices == padding_idx).unsqueeze(-1) if padding_idx >= 0 else None
+    if hidden is not None:
+        rows = rows.masked_fill(hidden, 0)
+    grad_factors = (rows * weight.index_select(0, indices)).sum(-1) if needs[3] else None
+    if mode == 1:
+        rows = rows / out2.index_select(0, out1).clamp(min=1).unsqueeze(-1)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if scale_grad_by_freq:
+        times = fl.zeros(weight.shape[0], dtype=g0.dtype, device=g0.device).index_add(
+            0, indices, fl.ones(indices.shape, dtype=g0.dtype, device=g0.device)
+        )
+        rows = rows / times.index_select(0, indices).unsqueeze(-1)
+    return zeros.index_add(0, indices, rows) if needs[0] else None, None, None, grad_factors
+
 
 MODES = {"sum": 0, "mean": 1, "max": 2}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native(
     "_im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", method=False
@@ -12,6 +12,16 @@ native(
     "_col2im(Tensor self, int[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
     method=False,
 )
+
+
+@vjp("_im2col")
+def im2col_vjp(g, self_sizes, kernel_size, dilation, padding, stride):
+    return fl._ops._col2im(g, list(self_sizes[-2:]), kernel_size, dilation, padding, stride)
+
+
+@vjp("_col2im")
+def col2im_vjp(g, kernel_size, dilation, padding, stride):
+    return fl._ops._im2col(g, kernel_size, dilation, padding, stride)
 
 
 @composite(

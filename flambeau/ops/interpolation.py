@@ -10,7 +10,7 @@ import warnings
 from typing import Any, Callable, Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native(
     "_interpolate(Tensor self, int[] output_size, str mode, bool align_corners, float[]? scale_factors, bool antialias) "
@@ -25,6 +25,22 @@ _GRID = "Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bo
 native(f"grid_sampler_2d({_GRID}) -> Tensor")
 native(f"grid_sampler_3d({_GRID}) -> Tensor")
 native(f"_grid_sampler_backward(Tensor grad, {_GRID}) -> (Tensor, Tensor)")
+
+
+@vjp("_interpolate")
+def interpolate_vjp(g, self_sizes, mode, align_corners, scale_factors, antialias):
+    return fl._ops._interpolate_backward(g, self_sizes, mode, align_corners, scale_factors, antialias)
+
+
+@vjp("_interpolate_backward")
+def interpolate_backward_vjp(g, grad_sizes, mode, align_corners, scale_factors, antialias):
+    return fl._ops._interpolate(g, list(grad_sizes[2:]), mode, align_corners, scale_factors, antialias)
+
+
+@vjp("grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler_vjp(g, input, grid, interpolation_mode, padding_mode, align_corners, needs):
+    grads = fl._ops._grid_sampler_backward(g, input, grid, interpolation_mode, padding_mode, align_corners)
+    return tuple(x if needed else None for x, needed in zip(grads, needs))
 
 
 def _functional(name: str, arguments: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import warnings
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import composite, native, pointwise
+from flambeau.ops.record import composite, native, pointwise, vjp
 
 NN = {"module": "nn.functional", "method": False}
 ELEMENTS = {"inplace": False, "out": False, "method": False}
@@ -348,6 +348,41 @@ native(
     "_nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)"
 )
 native("_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor, Tensor)")  # fmt: skip
+
+
+def _row_gradients(g, sizes, target, weight, reduction, ignore_index, total):
+    """For each row what its loss contributes, in the shape of the targets; and the targets with ignored ones at zero."""
+    kept = target != ignore_index
+    safe = target.masked_fill(kept.logical_not(), 0).to(fl.int64)
+    factor = kept.to(g.dtype)
+    if weight is not None:
+        factor = factor * weight.index_select(0, safe.reshape(-1)).reshape(safe.shape)
+    if reduction == 1:
+        factor = factor / total
+    return g * factor, safe
+
+
+@vjp("_nll_loss_forward")
+def nll_loss_vjp(g0, self_sizes, target, weight, reduction, ignore_index, out1):
+    at = 0 if len(self_sizes) == 1 else 1
+    rows, safe = _row_gradients(g0, self_sizes, target, weight, reduction, ignore_index, out1)
+    zeros = fl.zeros(self_sizes, dtype=g0.dtype, device=g0.device)
+    if at == 0:
+        return zeros.scatter(0, safe.reshape(1), -rows.reshape(1)), None
+    return zeros.scatter(at, safe.unsqueeze(at), -rows.unsqueeze(at)), None
+
+
+@vjp("_cross_entropy_forward")
+def cross_entropy_vjp(g0, self, target, weight, reduction, ignore_index, out1, out2):
+    at = 0 if self.dim() == 1 else 1
+    if fl.is_grad_enabled():
+        out2 = self.logsumexp(at).reshape(target.shape)
+    rows, safe = _row_gradients(g0, self.shape, target, weight, reduction, ignore_index, out1)
+    if at == 0:
+        soft = (self - out2.reshape(1)).exp() * rows.reshape(1)
+        return soft.scatter_add(0, safe.reshape(1), -rows.reshape(1)), None
+    soft = (self - out2.unsqueeze(at)).exp() * rows.unsqueeze(at)
+    return soft.to(rows.dtype).scatter_add(at, safe.unsqueeze(at), -rows.unsqueeze(at)), None
 
 
 @composite("nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor", **NN)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 NN = {"module": "nn.functional", "method": False}
 
@@ -15,6 +15,92 @@ native(
 )
 native("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)")  # fmt: skip
 native("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", out=True)  # fmt: skip
+
+
+def _normalised(g, x, mean, rstd, dims):
+    """The gradient of (x - mean) * rstd, with mean and rstd the statistics of x over dims."""
+    xhat = (x - mean) * rstd
+    return rstd * (g - g.mean(dims, True) - xhat * (g * xhat).mean(dims, True)), xhat
+
+
+@vjp("native_layer_norm")
+def native_layer_norm_vjp(g0, input, normalized_shape, weight, eps, out1, out2, needs):
+    k = len(normalized_shape)
+    dims, batch = list(range(input.dim() - k, input.dim())), list(range(input.dim() - k))
+    if g0 is None or input.numel() == 0:
+        return (
+            fl.zeros_like(input),
+            fl.zeros(normalized_shape, dtype=input.dtype, device=input.device) if needs[1] else None,
+            fl.zeros(normalized_shape, dtype=input.dtype, device=input.device) if needs[2] else None,
+        )
+    if fl.is_grad_enabled():  # statistics with a history of their own
+        out2, out1 = fl.var_mean(input, dims, correction=0, keepdim=True)
+        out2 = (out2 + eps).rsqrt()
+    grad_input, xhat = _normalised(g0 if weight is None else g0 * weight, input, out1, out2, dims)
+    return (
+        grad_input if needs[0] else None,
+        ((g0 * xhat).sum(batch) if batch else g0 * xhat) if needs[1] else None,
+        (g0.sum(batch) if batch else g0) if needs[2] else None,
+    )
+
+
+@vjp("_fused_rms_norm")
+def rms_norm_vjp(g0, input, normalized_shape, weight, eps, out1, needs):
+    k = len(normalized_shape)
+    dims, batch = list(range(input.dim() - k, input.dim())), list(range(input.dim() - k))
+    if fl.is_grad_enabled():
+        out1 = ((input * input).mean(dims, True) + (fl.finfo(input.dtype).eps if eps is None else eps)).rsqrt()
+    xhat = input * out1
+    scaled = g0 if weight is None else g0 * weight
+    return (
+        out1 * (scaled - xhat * (scaled * xhat).mean(dims, True)) if needs[0] else None,
+        ((g0 * xhat).sum(batch) if batch else g0 * xhat) if needs[1] else None,
+    )
+
+
+@vjp("native_group_norm")
+def native_group_norm_vjp(g0, input, weight, N, C, HxW, group, eps, out1, out2, needs):
+    if input.numel() == 0:
+        empty = fl.zeros(C, dtype=input.dtype, device=input.device)
+        return fl.zeros_like(input), empty if needs[1] else None, empty if needs[2] else None
+    x = input.reshape(N, group, C // group, HxW)
+    g = g0.reshape(N, group, C // group, HxW)
+    if fl.is_grad_enabled():
+        out2, out1 = fl.var_mean(x, [2, 3], correction=0, keepdim=True)
+        out2 = (out2 + eps).rsqrt()
+    scaled = g if weight is None else g * weight.reshape(1, group, C // group, 1)
+    grad_input, xhat = _normalised(scaled, x, out1.reshape(N, group, 1, 1), out2.reshape(N, group, 1, 1), [2, 3])
+    return (
+        grad_input.reshape(input.shape) if needs[0] else None,
+        (g * xhat).sum([0, 3]).reshape(C) if needs[1] else None,
+        g.sum([0, 3]).reshape(C) if needs[2] else None,
+    )
+
+
+@vjp("native_batch_norm")
+def native_batch_norm_vjp(g0, input, weight, running_mean, running_var, training, eps, out1, out2, needs):
+    dims = [d for d in range(input.dim()) if d != 1]
+    shape = [1, -1] + [1] * (input.dim() - 2)
+    if training:
+        mean, rstd = out1, out2
+        if fl.is_grad_enabled():
+            rstd, mean = fl.var_mean(input, dims, correction=0)
+            rstd = (rstd + eps).rsqrt()
+    else:
+        mean, rstd = running_mean, (running_var + eps).rsqrt()
+    mean, rstd = mean.reshape(shape), rstd.reshape(shape)
+    scaled = g0 if weight is None else g0 * weight.reshape(shape)
+    if training:
+        grad_input, xhat = _normalised(scaled, input, mean, rstd, dims)
+    else:
+        grad_input, xhat = scaled * rstd, (input - mean) * rstd
+    return (
+        grad_input if needs[0] else None,
+        (g0 * xhat).sum(dims) if needs[1] else None,
+        g0.sum(dims) if needs[2] else None,
+        None,
+        None,
+    )
 
 
 # ---------------------------------------------------------------- layer and RMS

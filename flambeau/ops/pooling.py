@@ -11,7 +11,7 @@ import math
 from typing import Any, Callable, Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 BOTH = ";nn.functional"  # one function, found in the top module and in nn.functional
 FUNCTIONAL = "nn.functional"
@@ -62,6 +62,100 @@ native(
     "bool count_include_pad, int? divisor_override) -> Tensor"
 )
 native("_adaptive_avg_pool_backward(Tensor grad, int[] input_size, int ndim) -> Tensor")
+
+
+def _spatial(self_sizes: fl.Size, n: int) -> list[int]:
+    return list(self_sizes[-n:])
+
+
+@vjp("max_pool1d_with_indices")
+def max_pool1d_vjp(g0, self_sizes, out1):
+    return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 1), True)
+
+
+@vjp("max_pool2d_with_indices", "_adaptive_max_pool2d")
+def max_pool2d_vjp(g0, self_sizes, out1):
+    return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 2), True)
+
+
+@vjp("max_pool3d_with_indices", "_adaptive_max_pool3d")
+def max_pool3d_vjp(g0, self_sizes, out1):
+    return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 3), True)
+
+
+@vjp("adaptive_max_pool1d")
+def adaptive_max_pool1d_vjp(g0, self_sizes, out1):
+    return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 1), True)
+
+
+@vjp("_fractional_max_pool2d")
+def fractional_max_pool2d_vjp(g0, self_sizes, out1):
+    return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 2), True), None
+
+
+@vjp("_fractional_max_pool3d")
+def fractional_max_pool3d_vjp(g0, self_sizes, out1):
+    return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 3), True), None
+
+
+@vjp("max_pool1d")
+def max_pool1d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
+    indices = fl.max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
+    return fl._ops._pool_scatter(g, indices, _spatial(self.shape, 1), True)
+
+
+@vjp("max_pool2d")
+def max_pool2d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
+    indices = fl.nn.functional.max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
+    return fl._ops._pool_scatter(g, indices, _spatial(self.shape, 2), True)
+
+
+@vjp("max_pool3d")
+def max_pool3d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
+    indices = fl.nn.functional.max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
+    return fl._ops._pool_scatter(g, indices, _spatial(self.shape, 3), True)
+
+
+@vjp("_pool_scatter")
+def pool_scatter_vjp(g, indices, output_size):
+    return fl._ops._pool_gather(g, indices, len(output_size)), None
+
+
+@vjp("_pool_gather")
+def pool_gather_vjp(g, self_sizes, indices, ndim):
+    return fl._ops._pool_scatter(g, indices, _spatial(self_sizes, ndim), True), None
+
+
+@vjp("avg_pool1d")
+def avg_pool1d_vjp(g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad):
+    return fl._ops._avg_pool_backward(g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@vjp("avg_pool2d", "avg_pool3d")
+def avg_pool_vjp(g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    return fl._ops._avg_pool_backward(
+        g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+@vjp("_avg_pool_backward")
+def avg_pool_backward_vjp(g, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    if len(kernel_size) == 1:
+        return fl.avg_pool1d(g, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    pool = fl.nn.functional.avg_pool2d if len(kernel_size) == 2 else fl.nn.functional.avg_pool3d
+    return pool(g, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+@vjp("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+def adaptive_avg_pool_vjp(g, self_sizes, output_size):
+    return fl._ops._adaptive_avg_pool_backward(g, self_sizes, len(output_size))
+
+
+@vjp("_adaptive_avg_pool_backward")
+def adaptive_avg_pool_backward_vjp(g, grad_sizes, ndim):
+    functional = fl.nn.functional
+    pool = (functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d)[ndim - 1]
+    return pool(g, list(grad_sizes[-ndim:]))
 
 
 def _functional(name: str, arguments: str, returns: str = "Tensor") -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import composite, native, reduction
+from flambeau.ops.record import composite, native, reduction, vjp
 
 INF = float("inf")
 
@@ -207,6 +207,233 @@ def logsumexp(self: fl.Tensor, dim: list[int], keepdim: bool = False) -> fl.Tens
     pivot = fl.where(fl.isinf(pivot), fl.zeros_like(pivot), pivot)
     total = fl.log(fl.sum(fl.exp(self - pivot), dim, keepdim))
     return total + pivot.reshape(total.shape)
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def _dims(dim: int | list[int] | None, ndim: int) -> list[int]:
+    """The reduced dimensions, counted from the front."""
+    if dim is None or dim == [] or dim == ():
+        return list(range(ndim))
+    listed = [dim] if isinstance(dim, int) else dim
+    return [d % ndim for d in listed] if ndim else []
+
+
+def _restored(g: fl.Tensor, sizes: fl.Size, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
+    """The gradient of a reduction, with the reduced dimensions back as ones."""
+    if keepdim or len(sizes) == 0:
+        return g
+    reduced = _dims(dim, len(sizes))
+    return g.reshape([1 if d in reduced else n for d, n in enumerate(sizes)])
+
+
+def _count(sizes: fl.Size, dim: int | list[int] | None) -> int:
+    count = 1
+    for d in _dims(dim, len(sizes)):
+        count *= sizes[d]
+    return count
+
+
+@vjp("sum")
+def sum_vjp(g, self_sizes, dim, keepdim):
+    return _restored(g, self_sizes, dim, keepdim).expand(self_sizes)
+
+
+@vjp("nansum")
+def nansum_vjp(g, self, dim, keepdim):
+    return _restored(g, self.shape, dim, keepdim) * self.isnan().logical_not()
+
+
+@vjp("mean")
+def mean_vjp(g, self_sizes, dim, keepdim):
+    return (_restored(g, self_sizes, dim, keepdim) / _count(self_sizes, dim)).expand(self_sizes)
+
+
+@vjp("prod")
+def prod_vjp(g, self, dim, keepdim):
+    g = _restored(g, self.shape, dim, keepdim)
+    if self.numel() == 0:
+        return fl.zeros_like(self)
+    if dim is None:
+        return (g.reshape(1) * _others(self.reshape(-1), 0)).reshape(self.shape)
+    return g * (_others(self, dim) if self.dim() else fl.ones_like(self))
+
+
+def _others(x: fl.Tensor, dim: int) -> fl.Tensor:
+    """For each element the conjugate of the product of the others along a dimension: from the left times from the right."""
+    n = x.shape[dim]
+    one = fl.ones_like(x.narrow(dim, 0, 1))
+    left = fl.cat([one, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
+    right = fl.cat([one, x.narrow(dim, 1, n - 1).flip([dim])], dim).cumprod(dim).flip([dim])
+    return (left * right).conj()
+
+
+@vjp("amax", "amin")
+def extreme_vjp(g, self, dim, keepdim, out):
+    return _shared(_restored(g, self.shape, dim, keepdim), self, _restored(out, self.shape, dim, keepdim), dim)
+
+
+@vjp("max", "min")
+def total_extreme_vjp(g, self, out):
+    return _shared(g, self, out, None)
+
+
+def _shared(g: fl.Tensor, x: fl.Tensor, extreme: fl.Tensor, dim: int | list[int] | None) -> fl.Tensor:
+    """The gradient shared by the elements that reach the extreme."""
+    hit = (x == extreme) | (x.isnan() & extreme.isnan())
+    if x.dim() == 0:
+        return g * hit
+    return g * hit / hit.sum(_dims(dim, x.dim()), True)
+
+
+@vjp("max.dim", "min.dim")
+def indexed_extreme_vjp(g0, self_sizes, dim, keepdim, indices):
+    return _put_back(g0, self_sizes, dim, keepdim, indices)
+
+
+def _put_back(g: fl.Tensor, sizes: fl.Size, dim: int, keepdim: bool, indices: fl.Tensor) -> fl.Tensor:
+    """The gradient at the place its value was taken from."""
+    if len(sizes) == 0:
+        return g
+    if not keepdim:
+        g, indices = g.unsqueeze(dim), indices.unsqueeze(dim)
+    return fl.zeros(sizes, dtype=g.dtype, device=g.device).scatter(dim, indices, g)
+
+
+def _variance_gradient(g, self, dim, correction, keepdim):
+    count = _count(self.shape, dim)
+    g = _restored(g, self.shape, dim, keepdim)
+    free = count - correction
+    factor = 2.0 / free if free > 0 else float("nan") if free == 0 else float("inf")
+    mean = self.mean(_dims(dim, self.dim()), True) if self.dim() else self
+    return g * factor * (self - mean)
+
+
+def _correction(value: float | None) -> float:
+    return 1 if value is None else value
+
+
+def _deviation_gradient(g, self, out, dim, correction, keepdim):
+    safe = out.masked_fill(out == 0, 1)
+    return _variance_gradient((g / (2 * safe)).masked_fill(out == 0, 0), self, dim, correction, keepdim)
+
+
+@vjp("var")
+def var_vjp(g, self, unbiased):
+    return _variance_gradient(g, self, None, int(unbiased), False)
+
+
+@vjp("var.dim")
+def var_dim_vjp(g, self, dim, unbiased, keepdim):
+    return _variance_gradient(g, self, dim, int(unbiased), keepdim)
+
+
+@vjp("var.correction")
+def var_correction_vjp(g, self, dim, correction, keepdim):
+    return _variance_gradient(g, self, dim, _correction(correction), keepdim)
+
+
+@vjp("std")
+def std_vjp(g, self, unbiased, out):
+    return _deviation_gradient(g, self, out, None, int(unbiased), False)
+
+
+@vjp("std.dim")
+def std_dim_vjp(g, self, dim, unbiased, keepdim, out):
+    return _deviation_gradient(g, self, out, dim, int(unbiased), keepdim)
+
+
+@vjp("std.correction")
+def std_correction_vjp(g, self, dim, correction, keepdim, out):
+    return _deviation_gradient(g, self, out, dim, _correction(correction), keepdim)
+
+
+def _with_mean(spread, g1, self, dim, keepdim):
+    """Adds what the mean contributes to the gradient of the spread (either may be missing)."""
+    if g1 is None:
+        return spread
+    mean = (_restored(g1, self.shape, dim, keepdim) / _count(self.shape, dim)).expand(self.shape)
+    return mean if spread is None else spread + mean
+
+
+@vjp("var_mean")
+def var_mean_vjp(g0, g1, self, unbiased):
+    return _with_mean(None if g0 is None else _variance_gradient(g0, self, None, int(unbiased), False), g1, self, None, False)
+
+
+@vjp("var_mean.dim")
+def var_mean_dim_vjp(g0, g1, self, dim, unbiased, keepdim):
+    spread = None if g0 is None else _variance_gradient(g0, self, dim, int(unbiased), keepdim)
+    return _with_mean(spread, g1, self, dim, keepdim)
+
+
+@vjp("var_mean.correction")
+def var_mean_correction_vjp(g0, g1, self, dim, correction, keepdim):
+    spread = None if g0 is None else _variance_gradient(g0, self, dim, _correction(correction), keepdim)
+    return _with_mean(spread, g1, self, dim, keepdim)
+
+
+@vjp("std_mean")
+def std_mean_vjp(g0, g1, self, unbiased, out0):
+    spread = None if g0 is None else _deviation_gradient(g0, self, out0, None, int(unbiased), False)
+    return _with_mean(spread, g1, self, None, False)
+
+
+@vjp("std_mean.dim")
+def std_mean_dim_vjp(g0, g1, self, dim, unbiased, keepdim, out0):
+    spread = None if g0 is None else _deviation_gradient(g0, self, out0, dim, int(unbiased), keepdim)
+    return _with_mean(spread, g1, self, dim, keepdim)
+
+
+@vjp("std_mean.correction")
+def std_mean_correction_vjp(g0, g1, self, dim, correction, keepdim, out0):
+    spread = None if g0 is None else _deviation_gradient(g0, self, out0, dim, _correction(correction), keepdim)
+    return _with_mean(spread, g1, self, dim, keepdim)
+
+
+@vjp("_logsumexp")
+def logsumexp_vjp(g, self, dim, keepdim, out):
+    out = _restored(out, self.shape, dim, keepdim)
+    pivot = out.masked_fill(out.isinf(), 0)
+    return _restored(g, self.shape, dim, keepdim) * (self - pivot).exp()
+
+
+@vjp("_norm_0")
+def norm_0_vjp(g, self_sizes):
+    return fl.zeros(self_sizes, dtype=g.dtype, device=g.device)
+
+
+@vjp("_norm_1")
+def norm_1_vjp(g, self, dim, keepdim):
+    return _restored(g, self.shape, dim, keepdim) * self.sgn()
+
+
+@vjp("_norm_2")
+def norm_2_vjp(g, self, dim, keepdim, out):
+    out = _restored(out, self.shape, dim, keepdim)
+    zero = out == 0
+    return (self / out.masked_fill(zero, 1) * _restored(g, self.shape, dim, keepdim)).masked_fill(zero, 0)
+
+
+@vjp("_norm_inf", "_norm_neg_inf")
+def norm_inf_vjp(g, self, dim, keepdim, out):
+    size = self.abs()
+    hit = (size == _restored(out, self.shape, dim, keepdim)) | size.isnan()
+    count = hit.sum(_dims(dim, self.dim()), True) if self.dim() else hit
+    return self.sgn() * (_restored(g, self.shape, dim, keepdim) * hit / count)
+
+
+@vjp("_norm_p")
+def norm_p_vjp(g, self, p, dim, keepdim, out):
+    g, out = _restored(g, self.shape, dim, keepdim), _restored(out, self.shape, dim, keepdim)
+    size = self.abs()
+    flat = size == 0
+    if p < 1:
+        slope = self.sgn() * size.masked_fill(flat, 1).pow(p - 1).masked_fill(flat, 0)
+        return slope * g * out.masked_fill(out == 0, 1).pow(1 - p).masked_fill(out == 0, 0)
+    slope = self * size.masked_fill(flat, 1).pow(p - 2).masked_fill(flat, 0)
+    return slope * (g / out.masked_fill(out == 0, 1).pow(p - 1)).masked_fill(out == 0, 0)
 
 
 # ---------------------------------------------------------------- norms

@@ -3,13 +3,62 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
 native("cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
 native("logcumsumexp(Tensor self, int dim) -> Tensor", out=True)
 native("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", out=True)
 native("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", out=True)
+
+
+@vjp("cumsum")
+def cumsum_vjp(g, dim):
+    return g.flip([dim]).cumsum(dim).flip([dim]) if g.dim() else g
+
+
+@vjp("cumprod")
+def cumprod_vjp(g, self, dim, out):
+    if self.dim() == 0 or self.numel() == 0:
+        return g
+    zero = self == 0
+    if not zero.any().item() and not fl.is_grad_enabled():
+        product = g * out.conj()
+        return product.flip([dim]).cumsum(dim).flip([dim]) / self.conj()
+    # One slice at a time: the gradient of element k is the sum over i >= k of the products that leave k out.
+    n = self.shape[dim]
+    found = []
+    for k in range(n):
+        before = self.narrow(dim, 0, k).prod(dim, keepdim=True) if k else fl.ones_like(self.narrow(dim, 0, 1))
+        after = fl.cat([fl.ones_like(before), self.narrow(dim, k + 1, n - k - 1)], dim).cumprod(dim)
+        found.append((g.narrow(dim, k, n - k) * (before * after).conj()).sum(dim, keepdim=True))
+    return fl.cat(found, dim)
+
+
+@vjp("logcumsumexp")
+def logcumsumexp_vjp(g, self, dim, out):
+    if self.dim() == 0:
+        return g
+
+    def backwards(x: fl.Tensor) -> fl.Tensor:
+        return x.flip([dim]).logcumsumexp(dim).flip([dim])
+
+    if self.is_complex():
+        # The sums of g * exp(self - out) from each place on, scaled by the largest of them.
+        pivot = out.real.amin(dim, keepdim=True)
+        weight = (g * (pivot - out).exp().conj()).flip([dim]).cumsum(dim).flip([dim])
+        return weight * (self - pivot).exp().conj()
+    low = float("-inf")
+    positive = fl.where(g > 0, g.abs().masked_fill(g <= 0, 1).log(), fl.full_like(g, low))
+    negative = fl.where(g < 0, g.abs().masked_fill(g >= 0, 1).log(), fl.full_like(g, low))
+    return (backwards(positive - out) + self).exp() - (backwards(negative - out) + self).exp()
+
+
+@vjp("cummax", "cummin")
+def running_extreme_vjp(g0, self_sizes, dim, indices):
+    if len(self_sizes) == 0:
+        return g0
+    return fl.zeros(self_sizes, dtype=g0.dtype, device=g0.device).scatter_add(dim, indices, g0)
 
 
 @composite("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", out=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 PAIR = "(Tensor values, Tensor indices)"
 
@@ -18,6 +18,29 @@ native(f"median.dim(Tensor self, int dim, bool keepdim=False) -> {PAIR}", out=Tr
 native("nanmedian(Tensor self) -> Tensor")
 native(f"nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> {PAIR}", out=True)
 native(f"mode(Tensor self, int dim=-1, bool keepdim=False) -> {PAIR}", out=True)
+
+
+def _put_back(g: fl.Tensor, sizes: fl.Size, dim: int, indices: fl.Tensor) -> fl.Tensor:
+    """The gradient at the places its values were taken from."""
+    return fl.zeros(sizes, dtype=g.dtype, device=g.device).scatter(dim, indices, g) if len(sizes) else g.reshape(sizes)
+
+
+@vjp("sort", "sort.stable", "topk")
+def sort_vjp(g0, self_sizes, dim, indices):
+    return _put_back(g0, self_sizes, dim, indices)
+
+
+@vjp("kthvalue", "median.dim", "nanmedian.dim", "mode")
+def picked_vjp(g0, self_sizes, dim, keepdim, indices):
+    if not keepdim and len(self_sizes):
+        g0, indices = g0.unsqueeze(dim), indices.unsqueeze(dim)
+    return _put_back(g0, self_sizes, dim, indices)
+
+
+@vjp("median", "nanmedian")
+def median_vjp(g, self, out):
+    hit = (self == out) | (self.isnan() & out.isnan())
+    return g * hit / hit.sum()
 
 
 @composite("msort(Tensor self) -> Tensor", out=True)
