@@ -6,8 +6,8 @@ import math
 from typing import Any, Sequence
 
 import flambeau as fl
-from flambeau.ops.linalg import is_vector, raise_on
-from flambeau.ops.record import composite, native
+from flambeau.ops.linalg import is_vector, raise_on, retrace
+from flambeau.ops.record import composite, native, vjp
 
 native("geqrf(Tensor self) -> (Tensor a, Tensor tau)", out=True)
 native("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", out=True)
@@ -20,6 +20,162 @@ native(
     "_linalg_lstsq(Tensor A, Tensor B, float rcond, str driver)"
     " -> (Tensor solution, Tensor rank, Tensor singular_values, Tensor info)"
 )
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def _both(x: fl.Tensor) -> fl.Tensor:
+    """x plus its adjoint, with the diagonal counted once."""
+    diagonal = x.diagonal(0, -2, -1)
+    whole = x + x.mH
+    return whole - fl.diag_embed(fl.complex(diagonal.real, fl.zeros_like(diagonal.real)) if x.is_complex() else diagonal)
+
+
+def _skew(x: fl.Tensor) -> fl.Tensor:
+    return x - x.mH
+
+
+def _gaps(values: fl.Tensor) -> fl.Tensor:
+    """values[j] - values[i], with ones on the diagonal."""
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    return gaps + fl.diag_embed(fl.ones_like(values))
+
+
+@vjp("linalg_qr")
+def qr_vjp(g0, g1, A, mode, Q, R):
+    m, n = A.shape[-2:]
+    if mode == "r":
+        raise RuntimeError("[linalg.qr] expected Q to be computed, got mode='r', which has no derivative; use mode='reduced'")
+    if mode == "complete" and m > n:
+        raise RuntimeError("[linalg.qr] expected at least as many columns as rows with mode='complete', which otherwise has no derivative")
+    if m >= n:
+        return _square_qr(g0, g1, Q, R)
+    # A = [X | Y] with X square: R = [U | Q^H Y].
+    U = R.narrow(-1, 0, m)
+    Y = A.narrow(-1, m, n - m)
+    grad_Q, grad_U, grad_Y = g0, None, fl.zeros_like(Y)
+    if g1 is not None:
+        grad_U, grad_V = g1.narrow(-1, 0, m), g1.narrow(-1, m, n - m)
+        grad_Y = Q @ grad_V
+        extra = Y @ grad_V.mH
+        grad_Q = extra if grad_Q is None else grad_Q + extra
+    return fl.cat([_square_qr(grad_Q, grad_U, Q, U), grad_Y], -1)
+
+
+def _square_qr(grad_Q, grad_R, Q, R):
+    inner = None
+    if grad_R is not None:
+        inner = grad_R @ R.mH
+    if grad_Q is not None:
+        turned = Q.mH @ grad_Q
+        inner = -turned if inner is None else inner - turned
+    found = Q @ _both(inner.triu())
+    if grad_Q is not None:
+        found = found + grad_Q
+    return fl.linalg.solve_triangular(R.mH, found, upper=False, left=False)
+
+
+@vjp("_linalg_svd")
+def svd_vjp(g0, g1, g2, A, compute_uv, U, S, Vh):
+    if not compute_uv:
+        U, S, Vh = fl.linalg.svd(A, full_matrices=False)
+        return (U * g1.unsqueeze(-2)) @ Vh
+    m, n = A.shape[-2:]
+    k = min(m, n)
+    U, Vh = U.narrow(-1, 0, k), Vh.narrow(-2, 0, k)
+    grad_U = None if g0 is None else g0.narrow(-1, 0, k)
+    grad_Vh = None if g2 is None else g2.narrow(-2, 0, k)
+    if grad_U is None and grad_Vh is None:
+        return None if g1 is None else (U * g1.unsqueeze(-2)) @ Vh
+    V = Vh.mH
+    gaps = _gaps(S * S)
+    row, column = S.unsqueeze(-2), S.unsqueeze(-1)
+    core = None
+    if grad_U is not None:
+        turned = U.mH @ grad_U
+        core = _skew(turned) / gaps * row
+        if A.is_complex():
+            spin = turned.diagonal(0, -2, -1).imag / S
+            core = core + fl.diag_embed(fl.complex(fl.zeros_like(spin), spin))
+    if grad_Vh is not None:
+        other = column * (_skew(V.mH @ grad_Vh.mH) / gaps)
+        core = other if core is None else core + other
+    if g1 is not None:
+        core = core + fl.diag_embed(g1)
+    found = U @ core
+    if grad_U is not None and m > k:
+        rest = grad_U / row
+        found = found + rest - U @ (U.mH @ rest)
+    found = found @ Vh
+    if grad_Vh is not None and n > k:
+        rest = grad_Vh / column
+        found = found + U @ (rest - (rest @ V) @ Vh)
+    return found
+
+
+@vjp("_linalg_eigh")
+def eigh_vjp(g0, g1, A, UPLO, compute_v, eigenvalues, eigenvectors):
+    if not compute_v:
+        eigenvalues, eigenvectors = fl.linalg.eigh(A, UPLO)
+    V = eigenvectors
+    if g1 is None:
+        return (V * g0.unsqueeze(-2)) @ V.mH
+    core = (V.mH @ g1) / _gaps(eigenvalues)
+    core = core - fl.diag_embed(core.diagonal(0, -2, -1))
+    if g0 is not None:
+        core = core + fl.diag_embed(g0.to(core.dtype))
+    return V @ core @ V.mH
+
+
+@vjp("_linalg_eig")
+def eig_vjp(g0, g1, A, A_dtype, compute_v, eigenvalues, eigenvectors):
+    if not compute_v:
+        eigenvalues, eigenvectors = fl.linalg.eig(A)
+    V = eigenvectors
+    if g1 is None:
+        core = fl.diag_embed(g0)
+    else:
+        turned = V.mH @ g1
+        diagonal = turned.diagonal(0, -2, -1).real
+        core = turned - (V.mH @ V) * diagonal.unsqueeze(-2)
+        core = core / _gaps(eigenvalues).conj()
+        core = core - fl.diag_embed(core.diagonal(0, -2, -1))
+        if g0 is not None:
+            core = core + fl.diag_embed(g0)
+    found = fl.linalg.solve(V.mH, core @ V.mH)
+    return found if A_dtype.is_complex else found.real
+
+
+@vjp("_linalg_lstsq")
+def lstsq_vjp(g0, A, B, needs):
+    return retrace(lambda a, b: fl.linalg.pinv(a) @ b, (A, B), needs, g0)
+
+
+def _reflect(input: fl.Tensor, tau: fl.Tensor, columns: int) -> fl.Tensor:
+    """The product of the reflections whose vectors lie below the diagonal of input, applied to the identity."""
+    m = input.shape[-2]
+    eye = fl.eye(m, dtype=input.dtype, device=input.device)
+    product = eye.narrow(-1, 0, columns).expand(*input.shape[:-2], m, columns)
+    for i in reversed(range(tau.shape[-1])):
+        v = input.narrow(-1, i, 1).tril(-1 - i) + eye.narrow(-1, i, 1)
+        product = product - tau.narrow(-1, i, 1).unsqueeze(-1) * (v @ (v.mH @ product))
+    return product
+
+
+@vjp("linalg_householder_product")
+def householder_product_vjp(g, input, tau, needs):
+    return retrace(lambda a, t: _reflect(a, t, a.shape[-1]), (input, tau), needs, g)
+
+
+@vjp("ormqr")
+def ormqr_vjp(g, self, input2, input3, left, transpose, needs):
+    def multiply(a: fl.Tensor, tau: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
+        Q = _reflect(a, tau, a.shape[-2])
+        Q = Q.mH if transpose else Q
+        return Q @ other if left else other @ Q
+
+    return retrace(multiply, (self, input2, input3), needs, g)
 
 
 # ---------------------------------------------------------------- QR

@@ -7,11 +7,36 @@ import math
 from typing import Any, Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 native("_fft_c2c(Tensor self, int[] dim, float scale, bool forward) -> Tensor")
 native("_fft_r2c(Tensor self, int[] dim, float scale, bool forward, bool onesided) -> Tensor")
 native("_fft_c2r(Tensor self, int[] dim, float scale, bool forward, int last_size) -> Tensor")
+
+
+@vjp("_fft_c2c")
+def c2c_vjp(g, dim, scale, forward):
+    return fl._ops._fft_c2c(g, dim, scale, not forward)
+
+
+@vjp("_fft_r2c")
+def r2c_vjp(g, self_sizes, dim, scale, forward, onesided):
+    if onesided:  # the half that was left out has no gradient
+        last = dim[-1] % len(self_sizes)
+        missing = self_sizes[last] - g.shape[last]
+        g = fl.constant_pad_nd(g, [0, 0] * (len(self_sizes) - 1 - last) + [0, missing])
+    return fl._ops._fft_c2c(g, dim, scale, not forward).real
+
+
+@vjp("_fft_c2r")
+def c2r_vjp(g, self_sizes, dim, scale, forward, last_size):
+    found = fl._ops._fft_r2c(g, dim, scale, not forward, True)
+    # Each frequency but the first (and the middle one of an even length) stands for two.
+    last = dim[-1] % len(self_sizes)
+    twice = fl.ones(found.shape[last], dtype=g.dtype, device=g.device)
+    twice[1 : (last_size - 1) // 2 + 1] = 2
+    return found * twice.reshape([-1] + [1] * (len(self_sizes) - 1 - last))
+
 
 ONE = "Tensor self, int? n=None, int dim=-1, str? norm=None"
 TWO = "Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None"
@@ -275,6 +300,11 @@ def ifftshift(self: fl.Tensor, dim: Sequence[int] | None = None) -> fl.Tensor:
 # ---------------------------------------------------------------- short-time transforms
 
 native("_overlap_add(Tensor self, int hop) -> Tensor")
+
+
+@vjp("_overlap_add")
+def overlap_add_vjp(g, self_sizes, hop):
+    return g.unfold(-1, self_sizes[-1], hop)
 
 
 def _ones(n: int, like: fl.Tensor) -> fl.Tensor:

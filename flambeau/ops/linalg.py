@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 # ---------------------------------------------------------------- kernels
 
@@ -30,6 +30,172 @@ native(
     out=True,
 )
 native("matrix_exp(Tensor self) -> Tensor")
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def retrace(fn, inputs, needs, g):
+    """Gradients of an op from a composition of differentiable ops that computes the same."""
+    recorded = fl.is_grad_enabled()
+    with fl.enable_grad():
+        fresh = [x if recorded else x.detach().requires_grad_() for x in inputs]
+        wanted = [x for x, needed in zip(fresh, needs) if needed]
+        out = fn(*fresh)
+        found = iter(fl.autograd.grad(out, wanted, g, create_graph=recorded, allow_unused=True))
+    return tuple(next(found) if needed else None for needed in needs)
+
+
+@vjp("_linalg_inv_ex")
+def inv_vjp(g0, inverse):
+    adjoint = inverse.mH
+    return -(adjoint @ g0 @ adjoint)
+
+
+@vjp("_linalg_solve_ex")
+def solve_vjp(g0, A, B, left, result, needs):
+    grad_B = fl.linalg.solve(A.mH, g0, left=left)
+    grad_A = None
+    if needs[0]:
+        grad_A = (-(grad_B @ result.mH) if left else -(result.mH @ grad_B)).sum_to_size(A.shape)
+    return grad_A, grad_B.sum_to_size(B.shape) if needs[1] else None
+
+
+@vjp("_linalg_det")
+def det_vjp(g0, A, result):
+    n = A.shape[-1]
+    if n == 0:
+        return fl.zeros_like(A)
+    g = (g0 * result.conj()).reshape(*result.shape, 1, 1)
+    if not (result == 0).any().item():
+        return g * fl.linalg.inv(A).mH
+    # A singular matrix still has cofactors: from its singular values, each left out in turn.
+    U, S, Vh = fl.linalg.svd(A)
+    one = fl.ones_like(S.narrow(-1, 0, 1))
+    before = fl.cat([one, S.narrow(-1, 0, n - 1)], -1).cumprod(-1)
+    after = fl.cat([one, S.narrow(-1, 1, n - 1).flip([-1])], -1).cumprod(-1).flip([-1])
+    turn = (fl.linalg.det(U) * fl.linalg.det(Vh)).conj()
+    return (g0 * turn).reshape(*result.shape, 1, 1) * ((U * (before * after).unsqueeze(-2)) @ Vh)
+
+
+@vjp("_linalg_slogdet")
+def slogdet_vjp(g0, g1, A, sign):
+    factor = g1
+    if A.is_complex() and g0 is not None:
+        turn = fl.complex(fl.zeros_like(sign.real), -(g0.conj() * sign).imag)
+        factor = turn if g1 is None else g1 + turn
+    if factor is None:
+        return None
+    return factor.reshape(*factor.shape, 1, 1) * fl.linalg.inv(A).mH
+
+
+def _half_diagonal(x: fl.Tensor) -> fl.Tensor:
+    """The lower triangle with half of the diagonal."""
+    return x.tril() - 0.5 * fl.diag_embed(x.diagonal(0, -2, -1))
+
+
+@vjp("_linalg_cholesky_ex")
+def cholesky_vjp(g0, upper, L):
+    if upper:
+        L, g0 = L.mH, g0.mH
+    inner = _half_diagonal(L.mH @ g0)
+    left = fl.linalg.solve_triangular(L.mH, inner, upper=True)
+    found = fl.linalg.solve_triangular(L, left, upper=False, left=False)
+    return 0.5 * (found + found.mH)
+
+
+@vjp("_cholesky_inverse")
+def cholesky_inverse_vjp(g0, self, upper, inverse):
+    inner = inverse @ (g0 + g0.mH) @ inverse
+    return -(self @ inner) if upper else -(inner @ self)
+
+
+@vjp("_linalg_lu_factor_ex")
+def lu_factor_vjp(g0, LU, pivots):
+    m, n = LU.shape[-2:]
+    k = min(m, n)
+    P, L, U = fl.lu_unpack(LU, pivots)
+    grad_L, grad_U = g0.narrow(-1, 0, k).tril(-1), g0.narrow(-2, 0, k).triu()
+    L1, U1 = L.narrow(-2, 0, k), U.narrow(-1, 0, k)
+    below, above = L1.mH @ grad_L.narrow(-2, 0, k), grad_U.narrow(-1, 0, k) @ U1.mH
+    if n > k:
+        below = below - grad_U.narrow(-1, k, n - k) @ U.narrow(-1, k, n - k).mH
+    if m > k:
+        above = above - L.narrow(-2, k, m - k).mH @ grad_L.narrow(-2, k, m - k)
+    core = fl.linalg.solve_triangular(L1.mH, below.tril(-1) + above.triu(), upper=True, unitriangular=True)
+    found = fl.linalg.solve_triangular(U1.mH, core, upper=False, left=False)
+    if n > k:
+        right = fl.linalg.solve_triangular(L1.mH, grad_U.narrow(-1, k, n - k), upper=True, unitriangular=True)
+        found = fl.cat([found, right], -1)
+    if m > k:
+        lower = fl.linalg.solve_triangular(U1.mH, grad_L.narrow(-2, k, m - k), upper=False, left=False)
+        found = fl.cat([found, lower], -2)
+    return P @ found
+
+
+@vjp("lu_unpack")
+def lu_unpack_vjp(g0, g1, g2, LU_data_sizes):
+    m, n = LU_data_sizes[-2:]
+    k = min(m, n)
+    found = None
+    if g1 is not None:
+        found = fl.constant_pad_nd(g1.tril(-1), [0, n - k])
+    if g2 is not None:
+        upper = fl.constant_pad_nd(g2.triu(), [0, 0, 0, m - k])
+        found = upper if found is None else found + upper
+    return found, None
+
+
+@vjp("linalg_lu_solve")
+def lu_solve_vjp(g, LU, pivots, B, left, adjoint, out, needs):
+    grad_B = fl.linalg.lu_solve(LU, pivots, g, left=left, adjoint=not adjoint)
+    grad_LU = None
+    if needs[0]:
+        P, L, U = fl.lu_unpack(LU, pivots)
+        full = -(grad_B @ out.mH) if left else -(out.mH @ grad_B)
+        if adjoint:
+            full = full.mH
+        turned = P.mH @ full
+        grad_LU = ((turned @ U.mH).tril(-1) + (L.mH @ turned).triu()).sum_to_size(LU.shape)
+    return grad_LU, None, grad_B.sum_to_size(B.shape) if needs[2] else None
+
+
+@vjp("cholesky_solve")
+def cholesky_solve_vjp(g, self, input2, upper, out, needs):
+    grad_self = fl.cholesky_solve(g, input2, upper)
+    grad_factor = None
+    if needs[1]:
+        full = -(grad_self @ out.mH)
+        full = full + full.mH
+        grad_factor = (input2 @ full if upper else full @ input2).sum_to_size(input2.shape)
+        grad_factor = grad_factor.triu() if upper else grad_factor.tril()
+    return grad_self.sum_to_size(self.shape) if needs[0] else None, grad_factor
+
+
+@vjp("linalg_solve_triangular")
+def solve_triangular_vjp(g, A, B, upper, left, unitriangular, out, needs):
+    grad_B = fl.linalg.solve_triangular(A.mH, g, upper=not upper, left=left, unitriangular=unitriangular)
+    grad_A = None
+    if needs[0]:
+        full = (-(grad_B @ out.mH) if left else -(out.mH @ grad_B)).sum_to_size(A.shape)
+        grad_A = full.triu(int(unitriangular)) if upper else full.tril(-int(unitriangular))
+    return grad_A, grad_B.sum_to_size(B.shape) if needs[1] else None
+
+
+@vjp("linalg_ldl_solve")
+def ldl_solve_vjp(g, LD, pivots, hermitian):
+    turned = fl.linalg.ldl_solve(LD if hermitian else LD.conj(), pivots, g, hermitian=hermitian)
+    return None, None, turned
+
+
+@vjp("matrix_exp")
+def matrix_exp_vjp(g, self):
+    """The exponential of [[A, G], [0, A]] holds the derivative of exp at A along G in its corner."""
+    n = self.shape[-1]
+    A = self.mH
+    top = fl.cat([A, g], -1)
+    bottom = fl.cat([fl.zeros_like(A), A], -1)
+    return fl.matrix_exp(fl.cat([top, bottom], -2)).narrow(-2, 0, n).narrow(-1, n, n)
 
 
 @composite("linalg_matrix_exp(Tensor self) -> Tensor", out=True)

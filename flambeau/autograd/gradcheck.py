@@ -1,0 +1,214 @@
+"""Gradients against finite differences.
+
+A function of tensors is checked through its whole Jacobian, the real and the imaginary part of a complex number being
+two independent variables: with L = Re(sum(conj(v) * out)), the gradient of L by backward from v must be
+dL/dRe(x) + i dL/dIm(x).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable, Sequence
+
+import flambeau as fl
+from flambeau._C import Tensor
+from flambeau.autograd import grad
+
+__all__ = ["gradcheck", "gradgradcheck", "GradcheckError"]
+
+
+class GradcheckError(RuntimeError):
+    """Gradients that differ from finite differences."""
+
+
+def _outputs(result: Any) -> list[Tensor]:
+    listed = result if isinstance(result, (tuple, list)) else (result,)
+    return [o for o in listed if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex()) and o.requires_grad]
+
+
+def _flat(x: Tensor) -> Tensor:
+    """All numbers of a tensor as one real vector."""
+    x = x.detach()
+    return (fl.view_as_real(x.contiguous()) if x.is_complex() else x).reshape(-1).clone()
+
+
+def _call(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
+    return _outputs(func(*inputs))
+
+
+def _numerical(func: Callable[..., Any], inputs: Sequence[Any], at: int, eps: float) -> list[list[Tensor]]:
+    """For each number of input `at` the change of every output, as real vectors."""
+    x = inputs[at]
+    dense = x.detach().clone(memory_format=fl.contiguous_format)
+    numbers = (fl.view_as_real(dense) if dense.is_complex() else dense).view(-1)
+    rows = []
+    for k in range(numbers.numel()):
+        value = numbers[k].item()
+        sides = []
+        for step in (eps, -eps):
+            numbers[k] = value + step
+            moved = list(inputs)
+            moved[at] = _like(x, dense)
+            sides.append([_flat(o) for o in _call(func, moved)])
+        numbers[k] = value
+        rows.append([(a - b) / (2 * eps) for a, b in zip(*sides)])
+    return rows
+
+
+def _like(x: Tensor, values: Tensor) -> Tensor:
+    """A leaf of x's geometry with other values."""
+    with fl.no_grad():
+        fresh = x.detach().clone() if x.numel() == 0 else fl.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+        overlapped = any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape))
+        fresh = values.clone() if overlapped else fresh.copy_(values)
+    return fresh.requires_grad_()
+
+
+def _analytical(output: Tensor, x: Tensor, allow_unused: bool = True) -> list[Tensor]:
+    """For each number of the output the gradient of x, as real vectors."""
+    rows = []
+    count = output.numel()
+    for k in range(count):
+        for unit in (1, 1j) if output.is_complex() else (1,):
+            v = fl.zeros_like(output, memory_format=fl.contiguous_format)
+            v.view(-1)[k] = unit
+            (g,) = grad(output, x, v, retain_graph=True, allow_unused=allow_unused)
+            rows.append(fl.zeros_like(_flat(x)) if g is None else _flat(g))
+    return rows
+
+
+def _compare(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float, rtol: float, nondet_tol: float) -> None:
+    outputs = _call(func, inputs)
+    if not outputs:
+        listed = func(*inputs)
+        for o in listed if isinstance(listed, (tuple, list)) else (listed,):
+            if isinstance(o, Tensor) and o.requires_grad:
+                return
+        # Nothing requires grad: then nothing may change either.
+        return
+    for i, x in enumerate(inputs):
+        if not (isinstance(x, Tensor) and x.requires_grad):
+            continue
+        numerical = _numerical(func, inputs, i, eps)
+        for j, output in enumerate(outputs):
+            analytical = _analytical(output, x)
+            again = _analytical(output, x) if nondet_tol == 0.0 and output.numel() <= 8 else None
+            if not analytical or not numerical:
+                continue
+            got = fl.stack(analytical)  # outputs by inputs
+            want = fl.stack([row[j] for row in numerical], 1)
+            if again is not None and not fl.allclose(got, fl.stack(again), atol=nondet_tol, rtol=0.0, equal_nan=True):
+                raise GradcheckError(f"[gradcheck] Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values, for output {j} and input {i}")
+            if not fl.allclose(got.to(want.dtype), want, rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(
+                    f"[gradcheck] expected the gradients of finite differences, got others: Jacobian mismatch for output {j} with respect "
+                    f"to input {i},\nnumerical:{want}\nanalytical:{got}\n"
+                )
+
+
+def _check_inputs(inputs: Sequence[Any]) -> None:
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        raise ValueError("[gradcheck] expected at least one input tensor that requires grad: gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+    for i, x in enumerate(inputs):
+        if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (fl.float64, fl.complex128):
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely "
+                "fail if all the inputs are not of double precision floating point or complex.",
+                stacklevel=3,
+            )
+
+
+def _check_undefined(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    """Backward must cope with outputs of which no gradient arrives."""
+    outputs = _call(func, inputs)
+    if len(outputs) < 2:
+        return
+    wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    for skipped in range(len(outputs)):
+        rest = [o for i, o in enumerate(outputs) if i != skipped]
+        grad(rest, wanted, [fl.zeros_like(o) for o in rest], retain_graph=True, allow_unused=True)
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Whether the gradients of func at inputs are those of small finite differences."""
+    listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    _check_inputs(listed)
+    try:
+        if check_backward_ad:
+            _compare(func, listed, eps, atol, rtol, nondet_tol)
+        if check_undefined_grad:
+            _check_undefined(func, listed)
+    except (GradcheckError, RuntimeError):
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """gradcheck of the gradients of func."""
+    listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    outputs = _call(func, listed)
+    if grad_outputs is None:
+        generator = fl.Generator().manual_seed(0)
+        made = []
+        for o in outputs:
+            parts = fl.randn(_flat(o).shape, generator=generator, dtype=_flat(o).dtype)
+            v = (fl.view_as_complex(parts.view(-1, 2)) if o.is_complex() else parts).reshape(o.shape)
+            made.append(v.requires_grad_())
+    else:
+        made = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+    count = len(listed)
+    places = [i for i, x in enumerate(listed) if isinstance(x, Tensor) and x.requires_grad]
+
+    def gradients(*args: Any) -> tuple[Tensor, ...]:
+        inner, vs = args[:count], args[count:]
+        inner = tuple(x if isinstance(x, Tensor) and x.requires_grad else x for x in inner)
+        found = grad(_call(func, inner), [inner[i] for i in places], vs, create_graph=True, allow_unused=True)
+        return tuple(g for g in found if isinstance(g, Tensor) and g.requires_grad)
+
+    return gradcheck(
+        gradients,
+        (*listed, *made),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+    )

@@ -1,0 +1,102 @@
+"""Modules as functions of their parameters."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator, Mapping, Sequence
+
+import flambeau as fl
+from flambeau._C import Tensor
+
+
+def _owner(module: Any, name: str) -> tuple[Any, str]:
+    *path, leaf = name.split(".")
+    for part in path:
+        module = getattr(module, part)
+    return module, leaf
+
+
+def _slot(module: Any, leaf: str) -> dict[str, Any]:
+    for table in (module._parameters, module._buffers):
+        if leaf in table:
+            return table
+    raise KeyError(f"[functional_call] expected a parameter or buffer of the module, got {leaf!r}")
+
+
+def _with_ties(module: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensor for every name under which the module shares one."""
+    names: dict[int, list[str]] = {}
+    for name, value in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
+        names.setdefault(id(value), []).append(name)
+    groups = {name: group for group in names.values() for name in group}
+    full = dict(tensors)
+    for name, value in tensors.items():
+        for other in groups.get(name, ()):
+            if other in tensors and tensors[other] is not value:
+                raise ValueError(f"[functional_call] expected one value for tied names, got different ones for {name} and {other}")
+            full[other] = value
+    return full
+
+
+@contextlib.contextmanager
+def _replaced(module: Any, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Tensors in the place of the module's own while the block runs. What the block writes to them stays with the caller."""
+    saved = []
+    try:
+        for name, value in tensors.items():
+            owner, leaf = _owner(module, name)
+            table = _slot(owner, leaf)
+            saved.append((table, leaf, table[leaf]))
+            table[leaf] = value
+        yield
+    finally:
+        for table, leaf, value in reversed(saved):
+            table[leaf] = value
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Calls the module with other parameters and buffers than its own."""
+    if isinstance(parameter_and_buffer_dicts, Mapping):
+        tensors = dict(parameter_and_buffer_dicts)
+    else:
+        tensors = {}
+        for part in parameter_and_buffer_dicts:
+            if repeated := set(part) & set(tensors):
+                raise ValueError(f"[functional_call] expected each name once, got {sorted(repeated)} in several dictionaries")
+            tensors.update(part)
+    known = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))}
+    if strict and set(tensors) != known:
+        missing, unexpected = sorted(known - set(tensors)), sorted(set(tensors) - known)
+        raise RuntimeError(f"[functional_call] expected exactly the module's names with strict=True: missing {missing}, unexpected {unexpected}")
+    if unknown := set(tensors) - known:
+        raise KeyError(f"[functional_call] expected parameters and buffers of the module, got {sorted(unknown)}")
+    if tie_weights:
+        tensors = _with_ties(module, tensors)
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _replaced(module, tensors):
+        return module(*positional, **dict(kwargs or {}))
+
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters and the buffers of several modules of one class, stacked by name."""
+    if not models:
+        raise RuntimeError("[stack_module_state] expected at least one model, got none")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("[stack_module_state] expected models of one class, got several")
+
+    def stacked(tables: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        made = {}
+        for name, first in tables[0].items():
+            value = fl.stack([t[name].detach() for t in tables])
+            made[name] = value.requires_grad_() if first.requires_grad else value
+        return made
+
+    return stacked([dict(m.named_parameters()) for m in models]), stacked([dict(m.named_buffers()) for m in models])

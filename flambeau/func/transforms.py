@@ -1,0 +1,264 @@
+"""Reverse-mode transformations of functions, and forward-mode products by differentiating reverse mode."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, Callable
+
+import flambeau as fl
+from flambeau import autograd
+from flambeau._C import Tensor
+from flambeau.utils import _pytree as pytree
+
+Argnums = "int | tuple[int, ...]"
+_levels = threading.local()
+
+
+class _level:
+    """Inside a transformation: what backward does is recorded for the levels around it."""
+
+    def __enter__(self) -> int:
+        _levels.depth = getattr(_levels, "depth", 0) + 1
+        self.mode = fl.enable_grad()
+        self.mode.__enter__()
+        return int(_levels.depth)
+
+    def __exit__(self, *error: Any) -> None:
+        _levels.depth -= 1
+        self.mode.__exit__(*error)
+
+
+def _fresh(tree: Any) -> Any:
+    """The tensors of a tree as inputs of this level."""
+
+    def one(x: Any) -> Any:
+        if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
+            return x
+        return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+
+    return pytree.tree_map(one, tree)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [x for x in pytree.tree_leaves(tree) if isinstance(x, Tensor) and x.requires_grad]
+
+
+def _reaches(results: list[Tensor], own: set[int]) -> bool:
+    """Whether the graph of the results ends at leaves that are not this level's own."""
+    seen = set()
+    stack = [t.grad_fn for t in results if t.requires_grad and t.grad_fn is not None]
+    if any(t.requires_grad and t.grad_fn is None and id(t) not in own for t in results):
+        return True
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "AccumulateGrad":
+            if id(node.variable) not in own:
+                return True
+            continue
+        stack.extend(n for n, _ in node.next_functions if n is not None)
+    return False
+
+
+def _leave(tree: Any, own: list[Tensor]) -> Any:
+    """Results for outside the level: without a graph unless something outside takes part in it."""
+    tensors = [x for x in pytree.tree_leaves(tree) if isinstance(x, Tensor)]
+    if _reaches(tensors, {id(x) for x in own if x.is_leaf}):
+        return tree
+    return pytree.tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, tree)
+
+
+def _chosen(argnums: Any, args: tuple[Any, ...], op: str) -> tuple[int, ...]:
+    listed = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not listed:
+        raise RuntimeError(f"[{op}] expected argnums to name an argument: argnums must be non-empty")
+    found = tuple(a + len(args) if a < 0 else a for a in listed)
+    for a in found:
+        if not 0 <= a < len(args):
+            raise RuntimeError(f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got {argnums}")
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"[{op}] expected distinct argnums, got {argnums}")
+    return found
+
+
+def _gradients(out: Any, inputs: list[Tensor], v: Any, recorded: bool = True) -> list[Tensor]:
+    outs = [out] if isinstance(out, Tensor) else list(out)
+    vs = [v] if isinstance(v, Tensor) or v is None else list(v)
+    pairs = [(o, g) for o, g in zip(outs, vs) if o.requires_grad]
+    if not pairs or not inputs:
+        return [fl.zeros_like(x) for x in inputs]
+    found = autograd.grad([o for o, _ in pairs], inputs, [g for _, g in pairs], create_graph=recorded, retain_graph=True, allow_unused=True)
+    return [fl.zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
+
+
+def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns (gradient, value) or (gradient, (value, aux)) of a scalar function."""
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with _level():
+            at = _chosen(argnums, args, "grad")
+            args = tuple(_fresh(a) if i in at else a for i, a in enumerate(args))
+            picked = args[at[0]] if isinstance(argnums, int) else tuple(args[i] for i in at)
+            flat, spec = pytree.tree_flatten(picked)
+            inputs = [x for x in flat if isinstance(x, Tensor) and x.requires_grad]
+            out = func(*args, **kwargs)
+            aux = None
+            if has_aux:
+                if not (isinstance(out, tuple) and len(out) == 2):
+                    raise RuntimeError("[grad] expected func to return (value, aux) with has_aux=True, got another result")
+                out, aux = out
+            if not isinstance(out, Tensor):
+                raise RuntimeError(f"[grad] expected func to return a Tensor, got {type(out).__name__}")
+            if out.dim() != 0:
+                raise RuntimeError(f"[grad] expected func to return a scalar tensor, got a tensor with {out.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
+            found = iter(_gradients(out, inputs, None))
+            grads = pytree.tree_unflatten([next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec)
+            grads, out, aux = _leave((grads, out, aux), inputs)
+        return (grads, (out, aux)) if has_aux else (grads, out)
+
+    return wrapper
+
+
+def value_and_grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns (value, gradient) or ((value, aux), gradient) of a scalar function."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        grads, value = both(*args, **kwargs)
+        return value, grads
+
+    return wrapper
+
+
+def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns the gradient of a scalar function (with has_aux: and what else the function returned)."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        grads, value = both(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return wrapper
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The outputs of func, and a function from cotangents of the outputs to those of the primals."""
+    with _level():
+        inner = _fresh(primals)
+        flat, spec = pytree.tree_flatten(inner)
+        out = func(*inner)
+        aux = None
+        if has_aux:
+            out, aux = out
+        outputs, out_spec = pytree.tree_flatten(out)
+    inputs = [x for x in flat if isinstance(x, Tensor) and x.requires_grad]
+
+    def pull(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        vs = pytree.tree_leaves(given)
+        if len(vs) != len(outputs):
+            raise RuntimeError(f"[vjp] expected cotangents for {len(outputs)} outputs, got {len(vs)}")
+        with fl.enable_grad():
+            found = iter(_gradients(outputs, inputs, vs))
+            tree = pytree.tree_unflatten(
+                [next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
+            )
+            tree = _leave(tree, inputs)
+        return tree[0] if len(primals) == 1 else tree
+
+    shown = _leave(pytree.tree_unflatten(list(outputs), out_spec), inputs)
+    return (shown, pull, _leave(aux, inputs)) if has_aux else (shown, pull)
+
+
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """The outputs of func and their tangents, by differentiating the vjp with respect to its cotangents."""
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
+        raise RuntimeError("[jvp] expected tuples of primals and of tangents")
+    with _level():
+        inner = _fresh(primals)
+        inputs = _tensors(inner)
+        out = func(*inner)
+        aux = None
+        if has_aux:
+            out, aux = out
+        outputs, spec = pytree.tree_flatten(out)
+        duals = [fl.zeros_like(o, requires_grad=True) for o in outputs]
+        back = _gradients(outputs, inputs, duals)
+        pairs = [(b, t) for b, t in zip(back, pytree.tree_leaves(tangents)) if b.requires_grad]
+        if pairs:
+            found = autograd.grad([b for b, _ in pairs], duals, [t for _, t in pairs], create_graph=True, allow_unused=True)
+        else:
+            found = [None] * len(duals)
+        moved = [fl.zeros_like(o) if g is None else g for g, o in zip(found, outputs)]
+        results = _leave((pytree.tree_unflatten(list(outputs), spec), pytree.tree_unflatten(moved, spec), aux), inputs + duals)
+    return results if has_aux else results[:2]
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> Any:
+    """The outputs of func at the primals, and the function from tangents to tangents that approximates it there."""
+    out = func(*primals)
+    return out, lambda *tangents: jvp(func, primals, tangents)[1]
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Any = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the Jacobian of func, one row of the outputs at a time."""
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with _level():
+            at = _chosen(argnums, args, "jacrev")
+            args = tuple(_fresh(a) if i in at else a for i, a in enumerate(args))
+            picked = args[at[0]] if isinstance(argnums, int) else tuple(args[i] for i in at)
+            flat, spec = pytree.tree_flatten(picked)
+            out = func(*args, **kwargs)
+            aux = None
+            if has_aux:
+                out, aux = out
+            outputs, out_spec = pytree.tree_flatten(out)
+            for o in outputs:
+                if not isinstance(o, Tensor):
+                    raise RuntimeError(f"[jacrev] expected func to return Tensors, got {type(o).__name__}")
+            rows = [_rows(o, flat) for o in outputs]
+            tree = pytree.tree_unflatten([pytree.tree_unflatten(row, spec) for row in rows], out_spec)
+            tree, aux = _leave((tree, aux), flat)
+        return (tree, aux) if has_aux else tree
+
+    return wrapper
+
+
+def _rows(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    columns: list[list[Tensor]] = [[] for _ in inputs]
+    for k in range(output.numel()):
+        basis = fl.zeros_like(output, memory_format=fl.contiguous_format)
+        basis.view(-1)[k] = 1
+        for column, g in zip(columns, _gradients(output, inputs, basis)):
+            column.append(g)
+    return [
+        fl.stack(column).reshape(tuple(output.shape) + tuple(x.shape))
+        if column
+        else fl.zeros(tuple(output.shape) + tuple(x.shape), dtype=x.dtype, device=x.device)
+        for column, x in zip(columns, inputs)
+    ]
+
+
+def jacfwd(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable[..., Any]:
+    """A function that returns the Jacobian of func; the same matrix as jacrev's."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+    """A function that returns the Hessian of func."""
+    return jacfwd(jacrev(func, argnums), argnums)

@@ -1,0 +1,256 @@
+"""Checkpointing: what a part of the model saves for backward is computed again instead of being kept.
+
+Two ways. Reentrant: the part runs without recording and backward runs it again, with a backward of its own inside.
+Non-reentrant: the part is recorded, but its saved tensors are dropped; the first that backward asks for runs the part
+again and collects them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Any, Callable, Iterator
+
+import flambeau as fl
+from flambeau._C import Tensor
+from flambeau.autograd import Function
+from flambeau.autograd.graph import saved_tensors_hooks
+
+__all__ = [
+    "checkpoint", "checkpoint_sequential", "CheckpointFunction", "check_backward_validity", "detach_variable",
+    "CheckpointError", "set_checkpoint_early_stop", "set_checkpoint_debug_enabled", "noop_context_fn",
+]  # fmt: skip
+
+_EARLY_STOP = True
+
+
+class CheckpointError(RuntimeError):
+    """The part computed something else the second time."""
+
+
+class _Done(Exception):
+    """Everything that was saved the first time is there again."""
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether running a part again stops once all its saved tensors are there."""
+    global _EARLY_STOP
+    outer, _EARLY_STOP = _EARLY_STOP, enable
+    try:
+        yield
+    finally:
+        _EARLY_STOP = outer
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Accepted for compatibility."""
+    yield
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Inputs without history that require grad as they did."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"[checkpoint] expected a tuple of Tensors, got {type(inputs).__name__}")
+    made = []
+    for x in inputs:
+        if isinstance(x, Tensor):
+            fresh = x.detach()
+            fresh.requires_grad = x.requires_grad
+            made.append(fresh)
+        else:
+            made.append(x)
+    return tuple(made)
+
+
+def check_backward_validity(inputs: Any) -> None:
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3)
+
+
+class _State:
+    """The random numbers and modes with which a part ran, to run it the same again."""
+
+    def __init__(self, preserve_rng_state: bool) -> None:
+        self.rng = fl.get_rng_state() if preserve_rng_state else None
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        if self.rng is None:
+            yield
+            return
+        with fl.random.fork_rng(devices=[]):
+            fl.set_rng_state(self.rng)
+            yield
+
+
+class CheckpointFunction(Function):
+    """The reentrant way."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.state = _State(preserve_rng_state)
+        ctx.inputs = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*(a for a in args if isinstance(a, Tensor)))
+        with fl.no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        if not fl._C._in_backward():
+            raise RuntimeError("[checkpoint] expected to run inside backward")
+        inputs = list(ctx.inputs)
+        for i, x in zip(ctx.places, ctx.saved_tensors):
+            inputs[i] = x
+        with ctx.state.again():
+            fresh = detach_variable(tuple(inputs))
+            with fl.enable_grad():
+                outputs = ctx.run_function(*fresh)
+        outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
+        pairs = [(o, g) for o, g in zip(outputs, grads) if isinstance(o, Tensor) and o.requires_grad]
+        if not pairs:
+            raise RuntimeError("[checkpoint] expected an output that requires grad: none of output has requires_grad=True, this checkpoint() is not necessary")
+        fl.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(x.grad if isinstance(x, Tensor) else None for x in fresh))
+
+
+class _Place:
+    """Stands for a saved tensor until the part runs again."""
+
+    __slots__ = ("number", "__weakref__")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class _Frame:
+    """One checkpointed call: how many tensors it saved, and those of them that were computed again."""
+
+    def __init__(self, run: Callable[[], Any], determinism_check: str) -> None:
+        self.run, self.check = run, determinism_check
+        self.metadata: list[Any] = []
+        self.found: dict[int, Tensor] = {}
+
+    def pack(self, tensor: Tensor) -> _Place:
+        self.metadata.append((tuple(tensor.shape), tensor.dtype, tensor.device))
+        return _Place(len(self.metadata) - 1)
+
+    def unpack(self, place: _Place) -> Tensor:
+        if place.number not in self.found:
+            self.recompute()
+        tensor = self.found.get(place.number)
+        if tensor is None:
+            raise CheckpointError(
+                "[checkpoint] expected the part to save as many tensors as the first time, got fewer: A different number of tensors was "
+                "saved during the original forward and recomputation."
+            )
+        return tensor
+
+    def recompute(self) -> None:
+        count = 0
+
+        def collect(tensor: Tensor) -> Tensor:
+            nonlocal count
+            number, count = count, count + 1
+            tensor = tensor.detach()
+            if self.check == "default" and number < len(self.metadata):
+                now = (tuple(tensor.shape), tensor.dtype, tensor.device)
+                if now != self.metadata[number]:
+                    raise CheckpointError(
+                        f"[checkpoint] expected the part to compute the same again, got {now} for {self.metadata[number]}: Recomputed values "
+                        "for the following tensors have different metadata than during the forward pass."
+                    )
+            self.found[number] = tensor
+            if _EARLY_STOP and count == len(self.metadata):
+                raise _Done
+            return tensor
+
+        def refuse(tensor: Tensor) -> Tensor:
+            return tensor
+
+        with contextlib.suppress(_Done), fl.enable_grad(), saved_tensors_hooks(collect, refuse):
+            self.run()
+        if count < len(self.metadata):
+            raise CheckpointError(
+                f"[checkpoint] expected {len(self.metadata)} saved tensors, got {count}: A different number of tensors was saved during the "
+                "original forward and recomputation."
+            )
+
+
+def _checkpoint_without_reentrant(
+    function: Callable[..., Any], preserve_rng_state: bool, context_fn: Callable[[], Any], determinism_check: str, args: Any, kwargs: Any
+) -> Any:
+    if not fl.is_grad_enabled():
+        return function(*args, **kwargs)
+    first, second = context_fn()
+    state = _State(preserve_rng_state)
+
+    def run() -> None:
+        with state.again(), second:
+            function(*args, **kwargs)
+
+    frame = _Frame(run, determinism_check)
+    with saved_tensors_hooks(frame.pack, frame.unpack), first:
+        return function(*args, **kwargs)
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], Any] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Calls function(*args, **kwargs); what its backward needs is computed again when backward comes to it."""
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("[checkpoint] expected no keyword arguments with use_reentrant=True: Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug is not False:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        return CheckpointFunction.apply(function, preserve, *args)
+    return _checkpoint_without_reentrant(function, preserve, context_fn, determinism_check, args, kwargs)
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """Runs a sequence of functions in checkpointed segments, all but the last."""
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("[checkpoint_sequential] expected no other keyword arguments: Unexpected keyword arguments: " + ",".join(kwargs))
+    if use_reentrant is None:
+        use_reentrant = True
+    listed = list(functions.children()) if hasattr(functions, "children") else list(functions)
+
+    def part(start: int, end: int) -> Callable[[Any], Any]:
+        def run(x: Any) -> Any:
+            for fn in listed[start:end]:
+                x = fn(x)
+            return x
+
+        return run
+
+    size = len(listed) // segments
+    end = 0
+    for start in range(0, size * (segments - 1), size):
+        end = start + size
+        input = checkpoint(part(start, end), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return part(end, len(listed))(input)
