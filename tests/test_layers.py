@@ -29,7 +29,7 @@ LAYERS = (
         "storage",
     ),
     ("autograd",),
-    ("testing", "serialization", "linalg", "fft", "special", "func", "_functional"),
+    ("testing", "serialization", "linalg", "fft", "special", "func", "_functional", "utils.checkpoint"),
     ("_inductor",),
     ("_functorch",),
     ("fx",),

@@ -97,7 +97,10 @@ Grads addmm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
 Tensor rows_of(const Tensor& t) {
   if (t.dim() == 2) return t;
   static const Operator& found = op("reshape");
-  return call_tensor(found, t, std::vector<int64_t>{-1, t.size(-1)});
+  const int64_t width = t.size(-1);
+  int64_t rows = 1;
+  for (int64_t d = 0; d + 1 < t.dim(); ++d) rows *= t.size(d);
+  return call_tensor(found, t, std::vector<int64_t>{rows, width});
 }
 
 Grads linear_gradient(const Derivative&, OperatorNode& node, Grads&& g) {

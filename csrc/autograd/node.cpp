@@ -1,6 +1,8 @@
 // Nodes, saved tensors and the history of tensors.
 #include "autograd/node.h"
 
+#include <algorithm>
+
 #include "core/view_tracking.h"
 #include "dispatch/kernel.h"
 
@@ -216,6 +218,22 @@ KeySet inherited_keys(const TensorImpl* view) {
 
 }  // namespace
 
+namespace {
+// Whether two elements of a window lie at one place, as far as sorted strides can tell.
+bool may_overlap(IntSpan sizes, IntSpan strides) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] > 1) dims.push_back({strides[d], sizes[d]});
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += (size - 1) * stride;
+  }
+  return false;
+}
+}  // namespace
+
 Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset) {
   static const Operator& zero = OperatorTable::get().at("zero_");
   static const Operator& copy = OperatorTable::get().at("copy_");
@@ -223,25 +241,32 @@ Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strid
   static const Operator& add = OperatorTable::get().at("index_add");
   static const Operator& arange = OperatorTable::get().at("arange");
   static const Operator& reshape = OperatorTable::get().at("reshape");
-  const Tensor probe = empty_strided(IntSpan(sizes), strides, {DType::UInt8, Device{DeviceType::Meta}});
   const Tensor base_probe = empty_strided(base_sizes, base_strides, {DType::UInt8, Device{DeviceType::Meta}});
-  if (!has_internal_overlap(probe) && is_dense(base_probe)) {
+  const bool inside = offset >= 0 && [&] {
+    int64_t last = offset;
+    for (size_t i = 0; i < sizes.size(); ++i) last += sizes[i] ? (sizes[i] - 1) * strides[i] : 0;
+    return last < std::max<int64_t>(numel_of(base_sizes), 1);
+  }();
+  if (inside && !may_overlap(sizes, strides) && is_dense(base_probe)) {
     Tensor base = empty_of(grad, base_sizes, base_strides, grad.dtype());
     call_tensor(zero, base);
     call_tensor(copy, window_of(base, sizes, strides, offset), grad, false);
     return base;
   }
-  // Elements that lie at one place add up there; every reading of that place by the base then gets the sum.
+  // Elements that lie at one place add up there; every reading of that place by the base then gets the sum. The window
+  // may begin before the base.
+  const int64_t origin = std::max<int64_t>(0, -offset);
+  offset += origin;
   int64_t last = offset;
   for (size_t i = 0; i < sizes.size(); ++i) last += sizes[i] ? (sizes[i] - 1) * strides[i] : 0;
-  int64_t base_last = 0;
+  int64_t base_last = origin;
   for (size_t i = 0; i < base_sizes.size(); ++i) base_last += base_sizes[i] ? (base_sizes[i] - 1) * base_strides[i] : 0;
   const int64_t n = std::max(last, base_last) + 1;
   const Tensor places = call_tensor(arange, n, Value(DType::Int64), Value(), Value(grad.device()), Value());
   const Tensor flat = call_tensor(make, std::vector<int64_t>{n}, Value(grad.dtype()), Value(), Value(grad.device()), Value());
   const Tensor index = call_tensor(reshape, window_of(places, sizes, strides, offset), std::vector<int64_t>{-1});
   const Tensor sum = call_tensor(add, flat, int64_t(0), index, call_tensor(reshape, grad, std::vector<int64_t>{-1}), int64_t(1));
-  return window_of(sum, base_sizes, base_strides, 0);
+  return window_of(sum, base_sizes, base_strides, origin);
 }
 
 Ref<Node> grad_fn_of(const Tensor& t) {

@@ -295,7 +295,6 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
       const Tensor next = empty(running.sizes(), {DType::Double, Device{}});
       for (int64_t c = 0; c < channels; ++c)
         next.data<double>()[c] = momentum * fresh[c] * factor + (1 - momentum) * wide.data<double>()[c];
-      running.bump_version();
       copy_into(running, next);
     };
     const double count = static_cast<double>(g.batch * spatial);

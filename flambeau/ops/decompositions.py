@@ -149,7 +149,7 @@ def eig_vjp(g0, g1, A, A_dtype, compute_v, eigenvalues, eigenvectors):
 
 @vjp("_linalg_lstsq")
 def lstsq_vjp(g0, A, B, needs):
-    return retrace(lambda a, b: fl.linalg.pinv(a) @ b, (A, B), needs, g0)
+    return retrace(lambda a, b: fl.linalg.pinv(a) @ b, (A, B), needs, g0.narrow(-2, 0, A.shape[-1]))
 
 
 def _reflect(input: fl.Tensor, tau: fl.Tensor, columns: int) -> fl.Tensor:

@@ -110,7 +110,8 @@ def index_copy_vjp(g, dim, index, source_sizes, needs):
 
 @vjp("index_fill")
 def index_fill_vjp(g, dim, index, needs):
-    return g.index_fill(dim, index, 0), None, g.index_select(dim, index).sum() if needs[2] else None
+    rest = g.index_fill(dim, index, 0)
+    return rest, None, (g - rest).sum() if needs[2] else None
 
 
 @vjp("index_reduce")

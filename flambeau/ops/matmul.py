@@ -80,11 +80,15 @@ def matmul_vjp(g, self, other, needs):
         left = fl.matmul(g, _adjoint(b)).sum_to_size(a.shape).reshape(self.shape)
     if needs[1]:
         if b.dim() == 2 and a.dim() > 2:  # one product over all rows
-            right = fl.mm(_adjoint(a.reshape(-1, a.size(-1))), g.reshape(-1, g.size(-1)))
+            right = fl.mm(_adjoint(a.flatten(0, -2)), g.flatten(0, -2))
         else:
             right = fl.matmul(_adjoint(a), g).sum_to_size(b.shape)
         right = right.reshape(other.shape)
     return left, right
+
+
+def _rows(x: fl.Tensor) -> fl.Tensor:
+    return x.unsqueeze(0) if x.dim() == 1 else x.flatten(0, -2)
 
 
 @vjp("linear")
@@ -92,9 +96,9 @@ def linear_vjp(g, input, weight, needs):
     vector = weight.dim() == 1
     w = weight.unsqueeze(0) if vector else weight
     rows = g.unsqueeze(-1) if vector else g
-    flat = rows.reshape(-1, rows.size(-1))
+    flat = _rows(rows)
     grad_input = fl.matmul(rows, w.conj()) if needs[0] else None
-    grad_weight = fl.mm(flat.t(), input.reshape(-1, input.size(-1)).conj()).reshape(weight.shape) if needs[1] else None
+    grad_weight = fl.mm(flat.t(), _rows(input).conj()).reshape(weight.shape) if needs[1] else None
     return grad_input, grad_weight, (g.sum() if vector else flat.sum(0)) if needs[2] else None
 
 

@@ -59,17 +59,23 @@ def rms_norm_vjp(g0, input, normalized_shape, weight, eps, out1, needs):
 
 
 @vjp("native_group_norm")
-def native_group_norm_vjp(g0, input, weight, N, C, HxW, group, eps, out1, out2, needs):
+def native_group_norm_vjp(g0, g1, g2, input, weight, N, C, HxW, group, eps, out1, out2, needs):
     if input.numel() == 0:
         empty = fl.zeros(C, dtype=input.dtype, device=input.device)
         return fl.zeros_like(input), empty if needs[1] else None, empty if needs[2] else None
     x = input.reshape(N, group, C // group, HxW)
-    g = g0.reshape(N, group, C // group, HxW)
+    g = fl.zeros_like(x) if g0 is None else g0.reshape(N, group, C // group, HxW)
     if fl.is_grad_enabled():
         out2, out1 = fl.var_mean(x, [2, 3], correction=0, keepdim=True)
         out2 = (out2 + eps).rsqrt()
     scaled = g if weight is None else g * weight.reshape(1, group, C // group, 1)
-    grad_input, xhat = _normalised(scaled, x, out1.reshape(N, group, 1, 1), out2.reshape(N, group, 1, 1), [2, 3])
+    rstd = out2.reshape(N, group, 1, 1)
+    grad_input, xhat = _normalised(scaled, x, out1.reshape(N, group, 1, 1), rstd, [2, 3])
+    count = HxW * (C // group)
+    if g1 is not None:
+        grad_input = grad_input + g1.reshape(N, group, 1, 1) / count
+    if g2 is not None:
+        grad_input = grad_input - g2.reshape(N, group, 1, 1) * rstd * rstd * xhat / count
     return (
         grad_input.reshape(input.shape) if needs[0] else None,
         (g * xhat).sum([0, 3]).reshape(C) if needs[1] else None,

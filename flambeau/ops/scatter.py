@@ -34,7 +34,7 @@ def _gathered(g: fl.Tensor, dim: int, index: fl.Tensor, sizes: fl.Size) -> fl.Te
 
 @vjp("gather")
 def gather_vjp(g, self_sizes, dim, index):
-    return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).scatter_add(dim, index, g), None
+    return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).scatter_add(dim, index.to(fl.int64), g), None
 
 
 @vjp("scatter.src")
