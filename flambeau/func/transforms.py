@@ -170,7 +170,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 [next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
             )
             tree = _leave(tree, inputs)
-        return tree[0] if len(primals) == 1 else tree
+        return tree
 
     shown = _leave(pytree.tree_unflatten(list(outputs), out_spec), inputs)
     return (shown, pull, _leave(aux, inputs)) if has_aux else (shown, pull)

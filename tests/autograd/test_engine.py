@@ -1,0 +1,333 @@
+"""The backward engine: accumulation, hooks, freed graphs, deep graphs, threads and the errors users know."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import flambeau as fl
+
+
+def leaf(*values):
+    return fl.tensor(values, dtype=fl.float64, requires_grad=True)
+
+
+def test_gradients_accumulate_in_leaves():
+    x = leaf(1.0, 2.0)
+    (x * x).sum().backward()
+    (3 * x).sum().backward()
+    assert x.grad.tolist() == [5.0, 7.0]
+    del x.grad
+    assert x.grad is None
+
+
+def test_a_tensor_used_twice_gets_the_sum():
+    x = leaf(2.0)
+    y = x * x + x
+    y.backward()
+    assert x.grad.tolist() == [5.0]
+
+
+def test_broadcast_dimensions_are_summed():
+    a = fl.ones(3, 1, requires_grad=True)
+    b = fl.ones(4, requires_grad=True)
+    (a * b).sum().backward()
+    assert a.grad.tolist() == [[4.0]] * 3
+    assert b.grad.tolist() == [3.0] * 4
+
+
+def test_grad_leaves_dot_grad_alone():
+    x = leaf(3.0)
+    (g,) = fl.autograd.grad(x * x, x)
+    assert g.tolist() == [6.0] and x.grad is None
+
+
+def test_grad_of_an_unused_input():
+    x, y = leaf(1.0), leaf(1.0)
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        fl.autograd.grad(x * 2, (x, y))
+    assert fl.autograd.grad(x * 2, (x, y), allow_unused=True)[1] is None
+    assert fl.autograd.grad(x * 2, (x, y), materialize_grads=True)[1].tolist() == [0.0]
+
+
+def test_batched_gradients():
+    x = leaf(1.0, 2.0)
+    y = x * x
+    (g,) = fl.autograd.grad(y, x, fl.eye(2, dtype=fl.float64), is_grads_batched=True)
+    assert g.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+
+
+def test_backward_into_chosen_inputs_only():
+    x, y = leaf(1.0), leaf(2.0)
+    (x * y).backward(inputs=[x])
+    assert x.grad.tolist() == [2.0] and y.grad is None
+
+
+def test_second_derivatives():
+    x = leaf(2.0)
+    (g,) = fl.autograd.grad(x**4, x, create_graph=True)
+    (gg,) = fl.autograd.grad(g, x)
+    assert gg.tolist() == [48.0]
+
+
+def test_nodes_describe_themselves():
+    x = leaf(1.0)
+    y = (x * 2).exp()
+    assert y.grad_fn.name() == "ExpBackward0"
+    assert type(y.grad_fn).__name__ == "ExpBackward0"
+    inner = y.grad_fn.next_functions[0][0]
+    assert inner.name() == "MulBackward0"
+    assert inner.next_functions[0][0].variable is x
+    inner.metadata["note"] = 1
+    assert inner.metadata == {"note": 1}
+    assert "grad_fn=<ExpBackward0>" in repr(y)
+
+
+# ---------------------------------------------------------------- hooks
+
+
+def test_hooks_run_in_order_and_can_be_removed():
+    x = leaf(1.0)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda g: seen.append(("first", g.item())))
+    handle = y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: seen.append(("third", g.item())))
+    y.retain_grad()
+    y.backward(retain_graph=True)
+    assert seen == [("first", 1.0), ("third", 10.0)]
+    assert x.grad.tolist() == [20.0] and y.grad.tolist() == [10.0]
+    handle.remove()
+    x.grad = None
+    y.backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_leaf_hooks_see_gradients_of_grad_too():
+    x = leaf(1.0)
+    x.register_hook(lambda g: g + 1)
+    assert fl.autograd.grad(x * 2, x)[0].tolist() == [3.0]
+    (x * 2).backward()
+    assert x.grad.tolist() == [3.0]
+
+
+def test_post_accumulate_hooks():
+    x = leaf(1.0)
+    seen = []
+    with x.register_post_accumulate_grad_hook(lambda p: seen.append((p is x, p.grad.item()))):
+        (x * 3).backward()
+    (x * 3).backward()
+    assert seen == [(True, 3.0)]
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        (x * 2).register_post_accumulate_grad_hook(print)
+
+
+def test_node_hooks():
+    x = leaf(1.0)
+    y = x * 2
+    z = y * 3
+    z.grad_fn.register_prehook(lambda grads: (grads[0] * 5,))
+    y.grad_fn.register_hook(lambda inputs, outputs: tuple(None if g is None else g + 1 for g in inputs))
+    z.backward()
+    assert x.grad.tolist() == [31.0]
+
+
+def test_multi_grad_hook():
+    x, y, z = leaf(1.0), leaf(2.0), leaf(3.0)
+    seen = []
+    handle = fl.autograd.graph.register_multi_grad_hook((x, y, z), lambda grads: seen.append(grads))
+    (x * y).backward()
+    assert [None if g is None else g.item() for g in seen[0]] == [2.0, 1.0, None]
+    handle.remove()
+    (x * y).backward()
+    assert len(seen) == 1
+
+
+def test_saved_tensors_hooks():
+    x = leaf(2.0)
+    packed = []
+
+    def pack(t):
+        packed.append(t.item())
+        return str(t.item())
+
+    with fl.autograd.graph.saved_tensors_hooks(pack, lambda s: fl.tensor([float(s)], dtype=fl.float64)):
+        y = x * x
+    y.backward()
+    assert packed == [2.0, 2.0] and x.grad.tolist() == [4.0]
+    with fl.autograd.graph.save_on_cpu():
+        (x.exp()).backward()
+    with fl.autograd.graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
+        with fl.autograd.graph.saved_tensors_hooks(pack, float):
+            pass
+
+
+def test_errors_in_hooks_carry_the_users_trace():
+    x = leaf(1.0)
+    y = x * 2
+
+    def broken_hook(g):
+        raise KeyError("from the hook")
+
+    y.register_hook(broken_hook)
+    with pytest.raises(KeyError, match="from the hook") as caught:
+        y.backward()
+    assert any(entry.name == "broken_hook" for entry in caught.traceback)
+
+
+# ---------------------------------------------------------------- misuse
+
+
+def test_backward_twice():
+    x = leaf(1.0)
+    y = x * x
+    y.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.backward()
+    z = x * x
+    z.backward(retain_graph=True)
+    z.backward()
+
+
+def test_non_scalar_needs_a_gradient():
+    with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
+        (leaf(1.0, 2.0) * 2).backward()
+
+
+def test_wrong_gradient_shape():
+    y = leaf(1.0, 2.0) * 2
+    with pytest.raises(RuntimeError, match="mismatch in shape"):
+        y.backward(fl.ones(3, dtype=fl.float64))
+
+
+def test_tensor_without_history():
+    with pytest.raises(RuntimeError, match="does not require grad and does not have a grad_fn"):
+        fl.ones(1).backward()
+
+
+def test_modified_saved_tensor_is_named_with_its_versions():
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*version 1; expected version 0"):
+        y.sum().backward()
+
+
+def test_integers_cannot_require_grad():
+    with pytest.raises(RuntimeError, match="floating point"):
+        fl.ones(2, dtype=fl.int64).requires_grad_()
+
+
+def test_requires_grad_of_a_result_cannot_be_turned_off():
+    y = leaf(1.0) * 2
+    with pytest.raises(RuntimeError, match="leaf variables"):
+        y.requires_grad = False
+
+
+# ---------------------------------------------------------------- life time
+
+
+def test_deep_graphs_run_and_are_freed():
+    x = fl.ones(1, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    y.backward()
+    assert x.grad.tolist() == [1.0]
+    del y
+
+
+def test_buffers_die_when_their_last_user_ran():
+    x = leaf(1.0)
+    y = x * 2
+    kept = y.exp()
+    saved = weakref.ref(y)
+    z = kept * y
+    del y
+    z.backward()
+    gc.collect()
+    assert saved() is None
+
+
+def test_retaining_a_gradient_makes_no_cycle():
+    x = leaf(1.0)
+    y = x * 2
+    y.retain_grad()
+    gone = weakref.ref(y)
+    gc.disable()
+    try:
+        del y
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_hook_that_refers_to_its_tensor_is_collected():
+    x = leaf(1.0)
+    x.register_hook(lambda g, own=x: g * own)
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_python_identity_survives_the_graph():
+    x = leaf(1.0)
+    x.note = "mine"
+    y = x * 2
+    del x
+    gc.collect()
+    assert y.grad_fn.next_functions[0][0].variable.note == "mine"
+
+
+# ---------------------------------------------------------------- threads
+
+
+def run_in_threads(work, count=4):
+    errors = []
+
+    def guarded(i):
+        try:
+            work(i)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive()
+    assert not errors, errors[0]
+
+
+def test_backward_from_four_threads_on_separate_graphs():
+    def work(i):
+        for _ in range(50):
+            x = fl.full((64,), float(i + 1), requires_grad=True)
+            (x * x).sin().sum().backward()
+            expected = 2 * x.detach() * (x.detach() * x.detach()).cos()
+            assert fl.allclose(x.grad, expected)
+
+    run_in_threads(work)
+
+
+def test_backward_from_four_threads_on_a_shared_graph():
+    x = leaf(1.0, 2.0)
+    y = (x * x).exp()
+    expected = (2 * x * (x * x).exp()).detach()
+
+    def work(i):
+        for _ in range(25):
+            y.sum().backward(retain_graph=True)
+
+    run_in_threads(work)
+    assert fl.allclose(x.grad, expected * 100)
+
+
+def test_modes_belong_to_their_thread():
+    seen = []
+    with fl.no_grad():
+        run_in_threads(lambda i: seen.append(fl.is_grad_enabled()), 1)
+    assert seen == [True]

@@ -1,0 +1,126 @@
+"""Views and writes in place: history follows the memory."""
+
+import pytest
+
+import flambeau as fl
+
+
+def test_writing_to_a_view_gives_its_base_history():
+    x = fl.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    out = fl.zeros(2, 3)
+    out[0] = x * 2
+    assert out.requires_grad and out.grad_fn.name() == "CopySlices"
+    (out * fl.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0, 6.0]
+
+
+def test_views_made_before_the_write_follow_the_base():
+    x = fl.tensor([1.0, 2.0], requires_grad=True)
+    base = fl.zeros(4)
+    early = base[1:3]
+    base[:2].copy_(x)
+    assert early.requires_grad
+    (early * fl.tensor([10.0, 100.0])).sum().backward()
+    assert x.grad.tolist() == [0.0, 10.0]
+
+
+def test_inplace_chain_on_views():
+    x = fl.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    y = x * 1
+    y[:2].mul_(3)
+    y.view(2, 2)[1].exp_()
+    y.sum().backward()
+    expected = [3.0, 3.0, *fl.tensor([3.0, 4.0]).exp().tolist()]
+    assert x.grad.tolist() == pytest.approx(expected)
+
+
+def test_write_to_a_transposed_view():
+    x = fl.ones(2, 3, requires_grad=True)
+    y = x * 2
+    y.t()[1].mul_(5)
+    y.sum().backward()
+    assert x.grad.tolist() == [[2.0, 10.0, 2.0]] * 2
+
+
+def test_write_through_the_real_part():
+    x = fl.ones(3, requires_grad=True)
+    z = fl.zeros(3, dtype=fl.complex64)
+    fl.view_as_real(z)[:, 0].copy_(x * 2)
+    z.real.sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+
+
+def test_overlapping_views_add_up():
+    x = fl.arange(5.0).requires_grad_()
+    x.unfold(0, 3, 1).sum().backward()
+    assert x.grad.tolist() == [1.0, 2.0, 3.0, 2.0, 1.0]
+    x.grad = None
+    x.as_strided((2, 2), (1, 1)).sum().backward()
+    assert x.grad.tolist() == [1.0, 2.0, 1.0, 0.0, 0.0]
+
+
+def test_leaves_are_not_written_in_place():
+    x = fl.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        x[0] = 1
+    with fl.no_grad():
+        x.add_(1)
+    assert x.tolist() == [2.0] * 3
+
+
+def test_views_of_one_op_are_not_written_in_place():
+    x = fl.ones(3, requires_grad=True) * 1
+    with fl.no_grad():
+        view = x[:2]
+    with pytest.raises(RuntimeError, match="no_grad mode"):
+        view.mul_(2)
+
+
+def test_inplace_saves_what_it_needs():
+    x = fl.tensor([2.0], requires_grad=True)
+    y = x * 1
+    y.mul_(y)
+    y.backward()
+    assert x.grad.tolist() == [4.0]
+
+
+def test_detach_and_data():
+    x = fl.ones(2, requires_grad=True)
+    y = x * 2
+    d = y.detach()
+    assert not d.requires_grad and d.data_ptr() == y.data_ptr()
+    version = y._version
+    y.data.add_(1)
+    assert y._version == version
+    d.add_(1)
+    assert y._version == version + 1
+    y.detach_()
+    assert y.is_leaf and not y.requires_grad
+    with pytest.raises(RuntimeError, match="detach views"):
+        (x * 2)[0].detach_()
+
+
+def test_bases_of_views():
+    x = fl.zeros(4)
+    assert x._base is None and x[1:]._base is x and x.view(2, 2)[0]._base is x
+    assert x.detach()._base is None and not x.detach()._is_view()
+
+
+def test_deepcopy_takes_leaves_only():
+    import copy
+
+    x = fl.ones(2, requires_grad=True)
+    assert copy.deepcopy(x).requires_grad
+    with pytest.raises(RuntimeError):
+        copy.deepcopy(x * 2)
+
+
+def test_geometry_changes_in_place():
+    x = fl.arange(6.0).view(2, 3).requires_grad_()
+    y = x * 2
+    y.transpose_(0, 1)
+    y.unsqueeze_(0)
+    (y * fl.arange(6.0).view(1, 3, 2)).sum().backward()
+    assert x.grad.tolist() == [[0.0, 4.0, 8.0], [2.0, 6.0, 10.0]]
