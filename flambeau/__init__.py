@@ -16,13 +16,13 @@ from flambeau._C import *  # noqa: F403
 from flambeau._C import Size, Tensor, device, dtype, layout, memory_format  # noqa: F401
 from flambeau.version import __version__  # noqa: F401
 
-float = _C.float32  # noqa: A001
+float = _C.float32
 double = _C.float64
 half = _C.float16
-int = _C.int32  # noqa: A001
+int = _C.int32
 long = _C.int64
 short = _C.int16
-bool = _C.bool  # noqa: A001
+bool = _C.bool
 cfloat = _C.complex64
 cdouble = _C.complex128
 
@@ -59,8 +59,8 @@ from flambeau._device import get_default_device, set_default_device  # noqa: E40
 from flambeau._settings import *  # noqa: E402,F403
 from flambeau._tensor import *  # noqa: E402,F403
 from flambeau._variadic import histogramdd, unique, unique_consecutive  # noqa: E402,F401
-from flambeau.functional import *  # noqa: E402,F403
 from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
+from flambeau.functional import *  # noqa: E402,F403
 
 _tensor_methods.make_overridable()
 for _name in ("tensor", "as_tensor", "asarray", "frombuffer", "from_numpy"):
@@ -75,7 +75,8 @@ _MODULES = frozenset(
 )
 # Names that live in a module of their own, imported on first use.
 _LAZY = {
-    "finfo": "_meta_types", "iinfo": "_meta_types", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
+    "finfo": "_meta_types", "iinfo": "_meta_types", "set_printoptions": "_tensor_str",
+    "get_printoptions": "_tensor_str",
     "UntypedStorage": "storage", "TypedStorage": "storage", "set_default_tensor_type": "_legacy_types",
     "tensortype": "_legacy_types", "manual_seed": "random", "seed": "random", "initial_seed": "random",
     "get_rng_state": "random", "set_rng_state": "random",
@@ -98,9 +99,9 @@ def __getattr__(name: str) -> object:
         value = getattr(_module(_LAZY[name]), name)
     elif name in _MODULES:
         return _module(name)
-    elif name.endswith("Tensor") and name in (classes := _module("_legacy_types").CLASSES):
-        value = classes[name]
-    elif name.endswith("Storage") and name in (classes := _module("storage").LEGACY_CLASSES):
+    elif (name.endswith("Tensor") and name in (classes := _module("_legacy_types").CLASSES)) or (
+        name.endswith("Storage") and name in (classes := _module("storage").LEGACY_CLASSES)
+    ):
         value = classes[name]
     elif name == "OutOfMemoryError":
         value = _module("cuda").OutOfMemoryError

@@ -159,7 +159,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of an object: an array, a buffer or a sequence, sharing its memory unless that cannot be or copy=True."""
+    """A tensor of an object: an array, a buffer or a sequence; shares its memory where it can unless copy=True."""
     found = _shared(obj)
     if found is None and not isinstance(obj, (list, tuple, int, float, complex)):
         try:

@@ -326,7 +326,6 @@ Tensor.is_mtia = property(lambda self: False)
 Tensor.is_hpu = property(lambda self: False)
 Tensor._base = getattr(Tensor, "_base", property(lambda self: None))
 Tensor.__div__ = Tensor.__truediv__
-Tensor.__rdiv__ = Tensor.__rtruediv__
 Tensor.__idiv__ = Tensor.__itruediv__
 Tensor.__long__ = Tensor.__int__
 Tensor.__nonzero__ = Tensor.__bool__
@@ -342,6 +341,11 @@ def record_stream(self: Tensor, stream: Any) -> None:
 @_method
 def dequantize(self: Tensor) -> Tensor:
     return self.float()
+
+
+@_method
+def __rdiv__(self: Tensor, other: Any) -> Tensor:
+    return self.reciprocal() * other
 
 
 @_method

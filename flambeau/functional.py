@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "broadcast_shapes", "from_file", "get_device", "get_device_module", "gradient", "is_complex", "is_distributed", "is_conj", "is_floating_point", "is_inference", "is_neg", "is_nonzero",
+    "broadcast_shapes", "from_file", "get_device", "get_device_module", "gradient", "is_complex", "is_conj",
+    "is_distributed", "is_floating_point", "is_inference", "is_neg", "is_nonzero",
     "is_same_size", "is_signed", "is_storage", "norm_except_dim", "numel", "result_type",
     "typename", "unravel_index",
 ]  # fmt: skip
