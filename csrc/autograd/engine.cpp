@@ -60,12 +60,26 @@ struct Later {
   bool operator()(const Task* a, const Task* b) const { return a->node->sequence < b->node->sequence; }
 };
 
+// Whether a gradient of shape `from` can be summed to the shape it was broadcast from.
+bool broadcast_from(IntSpan from, IntSpan sizes) {
+  if (from.size() < sizes.size()) return false;
+  const size_t lead = from.size() - sizes.size();
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] != 1 && sizes[d] != from[lead + d]) return false;
+  return true;
+}
+
 // Adds `grad` to a slot; in place when nobody else can see the slot's tensor.
-void accumulate(Tensor& slot, Tensor&& grad, bool track) {
+void accumulate(Tensor& slot, Tensor&& grad, bool track, const OutputMeta& want) {
   if (!grad.defined()) return;
   if (!slot.defined()) {
     slot = std::move(grad);
     return;
+  }
+  // Broadcast dimensions are summed late, by validate(); but gradients of different shapes must not broadcast again.
+  if (__builtin_expect(slot.sizes() != grad.sizes(), 0)) {
+    if (broadcast_from(slot.sizes(), want.sizes)) slot = sum_to(slot, want.sizes);
+    if (broadcast_from(grad.sizes(), want.sizes)) grad = sum_to(grad, want.sizes);
   }
   static const Operator& add = OperatorTable::get().at("add.Tensor");
   static const Operator& add_ = OperatorTable::get().at("add_.Tensor");
@@ -83,10 +97,7 @@ void validate(const Node& node, std::vector<Tensor>& grads) {
     if (!g.defined()) continue;
     const OutputMeta& want = node.outputs[i];
     if (__builtin_expect(g->sizes != want.sizes, 0)) {
-      bool expandable = g.dim() >= static_cast<int64_t>(want.sizes.size());
-      const int64_t lead = g.dim() - static_cast<int64_t>(want.sizes.size());
-      for (size_t d = 0; expandable && d < want.sizes.size(); ++d) expandable = want.sizes[d] == 1 || want.sizes[d] == g.size(lead + d);
-      FL_CHECK(expandable, "[", node.name(), "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(i),
+      FL_CHECK(broadcast_from(g.sizes(), want.sizes), "[", node.name(), "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(i),
                ", got an invalid gradient of shape ", g.sizes());
       g = sum_to(g, want.sizes);
     }
@@ -263,7 +274,7 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
     if (!roots[i]) continue;
     Task& task = tasks[roots[i].node.get()];
     task.grads.resize(std::max<size_t>(task.grads.size(), roots[i].node->outputs.size()));
-    accumulate(task.grads[roots[i].input], std::move(grads[i]), options.create_graph);
+    accumulate(task.grads[roots[i].input], std::move(grads[i]), options.create_graph, roots[i].node->outputs[roots[i].input]);
   }
   for (const Edge& e : roots)
     if (e) {
@@ -307,7 +318,7 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
       Task& next = tasks[e.node.get()];
       if (i < out.size() && next.needed && out[i].defined()) {
         if (next.grads.size() < e.node->outputs.size()) next.grads.resize(e.node->outputs.size());
-        accumulate(next.grads[e.input], std::move(out[i]), options.create_graph);
+        accumulate(next.grads[e.input], std::move(out[i]), options.create_graph, e.node->outputs[e.input]);
       }
       if (--next.waiting == 0) ready.push(&next);
     }

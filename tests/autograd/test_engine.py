@@ -331,3 +331,11 @@ def test_modes_belong_to_their_thread():
     with fl.no_grad():
         run_in_threads(lambda i: seen.append(fl.is_grad_enabled()), 1)
     assert seen == [True]
+
+
+def test_gradients_of_different_broadcast_shapes_meet_at_one_tensor():
+    x = leaf(1.0, 2.0, 3.0)
+    (x.unsqueeze(1) * x).sum().backward()  # one path broadcasts x itself, the other a view of it
+    assert x.grad.tolist() == [12.0, 12.0, 12.0]
+    (grad,) = fl.autograd.grad(fl.outer(x, x).sum() + (x * fl.ones(2, 3)).sum(), x)
+    assert grad.tolist() == [14.0, 14.0, 14.0]
