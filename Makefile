@@ -15,7 +15,7 @@ SANITIZE  = build/sanitize-$(TAG)
 CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(PYTHON)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
 RUN       = PYTHONPATH=$(CURDIR) $(PYTHON)
 
-.PHONY: demo test parity bench lint format sanitize dev wheel clean
+.PHONY: demo test parity bench docs lint format sanitize dev wheel clean
 
 $(VENV)/bin/python:
 	python3 -m venv $(VENV)
@@ -50,6 +50,10 @@ bench: dev
 
 parity: dev $(VENV)/.flambeau-parity
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
+
+# docs/operators.md from the op records.
+docs: | $(VENV)/bin/python
+	$(PYTHON) tools/document.py
 
 lint: $(VENV)/.flambeau-lint
 	$(PYTHON) tools/lint.py
