@@ -41,7 +41,9 @@ def native_decompositions() -> set[str]:
     """Operators that C++ defines by others."""
     found = set()
     for path in (ROOT / "csrc").rglob("*.cpp"):
-        found.update(re.findall(r'FL_COMPOSITE\("([^"]+)"', path.read_text()))
+        text = path.read_text()
+        found.update(re.findall(r'FL_COMPOSITE\("([^"]+)"', text))
+        found.update(re.findall(r'Register \w+\{"([^"]+)", \{Key::Composite\}', text))
     return found
 
 
