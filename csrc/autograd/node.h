@@ -181,6 +181,7 @@ void set_derivative(Operator& op, Derivative* derivative);
 void install_kernels();
 void install_pointwise_derivatives();
 void install_native_derivatives();
+void use_native_derivatives(bool native);  // false: the records' own instead
 // Derivatives of pointwise operators run as one fused kernel an operand. When the backward itself is recorded, the
 // derivative is evaluated op by op instead, through this hook of the binding: (op, operand, g, node) -> gradient.
 extern Tensor (*expression_gradient)(const Operator& op, int operand, const Tensor& g, OperatorNode& node);

@@ -100,7 +100,7 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
             node->next.emplace_back();
           if (!keep)
             node->saved_args.emplace_back();
-          else if (!(inplace && i == 0))
+          else if (!(inplace && (i == 0 || t.same(args[0].tensor()))))
             node->saved_args.push_back(SavedTensor(t, false));
           else  // the value before the write: a copy, since the write destroys it
             node->saved_args.push_back(SavedTensor(copy_of(t), false));

@@ -914,6 +914,11 @@ PyObject* scatter_window(PyObject*, PyObject* args) {
   });
 }
 
+PyObject* choose_derivatives(PyObject*, PyObject* on) {
+  autograd::use_native_derivatives(PyObject_IsTrue(on) == 1);
+  Py_RETURN_NONE;
+}
+
 PyObject* detach_inplace(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(o);
@@ -972,6 +977,7 @@ PyMethodDef functions[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nul
                            {"_node_trace", node_trace, METH_O, nullptr},
                            {"_node_outputs", node_outputs, METH_O, nullptr},
                            {"_scatter_window", scatter_window, METH_VARARGS, nullptr},
+                           {"_use_native_derivatives", choose_derivatives, METH_O, nullptr},
                            {"_detach_", detach_inplace, METH_O, nullptr},
                            {"_check_inplace", check_inplace, METH_VARARGS, nullptr},
                            {"_set_version", set_version, METH_VARARGS, nullptr},
