@@ -60,26 +60,12 @@ struct Later {
   bool operator()(const Task* a, const Task* b) const { return a->node->sequence < b->node->sequence; }
 };
 
-// Whether a gradient of shape `from` can be summed to the shape it was broadcast from.
-bool broadcast_from(IntSpan from, IntSpan sizes) {
-  if (from.size() < sizes.size()) return false;
-  const size_t lead = from.size() - sizes.size();
-  for (size_t d = 0; d < sizes.size(); ++d)
-    if (sizes[d] != 1 && sizes[d] != from[lead + d]) return false;
-  return true;
-}
-
 // Adds `grad` to a slot; in place when nobody else can see the slot's tensor.
-void accumulate(Tensor& slot, Tensor&& grad, bool track, const OutputMeta& want) {
+void accumulate(Tensor& slot, Tensor&& grad, bool track) {
   if (!grad.defined()) return;
   if (!slot.defined()) {
     slot = std::move(grad);
     return;
-  }
-  // Broadcast dimensions are summed late, by validate(); but gradients of different shapes must not broadcast again.
-  if (__builtin_expect(slot.sizes() != grad.sizes(), 0)) {
-    if (broadcast_from(slot.sizes(), want.sizes)) slot = sum_to(slot, want.sizes);
-    if (broadcast_from(grad.sizes(), want.sizes)) grad = sum_to(grad, want.sizes);
   }
   static const Operator& add = OperatorTable::get().at("add.Tensor");
   static const Operator& add_ = OperatorTable::get().at("add_.Tensor");
@@ -90,28 +76,27 @@ void accumulate(Tensor& slot, Tensor&& grad, bool track, const OutputMeta& want)
     slot = call_tensor(add, slot, grad, int64_t(1));
 }
 
-// Gradients must have the shape, dtype and device of what they belong to; broadcast dimensions are summed.
-void validate(const Node& node, std::vector<Tensor>& grads) {
-  for (size_t i = 0; i < grads.size() && i < node.outputs.size(); ++i) {
-    Tensor& g = grads[i];
-    if (!g.defined()) continue;
-    const OutputMeta& want = node.outputs[i];
-    if (__builtin_expect(g->sizes != want.sizes, 0)) {
-      FL_CHECK(broadcast_from(g.sizes(), want.sizes), "[", node.name(), "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(i),
-               ", got an invalid gradient of shape ", g.sizes());
-      g = sum_to(g, want.sizes);
-    }
-    if (__builtin_expect(g.dtype() != want.dtype, 0)) {
-      if (is_complex(g.dtype()) && !is_complex(want.dtype)) {
-        static const Operator& real = OperatorTable::get().at("real");
-        g = call_tensor(real, g);
-      }
-      static const Operator& cast = OperatorTable::get().at("to.dtype");
-      if (g.dtype() != want.dtype) g = call_tensor(cast, g, Value(want.dtype), false, false, Value());
-    }
-    FL_CHECK(g.device() == want.device, "[", node.name(), "] expected a gradient on ", to_string(want.device), ", got an invalid gradient on ",
-             to_string(g.device()));
+// Gradients must have the shape, dtype and device of what they belong to before they are added up; broadcast dimensions
+// are summed.
+void conform(const Node& from, size_t index, Tensor& g, const OutputMeta& want) {
+  if (__builtin_expect(g->sizes != want.sizes, 0)) {
+    bool expandable = g.dim() >= static_cast<int64_t>(want.sizes.size());
+    const int64_t lead = g.dim() - static_cast<int64_t>(want.sizes.size());
+    for (size_t d = 0; expandable && d < want.sizes.size(); ++d) expandable = want.sizes[d] == 1 || want.sizes[d] == g.size(lead + d);
+    FL_CHECK(expandable, "[", from.name(), "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(index),
+             ", got ", g.sizes(), ": Function ", from.name(), " returned an invalid gradient at index ", static_cast<int64_t>(index));
+    g = sum_to(g, want.sizes);
   }
+  if (__builtin_expect(g.dtype() != want.dtype, 0)) {
+    if (is_complex(g.dtype()) && !is_complex(want.dtype)) {
+      static const Operator& real = OperatorTable::get().at("real");
+      g = call_tensor(real, g);
+    }
+    static const Operator& cast = OperatorTable::get().at("to.dtype");
+    if (g.dtype() != want.dtype) g = call_tensor(cast, g, Value(want.dtype), false, false, Value());
+  }
+  FL_CHECK(g.device() == want.device, "[", from.name(), "] expected a gradient on ", to_string(want.device), " at index ",
+           static_cast<int64_t>(index), ", got an invalid gradient on ", to_string(g.device()));
 }
 
 void check_nan(const Node& node, const std::vector<Tensor>& grads) {
@@ -274,7 +259,8 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
     if (!roots[i]) continue;
     Task& task = tasks[roots[i].node.get()];
     task.grads.resize(std::max<size_t>(task.grads.size(), roots[i].node->outputs.size()));
-    accumulate(task.grads[roots[i].input], std::move(grads[i]), options.create_graph, roots[i].node->outputs[roots[i].input]);
+    if (grads[i].defined()) conform(*roots[i].node, i, grads[i], roots[i].node->outputs[roots[i].input]);
+    accumulate(task.grads[roots[i].input], std::move(grads[i]), options.create_graph);
   }
   for (const Edge& e : roots)
     if (e) {
@@ -293,7 +279,6 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
     std::vector<Tensor> out;
     if (task->needed) {
       auto* leaf = node->sequence == UINT64_MAX ? dynamic_cast<Accumulate*>(node) : nullptr;
-      validate(*node, in);
       if (leaf || node->extras) {
         Running scope(node);
         tensor_hooks(*node, leaf, in);
@@ -318,7 +303,8 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
       Task& next = tasks[e.node.get()];
       if (i < out.size() && next.needed && out[i].defined()) {
         if (next.grads.size() < e.node->outputs.size()) next.grads.resize(e.node->outputs.size());
-        accumulate(next.grads[e.input], std::move(out[i]), options.create_graph, e.node->outputs[e.input]);
+        if (e.input < e.node->outputs.size()) conform(*node, i, out[i], e.node->outputs[e.input]);
+        accumulate(next.grads[e.input], std::move(out[i]), options.create_graph);
       }
       if (--next.waiting == 0) ready.push(&next);
     }

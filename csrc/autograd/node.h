@@ -104,6 +104,8 @@ class SavedTensor {
   // Raises when it was modified since, or released.
   Tensor unpack(Node* owner, const std::string& op) const;
   bool defined() const { return defined_; }
+  // The tensor for its geometry alone: its values may have changed since.
+  Tensor peek(Node* owner, const std::string& op) const { return packed_ || released_ ? unpack(owner, op) : data_; }
   void reset() {
     data_ = Tensor();
     packed_ = Ref<Counted>();

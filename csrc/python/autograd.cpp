@@ -275,7 +275,7 @@ struct PythonDerivative {
   const BuiltinOperator* row = nullptr;
   PyObject* function = nullptr;
   struct Source {
-    enum Kind { Grad, Arg, Sizes, DTypeOf, DeviceOf, Result, Needs } kind;
+    enum Kind { Grad, Arg, Sizes, DTypeOf, DeviceOf, Window, Result, Needs } kind;
     int index;
   };
   std::vector<Source> sources;
@@ -305,6 +305,11 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
   }
   TorchFunctionSwitch not_the_user(true);
   const auto& schema = node.op->schema;
+  // Gradients of results that the derivative does not mention make no difference.
+  bool any = schema.returns_list;
+  for (const auto& source : d.sources)
+    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) && grads[source.index].defined();
+  if (!any) return std::vector<Tensor>(node.next.size());
   Object args = own(PyTuple_New(d.sources.size()));
   for (size_t s = 0; s < d.sources.size(); ++s) {
     const auto [kind, index] = d.sources[s];
@@ -333,6 +338,11 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
         break;
       }
       case PythonDerivative::Source::Result: value = wrap(node.saved_result(index)); break;
+      case PythonDerivative::Source::Window: {
+        const size_t flat = node.arg_begin[index];
+        value = wrap(node.saved_args[flat].peek(&node, node.op_name()));
+        break;
+      }
       case PythonDerivative::Source::DeviceOf: {
         value = make_device(node.inputs[node.arg_begin[index]].device);
         break;
@@ -425,6 +435,9 @@ void install_python_derivatives() {
         d->sources.push_back({S::Sizes, at});
       } else if ((at = ends("_dtype")) >= 0) {
         d->sources.push_back({S::DTypeOf, at});
+      } else if ((at = ends("_window")) >= 0) {
+        d->sources.push_back({S::Window, at});
+        derivative->saves_args |= uint64_t(1) << at;
       } else if ((at = ends("_device")) >= 0) {
         d->sources.push_back({S::DeviceOf, at});
       } else {

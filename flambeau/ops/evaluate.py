@@ -31,6 +31,7 @@ _PYTHON: dict[str, Callable[..., Any]] = {
     "bitxor": operator.xor,
     "lshift": operator.lshift,
     "rshift": operator.rshift,
+    "trigamma": lambda x: fl.polygamma(1, x),
 }
 _NAMES = {
     "land": "logical_and",

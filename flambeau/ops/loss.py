@@ -365,7 +365,7 @@ def _row_gradients(g, sizes, target, weight, reduction, ignore_index, total):
 @vjp("_nll_loss_forward")
 def nll_loss_vjp(g0, self_sizes, target, weight, reduction, ignore_index, out1):
     at = 0 if len(self_sizes) == 1 else 1
-    rows, safe = _row_gradients(g0, self_sizes, target, weight, reduction, ignore_index, out1)
+    rows, safe = _row_gradients(g0, self_sizes, target, weight, reduction, ignore_index, out1.detach())
     zeros = fl.zeros(self_sizes, dtype=g0.dtype, device=g0.device)
     if at == 0:
         return zeros.scatter(0, safe.reshape(1), -rows.reshape(1)), None
@@ -377,7 +377,7 @@ def cross_entropy_vjp(g0, self, target, weight, reduction, ignore_index, out1, o
     at = 0 if self.dim() == 1 else 1
     if fl.is_grad_enabled():
         out2 = self.logsumexp(at).reshape(target.shape)
-    rows, safe = _row_gradients(g0, self.shape, target, weight, reduction, ignore_index, out1)
+    rows, safe = _row_gradients(g0, self.shape, target, weight, reduction, ignore_index, out1.detach())
     if at == 0:
         soft = (self - out2.reshape(1)).exp() * rows.reshape(1)
         return soft.scatter_add(0, safe.reshape(1), -rows.reshape(1)), None

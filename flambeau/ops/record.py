@@ -189,7 +189,7 @@ def vjp(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     The function's parameters say what is kept for backward: first the gradients of the results (`g`, or `g0`, `g1`, ...),
     then any of the schema's arguments by name, `<arg>_sizes`, `<arg>_dtype` and `<arg>_device` for the geometry of a
-    tensor whose values are not needed, the results by name (`out`, `out1` ..., or as the schema names them) and `needs`,
+    tensor whose values are not needed (`<arg>_window` for the tensor with strides and offset, whatever its values are now), the results by name (`out`, `out1` ..., or as the schema names them) and `needs`,
     a tuple telling of each tensor argument whether it wants a gradient (of a list: a tuple of that). It returns one
     gradient for each tensor argument, in the schema's order: a tensor, None, or a list for a list argument.
     """

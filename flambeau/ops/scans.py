@@ -43,9 +43,10 @@ def logcumsumexp_vjp(g, self, dim, out):
     def backwards(x: fl.Tensor) -> fl.Tensor:
         return x.flip([dim]).logcumsumexp(dim).flip([dim])
 
-    if self.is_complex():
+    if self.is_complex() or fl.is_grad_enabled():
         # The sums of g * exp(self - out) from each place on, scaled by the largest of them.
-        pivot = out.real.amin(dim, keepdim=True)
+        pivot = out.detach().real.amin(dim, keepdim=True)
+        pivot = pivot.masked_fill(pivot.isinf(), 0)
         weight = (g * (pivot - out).exp().conj()).flip([dim]).cumsum(dim).flip([dim])
         return weight * (self - pivot).exp().conj()
     low = float("-inf")

@@ -47,9 +47,9 @@ def reshape_vjp(g, self_sizes):
 
 
 @vjp("as_strided")
-def as_strided_vjp(g, self, size, stride, storage_offset):
-    offset = 0 if storage_offset is None else storage_offset - self.storage_offset()
-    return fl._C._scatter_window(g, self.shape, self.stride(), size, stride, offset)
+def as_strided_vjp(g, self_window, size, stride, storage_offset):
+    offset = 0 if storage_offset is None else storage_offset - self_window.storage_offset()
+    return fl._C._scatter_window(g, self_window.shape, self_window.stride(), size, stride, offset)
 
 
 @vjp("select")
