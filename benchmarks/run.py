@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--only REGEX] [--seconds 0.3] [--json FILE]
 
-Both libraries run in this process and take turns, call by call, so that noise falls on both alike; the best time of each
+Both libraries run in this process and take turns, call by call, so that noise falls on both; the best time of each
 counts. Import time and memory are measured in processes of their own. Groups carry the ratio they are meant to stay
 under as a geometric mean, and where it matters a bound for the worst of them.
 """
@@ -18,7 +18,8 @@ import re
 import subprocess
 import sys
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Cases = dict[str, Callable[[], Any]]

@@ -16,6 +16,10 @@ from flambeau._C import *  # noqa: F403
 from flambeau._C import Size, Tensor, device, dtype, layout, memory_format  # noqa: F401
 from flambeau.version import __version__  # noqa: F401
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 float = _C.float32
 double = _C.float64
 half = _C.float16
@@ -94,7 +98,7 @@ def _module(name: str):
         raise AttributeError(f"module 'flambeau' has no attribute {name!r}") from None
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(_module(_LAZY[name]), name)
     elif name in _MODULES:

@@ -375,7 +375,8 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 # About the object rather than its values, or asking by themselves.
 _NOT_OVERRIDABLE = frozenset(
-    "__new__ __init__ __init_subclass__ __class_getitem__ __torch_function__ __torch_dispatch__ __repr__ __format__ __dir__ __iter__ "
+    "__new__ __init__ __init_subclass__ __class_getitem__ __torch_function__ __torch_dispatch__ __repr__ __format__ "
+    "__dir__ __iter__ "
     "__reduce_ex__ __setstate__ __deepcopy__ _reduce_ex_internal as_subclass".split()
 )
 

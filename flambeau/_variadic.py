@@ -1,4 +1,4 @@
-"""Functions that no operator schema describes, because their results depend on flags: unique values and grids of bins."""
+"""Functions that no operator schema describes, as their results depend on flags: unique values and grids of bins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from flambeau._C import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence
+    from collections.abc import Sequence
+    from typing import Any
 
 __all__ = ["histogramdd", "unique", "unique_consecutive"]
 
@@ -45,7 +46,7 @@ def unique(
 ) -> Any:
     """The distinct values (or slices along dim) in order, with their inverse positions and counts if asked for."""
     if fl._C._has_torch_function_unary(input):
-        options = dict(sorted=sorted, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
+        options = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
         return fl.overrides.handle_torch_function(unique, (input,), input, **options)
     return _chosen(_unique(input, dim, False, return_inverse), return_inverse, return_counts)
 
@@ -55,7 +56,7 @@ def unique_consecutive(
 ) -> Any:
     """The first of each run of equal values (or slices along dim)."""
     if fl._C._has_torch_function_unary(input):
-        options = dict(return_inverse=return_inverse, return_counts=return_counts, dim=dim)
+        options = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
         return fl.overrides.handle_torch_function(unique_consecutive, (input,), input, **options)
     return _chosen(_unique(input, dim, True, return_inverse), return_inverse, return_counts)
 

@@ -291,7 +291,7 @@ FLAGS = {"view": "kView", "random": "kRandom", "no_grad": "kNoGrad"}
 def derived_schemas(record) -> list[tuple[str, str]]:
     """(schema, flag) of the in-place and out forms of a record."""
     s = record.schema
-    head, rest = s.text.split("(", 1)
+    rest = s.text.split("(", 1)[1]
     found = []
     if record.inplace:
         first = s.args[0]
@@ -303,7 +303,7 @@ def derived_schemas(record) -> list[tuple[str, str]]:
         args = args.rstrip()[:-1]
         results = returns.strip().strip("()").split(",")
         n = len(results)
-        star = "" if "*" in args else ("*, " if args.strip() else "*, ")
+        star = "" if "*" in args else "*, "
         outs = ", ".join(f"Tensor(!) out{i if n > 1 else ''}" for i in range(n))
         name = f"{s.name}.{s.overload}_out" if s.overload else f"{s.name}.out"
         comma = ", " if args.strip() else ""
@@ -342,7 +342,7 @@ def generate_operators(records, derivatives, out: Path) -> None:
     for record in records:
         flags = " | ".join(FLAGS[t] for t in record.tags if t in FLAGS) or "0"
         public = record.public or record.schema.name
-        derived = dict((flag, text) for text, flag in derived_schemas(record))
+        derived = {flag: text for text, flag in derived_schemas(record)}
         pointwise = f"&def_{identifier(record)}" if record.kind == "pointwise" else "nullptr"
         python = record.where if record.kind == "composite" or record.decompose else ""
         fn = record.details["fn"].__name__ if record.kind == "composite" else ""

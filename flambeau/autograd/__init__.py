@@ -10,37 +10,49 @@ from importlib import import_module
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from flambeau.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence
+    from collections.abc import Sequence
+    from typing import Any
 
 __all__ = [
     "backward", "grad", "Variable", "Function", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
-    "set_multithreading_enabled", "detect_anomaly", "set_detect_anomaly", "gradcheck", "gradgradcheck", "NestedIOFunction",
-    "forward_ad", "functional", "graph", "profiler", "variable",
+    "set_multithreading_enabled", "detect_anomaly", "set_detect_anomaly", "gradcheck", "gradgradcheck",
+    "NestedIOFunction", "forward_ad", "functional", "graph", "profiler", "variable",
 ]  # fmt: skip
 
 _LAZY = {
     "Function": "function", "NestedIOFunction": "function", "detect_anomaly": "anomaly_mode",
-    "set_detect_anomaly": "anomaly_mode", "gradgradcheck": "gradcheck", "GradcheckError": "gradcheck", "draw": "drawing",
+    "set_detect_anomaly": "anomaly_mode", "gradgradcheck": "gradcheck", "GradcheckError": "gradcheck",
+    "draw": "drawing",
 }  # fmt: skip
-_MODULES = frozenset("function functional graph anomaly_mode forward_ad profiler variable drawing profiler_util".split())
+_MODULES = frozenset("function functional graph anomaly_mode forward_ad profiler variable drawing "
+                     "profiler_util".split())
 
 
 def _first_gradient(out: Any, number: int, is_grads_batched: bool = False) -> Tensor:
     """The gradient of an output for which none was given: one."""
     if not isinstance(out, Tensor):
-        raise RuntimeError("[backward] expected a gradient for each GradientEdge, got None: grad can be implicitly created only for tensors")
+        raise RuntimeError("[backward] expected a gradient for each GradientEdge, got None: grad can be implicitly "
+                           "created only for tensors")
     if out.numel() != 1:
         raise RuntimeError(
-            f"[backward] expected a scalar, got a tensor of shape {tuple(out.shape)}: grad can be implicitly created only for "
+            f"[backward] expected a scalar, got a tensor of shape {tuple(out.shape)}: grad can be implicitly created "
+            "only for "
             "scalar outputs; pass the gradient of this output, or reduce it with sum() or mean()"
         )
     if not out.dtype.is_floating_point:
         raise RuntimeError(
-            f"[backward] expected a real scalar, got {out.dtype}: grad can be implicitly created only for real scalar outputs"
+            f"[backward] expected a real scalar, got {out.dtype}: grad can be implicitly created only for real scalar "
+            "outputs"
         )
     return _ones_like(out)
 
@@ -62,13 +74,16 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: 
                 shape = g.shape[1:] if is_grads_batched else g.shape
                 if tuple(shape) != tuple(out.shape):
                     raise RuntimeError(
-                        f"[backward] expected a gradient of the output's shape, got a mismatch in shape: grad_output[{i}] has a shape "
+                        "[backward] expected a gradient of the output's shape, got a mismatch in shape: "
+                        f"grad_output[{i}] has a shape "
                         f"of {tuple(g.shape)} and output[{i}] has a shape of {tuple(out.shape)}."
                     )
                 if g.is_complex() != out.is_complex():
                     raise RuntimeError(
-                        "[backward] expected complex gradients of complex outputs and real ones of real outputs: for complex Tensors, "
-                        f"both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] "
+                        "[backward] expected complex gradients of complex outputs and real ones of real outputs: for "
+                        "complex Tensors, "
+                        "both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                        f"grad_output[{i}] "
                         f"has a dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
                     )
             made.append(g)
@@ -98,13 +113,15 @@ def backward(
     """Adds the gradients of the given tensors to the .grad of the leaves they depend on."""
     if grad_variables is not None:
         if grad_tensors is not None:
-            raise RuntimeError("[backward] expected grad_tensors or grad_variables, got both; grad_variables is deprecated")
+            raise RuntimeError("[backward] expected grad_tensors or grad_variables, got both; grad_variables is "
+                               "deprecated")
         grad_tensors = grad_variables
     wanted = None
     if inputs is not None:
         wanted = _listed(inputs)
         if not wanted:
-            raise RuntimeError("[backward] expected at least one input, got none: `inputs` argument to `backward` cannot be empty.")
+            raise RuntimeError("[backward] expected at least one input, got none: `inputs` argument to `backward` "
+                               "cannot be empty.")
     roots = _listed(tensors)
     grads = (None,) * len(roots) if grad_tensors is None else _listed(grad_tensors)
     grads = _make_grads(roots, grads)
@@ -136,7 +153,8 @@ def grad(
     if not only_inputs:
         import warnings
 
-        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True).", FutureWarning, stacklevel=2)
+        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to "
+                      "True).", FutureWarning, stacklevel=2)
     roots, wanted = _listed(outputs), _listed(inputs)
     if retain_graph is None:
         retain_graph = create_graph
@@ -152,7 +170,8 @@ def grad(
         import flambeau as fl
 
         if any(g is None and not isinstance(x, Tensor) for g, x in zip(found, wanted)):
-            raise RuntimeError("[grad] expected inputs that are Tensors with materialize_grads=True, got a GradientEdge")
+            raise RuntimeError("[grad] expected inputs that are Tensors with materialize_grads=True, got a "
+                               "GradientEdge")
         found = tuple(fl.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(found, wanted))
     return found
 
@@ -160,7 +179,8 @@ def grad(
 def _complain_unused(found: Any) -> None:
     at = next(i for i, g in enumerate(found) if g is None)
     raise RuntimeError(
-        f"[grad] expected outputs that depend on every input, got none for input {at}: One of the differentiated Tensors appears to "
+        f"[grad] expected outputs that depend on every input, got none for input {at}: One of the differentiated "
+        "Tensors appears to "
         "not have been used in the graph. Set allow_unused=True if this is the desired behavior."
     )
 
@@ -171,7 +191,8 @@ def _batched(roots: Any, wanted: Any, grads: Any, retain: bool, create: bool, al
 
     sizes = {g.shape[0] for g in grads if g is not None}
     if len(sizes) != 1:
-        raise RuntimeError(f"[grad] expected gradients of one batch size with is_grads_batched=True, got {sorted(sizes)}")
+        raise RuntimeError("[grad] expected gradients of one batch size with is_grads_batched=True, got "
+                           f"{sorted(sizes)}")
     n = sizes.pop()
     rows = []
     for k in range(n):

@@ -7,7 +7,8 @@ from flambeau._C import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
 
 class RemovableHandle:
@@ -25,7 +26,7 @@ class RemovableHandle:
             self._remove()
             self._remove = None
 
-    def __enter__(self) -> "RemovableHandle":
+    def __enter__(self) -> RemovableHandle:
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -62,12 +63,14 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
     """Calls `hook` with this leaf after a gradient was added to its .grad."""
     if not self.requires_grad:
         raise RuntimeError(
-            "[register_post_accumulate_grad_hook] expected a tensor that requires grad, got one that does not: cannot register a "
+            "[register_post_accumulate_grad_hook] expected a tensor that requires grad, got one that does not: cannot "
+            "register a "
             "hook on a tensor that doesn't require gradient"
         )
     if not self.is_leaf:
         raise RuntimeError(
-            "[register_post_accumulate_grad_hook] expected a leaf, got a result of an operation: post accumulate grad hooks cannot "
+            "[register_post_accumulate_grad_hook] expected a leaf, got a result of an operation: post accumulate grad "
+            "hooks cannot "
             "be registered on non-leaf tensors"
         )
     return RemovableHandle(self._register_post_accumulate_grad_hook(hook))

@@ -20,10 +20,12 @@ def _trace() -> str:
 def _report(name_and_trace: tuple[str, str]) -> None:
     name, trace = name_and_trace
     if trace:
-        warnings.warn(f"Error detected in {name}. Traceback of forward call that caused the error:\n{trace}", stacklevel=3)
+        warnings.warn(f"Error detected in {name}. Traceback of forward call that caused the "
+                      f"error:\n{trace}", stacklevel=3)
     else:
         warnings.warn(
-            f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward pass "
+            f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward "
+            "pass "
             "for more information.",
             stacklevel=3,
         )
@@ -47,7 +49,8 @@ class detect_anomaly(set_detect_anomaly):
 
     def __init__(self, check_nan: bool = True) -> None:
         warnings.warn(
-            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.",
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "debugging.",
             stacklevel=2,
         )
         self.prev = _C._get_anomaly_mode()

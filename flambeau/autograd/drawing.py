@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from typing import Any, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
@@ -100,19 +101,22 @@ def to_svg(outputs: Any, params: Any = None) -> str:
             x += width + 14
         total = max(total, x)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total + 10:.0f}" height="{(depth + 1) * (height + gap) + 10}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total + 10:.0f}" '
+        f'height="{(depth + 1) * (height + gap) + 10}" '
         'font-family="monospace" font-size="11">',
         '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z"/></marker></defs>',
     ]
     for a, b in edges:
         (x1, y1, _), (x2, y2, _) = place[b], place[a]
-        parts.append(f'<line x1="{x1:.0f}" y1="{y1 + height:.0f}" x2="{x2:.0f}" y2="{y2:.0f}" stroke="black" marker-end="url(#a)"/>')
+        parts.append(f'<line x1="{x1:.0f}" y1="{y1 + height:.0f}" x2="{x2:.0f}" y2="{y2:.0f}" stroke="black" '
+                     'marker-end="url(#a)"/>')
     for i, label in enumerate(labels):
         x, y, width = place[i]
         fill = "#cfe8ff" if nodes[i].name() == "AccumulateGrad" else "white"
         parts.append(
-            f'<rect x="{x - width / 2:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height}" fill="{fill}" stroke="black" rx="3"/>'
+            f'<rect x="{x - width / 2:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height}" fill="{fill}" '
+            'stroke="black" rx="3"/>'
             f'<text x="{x:.0f}" y="{y + 16:.0f}" text-anchor="middle">{html.escape(label)}</text>'
         )
     parts.append("</svg>")

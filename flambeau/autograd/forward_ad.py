@@ -1,4 +1,4 @@
-"""Forward-mode differentiation: its names, for programs that ask whether a level is entered. Dual tensors come later."""
+"""Forward-mode differentiation: its names, for programs that ask whether a level is entered. No dual tensors yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def _missing(*args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError("[forward_ad] expected reverse mode: forward mode is not supported; autograd.functional.jvp computes the same product")
+    raise NotImplementedError("[forward_ad] expected reverse mode: forward mode is not supported; "
+                              "autograd.functional.jvp computes the same product")
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:

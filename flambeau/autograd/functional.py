@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
@@ -17,7 +18,8 @@ def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
     for i, t in enumerate(listed):
         if not isinstance(t, Tensor):
             at = "" if single else f" at index {i}"
-            raise TypeError(f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}")
+            raise TypeError(f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got "
+                            f"{type(t).__name__}{at}")
     return not single, listed
 
 
@@ -42,7 +44,8 @@ def _fill(grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where:
     for i, (g, x) in enumerate(zip(grads, like)):
         if g is None:
             if strict:
-                raise RuntimeError(f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}")
+                raise RuntimeError(f"[{where}] expected a result that depends on every input in strict mode, got none "
+                                   f"for input {i}")
             g = fl.zeros_like(x)
         made.append(g)
     return tuple(made)
@@ -53,7 +56,7 @@ def _check_v(v: Any, like: tuple[Tensor, ...], like_is_tuple: bool, where: str) 
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"[{where}] expected v unless there is a single output of one element, got None")
         return (fl.ones_like(like[0]),)
-    is_tuple, listed = _as_tuple(v, "v", where)
+    _is_tuple, listed = _as_tuple(v, "v", where)
     if len(listed) != len(like):
         raise RuntimeError(f"[{where}] expected {len(like)} tensors in v, got {len(listed)}")
     for i, (a, b) in enumerate(zip(listed, like)):
@@ -83,7 +86,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
-    """The outputs of func and the product of its Jacobian with v, by differentiating the vjp, which is linear in its v."""
+    """The outputs of func and the product of its Jacobian with v, by differentiating the vjp, linear in its v."""
     with fl.enable_grad():
         is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "jvp")
         xs = _fresh(xs, create_graph)
@@ -175,5 +178,5 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
-    """The value of a scalar function and the product of its Hessian with v; the Hessian being symmetric, that of vhp."""
+    """The value of a scalar function and the product of its Hessian with v; it is that of vhp, by symmetry."""
     return vhp(func, inputs, v, create_graph, strict)

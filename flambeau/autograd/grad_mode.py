@@ -12,7 +12,8 @@ from flambeau import _C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled"]
 
@@ -124,7 +125,7 @@ class set_grad_enabled(_Mode):
 
     __repr__ = __str__
 
-    def clone(self) -> "set_grad_enabled":
+    def clone(self) -> set_grad_enabled:
         made = object.__new__(set_grad_enabled)
         made.mode, made.prev = self.mode, _C.is_grad_enabled()
         return made
@@ -151,7 +152,7 @@ class inference_mode(_Mode):
         _C._set_inference_mode(inference)
         _C._set_grad_enabled(grad)
 
-    def clone(self) -> "inference_mode":
+    def clone(self) -> inference_mode:
         return inference_mode(self.mode)
 
 
@@ -165,7 +166,7 @@ class set_multithreading_enabled(_Mode):
 
     def __exit__(self, *error: Any) -> None: ...
 
-    def clone(self) -> "set_multithreading_enabled":
+    def clone(self) -> set_multithreading_enabled:
         return set_multithreading_enabled(self.mode)
 
 

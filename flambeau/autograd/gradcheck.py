@@ -8,7 +8,8 @@ dL/dRe(x) + i dL/dIm(x).
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
@@ -98,21 +99,26 @@ def _compare(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: 
             got = fl.stack(analytical)  # outputs by inputs
             want = fl.stack([row[j] for row in numerical], 1)
             if again is not None and not fl.allclose(got, fl.stack(again), atol=nondet_tol, rtol=0.0, equal_nan=True):
-                raise GradcheckError(f"[gradcheck] Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values, for output {j} and input {i}")
+                raise GradcheckError("[gradcheck] Backward is not reentrant, i.e., running backward with same input "
+                                     f"and grad_output multiple times gives different values, for output {j} and input "
+                                     f"{i}")
             if not fl.allclose(got.to(want.dtype), want, rtol=rtol, atol=atol, equal_nan=True):
                 raise GradcheckError(
-                    f"[gradcheck] expected the gradients of finite differences, got others: Jacobian mismatch for output {j} with respect "
+                    "[gradcheck] expected the gradients of finite differences, got others: Jacobian mismatch for "
+                    f"output {j} with respect "
                     f"to input {i},\nnumerical:{want}\nanalytical:{got}\n"
                 )
 
 
 def _check_inputs(inputs: Sequence[Any]) -> None:
     if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
-        raise ValueError("[gradcheck] expected at least one input tensor that requires grad: gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+        raise ValueError("[gradcheck] expected at least one input tensor that requires grad: gradcheck expects at "
+                         "least one input tensor to require gradient, but none of the them have requires_grad=True.")
     for i, x in enumerate(inputs):
         if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (fl.float64, fl.complex128):
             warnings.warn(
-                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely "
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                "will likely "
                 "fail if all the inputs are not of double precision floating point or complex.",
                 stacklevel=3,
             )
@@ -198,7 +204,6 @@ def gradgradcheck(
 
     def gradients(*args: Any) -> tuple[Tensor, ...]:
         inner, vs = args[:count], args[count:]
-        inner = tuple(x if isinstance(x, Tensor) and x.requires_grad else x for x in inner)
         found = grad(_call(func, inner), [inner[i] for i in places], vs, create_graph=True, allow_unused=True)
         return tuple(g for g in found if isinstance(g, Tensor) and g.requires_grad)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import flambeau as fl
 from flambeau import _C
@@ -13,7 +14,8 @@ from flambeau.autograd._methods import RemovableHandle
 
 __all__ = [
     "Node", "GradientEdge", "get_gradient_edge", "saved_tensors_hooks", "save_on_cpu", "disable_saved_tensors_hooks",
-    "register_multi_grad_hook", "allow_mutation_on_saved_tensors", "increment_version", "set_warn_on_accumulate_grad_stream_mismatch",
+    "register_multi_grad_hook", "allow_mutation_on_saved_tensors", "increment_version",
+    "set_warn_on_accumulate_grad_stream_mismatch",
 ]  # fmt: skip
 
 
@@ -46,7 +48,7 @@ _state = threading.local()
 
 
 class saved_tensors_hooks:
-    """Packs the tensors that operations in the block save for backward, and unpacks them when backward asks for them."""
+    """Packs the tensors that operations in the block save for backward, and unpacks them when backward asks."""
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook = pack_hook

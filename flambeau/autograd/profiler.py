@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 __all__ = ["record_function", "profile", "emit_nvtx"]
 
@@ -14,7 +15,7 @@ class record_function:
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
 
-    def __enter__(self) -> "record_function":
+    def __enter__(self) -> record_function:
         return self
 
     def __exit__(self, *error: Any) -> None: ...
@@ -34,7 +35,7 @@ class profile:
     def __init__(self, enabled: bool = True, **options: Any) -> None:
         self.enabled, self.seconds = enabled, 0.0
 
-    def __enter__(self) -> "profile":
+    def __enter__(self) -> profile:
         import time
 
         self._start = time.perf_counter()

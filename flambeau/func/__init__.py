@@ -6,6 +6,8 @@ already follows. The engine records the backward of an inner level, so that an o
 
 from __future__ import annotations
 
+from flambeau.func.batching import vmap
+from flambeau.func.modules import functional_call, stack_module_state
 from flambeau.func.transforms import (
     grad,
     grad_and_value,
@@ -17,8 +19,6 @@ from flambeau.func.transforms import (
     value_and_grad,
     vjp,
 )
-from flambeau.func.batching import vmap
-from flambeau.func.modules import functional_call, stack_module_state
 
 __all__ = [
     "grad", "grad_and_value", "value_and_grad", "vjp", "jvp", "linearize", "jacrev", "jacfwd", "hessian", "vmap",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
@@ -12,7 +13,7 @@ from flambeau.utils import _pytree as pytree
 
 def _matched(dims: Any, tree: Any, op: str) -> list[int | None]:
     """For each leaf of the tree the dimension it is batched along."""
-    leaves, spec = pytree.tree_flatten(tree)
+    leaves, _spec = pytree.tree_flatten(tree)
     if dims is None or isinstance(dims, int):
         return [dims] * len(leaves)
     if isinstance(dims, (tuple, list)) and isinstance(tree, (tuple, list)):

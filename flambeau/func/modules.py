@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
@@ -33,14 +34,15 @@ def _with_ties(module: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, value in tensors.items():
         for other in groups.get(name, ()):
             if other in tensors and tensors[other] is not value:
-                raise ValueError(f"[functional_call] expected one value for tied names, got different ones for {name} and {other}")
+                raise ValueError(f"[functional_call] expected one value for tied names, got different ones for {name} "
+                                 f"and {other}")
             full[other] = value
     return full
 
 
 @contextlib.contextmanager
 def _replaced(module: Any, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Tensors in the place of the module's own while the block runs. What the block writes to them stays with the caller."""
+    """Tensors in the place of the module's own while the block runs. What it writes to them stays with the caller."""
     saved = []
     try:
         for name, value in tensors.items():
@@ -70,12 +72,14 @@ def functional_call(
         tensors = {}
         for part in parameter_and_buffer_dicts:
             if repeated := set(part) & set(tensors):
-                raise ValueError(f"[functional_call] expected each name once, got {sorted(repeated)} in several dictionaries")
+                raise ValueError(f"[functional_call] expected each name once, got {sorted(repeated)} in several "
+                                 "dictionaries")
             tensors.update(part)
     known = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))}
     if strict and set(tensors) != known:
         missing, unexpected = sorted(known - set(tensors)), sorted(set(tensors) - known)
-        raise RuntimeError(f"[functional_call] expected exactly the module's names with strict=True: missing {missing}, unexpected {unexpected}")
+        raise RuntimeError("[functional_call] expected exactly the module's names with strict=True: missing "
+                           f"{missing}, unexpected {unexpected}")
     if unknown := set(tensors) - known:
         raise KeyError(f"[functional_call] expected parameters and buffers of the module, got {sorted(unknown)}")
     if tie_weights:

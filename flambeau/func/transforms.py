@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import flambeau as fl
 from flambeau import autograd
@@ -78,7 +79,8 @@ def _chosen(argnums: Any, args: tuple[Any, ...], op: str) -> tuple[int, ...]:
     found = tuple(a + len(args) if a < 0 else a for a in listed)
     for a in found:
         if not 0 <= a < len(args):
-            raise RuntimeError(f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got {argnums}")
+            raise RuntimeError(f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got "
+                               f"{argnums}")
     if len(set(found)) != len(found):
         raise RuntimeError(f"[{op}] expected distinct argnums, got {argnums}")
     return found
@@ -109,12 +111,14 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
             aux = None
             if has_aux:
                 if not (isinstance(out, tuple) and len(out) == 2):
-                    raise RuntimeError("[grad] expected func to return (value, aux) with has_aux=True, got another result")
+                    raise RuntimeError("[grad] expected func to return (value, aux) with has_aux=True, got another "
+                                       "result")
                 out, aux = out
             if not isinstance(out, Tensor):
                 raise RuntimeError(f"[grad] expected func to return a Tensor, got {type(out).__name__}")
             if out.dim() != 0:
-                raise RuntimeError(f"[grad] expected func to return a scalar tensor, got a tensor with {out.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
+                raise RuntimeError(f"[grad] expected func to return a scalar tensor, got a tensor with {out.dim()} "
+                                   "dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
             found = iter(_gradients(out, inputs, None))
             grads = pytree.tree_unflatten([next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec)
             grads, out, aux = _leave((grads, out, aux), inputs)

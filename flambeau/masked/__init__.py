@@ -1,11 +1,12 @@
 """Reductions and normalisations that leave out the elements where a bool mask is False.
 
-Left-out elements are replaced by the identity of the operation, so that each function is the plain op on a filled input.
+Left-out elements are replaced by the identity of the operation, so each function is the plain op on a filled input.
 """
 
 from __future__ import annotations
 
-from typing import Sequence, Union
+from collections.abc import Sequence
+from typing import Union
 
 import flambeau as fl
 from flambeau import Tensor

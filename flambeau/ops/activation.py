@@ -7,7 +7,8 @@ live in the module `_ops`. The `nn_` composites below them give `nn.functional` 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops import expr as e

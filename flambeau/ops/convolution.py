@@ -6,7 +6,7 @@ gradients of input, weight and bias that its mask asks for (an empty tensor wher
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.linalg import is_vector, raise_on, retrace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 import flambeau as fl
 from flambeau.ops.loss import (
@@ -19,7 +19,6 @@ from flambeau.ops.loss import (
     reduction_number,
 )
 from flambeau.ops.record import composite, native
-
 
 # ---------------------------------------------------------------- distances
 

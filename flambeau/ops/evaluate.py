@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import operator
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops import expr

@@ -6,7 +6,8 @@ kernels), differentiate it (the fused backward kernels) and, in the compiler, be
 
 from __future__ import annotations
 
-from typing import Callable, Union
+from collections.abc import Callable
+from typing import Union
 
 Number = Union[bool, int, float, complex]
 

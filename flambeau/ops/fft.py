@@ -4,7 +4,8 @@ here trim or pad the input, choose the scale and name the dimensions."""
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp

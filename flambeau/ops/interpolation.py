@@ -7,7 +7,8 @@ about sizes, scale factors and modes is decided in the composites here.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp

@@ -5,6 +5,7 @@ Cutting gives views; its kernels are decompositions into slice and select (csrc/
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import flambeau as fl
@@ -208,7 +209,7 @@ def combinations(self: fl.Tensor, r: int = 2, with_replacement: bool = False) ->
     positions = fl.arange(n, device=self.device)
     grids = fl.meshgrid(*[positions] * r, indexing="ij")
     keep = fl.ones_like(grids[0], dtype=fl.bool)
-    for a, b in zip(grids, grids[1:]):
+    for a, b in itertools.pairwise(grids):
         keep = keep & ((a <= b) if with_replacement else (a < b))
     columns = [self.index_select(0, g.masked_select(keep)) for g in grids]
     return fl.stack(columns, 1)

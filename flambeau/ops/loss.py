@@ -543,7 +543,7 @@ def multi_margin_loss(
         raise ValueError(f"[multi_margin_loss] expected a weight of one dimension, got {weight.dim()}")
     if not input.is_floating_point():
         raise NotImplementedError(f"[multi_margin_loss] expected a floating point input, got {input.dtype}")
-    if input.dim() > 2 or input.numel() == 0 and input.dim() and input.shape[-1] == 0:
+    if input.dim() > 2 or (input.numel() == 0 and input.dim() and input.shape[-1] == 0):
         raise RuntimeError(
             f"[multi_margin_loss] expected a vector or a matrix that is not empty, got {tuple(input.shape)}"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
@@ -286,7 +288,7 @@ def multi_dot(tensors: Sequence[fl.Tensor]) -> fl.Tensor:
         matrices[0] = matrices[0].unsqueeze(0)
     if last:
         matrices[-1] = matrices[-1].unsqueeze(1)
-    for left, right in zip(matrices, matrices[1:]):
+    for left, right in itertools.pairwise(matrices):
         if left.size(1) != right.size(0):
             shapes = ", ".join(str(tuple(t.shape)) for t in tensors)
             raise RuntimeError(f"[linalg.multi_dot] expected inner dimensions that match, got shapes {shapes}")

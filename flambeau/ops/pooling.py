@@ -8,7 +8,8 @@ its indices), `_avg_pool_backward` and `_adaptive_avg_pool_backward`; `_pool_gat
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp

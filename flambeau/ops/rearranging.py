@@ -5,7 +5,7 @@ The kernels that move data are native (csrc/cpu/rearranging.cpp); the rest is wr
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
@@ -226,7 +226,7 @@ def pad(input: fl.Tensor, pad: Sequence[int], mode: str = "constant", value: flo
         most = {"reflect": size - 1, "circular": size, "replicate": max(low, high)}[mode]
         if max(low, high) > most:
             raise RuntimeError(f"[pad] expected paddings of at most {most} at dimension {dim}, got {low} and {high}")
-        if size + low + high <= 0 and mode != "circular" or size + low + high < 0:
+        if (size + low + high <= 0 and mode != "circular") or size + low + high < 0:
             raise RuntimeError(f"[pad] expected a positive size at dimension {dim}, got {size} with {low} and {high}")
     for k in range(pairs):
         low, high = pad[2 * k], pad[2 * k + 1]

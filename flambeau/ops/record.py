@@ -18,12 +18,13 @@ tensor or a number; a suffix `?` allows None, `[]` is a list, `[2]` a list for w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Union
+from typing import Any, Union
 
 from flambeau.ops.schema import Schema
 
-RECORDS: dict[str, "Record"] = {}
+RECORDS: dict[str, Record] = {}
 
 Expression = Callable[..., Any]
 

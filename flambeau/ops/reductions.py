@@ -96,7 +96,7 @@ def squared(x: e.Expr) -> e.Expr:
     return e.real(x) * e.real(x) + e.imag(x) * e.imag(x)
 
 
-NORM = dict(dtypes="fc", accumulate="real", result="real", out=False)
+NORM = {"dtypes": "fc", "accumulate": "real", "result": "real", "out": False}
 ARGS = "Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None"
 
 reduction(f"_norm_0({ARGS}) -> Tensor", init=0, load=lambda x: x != 0, combine=lambda a, b: a + b, **NORM)

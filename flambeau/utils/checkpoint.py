@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
@@ -117,7 +118,8 @@ class CheckpointFunction(Function):
         outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
         pairs = [(o, g) for o, g in zip(outputs, grads) if isinstance(o, Tensor) and o.requires_grad]
         if not pairs:
-            raise RuntimeError("[checkpoint] expected an output that requires grad: none of output has requires_grad=True, this checkpoint() is not necessary")
+            raise RuntimeError("[checkpoint] expected an output that requires grad: none of output has "
+                               "requires_grad=True, this checkpoint() is not necessary")
         fl.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
         return (None, None, *(x.grad if isinstance(x, Tensor) else None for x in fresh))
 
@@ -149,7 +151,8 @@ class _Frame:
         tensor = self.found.get(place.number)
         if tensor is None:
             raise CheckpointError(
-                "[checkpoint] expected the part to save as many tensors as the first time, got fewer: A different number of tensors was "
+                "[checkpoint] expected the part to save as many tensors as the first time, got fewer: A different "
+                "number of tensors was "
                 "saved during the original forward and recomputation."
             )
         return tensor
@@ -165,7 +168,8 @@ class _Frame:
                 now = (tuple(tensor.shape), tensor.dtype, tensor.device)
                 if now != self.metadata[number]:
                     raise CheckpointError(
-                        f"[checkpoint] expected the part to compute the same again, got {now} for {self.metadata[number]}: Recomputed values "
+                        f"[checkpoint] expected the part to compute the same again, got {now} for "
+                        f"{self.metadata[number]}: Recomputed values "
                         "for the following tensors have different metadata than during the forward pass."
                     )
             self.found[number] = tensor
@@ -180,7 +184,8 @@ class _Frame:
             self.run()
         if count < len(self.metadata):
             raise CheckpointError(
-                f"[checkpoint] expected {len(self.metadata)} saved tensors, got {count}: A different number of tensors was saved during the "
+                f"[checkpoint] expected {len(self.metadata)} saved tensors, got {count}: A different number of tensors "
+                "was saved during the "
                 "original forward and recomputation."
             )
 
@@ -216,13 +221,15 @@ def checkpoint(
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended.",
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
+            "recommended.",
             stacklevel=2,
         )
         use_reentrant = True
     if use_reentrant:
         if kwargs:
-            raise ValueError("[checkpoint] expected no keyword arguments with use_reentrant=True: Unexpected keyword arguments: " + ",".join(kwargs))
+            raise ValueError("[checkpoint] expected no keyword arguments with use_reentrant=True: Unexpected keyword "
+                             "arguments: " + ",".join(kwargs))
         if context_fn is not noop_context_fn or debug is not False:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)

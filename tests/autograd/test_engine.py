@@ -158,9 +158,12 @@ def test_saved_tensors_hooks():
     assert packed == [2.0, 2.0] and x.grad.tolist() == [4.0]
     with fl.autograd.graph.save_on_cpu():
         (x.exp()).backward()
-    with fl.autograd.graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
-        with fl.autograd.graph.saved_tensors_hooks(pack, float):
-            pass
+    with (
+        fl.autograd.graph.disable_saved_tensors_hooks("not here"),
+        pytest.raises(RuntimeError, match="not here"),
+        fl.autograd.graph.saved_tensors_hooks(pack, float),
+    ):
+        pass
 
 
 def test_errors_in_hooks_carry_the_users_trace():
@@ -210,7 +213,7 @@ def test_modified_saved_tensor_is_named_with_its_versions():
     x = leaf(1.0, 2.0)
     y = x.exp()
     y.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation.*version 1; expected version 0"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*version 1; expected version 0"):
         y.sum().backward()
 
 
@@ -290,7 +293,7 @@ def run_in_threads(work, count=4):
     def guarded(i):
         try:
             work(i)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]

@@ -66,7 +66,7 @@ def test_jacobians_and_hessian():
     assert fl.allclose(func.jacrev(lambda x: x**2)(x), fl.diag(2 * x))
     assert fl.allclose(func.jacfwd(lambda x: x**2)(x), fl.diag(2 * x))
     assert fl.allclose(func.hessian(lambda x: (x**3).sum())(x), fl.diag(6 * x))
-    out, pull = func.vjp(lambda x: x.sin(), x)
+    _out, pull = func.vjp(lambda x: x.sin(), x)
     (pulled,) = pull(fl.ones(3, dtype=fl.float64))
     assert fl.allclose(pulled, x.cos())
     assert fl.allclose(func.jvp(lambda x: x.sin(), (x,), (fl.ones(3, dtype=fl.float64),))[1], x.cos())

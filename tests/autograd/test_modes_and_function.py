@@ -151,7 +151,7 @@ def test_several_outputs_and_missing_gradients():
             return a * 2
 
     x = fl.tensor([1.0, 2.0], requires_grad=True)
-    a, b, high = Split.apply(x)
+    a, _b, high = Split.apply(x)
     assert not high.requires_grad
     a.sum().backward()
     assert x.grad.tolist() == [2.0, 2.0]

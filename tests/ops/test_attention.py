@@ -2,11 +2,11 @@
 
 import math
 
+import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
-import flambeau.nn.functional as F
 
 
 def reference(q, k, v, mask=None, causal=False, scale=None):
@@ -21,7 +21,7 @@ def reference(q, k, v, mask=None, causal=False, scale=None):
 
 def operands(shape=(2, 3, 70, 24), keys=150, value_depth=40, dtype=np.float32):
     rng = np.random.default_rng(0)
-    b, h, length, depth = shape
+    b, h, _length, depth = shape
     sizes = (shape, (b, h, keys, depth), (b, h, keys, value_depth))
     return [rng.standard_normal(s).astype(dtype) for s in sizes]
 

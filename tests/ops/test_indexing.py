@@ -2,9 +2,10 @@
 
 import random
 
-import flambeau as fl
 import numpy as np
 import pytest
+
+import flambeau as fl
 
 
 def same(ours: fl.Tensor, theirs: np.ndarray) -> None:

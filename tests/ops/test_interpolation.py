@@ -1,10 +1,10 @@
 """Resizing, grid sampling and folding against small independent definitions."""
 
+import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
-import flambeau.nn.functional as F
 
 
 def linear_matrix(n, out, align):
@@ -111,7 +111,10 @@ def test_grid_gradients_match_finite_differences(padding, mode):
     x, grid = rng.standard_normal((1, 2, 5, 4)), rng.uniform(-1.4, 1.4, (1, 3, 3, 2))
     g = rng.standard_normal((1, 2, 3, 3))
     dx, dgrid = fl._ops._grid_sampler_backward(*map(fl.from_numpy, (g, x, grid)), mode, padding, False)
-    out = lambda x, grid: (fl.grid_sampler(fl.from_numpy(x), fl.from_numpy(grid), mode, padding, False).numpy() * g).sum()  # noqa: E731
+
+    def out(x, grid):
+        return (fl.grid_sampler(fl.from_numpy(x), fl.from_numpy(grid), mode, padding, False).numpy() * g).sum()
+
     np.testing.assert_allclose((dx.numpy() * x).sum(), out(x, grid))
     for place in [(0, 0, 0, 0), (0, 1, 2, 1), (0, 2, 1, 0)]:
         up, down = grid.copy(), grid.copy()

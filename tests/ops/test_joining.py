@@ -1,8 +1,9 @@
 """Joining, cutting and rearranging, against NumPy."""
 
-import flambeau as fl
 import numpy as np
 import pytest
+
+import flambeau as fl
 
 F = fl.nn.functional
 

@@ -2,11 +2,11 @@
 
 import math
 
+import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
-import flambeau.nn.functional as F
 
 RNG = np.random.default_rng(0)
 
@@ -168,7 +168,7 @@ def test_ctc_loss():
     scores = log_softmax(RNG.standard_normal((5, 3, 3)), 2)
     targets, lengths = [[1, 2], [1, 1], [2]], [5, 4, 5]
     want = [ctc_by_enumeration(np.exp(scores[:n, b]), t) for b, (t, n) in enumerate(zip(targets, lengths))]
-    flat = fl.tensor(sum(targets, []))
+    flat = fl.tensor([label for target in targets for label in target])
     got = F.ctc_loss(fl.from_numpy(scores), flat, fl.tensor(lengths), fl.tensor([2, 2, 1]), reduction="none")
     assert np.allclose(got.numpy(), want)
     padded = fl.tensor([[1, 2], [1, 1], [2, 0]])

@@ -1,10 +1,10 @@
 """Normalisations against NumPy, in every layout and precision."""
 
+import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
-import flambeau.nn.functional as F
 
 RNG = np.random.default_rng(0)
 
@@ -26,7 +26,7 @@ def test_layer_norm(shape, axes, dtype, tolerance):
     x, w, b = (fl.from_numpy(array(*s)).to(dtype) for s in (shape, normalized, normalized))
     wide = [t.to(fl.float64).numpy() for t in (x, w, b)]
     want = standardized(wide[0], axes)
-    close = dict(atol=tolerance * 10, rtol=tolerance * 10)
+    close = {"atol": tolerance * 10, "rtol": tolerance * 10}
     assert np.allclose(F.layer_norm(x, normalized).to(fl.float64).numpy(), want, **close)
     assert np.allclose(F.layer_norm(x, normalized, w, b).to(fl.float64).numpy(), want * wide[1] + wide[2], **close)
     _, mean, rstd = fl.native_layer_norm(x, normalized, w, b, 1e-5)

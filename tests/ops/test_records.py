@@ -1,6 +1,6 @@
 """Every pointwise record, on samples derived from its schema: all forms of an op and all layouts must agree.
 
-The arithmetic is judged by the reference device, which evaluates the same records in plain Python; what is protected here
+The arithmetic is judged by the reference device, which evaluates the same records in plain Python; protected here
 is everything around it: dtypes, strides, broadcasting, in-place and out= forms, meta, empty and zero-dim tensors.
 """
 
@@ -135,7 +135,7 @@ def test_dtypes_outside_the_record_are_refused(record):
     op = callable_of(record)
     outside = [kind for kind in "bifc" if kind not in record.details["dtypes"]]
     for kind in outside:
-        if record.details["promote"] == "float" and kind in "bi" or record.details["promote"] == "int" and kind == "b":
+        if (record.details["promote"] == "float" and kind in "bi") or (record.details["promote"] == "int" and kind == "b"):
             continue
         positional, keywords = arguments(record, DTYPES[kind][0], [(2, 2)])
         with pytest.raises(RuntimeError):  # NotImplementedError is one

@@ -1,4 +1,4 @@
-"""Reductions against NumPy: every split of dimensions into kept and reduced, strides, dtypes, NaN, empty input, errors."""
+"""Reductions against NumPy: every split of dimensions into kept and reduced, strides, dtypes, NaN, empty, errors."""
 
 import itertools
 

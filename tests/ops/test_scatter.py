@@ -2,9 +2,10 @@
 
 import itertools
 
-import flambeau as fl
 import numpy as np
 import pytest
+
+import flambeau as fl
 
 REDUCE = {
     "sum": lambda a, b: a + b,

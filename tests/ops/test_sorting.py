@@ -26,7 +26,7 @@ def test_sort_along_the_first_dimension_of_a_transpose():
 
 def test_nan_sorts_last_and_zeros_are_equal():
     nan = float("nan")
-    values, indices = fl.sort(fl.tensor([nan, 0.0, -0.0, -float("inf"), float("inf"), nan]))
+    _values, indices = fl.sort(fl.tensor([nan, 0.0, -0.0, -float("inf"), float("inf"), nan]))
     assert indices.tolist() == [3, 1, 2, 4, 0, 5]
     assert fl.sort(fl.tensor([1.0, nan]), descending=True).indices.tolist() == [1, 0]
 
@@ -76,7 +76,7 @@ def test_counting():
     array = RNG.integers(0, 12, 5000)
     assert fl.bincount(fl.from_numpy(array), minlength=20).tolist() == np.bincount(array, minlength=20).tolist()
     points = RNG.standard_normal(3000)
-    hist, edges = fl.histogram(fl.from_numpy(points), 10, range=(-2.0, 2.0))
+    hist, _edges = fl.histogram(fl.from_numpy(points), 10, range=(-2.0, 2.0))
     assert hist.tolist() == np.histogram(points, 10, (-2, 2))[0].tolist()
     assert fl.histc(fl.from_numpy(points), 10, -2, 2).tolist() == hist.tolist()
     assert fl.isin(fl.from_numpy(array), fl.tensor([3, 5])).tolist() == np.isin(array, [3, 5]).tolist()
