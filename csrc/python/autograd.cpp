@@ -25,8 +25,10 @@ struct NodeObject {
 };
 PyTypeObject* node_type;
 
+}  // namespace
+
 // Each kind of node has a class of its own, so that type(grad_fn).__name__ says what it is.
-PyTypeObject* type_of_node(const std::string& name) {
+static PyTypeObject* type_of_node(const std::string& name) {
   static auto* types = new std::unordered_map<std::string, PyTypeObject*>;
   PyTypeObject*& type = (*types)[name];
   if (!type) {
@@ -54,6 +56,14 @@ Ref<Node> node_of(PyObject* o) {
   FL_CHECK_KIND(PyType_IsSubtype(Py_TYPE(o), node_type), Type, "[autograd] expected a graph node, got ", std::string(Py_TYPE(o)->tp_name));
   return Ref<Node>(reinterpret_cast<NodeObject*>(o)->node);
 }
+
+Object tuple_of(const std::vector<Tensor>& list) {
+  Object t = own(PyTuple_New(list.size()));
+  for (size_t i = 0; i < list.size(); ++i) PyTuple_SET_ITEM(t.get(), i, check(wrap(list[i])));
+  return t;
+}
+
+namespace {
 
 void node_dealloc(PyObject* self) {
   auto* o = reinterpret_cast<NodeObject*>(self);
@@ -111,11 +121,6 @@ struct PyHook final : autograd::Hook {
     if (!Py_IsInitialized()) return;
     WithGIL gil;
     Py_DECREF(fn);
-  }
-  static Object tuple_of(const std::vector<Tensor>& list) {
-    Object t = own(PyTuple_New(list.size()));
-    for (size_t i = 0; i < list.size(); ++i) PyTuple_SET_ITEM(t.get(), i, check(wrap(list[i])));
-    return t;
   }
   void replace(std::vector<Tensor>& grads, PyObject* result) {
     if (result == Py_None) return;
@@ -255,7 +260,7 @@ PyObject* node_call(PyObject* self, PyObject* args, PyObject*) {
     }
     std::vector<Tensor> out = self_node(self).apply(std::move(grads));
     if (out.size() == 1) return wrap(out[0]);
-    return PyHook::tuple_of(out).release();
+    return tuple_of(out).release();
   });
 }
 
@@ -268,218 +273,6 @@ PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, nullptr},
                               {"_register_hook", node_register_hook, METH_O, nullptr},
                               {"_register_prehook", node_register_prehook, METH_O, nullptr},
                               {}};
-
-// ---------------------------------------------------------------- derivatives written in Python
-
-struct PythonDerivative {
-  const BuiltinOperator* row = nullptr;
-  PyObject* function = nullptr;
-  struct Source {
-    enum Kind { Grad, Arg, Sizes, DTypeOf, DeviceOf, Window, Result, Needs } kind;
-    int index;
-  };
-  std::vector<Source> sources;
-};
-
-PyObject* argument_of(autograd::OperatorNode& node, int i) {
-  const auto& arg = node.op->schema.args[i];
-  const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
-  const bool is_tensor_arg = arg.type == ArgType::Tensor || arg.type == ArgType::TensorOrScalar;
-  if (is_tensor_arg && arg.list) {
-    Object list = own(PyList_New(end - begin));
-    for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(list.get(), k - begin, check(wrap(node.saved_arg(k))));
-    return list.release();
-  }
-  if (end > begin) return wrap(node.saved_arg(begin));
-  return to_python(node.args[i]);
-}
-
-PyObject* size_list(const Dims& sizes) { return make_size(sizes); }
-
-std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::OperatorNode& node, std::vector<Tensor>&& grads) {
-  WithGIL gil;
-  auto& d = *static_cast<PythonDerivative*>(self.context);
-  if (!d.function) {
-    Object module = own(PyImport_ImportModule(d.row->vjp_module));
-    d.function = check(PyObject_GetAttrString(module.get(), d.row->vjp_function));
-  }
-  TorchFunctionSwitch not_the_user(true);
-  const auto& schema = node.op->schema;
-  // Gradients of results that the derivative does not mention make no difference.
-  bool any = schema.returns_list;
-  for (const auto& source : d.sources)
-    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) && grads[source.index].defined();
-  if (!any) return std::vector<Tensor>(node.next.size());
-  Object args = own(PyTuple_New(d.sources.size()));
-  for (size_t s = 0; s < d.sources.size(); ++s) {
-    const auto [kind, index] = d.sources[s];
-    PyObject* value = nullptr;
-    switch (kind) {
-      case PythonDerivative::Source::Grad:
-        if (schema.returns_list)
-          value = PyHook::tuple_of(grads).release();
-        else
-          value = wrap(index < static_cast<int>(grads.size()) ? grads[index] : Tensor());
-        break;
-      case PythonDerivative::Source::Arg: value = argument_of(node, index); break;
-      case PythonDerivative::Source::Sizes: {
-        const size_t begin = node.arg_begin[index], end = node.arg_begin[index + 1];
-        if (schema.args[index].list) {
-          value = check(PyList_New(end - begin));
-          for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(value, k - begin, size_list(node.inputs[k].sizes));
-        } else {
-          value = end > begin ? size_list(node.inputs[begin].sizes) : Py_NewRef(Py_None);
-        }
-        break;
-      }
-      case PythonDerivative::Source::DTypeOf: {
-        const size_t begin = node.arg_begin[index];
-        value = Py_NewRef(dtype_object(node.inputs[begin].dtype));
-        break;
-      }
-      case PythonDerivative::Source::Result: value = wrap(node.saved_result(index)); break;
-      case PythonDerivative::Source::Window: {
-        const size_t flat = node.arg_begin[index];
-        value = wrap(node.saved_args[flat].peek(&node, node.op_name()));
-        break;
-      }
-      case PythonDerivative::Source::DeviceOf: {
-        value = make_device(node.inputs[node.arg_begin[index]].device);
-        break;
-      }
-      case PythonDerivative::Source::Needs: {
-        // One entry for each tensor argument of the schema, a tuple for a list.
-        Object list = own(PyList_New(0));
-        for (size_t i = 0; i < schema.args.size(); ++i) {
-          const auto& arg = schema.args[i];
-          if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
-          Object entry;
-          if (arg.list) {
-            const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
-            entry = own(PyTuple_New(end - begin));
-            for (size_t k = begin; k < end; ++k) PyTuple_SET_ITEM(entry.get(), k - begin, PyBool_FromLong(node.needs(k)));
-          } else {
-            entry = own(PyBool_FromLong(node.has(i) && node.needs(node.arg_begin[i])));
-          }
-          check(PyList_Append(list.get(), entry.get()));
-        }
-        value = PyList_AsTuple(list.get());
-        break;
-      }
-    }
-    PyTuple_SET_ITEM(args.get(), s, check(value));
-  }
-  Object result = own(PyObject_CallObject(d.function, args.get()));
-  // One gradient for each tensor argument; lists laid out.
-  std::vector<Tensor> out(node.next.size());
-  const auto put = [&](size_t at, PyObject* o) {
-    if (o == Py_None) return;
-    FL_CHECK_KIND(is_tensor(o), Type, "[", schema.name, "] expected its derivative to return tensors, got ", std::string(Py_TYPE(o)->tp_name));
-    out[at] = unwrap(o);
-  };
-  Object tuple = PyTuple_Check(result.get()) ? result : own(PyTuple_Pack(1, result.get()));
-  Py_ssize_t k = 0;
-  const Py_ssize_t n = PyTuple_GET_SIZE(tuple.get());
-  for (size_t i = 0; i < schema.args.size(); ++i) {
-    const auto& arg = schema.args[i];
-    if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
-    if (k >= n) break;  // what is left has none
-    PyObject* o = PyTuple_GET_ITEM(tuple.get(), k++);
-    const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
-    if (arg.list) {
-      if (o == Py_None) continue;
-      Object fast = own(PySequence_Fast(o, "[autograd] expected a list of gradients"));
-      for (size_t j = begin; j < end && j - begin < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())); ++j)
-        put(j, PySequence_Fast_GET_ITEM(fast.get(), j - begin));
-    } else if (end > begin) {
-      put(begin, o);
-    }
-  }
-  return out;
-}
-
-void install_python_derivatives() {
-  for (int i = 0; i < builtin_operator_count; ++i) {
-    const BuiltinOperator& row = builtin_operators[i];
-    if (row.vjp_function[0] == 0) continue;
-    Operator& op = builtin_operator(i);
-    auto* d = new PythonDerivative;
-    auto* derivative = new autograd::Derivative;
-    d->row = &row;
-    const auto& args = op.schema.args;
-    int n_grads = 0;
-    std::string rest = row.vjp_parameters;
-    while (!rest.empty()) {
-      const size_t comma = rest.find(',');
-      const std::string name = rest.substr(0, comma);
-      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-      const auto find_arg = [&](const std::string& n) {
-        for (size_t a = 0; a < args.size(); ++a)
-          if (args[a].name == n) return static_cast<int>(a);
-        return -1;
-      };
-      const auto ends = [&](const char* suffix) {
-        const size_t k = std::strlen(suffix);
-        return name.size() > k && name.compare(name.size() - k, k, suffix) == 0 ? find_arg(name.substr(0, name.size() - k)) : -1;
-      };
-      using S = PythonDerivative::Source;
-      int at;
-      if ((name == "g" || (name[0] == 'g' && name.size() == 2 && std::isdigit(name[1]))) && find_arg(name) < 0) {
-        d->sources.push_back({S::Grad, n_grads++});
-      } else if (name == "needs") {
-        d->sources.push_back({S::Needs, 0});
-      } else if ((at = find_arg(name)) >= 0) {
-        d->sources.push_back({S::Arg, at});
-        derivative->saves_args |= uint64_t(1) << at;
-      } else if ((at = ends("_sizes")) >= 0) {
-        d->sources.push_back({S::Sizes, at});
-      } else if ((at = ends("_dtype")) >= 0) {
-        d->sources.push_back({S::DTypeOf, at});
-      } else if ((at = ends("_window")) >= 0) {
-        d->sources.push_back({S::Window, at});
-        derivative->saves_args |= uint64_t(1) << at;
-      } else if ((at = ends("_device")) >= 0) {
-        d->sources.push_back({S::DeviceOf, at});
-      } else {
-        at = name == "out" || name == "result" ? 0 : -1;
-        for (size_t r = 0; r < op.schema.return_names.size(); ++r)
-          if (op.schema.return_names[r] == name || "out" + std::to_string(r) == name) at = static_cast<int>(r);
-        FL_CHECK(at >= 0, "[", op.schema.name, "] expected its derivative to name arguments or results, got '", name, "'");
-        d->sources.push_back({S::Result, at});
-        derivative->saves_results |= 1u << at;
-      }
-    }
-    derivative->apply = apply_python;
-    derivative->context = d;
-    autograd::set_derivative(op, derivative);
-  }
-}
-
-// The derivative of a pointwise op evaluated op by op, for gradients of gradients.
-Tensor python_expression_gradient(const Operator& op, int operand, const Tensor& g, autograd::OperatorNode& node) {
-  WithGIL gil;
-  static PyObject* evaluate = nullptr;
-  if (!evaluate) {
-    Object module = own(PyImport_ImportModule("flambeau.ops.evaluate"));
-    evaluate = check(PyObject_GetAttrString(module.get(), "gradient"));
-  }
-  Object args = own(PyTuple_New(op.schema.args.size()));
-  for (size_t i = 0; i < op.schema.args.size(); ++i) {
-    const size_t begin = node.arg_begin[i];
-    PyObject* value;
-    if (node.arg_begin[i + 1] > begin)
-      value = node.saved_args[begin].defined() ? wrap(node.saved_arg(begin)) : Py_NewRef(Py_None);
-    else
-      value = to_python(node.args[i]);
-    PyTuple_SET_ITEM(args.get(), i, check(value));
-  }
-  Object grad = own(wrap(g));
-  Object out = !node.saved_results.empty() && node.saved_results[0].defined() ? own(wrap(node.saved_result(0))) : Object::borrow(Py_None);
-  Object name = own(PyUnicode_FromString(op.schema.full_name().c_str()));
-  Object k = own(PyLong_FromLong(operand));
-  Object result = own(PyObject_CallFunctionObjArgs(evaluate, name.get(), k.get(), grad.get(), args.get(), out.get(), nullptr));
-  return result.get() == Py_None ? Tensor() : unwrap(result.get());
-}
 
 // ---------------------------------------------------------------- nodes made in Python (autograd.Function)
 
@@ -498,7 +291,7 @@ struct PyNode final : Node {
   std::string name() const override { return label; }
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
     WithGIL gil;
-    Object in = PyHook::tuple_of(grads);
+    Object in = tuple_of(grads);
     Object self = own(wrap_node(Ref<Node>(this)));
     Object result = own(PyObject_CallFunctionObjArgs(callback, self.get(), in.get(), nullptr));
     std::vector<Tensor> out(next.size());
@@ -697,7 +490,7 @@ PyObject* run_backward(PyObject*, PyObject* args) {
       out = autograd::run_backward(edges, std::move(values), wanted, options);
       values.clear();
     }
-    return PyHook::tuple_of(out).release();
+    return tuple_of(out).release();
   });
 }
 
@@ -843,125 +636,6 @@ PyMethodDef methods[] = {{"requires_grad_", reinterpret_cast<PyCFunction>(requir
                          {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
                          {}};
 
-// ---------------------------------------------------------------- anomaly mode, callbacks
-
-PyObject* call_python(const char* module, const char* function, PyObject* arg) {
-  Object m = own(PyImport_ImportModule(module));
-  Object f = own(PyObject_GetAttrString(m.get(), function));
-  return arg ? PyObject_CallOneArg(f.get(), arg) : PyObject_CallNoArgs(f.get());
-}
-std::string trace_of_caller() {
-  WithGIL gil;
-  Object text = Object::steal(call_python("flambeau.autograd.anomaly_mode", "_trace", nullptr));
-  if (!text) {
-    PyErr_Clear();
-    return "";
-  }
-  const char* s = PyUnicode_AsUTF8(text.get());
-  return s ? s : "";
-}
-void tell_trace(const Node& node) {
-  WithGIL gil;
-  PyObject *type, *value, *tb;
-  PyErr_Fetch(&type, &value, &tb);
-  Object pair = Object::steal(Py_BuildValue("(ss)", node.name().c_str(), node.extras ? node.extras->trace.c_str() : ""));
-  Object done = pair ? Object::steal(call_python("flambeau.autograd.anomaly_mode", "_report", pair.get())) : Object();
-  if (!done) PyErr_Clear();
-  PyErr_Restore(type, value, tb);
-}
-PyObject* set_anomaly(PyObject*, PyObject* args) {
-  int on, nan;
-  if (!PyArg_ParseTuple(args, "pp", &on, &nan)) return nullptr;
-  autograd::anomaly_mode = on;
-  autograd::anomaly_check_nan = nan;
-  Py_RETURN_NONE;
-}
-PyObject* get_anomaly(PyObject*, PyObject*) {
-  return Py_BuildValue("(NN)", PyBool_FromLong(autograd::anomaly_mode), PyBool_FromLong(autograd::anomaly_check_nan));
-}
-PyObject* queue_callback(PyObject*, PyObject* fn) {
-  return guarded([&]() -> PyObject* {
-    Ref<PyOpaque> held(new PyOpaque(fn));
-    autograd::queue_callback([held] {
-      WithGIL gil;
-      own(PyObject_CallNoArgs(held->object));
-    });
-    Py_RETURN_NONE;
-  });
-}
-PyObject* current_node(PyObject*, PyObject*) {
-  return guarded([&] { return wrap_node(Ref<Node>(autograd::current_node())); });
-}
-PyObject* in_backward(PyObject*, PyObject*) { return PyBool_FromLong(autograd::in_backward()); }
-PyObject* node_trace(PyObject*, PyObject* o) {
-  return guarded([&] {
-    Ref<Node> node = node_of(o);
-    return PyUnicode_FromString(node->extras ? node->extras->trace.c_str() : "");
-  });
-}
-// The shapes, dtypes and devices of a node's outputs.
-PyObject* node_outputs(PyObject*, PyObject* o) {
-  return guarded([&]() -> PyObject* {
-    Ref<Node> node = node_of(o);
-    Object list = own(PyList_New(0));
-    for (const auto& m : node->outputs) {
-      Object row = own(Py_BuildValue("(NON)", make_size(m.sizes), dtype_object(m.dtype), make_device(m.device)));
-      check(PyList_Append(list.get(), row.get()));
-    }
-    return list.release();
-  });
-}
-
-std::vector<int64_t> ints_of(PyObject* o) {
-  Object fast = own(PySequence_Fast(o, "[autograd] expected a sequence of integers"));
-  std::vector<int64_t> out;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) out.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
-  return out;
-}
-PyObject* scatter_window(PyObject*, PyObject* args) {
-  PyObject *grad, *base_sizes, *base_strides, *sizes, *strides;
-  long long offset;
-  if (!PyArg_ParseTuple(args, "OOOOOL", &grad, &base_sizes, &base_strides, &sizes, &strides, &offset)) return nullptr;
-  return guarded([&]() -> PyObject* {
-    return wrap(autograd::scatter_window(unwrap(grad), ints_of(base_sizes), ints_of(base_strides), ints_of(sizes), ints_of(strides), offset));
-  });
-}
-
-PyObject* choose_derivatives(PyObject*, PyObject* on) {
-  autograd::use_native_derivatives(PyObject_IsTrue(on) == 1);
-  Py_RETURN_NONE;
-}
-
-PyObject* detach_inplace(PyObject*, PyObject* o) {
-  return guarded([&]() -> PyObject* {
-    const Tensor t = unwrap(o);
-    if (auto* m = autograd::meta_of(t)) {
-      FL_CHECK(!m->base.defined(), "[detach_] expected a tensor that is not a view, got a view: can't detach views in-place, use detach() instead");
-      m->grad_fn = Ref<Node>();
-      m->output = 0;
-      m->requires_grad = false;
-      t->refresh_keys();
-    }
-    Py_RETURN_NONE;
-  });
-}
-PyObject* check_inplace(PyObject*, PyObject* args) {
-  PyObject* tensor;
-  const char* name;
-  if (!PyArg_ParseTuple(args, "Os", &tensor, &name)) return nullptr;
-  return guarded([&]() -> PyObject* {
-    autograd::check_inplace(unwrap(tensor), name);
-    Py_RETURN_NONE;
-  });
-}
-PyObject* set_version(PyObject*, PyObject* args) {
-  PyObject* tensor;
-  unsigned version;
-  if (!PyArg_ParseTuple(args, "OI", &tensor, &version)) return nullptr;
-  impl_of(tensor)->version() = version;
-  Py_RETURN_NONE;
-}
-
 // ---------------------------------------------------------------- modes
 
 PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().grad_mode); }
@@ -982,18 +656,6 @@ PyMethodDef functions[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nul
                            {"_save_tensor", save_tensor, METH_VARARGS, nullptr},
                            {"_push_saved_tensors_hooks", push_saved_hooks, METH_VARARGS, nullptr},
                            {"_pop_saved_tensors_hooks", pop_saved_hooks, METH_NOARGS, nullptr},
-                           {"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
-                           {"_get_anomaly_mode", get_anomaly, METH_NOARGS, nullptr},
-                           {"_queue_callback", queue_callback, METH_O, nullptr},
-                           {"_current_autograd_node", current_node, METH_NOARGS, nullptr},
-                           {"_in_backward", in_backward, METH_NOARGS, nullptr},
-                           {"_node_trace", node_trace, METH_O, nullptr},
-                           {"_node_outputs", node_outputs, METH_O, nullptr},
-                           {"_scatter_window", scatter_window, METH_VARARGS, nullptr},
-                           {"_use_native_derivatives", choose_derivatives, METH_O, nullptr},
-                           {"_detach_", detach_inplace, METH_O, nullptr},
-                           {"_check_inplace", check_inplace, METH_VARARGS, nullptr},
-                           {"_set_version", set_version, METH_VARARGS, nullptr},
                            {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
                            {}};
 
@@ -1058,11 +720,9 @@ void add_autograd(PyObject* module) {
   make_overridable(tensor_type, methods);
   autograd::install_kernels();
   autograd::install_pointwise_derivatives();
-  install_python_derivatives();
+  add_derivatives();
   autograd::install_native_derivatives();
-  autograd::expression_gradient = python_expression_gradient;
-  autograd::capture_trace = trace_of_caller;
-  autograd::report_trace = tell_trace;
+  add_autograd_tools(module);
   autograd::pack_hook = pack;
   autograd::unpack_hook = unpack;
 }

@@ -121,6 +121,7 @@ bool read_single(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
       if (is_tensor(o)) {
         if (impl_of(o)->numel != 1) return false;
         if (impl_of(o)->device.type == DeviceType::Meta) return false;
+        if (unwrap(o).requires_grad()) return false;  // its gradient would be lost
         value = Value(item(unwrap(o)));
         return true;
       }

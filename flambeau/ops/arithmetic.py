@@ -171,8 +171,8 @@ power = pointwise(
 scalar_first(power, "Scalar", check="", cases={})
 
 
-@composite("float_power.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor", inplace=True, out=True)
 @composite("float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", method=False, out=True)
+@composite("float_power.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor", inplace=True, out=True)
 def float_power(self: fl.Tensor | complex, exponent: fl.Tensor | complex) -> fl.Tensor:
     def is_complex(value: fl.Tensor | complex) -> bool:
         return value.is_complex() if isinstance(value, fl.Tensor) else isinstance(value, complex)

@@ -367,7 +367,7 @@ def pinv(A: fl.Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = 
     _check_matrix("linalg.pinv", A)
     atol, rtol = _tolerance(A, atol, rtol)
     if A.numel() == 0:
-        return A.new_empty((*A.shape[:-2], A.size(-1), A.size(-2)))
+        return adjoint(A).clone()
     if hermitian:
         values, U = fl.linalg.eigh(A)
         size = fl.abs(values)

@@ -42,6 +42,8 @@ def retrace(fn, inputs, needs, g):
         fresh = [x if recorded else x.detach().requires_grad_() for x in inputs]
         wanted = [x for x, needed in zip(fresh, needs) if needed]
         out = fn(*fresh)
+        if not out.requires_grad:
+            return (None,) * len(needs)
         found = iter(fl.autograd.grad(out, wanted, g, create_graph=recorded, allow_unused=True))
     return tuple(next(found) if needed else None for needed in needs)
 

@@ -85,6 +85,8 @@ def normal_tensor(
     mean: fl.Tensor | float, std: fl.Tensor | float = 1.0, *, generator: fl.Generator | None = None
 ) -> fl.Tensor:
     check_std(std)
+    # What is drawn is not differentiable in its parameters.
+    mean, std = (x.detach() if isinstance(x, fl.Tensor) else x for x in (mean, std))
     like = mean + std if isinstance(mean, fl.Tensor) and isinstance(std, fl.Tensor) else mean
     like = like if isinstance(like, fl.Tensor) else std
     dtype = mean.dtype if isinstance(mean, fl.Tensor) else std.dtype

@@ -1,0 +1,150 @@
+// Anomaly mode, callbacks of a running backward, and small doors into the graph for the autograd package.
+#include "python/autograd.h"
+#include "python/library.h"
+
+namespace fl::py {
+
+using autograd::Node;
+
+namespace {
+
+PyObject* call_python(const char* module, const char* function, PyObject* arg) {
+  Object m = own(PyImport_ImportModule(module));
+  Object f = own(PyObject_GetAttrString(m.get(), function));
+  return arg ? PyObject_CallOneArg(f.get(), arg) : PyObject_CallNoArgs(f.get());
+}
+std::string trace_of_caller() {
+  WithGIL gil;
+  Object text = Object::steal(call_python("flambeau.autograd.anomaly_mode", "_trace", nullptr));
+  if (!text) {
+    PyErr_Clear();
+    return "";
+  }
+  const char* s = PyUnicode_AsUTF8(text.get());
+  return s ? s : "";
+}
+void tell_trace(const Node& node) {
+  WithGIL gil;
+  PyObject *type, *value, *tb;
+  PyErr_Fetch(&type, &value, &tb);
+  Object pair = Object::steal(Py_BuildValue("(ss)", node.name().c_str(), node.extras ? node.extras->trace.c_str() : ""));
+  Object done = pair ? Object::steal(call_python("flambeau.autograd.anomaly_mode", "_report", pair.get())) : Object();
+  if (!done) PyErr_Clear();
+  PyErr_Restore(type, value, tb);
+}
+PyObject* set_anomaly(PyObject*, PyObject* args) {
+  int on, nan;
+  if (!PyArg_ParseTuple(args, "pp", &on, &nan)) return nullptr;
+  autograd::anomaly_mode = on;
+  autograd::anomaly_check_nan = nan;
+  Py_RETURN_NONE;
+}
+PyObject* get_anomaly(PyObject*, PyObject*) {
+  return Py_BuildValue("(NN)", PyBool_FromLong(autograd::anomaly_mode), PyBool_FromLong(autograd::anomaly_check_nan));
+}
+PyObject* queue_callback(PyObject*, PyObject* fn) {
+  return guarded([&]() -> PyObject* {
+    Ref<PyOpaque> held(new PyOpaque(fn));
+    autograd::queue_callback([held] {
+      WithGIL gil;
+      own(PyObject_CallNoArgs(held->object));
+    });
+    Py_RETURN_NONE;
+  });
+}
+PyObject* current_node(PyObject*, PyObject*) {
+  return guarded([&] { return wrap_node(Ref<Node>(autograd::current_node())); });
+}
+PyObject* in_backward(PyObject*, PyObject*) { return PyBool_FromLong(autograd::in_backward()); }
+PyObject* node_trace(PyObject*, PyObject* o) {
+  return guarded([&] {
+    Ref<Node> node = node_of(o);
+    return PyUnicode_FromString(node->extras ? node->extras->trace.c_str() : "");
+  });
+}
+// The shapes, dtypes and devices of a node's outputs.
+PyObject* node_outputs(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    Ref<Node> node = node_of(o);
+    Object list = own(PyList_New(0));
+    for (const auto& m : node->outputs) {
+      Object row = own(Py_BuildValue("(NON)", make_size(m.sizes), dtype_object(m.dtype), make_device(m.device)));
+      check(PyList_Append(list.get(), row.get()));
+    }
+    return list.release();
+  });
+}
+
+std::vector<int64_t> ints_of(PyObject* o) {
+  Object fast = own(PySequence_Fast(o, "[autograd] expected a sequence of integers"));
+  std::vector<int64_t> out;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) out.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+  return out;
+}
+PyObject* scatter_window(PyObject*, PyObject* args) {
+  PyObject *grad, *base_sizes, *base_strides, *sizes, *strides;
+  long long offset;
+  if (!PyArg_ParseTuple(args, "OOOOOL", &grad, &base_sizes, &base_strides, &sizes, &strides, &offset)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    return wrap(autograd::scatter_window(unwrap(grad), ints_of(base_sizes), ints_of(base_strides), ints_of(sizes), ints_of(strides), offset));
+  });
+}
+
+PyObject* choose_derivatives(PyObject*, PyObject* on) {
+  autograd::use_native_derivatives(PyObject_IsTrue(on) == 1);
+  Py_RETURN_NONE;
+}
+
+PyObject* detach_inplace(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(o);
+    if (auto* m = autograd::meta_of(t)) {
+      FL_CHECK(!m->base.defined(), "[detach_] expected a tensor that is not a view, got a view: can't detach views in-place, use detach() instead");
+      m->grad_fn = Ref<Node>();
+      m->output = 0;
+      m->requires_grad = false;
+      t->refresh_keys();
+    }
+    Py_RETURN_NONE;
+  });
+}
+PyObject* check_inplace(PyObject*, PyObject* args) {
+  PyObject* tensor;
+  const char* name;
+  if (!PyArg_ParseTuple(args, "Os", &tensor, &name)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    autograd::check_inplace(unwrap(tensor), name);
+    Py_RETURN_NONE;
+  });
+}
+PyObject* set_version(PyObject*, PyObject* args) {
+  PyObject* tensor;
+  unsigned version;
+  if (!PyArg_ParseTuple(args, "OI", &tensor, &version)) return nullptr;
+  impl_of(tensor)->version() = version;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef tools[] = {{"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
+                       {"_get_anomaly_mode", get_anomaly, METH_NOARGS, nullptr},
+                       {"_queue_callback", queue_callback, METH_O, nullptr},
+                       {"_current_autograd_node", current_node, METH_NOARGS, nullptr},
+                       {"_in_backward", in_backward, METH_NOARGS, nullptr},
+                       {"_node_trace", node_trace, METH_O, nullptr},
+                       {"_node_outputs", node_outputs, METH_O, nullptr},
+                       {"_use_native_derivatives", choose_derivatives, METH_O, nullptr},
+                       {"_scatter_window", scatter_window, METH_VARARGS, nullptr},
+                       {"_detach_", detach_inplace, METH_O, nullptr},
+                       {"_check_inplace", check_inplace, METH_VARARGS, nullptr},
+                       {"_set_version", set_version, METH_VARARGS, nullptr},
+                       {}};
+
+}  // namespace
+
+void add_autograd_tools(PyObject* module) {
+  check(PyModule_AddFunctions(module, tools));
+  autograd::capture_trace = trace_of_caller;
+  autograd::report_trace = tell_trace;
+}
+
+}  // namespace fl::py

@@ -1,0 +1,229 @@
+// Derivatives written in ops, in Python: what they ask for by the names of their parameters, and the call at backward.
+#include <cstring>
+
+#include "dispatch/builtin.h"
+#include "python/autograd.h"
+#include "python/library.h"
+
+namespace fl::py {
+namespace {
+
+
+struct PythonDerivative {
+  const BuiltinOperator* row = nullptr;
+  PyObject* function = nullptr;
+  struct Source {
+    enum Kind { Grad, Arg, Sizes, DTypeOf, DeviceOf, Window, Result, Needs } kind;
+    int index;
+  };
+  std::vector<Source> sources;
+};
+
+PyObject* argument_of(autograd::OperatorNode& node, int i) {
+  const auto& arg = node.op->schema.args[i];
+  const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
+  const bool is_tensor_arg = arg.type == ArgType::Tensor || arg.type == ArgType::TensorOrScalar;
+  if (is_tensor_arg && arg.list) {
+    Object list = own(PyList_New(end - begin));
+    for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(list.get(), k - begin, check(wrap(node.saved_arg(k))));
+    return list.release();
+  }
+  if (end > begin) return wrap(node.saved_arg(begin));
+  return to_python(node.args[i]);
+}
+
+PyObject* size_list(const Dims& sizes) { return make_size(sizes); }
+
+std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::OperatorNode& node, std::vector<Tensor>&& grads) {
+  WithGIL gil;
+  auto& d = *static_cast<PythonDerivative*>(self.context);
+  if (!d.function) {
+    Object module = own(PyImport_ImportModule(d.row->vjp_module));
+    d.function = check(PyObject_GetAttrString(module.get(), d.row->vjp_function));
+  }
+  TorchFunctionSwitch not_the_user(true);
+  const auto& schema = node.op->schema;
+  // Gradients of results that the derivative does not mention make no difference.
+  bool any = schema.returns_list;
+  for (const auto& source : d.sources)
+    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) && grads[source.index].defined();
+  if (!any) return std::vector<Tensor>(node.next.size());
+  Object args = own(PyTuple_New(d.sources.size()));
+  for (size_t s = 0; s < d.sources.size(); ++s) {
+    const auto [kind, index] = d.sources[s];
+    PyObject* value = nullptr;
+    switch (kind) {
+      case PythonDerivative::Source::Grad:
+        if (schema.returns_list)
+          value = tuple_of(grads).release();
+        else
+          value = wrap(index < static_cast<int>(grads.size()) ? grads[index] : Tensor());
+        break;
+      case PythonDerivative::Source::Arg: value = argument_of(node, index); break;
+      case PythonDerivative::Source::Sizes: {
+        const size_t begin = node.arg_begin[index], end = node.arg_begin[index + 1];
+        if (schema.args[index].list) {
+          value = check(PyList_New(end - begin));
+          for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(value, k - begin, size_list(node.inputs[k].sizes));
+        } else {
+          value = end > begin ? size_list(node.inputs[begin].sizes) : Py_NewRef(Py_None);
+        }
+        break;
+      }
+      case PythonDerivative::Source::DTypeOf: {
+        const size_t begin = node.arg_begin[index];
+        value = Py_NewRef(dtype_object(node.inputs[begin].dtype));
+        break;
+      }
+      case PythonDerivative::Source::Result: value = wrap(node.saved_result(index)); break;
+      case PythonDerivative::Source::Window: {
+        const size_t flat = node.arg_begin[index];
+        value = wrap(node.saved_args[flat].peek(&node, node.op_name()));
+        break;
+      }
+      case PythonDerivative::Source::DeviceOf: {
+        value = make_device(node.inputs[node.arg_begin[index]].device);
+        break;
+      }
+      case PythonDerivative::Source::Needs: {
+        // One entry for each tensor argument of the schema, a tuple for a list.
+        Object list = own(PyList_New(0));
+        for (size_t i = 0; i < schema.args.size(); ++i) {
+          const auto& arg = schema.args[i];
+          if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
+          Object entry;
+          if (arg.list) {
+            const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
+            entry = own(PyTuple_New(end - begin));
+            for (size_t k = begin; k < end; ++k) PyTuple_SET_ITEM(entry.get(), k - begin, PyBool_FromLong(node.needs(k)));
+          } else {
+            entry = own(PyBool_FromLong(node.has(i) && node.needs(node.arg_begin[i])));
+          }
+          check(PyList_Append(list.get(), entry.get()));
+        }
+        value = PyList_AsTuple(list.get());
+        break;
+      }
+    }
+    PyTuple_SET_ITEM(args.get(), s, check(value));
+  }
+  Object result = own(PyObject_CallObject(d.function, args.get()));
+  // One gradient for each tensor argument; lists laid out.
+  std::vector<Tensor> out(node.next.size());
+  const auto put = [&](size_t at, PyObject* o) {
+    if (o == Py_None) return;
+    FL_CHECK_KIND(is_tensor(o), Type, "[", schema.name, "] expected its derivative to return tensors, got ", std::string(Py_TYPE(o)->tp_name));
+    out[at] = unwrap(o);
+  };
+  Object tuple = PyTuple_Check(result.get()) ? result : own(PyTuple_Pack(1, result.get()));
+  Py_ssize_t k = 0;
+  const Py_ssize_t n = PyTuple_GET_SIZE(tuple.get());
+  for (size_t i = 0; i < schema.args.size(); ++i) {
+    const auto& arg = schema.args[i];
+    if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
+    if (k >= n) break;  // what is left has none
+    PyObject* o = PyTuple_GET_ITEM(tuple.get(), k++);
+    const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
+    if (arg.list) {
+      if (o == Py_None) continue;
+      Object fast = own(PySequence_Fast(o, "[autograd] expected a list of gradients"));
+      for (size_t j = begin; j < end && j - begin < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())); ++j)
+        put(j, PySequence_Fast_GET_ITEM(fast.get(), j - begin));
+    } else if (end > begin) {
+      put(begin, o);
+    }
+  }
+  return out;
+}
+
+void install_python_derivatives() {
+  for (int i = 0; i < builtin_operator_count; ++i) {
+    const BuiltinOperator& row = builtin_operators[i];
+    if (row.vjp_function[0] == 0) continue;
+    Operator& op = builtin_operator(i);
+    auto* d = new PythonDerivative;
+    auto* derivative = new autograd::Derivative;
+    d->row = &row;
+    const auto& args = op.schema.args;
+    int n_grads = 0;
+    std::string rest = row.vjp_parameters;
+    while (!rest.empty()) {
+      const size_t comma = rest.find(',');
+      const std::string name = rest.substr(0, comma);
+      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+      const auto find_arg = [&](const std::string& n) {
+        for (size_t a = 0; a < args.size(); ++a)
+          if (args[a].name == n) return static_cast<int>(a);
+        return -1;
+      };
+      const auto ends = [&](const char* suffix) {
+        const size_t k = std::strlen(suffix);
+        return name.size() > k && name.compare(name.size() - k, k, suffix) == 0 ? find_arg(name.substr(0, name.size() - k)) : -1;
+      };
+      using S = PythonDerivative::Source;
+      int at;
+      if ((name == "g" || (name[0] == 'g' && name.size() == 2 && std::isdigit(name[1]))) && find_arg(name) < 0) {
+        d->sources.push_back({S::Grad, n_grads++});
+      } else if (name == "needs") {
+        d->sources.push_back({S::Needs, 0});
+      } else if ((at = find_arg(name)) >= 0) {
+        d->sources.push_back({S::Arg, at});
+        derivative->saves_args |= uint64_t(1) << at;
+      } else if ((at = ends("_sizes")) >= 0) {
+        d->sources.push_back({S::Sizes, at});
+      } else if ((at = ends("_dtype")) >= 0) {
+        d->sources.push_back({S::DTypeOf, at});
+      } else if ((at = ends("_window")) >= 0) {
+        d->sources.push_back({S::Window, at});
+        derivative->saves_args |= uint64_t(1) << at;
+      } else if ((at = ends("_device")) >= 0) {
+        d->sources.push_back({S::DeviceOf, at});
+      } else {
+        at = name == "out" || name == "result" ? 0 : -1;
+        for (size_t r = 0; r < op.schema.return_names.size(); ++r)
+          if (op.schema.return_names[r] == name || "out" + std::to_string(r) == name) at = static_cast<int>(r);
+        FL_CHECK(at >= 0, "[", op.schema.name, "] expected its derivative to name arguments or results, got '", name, "'");
+        d->sources.push_back({S::Result, at});
+        derivative->saves_results |= 1u << at;
+      }
+    }
+    derivative->apply = apply_python;
+    derivative->context = d;
+    autograd::set_derivative(op, derivative);
+  }
+}
+
+// The derivative of a pointwise op evaluated op by op, for gradients of gradients.
+Tensor python_expression_gradient(const Operator& op, int operand, const Tensor& g, autograd::OperatorNode& node) {
+  WithGIL gil;
+  static PyObject* evaluate = nullptr;
+  if (!evaluate) {
+    Object module = own(PyImport_ImportModule("flambeau.ops.evaluate"));
+    evaluate = check(PyObject_GetAttrString(module.get(), "gradient"));
+  }
+  Object args = own(PyTuple_New(op.schema.args.size()));
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    const size_t begin = node.arg_begin[i];
+    PyObject* value;
+    if (node.arg_begin[i + 1] > begin)
+      value = node.saved_args[begin].defined() ? wrap(node.saved_arg(begin)) : Py_NewRef(Py_None);
+    else
+      value = to_python(node.args[i]);
+    PyTuple_SET_ITEM(args.get(), i, check(value));
+  }
+  Object grad = own(wrap(g));
+  Object out = !node.saved_results.empty() && node.saved_results[0].defined() ? own(wrap(node.saved_result(0))) : Object::borrow(Py_None);
+  Object name = own(PyUnicode_FromString(op.schema.full_name().c_str()));
+  Object k = own(PyLong_FromLong(operand));
+  Object result = own(PyObject_CallFunctionObjArgs(evaluate, name.get(), k.get(), grad.get(), args.get(), out.get(), nullptr));
+  return result.get() == Py_None ? Tensor() : unwrap(result.get());
+}
+
+}  // namespace
+
+void add_derivatives() {
+  install_python_derivatives();
+  autograd::expression_gradient = python_expression_gradient;
+}
+
+}  // namespace fl::py
