@@ -35,6 +35,7 @@ nan = inf - inf
 pi = 3.141592653589793
 e = 2.718281828459045
 newaxis = None
+legacy_contiguous_format = _C.contiguous_format
 
 
 def _operator_module(name: str):
@@ -84,6 +85,7 @@ _LAZY = {
     "UntypedStorage": "storage", "TypedStorage": "storage", "set_default_tensor_type": "_legacy_types",
     "tensortype": "_legacy_types", "manual_seed": "random", "seed": "random", "initial_seed": "random",
     "get_rng_state": "random", "set_rng_state": "random",
+    **dict.fromkeys("SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum".split(), "_symbolic"),
     "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp",
 }  # fmt: skip
 

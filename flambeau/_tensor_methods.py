@@ -107,6 +107,32 @@ def is_coalesced(self: Tensor) -> bool:
     raise RuntimeError("[is_coalesced] expected a sparse tensor, got a strided one")
 
 
+def _needs(kind: str, error: Any, names: str) -> None:
+    """Methods of tensors of another kind, which a strided tensor refuses with the error PyTorch has for it."""
+    for name in names.split():
+
+        def refuse(self: Tensor, *args: Any, _name: str = name, **kwargs: Any) -> Any:
+            raise error(f"[{_name}] expected a {kind} tensor, got a strided one")
+
+        refuse.__name__ = refuse.__qualname__ = name
+        _method(refuse)
+
+
+_needs("sparse coordinate", RuntimeError, "coalesce indices")
+_needs("sparse", RuntimeError, "values")
+_needs("sparse", NotImplementedError, "_coalesced_ _indices _nnz _values sparse_mask sparse_resize_ sparse_resize_and_clear_")
+_needs("row-compressed", RuntimeError, "col_indices crow_indices")
+_needs("column-compressed", RuntimeError, "ccol_indices row_indices")
+_needs("quantized", NotImplementedError, "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points")
+_needs("quantized", NotImplementedError, "q_scale q_zero_point qscheme")
+_needs("nested", NotImplementedError, "to_padded_tensor")
+
+
+@_method
+def xpu(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    raise AssertionError("[xpu] expected an XPU device, got a machine or build without one")
+
+
 @_method
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool = True) -> Tensor:
     return self if dtype is None else self.to(dtype)

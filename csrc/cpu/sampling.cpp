@@ -3,6 +3,7 @@
 // Whatever the mode, a sample is a weighted sum of a few input elements ("taps"); forward and backward only differ in
 // what they do with the taps.
 #include <cmath>
+#include <type_traits>
 
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
@@ -21,6 +22,9 @@ struct Taps {
   T weight[kMaxTaps];
   T slope[kMaxTaps][3];  // derivative of the weight along each axis (width first), in input elements
   T factor[3];           // derivative of the position along each axis by the grid's value
+  // Bicubic weights apart: along the tap's row, and of the rows.
+  int row[kMaxTaps];
+  T along[kMaxTaps], across[4];
 };
 
 // A position and its derivative by what it was computed from.
@@ -29,20 +33,36 @@ struct Place {
   T at, slope;
 };
 
-// Reduced precisions round every step of the position, so that samples fall where those dtypes can express it.
-template <class T>
-T rounded(T x, DType dtype) {
-  return dtype == DType::BFloat16 ? T(static_cast<float>(BFloat16(static_cast<float>(x))))
-         : dtype == DType::Half   ? T(static_cast<float>(Half(static_cast<float>(x))))
-                                  : x;
+// Reduced precisions round every step of the position and of the sum, so that samples fall where those dtypes can
+// express it; the other precisions keep what they compute.
+struct Exact {
+  template <class T>
+  T operator()(T x) const {
+    return x;
+  }
+};
+
+template <class Narrow>
+struct Rounded {
+  float operator()(float x) const { return static_cast<float>(Narrow(x)); }
+};
+
+// Calls f(rounding) for the steps of a dtype computed in T.
+template <class T, class F>
+void with_rounding(DType dtype, F&& f) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (dtype == DType::BFloat16) return f(Rounded<BFloat16>());
+    if (dtype == DType::Half) return f(Rounded<Half>());
+  }
+  f(Exact());
 }
 
-template <class T>
-Place<T> unnormalise(T x, int64_t size, bool align, DType dtype) {
-  const T n = rounded(static_cast<T>(size), dtype);
-  const auto r = [&](T v) { return rounded(v, dtype); };
-  if (align) return {r(r(r(x + 1) / 2) * r(n - 1)), (n - 1) / 2};
-  return {r(r(r(r(x + 1) * n) - 1) / 2), n / 2};
+// The order of the steps differs between two and three dimensions, which shows in the reduced precisions.
+template <class T, class R>
+Place<T> unnormalise(T x, int ndim, int64_t size, bool align, R r) {
+  const T n = r(static_cast<T>(size)), last = r(static_cast<T>(size - 1)), from_left = r(x + 1);
+  if (align) return {ndim == 2 ? r(from_left * (last / 2)) : r(r(from_left / 2) * last), last / 2};
+  return {ndim == 2 ? r(r(from_left * (n / 2)) - T(0.5)) : r(r(r(from_left * n) - 1) / 2), n / 2};
 }
 
 template <class T>
@@ -54,25 +74,30 @@ Place<T> clip(Place<T> p, int64_t size) {
 }
 
 // Mirrors a position into the range between two half-integers given as twice their value.
-template <class T>
-Place<T> reflect(Place<T> p, int64_t twice_low, int64_t twice_high) {
+template <class T, class R>
+Place<T> reflect(Place<T> p, int ndim, int64_t twice_low, int64_t twice_high, R r) {
   if (twice_low == twice_high) return {T(0), T(0)};
-  const T low = static_cast<T>(twice_low) / 2, span = static_cast<T>(twice_high - twice_low) / 2;
-  T x = p.at - low, slope = p.slope;
+  const T low = static_cast<T>(twice_low) / 2, span = r(static_cast<T>(twice_high - twice_low) / 2);
+  T x = r(p.at - low), slope = p.slope;
   if (x < 0) {
     x = -x;
     slope = -slope;
   }
-  const T extra = std::fmod(x, span);
-  const T flips = std::floor(x / span);
-  if (std::fmod(flips, T(2)) == 0) return {extra + low, slope};
-  return {span - extra + low, -slope};
+  if (ndim == 2) {
+    const T period = r(2 * span);
+    const T extra = r(x - r(std::trunc(r(x / period)) * period)), back = r(period - extra);
+    return extra <= back ? Place<T>{r(extra + low), slope} : Place<T>{r(back + low), -slope};
+  }
+  const T extra = r(std::fmod(x, span)), flips = std::floor(r(x / span));
+  if (std::fmod(flips, T(2)) == 0) return {r(extra + low), slope};
+  return {r(r(span - extra) + low), -slope};
 }
 
-template <class T>
-Place<T> pad(Place<T> p, int64_t size, int64_t padding, bool align) {
+template <class T, class R>
+Place<T> pad(Place<T> p, int ndim, int64_t size, int64_t padding, bool align, R r) {
   if (padding == kBorder) return clip(p, size);
-  if (padding == kReflection) return clip(align ? reflect(p, 0, 2 * (size - 1)) : reflect(p, -1, 2 * size - 1), size);
+  if (padding == kReflection)
+    return clip(align ? reflect(p, ndim, 0, 2 * (size - 1), r) : reflect(p, ndim, -1, 2 * size - 1, r), size);
   return p;
 }
 
@@ -81,27 +106,27 @@ bool inside(T x, int64_t size) {
   return x >= 0 && x < static_cast<T>(size);  // false for a NaN
 }
 
-template <class T>
-void cubic_weights(T t, T* w, T* slope) {
+template <class T, class R>
+void cubic_weights(T t, T* w, T* slope, R r) {
   const T a = T(-0.75);
-  const T d[4] = {t + 1, t, 1 - t, 2 - t};
+  const T d[4] = {r(t + 1), t, r(1 - t), r(2 - t)};
   for (int k = 0; k < 4; ++k) {
     const T x = d[k], sign = k < 2 ? T(1) : T(-1);
     const bool far = k == 0 || k == 3;
-    w[k] = far ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : ((a + 2) * x - (a + 3)) * x * x + 1;
+    w[k] = far ? r(r(r(r(r(r(a * x) - 5 * a) * x) + 8 * a) * x) - 4 * a) : r(r(r(r(r((a + 2) * x) - (a + 3)) * x) * x) + 1);
     slope[k] = sign * (far ? (3 * a * x - 10 * a) * x + 8 * a : (3 * (a + 2) * x - 2 * (a + 3)) * x);
   }
 }
 
 // The taps of one position; sizes and strides are of the input's axes, width first.
-template <class T>
-void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* stride, int64_t mode, int64_t padding, bool align, DType dtype,
+template <class T, class R>
+void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* stride, int64_t mode, int64_t padding, bool align, R r,
                Taps<T>& taps) {
   taps.count = 0;
   Place<T> p[3];
   for (int d = 0; d < ndim; ++d) {
-    p[d] = unnormalise(position[d], size[d], align, dtype);
-    if (mode != kBicubic) p[d] = pad(p[d], size[d], padding, align);
+    p[d] = unnormalise(position[d], ndim, size[d], align, r);
+    if (mode != kBicubic) p[d] = pad(p[d], ndim, size[d], padding, align, r);
     taps.factor[d] = p[d].slope;
   }
   if (mode == kNearest) {
@@ -129,7 +154,7 @@ void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* 
         seen = inside(x, size[d]);
         if (!seen) break;
         offset += static_cast<int64_t>(x) * stride[d];
-        part[d] = upper ? high : 1 - high;
+        part[d] = upper ? high : r(1 - high);
         sign[d] = upper ? T(1) : T(-1);
       }
       if (!seen) continue;
@@ -137,7 +162,7 @@ void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* 
       taps.offset[t] = offset;
       taps.weight[t] = 1;
       for (int d = 0; d < ndim; ++d) {
-        taps.weight[t] *= part[d];
+        taps.weight[t] = r(taps.weight[t] * part[d]);
         T s = sign[d];
         for (int e = 0; e < ndim; ++e)
           if (e != d) s *= part[e];
@@ -149,19 +174,36 @@ void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* 
   T w[2][4], s[2][4], low[2];
   for (int d = 0; d < 2; ++d) {
     low[d] = std::floor(p[d].at);
-    cubic_weights(p[d].at - low[d], w[d], s[d]);
+    cubic_weights(p[d].at - low[d], w[d], s[d], r);
   }
+  std::copy_n(w[1], 4, taps.across);
   for (int j = 0; j < 4; ++j)
     for (int i = 0; i < 4; ++i) {
-      const T x = pad(Place<T>{low[0] - 1 + static_cast<T>(i), T(1)}, size[0], padding, align).at;
-      const T y = pad(Place<T>{low[1] - 1 + static_cast<T>(j), T(1)}, size[1], padding, align).at;
+      const T x = pad(Place<T>{r(r(low[0] - 1) + static_cast<T>(i)), T(1)}, 2, size[0], padding, align, r).at;
+      const T y = pad(Place<T>{r(r(low[1] - 1) + static_cast<T>(j)), T(1)}, 2, size[1], padding, align, r).at;
       if (!inside(x, size[0]) || !inside(y, size[1])) continue;
       const int t = taps.count++;
       taps.offset[t] = static_cast<int64_t>(x) * stride[0] + static_cast<int64_t>(y) * stride[1];
+      taps.row[t] = j;
+      taps.along[t] = w[0][i];
       taps.weight[t] = w[0][i] * w[1][j];
       taps.slope[t][0] = s[0][i] * w[1][j];
       taps.slope[t][1] = w[0][i] * s[1][j];
     }
+}
+
+// The weighted sum of the taps of one channel.
+template <class T, class R>
+T gather_taps(const Taps<T>& taps, const T* x, int64_t mode, R r) {
+  T sum = 0;
+  if (mode == kBicubic && !std::is_same_v<R, Exact>) {
+    T rows[4] = {};
+    for (int t = 0; t < taps.count; ++t) rows[taps.row[t]] = r(rows[taps.row[t]] + r(taps.along[t] * x[taps.offset[t]]));
+    for (int j = 0; j < 4; ++j) sum = r(sum + r(rows[j] * taps.across[j]));
+    return sum;
+  }
+  for (int t = 0; t < taps.count; ++t) sum = r(sum + r(taps.weight[t] * x[taps.offset[t]]));
+  return sum;
 }
 
 struct Shape {
@@ -207,19 +249,17 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64
   const Tensor result = compute == input.dtype() ? out : empty(sizes, {compute, input.device()});
   dispatch_float(compute, [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel_for(s.batch * s.points, std::max<int64_t>(1, kGrain / (8 + 8 * s.channels)), [&](int64_t b, int64_t e) {
-      Taps<T> taps;
-      for (int64_t i = b; i < e; ++i) {
-        const int64_t n = i / s.points, point = i % s.points;
-        find_taps(at.data<T>() + i * N, N, s.size, s.stride, mode, padding, align, input.dtype(), taps);
-        const T* x = in.data<T>() + n * s.channels * s.plane;
-        T* y = result.data<T>() + n * s.channels * s.points + point;
-        for (int64_t c = 0; c < s.channels; ++c) {
-          T sum = 0;
-          for (int t = 0; t < taps.count; ++t) sum += taps.weight[t] * x[c * s.plane + taps.offset[t]];
-          y[c * s.points] = sum;
+    with_rounding<T>(input.dtype(), [&](auto r) {
+      parallel_for(s.batch * s.points, std::max<int64_t>(1, kGrain / (8 + 8 * s.channels)), [&](int64_t b, int64_t e) {
+        Taps<T> taps;
+        for (int64_t i = b; i < e; ++i) {
+          const int64_t n = i / s.points, point = i % s.points;
+          find_taps(at.data<T>() + i * N, N, s.size, s.stride, mode, padding, align, r, taps);
+          const T* x = in.data<T>() + n * s.channels * s.plane;
+          T* y = result.data<T>() + n * s.channels * s.points + point;
+          for (int64_t c = 0; c < s.channels; ++c) y[c * s.points] = gather_taps(taps, x + c * s.plane, mode, r);
         }
-      }
+      });
     });
   });
   if (!result.same(out)) copy_into(out, result);
@@ -249,7 +289,7 @@ std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tenso
         std::fill_n(dx, s.channels * s.plane, T(0));
         for (int64_t point = 0; point < s.points; ++point) {
           const int64_t i = n * s.points + point;
-          find_taps(at.data<T>() + i * ndim, ndim, s.size, s.stride, mode, padding, align, input.dtype(), taps);
+          with_rounding<T>(input.dtype(), [&](auto r) { find_taps(at.data<T>() + i * ndim, ndim, s.size, s.stride, mode, padding, align, r, taps); });
           T slope[3] = {};
           for (int64_t c = 0; c < s.channels; ++c) {
             const T value = g[c * s.points + point];

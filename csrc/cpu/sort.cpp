@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cpu/parallel.h"
+#include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -246,6 +247,26 @@ Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   });
 }
 
+// Unlike most out= forms this one refuses results that lie in the input, even exactly.
+Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+  for (const Tensor* out : {&values, &indices}) {
+    FL_CHECK(!has_internal_overlap(*out), "[kthvalue] expected an out whose elements are distinct in memory, got an expanded tensor");
+    const bool same = out->offset() == self.offset() && out->sizes() == self.sizes() && out->strides() == self.strides();
+    FL_CHECK(out->is_meta() || out->numel() == 0 || (*out)->storage.get() != self->storage.get() || (!same && !overlaps_partially(*out, self)),
+             "[kthvalue] expected an out that shares no memory with its input, got views of one memory");
+  }
+  const Pair found = kthvalue(self, k, dim, keepdim);
+  const auto write = [](const Tensor& out, const Tensor& value) {
+    FL_CHECK(out.dtype() == value.dtype(), "[kthvalue] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
+    prepare_out("kthvalue", out, value.sizes(), value.dtype(), true);
+    out.bump_version();
+    copy_into(out, value);
+  };
+  write(values, std::get<0>(found));
+  write(indices, std::get<1>(found));
+  return {values, indices};
+}
+
 template <class S>
 bool is_nan(S x) {
   if constexpr (std::is_integral_v<S>)
@@ -327,6 +348,7 @@ Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
 FL_KERNEL("sort.stable", sort);
 FL_KERNEL("topk", topk);
 FL_KERNEL("kthvalue", kthvalue);
+FL_KERNEL("kthvalue.out", kthvalue_out);
 FL_KERNEL("median", median);
 FL_KERNEL("median.dim", median_dim);
 FL_KERNEL("nanmedian", nanmedian);

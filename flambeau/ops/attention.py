@@ -280,9 +280,11 @@ def nn_multi_head_attention_forward(
         dropout_p = 0.0
 
     if need_weights:
-        scores = fl.matmul(q * math.sqrt(1.0 / depth), k.transpose(-2, -1))
-        if attn_mask is not None:
-            scores = scores + attn_mask
+        q = q * math.sqrt(1.0 / depth)
+        if attn_mask is None:
+            scores = fl.bmm(q, k.transpose(-2, -1))
+        else:
+            scores = fl.baddbmm(attn_mask, q, k.transpose(-2, -1))
         weights = fl.softmax(scores, -1)
         dropped = fl.nn.functional.dropout(weights, dropout_p, True) if dropout_p > 0.0 else weights
         output = fl.matmul(dropped, v).transpose(0, 1).reshape(length * batch, embed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops import expr as e
@@ -481,6 +482,47 @@ def smoothed_entropy(
     return (1 - label_smoothing) * nll + smooth * (label_smoothing / input.shape[dim])
 
 
+def entropy_in_pieces(
+    input: fl.Tensor,
+    linear_weight: fl.Tensor,
+    target: fl.Tensor,
+    bias: fl.Tensor | None,
+    weight: fl.Tensor | None,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    options: Any,
+) -> fl.Tensor:
+    """linear_cross_entropy over pieces of the batch, so that only the scores of one piece exist at a time."""
+    wide = options.sum_dtype(input.dtype)
+    batch, features = input.shape
+    rows = options.rows(batch, features, linear_weight.shape[0])
+    each = "none" if reduction == "none" else "sum"
+    reduction_number("linear_cross_entropy", reduction)
+    losses = []
+    for start in range(0, max(1, batch), rows):
+        scores = fl.nn.functional.linear(input[start : start + rows], linear_weight, bias)
+        loss = fl.nn.functional.cross_entropy(
+            scores.to(wide),
+            target[start : start + rows],
+            None if weight is None else weight.to(wide),
+            ignore_index=ignore_index,
+            reduction=each,
+            label_smoothing=label_smoothing,
+        )
+        losses.append(loss)
+    if reduction == "none":
+        return fl.cat(losses).to(input.dtype)
+    total = fl.stack(losses).sum()
+    if reduction == "mean":
+        kept = target != ignore_index
+        if weight is None:
+            total = total / kept.sum()
+        else:
+            total = total / (weight.to(wide)[fl.where(kept, target, 0)] * kept).sum()
+    return total.to(input.dtype)
+
+
 @composite("linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *, Tensor? linear_bias=None, Tensor? weight=None, str reduction='mean', int? ignore_index=None, float label_smoothing=0.0, any options=None) -> Tensor", **NN)  # fmt: skip
 def linear_cross_entropy(
     input: fl.Tensor,
@@ -510,6 +552,16 @@ def linear_cross_entropy(
             f"[linear_cross_entropy] expected a linear_bias of shape {tuple(linear_weight.shape[:-1])}, "
             f"got {tuple(linear_bias.shape)}"
         )
+    if options is not None:
+        if not isinstance(options, fl.nn.LinearCrossEntropyOptions):
+            name = type(options).__name__
+            raise TypeError(f"[linear_cross_entropy] expected options of nn.LinearCrossEntropyOptions, got {name}")
+        if input.dim() == 2 and linear_weight.dim() == 2 and not target.is_floating_point():
+            index = -100 if ignore_index is None else ignore_index
+            return entropy_in_pieces(
+                input, linear_weight, target, linear_bias, weight, reduction, index, label_smoothing, options
+            )
+        warnings.warn("[linear_cross_entropy] expected a batch of rows with class indices for options, got another case")
     # The weight is (classes, d..., features): one product gives the scores of every (class, d...).
     flat = linear_weight.reshape(-1, linear_weight.shape[-1])
     bias = None if linear_bias is None else linear_bias.reshape(-1)

@@ -1,0 +1,37 @@
+"""What belongs to sparse, quantized or symbolic values is refused, or works on what a dense eager build has."""
+
+import pytest
+
+import flambeau as fl
+
+
+@pytest.mark.parametrize("name", ["coalesce", "indices", "values", "crow_indices", "ccol_indices"])
+def test_sparse_methods_refuse_dense(name):
+    with pytest.raises(RuntimeError, match="strided"):
+        getattr(fl.ones(2), name)()
+
+
+@pytest.mark.parametrize("name", ["q_scale", "int_repr", "_nnz"])
+def test_quantized_methods_refuse_dense(name):
+    with pytest.raises(NotImplementedError, match="strided"):
+        getattr(fl.ones(2), name)()
+
+
+def test_symbols():
+    assert not isinstance(fl.ones(2).shape[0], fl.SymInt)
+    with pytest.raises(TypeError):
+        fl.SymInt(3)
+    assert fl.sym_max(2, 1.0) == 2.0 and isinstance(fl.sym_max(2, 1.0), float)
+    assert fl.sym_int(-2.7) == -2 and fl.sym_sum([1, 2, 3]) == 6 and fl.sym_ite(False, 1, 2) == 2
+
+
+def test_out_that_must_lie_apart():
+    x = fl.arange(4.0)
+    with pytest.raises(RuntimeError):
+        fl.kthvalue(x, 2, out=(x, fl.empty((), dtype=fl.int64)))
+    values, indices = fl.empty(0), fl.empty(0, dtype=fl.int64)
+    fl.kthvalue(x, 2, out=(values, indices))
+    assert values.item() == 1.0 and indices.item() == 1
+    with pytest.raises(RuntimeError):
+        fl.complex(x, x, out=fl.empty(4, dtype=fl.complex128))
+    assert fl.complex(x, x, out=fl.empty(0, dtype=fl.complex64)).tolist() == [0j, 1 + 1j, 2 + 2j, 3 + 3j]
