@@ -68,6 +68,7 @@ from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, se
 from flambeau.functional import *  # noqa: E402,F403
 
 _tensor_methods.make_overridable()
+spmm = dsmm = globals()["mm"]  # products with a sparse matrix take dense ones too
 for _name in ("tensor", "as_tensor", "asarray", "frombuffer", "from_numpy"):
     globals()[_name] = _C._overridable(globals()[_name], False)
 
@@ -85,7 +86,10 @@ _LAZY = {
     "UntypedStorage": "storage", "TypedStorage": "storage", "set_default_tensor_type": "_legacy_types",
     "tensortype": "_legacy_types", "manual_seed": "random", "seed": "random", "initial_seed": "random",
     "get_rng_state": "random", "set_rng_state": "random",
-    **dict.fromkeys("SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum".split(), "_symbolic"),
+    "SymInt": "_symbolic", "SymFloat": "_symbolic", "SymBool": "_symbolic", "sym_float": "_symbolic",
+    "sym_int": "_symbolic", "sym_ite": "_symbolic", "sym_max": "_symbolic", "sym_min": "_symbolic",
+    "sym_not": "_symbolic", "sym_sum": "_symbolic",
+    "Stream": "_streams", "Event": "_streams",
     "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp",
 }  # fmt: skip
 

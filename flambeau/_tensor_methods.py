@@ -120,7 +120,8 @@ def _needs(kind: str, error: Any, names: str) -> None:
 
 _needs("sparse coordinate", RuntimeError, "coalesce indices")
 _needs("sparse", RuntimeError, "values")
-_needs("sparse", NotImplementedError, "_coalesced_ _indices _nnz _values sparse_mask sparse_resize_ sparse_resize_and_clear_")
+_needs("sparse", NotImplementedError, "_coalesced_ _indices _nnz _values")
+_needs("sparse", NotImplementedError, "sparse_mask sparse_resize_ sparse_resize_and_clear_")
 _needs("row-compressed", RuntimeError, "col_indices crow_indices")
 _needs("column-compressed", RuntimeError, "ccol_indices row_indices")
 _needs("quantized", NotImplementedError, "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points")

@@ -17,6 +17,7 @@ LAYERS = (
     ("ops",),
     (
         "types",
+        "_streams",
         "_meta_types",
         "overrides",
         "utils",

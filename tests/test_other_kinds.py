@@ -35,3 +35,15 @@ def test_out_that_must_lie_apart():
     with pytest.raises(RuntimeError):
         fl.complex(x, x, out=fl.empty(4, dtype=fl.complex128))
     assert fl.complex(x, x, out=fl.empty(0, dtype=fl.complex64)).tolist() == [0j, 1 + 1j, 2 + 2j, 3 + 3j]
+
+
+def test_streams_need_an_accelerator():
+    assert issubclass(fl.cuda.Stream, fl.Stream) and issubclass(fl.cuda.Event, fl.Event)
+    for kind in (fl.Stream, fl.Event):
+        with pytest.raises(RuntimeError, match="accelerator"):
+            kind()
+
+
+def test_products_named_for_sparse_matrices():
+    a = fl.arange(6.0).reshape(2, 3)
+    assert fl.equal(fl.spmm(a, a.t()), a @ a.t())

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import flambeau
+from flambeau import _streams
 from flambeau.cuda import amp
 
 __all__ = ["amp", "is_available", "device_count"]
@@ -176,7 +177,7 @@ class _Needs:
         raise _missing()
 
 
-class Stream(_Needs):
+class Stream(_Needs, _streams.Stream):
     """A queue of work on a device."""
 
 
@@ -184,7 +185,7 @@ class ExternalStream(Stream):
     """A stream made elsewhere."""
 
 
-class Event(_Needs):
+class Event(_Needs, _streams.Event):
     """A mark in a stream."""
 
 

@@ -22,7 +22,9 @@ def _ratio(method: str | None) -> float | None:
     except ValueError:
         ratio = 0.0
     if name != "aspect_ratio" or not ratio > 0.0:
-        raise ValueError(f"[LinearCrossEntropyOptions] expected chunking_method auto or aspect_ratio:number, got {method!r}")
+        raise ValueError(
+            f"[LinearCrossEntropyOptions] expected chunking_method auto or aspect_ratio:number, got {method!r}"
+        )
     return ratio
 
 
@@ -62,5 +64,7 @@ class LinearCrossEntropyOptions:
         """The dtype in which losses of tensors of a dtype are summed."""
         wide = fl.float32 if dtype in (fl.float16, fl.bfloat16) else dtype
         if self.acc_dtype not in (None, dtype, wide):
-            raise RuntimeError(f"[linear_cross_entropy] expected acc_dtype {wide} for inputs of {dtype}, got {self.acc_dtype}")
+            raise RuntimeError(
+                f"[linear_cross_entropy] expected acc_dtype {wide} for inputs of {dtype}, got {self.acc_dtype}"
+            )
         return self.acc_dtype or wide

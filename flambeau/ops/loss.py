@@ -561,7 +561,9 @@ def linear_cross_entropy(
             return entropy_in_pieces(
                 input, linear_weight, target, linear_bias, weight, reduction, index, label_smoothing, options
             )
-        warnings.warn("[linear_cross_entropy] expected a batch of rows with class indices for options, got another case")
+        warnings.warn(
+            "[linear_cross_entropy] expected a batch of rows with class indices for options, got another case"
+        )
     # The weight is (classes, d..., features): one product gives the scores of every (class, d...).
     flat = linear_weight.reshape(-1, linear_weight.shape[-1])
     bias = None if linear_bias is None else linear_bias.reshape(-1)
