@@ -18,7 +18,7 @@ from flambeau.ops.loss import (
     reduced,
     reduction_number,
 )
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import composite, native, vjp
 
 # ---------------------------------------------------------------- distances
 
@@ -156,6 +156,54 @@ def triplet_margin_with_distance_loss(
 # ---------------------------------------------------------------- CTC
 
 native("_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)", module="")  # fmt: skip
+
+
+def _ctc_composed(log_probs, targets, input_lengths, target_lengths, blank):
+    """The loss of each sample as a recursion over time in ops; impossible alignments have a very large loss."""
+    steps, batch, _ = log_probs.shape
+    longest = max(target_lengths, default=0)
+    states = 2 * longest + 1
+    device = log_probs.device
+    labels = fl.full((batch, states), blank, dtype=fl.int64, device=device)
+    start = 0
+    for n, length in enumerate(target_lengths):
+        row = targets[start : start + length] if targets.dim() == 1 else targets[n, :length]
+        start += length
+        if length:
+            labels[n, 1 : 2 * length : 2] = row.to(fl.int64)
+    never = -1e30
+    # A label may follow another directly, without the blank between them, when the two differ.
+    skip = fl.zeros(batch, states, dtype=fl.bool, device=device)
+    if states > 2:
+        skip[:, 2:] = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
+    first = fl.zeros(batch, states, dtype=fl.bool, device=device)
+    first[:, :2] = True
+    alpha = log_probs[0].gather(1, labels).masked_fill(first.logical_not(), never)
+    lengths = fl.tensor(list(input_lengths), device=device)
+    for t in range(1, steps):
+        one = fl.constant_pad_nd(alpha[:, :-1], [1, 0], never)
+        two = fl.constant_pad_nd(alpha[:, :-2], [2, 0], never)[:, :states].masked_fill(skip.logical_not(), never)
+        moved = fl.stack([alpha, one, two]).logsumexp(0) + log_probs[t].gather(1, labels)
+        alpha = fl.where((lengths > t).unsqueeze(1), moved, alpha)
+    last = fl.tensor([[2 * n, max(2 * n - 1, 0)] for n in target_lengths], device=device)
+    ends = alpha.gather(1, last)
+    single = fl.tensor([[False, n == 0] for n in target_lengths], device=device)
+    return -ends.masked_fill(single, never).logsumexp(1)
+
+
+@vjp("_ctc_loss")
+def ctc_loss_vjp(g0, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, needs):
+    from flambeau.ops.linalg import retrace
+
+    single = log_probs.dim() == 2
+    losses = g0.reshape(-1)
+
+    def compose(x: fl.Tensor) -> fl.Tensor:
+        x = x.unsqueeze(1) if single else x
+        loss = _ctc_composed(x, targets, input_lengths, target_lengths, blank)
+        return fl.where(loss > 1e29, fl.zeros_like(loss), loss) if zero_infinity else loss
+
+    return (*retrace(compose, (log_probs,), (True,), losses), None)
 
 
 @composite("nn_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", public="ctc_loss", **NN)  # fmt: skip

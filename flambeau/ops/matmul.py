@@ -335,7 +335,7 @@ def matrix_power(self: fl.Tensor, n: int) -> fl.Tensor:
     if self.dim() < 2 or self.size(-1) != self.size(-2):
         raise RuntimeError(f"[linalg.matrix_power] expected square matrices, got {tuple(self.shape)}")
     if n == 0:
-        return fl.eye(self.size(-1), dtype=self.dtype, device=self.device).expand(self.shape).clone()
+        return self.clone().copy_(fl.eye(self.size(-1), dtype=self.dtype, device=self.device))
     if n < 0:
         self, n = fl.linalg.inv(self), -n
     if n == 1:
