@@ -63,6 +63,7 @@ from flambeau import _tensor, _tensor_methods  # noqa: E402,F401
 from flambeau._device import get_default_device, set_default_device  # noqa: E402,F401
 from flambeau._settings import *  # noqa: E402,F403
 from flambeau._tensor import *  # noqa: E402,F403
+from flambeau._tensor_methods import eig, lstsq, matrix_rank, solve, symeig  # noqa: E402,F401
 from flambeau._variadic import histogramdd, unique, unique_consecutive  # noqa: E402,F401
 from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 from flambeau.functional import *  # noqa: E402,F403

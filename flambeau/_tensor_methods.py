@@ -130,6 +130,11 @@ _needs("nested", NotImplementedError, "to_padded_tensor")
 
 
 @_method
+def chalf(self: Tensor, *, memory_format: Any = None) -> Tensor:
+    raise RuntimeError("[chalf] expected complex64 or complex128, got complex32, which this build does not have")
+
+
+@_method
 def xpu(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     raise AssertionError("[xpu] expected an XPU device, got a machine or build without one")
 
@@ -144,6 +149,23 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """Dimensions from the outermost in memory to the innermost."""
     strides = self.stride()
     return tuple(sorted(range(self.dim()), key=lambda d: -strides[d]))
+
+
+def _removed(name: str, instead: str) -> Any:
+    """A function that PyTorch keeps only to say what took its place."""
+
+    def refuse(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"[{name}] expected a function that still exists, got a removed one; use {instead}")
+
+    refuse.__name__ = refuse.__qualname__ = name
+    return refuse
+
+
+lstsq = _method(_removed("lstsq", "linalg.lstsq"))
+symeig = _method(_removed("symeig", "linalg.eigh"))
+eig = _method(_removed("eig", "linalg.eig"))
+solve = _method(_removed("solve", "linalg.solve"))
+matrix_rank = _removed("matrix_rank", "linalg.matrix_rank")
 
 
 # ---------------------------------------------------------------------------------------------- storage

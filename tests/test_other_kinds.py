@@ -47,3 +47,9 @@ def test_streams_need_an_accelerator():
 def test_products_named_for_sparse_matrices():
     a = fl.arange(6.0).reshape(2, 3)
     assert fl.equal(fl.spmm(a, a.t()), a @ a.t())
+
+
+@pytest.mark.parametrize("name", ["lstsq", "symeig", "eig", "solve", "chalf"])
+def test_absent_functions_say_so(name):
+    with pytest.raises(RuntimeError, match="expected"):
+        getattr(fl.ones(2, 2), name)()
