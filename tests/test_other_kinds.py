@@ -34,6 +34,12 @@ def test_out_that_must_lie_apart():
     assert values.item() == 1.0 and indices.item() == 1
     with pytest.raises(RuntimeError):
         fl.complex(x, x, out=fl.empty(4, dtype=fl.complex128))
+    with pytest.raises(RuntimeError):
+        fl.aminmax(x, dim=0, out=(fl.empty(()), fl.empty((), dtype=fl.float64)))
+    with pytest.raises(RuntimeError, match="overlap"):
+        fl.aminmax(x.reshape(2, 2), dim=0, out=(x[1:3], fl.empty(2)))
+    low, high = fl.aminmax(x, out=(fl.empty(0), fl.empty(0)))
+    assert (low.item(), high.item()) == (0.0, 3.0)
     assert fl.complex(x, x, out=fl.empty(0, dtype=fl.complex64)).tolist() == [0j, 1 + 1j, 2 + 2j, 3 + 3j]
 
 
@@ -53,3 +59,17 @@ def test_products_named_for_sparse_matrices():
 def test_absent_functions_say_so(name):
     with pytest.raises(RuntimeError, match="expected"):
         getattr(fl.ones(2, 2), name)()
+
+
+def test_out_on_another_device():
+    x, where, index = fl.arange(4.0), fl.empty(0, dtype=fl.int64), fl.tensor([1])
+    meta = fl.empty(0, device="meta")
+    for call in (
+        lambda: fl.kthvalue(x, 1, out=(meta, where)),
+        lambda: fl.aminmax(x, out=(meta, meta)),
+        lambda: fl.complex(x, x, out=fl.empty(0, dtype=fl.complex64, device="meta")),
+        lambda: fl.take(x, index, out=meta),
+        lambda: fl.gather(x, 0, index, out=meta),
+    ):
+        with pytest.raises(RuntimeError):
+            call()

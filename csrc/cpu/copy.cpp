@@ -184,21 +184,6 @@ Scalar read_cpu(const Tensor& t) {
   });
 }
 
-// The parts decide the dtype of a complex tensor: an out of another one is refused, not converted to.
-Tensor complex_out(const Tensor& real, const Tensor& imag, const Tensor& out) {
-  static const Operator& complex = OperatorTable::get().at("complex");
-  FL_CHECK(!has_internal_overlap(out), "[complex] expected an out whose elements are distinct in memory, got an expanded tensor");
-  Value args[2] = {Value(real), Value(imag)};
-  Value made[1];
-  complex.call(args, made);
-  const Tensor value = made[0].tensor();
-  FL_CHECK(out.dtype() == value.dtype(), "[complex] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
-  prepare_out("complex", out, value.sizes(), value.dtype(), true);
-  out.bump_version();
-  copy_into(out, value);
-  return out;
-}
-
 // The one element of a tensor on any device.
 Scalar local_scalar_dense(const Tensor& self) {
   FL_CHECK(!self.is_meta(), "[item] expected a tensor with data, got one on the meta device");
@@ -370,7 +355,6 @@ FL_KERNEL("copy_", copy_);
 FL_COMPOSITE("copy_.number", copy_number_);
 FL_KERNEL("clone", clone);
 FL_KERNEL("_to_copy", to_copy);
-FL_KERNEL("complex.out", complex_out);
 FL_KERNEL_ALL("resize_", resize_);
 FL_KERNEL_ALL("resize_as_", resize_as_);
 FL_KERNEL_ALL("_set_storage_", set_storage_);

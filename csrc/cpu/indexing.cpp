@@ -400,6 +400,7 @@ Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool a
 // ---------------------------------------------------------------- out= forms that may not share memory with what they read
 
 Tensor write_out(const char* op, const Tensor& out, const Tensor& value) {
+  FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ", to_string(out.device()));
   FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
   prepare_out(op, out, value.sizes(), value.dtype(), true);
   out.bump_version();

@@ -134,6 +134,7 @@ Tensor gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool spa
                  (!overlaps_partially(out, *t) && !(out.offset() == t->offset() && out.sizes() == t->sizes() && out.strides() == t->strides())),
              "[gather] expected an out that shares no memory with its arguments, got views of one memory");
   const Tensor value = gather(self, dim, index, sparse_grad);
+  FL_CHECK(out.device() == value.device(), "[", "gather", "] expected out on ", to_string(value.device()), ", got ", to_string(out.device()));
   prepare_out("gather", out, value.sizes(), value.dtype(), true);
   out.bump_version();
   copy_into(out, value);

@@ -257,6 +257,7 @@ Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, cons
   }
   const Pair found = kthvalue(self, k, dim, keepdim);
   const auto write = [](const Tensor& out, const Tensor& value) {
+    FL_CHECK(out.device() == value.device(), "[", "kthvalue", "] expected out on ", to_string(value.device()), ", got ", to_string(out.device()));
     FL_CHECK(out.dtype() == value.dtype(), "[kthvalue] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
     prepare_out("kthvalue", out, value.sizes(), value.dtype(), true);
     out.bump_version();
