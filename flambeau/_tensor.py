@@ -76,8 +76,9 @@ def _from_python(data: Any, dtype: Any) -> Tensor:
     """A new CPU tensor from numbers and nested sequences, which may hold arrays and tensors."""
     if data is None or isinstance(data, dict):
         raise RuntimeError(f"[tensor] expected data with a dtype, got {type(data).__name__}")
-    if dtype is None and isinstance(data, (list, tuple)):
-        dtype = _element_dtype(data)
+    if isinstance(data, (list, tuple)):
+        found = _element_dtype(data)
+        dtype = found if dtype is None else dtype
     try:
         return _C._from_data(data, dtype)
     except (TypeError, ValueError):
@@ -90,10 +91,14 @@ def _from_python(data: Any, dtype: Any) -> Tensor:
 def _element_dtype(data: Any) -> Any:
     """The dtype of the arrays, NumPy numbers or tensors that a sequence starts with; None for Python's own numbers."""
     first = data
+    depth = 0
     while isinstance(first, (list, tuple)):
         if not first:
             return None
         first = first[0]
+        depth += 1
+        if depth > 64:  # which a list that holds itself reaches too
+            raise ValueError("[tensor] expected at most 64 dimensions, got deeper nesting")
     if type(first) in (int, float, bool, complex):
         return None
     if isinstance(first, Tensor):

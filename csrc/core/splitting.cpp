@@ -40,10 +40,13 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntSpan sizes, int64_t 
   return out;
 }
 
+constexpr int64_t kMostParts = int64_t(1) << 24;  // more (mostly empty) views than this would only exhaust the memory
+
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   FL_CHECK(self.dim() > 0, "[chunk] expected a tensor with dimensions, got a 0-d tensor");
   FL_CHECK(chunks > 0, "[chunk] expected a number of chunks greater than zero, got ", chunks);
   const int64_t d = wrap_dim("chunk", dim, self.dim()), n = self.size(d);
+  FL_CHECK_KIND(chunks <= kMostParts, OutOfMemory, "[chunk] expected at most ", kMostParts, " chunks, got ", chunks);
   const int64_t size = (n + chunks - 1) / chunks;
   if (size == 0) return split_with_sizes(self, std::vector<int64_t>(chunks, 0), d);
   return split(self, size, d);
@@ -53,6 +56,7 @@ std::vector<Tensor> cut_sections(const char* op, const Tensor& self, int64_t sec
   FL_CHECK(self.dim() > 0, "[", op, "] expected a tensor with dimensions, got a 0-d tensor");
   const int64_t d = wrap_dim(op, dim, self.dim()), n = self.size(d);
   FL_CHECK(sections > 0, "[", op, "] expected a number of sections greater than zero, got ", sections);
+  FL_CHECK_KIND(sections <= kMostParts, OutOfMemory, "[", op, "] expected at most ", kMostParts, " sections, got ", sections);
   std::vector<Tensor> out;
   int64_t at = 0;
   for (int64_t i = 0; i < sections; ++i) {

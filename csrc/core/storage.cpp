@@ -21,6 +21,7 @@ void* device_allocate(size_t bytes, Device device) {
   return allocator->allocate(bytes);
 }
 void device_free(void* data, size_t bytes, Device device) {
+  if (data == nullptr) return;  // also when the device had no allocator to begin with
   if (device.type == DeviceType::CPU)
     cpu_free(data, bytes);
   else if (device.type != DeviceType::Meta)

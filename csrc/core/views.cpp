@@ -157,6 +157,7 @@ Tensor expand(const Tensor& self, IntSpan size, bool) {
     strides[i] = i < lead || own != want || own == 1 ? 0 : self.stride(i - lead);
     if (i >= lead && own == want) strides[i] = self.stride(i - lead);
   }
+  numel_of(sizes);  // raises when the number of elements overflows
   return alias(self, sizes, strides, self.offset());
 }
 

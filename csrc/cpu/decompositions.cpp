@@ -8,6 +8,14 @@ namespace {
 
 namespace lp = cpu::lapack;
 
+// LAPACK's iterations may loop for ever on infinities and NaN: such matrices are reported as not converging instead.
+template <class T>
+bool all_finite(const T* p, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    if (!std::isfinite(std::abs(p[i]))) return false;
+  return true;
+}
+
 // ---------------------------------------------------------------- QR
 
 std::tuple<Tensor, Tensor> geqrf(const Tensor& a) {
@@ -130,6 +138,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matric
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(info.numel(), 8 * cube(a), [&](int64_t i) {
+      if (!all_finite(matrix<T>(work, i), m * n)) {
+        info.data<int32_t>()[i] = static_cast<int32_t>(k);
+        return;
+      }
       const char job = !compute_uv ? 'N' : full_matrices ? 'A' : 'S';
       info.data<int32_t>()[i] = lp::gesdd<T>(job, m, n, matrix<T>(work, i), m, vector<lp::Real<T>>(s, i),
                                              compute_uv ? matrix<T>(u, i) : nullptr, m, compute_uv ? matrix<T>(vh, i) : nullptr,
@@ -151,11 +163,20 @@ std::tuple<Tensor, Tensor, Tensor> eigh(const Tensor& a, std::string_view uplo, 
   const Tensor v = column_copy(a);
   const Tensor vectors = compute_v ? v : empty({0}, a.options());
   if (a.is_meta() || a.numel() == 0) return {w, vectors, info};
+  const bool upper = uplo[0] == 'U' || uplo[0] == 'u';
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(info.numel(), 4 * cube(a), [&](int64_t i) {
+      // Only one triangle is read.
+      const T* p = matrix<T>(v, i);
+      bool finite = true;
+      for (int64_t c = 0; c < n; ++c) finite &= upper ? all_finite(p + c * n, c + 1) : all_finite(p + c * n + c, n - c);
+      if (!finite) {
+        info.data<int32_t>()[i] = static_cast<int32_t>(n);
+        return;
+      }
       info.data<int32_t>()[i] =
-          lp::syevd<T>(compute_v ? 'V' : 'N', uplo[0] == 'U' || uplo[0] == 'u' ? 'U' : 'L', n, matrix<T>(v, i), n, vector<lp::Real<T>>(w, i));
+          lp::syevd<T>(compute_v ? 'V' : 'N', upper ? 'U' : 'L', n, matrix<T>(v, i), n, vector<lp::Real<T>>(w, i));
     });
   });
   return {w, vectors, info};
@@ -174,10 +195,7 @@ std::tuple<Tensor, Tensor, Tensor> eig(const Tensor& a, bool compute_v) {
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     using C = std::complex<lp::Real<T>>;
-    // LAPACK may loop for ever on infinities and NaN.
-    const T* p = work.data<T>();
-    for (int64_t i = 0; i < work.numel(); ++i)
-      FL_CHECK(std::isfinite(std::abs(p[i])), "[linalg.eig] expected finite elements, got infinity or NaN");
+    FL_CHECK(all_finite(work.data<T>(), work.numel()), "[linalg.eig] expected finite elements, got infinity or NaN");
     each(info.numel(), 20 * cube(a), [&](int64_t i) {
       info.data<int32_t>()[i] = lp::geev<T>('N', compute_v ? 'V' : 'N', n, matrix<T>(work, i), n, vector<C>(w, i), nullptr, n,
                                             compute_v ? matrix<C>(v, i) : nullptr, n);
@@ -190,6 +208,11 @@ std::tuple<Tensor, Tensor, Tensor> eig(const Tensor& a, bool compute_v) {
 
 // The solution is in the first n rows of `x` (max(m, n) rows); the rest holds what the residuals are made of.
 std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b, double rcond, std::string_view driver) {
+  check_matrix("linalg.lstsq", a);
+  check_matrix("linalg.lstsq", b);
+  check_floating("linalg.lstsq", a);
+  check_same("linalg.lstsq", a, b);
+  FL_CHECK(a.size(-2) == b.size(-2), "[linalg.lstsq] expected as many rows in both matrices, got ", a.sizes(), " and ", b.sizes());
   const Dims lead = broadcast_shapes("linalg.lstsq", batch_sizes(a), batch_sizes(b));
   const int64_t m = a.size(-2), n = a.size(-1), nrhs = b.size(-1), rows = std::max(m, n), k = std::min(m, n);
   const bool with_rank = driver != "gels", with_values = driver == "gelsd" || driver == "gelss";
@@ -215,7 +238,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
       T *left = matrix<T>(work, i), *right = matrix<T>(x, i);
       int32_t found = 0;
       int failed;
-      if (driver == "gels")
+      if (!all_finite(left, m * n))
+        failed = static_cast<int>(k);
+      else if (driver == "gels")
         failed = lp::gels<T>('N', m, n, nrhs, left, m, right, rows);
       else if (driver == "gelsy")
         failed = lp::gelsy<T>(m, n, nrhs, left, m, right, rows, nullptr, static_cast<R>(rcond), &found);

@@ -117,7 +117,7 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
 
   // Shape, device and dtype.
   const TensorImpl* first = nullptr;
-  bool same = true;
+  bool same = true, numbers = true;  // numbers: every tensor so far is a CPU one without dimensions, which mixes with any device
   Device device;
   const Value* promoted[4];
   int n_promoted = 0;
@@ -132,13 +132,14 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
     } else {
       if (t->sizes != first->sizes || t->strides != first->strides) same = false;
       if (t->device != device) {
-        if (device.type == DeviceType::CPU && first->sizes.empty())
+        if (numbers)
           device = t->device;
         else
           FL_CHECK(t->device.type == DeviceType::CPU && t->sizes.empty(), "[", def.name,
                    "] expected all tensors on one device, got ", to_string(device), " and ", to_string(t->device));
       }
     }
+    numbers = numbers && t->device.type == DeviceType::CPU && t->sizes.empty();
   }
   DType common;
   const bool alike = n_promoted == 1 ? promoted[0]->is_tensor() && !promoted[0]->tensor_impl()->wrapped_number
@@ -165,7 +166,7 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
       if (operand[i]->is_tensor()) shape = broadcast_shapes(def.name, shape, operand[i]->tensor_impl()->sizes);
 
   if (out.defined()) {
-    FL_CHECK(out.device() == device || !first || (first->sizes.empty() && first->device.type == DeviceType::CPU), "[", def.name,
+    FL_CHECK(out.device() == device || numbers, "[", def.name,
              "] expected the output on ", to_string(device), ", got ", to_string(out.device()));
     device = out.device();
     prepare_out(def.name, out, shape, result, has_out);
@@ -222,21 +223,26 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
       results[0] = Value(std::move(out));
       return;
     }
-    alignas(16) char numbers[4][16];
+    alignas(16) char constants[4][16];
+    Tensor wrapped[4];
     StridedIterator it(out.sizes());
     it.add(out, loop_result);
     for (int i = 0; i < used; ++i) {
       const DType wanted = def.mask >> i & 1 ? DType::Bool : compute;
       if (operand[i]->is_tensor()) {
-        it.add(operand[i]->tensor(), wanted);
+        // A tensor without dimensions does not widen the others, so its value may have to wrap around first.
+        wrapped[i] = operand[i]->tensor();
+        if (wanted == DType::Int64 && common != DType::Int64 && wrapped[i].dim() == 0 && wrapped[i].dtype() != common)
+          wrapped[i] = to_dtype(wrapped[i], common);
+        it.add(wrapped[i], wanted);
       } else {
         const Scalar s = operand[i]->to_scalar();
         dispatch(wanted, [&](auto type) {
           using T = typename decltype(type)::type;
           const T x = s.to<T>();
-          std::memcpy(numbers[i], &x, sizeof x);
+          std::memcpy(constants[i], &x, sizeof x);
         });
-        it.add_scalar(numbers[i], wanted);
+        it.add_scalar(constants[i], wanted);
       }
     }
     it.finish();

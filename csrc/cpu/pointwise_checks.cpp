@@ -30,6 +30,11 @@ void no_bool(const PointwiseDef& def, const Value* const* operand, const Scalar*
   FL_CHECK(dtype_of(*operand[0]) != DType::Bool, "[", def.name, "] expected a numeric tensor, got a bool tensor; use ~ or logical_not()");
 }
 
+void mask_condition(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {
+  const DType given = dtype_of(*operand[0]);
+  FL_CHECK(given == DType::Bool || given == DType::UInt8, "[", def.name, "] expected a bool condition, got ", name_of(given));
+}
+
 void no_integer_division(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {
   FL_CHECK(!is_integral(dtype_of(*operand[1]), true) || !is_integral(dtype_of(*operand[2]), true), "[", def.name,
            "] expected a floating point or complex quotient, got two integer tensors");
@@ -75,6 +80,7 @@ PointwiseCheck find_check(const char* name) {
     PointwiseCheck check;
   } table[] = {{"alpha", alpha},
                {"subtraction", subtraction},
+               {"mask_condition", mask_condition},
                {"no_bool", no_bool},
                {"no_integer_division", no_integer_division},
                {"scalar_value", scalar_value},

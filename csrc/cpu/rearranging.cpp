@@ -164,16 +164,24 @@ Tensor triu(const Tensor& self, int64_t diagonal) { return triangle("triu", self
 Tensor triangle_indices(const char* op, int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Device> device, bool lower) {
   FL_CHECK(row >= 0, "[", op, "] expected a number of rows that is not negative, got ", row);
   FL_CHECK(col >= 0, "[", op, "] expected a number of columns that is not negative, got ", col);
+  FL_CHECK_KIND(std::max(row, col) < int64_t(1) << 61, OutOfMemory, "[", op, "] expected indices that fit in memory, got a matrix of ", row,
+                " x ", col);
   const DType t = dtype.value_or(DType::Int64);
   FL_CHECK_KIND(t == DType::Int64 || t == DType::Int32, NotImplemented, "[", op, "] expected dtype int64 or int32, got ", name_of(t));
-  const auto edge = [&](int64_t i) { return std::min(col, std::max<int64_t>(0, i + offset + (lower ? 1 : 0))); };
-  int64_t n = 0;
-  for (int64_t i = 0; i < row; ++i) n += lower ? edge(i) : col - edge(i);
+  // Row i has clamp(i + first, 0, col) elements left of the edge: none before row `none`, all from row `full` on.
+  const int64_t first = std::min(std::max(offset, -row - 1), col) + (lower ? 1 : 0);
+  const auto edge = [&](int64_t i) { return std::min(col, std::max<int64_t>(0, i + first)); };
+  const int64_t none = std::min(row, std::max<int64_t>(0, -first)), full = std::max(none, std::min(row, std::max<int64_t>(0, col - first)));
+  const __int128 left = (static_cast<__int128>(none) + full - 1 + 2 * static_cast<__int128>(first)) * (full - none) / 2 +
+                        static_cast<__int128>(row - full) * col;
+  const __int128 count = lower ? left : static_cast<__int128>(row) * col - left;
+  FL_CHECK_KIND(count < (__int128(1) << 47), OutOfMemory, "[", op, "] expected indices that fit in memory, got a matrix of ", row, " x ", col);
+  const int64_t n = static_cast<int64_t>(count);
   Tensor out = empty({2, n}, {t, device.value_or(Device{})});
   if (out.is_meta()) return out;
   const auto fill = [&](auto* p) {
     int64_t at = 0;
-    for (int64_t i = 0; i < row; ++i)
+    for (int64_t i = lower ? none : 0, stop = lower ? row : full; n && i < stop; ++i)
       for (int64_t j = lower ? 0 : edge(i), last = lower ? edge(i) : col; j < last; ++j, ++at) {
         p[at] = static_cast<std::decay_t<decltype(*p)>>(i);
         p[n + at] = static_cast<std::decay_t<decltype(*p)>>(j);

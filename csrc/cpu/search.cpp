@@ -1,6 +1,7 @@
 // Searching and counting: unique values, positions in sorted sequences, membership, bin counts and histograms.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -111,14 +112,29 @@ Triple unique_rows(const Tensor& self, bool consecutive) {
 
 // ---------------------------------------------------------------- positions in sorted sequences
 
+IntSpan batch_of(const Tensor& t) { return IntSpan(t.sizes().data(), t.dim() - 1); }
+
 Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int32, const Tensor& sorter) {
   const DType result = int32 ? DType::Int32 : DType::Int64;
   const bool one_line = sequence.dim() == 1;
+  FL_CHECK(sequence.dim() > 0 && (one_line || (sequence.dim() == values.dim() &&
+                                               batch_of(sequence) == batch_of(values))),
+           "[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the values, got ", sequence.sizes(),
+           " and ", values.sizes());
+  FL_CHECK(!sorter.defined() || (sorter.sizes() == sequence.sizes() && sorter.dtype() == DType::Int64),
+           "[searchsorted] expected a sorter of int64 of the boundaries' shape ", sequence.sizes(), ", got another");
+  FL_CHECK(sequence.device() == values.device() && (!sorter.defined() || sorter.device() == values.device()),
+           "[searchsorted] expected tensors on one device, got ", to_string(sequence.device()), " and ", to_string(values.device()));
+  FL_CHECK(!is_complex(sequence.dtype()) && !is_complex(values.dtype()), "[searchsorted] expected real numbers, got complex ones");
   Tensor out = empty(values.sizes(), {result, values.device()});
   if (values.is_meta() || values.numel() == 0) return out;
   const int64_t n = sequence.size(-1), per_line = one_line ? values.numel() : values.size(-1);
   const DType common = promote(sequence.dtype(), values.dtype());
   const Tensor order = sorter.defined() ? contiguous(sorter) : sorter;
+  if (order.defined())
+    for (int64_t i = 0; i < order.numel(); ++i)
+      FL_CHECK(order.data<int64_t>()[i] >= 0 && order.data<int64_t>()[i] < n,
+               "[searchsorted] expected a sorter within the boundaries, got an index out of range");
   const DType compute = compute_of(common) == DType::Float ? DType::Double : compute_of(common);
   const Tensor s = contiguous(to_dtype(sequence, compute)), v = contiguous(to_dtype(values, compute));
   const auto run = [&](auto type) {
@@ -170,6 +186,8 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
     least = std::min(least, x[i]);
   }
   FL_CHECK(least >= 0, "[bincount] expected integers that are not negative, got ", least);
+  FL_CHECK_KIND(most < std::numeric_limits<int64_t>::max(), OutOfMemory, "[bincount] expected a largest value whose bins fit in memory, got ",
+                most);
   const int64_t bins = std::max(minlength, most + 1);
   const DType result = !weights.defined() ? DType::Int64 : weights.dtype() == DType::Float ? DType::Float : DType::Double;
   Tensor out = empty({bins}, {result, self.device()});
@@ -221,7 +239,7 @@ void count_bins(const T* points, const T* weights, int64_t n, const std::vector<
         if (b + 1 < bins && x >= e[b + 1]) ++b;
       } else {
         b = std::upper_bound(e.begin(), e.end(), x) - e.begin() - 1;
-        b = std::min(b, bins - 1);
+        b = std::max<int64_t>(0, std::min(b, bins - 1));  // edges that are not sorted may give anything
       }
       at = at * bins + b;
     }
@@ -230,6 +248,15 @@ void count_bins(const T* points, const T* weights, int64_t n, const std::vector<
 }
 
 Tensor histogramdd(const Tensor& points, const std::vector<Tensor>& edges, bool uniform, const Tensor& weight) {
+  FL_CHECK(!edges.empty(), "[histogramdd] expected the edges of at least one dimension, got none");
+  FL_CHECK(points.dim() > 0 && points.size(-1) == static_cast<int64_t>(edges.size()), "[histogramdd] expected points of ",
+           static_cast<int64_t>(edges.size()), " coordinates, got shape ", points.sizes());
+  FL_CHECK(!weight.defined() || weight.numel() * points.size(-1) == points.numel(),
+           "[histogramdd] expected one weight for each point of ", points.sizes(), ", got ", weight.defined() ? weight.sizes() : IntSpan());
+  for (const Tensor& e : edges)
+    FL_CHECK(e.device() == points.device(), "[histogramdd] expected edges on ", to_string(points.device()), ", got ", to_string(e.device()));
+  FL_CHECK(!weight.defined() || weight.device() == points.device(), "[histogramdd] expected a weight on ", to_string(points.device()),
+           ", got another device");
   Dims sizes;
   for (const Tensor& e : edges) sizes.push_back(std::max<int64_t>(0, e.numel() - 1));
   Tensor out = empty(sizes, points.options());
@@ -285,7 +312,9 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
       const T scale = rounded(static_cast<T>(bins) / rounded(high - low));
       for (int64_t i = 0; i < n; ++i) {
         const T v = static_cast<T>(x[i]);
-        if (v >= low && v <= high) ++counts[std::min(bins - 1, static_cast<int64_t>(rounded(rounded(v - low) * scale)))];
+        if (!(v >= low && v <= high)) continue;
+        const T at = rounded(rounded(v - low) * scale);  // not a number where the range overflows
+        ++counts[at < static_cast<T>(bins) ? std::max<int64_t>(0, static_cast<int64_t>(at)) : bins - 1];
       }
       for (int64_t b = 0; b < bins; ++b) out.data<S>()[b] = convert<S>(counts[b]);
     }
@@ -295,6 +324,9 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
 
 // Whether each element is in a sorted 1-d list.
 Tensor isin_sorted(const Tensor& self, const Tensor& sorted, bool invert) {
+  FL_CHECK(self.device() == sorted.device(), "[isin] expected tensors on one device, got ", to_string(self.device()), " and ",
+           to_string(sorted.device()));
+  FL_CHECK(!is_complex(self.dtype()) && !is_complex(sorted.dtype()), "[isin] expected real numbers, got complex ones");
   Tensor out = empty(self.sizes(), {DType::Bool, self.device()});
   if (self.is_meta()) return out;
   const DType common = promote(self.dtype(), sorted.dtype());

@@ -149,6 +149,7 @@ pointwise(
     mask=("condition",),
     method=False,
     inplace=False,
+    check="mask_condition",
     vjp=lambda g, condition, x, y, out: (None, e.where(condition, g, 0), e.where(condition, 0, g)),
 )
 

@@ -91,6 +91,10 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor, fl.Tensor]:
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise RuntimeError(
+            f"[embedding_bag] expected padding_idx within the {weight.shape[0]} rows of the weight, got {padding_idx}"
+        )
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
     return fl._embedding_bag(
         weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding

@@ -49,6 +49,8 @@ MANY = "Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None"
 
 def _scale(op: str, norm: str | None, count: int, forward: bool) -> float:
     """Factor of a transform over `count` points: the norm says which direction is divided."""
+    if count < 1:
+        raise RuntimeError(f"[{op}] expected at least one data point, got {count}")
     if norm == "ortho":
         return 1.0 / math.sqrt(count)
     if norm is None or norm == "backward":
@@ -282,7 +284,8 @@ def _frequencies(
     dtype = fl.get_default_dtype() if dtype is None else dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"[{op}] expected a floating or complex dtype, got {dtype}")
-    result = fl.mul(index.to(dtype), 1.0 / (n * d) if n else 0.0)
+    # A spacing of zero gives infinite frequencies, as a division of floats does.
+    result = fl.mul(index.to(dtype), 1.0 / (n * d) if n * d else math.copysign(math.inf, d) if n else 0.0)
     return result.requires_grad_() if requires_grad else result
 
 

@@ -317,7 +317,11 @@ def tensorinv(self: fl.Tensor, ind: int = 2) -> fl.Tensor:
 @composite("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", out=True)
 def tensorsolve(self: fl.Tensor, other: fl.Tensor, dims: Any = None) -> fl.Tensor:
     if dims is not None:
-        moved = [d % self.dim() for d in dims]
+        ndim = self.dim()
+        for d in dims:
+            if not -ndim <= d < ndim:
+                raise IndexError(f"[linalg.tensorsolve] expected dims in the range [{-ndim}, {ndim - 1}], got {d}")
+        moved = [d % ndim for d in dims]
         self = self.permute([d for d in range(self.dim()) if d not in moved] + moved)
     shape = tuple(self.shape)[other.dim() :]
     size = _product(shape)
