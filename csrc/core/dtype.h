@@ -148,7 +148,12 @@ using compute_t = typename compute_type<T>::type;
 // Element conversion as PyTorch's: complex to real drops the imaginary part, float to integer truncates.
 template <class To, class From>
 inline To convert(const From& x) {
-  if constexpr (std::is_same_v<To, From>) {
+  if constexpr (std::is_same_v<From, bool>) {
+    // Memory that nobody wrote may hold any byte; as a bool it counts as true.
+    uint8_t byte;
+    std::memcpy(&byte, &x, 1);
+    return To(byte != 0);
+  } else if constexpr (std::is_same_v<To, From>) {
     return x;
   } else if constexpr (is_complex_type<From>) {
     if constexpr (is_complex_type<To>)

@@ -401,11 +401,6 @@ void python_kernel(const Operator& op, void* context, KeySet, Value* args, Value
 
 // ---------------------------------------------------------------- installing the API
 
-struct Packet {
-  std::string name;
-  std::vector<Operator*> functions, methods;
-};
-
 // One function may live in several modules: `;nn.functional` is the top level and nn.functional.
 std::vector<std::string> split_modules(const std::string& text) {
   std::vector<std::string> names;
