@@ -119,7 +119,7 @@ class Garbage:
         self.dtype = r.choice(DTYPES) if r.random() < 0.5 else fl.float32
         self.wild = r.random() < 0.5  # whether values of the wrong type or out of range occur
         self.requires_grad = r.random() < 0.15
-        self.meta = r.random() < 0.08
+        self.meta = r.choice([0.3, 0.9]) if r.random() < 0.15 else 0.0  # how often a tensor is on the meta device
         self.extreme = r.random() < 0.3
 
     def size(self) -> list[int]:
@@ -159,7 +159,7 @@ class Garbage:
         r = self.r
         dtype = self.dtype if r.random() < 0.7 else r.choice([fl.int64, fl.int64, fl.float32, *DTYPES])
         shape = self.size()
-        if r.random() < (0.1 if not self.meta else 0.9) and self.meta:
+        if r.random() < self.meta:
             return fl.empty(shape, dtype=dtype, device="meta")
         how = r.random()
         if how < 0.55 or not shape:

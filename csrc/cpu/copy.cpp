@@ -332,8 +332,13 @@ Tensor set_storage_(const Tensor& self, const Tensor& source, int64_t offset, In
   int64_t last = offset;
   for (size_t i = 0; i < size.size(); ++i) {
     FL_CHECK(stride[i] >= 0, "[set_] expected strides that are not negative, got ", stride);
-    if (n) last += (size[i] - 1) * stride[i];
+    int64_t reach;
+    if (n)
+      FL_CHECK(!__builtin_mul_overflow(size[i] - 1, stride[i], &reach) && !__builtin_add_overflow(last, reach, &last),
+               "[set_] expected a window that fits in memory, got sizes ", size, " and strides ", stride);
   }
+  FL_CHECK_KIND(last < int64_t(1) << 47, OutOfMemory, "[set_] expected a window that fits in memory, got sizes ", size, ", strides ", stride,
+                ", offset ", offset);
   const int64_t bytes = (last + 1) * self.itemsize();
   if (n > 0 && bytes > static_cast<int64_t>(source->storage->bytes)) source->storage->resize(bytes);
   self->storage = source->storage;

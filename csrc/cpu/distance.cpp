@@ -103,6 +103,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, bool through_matmul) 
   FL_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()), "[cdist] expected floating tensors, got ", name_of(x1.dtype()), " and ",
            name_of(x2.dtype()));
   FL_CHECK(x1.dtype() == x2.dtype(), "[cdist] expected tensors of one dtype, got ", name_of(x1.dtype()), " and ", name_of(x2.dtype()));
+  FL_CHECK(x1.device() == x2.device(), "[cdist] expected tensors on one device, got ", to_string(x1.device()), " and ", to_string(x2.device()));
   FL_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "[cdist] expected tensors of at least two dimensions, got ", x1.sizes(), " and ", x2.sizes());
   FL_CHECK(x1.size(-1) == x2.size(-1), "[cdist] expected rows of one length, got ", x1.sizes(), " and ", x2.sizes());
   FL_CHECK(p >= 0, "[cdist] expected p that is not negative, got ", p);

@@ -109,7 +109,7 @@ def _attention_math(
     length, keys, depth = query.shape[-2], key.shape[-2], query.shape[-1]
     if gqa and query.dim() > 2:
         heads = query.shape[-3]
-        if key.shape[-3] == 0 or heads % key.shape[-3] or heads % value.shape[-3]:
+        if 0 in (key.shape[-3], value.shape[-3]) or heads % key.shape[-3] or heads % value.shape[-3]:
             raise RuntimeError(f"[{OP}] expected query heads divisible by key heads, got {heads} and {key.shape[-3]}")
         key = key.repeat_interleave(heads // key.shape[-3], -3)
         value = value.repeat_interleave(heads // value.shape[-3], -3)
