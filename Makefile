@@ -7,7 +7,7 @@ PARITY  ?= ../shared/parity
 
 BUILD_DEPS := scikit-build-core cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
 TEST_DEPS  := pytest pytest-xdist hypothesis
-LINT_DEPS  := ruff clang-format mypy
+LINT_DEPS  := ruff==0.17.4 clang-format==23.1.3 mypy==2.4.1
 
 TAG       = $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)')
 BUILD     = build/$(TAG)

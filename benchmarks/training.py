@@ -18,7 +18,8 @@ import pathlib
 import subprocess
 import sys
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -101,11 +102,26 @@ def resnet18(torch: Any) -> Callable[[], None]:
     return step
 
 
-def transformer(torch: Any, layers: int, vocabulary: int = 256, d: int = 256, heads: int = 4, t: int = 128) -> Callable[[], None]:
+def transformer(
+    torch: Any, layers: int, vocabulary: int = 256, d: int = 256, heads: int = 4, t: int = 128
+) -> Callable[[], None]:
     F, new = torch.nn.functional, Parameters(torch)
     embed, position = new(vocabulary, d), new(t, d)
     blocks = [
-        (new(d), new(d), new(3 * d, d), new(3 * d), new(d, d), new(d), new(d), new(d), new(4 * d, d), new(4 * d), new(d, 4 * d), new(d))
+        (
+            new(d),
+            new(d),
+            new(3 * d, d),
+            new(3 * d),
+            new(d, d),
+            new(d),
+            new(d),
+            new(d),
+            new(4 * d, d),
+            new(4 * d),
+            new(d, 4 * d),
+            new(d),
+        )
         for _ in range(layers)
     ]
     tokens, target = torch.randint(0, vocabulary, (8, t)), torch.randint(0, vocabulary, (8 * t,))
@@ -166,7 +182,9 @@ def main() -> None:
                 environment = dict(os.environ, PYTHONPATH=str(ROOT))
                 out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
                 found.append(json.loads(out.stdout))
-            print(f"{name:26} peak {found[0]:7.1f} MB  torch {found[1]:7.1f} MB   x {found[0] / found[1]:.2f}   (at most 1.0)")
+            print(
+                f"{name:26} peak {found[0]:7.1f} MB  torch {found[1]:7.1f} MB   x {found[0] / found[1]:.2f}   (at most 1.0)"
+            )
         return
     import torch
 

@@ -122,7 +122,11 @@ def pointwise_loops(record) -> tuple[str, list[list[str]], int]:
                     f"  {heads}\n  R* o = static_cast<R*>(out);\n  {consts}\n"
                     f"#pragma GCC ivdep\n  for (int64_t i = 0; i < n; ++i) {{\n    {loads}\n    {body}\n  }}\n}}\n"
                 )
-            result = {"same": store, "bool": "bool", "real": {"complex64": "float", "complex128": "double"}.get(store, store)}
+            result = {
+                "same": store,
+                "bool": "bool",
+                "real": {"complex64": "float", "complex128": "double"}.get(store, store),
+            }
             row.append(f"&{bodies[body]}<{store}, {compute}, {result[details['result']]}>")
         names.append(row)
     return "\n".join(out), names, cost
@@ -167,9 +171,7 @@ def generate_pointwise(records, out: Path) -> tuple[list[str], str]:
         select = next((i for i, a in enumerate(record.schema.args) if a.name == d["select"] and d["select"]), -1)
         ident = identifier(record)
         if select >= 0:
-            preamble.append(
-                f"const char* const variants_{ident}[] = {{{', '.join(quote(k) for k in d['table'])}}};"
-            )
+            preamble.append(f"const char* const variants_{ident}[] = {{{', '.join(quote(k) for k in d['table'])}}};")
         promote = {"default": "d", "float": "f", "first": "m", "int": "i"}[d["promote"]]
         result = {"same": "s", "bool": "b", "real": "r"}[d["result"]]
         cases = [f"{{{value!r}, picked_loops_{identifier(case)}()}}" for value, case in d["cases"].items()]

@@ -6,10 +6,11 @@
 namespace fl {
 
 struct PointwiseGradient {
-  const char* op;      // operator that computes it, or null
-  bool identity;       // the gradient is the incoming one
+  const char* op;  // operator that computes it, or null
+  bool identity;   // the gradient is the incoming one
   int n_sources;
-  int8_t source[10];   // the operator's inputs: -1 the incoming gradient, -2 the result, else the position of an argument
+  int8_t source[10];  // the operator's inputs: -1 the incoming gradient, -2 the result, else the position of
+                      // an argument
 };
 
 struct PointwiseDerivative {

@@ -1,5 +1,5 @@
-// Derivatives of the ops that training spends its time in, natively. Each does what the record's `vjp` in flambeau/ops
-// says; a test compares the two.
+// Derivatives of the ops that training spends its time in, natively. Each does what the record's `vjp` in
+// flambeau/ops says; a test compares the two.
 #include "autograd/node.h"
 #include "dispatch/kernel.h"
 
@@ -9,13 +9,15 @@ namespace {
 
 using Grads = std::vector<Tensor>;
 
-const Operator& op(const char* name) { return OperatorTable::get().at(name); }
+const Operator& op(const char* name) {
+  return OperatorTable::get().at(name);
+}
 
 // Calls an operator by name, looked up once at each place.
-#define CALL(name, ...)                                  \
-  [&] {                                                  \
-    static const Operator& found = op(name);             \
-    return call_tensor(found, __VA_ARGS__);              \
+#define CALL(name, ...)                      \
+  [&] {                                      \
+    static const Operator& found = op(name); \
+    return call_tensor(found, __VA_ARGS__);  \
   }()
 
 Tensor reshape(const Tensor& t, IntSpan sizes) {
@@ -37,18 +39,30 @@ Tensor adjoint(const Tensor& t) {
   if (is_complex(t.dtype())) return CALL("_mH", t);
   return CALL("transpose", t, int64_t(-2), int64_t(-1));
 }
-Tensor conj(const Tensor& t) { return is_complex(t.dtype()) ? CALL("conj_physical", t) : t; }
-Tensor mm(const Tensor& a, const Tensor& b) { return CALL("mm", a, b); }
+Tensor conj(const Tensor& t) {
+  return is_complex(t.dtype()) ? CALL("conj_physical", t) : t;
+}
+Tensor mm(const Tensor& a, const Tensor& b) {
+  return CALL("mm", a, b);
+}
 
-Grads same(const Derivative&, OperatorNode& node, Grads&& g) { return {std::move(g[0])}; }
+Grads same(const Derivative&, OperatorNode& node, Grads&& g) {
+  return {std::move(g[0])};
+}
 Grads source_only(const Derivative&, OperatorNode& node, Grads&& g) {
   Grads out(node.next.size());
   if (out.size() > 1 && node.needs(1)) out[1] = std::move(g[0]);
   return out;
 }
-Grads reshaped(const Derivative&, OperatorNode& node, Grads&& g) { return {reshape(g[0], node.inputs[0].sizes)}; }
-Grads expanded(const Derivative&, OperatorNode& node, Grads&& g) { return {sum_to(g[0], node.inputs[0].sizes)}; }
-Grads transposed(const Derivative&, OperatorNode& node, Grads&& g) { return {CALL("transpose", g[0], node.args[1], node.args[2])}; }
+Grads reshaped(const Derivative&, OperatorNode& node, Grads&& g) {
+  return {reshape(g[0], node.inputs[0].sizes)};
+}
+Grads expanded(const Derivative&, OperatorNode& node, Grads&& g) {
+  return {sum_to(g[0], node.inputs[0].sizes)};
+}
+Grads transposed(const Derivative&, OperatorNode& node, Grads&& g) {
+  return {CALL("transpose", g[0], node.args[1], node.args[2])};
+}
 Grads permuted(const Derivative&, OperatorNode& node, Grads&& g) {
   const IntSpan dims = node.args[1].ints();
   const int64_t n = static_cast<int64_t>(dims.size());
@@ -60,7 +74,8 @@ Grads selected(const Derivative&, OperatorNode& node, Grads&& g) {
   return {CALL("_select_backward", g[0], node.inputs[0].sizes.vec(), node.args[1], node.args[2])};
 }
 Grads sliced(const Derivative&, OperatorNode& node, Grads&& g) {
-  return {CALL("_slice_backward", g[0], node.inputs[0].sizes.vec(), node.args[1], node.args[2], node.args[3], node.args[4])};
+  return {CALL("_slice_backward", g[0], node.inputs[0].sizes.vec(), node.args[1], node.args[2], node.args[3],
+               node.args[4])};
 }
 Grads converted(const Derivative&, OperatorNode& node, Grads&& g) {
   const OutputMeta& in = node.inputs[0];
@@ -135,7 +150,8 @@ Grads matmul_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
     a = CALL("unsqueeze", a, int64_t(0));
     grad = CALL("unsqueeze", grad, int64_t(-2));
   }
-  if (node.needs(0)) out[0] = reshape(sum_to(CALL("matmul", grad, adjoint(b)), a.sizes()), node.inputs[0].sizes);
+  if (node.needs(0))
+    out[0] = reshape(sum_to(CALL("matmul", grad, adjoint(b)), a.sizes()), node.inputs[0].sizes);
   if (node.needs(1)) {
     Tensor right;
     if (b.dim() == 2 && a.dim() > 2)
@@ -179,23 +195,28 @@ Grads sum_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
 }
 Grads mean_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Dims& sizes = node.inputs[0].sizes;
-  const double count = static_cast<double>(numel_of(sizes)) / std::max<double>(1, static_cast<double>(g[0].numel()));
+  const double count =
+      static_cast<double>(numel_of(sizes)) / std::max<double>(1, static_cast<double>(g[0].numel()));
   const Tensor small = CALL("div.Tensor", g[0], Value(count));
   return {spread(restored(small, sizes, node.args[1], node.args[2].to_bool()), sizes)};
 }
 
 // ---------------------------------------------------------------- softmax
 
-Tensor sum_kept(const Tensor& t, int64_t dim) { return sum_over(t, {dim}, true); }
+Tensor sum_kept(const Tensor& t, int64_t dim) {
+  return sum_over(t, {dim}, true);
+}
 
 Grads softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Tensor out = node.saved_result(0);
   const Tensor product = CALL("mul.Tensor", g[0], out);
-  return {CALL("sub.Tensor", product, CALL("mul.Tensor", out, sum_kept(product, node.args[1].to_int())), int64_t(1))};
+  return {CALL("sub.Tensor", product, CALL("mul.Tensor", out, sum_kept(product, node.args[1].to_int())),
+               int64_t(1))};
 }
 Grads log_softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Tensor out = node.saved_result(0);
-  return {CALL("sub.Tensor", g[0], CALL("mul.Tensor", CALL("exp", out), sum_kept(g[0], node.args[1].to_int())), int64_t(1))};
+  return {CALL("sub.Tensor", g[0],
+               CALL("mul.Tensor", CALL("exp", out), sum_kept(g[0], node.args[1].to_int())), int64_t(1))};
 }
 
 // ---------------------------------------------------------------- joining
@@ -208,7 +229,8 @@ Grads cat_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   for (size_t i = 0; i < out.size(); ++i) {
     const Dims& sizes = node.inputs[i].sizes;
     if (sizes.size() == 1 && sizes[0] == 0 && grad.dim() != 1) {
-      if (node.needs(i)) out[i] = CALL("zeros", sizes.vec(), Value(grad.dtype()), Value(), Value(grad.device()), Value());
+      if (node.needs(i))
+        out[i] = CALL("zeros", sizes.vec(), Value(grad.dtype()), Value(), Value(grad.device()), Value());
       continue;
     }
     const int64_t length = sizes[dim];

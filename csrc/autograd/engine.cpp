@@ -1,5 +1,6 @@
-// The backward engine: counts how many gradients each reachable node waits for, then runs nodes, latest first, as they
-// become ready. Runs in the calling thread; a backward inside a hook or Function is an independent, nested run.
+// The backward engine: counts how many gradients each reachable node waits for, then runs nodes, latest
+// first, as they become ready. Runs in the calling thread; a backward inside a hook or Function is an
+// independent, nested run.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -69,22 +70,24 @@ void accumulate(Tensor& slot, Tensor&& grad, bool track) {
   }
   static const Operator& add = OperatorTable::get().at("add.Tensor");
   static const Operator& add_ = OperatorTable::get().at("add_.Tensor");
-  if (!track && slot->use_count() == 1 && slot->storage->use_count() == 1 && slot->python == nullptr && is_dense(slot) &&
-      slot.sizes() == grad.sizes() && slot.dtype() == grad.dtype())
+  if (!track && slot->use_count() == 1 && slot->storage->use_count() == 1 && slot->python == nullptr &&
+      is_dense(slot) && slot.sizes() == grad.sizes() && slot.dtype() == grad.dtype())
     call_tensor(add_, slot, grad, int64_t(1));
   else
     slot = call_tensor(add, slot, grad, int64_t(1));
 }
 
-// Gradients must have the shape, dtype and device of what they belong to before they are added up; broadcast dimensions
-// are summed.
+// Gradients must have the shape, dtype and device of what they belong to before they are added up; broadcast
+// dimensions are summed.
 void conform(const Node& from, size_t index, Tensor& g, const OutputMeta& want) {
   if (__builtin_expect(g->sizes != want.sizes, 0)) {
     bool expandable = g.dim() >= static_cast<int64_t>(want.sizes.size());
     const int64_t lead = g.dim() - static_cast<int64_t>(want.sizes.size());
-    for (size_t d = 0; expandable && d < want.sizes.size(); ++d) expandable = want.sizes[d] == 1 || want.sizes[d] == g.size(lead + d);
-    FL_CHECK(expandable, "[", from.name(), "] expected a gradient of shape ", IntSpan(want.sizes), " at index ", static_cast<int64_t>(index),
-             ", got ", g.sizes(), ": Function ", from.name(), " returned an invalid gradient at index ", static_cast<int64_t>(index));
+    for (size_t d = 0; expandable && d < want.sizes.size(); ++d)
+      expandable = want.sizes[d] == 1 || want.sizes[d] == g.size(lead + d);
+    FL_CHECK(expandable, "[", from.name(), "] expected a gradient of shape ", IntSpan(want.sizes),
+             " at index ", static_cast<int64_t>(index), ", got ", g.sizes(), ": Function ", from.name(),
+             " returned an invalid gradient at index ", static_cast<int64_t>(index));
     g = sum_to(g, want.sizes);
   }
   if (__builtin_expect(g.dtype() != want.dtype, 0)) {
@@ -95,8 +98,8 @@ void conform(const Node& from, size_t index, Tensor& g, const OutputMeta& want) 
     static const Operator& cast = OperatorTable::get().at("to.dtype");
     if (g.dtype() != want.dtype) g = call_tensor(cast, g, Value(want.dtype), false, false, Value());
   }
-  FL_CHECK(g.device() == want.device, "[", from.name(), "] expected a gradient on ", to_string(want.device), " at index ",
-           static_cast<int64_t>(index), ", got an invalid gradient on ", to_string(g.device()));
+  FL_CHECK(g.device() == want.device, "[", from.name(), "] expected a gradient on ", to_string(want.device),
+           " at index ", static_cast<int64_t>(index), ", got an invalid gradient on ", to_string(g.device()));
 }
 
 void check_nan(const Node& node, const std::vector<Tensor>& grads) {
@@ -106,8 +109,8 @@ void check_nan(const Node& node, const std::vector<Tensor>& grads) {
     static const Operator& ne = OperatorTable::get().at("ne.Tensor");
     const Tensor nan = call_tensor(sum, call_tensor(ne, grads[i], grads[i]), Value(), false, Value());
     if (item(nan).to<int64_t>() == 0) continue;
-    fail("[", node.name(), "] expected gradients that are numbers, got NaN: Function '", node.name(), "' returned nan values in its ",
-         static_cast<int64_t>(i), "th output.");
+    fail("[", node.name(), "] expected gradients that are numbers, got NaN: Function '", node.name(),
+         "' returned nan values in its ", static_cast<int64_t>(i), "th output.");
   }
 }
 
@@ -147,7 +150,8 @@ void call_hook(Hook& hook, Tensor& grad) {
   grad = one[0];
 }
 
-// Hooks of the tensors that a node is the history of, in the order of registration; kept gradients see their results.
+// Hooks of the tensors that a node is the history of, in the order of registration; kept gradients see their
+// results.
 void tensor_hooks(Node& node, Accumulate* leaf, std::vector<Tensor>& in) {
   if (leaf) {
     Meta* m = meta_of(leaf->variable);
@@ -162,7 +166,9 @@ void tensor_hooks(Node& node, Accumulate* leaf, std::vector<Tensor>& in) {
     if (in[at].defined()) call_hook(*hook, in[at]);
   for (auto& [at, m] : node.extras->retained)
     if (in[at].defined())
-      m->grad = m->grad.defined() ? call_tensor(OperatorTable::get().at("add.Tensor"), m->grad, in[at], int64_t(1)) : in[at];
+      m->grad = m->grad.defined()
+                    ? call_tensor(OperatorTable::get().at("add.Tensor"), m->grad, in[at], int64_t(1))
+                    : in[at];
 }
 
 std::vector<Tensor> run_node(Node& node, std::vector<Tensor>&& in) {
@@ -180,7 +186,8 @@ std::vector<Tensor> run_node(Node& node, std::vector<Tensor>&& in) {
     } else {
       out = node.apply(std::move(in));
     }
-    if (__builtin_expect(anomaly, 0) && anomaly_check_nan.load(std::memory_order_relaxed)) check_nan(node, out);
+    if (__builtin_expect(anomaly, 0) && anomaly_check_nan.load(std::memory_order_relaxed))
+      check_nan(node, out);
   } catch (...) {
     if (anomaly && report_trace) report_trace(node);
     throw;
@@ -191,14 +198,20 @@ std::vector<Tensor> run_node(Node& node, std::vector<Tensor>&& in) {
 }  // namespace
 
 void queue_callback(std::function<void()> callback) {
-  FL_CHECK(callbacks, "[queue_callback] expected to be inside a backward, got a call outside: final callbacks can only be installed during backward pass.");
+  FL_CHECK(callbacks,
+           "[queue_callback] expected to be inside a backward, got a call outside: final callbacks can only "
+           "be installed during backward pass.");
   callbacks->push_back(std::move(callback));
 }
-bool in_backward() { return depth > 0; }
-Node* current_node() { return running; }
+bool in_backward() {
+  return depth > 0;
+}
+Node* current_node() {
+  return running;
+}
 
-std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads, const std::vector<Edge>& inputs,
-                                 BackwardOptions options) {
+std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads,
+                                 const std::vector<Edge>& inputs, BackwardOptions options) {
   GradMode mode(options.create_graph);
   Session session;
   Tasks tasks;
@@ -287,7 +300,8 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
       if (task->capture >= 0) {
         for (size_t i = task->capture; i < inputs.size(); ++i)
           if (inputs[i].node.get() == node) captured[i] = in[inputs[i].input];
-        // A captured leaf does not accumulate for grad(); a captured inner node runs on only when something further is needed.
+        // A captured leaf does not accumulate for grad(); a captured inner node runs on only when something
+        // further is needed.
         run = leaf && options.accumulate;
         for (const Edge& e : node->next) run |= e && tasks[e.node.get()].needed;
       }

@@ -23,7 +23,8 @@ thread_local std::vector<Node*>* doomed = nullptr;
 }  // namespace
 
 Node::Node() : sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
-  if (__builtin_expect(anomaly_mode.load(std::memory_order_relaxed), 0) && capture_trace) more().trace = capture_trace();
+  if (__builtin_expect(anomaly_mode.load(std::memory_order_relaxed), 0) && capture_trace)
+    more().trace = capture_trace();
 }
 Node::~Node() = default;
 
@@ -59,7 +60,9 @@ uint32_t Node::add_output(const Tensor& t) {
 
 // ---------------------------------------------------------------- metadata of tensors
 
-Meta* meta_of(const Tensor& t) { return static_cast<Meta*>(t->autograd.get()); }
+Meta* meta_of(const Tensor& t) {
+  return static_cast<Meta*>(t->autograd.get());
+}
 
 Meta& ensure_meta(const Tensor& t) {
   if (!t->autograd) t->autograd = Ref<AutogradMeta>(new Meta);
@@ -83,8 +86,10 @@ Meta::~Meta() {
 }
 
 void retain_grad(const Tensor& t) {
-  FL_CHECK(wants_grad(t), "[retain_grad] expected a tensor that requires grad, got one that does not: can't retain_grad on Tensor that has "
-                          "requires_grad=False");
+  FL_CHECK(wants_grad(t),
+           "[retain_grad] expected a tensor that requires grad, got one that does not: can't retain_grad on "
+           "Tensor that has "
+           "requires_grad=False");
   if (is_leaf(t)) return;
   Meta& m = *meta_of(t);
   if (m.retains_grad) return;
@@ -96,15 +101,19 @@ void retain_grad(const Tensor& t) {
 void set_requires_grad(const Tensor& t, bool requires_grad) {
   if (requires_grad) {
     FL_CHECK(is_floating(t.dtype()) || is_complex(t.dtype()),
-             "[requires_grad_] expected a floating point or complex tensor (only Tensors of floating point and complex dtype can require "
+             "[requires_grad_] expected a floating point or complex tensor (only Tensors of floating point "
+             "and complex dtype can require "
              "gradients), got ",
              name_of(t.dtype()));
     FL_CHECK(!t->inference || thread_state().inference_mode,
-             "[requires_grad_] expected a tensor made outside inference mode, got an inference tensor: setting requires_grad=True on an inference "
+             "[requires_grad_] expected a tensor made outside inference mode, got an inference tensor: "
+             "setting requires_grad=True on an inference "
              "tensor outside InferenceMode is not allowed; clone() it first");
   }
-  FL_CHECK(requires_grad || is_leaf(t), "[requires_grad_] expected a leaf tensor (you can only change requires_grad flags of leaf variables), got a "
-                                        "result of ",
+  FL_CHECK(requires_grad || is_leaf(t),
+           "[requires_grad_] expected a leaf tensor (you can only change requires_grad flags of leaf "
+           "variables), got a "
+           "result of ",
            is_leaf(t) ? "" : grad_fn_of(t)->name(), "; use detach() for a tensor without history");
   if (!requires_grad && !t->autograd) return;
   ensure_meta(t).requires_grad = requires_grad;
@@ -126,7 +135,8 @@ Ref<Node> accumulator(const Tensor& leaf) {
     // It may be on its way out in another thread: only a count that is not zero can be taken up again.
     int64_t count = m.accumulate->refcount.load();
     while (count > 0)
-      if (m.accumulate->refcount.compare_exchange_weak(count, count + 1)) return Ref<Node>::steal(m.accumulate);
+      if (m.accumulate->refcount.compare_exchange_weak(count, count + 1))
+        return Ref<Node>::steal(m.accumulate);
   }
   Ref<Accumulate> fresh(new Accumulate(leaf));
   m.accumulate = fresh.get();
@@ -156,7 +166,12 @@ struct Geometry {
   int64_t offset = 0;
   DType base_dtype = DType::Float, dtype = DType::Float;
   Geometry(const Tensor& t, const Tensor& base)
-      : base_sizes(base->sizes), base_strides(base->strides), sizes(t->sizes), strides(t->strides), base_dtype(base.dtype()), dtype(t.dtype()) {
+      : base_sizes(base->sizes),
+        base_strides(base->strides),
+        sizes(t->sizes),
+        strides(t->strides),
+        base_dtype(base.dtype()),
+        dtype(t.dtype()) {
     int64_t origin = base.offset();
     if (is_complex(base_dtype) && !is_complex(dtype)) origin *= 2;
     if (!is_complex(base_dtype) && is_complex(dtype)) origin /= 2;
@@ -171,7 +186,8 @@ struct AsStridedView final : Node {
   std::string name() const override { return "AsStridedBackward0"; }
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
     if (!grads[0].defined()) return {Tensor()};
-    if (at.dtype == at.base_dtype) return {scatter_window(grads[0], at.base_sizes, at.base_strides, at.sizes, at.strides, at.offset)};
+    if (at.dtype == at.base_dtype)
+      return {scatter_window(grads[0], at.base_sizes, at.base_strides, at.sizes, at.strides, at.offset)};
     static const Operator& zero = OperatorTable::get().at("zero_");
     static const Operator& copy = OperatorTable::get().at("copy_");
     Tensor base = empty_of(grads[0], at.base_sizes, at.base_strides, at.base_dtype);
@@ -181,7 +197,8 @@ struct AsStridedView final : Node {
   }
 };
 
-// In-place write to a view, seen from the base: gradient goes through the written op inside the window, unchanged outside.
+// In-place write to a view, seen from the base: gradient goes through the written op inside the window,
+// unchanged outside.
 struct CopySlices final : Node {
   Geometry at;
   Ref<Node> fn;
@@ -234,7 +251,8 @@ bool may_overlap(IntSpan sizes, IntSpan strides) {
 }
 }  // namespace
 
-Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset) {
+Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes,
+                      IntSpan strides, int64_t offset) {
   static const Operator& zero = OperatorTable::get().at("zero_");
   static const Operator& copy = OperatorTable::get().at("copy_");
   static const Operator& make = OperatorTable::get().at("zeros");
@@ -253,19 +271,23 @@ Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strid
     call_tensor(copy, window_of(base, sizes, strides, offset), grad, false);
     return base;
   }
-  // Elements that lie at one place add up there; every reading of that place by the base then gets the sum. The window
-  // may begin before the base.
+  // Elements that lie at one place add up there; every reading of that place by the base then gets the sum.
+  // The window may begin before the base.
   const int64_t origin = std::max<int64_t>(0, -offset);
   offset += origin;
   int64_t last = offset;
   for (size_t i = 0; i < sizes.size(); ++i) last += sizes[i] ? (sizes[i] - 1) * strides[i] : 0;
   int64_t base_last = origin;
-  for (size_t i = 0; i < base_sizes.size(); ++i) base_last += base_sizes[i] ? (base_sizes[i] - 1) * base_strides[i] : 0;
+  for (size_t i = 0; i < base_sizes.size(); ++i)
+    base_last += base_sizes[i] ? (base_sizes[i] - 1) * base_strides[i] : 0;
   const int64_t n = std::max(last, base_last) + 1;
   const Tensor places = call_tensor(arange, n, Value(DType::Int64), Value(), Value(grad.device()), Value());
-  const Tensor flat = call_tensor(make, std::vector<int64_t>{n}, Value(grad.dtype()), Value(), Value(grad.device()), Value());
-  const Tensor index = call_tensor(reshape, window_of(places, sizes, strides, offset), std::vector<int64_t>{-1});
-  const Tensor sum = call_tensor(add, flat, int64_t(0), index, call_tensor(reshape, grad, std::vector<int64_t>{-1}), int64_t(1));
+  const Tensor flat =
+      call_tensor(make, std::vector<int64_t>{n}, Value(grad.dtype()), Value(), Value(grad.device()), Value());
+  const Tensor index =
+      call_tensor(reshape, window_of(places, sizes, strides, offset), std::vector<int64_t>{-1});
+  const Tensor sum = call_tensor(add, flat, int64_t(0), index,
+                                 call_tensor(reshape, grad, std::vector<int64_t>{-1}), int64_t(1));
   return window_of(sum, base_sizes, base_strides, origin);
 }
 
@@ -274,7 +296,8 @@ Ref<Node> grad_fn_of(const Tensor& t) {
   if (!m) return {};
   if (m->base.defined() && !m->view_in_no_grad && !t->inference) {
     const uint32_t now = t->version().load(std::memory_order_relaxed);
-    if (m->view_version != now && m->base.requires_grad() && meta_of(m->base)->grad_fn && (is_floating(t.dtype()) || is_complex(t.dtype()))) {
+    if (m->view_version != now && m->base.requires_grad() && meta_of(m->base)->grad_fn &&
+        (is_floating(t.dtype()) || is_complex(t.dtype()))) {
       // Someone wrote to the base: the view's value is now a window on the base's new history.
       Ref<AsStridedView> node(new AsStridedView(Geometry(t, m->base)));
       node->next.push_back(gradient_edge(m->base));
@@ -318,17 +341,22 @@ void check_inplace(const Tensor& t, const char* op) {
   const Meta* m = meta_of(t);
   if (!m) return;
   FL_CHECK(!(m->requires_grad && is_leaf(t) && !m->base.defined()), "[", op,
-           "] expected a tensor that may be written in place, got a leaf Variable that requires grad: a leaf Variable that requires grad is being "
+           "] expected a tensor that may be written in place, got a leaf Variable that requires grad: a leaf "
+           "Variable that requires grad is being "
            "used in an in-place operation; wrap the write in no_grad() or work on a clone()");
   if (m->base.defined()) {
     FL_CHECK(!(m->base.requires_grad() && is_leaf(m->base)), "[", op,
-             "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that requires grad is being used in an "
+             "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that "
+             "requires grad is being used in an "
              "in-place operation; wrap the write in no_grad() or work on a clone()");
     FL_CHECK(!(m->multi_view && (m->requires_grad || m->base.requires_grad())), "[", op,
-             "] expected a view that may be written in place, got one of several: this view is the output of a function that returns multiple "
-             "views, which do not allow the output views to be modified inplace; write to a clone() or use the single-view form");
+             "] expected a view that may be written in place, got one of several: this view is the output of "
+             "a function that returns multiple "
+             "views, which do not allow the output views to be modified inplace; write to a clone() or use "
+             "the single-view form");
     FL_CHECK(!m->view_in_no_grad, "[", op,
-             "] expected a view that may be written in place, got one made without grad mode: a view was created in no_grad mode and is being "
+             "] expected a view that may be written in place, got one made without grad mode: a view was "
+             "created in no_grad mode and is being "
              "modified inplace with grad mode enabled; make the view in the mode you write in");
   }
 }
@@ -347,14 +375,16 @@ void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
   slices->next[0] = gradient_edge(base);
   const uint32_t at = slices->add_output(base);
   set_history(base, Ref<Node>(slices.get()), at);
-  m.view_version = t->version().load() - 1;  // whatever it is, it differs: the view's own history is rebuilt on demand
+  m.view_version =
+      t->version().load() - 1;  // whatever it is, it differs: the view's own history is rebuilt on demand
   m.requires_grad = true;
   t->keys |= Key::Autograd;
   grad_fn_of(t);
 }
 
 void make_view(const Tensor& view, const Tensor& base, bool multi) {
-  if (view->inference || base->inference || view.same(base) || view->storage.get() != base->storage.get() || view->own_version != base->own_version)
+  if (view->inference || base->inference || view.same(base) || view->storage.get() != base->storage.get() ||
+      view->own_version != base->own_version)
     return;
   const ThreadState& state = thread_state();
   if (state.inference_mode || (!state.grad_mode && !base.requires_grad())) return;
@@ -366,7 +396,9 @@ void make_view(const Tensor& view, const Tensor& base, bool multi) {
   m.view_in_no_grad = !state.grad_mode;
 }
 
-Tensor detach(const Tensor& t) { return alias(t, t.sizes(), t.strides(), t.offset()); }
+Tensor detach(const Tensor& t) {
+  return alias(t, t.sizes(), t.strides(), t.offset());
+}
 
 // ---------------------------------------------------------------- leaves
 
@@ -395,7 +427,8 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
   std::unique_lock<std::mutex> lock(grad_mutexes[reinterpret_cast<uintptr_t>(&m) / 64 % 16]);
   if (!m.grad.defined()) {
     // Keep it as it is when nobody else can see it.
-    const bool own = !track && grad->use_count() == 1 && grad->storage->use_count() == 1 && is_dense(grad) && grad->python == nullptr;
+    const bool own = !track && grad->use_count() == 1 && grad->storage->use_count() == 1 && is_dense(grad) &&
+                     grad->python == nullptr;
     if (own)
       m.grad = std::move(grad);
     else if (track || !grad.is_cpu() || grad->keys.has(Key::Python))
@@ -429,8 +462,11 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
   if (!t.defined()) return;
   defined_ = true;
   is_output_ = is_output;
-  FL_CHECK(!t->inference, "[autograd] expected tensors made outside inference mode to be saved for backward, got an inference tensor: Inference "
-                          "tensors cannot be saved for backward; to work around you can make a clone to get a normal tensor and use it in autograd");
+  FL_CHECK(!t->inference,
+           "[autograd] expected tensors made outside inference mode to be saved for backward, got an "
+           "inference tensor: Inference "
+           "tensors cannot be saved for backward; to work around you can make a clone to get a normal tensor "
+           "and use it in autograd");
   version_ = t->version().load(std::memory_order_relaxed);
   const Meta* m = meta_of(t);
   if (m) output_ = m->output;
@@ -449,17 +485,21 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
 Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
   if (!defined_) return {};
   FL_CHECK(!released_, "[backward] expected the saved tensors of ", op,
-           " to be there, got a graph that was freed: trying to backward through the graph a second time (or to access saved tensors after they "
+           " to be there, got a graph that was freed: trying to backward through the graph a second time (or "
+           "to access saved tensors after they "
            "were freed); specify retain_graph=True if you need to backward through the graph a second time");
   Tensor out = packed_ ? unpack_hook(packed_) : data_;
   if (!packed_) {
     const uint32_t now = data_->version().load(std::memory_order_relaxed);
-    FL_CHECK(now == version_, "[", op, "] expected a saved tensor at version ", static_cast<int64_t>(version_), ", got version ",
-             static_cast<int64_t>(now),
-             ": one of the variables needed for gradient computation has been modified by an inplace operation: [", name_of(data_.dtype()), " ",
-             data_.sizes(), "], which is ", is_output_ ? "an output" : "an input", " of ", owner ? owner->name() : op, ", is at version ",
-             static_cast<int64_t>(now), "; expected version ", static_cast<int64_t>(version_),
-             " instead. clone() it before the write, or enable anomaly detection to find the operation that failed to compute its gradient");
+    FL_CHECK(
+        now == version_, "[", op, "] expected a saved tensor at version ", static_cast<int64_t>(version_),
+        ", got version ", static_cast<int64_t>(now),
+        ": one of the variables needed for gradient computation has been modified by an inplace operation: [",
+        name_of(data_.dtype()), " ", data_.sizes(), "], which is ", is_output_ ? "an output" : "an input",
+        " of ", owner ? owner->name() : op, ", is at version ", static_cast<int64_t>(now),
+        "; expected version ", static_cast<int64_t>(version_),
+        " instead. clone() it before the write, or enable anomaly detection to find the operation that "
+        "failed to compute its gradient");
   }
   // History matters only to a backward that is recorded itself.
   if (is_output_ ? owner != nullptr : bool(grad_fn_)) {
@@ -467,7 +507,8 @@ Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
     Tensor fresh = alias(out, out.sizes(), out.strides(), out.offset());
     if (is_output_) {
       set_history(fresh, Ref<Node>(owner), output_);
-    } else if (auto* leaf = dynamic_cast<Accumulate*>(grad_fn_.node.get()); leaf && leaf->variable->storage.get() == out->storage.get()) {
+    } else if (auto* leaf = dynamic_cast<Accumulate*>(grad_fn_.node.get());
+               leaf && leaf->variable->storage.get() == out->storage.get()) {
       return leaf->variable;
     } else if (dynamic_cast<Accumulate*>(grad_fn_.node.get())) {
       // A leaf that came back as another tensor: its gradient still belongs to the leaf.

@@ -1,5 +1,5 @@
-// The define-by-run graph: nodes compute gradients of their inputs from gradients of their outputs; edges lead to the
-// nodes of the inputs.
+// The define-by-run graph: nodes compute gradients of their inputs from gradients of their outputs; edges
+// lead to the nodes of the inputs.
 #pragma once
 
 #include <functional>
@@ -38,10 +38,11 @@ struct OutputMeta {
 struct NodeExtras {
   std::vector<Ref<Hook>> pre_hooks;                          // before apply, on all gradients
   std::vector<std::pair<uint32_t, Ref<Hook>>> tensor_hooks;  // before those, on one output's gradient
-  std::vector<Ref<Hook>> post_hooks;                         // after apply, with the results and the gradients
-  std::vector<std::pair<uint32_t, Meta*>> retained;          // tensors whose gradient is kept; they take themselves off
-  std::string trace;                                         // where the forward op was called, in anomaly mode
-  Ref<Counted> metadata;                                     // the user's `metadata` dictionary
+  std::vector<Ref<Hook>> post_hooks;  // after apply, with the results and the gradients
+  std::vector<std::pair<uint32_t, Meta*>>
+      retained;           // tensors whose gradient is kept; they take themselves off
+  std::string trace;      // where the forward op was called, in anomaly mode
+  Ref<Counted> metadata;  // the user's `metadata` dictionary
 };
 
 struct Node : Counted {
@@ -74,7 +75,8 @@ struct MetaExtras {
 struct Meta final : AutogradMeta {
   bool retains_grad = false;
   bool view_in_no_grad = false;  // made in no_grad mode from a tensor that requires grad
-  bool multi_view = false;       // one of several views returned by one op (split, unbind): writing to it is refused
+  bool multi_view =
+      false;  // one of several views returned by one op (split, unbind): writing to it is refused
   uint32_t output = 0;
   uint32_t view_version = 0;  // of the storage when a view's grad_fn was last right
   Ref<Node> grad_fn;
@@ -105,7 +107,9 @@ class SavedTensor {
   Tensor unpack(Node* owner, const std::string& op) const;
   bool defined() const { return defined_; }
   // The tensor for its geometry alone: its values may have changed since.
-  Tensor peek(Node* owner, const std::string& op) const { return packed_ || released_ ? unpack(owner, op) : data_; }
+  Tensor peek(Node* owner, const std::string& op) const {
+    return packed_ || released_ ? unpack(owner, op) : data_;
+  }
   void reset() {
     data_ = Tensor();
     packed_ = Ref<Counted>();
@@ -126,13 +130,14 @@ extern Ref<Counted> (*pack_hook)(const Tensor&);
 extern Tensor (*unpack_hook)(const Ref<Counted>&);
 extern thread_local bool pack_hooks_active;
 
-// Anomaly mode: nodes remember where they were made, and gradients are checked for NaN. Callbacks of the binding.
+// Anomaly mode: nodes remember where they were made, and gradients are checked for NaN. Callbacks of the
+// binding.
 extern std::atomic<bool> anomaly_mode, anomaly_check_nan;
 extern std::string (*capture_trace)();
 extern void (*report_trace)(const Node& node);
 
-Meta* meta_of(const Tensor& t);         // null when the tensor has none
-Meta& ensure_meta(const Tensor& t);     // makes one
+Meta* meta_of(const Tensor& t);      // null when the tensor has none
+Meta& ensure_meta(const Tensor& t);  // makes one
 void set_requires_grad(const Tensor& t, bool requires_grad);
 bool is_leaf(const Tensor& t);
 // The edge through which gradients reach this tensor; empty when it requires none. Brings views up to date.
@@ -153,10 +158,10 @@ struct BackwardOptions {
   bool create_graph = false;
   bool accumulate = true;  // into leaves; false for grad()
 };
-// Runs the graph from `roots` with `grads`. With `inputs`, returns their gradients (undefined where there is none) and,
-// unless options.accumulate, touches no .grad.
-std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads, const std::vector<Edge>& inputs,
-                                 BackwardOptions options);
+// Runs the graph from `roots` with `grads`. With `inputs`, returns their gradients (undefined where there is
+// none) and, unless options.accumulate, touches no .grad.
+std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads,
+                                 const std::vector<Edge>& inputs, BackwardOptions options);
 // Adds `grad` to a tensor's .grad.
 void accumulate_grad(const Tensor& t, Tensor&& grad);
 // Calls `callback` once the outermost backward of this thread is through.
@@ -170,7 +175,8 @@ struct OperatorNode;
 // Derivatives of operators, found by the generic kernel on the Autograd key.
 struct Derivative {
   // Gradients of the tensor arguments, in schema order; lists are laid out in place.
-  std::vector<Tensor> (*apply)(const Derivative& self, OperatorNode& node, std::vector<Tensor>&& grads) = nullptr;
+  std::vector<Tensor> (*apply)(const Derivative& self, OperatorNode& node,
+                               std::vector<Tensor>&& grads) = nullptr;
   void* context = nullptr;
   uint64_t saves_args = 0;     // bit i: argument i's value is used
   uint32_t saves_results = 0;  // bit i: result i's value is used
@@ -184,18 +190,19 @@ void install_kernels();
 void install_pointwise_derivatives();
 void install_native_derivatives();
 void use_native_derivatives(bool native);  // false: the records' own instead
-// Derivatives of pointwise operators run as one fused kernel an operand. When the backward itself is recorded, the
-// derivative is evaluated op by op instead, through this hook of the binding: (op, operand, g, node) -> gradient.
+// Derivatives of pointwise operators run as one fused kernel an operand. When the backward itself is
+// recorded, the derivative is evaluated op by op instead, through this hook of the binding: (op, operand, g,
+// node) -> gradient.
 extern Tensor (*expression_gradient)(const Operator& op, int operand, const Tensor& g, OperatorNode& node);
 
 struct OperatorNode final : Node {
   const Operator* op = nullptr;
   const Derivative* derivative = nullptr;
-  Small<Value, 4> args;                // non-tensor arguments
-  Small<SavedTensor, 2> saved_args;    // one for each tensor, lists laid out
+  Small<Value, 4> args;              // non-tensor arguments
+  Small<SavedTensor, 2> saved_args;  // one for each tensor, lists laid out
   Small<SavedTensor, 1> saved_results;
-  Small<OutputMeta, 2> inputs;         // geometry of each tensor argument, lists laid out
-  Small<uint16_t, 8> arg_begin;        // first flat tensor index of argument i
+  Small<OutputMeta, 2> inputs;   // geometry of each tensor argument, lists laid out
+  Small<uint16_t, 8> arg_begin;  // first flat tensor index of argument i
 
   std::string name() const override;
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override;
@@ -209,6 +216,7 @@ struct OperatorNode final : Node {
 // Sums the dimensions along which a tensor of the given sizes was broadcast.
 Tensor sum_to(const Tensor& t, IntSpan sizes);
 // The gradient of a window on a tensor of the given geometry, as a tensor of that geometry.
-Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset);
+Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes,
+                      IntSpan strides, int64_t offset);
 
 }  // namespace fl::autograd

@@ -1,5 +1,5 @@
-// The generic autograd kernel: one for all operators. It runs the op below autograd, records what the derivative needs
-// and hangs the node on the results.
+// The generic autograd kernel: one for all operators. It runs the op below autograd, records what the
+// derivative needs and hangs the node on the results.
 #include <algorithm>
 
 #include "autograd/node.h"
@@ -10,13 +10,16 @@ namespace fl::autograd {
 namespace {
 
 // Results that no gradient flows through.
-bool differentiable(DType t) { return is_floating(t) || is_complex(t); }
+bool differentiable(DType t) {
+  return is_floating(t) || is_complex(t);
+}
 
 struct Missing final : Node {
   std::string op;
   std::string name() const override { return "NotImplemented"; }
   std::vector<Tensor> apply(std::vector<Tensor>&&) override {
-    fail("[", op, "] expected an op with a derivative, got one without; the derivative for '", op, "' is not implemented");
+    fail("[", op, "] expected an op with a derivative, got one without; the derivative for '", op,
+         "' is not implemented");
   }
 };
 
@@ -41,25 +44,32 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
   const Operator& base = op.functional ? *op.functional : op;
   const Derivative* derivative = static_cast<const Derivative*>(op.autograd ? op.autograd : base.autograd);
   bool any = false;
-  each_tensor(op, args, [&](size_t, const Tensor& t) { any |= t.defined() && wants_grad(t) && differentiable(t.dtype()); });
+  each_tensor(op, args, [&](size_t, const Tensor& t) {
+    any |= t.defined() && wants_grad(t) && differentiable(t.dtype());
+  });
   const auto run_below = [&] {
     ExcludeKeys below{KeySet(Key::Autograd)};
     op.call_with(keys.below(Key::Autograd), args, results);
   };
   if (op.flags & kOut)
-    FL_CHECK(!any, "[", base.schema.name, "] expected arguments that do not require grad with out=, got one that does; "
-                                          "out= functions are not differentiable: functions with out=... arguments don't support automatic "
-                                          "differentiation, but one of the arguments requires grad");
+    FL_CHECK(
+        !any, "[", base.schema.name,
+        "] expected arguments that do not require grad with out=, got one that does; "
+        "out= functions are not differentiable: functions with out=... arguments don't support automatic "
+        "differentiation, but one of the arguments requires grad");
   if (inplace && args[0].is_tensor() && args[0].tensor_impl()->inference && !thread_state().inference_mode)
-    fail("[", op.schema.name, "] expected a normal tensor to write to, got an inference tensor: Inplace update to inference tensor outside "
-                              "InferenceMode is not allowed; clone() it to get a normal tensor before doing inplace update");
+    fail("[", op.schema.name,
+         "] expected a normal tensor to write to, got an inference tensor: Inplace update to inference "
+         "tensor outside "
+         "InferenceMode is not allowed; clone() it to get a normal tensor before doing inplace update");
   if (!any || op.flags & kNoGrad || op.n_results() == 0) {
     if (any && inplace) check_inplace(args[0].tensor(), op.schema.name.c_str());
     return run_below();
   }
   if (!derivative) {
     // Without a derivative of its own, an op that is defined by others is differentiated through them.
-    if (const Kernel composite = op.kernel(Key::Composite)) return composite.fn(op, composite.context, keys, args, results);
+    if (const Kernel composite = op.kernel(Key::Composite))
+      return composite.fn(op, composite.context, keys, args, results);
   }
   if (inplace) check_inplace(args[0].tensor(), op.schema.name.c_str());
   Ref<OperatorNode> node;
@@ -133,7 +143,9 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
       if (derivative && !derivative->differentiable) return;
       Ref<Missing> missing(new Missing);
       missing->op = base.schema.name;
-      each_tensor(op, args, [&](size_t, const Tensor& in) { missing->next.push_back(in.defined() ? gradient_edge(in) : Edge()); });
+      each_tensor(op, args, [&](size_t, const Tensor& in) {
+        missing->next.push_back(in.defined() ? gradient_edge(in) : Edge());
+      });
       missing->add_output(t);
       own ? rebase_history(t, Ref<Node>(missing.get()), 0) : set_history(t, Ref<Node>(missing.get()), 0);
       return;
@@ -195,7 +207,9 @@ void OperatorNode::release_saved() {
     if (s.defined()) s.reset();
 }
 
-void set_derivative(Operator& op, Derivative* derivative) { op.autograd = derivative; }
+void set_derivative(Operator& op, Derivative* derivative) {
+  op.autograd = derivative;
+}
 
 void install_view_tracking();
 void install_kernels() {

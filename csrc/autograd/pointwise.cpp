@@ -1,4 +1,5 @@
-// Derivatives of pointwise operators: which fused kernel computes the gradient of which operand, from the generated table.
+// Derivatives of pointwise operators: which fused kernel computes the gradient of which operand, from the
+// generated table.
 #include "autograd/derivative.h"
 #include "autograd/node.h"
 #include "dispatch/builtin.h"
@@ -12,7 +13,7 @@ namespace {
 
 struct Entry {
   const PointwiseDerivative* table;
-  std::vector<int> operand_args;             // schema positions of the operands
+  std::vector<int> operand_args;              // schema positions of the operands
   std::vector<const Operator*> gradient_ops;  // one for each operand, null where there is none
 };
 

@@ -17,11 +17,12 @@ namespace fl {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kSmall = size_t(1) << 16;        // at most: cached by thread
-constexpr int kSmallPerClass = 64;                // blocks a thread keeps in each class
+constexpr size_t kSmall = size_t(1) << 16;         // at most: cached by thread
+constexpr int kSmallPerClass = 64;                 // blocks a thread keeps in each class
 constexpr size_t kLargeCache = size_t(512) << 20;  // bytes kept beyond what is in use
 
-// Size classes: multiples of 64 up to 1 KiB, then eight steps to each power of two, so that at most 12.5% is lost.
+// Size classes: multiples of 64 up to 1 KiB, then eight steps to each power of two, so that at most 12.5% is
+// lost.
 size_t round_up(size_t bytes) {
   if (bytes <= 1024) return bytes == 0 ? kAlignment : (bytes + kAlignment - 1) & ~(kAlignment - 1);
   const int log = 63 - __builtin_clzll(bytes - 1);
@@ -38,7 +39,8 @@ int class_index(size_t rounded) {
 constexpr int kClasses = 17 + 40 * 8;
 
 struct Stats {
-  std::atomic<int64_t> allocated{0}, peak_allocated{0}, reserved{0}, peak_reserved{0}, allocations{0}, cache_hits{0};
+  std::atomic<int64_t> allocated{0}, peak_allocated{0}, reserved{0}, peak_reserved{0}, allocations{0},
+      cache_hits{0};
 };
 Stats stats;
 
@@ -127,7 +129,8 @@ void* system_allocate(size_t rounded) {
 }  // namespace
 
 void* cpu_allocate(size_t bytes) {
-  FL_CHECK_KIND(bytes < (size_t(1) << 47), OutOfMemory, "[empty] expected a tensor that fits in memory, got a request for ",
+  FL_CHECK_KIND(bytes < (size_t(1) << 47), OutOfMemory,
+                "[empty] expected a tensor that fits in memory, got a request for ",
                 static_cast<int64_t>(bytes), " bytes");
   const size_t rounded = round_up(bytes);
   void* block = nullptr;
@@ -148,10 +151,12 @@ void* cpu_allocate(size_t bytes) {
     stats.cache_hits.fetch_add(1, std::memory_order_relaxed);
   } else {
     block = system_allocate(rounded);
-    raise_peak(stats.peak_reserved, stats.reserved.fetch_add(rounded, std::memory_order_relaxed) + int64_t(rounded));
+    raise_peak(stats.peak_reserved,
+               stats.reserved.fetch_add(rounded, std::memory_order_relaxed) + int64_t(rounded));
   }
   stats.allocations.fetch_add(1, std::memory_order_relaxed);
-  raise_peak(stats.peak_allocated, stats.allocated.fetch_add(rounded, std::memory_order_relaxed) + int64_t(rounded));
+  raise_peak(stats.peak_allocated,
+             stats.allocated.fetch_add(rounded, std::memory_order_relaxed) + int64_t(rounded));
   return block;
 }
 
@@ -184,7 +189,8 @@ void cpu_empty_cache() {
 }
 
 MemoryStats cpu_memory_stats() {
-  return {stats.allocated, stats.peak_allocated, stats.reserved, stats.peak_reserved, stats.allocations, stats.cache_hits};
+  return {stats.allocated,     stats.peak_allocated, stats.reserved,
+          stats.peak_reserved, stats.allocations,    stats.cache_hits};
 }
 
 void cpu_reset_peak_stats() {

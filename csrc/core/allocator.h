@@ -1,5 +1,5 @@
-// CPU memory: a caching allocator with statistics. Blocks are 64-byte aligned and kept by size class for reuse, because a
-// fresh page costs more to touch than most kernels cost to run.
+// CPU memory: a caching allocator with statistics. Blocks are 64-byte aligned and kept by size class for
+// reuse, because a fresh page costs more to touch than most kernels cost to run.
 #pragma once
 
 #include <cstddef>

@@ -48,8 +48,9 @@ Device parse_device(const std::string& text) {
   int index = -1;
   if (colon != std::string::npos) {
     const std::string digits = text.substr(colon + 1);
-    FL_CHECK(!digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
-             "[device] expected a device like 'cpu' or 'cuda:0', got '", text, "'");
+    FL_CHECK(
+        !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
+        "[device] expected a device like 'cpu' or 'cuda:0', got '", text, "'");
     index = std::stoi(digits);
     FL_CHECK(index < 128, "[device] expected a device index below 128, got '", text, "'");
   }

@@ -12,7 +12,9 @@ std::string detail::number(double v) {
 }
 
 namespace {
-int rank_of(char kind) { return kind == 'b' ? 0 : kind == 'i' ? 1 : kind == 'f' ? 2 : 3; }
+int rank_of(char kind) {
+  return kind == 'b' ? 0 : kind == 'i' ? 1 : kind == 'f' ? 2 : 3;
+}
 }  // namespace
 
 DType promote(DType a, DType b) {
@@ -36,7 +38,8 @@ DType promote(DType a, DType b) {
     case 'f':
       if (is_reduced(a) && is_reduced(b)) return DType::Float;
       return a > b ? a : b;
-    default: return a > b ? a : b;
+    default:
+      return a > b ? a : b;
   }
 }
 

@@ -1,4 +1,5 @@
-// Element types: the enumeration, the reduced-precision floats, and dispatch from a run-time dtype to a C++ type.
+// Element types: the enumeration, the reduced-precision floats, and dispatch from a run-time dtype to a C++
+// type.
 #pragma once
 
 #include <complex>
@@ -55,18 +56,19 @@ struct BFloat16 {
 using complex64 = std::complex<float>;
 using complex128 = std::complex<double>;
 
-// One row for each dtype: enumerator, C++ type, Python name, short class letter (b bool, i integer, f float, c complex).
-#define FL_FOR_DTYPES(X)                     \
-  X(Bool, bool, "bool", 'b')                 \
-  X(UInt8, uint8_t, "uint8", 'i')            \
-  X(Int8, int8_t, "int8", 'i')               \
-  X(Int16, int16_t, "int16", 'i')            \
-  X(Int32, int32_t, "int32", 'i')            \
-  X(Int64, int64_t, "int64", 'i')            \
-  X(Half, ::fl::Half, "float16", 'f')        \
-  X(BFloat16, ::fl::BFloat16, "bfloat16", 'f') \
-  X(Float, float, "float32", 'f')            \
-  X(Double, double, "float64", 'f')          \
+// One row for each dtype: enumerator, C++ type, Python name, short class letter (b bool, i integer, f float,
+// c complex).
+#define FL_FOR_DTYPES(X)                             \
+  X(Bool, bool, "bool", 'b')                         \
+  X(UInt8, uint8_t, "uint8", 'i')                    \
+  X(Int8, int8_t, "int8", 'i')                       \
+  X(Int16, int16_t, "int16", 'i')                    \
+  X(Int32, int32_t, "int32", 'i')                    \
+  X(Int64, int64_t, "int64", 'i')                    \
+  X(Half, ::fl::Half, "float16", 'f')                \
+  X(BFloat16, ::fl::BFloat16, "bfloat16", 'f')       \
+  X(Float, float, "float32", 'f')                    \
+  X(Double, double, "float64", 'f')                  \
   X(ComplexFloat, ::fl::complex64, "complex64", 'c') \
   X(ComplexDouble, ::fl::complex128, "complex128", 'c')
 
@@ -95,20 +97,27 @@ constexpr char class_of(DType t) {
   return classes[static_cast<int>(t)];
 }
 
-constexpr bool is_floating(DType t) { return class_of(t) == 'f'; }
-constexpr bool is_complex(DType t) { return class_of(t) == 'c'; }
+constexpr bool is_floating(DType t) {
+  return class_of(t) == 'f';
+}
+constexpr bool is_complex(DType t) {
+  return class_of(t) == 'c';
+}
 constexpr bool is_integral(DType t, bool include_bool = false) {
   return class_of(t) == 'i' || (include_bool && t == DType::Bool);
 }
 // Half and bfloat16 compute in float.
-constexpr bool is_reduced(DType t) { return t == DType::Half || t == DType::BFloat16; }
+constexpr bool is_reduced(DType t) {
+  return t == DType::Half || t == DType::BFloat16;
+}
 constexpr DType real_of(DType t) {
   return t == DType::ComplexFloat ? DType::Float : t == DType::ComplexDouble ? DType::Double : t;
 }
 constexpr DType complex_of(DType t) {
   return t == DType::Double || t == DType::ComplexDouble ? DType::ComplexDouble : DType::ComplexFloat;
 }
-// The type in which kernels compute: reduced floats in float, all integers and bool in int64, complex64 in itself.
+// The type in which kernels compute: reduced floats in float, all integers and bool in int64, complex64 in
+// itself.
 constexpr DType compute_of(DType t) {
   return is_reduced(t) ? DType::Float : (class_of(t) == 'i' || t == DType::Bool) ? DType::Int64 : t;
 }
@@ -118,10 +127,10 @@ bool can_cast(DType from, DType to);  // within the kind order bool < integer < 
 
 template <class T>
 struct dtype_for;
-#define X(e, c, n, k)                             \
-  template <>                                     \
-  struct dtype_for<c> {                           \
-    static constexpr DType value = DType::e;      \
+#define X(e, c, n, k)                        \
+  template <>                                \
+  struct dtype_for<c> {                      \
+    static constexpr DType value = DType::e; \
   };
 FL_FOR_DTYPES(X)
 #undef X
@@ -140,7 +149,8 @@ constexpr bool is_reduced_type = std::is_same_v<T, Half> || std::is_same_v<T, BF
 
 template <class T>
 struct compute_type {
-  using type = std::conditional_t<is_reduced_type<T>, float, std::conditional_t<std::is_integral_v<T>, int64_t, T>>;
+  using type =
+      std::conditional_t<is_reduced_type<T>, float, std::conditional_t<std::is_integral_v<T>, int64_t, T>>;
 };
 template <class T>
 using compute_t = typename compute_type<T>::type;
@@ -157,7 +167,8 @@ inline To convert(const From& x) {
     return x;
   } else if constexpr (is_complex_type<From>) {
     if constexpr (is_complex_type<To>)
-      return To(static_cast<typename To::value_type>(x.real()), static_cast<typename To::value_type>(x.imag()));
+      return To(static_cast<typename To::value_type>(x.real()),
+                static_cast<typename To::value_type>(x.imag()));
     else if constexpr (std::is_same_v<To, bool>)
       return x.real() != 0 || x.imag() != 0;
     else
@@ -195,11 +206,16 @@ inline decltype(auto) dispatch(DType t, F&& f) {
 template <class F>
 inline decltype(auto) dispatch_compute(DType t, F&& f) {
   switch (compute_of(t)) {
-    case DType::Float: return f(Type<float>{});
-    case DType::Double: return f(Type<double>{});
-    case DType::ComplexFloat: return f(Type<complex64>{});
-    case DType::ComplexDouble: return f(Type<complex128>{});
-    default: return f(Type<int64_t>{});
+    case DType::Float:
+      return f(Type<float>{});
+    case DType::Double:
+      return f(Type<double>{});
+    case DType::ComplexFloat:
+      return f(Type<complex64>{});
+    case DType::ComplexDouble:
+      return f(Type<complex128>{});
+    default:
+      return f(Type<int64_t>{});
   }
 }
 // The same over floating compute types: float, double.

@@ -1,4 +1,5 @@
-// Typed errors. Messages have the form `[op] expected ..., got ...`; the binding turns the kind into a Python exception.
+// Typed errors. Messages have the form `[op] expected ..., got ...`; the binding turns the kind into a Python
+// exception.
 #pragma once
 
 #include <stdexcept>
@@ -17,11 +18,21 @@ class Error : public std::runtime_error {
 };
 
 namespace detail {
-inline void append(std::string& s, std::string_view v) { s += v; }
-inline void append(std::string& s, const char* v) { s += v; }
-inline void append(std::string& s, const std::string& v) { s += v; }
-inline void append(std::string& s, char v) { s += v; }
-inline void append(std::string& s, bool v) { s += v ? "True" : "False"; }
+inline void append(std::string& s, std::string_view v) {
+  s += v;
+}
+inline void append(std::string& s, const char* v) {
+  s += v;
+}
+inline void append(std::string& s, const std::string& v) {
+  s += v;
+}
+inline void append(std::string& s, char v) {
+  s += v;
+}
+inline void append(std::string& s, bool v) {
+  s += v ? "True" : "False";
+}
 std::string number(double v);
 template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 void append(std::string& s, T v) {
@@ -62,11 +73,11 @@ template <class... A>
 }  // namespace fl
 
 // Check that holds on good input; the rest are the parts of the message.
-#define FL_CHECK(cond, ...)                                  \
-  do {                                                       \
+#define FL_CHECK(cond, ...)                                    \
+  do {                                                         \
     if (__builtin_expect(!(cond), 0)) ::fl::fail(__VA_ARGS__); \
   } while (0)
-#define FL_CHECK_KIND(cond, kind_, ...)                                              \
-  do {                                                                               \
+#define FL_CHECK_KIND(cond, kind_, ...)                                                \
+  do {                                                                                 \
     if (__builtin_expect(!(cond), 0)) ::fl::fail(::fl::ErrorKind::kind_, __VA_ARGS__); \
   } while (0)

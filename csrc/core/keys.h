@@ -1,4 +1,5 @@
-// Dispatch keys: why a call takes a detour before it reaches a device's kernel. Higher keys are handled first.
+// Dispatch keys: why a call takes a detour before it reaches a device's kernel. Higher keys are handled
+// first.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,12 @@ enum class Key : uint8_t {
   Meta = 1,
   CUDA = 2,
   Custom0 = 3,  // registered devices follow: 3..10
-  Python = 16,      // tensor subclasses with __torch_dispatch__, and dispatch modes: they see what autograd has recorded
+  Python = 16,  // tensor subclasses with __torch_dispatch__, and dispatch modes: they see what autograd has
+                // recorded
   Autograd = 17,
   Autocast = 18,
   Functionalize = 19,
-  Composite = 31,   // not a key of tensors: where an op's decomposition is stored
+  Composite = 31,  // not a key of tensors: where an op's decomposition is stored
 };
 constexpr int kKeys = 32;
 constexpr int kBackendKeys = 16;
@@ -45,7 +47,9 @@ class KeySet {
   uint32_t bits_ = 0;
 };
 
-constexpr Key backend_key(DeviceType t) { return static_cast<Key>(static_cast<int>(t)); }
+constexpr Key backend_key(DeviceType t) {
+  return static_cast<Key>(static_cast<int>(t));
+}
 
 // Thread-local state that changes how calls are dispatched.
 struct ThreadState {

@@ -1,10 +1,11 @@
-// Philox4x32-10, the counter-based generator behind every random number. A number is a function of (seed, offset,
-// element index) alone: the same on any device, with any number of threads, in eager and in compiled code.
+// Philox4x32-10, the counter-based generator behind every random number. A number is a function of (seed,
+// offset, element index) alone: the same on any device, with any number of threads, in eager and in compiled
+// code.
 //
-// The stream of one call, (seed, offset), is a sequence of 32-bit words in groups of 64. A group is made from sixteen
-// blocks of four words; word e of group g is word e / 16 of block 16 g + e % 16, so that sixteen (or twice eight) lanes
-// of a vector unit make a group without shuffling. Numbers that need 64 bits use words e and e + 16 of their group.
-// This header stands alone: generated code may include it.
+// The stream of one call, (seed, offset), is a sequence of 32-bit words in groups of 64. A group is made from
+// sixteen blocks of four words; word e of group g is word e / 16 of block 16 g + e % 16, so that sixteen (or
+// twice eight) lanes of a vector unit make a group without shuffling. Numbers that need 64 bits use words e
+// and e + 16 of their group. This header stands alone: generated code may include it.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ inline Block block(uint64_t seed, uint64_t offset, uint64_t index) {
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int r = 0; r < kRounds; ++r) {
     const uint64_t p0 = uint64_t(kMultiplier0) * c0, p1 = uint64_t(kMultiplier1) * c2;
-    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0, n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0,
+                   n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
     c1 = static_cast<uint32_t>(p1);
     c3 = static_cast<uint32_t>(p0);
     c0 = n0;
@@ -53,8 +55,8 @@ inline uint64_t word64(uint64_t seed, uint64_t offset, int64_t i) {
   return uint64_t(b.w[at]) << 32 | b.w[at + 1];
 }
 
-// A stream of its own for one element, for distributions that reject: draws of different elements never meet as long
-// as a tensor has fewer than 2**40 elements and an element takes fewer than 2**24 blocks.
+// A stream of its own for one element, for distributions that reject: draws of different elements never meet
+// as long as a tensor has fewer than 2**40 elements and an element takes fewer than 2**24 blocks.
 class Stream {
  public:
   Stream(uint64_t seed, uint64_t offset, int64_t element) : seed_(seed), offset_(offset), element_(element) {}

@@ -1,5 +1,5 @@
-// Generators: the seed and position from which random operators draw. Every operator call takes one offset, and within
-// it the number of an element depends only on the element's index (see philox.h).
+// Generators: the seed and position from which random operators draw. Every operator call takes one offset,
+// and within it the number of an element depends only on the element's index (see philox.h).
 #pragma once
 
 #include <mutex>

@@ -1,5 +1,5 @@
-// Reshaping ops that are other views in disguise, or copy when no view will do: decompositions above the dispatcher, so
-// that derivatives and other transformations see only the primitive views.
+// Reshaping ops that are other views in disguise, or copy when no view will do: decompositions above the
+// dispatcher, so that derivatives and other transformations see only the primitive views.
 #include "core/views.h"
 #include "dispatch/composite.h"
 
@@ -12,10 +12,10 @@ Tensor call(const char* name, const Operator*& op, const A&... args) {
   return call_tensor(*op, args...);
 }
 // Calls an operator by name, looked up once at each place.
-#define CALL(name, ...)                      \
-  [&] {                                      \
-    static const Operator* op = nullptr;     \
-    return call(name, op, __VA_ARGS__);      \
+#define CALL(name, ...)                  \
+  [&] {                                  \
+    static const Operator* op = nullptr; \
+    return call(name, op, __VA_ARGS__);  \
   }()
 
 Tensor view(const Tensor& self, IntSpan sizes) {
@@ -32,7 +32,9 @@ Tensor permute(const Tensor& self, IntSpan dims) {
   op.call(args, result);
   return result[0].take_tensor();
 }
-Tensor transpose(const Tensor& self, int64_t a, int64_t b) { return CALL("transpose", self, a, b); }
+Tensor transpose(const Tensor& self, int64_t a, int64_t b) {
+  return CALL("transpose", self, a, b);
+}
 
 Tensor reshape(const Tensor& self, IntSpan shape) {
   const Dims sizes = infer_size("reshape", shape, self.numel());
@@ -74,14 +76,21 @@ Tensor unflatten(const Tensor& self, int64_t dim, IntSpan sizes) {
 }
 
 Tensor contiguous_op(const Tensor& self, MemoryFormat format) {
-  FL_CHECK(format != MemoryFormat::Preserve, "[contiguous] expected a memory format to convert to, got preserve_format");
+  FL_CHECK(format != MemoryFormat::Preserve,
+           "[contiguous] expected a memory format to convert to, got preserve_format");
   if (self.is_contiguous(format)) return self;
   return CALL("clone", self, Value(format));
 }
 
-Tensor ravel(const Tensor& self) { return reshape(contiguous_op(self, MemoryFormat::Contiguous), {-1}); }
-Tensor reshape_as(const Tensor& self, const Tensor& other) { return reshape(self, other.sizes()); }
-Tensor view_as(const Tensor& self, const Tensor& other) { return view(self, other.sizes()); }
+Tensor ravel(const Tensor& self) {
+  return reshape(contiguous_op(self, MemoryFormat::Contiguous), {-1});
+}
+Tensor reshape_as(const Tensor& self, const Tensor& other) {
+  return reshape(self, other.sizes());
+}
+Tensor view_as(const Tensor& self, const Tensor& other) {
+  return view(self, other.sizes());
+}
 Tensor expand_as(const Tensor& self, const Tensor& other) {
   static const Operator& op = OperatorTable::get().at("expand");
   Value args[3] = {Value::borrow(self.impl()), Value::borrow(other.sizes()), Value(false)};
@@ -104,7 +113,9 @@ Tensor mT(const Tensor& self) {
   FL_CHECK(self.dim() >= 2, "[mT] expected at least 2 dimensions, got shape ", self.sizes());
   return transpose(self, -2, -1);
 }
-Tensor conj(const Tensor& self) { return is_complex(self.dtype()) ? CALL("conj_physical", self) : self; }
+Tensor conj(const Tensor& self) {
+  return is_complex(self.dtype()) ? CALL("conj_physical", self) : self;
+}
 Tensor mH(const Tensor& self) {
   FL_CHECK(self.dim() >= 2, "[mH] expected at least 2 dimensions, got shape ", self.sizes());
   return conj(transpose(self, -2, -1));
@@ -117,16 +128,20 @@ Tensor H(const Tensor& self) {
   FL_CHECK(self.dim() == 0 || self.dim() == 2, "[H] expected a matrix, got shape ", self.sizes());
   return self.dim() == 0 ? conj(self) : mH(self);
 }
-Tensor same(const Tensor& self) { return self; }
+Tensor same(const Tensor& self) {
+  return self;
+}
 
 Tensor movedim(const Tensor& self, IntSpan source, IntSpan destination) {
   const int64_t n = self.dim(), k = static_cast<int64_t>(source.size());
-  FL_CHECK(source.size() == destination.size(), "[movedim] expected as many destinations as sources, got ", source, " and ", destination);
+  FL_CHECK(source.size() == destination.size(), "[movedim] expected as many destinations as sources, got ",
+           source, " and ", destination);
   Dims order(n, -1);
   uint64_t taken = 0, placed = 0;
   for (int64_t i = 0; i < k; ++i) {
     const int64_t from = wrap_dim("movedim", source[i], n), to = wrap_dim("movedim", destination[i], n);
-    FL_CHECK(!(taken >> from & 1) && !(placed >> to & 1), "[movedim] expected each dimension once, got ", source, " to ", destination);
+    FL_CHECK(!(taken >> from & 1) && !(placed >> to & 1), "[movedim] expected each dimension once, got ",
+             source, " to ", destination);
     taken |= uint64_t(1) << from;
     placed |= uint64_t(1) << to;
     if (n > 0) order[to] = from;
@@ -140,7 +155,9 @@ Tensor movedim(const Tensor& self, IntSpan source, IntSpan destination) {
   }
   return permute(self, order);
 }
-Tensor movedim_int(const Tensor& self, int64_t source, int64_t destination) { return movedim(self, {source}, {destination}); }
+Tensor movedim_int(const Tensor& self, int64_t source, int64_t destination) {
+  return movedim(self, {source}, {destination});
+}
 
 Tensor real(const Tensor& self) {
   if (!is_complex(self.dtype())) return self;

@@ -21,7 +21,9 @@ struct Scalar {
   Scalar(double v) : kind(Kind::Float), re(v) {}
   Scalar(complex128 v) : kind(Kind::Complex), re(v.real()), im(v.imag()) {}
 
-  bool is_integral(bool include_bool = true) const { return kind == Kind::Int || (include_bool && kind == Kind::Bool); }
+  bool is_integral(bool include_bool = true) const {
+    return kind == Kind::Int || (include_bool && kind == Kind::Bool);
+  }
   bool is_complex() const { return kind == Kind::Complex; }
   bool is_floating() const { return kind == Kind::Float; }
 
@@ -29,18 +31,25 @@ struct Scalar {
   T to() const {
     switch (kind) {
       case Kind::Bool:
-      case Kind::Int: return convert<T>(i);
-      case Kind::Float: return convert<T>(re);
-      default: return convert<T>(complex128(re, im));
+      case Kind::Int:
+        return convert<T>(i);
+      case Kind::Float:
+        return convert<T>(re);
+      default:
+        return convert<T>(complex128(re, im));
     }
   }
   // The dtype that this number has by itself.
   DType dtype() const {
     switch (kind) {
-      case Kind::Bool: return DType::Bool;
-      case Kind::Int: return DType::Int64;
-      case Kind::Float: return DType::Double;
-      default: return DType::ComplexDouble;
+      case Kind::Bool:
+        return DType::Bool;
+      case Kind::Int:
+        return DType::Int64;
+      case Kind::Float:
+        return DType::Double;
+      default:
+        return DType::ComplexDouble;
     }
   }
 };

@@ -1,4 +1,5 @@
-// A vector with room for the first few elements in place: what hangs on graph nodes is short and made with every op.
+// A vector with room for the first few elements in place: what hangs on graph nodes is short and made with
+// every op.
 #pragma once
 
 #include <cstddef>

@@ -13,11 +13,13 @@ std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   FL_CHECK(self.dim() > 0, "[split] expected a tensor with dimensions, got a 0-d tensor");
   FL_CHECK(split_size >= 0, "[split] expected a split size that is not negative, got ", split_size);
   const int64_t d = wrap_dim("split", dim, self.dim()), n = self.size(d);
-  FL_CHECK(split_size > 0 || n == 0, "[split] expected a positive split size for a dimension of size ", n, ", got 0");
+  FL_CHECK(split_size > 0 || n == 0, "[split] expected a positive split size for a dimension of size ", n,
+           ", got 0");
   const int64_t pieces = split_size ? std::max<int64_t>((n + split_size - 1) / split_size, 1) : 1;
   std::vector<Tensor> out;
   out.reserve(pieces);
-  for (int64_t i = 0; i < pieces; ++i) out.push_back(slice(self, d, i * split_size, std::min(n, (i + 1) * split_size)));
+  for (int64_t i = 0; i < pieces; ++i)
+    out.push_back(slice(self, d, i * split_size, std::min(n, (i + 1) * split_size)));
   return out;
 }
 
@@ -29,7 +31,8 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntSpan sizes, int64_t 
     FL_CHECK(s >= 0, "[split_with_sizes] expected sizes that are not negative, got ", sizes);
     total += s;
   }
-  FL_CHECK(total == n, "[split_with_sizes] expected sizes that sum to ", n, ", the size of dimension ", d, ", got ", sizes);
+  FL_CHECK(total == n, "[split_with_sizes] expected sizes that sum to ", n, ", the size of dimension ", d,
+           ", got ", sizes);
   std::vector<Tensor> out;
   out.reserve(sizes.size());
   int64_t at = 0;
@@ -40,13 +43,15 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntSpan sizes, int64_t 
   return out;
 }
 
-constexpr int64_t kMostParts = int64_t(1) << 24;  // more (mostly empty) views than this would only exhaust the memory
+constexpr int64_t kMostParts = int64_t(1)
+                               << 24;  // more (mostly empty) views than this would only exhaust the memory
 
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   FL_CHECK(self.dim() > 0, "[chunk] expected a tensor with dimensions, got a 0-d tensor");
   FL_CHECK(chunks > 0, "[chunk] expected a number of chunks greater than zero, got ", chunks);
   const int64_t d = wrap_dim("chunk", dim, self.dim()), n = self.size(d);
-  FL_CHECK_KIND(chunks <= kMostParts, OutOfMemory, "[chunk] expected at most ", kMostParts, " chunks, got ", chunks);
+  FL_CHECK_KIND(chunks <= kMostParts, OutOfMemory, "[chunk] expected at most ", kMostParts, " chunks, got ",
+                chunks);
   const int64_t size = (n + chunks - 1) / chunks;
   if (size == 0) return split_with_sizes(self, std::vector<int64_t>(chunks, 0), d);
   return split(self, size, d);
@@ -56,7 +61,8 @@ std::vector<Tensor> cut_sections(const char* op, const Tensor& self, int64_t sec
   FL_CHECK(self.dim() > 0, "[", op, "] expected a tensor with dimensions, got a 0-d tensor");
   const int64_t d = wrap_dim(op, dim, self.dim()), n = self.size(d);
   FL_CHECK(sections > 0, "[", op, "] expected a number of sections greater than zero, got ", sections);
-  FL_CHECK_KIND(sections <= kMostParts, OutOfMemory, "[", op, "] expected at most ", kMostParts, " sections, got ", sections);
+  FL_CHECK_KIND(sections <= kMostParts, OutOfMemory, "[", op, "] expected at most ", kMostParts,
+                " sections, got ", sections);
   std::vector<Tensor> out;
   int64_t at = 0;
   for (int64_t i = 0; i < sections; ++i) {
@@ -79,32 +85,53 @@ std::vector<Tensor> cut_indices(const char* op, const Tensor& self, IntSpan indi
   return out;
 }
 
-std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) { return cut_sections("tensor_split", self, sections, dim); }
-std::vector<Tensor> tensor_split_indices(const Tensor& self, IntSpan indices, int64_t dim) { return cut_indices("tensor_split", self, indices, dim); }
+std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) {
+  return cut_sections("tensor_split", self, sections, dim);
+}
+std::vector<Tensor> tensor_split_indices(const Tensor& self, IntSpan indices, int64_t dim) {
+  return cut_indices("tensor_split", self, indices, dim);
+}
 std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& given, int64_t dim) {
-  FL_CHECK(given.is_cpu(), "[tensor_split] expected sections or indices on the CPU, got ", to_string(given.device()));
-  FL_CHECK(given.dtype() == DType::Int64, "[tensor_split] expected sections or indices of dtype int64, got ", name_of(given.dtype()));
-  FL_CHECK(given.dim() <= 1, "[tensor_split] expected a number or a vector of indices, got shape ", given.sizes());
+  FL_CHECK(given.is_cpu(), "[tensor_split] expected sections or indices on the CPU, got ",
+           to_string(given.device()));
+  FL_CHECK(given.dtype() == DType::Int64, "[tensor_split] expected sections or indices of dtype int64, got ",
+           name_of(given.dtype()));
+  FL_CHECK(given.dim() <= 1, "[tensor_split] expected a number or a vector of indices, got shape ",
+           given.sizes());
   if (given.dim() == 0) return cut_sections("tensor_split", self, item(given).to<int64_t>(), dim);
   const Tensor dense = contiguous(given);
   return cut_indices("tensor_split", self, {dense.data<int64_t>(), static_cast<size_t>(dense.numel())}, dim);
 }
 
 int64_t split_dim(const char* op, const Tensor& self, int64_t least) {
-  FL_CHECK(self.dim() >= least, "[", op, "] expected at least ", least, " dimensions, got shape ", self.sizes());
+  FL_CHECK(self.dim() >= least, "[", op, "] expected at least ", least, " dimensions, got shape ",
+           self.sizes());
   return least == 1 ? (self.dim() == 1 ? 0 : 1) : least == 2 ? 0 : 2;
 }
 std::vector<Tensor> even_split(const char* op, const Tensor& self, int64_t sections, int64_t least) {
   const int64_t d = split_dim(op, self, least);
-  FL_CHECK(sections > 0 && self.size(d) % sections == 0, "[", op, "] expected a number of sections that divides ", self.size(d), ", got ", sections);
+  FL_CHECK(sections > 0 && self.size(d) % sections == 0, "[", op,
+           "] expected a number of sections that divides ", self.size(d), ", got ", sections);
   return cut_sections(op, self, sections, d);
 }
-std::vector<Tensor> hsplit(const Tensor& self, int64_t sections) { return even_split("hsplit", self, sections, 1); }
-std::vector<Tensor> vsplit(const Tensor& self, int64_t sections) { return even_split("vsplit", self, sections, 2); }
-std::vector<Tensor> dsplit(const Tensor& self, int64_t sections) { return even_split("dsplit", self, sections, 3); }
-std::vector<Tensor> hsplit_at(const Tensor& self, IntSpan indices) { return cut_indices("hsplit", self, indices, split_dim("hsplit", self, 1)); }
-std::vector<Tensor> vsplit_at(const Tensor& self, IntSpan indices) { return cut_indices("vsplit", self, indices, split_dim("vsplit", self, 2)); }
-std::vector<Tensor> dsplit_at(const Tensor& self, IntSpan indices) { return cut_indices("dsplit", self, indices, split_dim("dsplit", self, 3)); }
+std::vector<Tensor> hsplit(const Tensor& self, int64_t sections) {
+  return even_split("hsplit", self, sections, 1);
+}
+std::vector<Tensor> vsplit(const Tensor& self, int64_t sections) {
+  return even_split("vsplit", self, sections, 2);
+}
+std::vector<Tensor> dsplit(const Tensor& self, int64_t sections) {
+  return even_split("dsplit", self, sections, 3);
+}
+std::vector<Tensor> hsplit_at(const Tensor& self, IntSpan indices) {
+  return cut_indices("hsplit", self, indices, split_dim("hsplit", self, 1));
+}
+std::vector<Tensor> vsplit_at(const Tensor& self, IntSpan indices) {
+  return cut_indices("vsplit", self, indices, split_dim("vsplit", self, 2));
+}
+std::vector<Tensor> dsplit_at(const Tensor& self, IntSpan indices) {
+  return cut_indices("dsplit", self, indices, split_dim("dsplit", self, 3));
+}
 
 std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
   FL_CHECK_KIND(self.dim() > 0, Index, "[unbind] expected a tensor with dimensions, got a 0-d tensor");
@@ -120,13 +147,16 @@ Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   FL_CHECK(self.dim() > 0, "[narrow] expected a tensor with dimensions, got a 0-d tensor");
   FL_CHECK(length >= 0, "[narrow] expected a length that is not negative, got ", length);
   const int64_t d = wrap_dim("narrow", dim, self.dim()), n = self.size(d);
-  FL_CHECK_KIND(start >= -n && start <= n, Index, "[narrow] expected a start in [", -n, ", ", n, "], got ", start);
+  FL_CHECK_KIND(start >= -n && start <= n, Index, "[narrow] expected a start in [", -n, ", ", n, "], got ",
+                start);
   if (start < 0) start += n;
-  FL_CHECK(start <= n - length, "[narrow] expected a range inside dimension ", d, " of size ", n, ", got start ", start, " and length ", length);
+  FL_CHECK(start <= n - length, "[narrow] expected a range inside dimension ", d, " of size ", n,
+           ", got start ", start, " and length ", length);
   return slice(self, d, start, start + length);
 }
 Tensor narrow_tensor(const Tensor& self, int64_t dim, const Tensor& start, int64_t length) {
-  FL_CHECK(start.dim() == 0 && is_integral(start.dtype()), "[narrow] expected a 0-d integer tensor as start, got shape ", start.sizes(), " of ",
+  FL_CHECK(start.dim() == 0 && is_integral(start.dtype()),
+           "[narrow] expected a 0-d integer tensor as start, got shape ", start.sizes(), " of ",
            name_of(start.dtype()));
   return narrow(self, dim, item(start).to<int64_t>(), length);
 }

@@ -29,7 +29,9 @@ void device_free(void* data, size_t bytes, Device device) {
 }
 }  // namespace
 
-void set_device_allocator(DeviceType type, DeviceAllocator allocator) { *allocator_of(type) = std::move(allocator); }
+void set_device_allocator(DeviceType type, DeviceAllocator allocator) {
+  *allocator_of(type) = std::move(allocator);
+}
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   Ref<Storage> s(new Storage);
@@ -50,9 +52,11 @@ Ref<Storage> Storage::adopt(void* data, size_t bytes, Device device, std::functi
 }
 
 void Storage::resize(size_t new_bytes) {
-  FL_CHECK(resizable, "[resize_] expected a storage that owns its memory, got one borrowed from another library");
+  FL_CHECK(resizable,
+           "[resize_] expected a storage that owns its memory, got one borrowed from another library");
   void* fresh = device_allocate(new_bytes, device);
-  if (fresh && data && device.type == DeviceType::CPU) std::memcpy(fresh, data, bytes < new_bytes ? bytes : new_bytes);
+  if (fresh && data && device.type == DeviceType::CPU)
+    std::memcpy(fresh, data, bytes < new_bytes ? bytes : new_bytes);
   device_free(data, bytes, device);
   data = fresh;
   bytes = new_bytes;

@@ -13,7 +13,7 @@ struct Storage final : Counted {
   size_t bytes = 0;
   Device device;
   bool resizable = true;
-  std::atomic<uint32_t> version{0};          // bumped by every in-place write to any view
+  std::atomic<uint32_t> version{0};           // bumped by every in-place write to any view
   std::function<void(void*)> foreign_delete;  // set when the bytes belong to someone else
 
   ~Storage() override;

@@ -74,8 +74,12 @@ void TensorImpl::refresh_keys() {
   if (python_key) keys |= Key::Python;
 }
 
-DType default_dtype() { return the_default_dtype.load(std::memory_order_relaxed); }
-void set_default_dtype(DType t) { the_default_dtype.store(t, std::memory_order_relaxed); }
+DType default_dtype() {
+  return the_default_dtype.load(std::memory_order_relaxed);
+}
+void set_default_dtype(DType t) {
+  the_default_dtype.store(t, std::memory_order_relaxed);
+}
 
 int64_t numel_of(IntSpan sizes) {
   int64_t n = 1;
@@ -86,7 +90,8 @@ int64_t numel_of(IntSpan sizes) {
   }
   if (zero) return 0;
   for (int64_t s : sizes)
-    FL_CHECK(!__builtin_mul_overflow(n, s, &n), "[empty] expected a number of elements below 2**63, got sizes ", sizes);
+    FL_CHECK(!__builtin_mul_overflow(n, s, &n),
+             "[empty] expected a number of elements below 2**63, got sizes ", sizes);
   return n;
 }
 
@@ -148,8 +153,8 @@ Tensor empty(IntSpan sizes, Options options) {
 }
 
 Tensor empty_strided(IntSpan sizes, IntSpan strides, Options options) {
-  FL_CHECK(sizes.size() == strides.size(), "[empty_strided] expected as many strides as sizes, got sizes ", sizes,
-           " and strides ", strides);
+  FL_CHECK(sizes.size() == strides.size(), "[empty_strided] expected as many strides as sizes, got sizes ",
+           sizes, " and strides ", strides);
   auto impl = make_impl(options);
   const int64_t n = numel_of(sizes);
   int64_t extent = n == 0 ? 0 : 1;
@@ -157,7 +162,8 @@ Tensor empty_strided(IntSpan sizes, IntSpan strides, Options options) {
     FL_CHECK(strides[d] >= 0, "[empty_strided] expected strides that are not negative, got ", strides);
     int64_t reach;
     if (n) {
-      FL_CHECK(!__builtin_mul_overflow(sizes[d] - 1, strides[d], &reach) && !__builtin_add_overflow(extent, reach, &extent),
+      FL_CHECK(!__builtin_mul_overflow(sizes[d] - 1, strides[d], &reach) &&
+                   !__builtin_add_overflow(extent, reach, &extent),
                "[empty_strided] expected a tensor that fits in memory, got strides ", strides);
     }
   }
@@ -179,7 +185,8 @@ Tensor empty_like(const Tensor& like, DType dtype) {
   const int64_t n = like.dim();
   Dims order(n);
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return like.stride(a) > like.stride(b); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return like.stride(a) > like.stride(b); });
   Dims strides(n);
   int64_t step = 1;
   for (int64_t i = n; i-- > 0;) {
@@ -258,10 +265,12 @@ bool overlaps_partially(const Tensor& out, const Tensor& in) {
   const auto [a0, a1] = range(out);
   const auto [b0, b1] = range(in);
   if (a1 <= b0 || b1 <= a0) return false;
-  if (out.offset() == in.offset() && out.dtype() == in.dtype() && out.sizes() == in.sizes() && out.strides() == in.strides())
+  if (out.offset() == in.offset() && out.dtype() == in.dtype() && out.sizes() == in.sizes() &&
+      out.strides() == in.strides())
     return false;
   // Interleaved windows (a[::2] and a[1::2]) do not touch: same dense outer pattern with different phase.
-  if (out.dim() == in.dim() && out.sizes() == in.sizes() && out.strides() == in.strides() && out.dtype() == in.dtype()) {
+  if (out.dim() == in.dim() && out.sizes() == in.sizes() && out.strides() == in.strides() &&
+      out.dtype() == in.dtype()) {
     int64_t smallest = std::numeric_limits<int64_t>::max();
     for (int64_t d = 0; d < out.dim(); ++d)
       if (out.size(d) > 1) smallest = std::min(smallest, std::abs(out.stride(d)));
@@ -273,7 +282,8 @@ bool overlaps_partially(const Tensor& out, const Tensor& in) {
 
 int64_t wrap_dim(const char* op, int64_t d, int64_t ndim) {
   const int64_t n = ndim == 0 ? 1 : ndim;
-  FL_CHECK_KIND(d >= -n && d < n, Index, "[", op, "] expected a dimension in the range [", -n, ", ", n - 1, "], got ", d);
+  FL_CHECK_KIND(d >= -n && d < n, Index, "[", op, "] expected a dimension in the range [", -n, ", ", n - 1,
+                "], got ", d);
   return d < 0 ? d + n : d;
 }
 

@@ -1,4 +1,5 @@
-// TensorImpl: a strided window on a storage, with its dtype, device, dispatch keys and autograd state. Tensor: the handle.
+// TensorImpl: a strided window on a storage, with its dtype, device, dispatch keys and autograd state.
+// Tensor: the handle.
 #pragma once
 
 #include <memory>
@@ -118,7 +119,8 @@ bool has_internal_overlap(const Tensor& t);
 // Whether writing `out` may disturb reading `in`: they share bytes but are not the same window.
 bool overlaps_partially(const Tensor& out, const Tensor& in);
 
-// Wraps a dimension into [0, ndim), with the IndexError users know; a zero-dim tensor counts as one dimension.
+// Wraps a dimension into [0, ndim), with the IndexError users know; a zero-dim tensor counts as one
+// dimension.
 int64_t wrap_dim(const char* op, int64_t d, int64_t ndim);
 
 // Copies with conversion, broadcasting src to dst; both on the CPU.

@@ -1,5 +1,6 @@
-// What the dispatcher tells the autograd layer about views: which tensor a view was made from. Views are remembered even
-// when nothing requires grad yet, because a later write through one may give history to all of them.
+// What the dispatcher tells the autograd layer about views: which tensor a view was made from. Views are
+// remembered even when nothing requires grad yet, because a later write through one may give history to all
+// of them.
 #pragma once
 
 #include "core/tensor.h"

@@ -43,11 +43,13 @@ Dims infer_size(const char* op, IntSpan shape, int64_t numel) {
       unknown = static_cast<int64_t>(i);
     } else {
       FL_CHECK(shape[i] >= 0, "[", op, "] expected sizes that are not negative (or one -1), got ", shape);
-      FL_CHECK(!__builtin_mul_overflow(known, shape[i], &known), "[", op, "] expected a shape of ", numel, " elements, got ", shape);
+      FL_CHECK(!__builtin_mul_overflow(known, shape[i], &known), "[", op, "] expected a shape of ", numel,
+               " elements, got ", shape);
     }
   }
   if (unknown >= 0) {
-    FL_CHECK(known != 0, "[", op, "] expected a shape that determines -1, got ", shape, " for ", numel, " elements");
+    FL_CHECK(known != 0, "[", op, "] expected a shape that determines -1, got ", shape, " for ", numel,
+             " elements");
     FL_CHECK(numel % known == 0, "[", op, "] expected a shape of ", numel, " elements, got ", shape);
     sizes[unknown] = numel / known;
   } else {
@@ -61,14 +63,15 @@ namespace {
 Tensor view(const Tensor& self, IntSpan size) {
   const Dims sizes = infer_size("view", size, self.numel());
   const auto strides = view_strides(self.sizes(), self.strides(), sizes);
-  FL_CHECK(strides.has_value(), "[view] expected a shape compatible with sizes ", self.sizes(), " and strides ", self.strides(),
-           " (use reshape(), which copies if it must), got ", size);
+  FL_CHECK(strides.has_value(), "[view] expected a shape compatible with sizes ", self.sizes(),
+           " and strides ", self.strides(), " (use reshape(), which copies if it must), got ", size);
   return alias(self, sizes, *strides, self.offset());
 }
 
 Tensor as_strided(const Tensor& self, IntSpan size, IntSpan stride, std::optional<int64_t> storage_offset) {
   const int64_t offset = storage_offset.value_or(self.offset());
-  FL_CHECK(size.size() == stride.size(), "[as_strided] expected as many strides as sizes, got ", size, " and ", stride);
+  FL_CHECK(size.size() == stride.size(), "[as_strided] expected as many strides as sizes, got ", size,
+           " and ", stride);
   FL_CHECK(offset >= 0, "[as_strided] expected an offset that is not negative, got ", offset);
   int64_t last = offset;
   const int64_t n = numel_of(size);
@@ -76,12 +79,16 @@ Tensor as_strided(const Tensor& self, IntSpan size, IntSpan stride, std::optiona
     FL_CHECK(stride[i] >= 0, "[as_strided] expected strides that are not negative, got ", stride);
     int64_t reach;
     if (n)
-      FL_CHECK(!__builtin_mul_overflow(size[i] - 1, stride[i], &reach) && !__builtin_add_overflow(last, reach, &last),
-               "[as_strided] expected a window inside the storage, got sizes ", size, " and strides ", stride);
+      FL_CHECK(!__builtin_mul_overflow(size[i] - 1, stride[i], &reach) &&
+                   !__builtin_add_overflow(last, reach, &last),
+               "[as_strided] expected a window inside the storage, got sizes ", size, " and strides ",
+               stride);
   }
   if (n)
-    FL_CHECK(static_cast<size_t>(last) < self->storage->bytes / self.itemsize(), "[as_strided] expected a window inside the storage of ",
-             static_cast<int64_t>(self->storage->bytes), " bytes, got sizes ", size, ", strides ", stride, ", offset ", offset);
+    FL_CHECK(static_cast<size_t>(last) < self->storage->bytes / self.itemsize(),
+             "[as_strided] expected a window inside the storage of ",
+             static_cast<int64_t>(self->storage->bytes), " bytes, got sizes ", size, ", strides ", stride,
+             ", offset ", offset);
   return alias(self, size, stride, offset);
 }
 
@@ -89,7 +96,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   FL_CHECK_KIND(self.dim() > 0, Index, "[select] expected a tensor with dimensions, got a 0-d tensor");
   const int64_t d = wrap_dim("select", dim, self.dim());
   const int64_t n = self.size(d);
-  FL_CHECK_KIND(index >= -n && index < n, Index, "[select] expected an index in [", -n, ", ", n - 1, "] for dimension ", d, ", got ", index);
+  FL_CHECK_KIND(index >= -n && index < n, Index, "[select] expected an index in [", -n, ", ", n - 1,
+                "] for dimension ", d, ", got ", index);
   Dims sizes(self.sizes()), strides(self.strides());
   const int64_t offset = self.offset() + (index < 0 ? index + n : index) * strides[d];
   sizes.erase(d);
@@ -97,7 +105,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   return alias(self, sizes, strides, offset);
 }
 
-Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
+             int64_t step) {
   FL_CHECK_KIND(self.dim() > 0, Index, "[slice] expected a tensor with dimensions, got a 0-d tensor");
   const int64_t d = wrap_dim("slice", dim, self.dim());
   FL_CHECK_KIND(step > 0, Value, "[slice] expected a step greater than zero, got ", step);
@@ -151,8 +160,8 @@ Tensor expand(const Tensor& self, IntSpan size, bool) {
       want = own;
     }
     FL_CHECK(want >= 0, "[expand] expected sizes that are not negative, got ", size);
-    FL_CHECK(own == want || own == 1, "[expand] expected size ", own, " or an expandable 1 at dimension ", i, ", got ", size, " for a tensor of shape ",
-             self.sizes());
+    FL_CHECK(own == want || own == 1, "[expand] expected size ", own, " or an expandable 1 at dimension ", i,
+             ", got ", size, " for a tensor of shape ", self.sizes());
     sizes[i] = want;
     strides[i] = i < lead || own != want || own == 1 ? 0 : self.stride(i - lead);
     if (i >= lead && own == want) strides[i] = self.stride(i - lead);
@@ -192,9 +201,13 @@ Tensor squeeze(const Tensor& self) {
   return alias(self, sizes, strides, self.offset());
 }
 
-Tensor squeeze_dim(const Tensor& self, int64_t dim) { return squeeze_dims(self, {dim}); }
+Tensor squeeze_dim(const Tensor& self, int64_t dim) {
+  return squeeze_dims(self, {dim});
+}
 
-Tensor alias_op(const Tensor& self) { return alias(self, self.sizes(), self.strides(), self.offset()); }
+Tensor alias_op(const Tensor& self) {
+  return alias(self, self.sizes(), self.strides(), self.offset());
+}
 
 Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
   const int64_t d = wrap_dim("unfold", dimension, self.dim());
@@ -213,7 +226,8 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
 }
 
 Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
-  FL_CHECK_KIND(self.dim() >= 2, Index, "[diagonal] expected at least 2 dimensions, got shape ", self.sizes());
+  FL_CHECK_KIND(self.dim() >= 2, Index, "[diagonal] expected at least 2 dimensions, got shape ",
+                self.sizes());
   const int64_t a = wrap_dim("diagonal", dim1, self.dim()), b = wrap_dim("diagonal", dim2, self.dim());
   FL_CHECK(a != b, "[diagonal] expected two different dimensions, got ", dim1, " and ", dim2);
   const int64_t n = offset >= 0 ? std::max<int64_t>(std::min(self.size(a), self.size(b) - offset), 0)
@@ -236,8 +250,12 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
   Dims sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.offset();
   if (from != to) {
-    FL_CHECK(self.dim() > 0, "[view] expected dimensions to change the element size, got a 0-d tensor viewed as ", name_of(dtype));
-    FL_CHECK(strides.back() == 1 || sizes.back() == 1, "[view] expected a last dimension of stride 1 to view as ", name_of(dtype), ", got strides ", self.strides());
+    FL_CHECK(self.dim() > 0,
+             "[view] expected dimensions to change the element size, got a 0-d tensor viewed as ",
+             name_of(dtype));
+    FL_CHECK(strides.back() == 1 || sizes.back() == 1,
+             "[view] expected a last dimension of stride 1 to view as ", name_of(dtype), ", got strides ",
+             self.strides());
     if (from > to) {
       const int64_t k = from / to;
       for (size_t i = 0; i + 1 < strides.size(); ++i) strides[i] *= k;
@@ -246,9 +264,12 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
       offset *= k;
     } else {
       const int64_t k = to / from;
-      FL_CHECK(sizes.back() % k == 0 && offset % k == 0, "[view] expected a last dimension and an offset divisible by ", k, " to view as ", name_of(dtype), ", got ", self.sizes());
+      FL_CHECK(sizes.back() % k == 0 && offset % k == 0,
+               "[view] expected a last dimension and an offset divisible by ", k, " to view as ",
+               name_of(dtype), ", got ", self.sizes());
       for (size_t i = 0; i + 1 < strides.size(); ++i) {
-        FL_CHECK(strides[i] % k == 0, "[view] expected strides divisible by ", k, " to view as ", name_of(dtype), ", got ", self.strides());
+        FL_CHECK(strides[i] % k == 0, "[view] expected strides divisible by ", k, " to view as ",
+                 name_of(dtype), ", got ", self.strides());
         strides[i] /= k;
       }
       sizes.back() /= k;
@@ -274,14 +295,18 @@ Tensor view_as_real(const Tensor& self) {
 }
 
 Tensor view_as_complex(const Tensor& self) {
-  FL_CHECK(self.dtype() == DType::Float || self.dtype() == DType::Double, "[view_as_complex] expected a float32 or float64 tensor, got ", name_of(self.dtype()));
-  FL_CHECK(self.dim() > 0 && self.size(-1) == 2, "[view_as_complex] expected a last dimension of size 2, got shape ", self.sizes());
-  FL_CHECK(self.stride(-1) == 1, "[view_as_complex] expected a last dimension of stride 1, got strides ", self.strides());
+  FL_CHECK(self.dtype() == DType::Float || self.dtype() == DType::Double,
+           "[view_as_complex] expected a float32 or float64 tensor, got ", name_of(self.dtype()));
+  FL_CHECK(self.dim() > 0 && self.size(-1) == 2,
+           "[view_as_complex] expected a last dimension of size 2, got shape ", self.sizes());
+  FL_CHECK(self.stride(-1) == 1, "[view_as_complex] expected a last dimension of stride 1, got strides ",
+           self.strides());
   Dims sizes(self.sizes()), strides(self.strides());
   sizes.erase(sizes.size() - 1);
   strides.erase(strides.size() - 1);
   for (size_t i = 0; i < strides.size(); ++i) {
-    FL_CHECK(strides[i] % 2 == 0 || sizes[i] <= 1, "[view_as_complex] expected even strides but for the last, got ", self.strides());
+    FL_CHECK(strides[i] % 2 == 0 || sizes[i] <= 1,
+             "[view_as_complex] expected even strides but for the last, got ", self.strides());
     strides[i] /= 2;
   }
   FL_CHECK(self.offset() % 2 == 0, "[view_as_complex] expected an even storage offset, got ", self.offset());
@@ -303,11 +328,21 @@ Tensor become(const Tensor& self, const Tensor& view) {
 Tensor as_strided_(const Tensor& self, IntSpan size, IntSpan stride, std::optional<int64_t> offset) {
   return become(self, as_strided(self, size, stride, offset));
 }
-Tensor transpose_(const Tensor& self, int64_t a, int64_t b) { return become(self, transpose(self, a, b)); }
-Tensor unsqueeze_(const Tensor& self, int64_t dim) { return become(self, unsqueeze(self, dim)); }
-Tensor squeeze_(const Tensor& self) { return become(self, squeeze(self)); }
-Tensor squeeze_dim_(const Tensor& self, int64_t dim) { return become(self, squeeze_dim(self, dim)); }
-Tensor squeeze_dims_(const Tensor& self, IntSpan dims) { return become(self, squeeze_dims(self, dims)); }
+Tensor transpose_(const Tensor& self, int64_t a, int64_t b) {
+  return become(self, transpose(self, a, b));
+}
+Tensor unsqueeze_(const Tensor& self, int64_t dim) {
+  return become(self, unsqueeze(self, dim));
+}
+Tensor squeeze_(const Tensor& self) {
+  return become(self, squeeze(self));
+}
+Tensor squeeze_dim_(const Tensor& self, int64_t dim) {
+  return become(self, squeeze_dim(self, dim));
+}
+Tensor squeeze_dims_(const Tensor& self, IntSpan dims) {
+  return become(self, squeeze_dims(self, dims));
+}
 Tensor t_(const Tensor& self) {
   FL_CHECK(self.dim() <= 2, "[t_] expected at most 2 dimensions, got shape ", self.sizes());
   return self.dim() < 2 ? self : transpose_(self, 0, 1);

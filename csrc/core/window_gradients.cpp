@@ -1,4 +1,5 @@
-// Gradients of views that pick elements: the gradient written into a tensor of zeros at the place of the window.
+// Gradients of views that pick elements: the gradient written into a tensor of zeros at the place of the
+// window.
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -18,7 +19,8 @@ Tensor select_backward(const Tensor& grad, IntSpan sizes, int64_t dim, int64_t i
   static const Operator& select = OperatorTable::get().at("select");
   return write_window(grad, sizes, [&](const Tensor& t) { return call_tensor(select, t, dim, index); });
 }
-Tensor slice_backward(const Tensor& grad, IntSpan sizes, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+Tensor slice_backward(const Tensor& grad, IntSpan sizes, int64_t dim, std::optional<int64_t> start,
+                      std::optional<int64_t> end, int64_t step) {
   static const Operator& slice = OperatorTable::get().at("slice");
   return write_window(grad, sizes, [&](const Tensor& t) {
     return call_tensor(slice, t, dim, start ? Value(*start) : Value(), end ? Value(*end) : Value(), step);
@@ -26,7 +28,8 @@ Tensor slice_backward(const Tensor& grad, IntSpan sizes, int64_t dim, std::optio
 }
 Tensor diagonal_backward(const Tensor& grad, IntSpan sizes, int64_t offset, int64_t dim1, int64_t dim2) {
   static const Operator& diagonal = OperatorTable::get().at("diagonal");
-  return write_window(grad, sizes, [&](const Tensor& t) { return call_tensor(diagonal, t, offset, dim1, dim2); });
+  return write_window(grad, sizes,
+                      [&](const Tensor& t) { return call_tensor(diagonal, t, offset, dim1, dim2); });
 }
 
 FL_KERNEL_ALL("_select_backward", select_backward);

@@ -1,4 +1,5 @@
-// Kernel sources are compiled once for each instruction set, with FL_ARCH naming it; FL_ARCH_TABLE picks at run time.
+// Kernel sources are compiled once for each instruction set, with FL_ARCH naming it; FL_ARCH_TABLE picks at
+// run time.
 #pragma once
 
 #ifndef FL_ARCH
@@ -22,12 +23,22 @@ inline bool has_v4() {
 
 // Declares `type name` once for each instruction set, and `picked_name()` returning a pointer to the best.
 #if defined(FL_HAS_V4)
-#define FL_DECLARE_ARCH(type, name)         \
-  namespace v3 { extern type name; }        \
-  namespace v4 { extern type name; }        \
-  inline type& picked_##name() { return has_v4() ? v4::name : v3::name; }
+#define FL_DECLARE_ARCH(type, name)        \
+  namespace v3 {                           \
+  extern type name;                        \
+  }                                        \
+  namespace v4 {                           \
+  extern type name;                        \
+  }                                        \
+  inline type& picked_##name() {           \
+    return has_v4() ? v4::name : v3::name; \
+  }
 #else
-#define FL_DECLARE_ARCH(type, name)         \
-  namespace v3 { extern type name; }        \
-  inline type& picked_##name() { return v3::name; }
+#define FL_DECLARE_ARCH(type, name) \
+  namespace v3 {                    \
+  extern type name;                 \
+  }                                 \
+  inline type& picked_##name() {    \
+    return v3::name;                \
+  }
 #endif

@@ -11,11 +11,16 @@ namespace {
 constexpr const char* kOp = "scaled_dot_product_attention";
 
 // Rows must be contiguous for the loops.
-Tensor with_rows(const Tensor& t) { return t.stride(3) == 1 || t.size(3) <= 1 ? t : contiguous(t); }
+Tensor with_rows(const Tensor& t) {
+  return t.stride(3) == 1 || t.size(3) <= 1 ? t : contiguous(t);
+}
 
-AttentionOperand operand(const Tensor& t) { return {t.raw(), t.stride(0), t.stride(1), t.stride(2)}; }
+AttentionOperand operand(const Tensor& t) {
+  return {t.raw(), t.stride(0), t.stride(1), t.stride(2)};
+}
 
-// (batch, heads, rows, columns) stored as (batch, rows, heads, columns), the order in which heads are joined again.
+// (batch, heads, rows, columns) stored as (batch, rows, heads, columns), the order in which heads are joined
+// again.
 Tensor heads_inside(IntSpan s, Options options) {
   return empty_strided(s, {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}, options);
 }
@@ -26,17 +31,19 @@ struct Call {
 };
 
 // Checks and everything the two passes share. Data pointers are only filled in off meta.
-Call prepare(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, bool causal, std::optional<double> scale) {
+Call prepare(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, bool causal,
+             std::optional<double> scale) {
   for (const Tensor* t : {&query, &key, &value}) {
     FL_CHECK(t->dim() == 4, "[", kOp, "] expected operands of 4 dimensions, got shape ", t->sizes());
-    FL_CHECK(t->dtype() == query.dtype(), "[", kOp, "] expected operands of one dtype, got ", name_of(query.dtype()), " and ", name_of(t->dtype()));
+    FL_CHECK(t->dtype() == query.dtype(), "[", kOp, "] expected operands of one dtype, got ",
+             name_of(query.dtype()), " and ", name_of(t->dtype()));
   }
-  FL_CHECK(is_floating(query.dtype()) && query.dtype() != DType::Double, "[", kOp, "] expected float32, bfloat16 or float16, got ",
-           name_of(query.dtype()));
-  FL_CHECK(key.size(0) == query.size(0) && value.size(0) == query.size(0) && key.size(1) == value.size(1) && key.size(2) == value.size(2) &&
-               key.size(3) == query.size(3),
-           "[", kOp, "] expected query (b, h, l, e), key (b, k, s, e) and value (b, k, s, v), got ", query.sizes(), ", ", key.sizes(), " and ",
-           value.sizes());
+  FL_CHECK(is_floating(query.dtype()) && query.dtype() != DType::Double, "[", kOp,
+           "] expected float32, bfloat16 or float16, got ", name_of(query.dtype()));
+  FL_CHECK(key.size(0) == query.size(0) && value.size(0) == query.size(0) && key.size(1) == value.size(1) &&
+               key.size(2) == value.size(2) && key.size(3) == query.size(3),
+           "[", kOp, "] expected query (b, h, l, e), key (b, k, s, e) and value (b, k, s, v), got ",
+           query.sizes(), ", ", key.sizes(), " and ", value.sizes());
   FL_CHECK(key.size(1) > 0 ? query.size(1) % key.size(1) == 0 : query.size(1) == 0, "[", kOp,
            "] expected query heads divisible by key heads, got ", query.size(1), " and ", key.size(1));
   Call c;
@@ -52,11 +59,11 @@ Call prepare(const Tensor& query, const Tensor& key, const Tensor& value, const 
   g.causal = causal;
   g.scale = static_cast<float>(scale.value_or(g.depth ? 1.0 / std::sqrt(static_cast<double>(g.depth)) : 1.0));
   if (mask.defined()) {
-    FL_CHECK(mask.dtype() == DType::Bool || is_floating(mask.dtype()), "[", kOp, "] expected a mask of bool or floating dtype, got ",
-             name_of(mask.dtype()));
+    FL_CHECK(mask.dtype() == DType::Bool || is_floating(mask.dtype()), "[", kOp,
+             "] expected a mask of bool or floating dtype, got ", name_of(mask.dtype()));
     const Dims full{g.batch, g.heads, g.queries, g.keys};
-    FL_CHECK(mask.dim() <= 4 && broadcast_shapes(kOp, mask.sizes(), full) == full, "[", kOp, "] expected a mask that expands to ", IntSpan(full),
-             ", got ", mask.sizes());
+    FL_CHECK(mask.dim() <= 4 && broadcast_shapes(kOp, mask.sizes(), full) == full, "[", kOp,
+             "] expected a mask that expands to ", IntSpan(full), ", got ", mask.sizes());
   }
   if (query.is_meta()) return c;
   c.query = with_rows(query);
@@ -70,13 +77,14 @@ Call prepare(const Tensor& query, const Tensor& key, const Tensor& value, const 
     g.mask = c.mask.raw();
     g.mask_dtype = c.mask.dtype();
     const int64_t lead = 4 - mask.dim();
-    for (int64_t d = lead; d < 4; ++d) g.mask_strides[d] = c.mask.size(d - lead) == 1 ? 0 : c.mask.stride(d - lead);
+    for (int64_t d = lead; d < 4; ++d)
+      g.mask_strides[d] = c.mask.size(d - lead) == 1 ? 0 : c.mask.stride(d - lead);
   }
   return c;
 }
 
-std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, bool causal,
-                                           std::optional<double> scale) {
+std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                           const Tensor& mask, bool causal, std::optional<double> scale) {
   Call c = prepare(query, key, value, mask, causal, scale);
   AttentionArgs& g = c.args;
   Tensor out = heads_inside({g.batch, g.heads, g.queries, g.value_depth}, query.options());
@@ -88,13 +96,15 @@ std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& ke
   return {out, lse};
 }
 
-std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
-                                                            const Tensor& mask, const Tensor& output, const Tensor& lse, bool causal,
+std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(const Tensor& grad, const Tensor& query,
+                                                            const Tensor& key, const Tensor& value,
+                                                            const Tensor& mask, const Tensor& output,
+                                                            const Tensor& lse, bool causal,
                                                             std::optional<double> scale) {
   Call c = prepare(query, key, value, mask, causal, scale);
   AttentionArgs& g = c.args;
-  FL_CHECK(grad.sizes() == output.sizes() && grad.dtype() == query.dtype(), "[", kOp, "] expected a gradient of shape ", output.sizes(), ", got ",
-           grad.sizes());
+  FL_CHECK(grad.sizes() == output.sizes() && grad.dtype() == query.dtype(), "[", kOp,
+           "] expected a gradient of shape ", output.sizes(), ", got ", grad.sizes());
   Tensor dq = heads_inside(query.sizes(), query.options()), dk = heads_inside(key.sizes(), query.options()),
          dv = heads_inside(value.sizes(), query.options());
   if (query.is_meta()) return {dq, dk, dv};

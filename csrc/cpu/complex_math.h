@@ -22,30 +22,72 @@ constexpr double inverse_ln2 = 1.44269504088896340736;
 
 }  // namespace complex_detail
 
-inline double abs(complex128 z) { return std::abs(z); }
-inline double angle(complex128 z) { return std::arg(z); }
+inline double abs(complex128 z) {
+  return std::abs(z);
+}
+inline double angle(complex128 z) {
+  return std::arg(z);
+}
 
-inline complex128 exp(complex128 z) { return std::exp(z); }
-inline complex128 log(complex128 z) { return std::log(z); }
-inline complex128 log10(complex128 z) { return std::log10(z); }
-inline complex128 sqrt(complex128 z) { return std::sqrt(z); }
-inline complex128 sin(complex128 z) { return std::sin(z); }
-inline complex128 cos(complex128 z) { return std::cos(z); }
-inline complex128 tan(complex128 z) { return std::tan(z); }
-inline complex128 sinh(complex128 z) { return std::sinh(z); }
-inline complex128 cosh(complex128 z) { return std::cosh(z); }
-inline complex128 tanh(complex128 z) { return std::tanh(z); }
-inline complex128 asin(complex128 z) { return std::asin(z); }
-inline complex128 acos(complex128 z) { return std::acos(z); }
-inline complex128 atan(complex128 z) { return std::atan(z); }
-inline complex128 asinh(complex128 z) { return std::asinh(z); }
-inline complex128 acosh(complex128 z) { return std::acosh(z); }
-inline complex128 atanh(complex128 z) { return std::atanh(z); }
-inline complex128 log2(complex128 z) { return std::log(z) * complex_detail::inverse_ln2; }
-inline complex128 exp2(complex128 z) { return std::exp(z * complex_detail::ln2); }
+inline complex128 exp(complex128 z) {
+  return std::exp(z);
+}
+inline complex128 log(complex128 z) {
+  return std::log(z);
+}
+inline complex128 log10(complex128 z) {
+  return std::log10(z);
+}
+inline complex128 sqrt(complex128 z) {
+  return std::sqrt(z);
+}
+inline complex128 sin(complex128 z) {
+  return std::sin(z);
+}
+inline complex128 cos(complex128 z) {
+  return std::cos(z);
+}
+inline complex128 tan(complex128 z) {
+  return std::tan(z);
+}
+inline complex128 sinh(complex128 z) {
+  return std::sinh(z);
+}
+inline complex128 cosh(complex128 z) {
+  return std::cosh(z);
+}
+inline complex128 tanh(complex128 z) {
+  return std::tanh(z);
+}
+inline complex128 asin(complex128 z) {
+  return std::asin(z);
+}
+inline complex128 acos(complex128 z) {
+  return std::acos(z);
+}
+inline complex128 atan(complex128 z) {
+  return std::atan(z);
+}
+inline complex128 asinh(complex128 z) {
+  return std::asinh(z);
+}
+inline complex128 acosh(complex128 z) {
+  return std::acosh(z);
+}
+inline complex128 atanh(complex128 z) {
+  return std::atanh(z);
+}
+inline complex128 log2(complex128 z) {
+  return std::log(z) * complex_detail::inverse_ln2;
+}
+inline complex128 exp2(complex128 z) {
+  return std::exp(z * complex_detail::ln2);
+}
 
 // 0^0 is 1, and 0 to any other power with positive real part is 0.
-inline complex128 pow(complex128 z, complex128 w) { return std::pow(z, w); }
+inline complex128 pow(complex128 z, complex128 w) {
+  return std::pow(z, w);
+}
 
 // 1/z by Smith's scaling, so that |z|^2 neither overflows nor underflows.
 inline complex128 reciprocal(complex128 z) {
@@ -59,8 +101,12 @@ inline complex128 reciprocal(complex128 z) {
   return {ratio * scale, -scale};
 }
 
-inline complex128 rsqrt(complex128 z) { return reciprocal(std::sqrt(z)); }
-inline complex128 sigmoid(complex128 z) { return reciprocal(1.0 + std::exp(-z)); }
+inline complex128 rsqrt(complex128 z) {
+  return reciprocal(std::sqrt(z));
+}
+inline complex128 sigmoid(complex128 z) {
+  return reciprocal(1.0 + std::exp(-z));
+}
 
 // The direction z/|z|, and 0 at 0.
 inline complex128 sgn(complex128 z) {
@@ -104,8 +150,10 @@ inline complex128 sinc(complex128 z) {
   return std::sin(scaled) / scaled;
 }
 
-#define FL_MATH_COMPLEX64(name) \
-  inline complex64 name(complex64 z) { return complex64(name(complex128(z))); }
+#define FL_MATH_COMPLEX64(name)            \
+  inline complex64 name(complex64 z) {     \
+    return complex64(name(complex128(z))); \
+  }
 
 FL_MATH_COMPLEX64(exp)
 FL_MATH_COMPLEX64(log)
@@ -132,9 +180,15 @@ FL_MATH_COMPLEX64(sgn)
 FL_MATH_COMPLEX64(expm1)
 FL_MATH_COMPLEX64(log1p)
 FL_MATH_COMPLEX64(sinc)
-inline complex64 pow(complex64 z, complex64 w) { return complex64(pow(complex128(z), complex128(w))); }
-inline float abs(complex64 z) { return static_cast<float>(std::abs(complex128(z))); }
-inline float angle(complex64 z) { return static_cast<float>(std::arg(complex128(z))); }
+inline complex64 pow(complex64 z, complex64 w) {
+  return complex64(pow(complex128(z), complex128(w)));
+}
+inline float abs(complex64 z) {
+  return static_cast<float>(std::abs(complex128(z)));
+}
+inline float angle(complex64 z) {
+  return static_cast<float>(std::arg(complex128(z)));
+}
 
 #undef FL_MATH_COMPLEX64
 

@@ -1,4 +1,5 @@
-// Convolution operators: argument checks, output shapes and layouts, and the call of the engine in convolution_kernel.h.
+// Convolution operators: argument checks, output shapes and layouts, and the call of the engine in
+// convolution_kernel.h.
 #include "cpu/convolution_kernel.h"
 
 #include <string>
@@ -26,11 +27,13 @@ void spread(const std::string& op, const char* what, IntSpan from, int ndim, int
   FL_CHECK(n == ndim || n == 1, "[", op, "] expected one or ", ndim, " values for ", what, ", got ", from);
   for (int d = 0; d < ndim; ++d) {
     to[d] = from[n == 1 ? 0 : d];
-    FL_CHECK(to[d] >= least, "[", op, "] expected ", what, least ? " greater than zero" : " not below zero", ", got ", from);
+    FL_CHECK(to[d] >= least, "[", op, "] expected ", what, least ? " greater than zero" : " not below zero",
+             ", got ", from);
   }
 }
 
-Geometry geometry(int ndim, IntSpan stride, IntSpan padding, IntSpan dilation, bool transposed, IntSpan output_padding, int64_t groups) {
+Geometry geometry(int ndim, IntSpan stride, IntSpan padding, IntSpan dilation, bool transposed,
+                  IntSpan output_padding, int64_t groups) {
   Geometry g;
   const std::string op = name_of_conv(ndim, transposed);
   g.ndim = ndim;
@@ -59,62 +62,72 @@ void batched(const Tensor& t, int ndim, Dims& sizes, Dims& strides) {
 
 bool prefers_channels_last(const Tensor& t, int ndim) {
   if (t.dim() != ndim + 2 || t.is_contiguous()) return false;
-  return ndim == 2 ? t.is_contiguous(MemoryFormat::ChannelsLast) : ndim == 3 && t.is_contiguous(MemoryFormat::ChannelsLast3d);
+  return ndim == 2 ? t.is_contiguous(MemoryFormat::ChannelsLast)
+                   : ndim == 3 && t.is_contiguous(MemoryFormat::ChannelsLast3d);
 }
 
 // Checks the operands and gives the output's sizes (with a batch).
 Dims output_sizes(const Geometry& g, const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const std::string op = name_of_conv(g.ndim, g.transposed);
-  FL_CHECK(input.dim() == g.ndim + 1 || input.dim() == g.ndim + 2, "[", op, "] expected an input of ", g.ndim + 1, " (unbatched) or ",
-           g.ndim + 2, " dimensions, got shape ", input.sizes());
-  FL_CHECK(weight.dim() == g.ndim + 2, "[", op, "] expected a weight of ", g.ndim + 2, " dimensions, got shape ", weight.sizes());
-  FL_CHECK(input.dtype() == weight.dtype(), "[", op, "] expected input and weight of one dtype, got ", name_of(input.dtype()), " and ",
-           name_of(weight.dtype()));
+  FL_CHECK(input.dim() == g.ndim + 1 || input.dim() == g.ndim + 2, "[", op, "] expected an input of ",
+           g.ndim + 1, " (unbatched) or ", g.ndim + 2, " dimensions, got shape ", input.sizes());
+  FL_CHECK(weight.dim() == g.ndim + 2, "[", op, "] expected a weight of ", g.ndim + 2,
+           " dimensions, got shape ", weight.sizes());
+  FL_CHECK(input.dtype() == weight.dtype(), "[", op, "] expected input and weight of one dtype, got ",
+           name_of(input.dtype()), " and ", name_of(weight.dtype()));
   FL_CHECK(input.dtype() != DType::Bool, "[", op, "] expected a numeric dtype, got bool");
   Dims sizes, strides;
   batched(input, g.ndim, sizes, strides);
-  FL_CHECK(weight.size(0) >= g.groups, "[", op, "] expected a weight of at least groups = ", g.groups, " in its first dimension, got shape ",
+  FL_CHECK(weight.size(0) >= g.groups, "[", op, "] expected a weight of at least groups = ", g.groups,
+           " in its first dimension, got shape ", weight.sizes());
+  FL_CHECK(weight.size(0) % g.groups == 0, "[", op,
+           "] expected a weight whose first dimension is divisible by groups = ", g.groups, ", got shape ",
            weight.sizes());
-  FL_CHECK(weight.size(0) % g.groups == 0, "[", op, "] expected a weight whose first dimension is divisible by groups = ", g.groups,
-           ", got shape ", weight.sizes());
   const int64_t channels = g.transposed ? weight.size(0) : weight.size(1) * g.groups;
-  FL_CHECK(sizes[1] == channels, "[", op, "] expected an input of ", channels, " channels for a weight of shape ", weight.sizes(),
-           " and groups = ", g.groups, ", got shape ", input.sizes());
+  FL_CHECK(sizes[1] == channels, "[", op, "] expected an input of ", channels,
+           " channels for a weight of shape ", weight.sizes(), " and groups = ", g.groups, ", got shape ",
+           input.sizes());
   const int64_t out_channels = g.transposed ? weight.size(1) * g.groups : weight.size(0);
   if (bias.defined()) {
-    FL_CHECK(bias.dim() == 1 && bias.size(0) == out_channels, "[", op, "] expected a bias of shape (", out_channels, ",), got ", bias.sizes());
-    FL_CHECK(bias.dtype() == input.dtype(), "[", op, "] expected input and bias of one dtype, got ", name_of(input.dtype()), " and ",
-             name_of(bias.dtype()));
+    FL_CHECK(bias.dim() == 1 && bias.size(0) == out_channels, "[", op, "] expected a bias of shape (",
+             out_channels, ",), got ", bias.sizes());
+    FL_CHECK(bias.dtype() == input.dtype(), "[", op, "] expected input and bias of one dtype, got ",
+             name_of(input.dtype()), " and ", name_of(bias.dtype()));
   }
   Dims out(sizes);
   out[1] = out_channels;
   for (int d = 0; d < g.ndim; ++d) {
     const int64_t in = sizes[2 + d], k = weight.size(2 + d), reach = g.dilation[d] * (k - 1);
-    FL_CHECK(k > 0, "[", op, "] expected a kernel without empty dimensions, got weight of shape ", weight.sizes());
+    FL_CHECK(k > 0, "[", op, "] expected a kernel without empty dimensions, got weight of shape ",
+             weight.sizes());
     if (g.transposed) {
       FL_CHECK(g.output_padding[d] < g.stride[d] || g.output_padding[d] < g.dilation[d], "[", op,
                "] expected output_padding below stride or dilation, got ", g.output_padding[d]);
       out[2 + d] = (in - 1) * g.stride[d] - 2 * g.padding[d] + reach + g.output_padding[d] + 1;
-      FL_CHECK(out[2 + d] > 0 && in > 0, "[", op, "] expected an output that is not empty, got size ", out[2 + d], " in spatial dimension ", d,
-               " for input of shape ", input.sizes());
+      FL_CHECK(out[2 + d] > 0 && in > 0, "[", op, "] expected an output that is not empty, got size ",
+               out[2 + d], " in spatial dimension ", d, " for input of shape ", input.sizes());
     } else {
-      FL_CHECK(in + 2 * g.padding[d] >= reach + 1, "[", op, "] expected a padded input at least as large as the kernel, got ",
-               in + 2 * g.padding[d], " against ", reach + 1, " in spatial dimension ", d);
+      FL_CHECK(in + 2 * g.padding[d] >= reach + 1, "[", op,
+               "] expected a padded input at least as large as the kernel, got ", in + 2 * g.padding[d],
+               " against ", reach + 1, " in spatial dimension ", d);
       out[2 + d] = (in + 2 * g.padding[d] - reach - 1) / g.stride[d] + 1;
     }
   }
   return out;
 }
 
-// An output of these (batched) sizes, laid out as the operands suggest, without the batch when the input has none.
+// An output of these (batched) sizes, laid out as the operands suggest, without the batch when the input has
+// none.
 Tensor make_output(const Tensor& like, IntSpan sizes, bool channels_last, bool unbatched) {
   if (unbatched) return empty(IntSpan(sizes.data() + 1, sizes.size() - 1), like.options());
   if (channels_last) return empty_strided(sizes, channels_last_strides(sizes), like.options());
   return empty(sizes, like.options());
 }
 
-// Fills in the engine's arguments. "small" is the side with strided windows, i.e. the output of a plain convolution.
-cpu::ConvArgs engine_args(const Geometry& g, const Tensor& input, const Tensor& weight, const Tensor& output) {
+// Fills in the engine's arguments. "small" is the side with strided windows, i.e. the output of a plain
+// convolution.
+cpu::ConvArgs engine_args(const Geometry& g, const Tensor& input, const Tensor& weight,
+                          const Tensor& output) {
   cpu::ConvArgs a;
   Dims in_sizes, in_strides, out_sizes, out_strides;
   batched(g.transposed ? output : input, g.ndim, in_sizes, in_strides);
@@ -140,7 +153,8 @@ cpu::ConvArgs engine_args(const Geometry& g, const Tensor& input, const Tensor& 
 
 Tensor convolve(const Geometry& g, const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Dims sizes = output_sizes(g, input, weight, bias);
-  const bool last = prefers_channels_last(input, g.ndim) || (input.dim() == g.ndim + 2 && prefers_channels_last(weight, g.ndim));
+  const bool last = prefers_channels_last(input, g.ndim) ||
+                    (input.dim() == g.ndim + 2 && prefers_channels_last(weight, g.ndim));
   Tensor out = make_output(input, sizes, last, input.dim() == g.ndim + 1);
   if (out.is_meta() || out.numel() == 0) return out;
   const Tensor w = contiguous(weight), b = bias.defined() ? contiguous(bias) : bias;
@@ -161,23 +175,28 @@ Tensor convolve(const Geometry& g, const Tensor& input, const Tensor& weight, co
 
 int spatial_dims(const Tensor& weight) {
   const int ndim = static_cast<int>(weight.dim()) - 2;
-  FL_CHECK(ndim >= 1 && ndim <= 3, "[convolution] expected a weight of 3 to 5 dimensions, got shape ", weight.sizes());
+  FL_CHECK(ndim >= 1 && ndim <= 3, "[convolution] expected a weight of 3 to 5 dimensions, got shape ",
+           weight.sizes());
   return ndim;
 }
 
-Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride, IntSpan padding, IntSpan dilation,
-                   bool transposed, IntSpan output_padding, int64_t groups) {
-  return convolve(geometry(spatial_dims(weight), stride, padding, dilation, transposed, output_padding, groups), input, weight, bias);
+Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride,
+                   IntSpan padding, IntSpan dilation, bool transposed, IntSpan output_padding,
+                   int64_t groups) {
+  return convolve(
+      geometry(spatial_dims(weight), stride, padding, dilation, transposed, output_padding, groups), input,
+      weight, bias);
 }
 
 template <int N>
-Tensor conv(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride, IntSpan padding, IntSpan dilation, int64_t groups) {
+Tensor conv(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride, IntSpan padding,
+            IntSpan dilation, int64_t groups) {
   return convolve(geometry(N, stride, padding, dilation, false, {}, groups), input, weight, bias);
 }
 
 template <int N>
-Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride, IntSpan padding, IntSpan output_padding,
-                      int64_t groups, IntSpan dilation) {
+Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride,
+                      IntSpan padding, IntSpan output_padding, int64_t groups, IntSpan dilation) {
   return convolve(geometry(N, stride, padding, dilation, true, output_padding, groups), input, weight, bias);
 }
 
@@ -187,39 +206,47 @@ void sum_channels(const Tensor& grad, int ndim, const Tensor& out) {
   batched(grad, ndim, sizes, strides);
   const Tensor whole = contiguous(to_dtype(grad, compute_of(grad.dtype())));
   const Tensor sums = empty({sizes[1]}, {whole.dtype(), whole.device()});
-  const int64_t batch = sizes[0], channels = sizes[1], space = channels && batch ? whole.numel() / (batch * channels) : 0;
+  const int64_t batch = sizes[0], channels = sizes[1],
+                space = channels && batch ? whole.numel() / (batch * channels) : 0;
   dispatch_compute(whole.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     const T* x = whole.data<T>();
     T* s = sums.data<T>();
-    parallel_for(channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, batch * space)), [&](int64_t b, int64_t e) {
-      for (int64_t c = b; c < e; ++c) {
-        T total{};
-        for (int64_t n = 0; n < batch; ++n) {
-          const T* row = x + (n * channels + c) * space;
-          T part{};
-          for (int64_t i = 0; i < space; ++i) part += row[i];
-          total += part;
-        }
-        s[c] = total;
-      }
-    });
+    parallel_for(channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, batch * space)),
+                 [&](int64_t b, int64_t e) {
+                   for (int64_t c = b; c < e; ++c) {
+                     T total{};
+                     for (int64_t n = 0; n < batch; ++n) {
+                       const T* row = x + (n * channels + c) * space;
+                       T part{};
+                       for (int64_t i = 0; i < space; ++i) part += row[i];
+                       total += part;
+                     }
+                     s[c] = total;
+                   }
+                 });
   });
   copy_into(out, sums);
 }
 
-std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_output, const Tensor& input, const Tensor& weight, IntSpan stride,
-                                                        IntSpan padding, IntSpan dilation, bool transposed, IntSpan output_padding, int64_t groups,
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_output, const Tensor& input,
+                                                        const Tensor& weight, IntSpan stride, IntSpan padding,
+                                                        IntSpan dilation, bool transposed,
+                                                        IntSpan output_padding, int64_t groups,
                                                         std::vector<bool> mask) {
-  const Geometry g = geometry(spatial_dims(weight), stride, padding, dilation, transposed, output_padding, groups);
-  FL_CHECK(mask.size() == 3, "[_convolution_backward] expected a mask of 3 values, got ", static_cast<int64_t>(mask.size()));
+  const Geometry g =
+      geometry(spatial_dims(weight), stride, padding, dilation, transposed, output_padding, groups);
+  FL_CHECK(mask.size() == 3, "[_convolution_backward] expected a mask of 3 values, got ",
+           static_cast<int64_t>(mask.size()));
   const Dims sizes = output_sizes(g, input, weight, Tensor());
   const bool unbatched = input.dim() == g.ndim + 1;
   FL_CHECK(grad_output.sizes() == (unbatched ? IntSpan(sizes.data() + 1, sizes.size() - 1) : IntSpan(sizes)),
-           "[_convolution_backward] expected a gradient of shape ", IntSpan(sizes), ", got ", grad_output.sizes());
-  FL_CHECK(grad_output.dtype() == input.dtype(), "[_convolution_backward] expected a gradient of dtype ", name_of(input.dtype()), ", got ",
-           name_of(grad_output.dtype()));
-  const bool last = prefers_channels_last(input, g.ndim) || (!unbatched && prefers_channels_last(weight, g.ndim));
+           "[_convolution_backward] expected a gradient of shape ", IntSpan(sizes), ", got ",
+           grad_output.sizes());
+  FL_CHECK(grad_output.dtype() == input.dtype(), "[_convolution_backward] expected a gradient of dtype ",
+           name_of(input.dtype()), ", got ", name_of(grad_output.dtype()));
+  const bool last =
+      prefers_channels_last(input, g.ndim) || (!unbatched && prefers_channels_last(weight, g.ndim));
   Dims in_sizes, in_strides;
   batched(input, g.ndim, in_sizes, in_strides);
   const Options options = input.options();

@@ -145,8 +145,7 @@ void copy_plane(const S* src, int64_t src_c, int64_t src_l, D* dst, int64_t dst_
         }
       }
       for (int64_t l = l0; l < l1; ++l)
-        for (int64_t c = c0; c < c1; ++c)
-          dst[c * dst_c + l * dst_l] = D(src[c * src_c + l * src_l]);
+        for (int64_t c = c0; c < c1; ++c) dst[c * dst_c + l * dst_l] = D(src[c * src_c + l * src_l]);
     }
   }
 }
@@ -165,7 +164,8 @@ void copy_activation(const S* src, const View& from, D* dst, const View& to) {
   // Enough pieces to share: cut the walked length too where the batch is small.
   const int threads = team_for(double(from.elements()));
   const int64_t planes = from.size[0] * outer;
-  const int64_t cuts = threads > 1 && planes < 4 * threads ? std::min<int64_t>(4 * threads, (length + 63) / 64) : 1;
+  const int64_t cuts =
+      threads > 1 && planes < 4 * threads ? std::min<int64_t>(4 * threads, (length + 63) / 64) : 1;
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
   for (int64_t u = 0; u < planes * cuts; ++u) {
     const int64_t n = u / (outer * cuts), o = u / cuts % outer, cut = u % cuts;
@@ -178,8 +178,8 @@ void copy_activation(const S* src, const View& from, D* dst, const View& to) {
       at_dst += rest % from.size[d] * to.stride[d];
       rest /= from.size[d];
     }
-    copy_plane(src + at_src, from.stride[1], from.stride[last], dst + at_dst, to.stride[1],
-               to.stride[last], channels, end - begin);
+    copy_plane(src + at_src, from.stride[1], from.stride[last], dst + at_dst, to.stride[1], to.stride[last],
+               channels, end - begin);
   }
 }
 
@@ -240,8 +240,8 @@ void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
     strides[i] = g.stride[i];
     dilates[i] = g.dilation[i] - 1;
     before[i] = g.padding[i];
-    after[i] = (g.out_size[i] - 1) * g.stride[i] + (g.kernel[i] - 1) * g.dilation[i] + 1 -
-               g.in_size[i] - g.padding[i];
+    after[i] = (g.out_size[i] - 1) * g.stride[i] + (g.kernel[i] - 1) * g.dilation[i] + 1 - g.in_size[i] -
+               g.padding[i];
     // Input left over at the end is simply not read: say so without a negative padding if we can.
     if (after[i] < 0 && after[i] > -g.stride[i]) after[i] = 0;
   }
@@ -252,32 +252,35 @@ void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
       activation(&p.src, false) && activation(&p.dst, true) &&
       d.memory_desc_create_with_strides(&p.plain_weights, wn, wdims, dnnl_f32, wstrides) == dnnl_success &&
       d.memory_desc_create_with_tag(&any, wn, wdims, dnnl_f32, dnnl_format_tag_any) == dnnl_success &&
-      (!with_bias || d.memory_desc_create_with_strides(&p.bias, 1, bias_dims, dnnl_f32, bias_strides) == dnnl_success) &&
+      (!with_bias ||
+       d.memory_desc_create_with_strides(&p.bias, 1, bias_dims, dnnl_f32, bias_strides) == dnnl_success) &&
       d.primitive_attr_create(&attr) == dnnl_success &&
       d.primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
   if (ok) {
     const auto direct = dnnl_convolution_direct;
     dnnl_status_t status;
     if (pass == Pass::Forward) {
-      status = d.convolution_forward_primitive_desc_create(&p.desc, d.engine, dnnl_forward_training, direct, p.src,
-                                                           any, p.bias, p.dst, strides, dilates, before, after, attr);
+      status = d.convolution_forward_primitive_desc_create(&p.desc, d.engine, dnnl_forward_training, direct,
+                                                           p.src, any, p.bias, p.dst, strides, dilates,
+                                                           before, after, attr);
     } else {
       // The backward passes want the forward convolution as a hint.
       dnnl_primitive_desc_t hint = nullptr;
       d.convolution_forward_primitive_desc_create(&hint, d.engine, dnnl_forward_training, direct, p.src, any,
                                                   nullptr, p.dst, strides, dilates, before, after, attr);
       if (pass == Pass::BackwardData)
-        status = d.convolution_backward_data_primitive_desc_create(&p.desc, d.engine, direct, p.src, any, p.dst,
-                                                                   strides, dilates, before, after, hint, attr);
+        status = d.convolution_backward_data_primitive_desc_create(
+            &p.desc, d.engine, direct, p.src, any, p.dst, strides, dilates, before, after, hint, attr);
       else
-        status = d.convolution_backward_weights_primitive_desc_create(
-            &p.desc, d.engine, direct, p.src, any, p.bias, p.dst, strides, dilates, before, after, hint, attr);
+        status = d.convolution_backward_weights_primitive_desc_create(&p.desc, d.engine, direct, p.src, any,
+                                                                      p.bias, p.dst, strides, dilates, before,
+                                                                      after, hint, attr);
       if (hint) d.primitive_desc_destroy(hint);
     }
     if (status == dnnl_success && d.primitive_create(&p.conv, p.desc) == dnnl_success) {
       const bool gradient = pass == Pass::BackwardWeights;
-      p.weights = d.primitive_desc_query_md(
-          p.desc, gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+      p.weights =
+          d.primitive_desc_query_md(p.desc, gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
       p.scratchpad = d.primitive_desc_query_md(p.desc, dnnl_query_scratchpad_md, 0);
       p.scratchpad_bytes = d.memory_desc_get_size(p.scratchpad);
       if (!d.memory_desc_equal(p.weights, p.plain_weights)) {
@@ -352,8 +355,8 @@ bool run_onednn(const ConvArgs& g, Pass pass) {
                       double(g.in_channels / g.groups) * volume(g.kernel, g.ndim);
   const int threads = work < 1.0e6 || omp_in_parallel() ? 1 : num_threads();
   const ThreadLimit limit(threads);  // a primitive is built for, and run by, this many threads
-  const bool with_bias = pass == Pass::Forward ? g.bias != nullptr
-                                               : pass == Pass::BackwardWeights && g.grad_bias;
+  const bool with_bias =
+      pass == Pass::Forward ? g.bias != nullptr : pass == Pass::BackwardWeights && g.grad_bias;
   const ConvPlan& p = plan_for(g, pass, with_bias, threads);
   if (!p.usable()) return false;
 
@@ -361,7 +364,8 @@ bool run_onednn(const ConvArgs& g, Pass pass) {
   const Scratch scratch(2, weights_room + p.scratchpad_bytes);
   char* memory = scratch.as<char>();
   const bool moved = p.reorder != nullptr;
-  if (moved && pass != Pass::BackwardWeights) reorder(p.reorder, p.plain_weights, g.weight, p.weights, memory);
+  if (moved && pass != Pass::BackwardWeights)
+    reorder(p.reorder, p.plain_weights, g.weight, p.weights, memory);
 
   Arguments a;
   switch (pass) {
@@ -385,7 +389,8 @@ bool run_onednn(const ConvArgs& g, Pass pass) {
   }
   if (p.scratchpad_bytes) a.add(DNNL_ARG_SCRATCHPAD, p.scratchpad, memory + weights_room);
   a.run(p.conv);
-  if (moved && pass == Pass::BackwardWeights) reorder(p.reorder, p.weights, memory, p.plain_weights, g.grad_weight);
+  if (moved && pass == Pass::BackwardWeights)
+    reorder(p.reorder, p.weights, memory, p.plain_weights, g.grad_weight);
   return true;
 }
 
@@ -479,7 +484,8 @@ void run_unfolded(const ConvArgs& g, Pass pass) {
           for (int64_t r = 0; r < rows; ++r) {
             const T* plane = input + r / taps * g.in_strides[1];
             T* column = columns + r * count;
-            space.walk(r % taps, l0, l1, [&](int64_t at, int64_t l) { column[l] = at < 0 ? T(0) : plane[at]; });
+            space.walk(r % taps, l0, l1,
+                       [&](int64_t at, int64_t l) { column[l] = at < 0 ? T(0) : plane[at]; });
           }
         }
         GemmArgs p;
@@ -495,12 +501,14 @@ void run_unfolded(const ConvArgs& g, Pass pass) {
           case Pass::BackwardData:  // columns = weight^T @ grad_output
             p.m = rows, p.n = count, p.k = out_each;
             p.a = static_cast<const T*>(g.weight) + weight_at, p.a_row = 1, p.a_col = rows;
-            p.b = static_cast<const T*>(g.grad_output) + out_at, p.b_row = g.out_strides[1], p.b_col = out_step;
+            p.b = static_cast<const T*>(g.grad_output) + out_at, p.b_row = g.out_strides[1],
+            p.b_col = out_step;
             p.c = columns, p.c_row = count;
             break;
           case Pass::BackwardWeights:  // grad_weight += grad_output @ columns^T
             p.m = out_each, p.n = rows, p.k = count;
-            p.a = static_cast<const T*>(g.grad_output) + out_at, p.a_row = g.out_strides[1], p.a_col = out_step;
+            p.a = static_cast<const T*>(g.grad_output) + out_at, p.a_row = g.out_strides[1],
+            p.a_col = out_step;
             p.b = columns, p.b_row = 1, p.b_col = count;
             p.c = static_cast<T*>(g.grad_weight) + weight_at, p.c_row = rows;
             p.beta = 1;
@@ -600,7 +608,8 @@ void run_pass(const ConvArgs& original, Pass pass) {
   }
   if (move_out && pass == Pass::Forward) g.output = out_room.as<T>();
 
-  const int64_t weights = g.groups ? g.out_channels * (g.in_channels / g.groups) * volume(g.kernel, g.ndim) : 0;
+  const int64_t weights =
+      g.groups ? g.out_channels * (g.in_channels / g.groups) * volume(g.kernel, g.ndim) : 0;
   const int64_t biases = std::max(g.in_channels, g.out_channels);
   if constexpr (!same_type) {
     const Scratch room(3, size_t(weights + biases) * sizeof(T));
@@ -631,29 +640,48 @@ void run_pass(const ConvArgs& original, Pass pass) {
 
 void run(const ConvArgs& g, Pass pass) {
   switch (g.dtype) {
-    case DType::Float: return run_pass<float, float>(g, pass);
-    case DType::BFloat16: return run_pass<BFloat16, float>(g, pass);
-    case DType::Half: return run_pass<Half, float>(g, pass);
-    case DType::Double: return run_pass<double, double>(g, pass);
-    case DType::Int64: return run_pass<int64_t, int64_t>(g, pass);
-    case DType::Int32: return run_pass<int32_t, int32_t>(g, pass);
-    case DType::Int16: return run_pass<int16_t, int16_t>(g, pass);
-    case DType::Int8: return run_pass<int8_t, int8_t>(g, pass);
-    case DType::UInt8: return run_pass<uint8_t, uint8_t>(g, pass);
-    case DType::ComplexFloat: return run_pass<std::complex<float>, std::complex<float>>(g, pass);
-    case DType::ComplexDouble: return run_pass<std::complex<double>, std::complex<double>>(g, pass);
-    case DType::Bool: break;
+    case DType::Float:
+      return run_pass<float, float>(g, pass);
+    case DType::BFloat16:
+      return run_pass<BFloat16, float>(g, pass);
+    case DType::Half:
+      return run_pass<Half, float>(g, pass);
+    case DType::Double:
+      return run_pass<double, double>(g, pass);
+    case DType::Int64:
+      return run_pass<int64_t, int64_t>(g, pass);
+    case DType::Int32:
+      return run_pass<int32_t, int32_t>(g, pass);
+    case DType::Int16:
+      return run_pass<int16_t, int16_t>(g, pass);
+    case DType::Int8:
+      return run_pass<int8_t, int8_t>(g, pass);
+    case DType::UInt8:
+      return run_pass<uint8_t, uint8_t>(g, pass);
+    case DType::ComplexFloat:
+      return run_pass<std::complex<float>, std::complex<float>>(g, pass);
+    case DType::ComplexDouble:
+      return run_pass<std::complex<double>, std::complex<double>>(g, pass);
+    case DType::Bool:
+      break;
   }
   throw std::runtime_error("[conv" + std::to_string(g.ndim) + "d] expected a numeric dtype, got bool");
 }
 
 }  // namespace
 
-void convolution_forward(const ConvArgs& args) { run(args, Pass::Forward); }
-void convolution_backward_data(const ConvArgs& args) { run(args, Pass::BackwardData); }
-void convolution_backward_weights(const ConvArgs& args) { run(args, Pass::BackwardWeights); }
+void convolution_forward(const ConvArgs& args) {
+  run(args, Pass::Forward);
+}
+void convolution_backward_data(const ConvArgs& args) {
+  run(args, Pass::BackwardData);
+}
+void convolution_backward_weights(const ConvArgs& args) {
+  run(args, Pass::BackwardWeights);
+}
 
-bool is_channels_last(int ndim, int64_t batch, int64_t channels, const int64_t* size, const int64_t* strides) {
+bool is_channels_last(int ndim, int64_t batch, int64_t channels, const int64_t* size,
+                      const int64_t* strides) {
   View v;
   v.dims = ndim + 2;
   v.size[0] = batch;

@@ -19,8 +19,8 @@ struct Transposition {
   int64_t cols, dst_col;  // dimension `fast`: contiguous in the source; strides in bytes
 };
 
-// Goes tile by tile through a small buffer: whole cache lines are read, then whole lines are written, so that strides
-// which are powers of two do not fight for the same lines of the cache.
+// Goes tile by tile through a small buffer: whole cache lines are read, then whole lines are written, so that
+// strides which are powers of two do not fight for the same lines of the cache.
 template <class T>
 void transpose_tile(const Transposition& t, int64_t r0, int64_t nr, int64_t c0, int64_t nc) {
   constexpr int64_t K = 64 / sizeof(T);
@@ -56,38 +56,51 @@ void transpose(const StridedIterator& it, int fast) {
   const auto& src = it.operand(1);
   const Dims& sizes = it.sizes();
   const int64_t blocks = (sizes[fast] + K - 1) / K, outer = it.numel() / (sizes[0] * sizes[fast]);
-  parallel_for(outer * blocks, std::max<int64_t>(1, kGrain / (K * sizes[0])), [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      int64_t rest = begin / blocks;
-      const int64_t block = begin % blocks, count = std::min(blocks - block, end - begin);
-      Transposition t{src.data, dst.data, sizes[0], src.strides[0], sizes[fast], dst.strides[fast]};
-      for (int d = 1; d < it.ndim(); ++d) {
-        if (d == fast) continue;
-        const int64_t i = rest % sizes[d];
-        rest /= sizes[d];
-        t.src += i * src.strides[d];
-        t.dst += i * dst.strides[d];
-      }
-      transpose_columns<T>(t, block * K, std::min(sizes[fast], (block + count) * K));
-      begin += count;
-    }
-  });
+  parallel_for(
+      outer * blocks, std::max<int64_t>(1, kGrain / (K * sizes[0])), [&](int64_t begin, int64_t end) {
+        while (begin < end) {
+          int64_t rest = begin / blocks;
+          const int64_t block = begin % blocks, count = std::min(blocks - block, end - begin);
+          Transposition t{src.data, dst.data, sizes[0], src.strides[0], sizes[fast], dst.strides[fast]};
+          for (int d = 1; d < it.ndim(); ++d) {
+            if (d == fast) continue;
+            const int64_t i = rest % sizes[d];
+            rest /= sizes[d];
+            t.src += i * src.strides[d];
+            t.dst += i * dst.strides[d];
+          }
+          transpose_columns<T>(t, block * K, std::min(sizes[fast], (block + count) * K));
+          begin += count;
+        }
+      });
 }
 
 bool try_transpose(const StridedIterator& it) {
   const auto& dst = it.operand(0);
   const auto& src = it.operand(1);
   const int64_t item = size_of(dst.dtype);
-  if (it.ndim() < 2 || dst.dtype != src.dtype || dst.strides[0] != item || src.strides[0] == item || src.strides[0] == 0) return false;
+  if (it.ndim() < 2 || dst.dtype != src.dtype || dst.strides[0] != item || src.strides[0] == item ||
+      src.strides[0] == 0)
+    return false;
   int fast = 1;
   while (fast < it.ndim() && src.strides[fast] != item) ++fast;
   if (fast == it.ndim() || it.sizes()[0] < 4 || it.sizes()[fast] < 4) return false;
   switch (item) {
-    case 1: transpose<uint8_t>(it, fast); return true;
-    case 2: transpose<uint16_t>(it, fast); return true;
-    case 4: transpose<uint32_t>(it, fast); return true;
-    case 8: transpose<uint64_t>(it, fast); return true;
-    default: transpose<complex128>(it, fast); return true;
+    case 1:
+      transpose<uint8_t>(it, fast);
+      return true;
+    case 2:
+      transpose<uint16_t>(it, fast);
+      return true;
+    case 4:
+      transpose<uint32_t>(it, fast);
+      return true;
+    case 8:
+      transpose<uint64_t>(it, fast);
+      return true;
+    default:
+      transpose<complex128>(it, fast);
+      return true;
   }
 }
 
@@ -95,12 +108,14 @@ bool try_transpose(const StridedIterator& it) {
 
 void copy_into(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0 || dst.is_meta() || src.is_meta()) return;
-  if (dst.dtype() == src.dtype() && dst.is_contiguous() && src.is_contiguous() && dst.sizes() == src.sizes()) {
+  if (dst.dtype() == src.dtype() && dst.is_contiguous() && src.is_contiguous() &&
+      dst.sizes() == src.sizes()) {
     const int64_t item = dst.itemsize();
     char* to = dst.raw();
     const char* from = src.raw();
     if (to == from) return;
-    parallel_for(dst.numel(), kGrain * 4, [&](int64_t b, int64_t e) { std::memmove(to + b * item, from + b * item, (e - b) * item); });
+    parallel_for(dst.numel(), kGrain * 4,
+                 [&](int64_t b, int64_t e) { std::memmove(to + b * item, from + b * item, (e - b) * item); });
     return;
   }
   StridedIterator it(dst.sizes());
@@ -117,7 +132,8 @@ void copy_into(const Tensor& dst, const Tensor& src) {
   const int64_t inner = sizes[along];
   if (it.ndim() == 1) {
     parallel_for(inner, kGrain, [&](int64_t b, int64_t e) {
-      cast(from.data + b * from.strides[0], from.strides[0], to.data + b * to.strides[0], to.strides[0], e - b);
+      cast(from.data + b * from.strides[0], from.strides[0], to.data + b * to.strides[0], to.strides[0],
+           e - b);
     });
     return;
   }
@@ -196,13 +212,15 @@ Scalar local_scalar_dense(const Tensor& self) {
 FL_KERNEL_ALL("_local_scalar_dense", local_scalar_dense);
 
 Tensor copy_(const Tensor& self, const Tensor& src, bool) {
-  FL_CHECK(broadcast_shapes("copy_", self.sizes(), src.sizes()) == Dims(self.sizes()), "[copy_] expected a source that broadcasts to ",
-           self.sizes(), ", got ", src.sizes());
-  FL_CHECK(!has_internal_overlap(self), "[copy_] expected a destination whose elements are distinct in memory, got an expanded tensor");
+  FL_CHECK(broadcast_shapes("copy_", self.sizes(), src.sizes()) == Dims(self.sizes()),
+           "[copy_] expected a source that broadcasts to ", self.sizes(), ", got ", src.sizes());
+  FL_CHECK(!has_internal_overlap(self),
+           "[copy_] expected a destination whose elements are distinct in memory, got an expanded tensor");
   self.bump_version();
   if (self.is_meta()) return self;
   FL_CHECK(!src.is_meta(), "[copy_] expected a source with data, got one on the meta device");
-  if (src.dtype() == self.dtype() ? overlaps_partially(self, src) : self->storage.get() == src->storage.get()) {
+  if (src.dtype() == self.dtype() ? overlaps_partially(self, src)
+                                  : self->storage.get() == src->storage.get()) {
     Tensor fresh = empty(src.sizes(), src.options());
     copy_into(fresh, src);
     copy_into(self, fresh);
@@ -215,8 +233,12 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool) {
 Tensor clone(const Tensor& self, std::optional<MemoryFormat> format) {
   Tensor out;
   switch (format.value_or(MemoryFormat::Preserve)) {
-    case MemoryFormat::Preserve: out = empty_like(self, self.dtype()); break;
-    case MemoryFormat::Contiguous: out = empty(self.sizes(), self.options()); break;
+    case MemoryFormat::Preserve:
+      out = empty_like(self, self.dtype());
+      break;
+    case MemoryFormat::Contiguous:
+      out = empty(self.sizes(), self.options());
+      break;
     case MemoryFormat::ChannelsLast:
       FL_CHECK(self.dim() == 4, "[clone] expected 4 dimensions for channels_last, got ", self.dim());
       out = empty_strided(self.sizes(), channels_last_strides(self.sizes()), self.options());
@@ -230,9 +252,10 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat> format) {
 }
 
 // Conversion to a dtype, device and memory format, always a new tensor. Runs for the CPU and meta.
-Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool>, bool,
-               std::optional<MemoryFormat> format) {
-  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[to] expected a strided layout, got a sparse one");
+Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
+               std::optional<Device> device, std::optional<bool>, bool, std::optional<MemoryFormat> format) {
+  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided,
+           "[to] expected a strided layout, got a sparse one");
   const Options o{dtype.value_or(self.dtype()), device.value_or(self.device())};
   Tensor out;
   switch (format.value_or(MemoryFormat::Preserve)) {
@@ -242,27 +265,37 @@ Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Lay
       else
         out = is_dense(self) ? empty_strided(self.sizes(), self.strides(), o) : empty(self.sizes(), o);
       break;
-    case MemoryFormat::Contiguous: out = empty(self.sizes(), o); break;
+    case MemoryFormat::Contiguous:
+      out = empty(self.sizes(), o);
+      break;
     default: {
       const int64_t want = *format == MemoryFormat::ChannelsLast ? 4 : 5;
-      FL_CHECK(self.dim() == want, "[to] expected ", want, " dimensions for channels_last, got shape ", self.sizes());
+      FL_CHECK(self.dim() == want, "[to] expected ", want, " dimensions for channels_last, got shape ",
+               self.sizes());
       out = empty_strided(self.sizes(), channels_last_strides(self.sizes()), o);
     }
   }
-  FL_CHECK_KIND(!self.is_meta() || out.is_meta(), NotImplemented, "[to] expected a tensor with data to copy, got one on the meta device");
+  FL_CHECK_KIND(!self.is_meta() || out.is_meta(), NotImplemented,
+                "[to] expected a tensor with data to copy, got one on the meta device");
   copy_into(out, self);
   return out;
 }
 
 // ---------------------------------------------------------------- to() and its relatives, above autograd
 
-Tensor convert_to(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking, bool copy,
-                  std::optional<MemoryFormat> format) {
-  const bool same = dtype.value_or(self.dtype()) == self.dtype() && device.value_or(self.device()) == self.device() &&
-                    (format.value_or(MemoryFormat::Preserve) == MemoryFormat::Preserve || self.is_contiguous(*format));
+Tensor convert_to(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device,
+                  bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+  const bool same =
+      dtype.value_or(self.dtype()) == self.dtype() && device.value_or(self.device()) == self.device() &&
+      (format.value_or(MemoryFormat::Preserve) == MemoryFormat::Preserve || self.is_contiguous(*format));
   if (same && !copy) return self;
   static const Operator& op = OperatorTable::get().at("_to_copy");
-  Value args[7] = {Value::borrow(self.impl()), dtype ? Value(*dtype) : Value(), Value(), device ? Value(*device) : Value(), Value(), Value(non_blocking),
+  Value args[7] = {Value::borrow(self.impl()),
+                   dtype ? Value(*dtype) : Value(),
+                   Value(),
+                   device ? Value(*device) : Value(),
+                   Value(),
+                   Value(non_blocking),
                    format ? Value(*format) : Value()};
   Value result[1];
   op.call(args, result);
@@ -273,18 +306,27 @@ std::optional<Device> plain(std::optional<Device> device) {
   if (device && device->type != DeviceType::CUDA && device->type < DeviceType::Custom0) device->index = -1;
   return device;
 }
-Tensor to_dtype_op(const Tensor& self, DType dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+Tensor to_dtype_op(const Tensor& self, DType dtype, bool non_blocking, bool copy,
+                   std::optional<MemoryFormat> format) {
   return convert_to(self, dtype, std::nullopt, non_blocking, copy, format);
 }
-Tensor to_device(const Tensor& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+Tensor to_device(const Tensor& self, std::optional<Device> device, std::optional<DType> dtype,
+                 bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
   return convert_to(self, dtype, plain(device), non_blocking, copy, format);
 }
-Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy,
+                std::optional<MemoryFormat> format) {
   return convert_to(self, other.dtype(), other.device(), non_blocking, copy, format);
 }
-Tensor type_as(const Tensor& self, const Tensor& other) { return convert_to(self, other.dtype(), other.device(), false, false, std::nullopt); }
-Tensor to_cpu(const Tensor& self, std::optional<MemoryFormat> format) { return convert_to(self, std::nullopt, Device{}, false, false, format); }
-Tensor to_cpu_plain(const Tensor& self) { return to_cpu(self, std::nullopt); }
+Tensor type_as(const Tensor& self, const Tensor& other) {
+  return convert_to(self, other.dtype(), other.device(), false, false, std::nullopt);
+}
+Tensor to_cpu(const Tensor& self, std::optional<MemoryFormat> format) {
+  return convert_to(self, std::nullopt, Device{}, false, false, format);
+}
+Tensor to_cpu_plain(const Tensor& self) {
+  return to_cpu(self, std::nullopt);
+}
 template <DType T>
 Tensor as_type(const Tensor& self, std::optional<MemoryFormat> format) {
   return convert_to(self, T, std::nullopt, false, false, format);
@@ -303,9 +345,11 @@ Tensor resize_(const Tensor& self, IntSpan size, std::optional<MemoryFormat> for
     self->refresh();
   }
   const MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
-  FL_CHECK(f != MemoryFormat::Preserve, "[resize_] expected a memory format that sizes determine, got preserve_format");
+  FL_CHECK(f != MemoryFormat::Preserve,
+           "[resize_] expected a memory format that sizes determine, got preserve_format");
   if (f == MemoryFormat::ChannelsLast || f == MemoryFormat::ChannelsLast3d) {
-    FL_CHECK(self.dim() == (f == MemoryFormat::ChannelsLast ? 4 : 5), "[resize_] expected 4 or 5 dimensions for channels_last, got ", size);
+    FL_CHECK(self.dim() == (f == MemoryFormat::ChannelsLast ? 4 : 5),
+             "[resize_] expected 4 or 5 dimensions for channels_last, got ", size);
     self->strides = channels_last_strides(size);
     self->refresh();
   }
@@ -325,19 +369,23 @@ Tensor resize_as_(const Tensor& self, const Tensor& like, std::optional<MemoryFo
 
 // Makes self a window on the storage of source.
 Tensor set_storage_(const Tensor& self, const Tensor& source, int64_t offset, IntSpan size, IntSpan stride) {
-  FL_CHECK(size.size() == stride.size(), "[set_] expected as many strides as sizes, got ", size, " and ", stride);
+  FL_CHECK(size.size() == stride.size(), "[set_] expected as many strides as sizes, got ", size, " and ",
+           stride);
   FL_CHECK(offset >= 0, "[set_] expected a storage offset that is not negative, got ", offset);
-  FL_CHECK(self.device() == source.device(), "[set_] expected a storage on ", to_string(self.device()), ", got ", to_string(source.device()));
+  FL_CHECK(self.device() == source.device(), "[set_] expected a storage on ", to_string(self.device()),
+           ", got ", to_string(source.device()));
   const int64_t n = numel_of(size);
   int64_t last = offset;
   for (size_t i = 0; i < size.size(); ++i) {
     FL_CHECK(stride[i] >= 0, "[set_] expected strides that are not negative, got ", stride);
     int64_t reach;
     if (n)
-      FL_CHECK(!__builtin_mul_overflow(size[i] - 1, stride[i], &reach) && !__builtin_add_overflow(last, reach, &last),
+      FL_CHECK(!__builtin_mul_overflow(size[i] - 1, stride[i], &reach) &&
+                   !__builtin_add_overflow(last, reach, &last),
                "[set_] expected a window that fits in memory, got sizes ", size, " and strides ", stride);
   }
-  FL_CHECK_KIND(last < int64_t(1) << 47, OutOfMemory, "[set_] expected a window that fits in memory, got sizes ", size, ", strides ", stride,
+  FL_CHECK_KIND(last < int64_t(1) << 47, OutOfMemory,
+                "[set_] expected a window that fits in memory, got sizes ", size, ", strides ", stride,
                 ", offset ", offset);
   const int64_t bytes = (last + 1) * self.itemsize();
   if (n > 0 && bytes > static_cast<int64_t>(source->storage->bytes)) source->storage->resize(bytes);

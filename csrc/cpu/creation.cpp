@@ -17,16 +17,20 @@ using MaybeBool = std::optional<bool>;
 using MaybeFormat = std::optional<MemoryFormat>;
 
 void check_options(const char* op, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory) {
-  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[", op, "] expected a strided layout, got a sparse one");
-  FL_CHECK(!pin_memory.value_or(false), "[", op, "] expected pin_memory=False, because no accelerator is available, got True");
+  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[", op,
+           "] expected a strided layout, got a sparse one");
+  FL_CHECK(!pin_memory.value_or(false), "[", op,
+           "] expected pin_memory=False, because no accelerator is available, got True");
 }
 
-Options options(const char* op, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory) {
+Options options(const char* op, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                MaybeBool pin_memory) {
   check_options(op, layout, device, pin_memory);
   return {dtype.value_or(default_dtype()), device.value_or(Device{})};
 }
 
-Options options_like(const char* op, const Tensor& like, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory) {
+Options options_like(const char* op, const Tensor& like, MaybeDType dtype, MaybeLayout layout,
+                     MaybeDevice device, MaybeBool pin_memory) {
   check_options(op, layout, device, pin_memory);
   return {dtype.value_or(like.dtype()), device.value_or(like.device())};
 }
@@ -76,8 +80,8 @@ void fill_with(const Tensor& t, const Scalar& value) {
 }
 
 void check_fill(const char* op, const Tensor& self, const Scalar& value) {
-  FL_CHECK(!value.is_complex() || is_complex(self.dtype()) || value.im == 0, "[", op, "] expected a real value for a ",
-           name_of(self.dtype()), " tensor, got a complex one");
+  FL_CHECK(!value.is_complex() || is_complex(self.dtype()) || value.im == 0, "[", op,
+           "] expected a real value for a ", name_of(self.dtype()), " tensor, got a complex one");
 }
 
 Tensor filled(Tensor t, const Scalar& value) {
@@ -99,7 +103,9 @@ Tensor fill_(const Tensor& self, const Operand& value) {
   return self;
 }
 
-Tensor fill(const Tensor& self, const Operand& value) { return fill_(empty_like(self, self.dtype()), value); }
+Tensor fill(const Tensor& self, const Operand& value) {
+  return fill_(empty_like(self, self.dtype()), value);
+}
 
 Tensor zero_(const Tensor& self) {
   self.bump_version();
@@ -112,15 +118,18 @@ Tensor zero_(const Tensor& self) {
 Tensor empty_as(const char* op, IntSpan size, MemoryFormat format, Options o) {
   if (format != MemoryFormat::ChannelsLast && format != MemoryFormat::ChannelsLast3d) return empty(size, o);
   const size_t want = format == MemoryFormat::ChannelsLast ? 4 : 5;
-  FL_CHECK(size.size() == want, "[", op, "] expected ", static_cast<int64_t>(want), " dimensions for channels_last, got ", size);
+  FL_CHECK(size.size() == want, "[", op, "] expected ", static_cast<int64_t>(want),
+           " dimensions for channels_last, got ", size);
   numel_of(size);
   return empty_strided(size, channels_last_strides(size), o);
 }
 
-Tensor empty_op(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+Tensor empty_op(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin,
+                MaybeFormat format) {
   FL_CHECK(format.value_or(MemoryFormat::Contiguous) != MemoryFormat::Preserve,
            "[empty] expected a memory format that sizes determine, got preserve_format");
-  return empty_as("empty", size, format.value_or(MemoryFormat::Contiguous), options("empty", dtype, layout, device, pin));
+  return empty_as("empty", size, format.value_or(MemoryFormat::Contiguous),
+                  options("empty", dtype, layout, device, pin));
 }
 Tensor zeros(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   return filled(empty(size, options("zeros", dtype, layout, device, pin)), Scalar(int64_t(0)));
@@ -131,13 +140,18 @@ Tensor ones(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice devi
 // The dtype a fill value has when none is asked for.
 DType dtype_of(const Scalar& value) {
   switch (value.kind) {
-    case Scalar::Kind::Bool: return DType::Bool;
-    case Scalar::Kind::Int: return DType::Int64;
-    case Scalar::Kind::Float: return default_dtype();
-    default: return complex_of(default_dtype());
+    case Scalar::Kind::Bool:
+      return DType::Bool;
+    case Scalar::Kind::Int:
+      return DType::Int64;
+    case Scalar::Kind::Float:
+      return default_dtype();
+    default:
+      return complex_of(default_dtype());
   }
 }
-Tensor full(IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor full(IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+            MaybeBool pin) {
   Tensor out = empty(size, options("full", dtype.value_or(dtype_of(value)), layout, device, pin));
   check_fill("full", out, value);
   return filled(out, value);
@@ -151,67 +165,84 @@ Tensor eye_m(int64_t n, int64_t m, MaybeDType dtype, MaybeLayout layout, MaybeDe
 Tensor eye(int64_t n, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   return eye_m(n, n, dtype, layout, device, pin);
 }
-Tensor empty_strided_op(IntSpan size, IntSpan stride, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor empty_strided_op(IntSpan size, IntSpan stride, MaybeDType dtype, MaybeLayout layout,
+                        MaybeDevice device, MaybeBool pin) {
   return empty_strided(size, stride, options("empty_strided", dtype, layout, device, pin));
 }
-Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                      MaybeBool pin) {
   const int64_t n = static_cast<int64_t>(size.size());
-  FL_CHECK(static_cast<int64_t>(order.size()) == n, "[empty_permuted] expected one position for each of ", n, " dimensions, got ", order);
+  FL_CHECK(static_cast<int64_t>(order.size()) == n, "[empty_permuted] expected one position for each of ", n,
+           " dimensions, got ", order);
   numel_of(size);
   Dims strides(n);
   uint64_t seen = 0;
   int64_t step = 1;
   for (int64_t i = n; i-- > 0;) {
     const int64_t d = order[i];
-    FL_CHECK(d >= 0 && d < n && !(seen >> d & 1), "[empty_permuted] expected a permutation of the dimensions, got ", order);
+    FL_CHECK(d >= 0 && d < n && !(seen >> d & 1),
+             "[empty_permuted] expected a permutation of the dimensions, got ", order);
     seen |= uint64_t(1) << d;
     strides[d] = step;
     step *= std::max<int64_t>(size[d], 1);
   }
   return empty_strided(size, strides, options("empty_permuted", dtype, layout, device, pin));
 }
-Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                        MaybeBool pin) {
   return scalar_tensor(s, options("scalar_tensor", dtype, layout, device, pin));
 }
 
 // ---------------------------------------------------------------- like another tensor
 
-Tensor empty_like_as(const char* op, const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+Tensor empty_like_as(const char* op, const Tensor& self, MaybeDType dtype, MaybeLayout layout,
+                     MaybeDevice device, MaybeBool pin, MaybeFormat format) {
   const Options o = options_like(op, self, dtype, layout, device, pin);
-  if (format.value_or(MemoryFormat::Preserve) != MemoryFormat::Preserve) return empty_as(op, self.sizes(), *format, o);
+  if (format.value_or(MemoryFormat::Preserve) != MemoryFormat::Preserve)
+    return empty_as(op, self.sizes(), *format, o);
   if (o.device == self.device()) return empty_like(self, o.dtype);
   if (self.is_contiguous()) return empty(self.sizes(), o);
-  return empty_strided(self.sizes(), is_dense(self) ? Dims(self.strides()) : contiguous_strides(self.sizes()), o);
+  return empty_strided(self.sizes(), is_dense(self) ? Dims(self.strides()) : contiguous_strides(self.sizes()),
+                       o);
 }
-Tensor empty_like_op(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+Tensor empty_like_op(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                     MaybeBool pin, MaybeFormat format) {
   return empty_like_as("empty_like", self, dtype, layout, device, pin, format);
 }
-Tensor zeros_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+Tensor zeros_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin,
+                  MaybeFormat format) {
   return filled(empty_like_as("zeros_like", self, dtype, layout, device, pin, format), Scalar(int64_t(0)));
 }
-Tensor ones_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+Tensor ones_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin,
+                 MaybeFormat format) {
   return filled(empty_like_as("ones_like", self, dtype, layout, device, pin, format), Scalar(int64_t(1)));
 }
-Tensor full_like(const Tensor& self, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin, MaybeFormat format) {
+Tensor full_like(const Tensor& self, const Scalar& value, MaybeDType dtype, MaybeLayout layout,
+                 MaybeDevice device, MaybeBool pin, MaybeFormat format) {
   Tensor out = empty_like_as("full_like", self, dtype, layout, device, pin, format);
   check_fill("full_like", out, value);
   return filled(out, value);
 }
-Tensor new_empty(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor new_empty(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                 MaybeBool pin) {
   return empty(size, options_like("new_empty", self, dtype, layout, device, pin));
 }
-Tensor new_zeros(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor new_zeros(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                 MaybeBool pin) {
   return filled(empty(size, options_like("new_zeros", self, dtype, layout, device, pin)), Scalar(int64_t(0)));
 }
-Tensor new_ones(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor new_ones(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                MaybeBool pin) {
   return filled(empty(size, options_like("new_ones", self, dtype, layout, device, pin)), Scalar(int64_t(1)));
 }
-Tensor new_full(const Tensor& self, IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor new_full(const Tensor& self, IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout,
+                MaybeDevice device, MaybeBool pin) {
   Tensor out = empty(size, options_like("new_full", self, dtype, layout, device, pin));
   check_fill("new_full", out, value);
   return filled(out, value);
 }
-Tensor new_empty_strided(const Tensor& self, IntSpan size, IntSpan stride, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor new_empty_strided(const Tensor& self, IntSpan size, IntSpan stride, MaybeDType dtype,
+                         MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   return empty_strided(size, stride, options_like("new_empty_strided", self, dtype, layout, device, pin));
 }
 
@@ -219,10 +250,12 @@ Tensor new_empty_strided(const Tensor& self, IntSpan size, IntSpan stride, Maybe
 
 void check_bounds(const char* op, double start, double end, double step) {
   FL_CHECK(step != 0, "[", op, "] expected a step that is not zero, got 0");
-  FL_CHECK(std::isfinite(start) && std::isfinite(end), "[", op, "] expected finite bounds, got ", start, " and ", end);
-  FL_CHECK((step > 0 && end >= start) || (step < 0 && end <= start), "[", op, "] expected bounds that agree with the sign of step ",
-           step, ", got ", start, " to ", end);
-  FL_CHECK((end - start) / step < 9e18, "[", op, "] expected a length below 2**63, got bounds ", start, " to ", end, " with step ", step);
+  FL_CHECK(std::isfinite(start) && std::isfinite(end), "[", op, "] expected finite bounds, got ", start,
+           " and ", end);
+  FL_CHECK((step > 0 && end >= start) || (step < 0 && end <= start), "[", op,
+           "] expected bounds that agree with the sign of step ", step, ", got ", start, " to ", end);
+  FL_CHECK((end - start) / step < 9e18, "[", op, "] expected a length below 2**63, got bounds ", start,
+           " to ", end, " with step ", step);
 }
 
 // out[i] = start + i * step
@@ -242,17 +275,22 @@ void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
   });
 }
 
-Tensor arange_start_step(const Scalar& start, const Scalar& end, const Scalar& step, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor arange_start_step(const Scalar& start, const Scalar& end, const Scalar& step, MaybeDType dtype,
+                         MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   const bool integral = start.is_integral() && end.is_integral() && step.is_integral();
   const DType t = dtype.value_or(integral ? DType::Int64 : default_dtype());
-  FL_CHECK(!start.is_complex() && !end.is_complex() && !step.is_complex(), "[arange] expected real bounds, got complex ones");
-  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[arange] expected an integer or floating dtype, got ", name_of(t));
+  FL_CHECK(!start.is_complex() && !end.is_complex() && !step.is_complex(),
+           "[arange] expected real bounds, got complex ones");
+  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented,
+                "[arange] expected an integer or floating dtype, got ", name_of(t));
   check_bounds("arange", start.to<double>(), end.to<double>(), step.to<double>());
   int64_t n;
-  // Integer results are counted and computed in integers; PyTorch truncates float bounds first for an int64 result.
+  // Integer results are counted and computed in integers; PyTorch truncates float bounds first for an int64
+  // result.
   if (integral || t == DType::Int64) {
     const int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
-    FL_CHECK_KIND(s != 0, Value, "[arange] expected a step that is not zero as an integer, got ", step.to<double>());
+    FL_CHECK_KIND(s != 0, Value, "[arange] expected a step that is not zero as an integer, got ",
+                  step.to<double>());
     n = s > 0 ? (b - a + s - 1) / s : (a - b - s - 1) / -s;
   } else {
     n = static_cast<int64_t>(std::ceil((end.to<double>() - start.to<double>()) / step.to<double>()));
@@ -264,13 +302,16 @@ Tensor arange_start_step(const Scalar& start, const Scalar& end, const Scalar& s
 Tensor arange(const Scalar& end, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   return arange_start_step(Scalar(int64_t(0)), end, Scalar(int64_t(1)), dtype, layout, device, pin);
 }
-Tensor arange_start(const Scalar& start, const Scalar& end, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor arange_start(const Scalar& start, const Scalar& end, MaybeDType dtype, MaybeLayout layout,
+                    MaybeDevice device, MaybeBool pin) {
   return arange_start_step(start, end, Scalar(int64_t(1)), dtype, layout, device, pin);
 }
 // Includes the end.
-Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, MaybeDType dtype, MaybeLayout layout,
+             MaybeDevice device, MaybeBool pin) {
   const DType t = dtype.value_or(default_dtype());
-  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[range] expected an integer or floating dtype, got ", name_of(t));
+  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented,
+                "[range] expected an integer or floating dtype, got ", name_of(t));
   check_bounds("range", start.to<double>(), end.to<double>(), step.to<double>());
   const double n = std::floor((end.to<double>() - start.to<double>()) / step.to<double>());
   Tensor out = empty({static_cast<int64_t>(n) + 1}, options("range", t, layout, device, pin));
@@ -291,15 +332,16 @@ Scalar bound(const char* op, const Operand& o, bool& is_complex_bound) {
   return t.is_meta() ? Scalar(int64_t(0)) : item(t);
 }
 
-Options spaced_options(const char* op, const Operand& start, const Operand& end, bool complex_bound, int64_t steps, MaybeDType dtype, MaybeLayout layout,
-                       MaybeDevice device, MaybeBool pin) {
+Options spaced_options(const char* op, const Operand& start, const Operand& end, bool complex_bound,
+                       int64_t steps, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                       MaybeBool pin) {
   FL_CHECK(steps >= 0, "[", op, "] expected a number of steps that is not negative, got ", steps);
   if (!device)
     for (const Operand* o : {&start, &end})
       if (o->is_tensor() && !o->tensor().is_cpu()) device = o->tensor().device();
   const DType natural = complex_bound ? complex_of(default_dtype()) : default_dtype();
-  FL_CHECK(!complex_bound || is_complex(dtype.value_or(natural)), "[", op, "] expected a complex dtype for complex bounds, got ",
-           name_of(dtype.value_or(natural)));
+  FL_CHECK(!complex_bound || is_complex(dtype.value_or(natural)), "[", op,
+           "] expected a complex dtype for complex bounds, got ", name_of(dtype.value_or(natural)));
   return options(op, dtype.value_or(natural), layout, device, pin);
 }
 
@@ -311,14 +353,17 @@ void spaced(int64_t steps, const Scalar& start, const Scalar& end, const F& f) {
   const int64_t half = steps / 2;
   parallel_for(steps, kGrain / 4, [&](int64_t begin, int64_t finish) {
     for (int64_t i = begin; i < finish; ++i)
-      f(i, i < half || steps == 1 ? a + step * static_cast<C>(static_cast<double>(i)) : b - step * static_cast<C>(static_cast<double>(steps - i - 1)));
+      f(i, i < half || steps == 1 ? a + step * static_cast<C>(static_cast<double>(i))
+                                  : b - step * static_cast<C>(static_cast<double>(steps - i - 1)));
   });
 }
 
-Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDType dtype, MaybeLayout layout,
+                MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
   const Scalar a = bound("linspace", start, complex_bound), b = bound("linspace", end, complex_bound);
-  Tensor out = empty({steps}, spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin));
+  Tensor out = empty(
+      {steps}, spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin));
   if (out.is_meta()) return out;
   dispatch(out.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -328,8 +373,10 @@ Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDT
       const int64_t x = a.to<int64_t>(), y = b.to<int64_t>();
       const float step = steps > 1 ? static_cast<float>(y - x) / static_cast<float>(steps - 1) : 0.0f;
       for (int64_t i = 0; i < steps; ++i)
-        p[i] = convert<T>(i < steps / 2 || steps == 1 ? static_cast<int64_t>(static_cast<float>(x) + step * static_cast<float>(i))
-                                                      : static_cast<int64_t>(static_cast<float>(y) - step * static_cast<float>(steps - i - 1)));
+        p[i] = convert<T>(
+            i < steps / 2 || steps == 1
+                ? static_cast<int64_t>(static_cast<float>(x) + step * static_cast<float>(i))
+                : static_cast<int64_t>(static_cast<float>(y) - step * static_cast<float>(steps - i - 1)));
     } else {
       using C = std::conditional_t<is_complex_type<T>, complex128, double>;
       spaced<C>(steps, a, b, [&](int64_t i, C x) { p[i] = convert<T>(x); });
@@ -338,18 +385,22 @@ Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDT
   return out;
 }
 
-Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double base, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double base, MaybeDType dtype,
+                MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
   const Scalar a = bound("logspace", start, complex_bound), b = bound("logspace", end, complex_bound);
-  Tensor out = empty({steps}, spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin));
+  Tensor out = empty(
+      {steps}, spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin));
   if (out.is_meta()) return out;
   dispatch(out.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     T* p = out.data<T>();
     if constexpr (is_complex_type<T>) {
-      spaced<complex128>(steps, a, b, [&](int64_t i, complex128 x) { p[i] = convert<T>(std::pow(complex128(base), x)); });
+      spaced<complex128>(steps, a, b,
+                         [&](int64_t i, complex128 x) { p[i] = convert<T>(std::pow(complex128(base), x)); });
     } else if constexpr (std::is_integral_v<T>) {
-      spaced<double>(steps, Scalar(static_cast<int64_t>(a.to<int64_t>())), Scalar(static_cast<int64_t>(b.to<int64_t>())),
+      spaced<double>(steps, Scalar(static_cast<int64_t>(a.to<int64_t>())),
+                     Scalar(static_cast<int64_t>(b.to<int64_t>())),
                      [&](int64_t i, double x) { p[i] = convert<T>(std::pow(base, x)); });
     } else {
       spaced<double>(steps, a, b, [&](int64_t i, double x) { p[i] = convert<T>(std::pow(base, x)); });

@@ -1,4 +1,5 @@
-// Orthogonal and spectral decompositions: QR and Householder reflectors, singular values, eigenvalues, least squares.
+// Orthogonal and spectral decompositions: QR and Householder reflectors, singular values, eigenvalues, least
+// squares.
 #include "cpu/linalg.h"
 
 #include <cmath>
@@ -8,7 +9,8 @@ namespace {
 
 namespace lp = cpu::lapack;
 
-// LAPACK's iterations may loop for ever on infinities and NaN: such matrices are reported as not converging instead.
+// LAPACK's iterations may loop for ever on infinities and NaN: such matrices are reported as not converging
+// instead.
 template <class T>
 bool all_finite(const T* p, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
@@ -26,7 +28,8 @@ std::tuple<Tensor, Tensor> geqrf(const Tensor& a) {
   if (a.is_meta() || a.numel() == 0) return {qr, tau};
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    each(a.numel() / (m * n), cube(a), [&](int64_t i) { lp::geqrf<T>(m, n, matrix<T>(qr, i), m, vector<T>(tau, i)); });
+    each(a.numel() / (m * n), cube(a),
+         [&](int64_t i) { lp::geqrf<T>(m, n, matrix<T>(qr, i), m, vector<T>(tau, i)); });
   });
   return {qr, tau};
 }
@@ -37,13 +40,15 @@ void check_reflectors(const char* op, const Tensor& a, const Tensor& tau) {
   check_same(op, a, tau);
   bool fits = tau.dim() == a.dim() - 1;
   for (int64_t d = 0; fits && d < a.dim() - 2; ++d) fits = tau.size(d) == a.size(d);
-  FL_CHECK(fits, "[", op, "] expected tau with the batch dimensions of the reflectors ", a.sizes(), ", got ", tau.sizes());
+  FL_CHECK(fits, "[", op, "] expected tau with the batch dimensions of the reflectors ", a.sizes(), ", got ",
+           tau.sizes());
 }
 
 Tensor householder_product(const Tensor& input, const Tensor& tau) {
   check_reflectors("linalg.householder_product", input, tau);
   const int64_t m = input.size(-2), n = input.size(-1), k = tau.size(-1);
-  FL_CHECK(m >= n, "[linalg.householder_product] expected at least as many rows as columns, got ", input.sizes());
+  FL_CHECK(m >= n, "[linalg.householder_product] expected at least as many rows as columns, got ",
+           input.sizes());
   FL_CHECK(n >= k, "[linalg.householder_product] expected at most ", n, " reflectors, got ", k);
   const Tensor q = column_copy(input);
   if (q.is_meta() || q.numel() == 0) return q;
@@ -54,7 +59,8 @@ Tensor householder_product(const Tensor& input, const Tensor& tau) {
   const Tensor scales = contiguous(tau);
   dispatch_lapack(q.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    each(q.numel() / (m * n), cube(q), [&](int64_t i) { lp::orgqr<T>(m, n, k, matrix<T>(q, i), m, vector<T>(scales, i)); });
+    each(q.numel() / (m * n), cube(q),
+         [&](int64_t i) { lp::orgqr<T>(m, n, k, matrix<T>(q, i), m, vector<T>(scales, i)); });
   });
   return q;
 }
@@ -64,18 +70,22 @@ Tensor ormqr(const Tensor& self, const Tensor& tau, const Tensor& other, bool le
   check_matrix("ormqr", other);
   check_same("ormqr", self, other);
   const int64_t m = other.size(-2), n = other.size(-1), k = tau.size(-1), rows = self.size(-2);
-  FL_CHECK(self.dim() == other.dim(), "[ormqr] expected tensors with as many dimensions, got ", self.sizes(), " and ", other.sizes());
-  FL_CHECK(rows == (left ? m : n), "[ormqr] expected reflectors of ", left ? m : n, " rows, got ", self.sizes());
-  FL_CHECK(k <= rows && k <= self.size(-1), "[ormqr] expected at most ", std::min(rows, self.size(-1)), " reflectors, got ", k);
-  FL_CHECK(batch_sizes(self) == batch_sizes(other), "[ormqr] expected equal batch dimensions, got ", self.sizes(), " and ", other.sizes());
+  FL_CHECK(self.dim() == other.dim(), "[ormqr] expected tensors with as many dimensions, got ", self.sizes(),
+           " and ", other.sizes());
+  FL_CHECK(rows == (left ? m : n), "[ormqr] expected reflectors of ", left ? m : n, " rows, got ",
+           self.sizes());
+  FL_CHECK(k <= rows && k <= self.size(-1), "[ormqr] expected at most ", std::min(rows, self.size(-1)),
+           " reflectors, got ", k);
+  FL_CHECK(batch_sizes(self) == batch_sizes(other), "[ormqr] expected equal batch dimensions, got ",
+           self.sizes(), " and ", other.sizes());
   const Tensor c = column_copy(other);
   if (c.is_meta() || c.numel() == 0 || k == 0) return c;
   const Tensor reflectors = column_copy(self), scales = contiguous(tau);
   dispatch_lapack(c.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(c.numel() / (m * n), cube(c), [&](int64_t i) {
-      lp::ormqr<T>(left ? 'L' : 'R', transpose ? (is_complex_type<T> ? 'C' : 'T') : 'N', m, n, k, matrix<T>(reflectors, i), rows,
-                   vector<T>(scales, i), matrix<T>(c, i), m);
+      lp::ormqr<T>(left ? 'L' : 'R', transpose ? (is_complex_type<T> ? 'C' : 'T') : 'N', m, n, k,
+                   matrix<T>(reflectors, i), rows, vector<T>(scales, i), matrix<T>(c, i), m);
     });
   });
   return c;
@@ -84,8 +94,8 @@ Tensor ormqr(const Tensor& self, const Tensor& tau, const Tensor& other, bool le
 std::tuple<Tensor, Tensor> qr(const Tensor& a, std::string_view mode) {
   check_matrix("linalg.qr", a);
   check_floating("linalg.qr", a);
-  FL_CHECK(mode == "reduced" || mode == "complete" || mode == "r", "[linalg.qr] expected mode 'reduced', 'complete' or 'r', got '", mode,
-           "'");
+  FL_CHECK(mode == "reduced" || mode == "complete" || mode == "r",
+           "[linalg.qr] expected mode 'reduced', 'complete' or 'r', got '", mode, "'");
   const Dims lead = batch_sizes(a);
   const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
   const bool complete = mode == "complete", only_r = mode == "r";
@@ -123,7 +133,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matric
   const Dims lead = batch_sizes(a);
   const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
   const int64_t left = full_matrices ? m : k, right = full_matrices ? n : k;
-  const Tensor s = empty(join(lead, {k}), {real_of(a.dtype()), a.device()}), info = info_tensor(lead, a.device());
+  const Tensor s = empty(join(lead, {k}), {real_of(a.dtype()), a.device()}),
+               info = info_tensor(lead, a.device());
   const Tensor u = compute_uv ? columns(lead, m, left, a.options()) : empty({0}, a.options());
   const Tensor vh = compute_uv ? columns(lead, right, n, a.options()) : empty({0}, a.options());
   if (a.is_meta()) return {u, s, vh, info};
@@ -143,9 +154,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matric
         return;
       }
       const char job = !compute_uv ? 'N' : full_matrices ? 'A' : 'S';
-      info.data<int32_t>()[i] = lp::gesdd<T>(job, m, n, matrix<T>(work, i), m, vector<lp::Real<T>>(s, i),
-                                             compute_uv ? matrix<T>(u, i) : nullptr, m, compute_uv ? matrix<T>(vh, i) : nullptr,
-                                             std::max<int64_t>(right, 1));
+      info.data<int32_t>()[i] = lp::gesdd<T>(
+          job, m, n, matrix<T>(work, i), m, vector<lp::Real<T>>(s, i), compute_uv ? matrix<T>(u, i) : nullptr,
+          m, compute_uv ? matrix<T>(vh, i) : nullptr, std::max<int64_t>(right, 1));
     });
   });
   return {u, s, vh, info};
@@ -156,10 +167,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matric
 std::tuple<Tensor, Tensor, Tensor> eigh(const Tensor& a, std::string_view uplo, bool compute_v) {
   check_square("linalg.eigh", a);
   check_floating("linalg.eigh", a);
-  FL_CHECK(uplo.size() == 1 && std::strchr("LlUu", uplo[0]), "[linalg.eigh] expected UPLO to be 'L' or 'U', got '", uplo, "'");
+  FL_CHECK(uplo.size() == 1 && std::strchr("LlUu", uplo[0]),
+           "[linalg.eigh] expected UPLO to be 'L' or 'U', got '", uplo, "'");
   const Dims lead = batch_sizes(a);
   const int64_t n = a.size(-1);
-  const Tensor w = empty(join(lead, {n}), {real_of(a.dtype()), a.device()}), info = info_tensor(lead, a.device());
+  const Tensor w = empty(join(lead, {n}), {real_of(a.dtype()), a.device()}),
+               info = info_tensor(lead, a.device());
   const Tensor v = column_copy(a);
   const Tensor vectors = compute_v ? v : empty({0}, a.options());
   if (a.is_meta() || a.numel() == 0) return {w, vectors, info};
@@ -170,13 +183,14 @@ std::tuple<Tensor, Tensor, Tensor> eigh(const Tensor& a, std::string_view uplo, 
       // Only one triangle is read.
       const T* p = matrix<T>(v, i);
       bool finite = true;
-      for (int64_t c = 0; c < n; ++c) finite &= upper ? all_finite(p + c * n, c + 1) : all_finite(p + c * n + c, n - c);
+      for (int64_t c = 0; c < n; ++c)
+        finite &= upper ? all_finite(p + c * n, c + 1) : all_finite(p + c * n + c, n - c);
       if (!finite) {
         info.data<int32_t>()[i] = static_cast<int32_t>(n);
         return;
       }
-      info.data<int32_t>()[i] =
-          lp::syevd<T>(compute_v ? 'V' : 'N', upper ? 'U' : 'L', n, matrix<T>(v, i), n, vector<lp::Real<T>>(w, i));
+      info.data<int32_t>()[i] = lp::syevd<T>(compute_v ? 'V' : 'N', upper ? 'U' : 'L', n, matrix<T>(v, i), n,
+                                             vector<lp::Real<T>>(w, i));
     });
   });
   return {w, vectors, info};
@@ -195,10 +209,12 @@ std::tuple<Tensor, Tensor, Tensor> eig(const Tensor& a, bool compute_v) {
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     using C = std::complex<lp::Real<T>>;
-    FL_CHECK(all_finite(work.data<T>(), work.numel()), "[linalg.eig] expected finite elements, got infinity or NaN");
+    FL_CHECK(all_finite(work.data<T>(), work.numel()),
+             "[linalg.eig] expected finite elements, got infinity or NaN");
     each(info.numel(), 20 * cube(a), [&](int64_t i) {
-      info.data<int32_t>()[i] = lp::geev<T>('N', compute_v ? 'V' : 'N', n, matrix<T>(work, i), n, vector<C>(w, i), nullptr, n,
-                                            compute_v ? matrix<C>(v, i) : nullptr, n);
+      info.data<int32_t>()[i] =
+          lp::geev<T>('N', compute_v ? 'V' : 'N', n, matrix<T>(work, i), n, vector<C>(w, i), nullptr, n,
+                      compute_v ? matrix<C>(v, i) : nullptr, n);
     });
   });
   return {w, v, info};
@@ -207,17 +223,20 @@ std::tuple<Tensor, Tensor, Tensor> eig(const Tensor& a, bool compute_v) {
 // ---------------------------------------------------------------- least squares
 
 // The solution is in the first n rows of `x` (max(m, n) rows); the rest holds what the residuals are made of.
-std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b, double rcond, std::string_view driver) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b, double rcond,
+                                                 std::string_view driver) {
   check_matrix("linalg.lstsq", a);
   check_matrix("linalg.lstsq", b);
   check_floating("linalg.lstsq", a);
   check_same("linalg.lstsq", a, b);
-  FL_CHECK(a.size(-2) == b.size(-2), "[linalg.lstsq] expected as many rows in both matrices, got ", a.sizes(), " and ", b.sizes());
+  FL_CHECK(a.size(-2) == b.size(-2), "[linalg.lstsq] expected as many rows in both matrices, got ", a.sizes(),
+           " and ", b.sizes());
   const Dims lead = broadcast_shapes("linalg.lstsq", batch_sizes(a), batch_sizes(b));
   const int64_t m = a.size(-2), n = a.size(-1), nrhs = b.size(-1), rows = std::max(m, n), k = std::min(m, n);
   const bool with_rank = driver != "gels", with_values = driver == "gelsd" || driver == "gelss";
   const Tensor x = columns(lead, rows, nrhs, b.options()), info = info_tensor(lead, a.device());
-  const Tensor rank = with_rank ? zeros(lead, {DType::Int64, a.device()}) : empty({0}, {DType::Int64, a.device()});
+  const Tensor rank =
+      with_rank ? zeros(lead, {DType::Int64, a.device()}) : empty({0}, {DType::Int64, a.device()});
   const Options real{real_of(a.dtype()), a.device()};
   const Tensor values = with_values ? zeros(join(lead, {k}), real) : empty({0}, real);
   if (a.is_meta()) return {x, rank, values, info};
@@ -245,9 +264,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
       else if (driver == "gelsy")
         failed = lp::gelsy<T>(m, n, nrhs, left, m, right, rows, nullptr, static_cast<R>(rcond), &found);
       else if (driver == "gelsd")
-        failed = lp::gelsd<T>(m, n, nrhs, left, m, right, rows, vector<R>(values, i), static_cast<R>(rcond), &found);
+        failed = lp::gelsd<T>(m, n, nrhs, left, m, right, rows, vector<R>(values, i), static_cast<R>(rcond),
+                              &found);
       else
-        failed = lp::gelss<T>(m, n, nrhs, left, m, right, rows, vector<R>(values, i), static_cast<R>(rcond), &found);
+        failed = lp::gelss<T>(m, n, nrhs, left, m, right, rows, vector<R>(values, i), static_cast<R>(rcond),
+                              &found);
       info.data<int32_t>()[i] = failed;
       if (with_rank) rank.data<int64_t>()[i] = found;
     });

@@ -1,4 +1,5 @@
-// Distances between all pairs of rows: the p-norms by direct loops, the Euclidean one also through a matrix product.
+// Distances between all pairs of rows: the p-norms by direct loops, the Euclidean one also through a matrix
+// product.
 #include <cmath>
 
 #include "cpu/gemm.h"
@@ -86,26 +87,31 @@ void euclid(const T* x1, const T* x2, T* out, int64_t batch, int64_t m, int64_t 
   };
   squares(x1, left);
   squares(x2, right);
-  parallel_for(batch * m, std::max<int64_t>(kGrain / std::max<int64_t>(n, 1), 1), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      T* row = out + r * n;
-      const T* y = right.data() + r / m * n;
-      const T x = left[r];
-      for (int64_t j = 0; j < n; ++j) {
-        const T square = row[j] + x + y[j];
-        row[j] = std::sqrt(square > 0 || square != square ? square : T(0));
-      }
-    }
-  });
+  parallel_for(batch * m, std::max<int64_t>(kGrain / std::max<int64_t>(n, 1), 1),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t r = begin; r < end; ++r) {
+                   T* row = out + r * n;
+                   const T* y = right.data() + r / m * n;
+                   const T x = left[r];
+                   for (int64_t j = 0; j < n; ++j) {
+                     const T square = row[j] + x + y[j];
+                     row[j] = std::sqrt(square > 0 || square != square ? square : T(0));
+                   }
+                 }
+               });
 }
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p, bool through_matmul) {
-  FL_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()), "[cdist] expected floating tensors, got ", name_of(x1.dtype()), " and ",
-           name_of(x2.dtype()));
-  FL_CHECK(x1.dtype() == x2.dtype(), "[cdist] expected tensors of one dtype, got ", name_of(x1.dtype()), " and ", name_of(x2.dtype()));
-  FL_CHECK(x1.device() == x2.device(), "[cdist] expected tensors on one device, got ", to_string(x1.device()), " and ", to_string(x2.device()));
-  FL_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "[cdist] expected tensors of at least two dimensions, got ", x1.sizes(), " and ", x2.sizes());
-  FL_CHECK(x1.size(-1) == x2.size(-1), "[cdist] expected rows of one length, got ", x1.sizes(), " and ", x2.sizes());
+  FL_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()), "[cdist] expected floating tensors, got ",
+           name_of(x1.dtype()), " and ", name_of(x2.dtype()));
+  FL_CHECK(x1.dtype() == x2.dtype(), "[cdist] expected tensors of one dtype, got ", name_of(x1.dtype()),
+           " and ", name_of(x2.dtype()));
+  FL_CHECK(x1.device() == x2.device(), "[cdist] expected tensors on one device, got ", to_string(x1.device()),
+           " and ", to_string(x2.device()));
+  FL_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "[cdist] expected tensors of at least two dimensions, got ",
+           x1.sizes(), " and ", x2.sizes());
+  FL_CHECK(x1.size(-1) == x2.size(-1), "[cdist] expected rows of one length, got ", x1.sizes(), " and ",
+           x2.sizes());
   FL_CHECK(p >= 0, "[cdist] expected p that is not negative, got ", p);
   const int64_t m = x1.size(-2), n = x2.size(-2), k = x1.size(-1);
   const auto batch_of = [](const Tensor& t) { return IntSpan(t.sizes().data(), t.dim() - 2); };
@@ -120,7 +126,8 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, bool through_matmul) 
   const auto prepared = [&](const Tensor& t) {
     Dims full = lead, strides(lead.size());
     const int64_t extra = static_cast<int64_t>(lead.size()) - (t.dim() - 2);
-    for (int64_t d = extra; d < static_cast<int64_t>(lead.size()); ++d) strides[d] = t.size(d - extra) == 1 ? 0 : t.stride(d - extra);
+    for (int64_t d = extra; d < static_cast<int64_t>(lead.size()); ++d)
+      strides[d] = t.size(d - extra) == 1 ? 0 : t.stride(d - extra);
     for (int64_t d = -2; d < 0; ++d) {
       full.push_back(t.size(d));
       strides.push_back(t.stride(d));
@@ -135,11 +142,16 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, bool through_matmul) 
     T *z = result.data<T>(), power = static_cast<T>(p);
     if (through_matmul) return euclid<T>(x, y, z, batch, m, n, k);
     switch (norm_of(p)) {
-      case Norm::Count: return direct<Norm::Count>(x, y, z, batch, m, n, k, power);
-      case Norm::Sum: return direct<Norm::Sum>(x, y, z, batch, m, n, k, power);
-      case Norm::Euclid: return direct<Norm::Euclid>(x, y, z, batch, m, n, k, power);
-      case Norm::Largest: return direct<Norm::Largest>(x, y, z, batch, m, n, k, power);
-      case Norm::Power: return direct<Norm::Power>(x, y, z, batch, m, n, k, power);
+      case Norm::Count:
+        return direct<Norm::Count>(x, y, z, batch, m, n, k, power);
+      case Norm::Sum:
+        return direct<Norm::Sum>(x, y, z, batch, m, n, k, power);
+      case Norm::Euclid:
+        return direct<Norm::Euclid>(x, y, z, batch, m, n, k, power);
+      case Norm::Largest:
+        return direct<Norm::Largest>(x, y, z, batch, m, n, k, power);
+      case Norm::Power:
+        return direct<Norm::Power>(x, y, z, batch, m, n, k, power);
     }
   });
   if (!result.same(out)) copy_into(out, result);

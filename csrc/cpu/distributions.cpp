@@ -1,5 +1,5 @@
-// Sampling from distributions whose parameters are tensors. Each element draws from a stream of its own, so that
-// rejection in one does not move the others.
+// Sampling from distributions whose parameters are tensors. Each element draws from a stream of its own, so
+// that rejection in one does not move the others.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -62,7 +62,9 @@ double poisson(Stream& s, double rate) {
     const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
     if (us >= 0.07 && v <= v_r) return k;
     if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1)) return k;
+    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <=
+        -rate + k * log_rate - std::lgamma(k + 1))
+      return k;
   }
 }
 
@@ -83,7 +85,8 @@ double binomial(Stream& s, double count, double p) {
   }
   const double root = std::sqrt(count * p * (1 - p));
   const double b = 1.15 + 2.53 * root, a = -0.0873 + 0.0248 * b + 0.01 * p, c = count * p + 0.5;
-  const double v_r = 0.92 - 4.2 / b, r = p / (1 - p), alpha = (2.83 + 5.1 / b) * root, m = std::floor((count + 1) * p);
+  const double v_r = 0.92 - 4.2 / b, r = p / (1 - p), alpha = (2.83 + 5.1 / b) * root,
+               m = std::floor((count + 1) * p);
   for (;;) {
     const double u = s.uniform() - 0.5;
     double v = s.uniform();
@@ -92,8 +95,8 @@ double binomial(Stream& s, double count, double p) {
     if (us >= 0.07 && v <= v_r) return k;
     if (k < 0 || k > count) continue;
     v = std::log(v * alpha / (a / (us * us) + b));
-    const double bound = std::lgamma(m + 1) + std::lgamma(count - m + 1) - std::lgamma(k + 1) - std::lgamma(count - k + 1) +
-                         (k - m) * std::log(r);
+    const double bound = std::lgamma(m + 1) + std::lgamma(count - m + 1) - std::lgamma(k + 1) -
+                         std::lgamma(count - k + 1) + (k - m) * std::log(r);
     if (v <= bound) return k;
   }
 }
@@ -123,7 +126,8 @@ Tensor store(const Tensor& drawn, const Tensor& like) {
 }
 
 void check_floating(const char* op, const Tensor& t) {
-  FL_CHECK_KIND(is_floating(t.dtype()), NotImplemented, "[", op, "] expected a floating point tensor, got ", name_of(t.dtype()));
+  FL_CHECK_KIND(is_floating(t.dtype()), NotImplemented, "[", op, "] expected a floating point tensor, got ",
+                name_of(t.dtype()));
 }
 
 Tensor poisson_op(const Tensor& self, Opaque* generator) {
@@ -131,8 +135,10 @@ Tensor poisson_op(const Tensor& self, Opaque* generator) {
   if (self.is_meta()) return empty_like(self, self.dtype());
   const Tensor source = contiguous(to_dtype(self, DType::Double));
   for (int64_t i = 0; i < source.numel(); ++i)
-    FL_CHECK(!(source.data<double>()[i] < 0), "[poisson] expected rates that are not negative, got ", source.data<double>()[i]);
-  return store(draw(source, generator, [](Stream& s, double rate, int64_t) { return poisson(s, rate); }), self);
+    FL_CHECK(!(source.data<double>()[i] < 0), "[poisson] expected rates that are not negative, got ",
+             source.data<double>()[i]);
+  return store(draw(source, generator, [](Stream& s, double rate, int64_t) { return poisson(s, rate); }),
+               self);
 }
 
 Tensor gamma_op(const Tensor& self, Opaque* generator) {
@@ -141,14 +147,17 @@ Tensor gamma_op(const Tensor& self, Opaque* generator) {
   const double tiny = self.dtype() == DType::Double ? std::numeric_limits<double>::min()
                       : self.dtype() == DType::Half ? 6.103515625e-05
                                                     : static_cast<double>(std::numeric_limits<float>::min());
-  return store(draw(self, generator, [=](Stream& s, double alpha, int64_t) { return std::max(gamma(s, alpha), tiny); }), self);
+  return store(draw(self, generator,
+                    [=](Stream& s, double alpha, int64_t) { return std::max(gamma(s, alpha), tiny); }),
+               self);
 }
 
 Tensor dirichlet_op(const Tensor& self, Opaque* generator) {
   check_floating("_sample_dirichlet", self);
   FL_CHECK(self.dim() > 0, "[_sample_dirichlet] expected at least one dimension, got a 0-d tensor");
   if (self.is_meta()) return empty_like(self, self.dtype());
-  const Tensor drawn = draw(self, generator, [](Stream& s, double alpha, int64_t) { return gamma(s, alpha); });
+  const Tensor drawn =
+      draw(self, generator, [](Stream& s, double alpha, int64_t) { return gamma(s, alpha); });
   const int64_t n = self.size(-1);
   for (int64_t row = 0; n > 0 && row < self.numel() / n; ++row) {
     double* x = drawn.data<double>() + row * n;
@@ -160,8 +169,8 @@ Tensor dirichlet_op(const Tensor& self, Opaque* generator) {
 
 Tensor binomial_op(const Tensor& count, const Tensor& prob, Opaque* generator) {
   check_floating("binomial", count);
-  FL_CHECK(count.dtype() == prob.dtype(), "[binomial] expected count and prob of one dtype, got ", name_of(count.dtype()), " and ",
-           name_of(prob.dtype()));
+  FL_CHECK(count.dtype() == prob.dtype(), "[binomial] expected count and prob of one dtype, got ",
+           name_of(count.dtype()), " and ", name_of(prob.dtype()));
   const Dims sizes = broadcast_shapes("binomial", count.sizes(), prob.sizes());
   Tensor out = empty(sizes, count.options());
   if (count.is_meta()) return out;
@@ -169,7 +178,8 @@ Tensor binomial_op(const Tensor& count, const Tensor& prob, Opaque* generator) {
   copy_into(n, count);
   copy_into(p, prob);
   const double* q = p.data<double>();
-  copy_into(out, draw(n, generator, [=](Stream& s, double trials, int64_t i) { return binomial(s, trials, q[i]); }));
+  copy_into(out, draw(n, generator,
+                      [=](Stream& s, double trials, int64_t i) { return binomial(s, trials, q[i]); }));
   return out;
 }
 
@@ -199,18 +209,23 @@ Tensor bernoulli_mask(const char* op, const Tensor& p, IntSpan sizes, Opaque* ge
 Tensor bernoulli(const Tensor& self, Opaque* generator) {
   check_floating("bernoulli", self);
   Tensor out = empty_like(self, self.dtype());
-  if (!self.is_meta()) copy_into(out, bernoulli_mask("bernoulli", self, self.sizes(), generator, self.device()));
+  if (!self.is_meta())
+    copy_into(out, bernoulli_mask("bernoulli", self, self.sizes(), generator, self.device()));
   return out;
 }
 
 Tensor bernoulli_tensor_(const Tensor& self, const Tensor& p, Opaque* generator) {
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[bernoulli_] expected a real tensor, got ", name_of(self.dtype()));
-  FL_CHECK_KIND(is_floating(p.dtype()), Runtime, "[bernoulli_] expected floating point probabilities, got ", name_of(p.dtype()));
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[bernoulli_] expected a real tensor, got ",
+                name_of(self.dtype()));
+  FL_CHECK_KIND(is_floating(p.dtype()), Runtime, "[bernoulli_] expected floating point probabilities, got ",
+                name_of(p.dtype()));
   FL_CHECK(broadcast_shapes("bernoulli_", self.sizes(), p.sizes()) == Dims(self.sizes()),
            "[bernoulli_] expected probabilities that broadcast to ", self.sizes(), ", got ", p.sizes());
-  FL_CHECK(!has_internal_overlap(self), "[bernoulli_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
+  FL_CHECK(!has_internal_overlap(self),
+           "[bernoulli_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
   self.bump_version();
-  if (!self.is_meta() && !p.is_meta()) copy_into(self, bernoulli_mask("bernoulli_", p, self.sizes(), generator, self.device()));
+  if (!self.is_meta() && !p.is_meta())
+    copy_into(self, bernoulli_mask("bernoulli_", p, self.sizes(), generator, self.device()));
   return self;
 }
 
@@ -218,10 +233,12 @@ Tensor bernoulli_tensor_(const Tensor& self, const Tensor& p, Opaque* generator)
 
 Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Opaque* generator) {
   FL_CHECK(self.dim() == 1 || self.dim() == 2, "[multinomial] expected 1 or 2 dimensions, got ", self.dim());
-  FL_CHECK(is_floating(self.dtype()), "[multinomial] expected floating point weights, got ", name_of(self.dtype()));
+  FL_CHECK(is_floating(self.dtype()), "[multinomial] expected floating point weights, got ",
+           name_of(self.dtype()));
   FL_CHECK(num_samples > 0, "[multinomial] expected num_samples > 0, got ", num_samples);
   const int64_t n = self.size(-1), rows = self.dim() == 2 ? self.size(0) : 1;
-  FL_CHECK(replacement || num_samples <= n, "[multinomial] expected num_samples <= ", n, " without replacement, got ", num_samples);
+  FL_CHECK(replacement || num_samples <= n, "[multinomial] expected num_samples <= ", n,
+           " without replacement, got ", num_samples);
   FL_CHECK(n <= (int64_t(1) << 24), "[multinomial] expected at most 2**24 categories, got ", n);
   Tensor out = self.dim() == 2 ? empty({rows, num_samples}, {DType::Int64, self.device()})
                                : empty({num_samples}, {DType::Int64, self.device()});
@@ -236,14 +253,16 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Op
       int64_t* o = out.data<int64_t>() + row * num_samples;
       double total = 0;
       for (int64_t i = 0; i < n; ++i) {
-        FL_CHECK(std::isfinite(w[i]) && w[i] >= 0, "[multinomial] expected weights that are finite and not negative, got ", w[i]);
+        FL_CHECK(std::isfinite(w[i]) && w[i] >= 0,
+                 "[multinomial] expected weights that are finite and not negative, got ", w[i]);
         total += w[i];
         work[i] = total;
       }
       FL_CHECK(total > 0, "[multinomial] expected weights with a positive sum, got 0");
       if (replacement) {
         for (int64_t k = 0; k < num_samples; ++k) {
-          const double u = (philox::word64(state.seed, state.offset, row * num_samples + k) >> 11) * 0x1p-53 * total;
+          const double u =
+              (philox::word64(state.seed, state.offset, row * num_samples + k) >> 11) * 0x1p-53 * total;
           const int64_t at = std::upper_bound(work.begin(), work.end(), u) - work.begin();
           o[k] = std::min(at, n - 1);
         }

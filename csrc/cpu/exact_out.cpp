@@ -6,13 +6,17 @@ namespace fl {
 namespace {
 
 void check_apart(const char* op, const Tensor& out, const Tensor& argument) {
-  FL_CHECK(!overlaps_partially(out, argument), "[", op, "] expected an out that does not partly overlap an argument, got views of one memory");
+  FL_CHECK(!overlaps_partially(out, argument), "[", op,
+           "] expected an out that does not partly overlap an argument, got views of one memory");
 }
 
 void write_exactly(const char* op, const Tensor& out, const Tensor& value) {
-  FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ", to_string(out.device()));
-  FL_CHECK(!has_internal_overlap(out), "[", op, "] expected an out whose elements are distinct in memory, got an expanded tensor");
-  FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
+  FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ",
+           to_string(out.device()));
+  FL_CHECK(!has_internal_overlap(out), "[", op,
+           "] expected an out whose elements are distinct in memory, got an expanded tensor");
+  FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()),
+           ", got ", name_of(out.dtype()));
   prepare_out(op, out, value.sizes(), value.dtype(), true);
   out.bump_version();
   copy_into(out, value);
@@ -29,7 +33,8 @@ Tensor complex_out(const Tensor& real, const Tensor& imag, const Tensor& out) {
   return out;
 }
 
-std::tuple<Tensor, Tensor> aminmax_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& min, const Tensor& max) {
+std::tuple<Tensor, Tensor> aminmax_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim,
+                                       const Tensor& min, const Tensor& max) {
   static const Operator& aminmax = OperatorTable::get().at("aminmax");
   check_apart("aminmax", min, self);
   check_apart("aminmax", max, self);

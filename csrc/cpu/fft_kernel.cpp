@@ -192,12 +192,20 @@ template <typename T>
 class Driver {
  public:
   Driver(Kind kind, const T* in, T* out, const FftGeometry& g, bool forward, bool onesided, T scale)
-      : kind_(kind), in_(in), out_(out), forward_(forward), onesided_(onesided), scale_(scale),
-        n_(g.sizes[g.dim]), half_(n_ / 2), in_step_(g.in_strides[g.dim]),
-        out_step_(g.out_strides[g.dim]), dims_(batch_dims(g)), kernels_(best_kernels<T>()) {
+      : kind_(kind),
+        in_(in),
+        out_(out),
+        forward_(forward),
+        onesided_(onesided),
+        scale_(scale),
+        n_(g.sizes[g.dim]),
+        half_(n_ / 2),
+        in_step_(g.in_strides[g.dim]),
+        out_step_(g.out_strides[g.dim]),
+        dims_(batch_dims(g)),
+        kernels_(best_kernels<T>()) {
     if (n_ < 1) {
-      throw std::runtime_error("[fft] expected a transform length of at least 1, got " +
-                               std::to_string(n_));
+      throw std::runtime_error("[fft] expected a transform length of at least 1, got " + std::to_string(n_));
     }
     lines_ = 1;
     for (const BatchDim& dim : dims_) lines_ *= dim.size;
@@ -206,8 +214,7 @@ class Driver {
   void run() {
     if (lines_ == 0) return;
     packed_ = kind_ != Kind::c2c && n_ % 2 == 0;
-    plan_ = packed_ ? get_plan<T>(half_, PlanUse::half_of_real)
-                    : get_plan<T>(n_, PlanUse::complex_line);
+    plan_ = packed_ ? get_plan<T>(half_, PlanUse::half_of_real) : get_plan<T>(n_, PlanUse::complex_line);
     choose_block();
 
     const int64_t blocks = (lines_ + block_ - 1) / block_;
@@ -283,9 +290,12 @@ class Driver {
       return;
     }
     switch (kind_) {
-      case Kind::c2c: return block_c2c(in_at, out_at, count, x, y);
-      case Kind::r2c: return block_r2c(in_at, out_at, count, x, y);
-      case Kind::c2r: return block_c2r(in_at, out_at, count, x, y);
+      case Kind::c2c:
+        return block_c2c(in_at, out_at, count, x, y);
+      case Kind::r2c:
+        return block_r2c(in_at, out_at, count, x, y);
+      case Kind::c2r:
+        return block_c2r(in_at, out_at, count, x, y);
     }
   }
 
@@ -293,16 +303,16 @@ class Driver {
     const auto& passes = plan_->passes;
     const int count = static_cast<int>(passes.size());
     if (kind_ == Kind::c2c) {
-      kernels_.run_line(passes.data(), count, in_ + 2 * in_at, out_ + 2 * out_at, !forward_, scale_,
-                        x.re, x.im, y.re, y.im);
+      kernels_.run_line(passes.data(), count, in_ + 2 * in_at, out_ + 2 * out_at, !forward_, scale_, x.re,
+                        x.im, y.re, y.im);
       return;
     }
-    const bool in_y = kernels_.run_line(passes.data(), count, in_ + in_at, nullptr, false, T(1),
-                                        x.re, x.im, y.re, y.im);
+    const bool in_y =
+        kernels_.run_line(passes.data(), count, in_ + in_at, nullptr, false, T(1), x.re, x.im, y.re, y.im);
     const Planar<T> z = in_y ? y : x;
     T* to = out_ + 2 * out_at;
-    kernels_.real_post_line(z.re, z.im, half_, plan_->real_twiddles.data(), scale_,
-                            forward_ ? T(1) : T(-1), to);
+    kernels_.real_post_line(z.re, z.im, half_, plan_->real_twiddles.data(), scale_, forward_ ? T(1) : T(-1),
+                            to);
     if (!onesided_) {
       for (int64_t k = 1; k < half_; ++k) {
         to[2 * (n_ - k)] = to[2 * k];
@@ -320,16 +330,15 @@ class Driver {
     std::fill(y.im + n * count, y.im + length * count, T(0));
     Planar<T> z = passes_over(*plan_->convolution, count, y, x);
     Planar<T> other = z.re == y.re ? x : y;
-    kernels_.multiply_rows(z.re, z.im, plan_->chirp_spectrum.data(), false, length, count, z.re,
-                           z.im);
+    kernels_.multiply_rows(z.re, z.im, plan_->chirp_spectrum.data(), false, length, count, z.re, z.im);
     z = passes_over(*plan_->convolution, count, z.swapped(), other.swapped()).swapped();
     kernels_.multiply_rows(z.re, z.im, plan_->chirp.data(), false, n, count, z.re, z.im);
     return z;
   }
 
   Planar<T> passes_over(const Plan<T>& plan, int count, Planar<T> x, Planar<T> y) const {
-    const bool in_y = kernels_.run_planar(plan.passes.data(), static_cast<int>(plan.passes.size()),
-                                          count, x.re, x.im, y.re, y.im);
+    const bool in_y = kernels_.run_planar(plan.passes.data(), static_cast<int>(plan.passes.size()), count,
+                                          x.re, x.im, y.re, y.im);
     return in_y ? y : x;
   }
 
@@ -337,14 +346,12 @@ class Driver {
     return forward ? transform(count, x, y) : transform(count, x.swapped(), y.swapped()).swapped();
   }
 
-  void block_c2c(const int64_t* in_at, const int64_t* out_at, int count, Planar<T> x,
-                 Planar<T> y) const {
+  void block_c2c(const int64_t* in_at, const int64_t* out_at, int count, Planar<T> x, Planar<T> y) const {
     gather_complex(in_at, count, n_, x);
     scatter_complex(transform(count, x, y, forward_), out_at, count, n_);
   }
 
-  void block_r2c(const int64_t* in_at, const int64_t* out_at, int count, Planar<T> x,
-                 Planar<T> y) const {
+  void block_r2c(const int64_t* in_at, const int64_t* out_at, int count, Planar<T> x, Planar<T> y) const {
     Planar<T> spectrum;
     if (packed_) {
       if (in_step_ == 1) {
@@ -377,8 +384,7 @@ class Driver {
     }
   }
 
-  void block_c2r(const int64_t* in_at, const int64_t* out_at, int count, Planar<T> x,
-                 Planar<T> y) const {
+  void block_c2r(const int64_t* in_at, const int64_t* out_at, int count, Planar<T> x, Planar<T> y) const {
     gather_complex(in_at, count, half_ + 1, x);
     if (forward_) negate(x.im, (half_ + 1) * count);
     if (packed_) {
@@ -430,8 +436,7 @@ class Driver {
       gather_pairs(doubled, count, rows, to);
     } else if (consecutive(at, count)) {
       for (int64_t j = 0; j < rows; ++j) {
-        kernels_.deinterleave(in_ + 2 * (at[0] + j * in_step_), count, to.re + j * count,
-                              to.im + j * count);
+        kernels_.deinterleave(in_ + 2 * (at[0] + j * in_step_), count, to.re + j * count, to.im + j * count);
       }
     } else {
       for (int b = 0; b < count; ++b) {
@@ -466,8 +471,7 @@ class Driver {
   }
 
   // Elements start, start + every, ... of each line.
-  void gather_real(const int64_t* at, int count, int64_t rows, int64_t start, int64_t every,
-                   T* to) const {
+  void gather_real(const int64_t* at, int count, int64_t rows, int64_t start, int64_t every, T* to) const {
     const bool rows_contiguous = consecutive(at, count);
     for (int64_t j = 0; rows_contiguous && j < rows; ++j) {
       const T* from = in_ + at[0] + (start + j * every) * in_step_;
@@ -517,22 +521,21 @@ using fft_detail::Driver;
 using fft_detail::Kind;
 
 template <typename T>
-void fft_c2c(const std::complex<T>* in, std::complex<T>* out, const FftGeometry& geometry,
-             bool forward, T scale) {
-  Driver<T>(Kind::c2c, reinterpret_cast<const T*>(in), reinterpret_cast<T*>(out), geometry, forward,
-            false, scale)
+void fft_c2c(const std::complex<T>* in, std::complex<T>* out, const FftGeometry& geometry, bool forward,
+             T scale) {
+  Driver<T>(Kind::c2c, reinterpret_cast<const T*>(in), reinterpret_cast<T*>(out), geometry, forward, false,
+            scale)
       .run();
 }
 
 template <typename T>
-void fft_r2c(const T* in, std::complex<T>* out, const FftGeometry& geometry, bool forward,
-             bool onesided, T scale) {
+void fft_r2c(const T* in, std::complex<T>* out, const FftGeometry& geometry, bool forward, bool onesided,
+             T scale) {
   Driver<T>(Kind::r2c, in, reinterpret_cast<T*>(out), geometry, forward, onesided, scale).run();
 }
 
 template <typename T>
-void fft_c2r(const std::complex<T>* in, T* out, const FftGeometry& geometry, bool forward,
-             T scale) {
+void fft_c2r(const std::complex<T>* in, T* out, const FftGeometry& geometry, bool forward, T scale) {
   Driver<T>(Kind::c2r, reinterpret_cast<const T*>(in), out, geometry, forward, true, scale).run();
 }
 
@@ -547,9 +550,9 @@ const char* fft_instruction_set() {
   return names[fft_detail::instruction_level()];
 }
 
-#define FL_INSTANTIATE(T)                                                                         \
+#define FL_INSTANTIATE(T)                                                                          \
   template void fft_c2c<T>(const std::complex<T>*, std::complex<T>*, const FftGeometry&, bool, T); \
-  template void fft_r2c<T>(const T*, std::complex<T>*, const FftGeometry&, bool, bool, T);        \
+  template void fft_r2c<T>(const T*, std::complex<T>*, const FftGeometry&, bool, bool, T);         \
   template void fft_c2r<T>(const std::complex<T>*, T*, const FftGeometry&, bool, T);
 FL_INSTANTIATE(float)
 FL_INSTANTIATE(double)

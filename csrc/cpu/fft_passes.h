@@ -291,8 +291,7 @@ void pass_first(const Pass<T>& pass, const T* x, const T* xi, bool swap, T* yr, 
 
 // The last pass of a single line (m = 1), from planar to interleaved, with the scale.
 template <int R, typename T, int W>
-void pass_last(const Pass<T>& pass, int64_t s, const T* xr, const T* xi, T* y, bool swap,
-               T scale) {
+void pass_last(const Pass<T>& pass, int64_t s, const T* xr, const T* xi, T* y, bool swap, T scale) {
   using V = Vec<T, W>;
   const int r = R ? R : pass.radix;
   Cplx<V> a[R ? R : kMaxGenericRadix];
@@ -333,13 +332,20 @@ FL_INLINE void with_width(int64_t length, F f) {
 template <typename F>
 FL_INLINE void with_radix(int radix, F f) {
   switch (radix) {
-    case 2: return f(std::integral_constant<int, 2>());
-    case 3: return f(std::integral_constant<int, 3>());
-    case 4: return f(std::integral_constant<int, 4>());
-    case 5: return f(std::integral_constant<int, 5>());
-    case 7: return f(std::integral_constant<int, 7>());
-    case 8: return f(std::integral_constant<int, 8>());
-    default: return f(std::integral_constant<int, 0>());
+    case 2:
+      return f(std::integral_constant<int, 2>());
+    case 3:
+      return f(std::integral_constant<int, 3>());
+    case 4:
+      return f(std::integral_constant<int, 4>());
+    case 5:
+      return f(std::integral_constant<int, 5>());
+    case 7:
+      return f(std::integral_constant<int, 7>());
+    case 8:
+      return f(std::integral_constant<int, 8>());
+    default:
+      return f(std::integral_constant<int, 0>());
   }
 }
 
@@ -347,9 +353,7 @@ template <typename T>
 void run_one_pass(const Pass<T>& pass, int64_t s, const T* xr, const T* xi, T* yr, T* yi) {
   with_radix(pass.radix, [&](auto r) {
     if (s == 1) {
-      with_width<T>(pass.m, [&](auto w) {
-        pass_first<r(), T, w(), false>(pass, xr, xi, false, yr, yi);
-      });
+      with_width<T>(pass.m, [&](auto w) { pass_first<r(), T, w(), false>(pass, xr, xi, false, yr, yi); });
       return;
     }
     with_width<T>(s, [&](auto w) {
@@ -383,12 +387,11 @@ bool run_planar(const Pass<T>* passes, int count, int64_t lines, T* xr, T* xi, T
 // interleaved and scaled (in == out is allowed); without, it stays planar in x or y as returned.
 // Swapping the parts going in and coming out turns the forward transform into the inverse.
 template <typename T>
-bool run_line(const Pass<T>* passes, int count, const T* in, T* out, bool swap, T scale, T* xr,
-              T* xi, T* yr, T* yi) {
+bool run_line(const Pass<T>* passes, int count, const T* in, T* out, bool swap, T scale, T* xr, T* xi, T* yr,
+              T* yi) {
   with_radix(passes[0].radix, [&](auto r) {
-    with_width<T>(passes[0].m, [&](auto w) {
-      pass_first<r(), T, w(), true>(passes[0], in, nullptr, swap, xr, xi);
-    });
+    with_width<T>(passes[0].m,
+                  [&](auto w) { pass_first<r(), T, w(), true>(passes[0], in, nullptr, swap, xr, xi); });
   });
   int64_t s = passes[0].radix;
   bool in_y = false;
@@ -396,9 +399,7 @@ bool run_line(const Pass<T>* passes, int count, const T* in, T* out, bool swap, 
     const T *fr = in_y ? yr : xr, *fi = in_y ? yi : xi;
     if (i + 1 == count && out) {
       with_radix(passes[i].radix, [&](auto r) {
-        with_width<T>(s, [&](auto w) {
-          pass_last<r(), T, w()>(passes[i], s, fr, fi, out, swap, scale);
-        });
+        with_width<T>(s, [&](auto w) { pass_last<r(), T, w()>(passes[i], s, fr, fi, out, swap, scale); });
       });
       return false;
     }
@@ -478,8 +479,7 @@ void transpose_in(const T* in, const int64_t* at, int count, int64_t rows, T* re
 
 // The inverse, with a scale.
 template <typename T>
-void transpose_out(const T* re, const T* im, int count, int64_t rows, T scale, T* out,
-                   const int64_t* at) {
+void transpose_out(const T* re, const T* im, int count, int64_t rows, T scale, T* out, const int64_t* at) {
   constexpr int W = kSquare<T>;
   using V = Vec<T, W>;
   int b = 0;
@@ -512,8 +512,8 @@ void transpose_out(const T* re, const T* im, int count, int64_t rows, T scale, T
 // y[j][line] = x[j][line] * c[j] (interleaved c, conjugated on request); x == y is allowed only
 // for one line or whole vectors of lines, hence the plain scalar tail.
 template <typename T>
-void multiply_rows(const T* xr, const T* xi, const T* c, bool conjugate, int64_t rows,
-                   int64_t lines, T* yr, T* yi) {
+void multiply_rows(const T* xr, const T* xi, const T* c, bool conjugate, int64_t rows, int64_t lines, T* yr,
+                   T* yi) {
   constexpr int W = kLanes<T>;
   using V = Vec<T, W>;
   const T sign = conjugate ? T(-1) : T(1);
@@ -584,8 +584,7 @@ FL_INLINE Cplx<V> packed_of(Cplx<V> a, Cplx<V> b, S wr, S wi) {
 // X[0..h] of one line from its packed transform, written interleaved and contiguous;
 // twiddles: h cosines, then h (negative) sines. `sign` is -1 for the conjugated result.
 template <typename T>
-void real_post_line(const T* zr, const T* zi, int64_t h, const T* twiddles, T scale, T sign,
-                    T* out) {
+void real_post_line(const T* zr, const T* zi, int64_t h, const T* twiddles, T scale, T sign, T* out) {
   out[0] = (zr[0] + zi[0]) * scale;
   out[1] = 0;
   out[2 * h] = (zr[0] - zi[0]) * scale;
@@ -608,8 +607,7 @@ void real_post_line(const T* zr, const T* zi, int64_t h, const T* twiddles, T sc
 
 // The same for several lines, planar to planar and not scaled except for the factor 1/2.
 template <typename T>
-void real_post_rows(const T* zr, const T* zi, int64_t h, int64_t lines, const T* twiddles, T* xr,
-                    T* xi) {
+void real_post_rows(const T* zr, const T* zi, int64_t h, int64_t lines, const T* twiddles, T* xr, T* xi) {
   for (int64_t b = 0; b < lines; ++b) {
     const T re = zr[b], im = zi[b];
     xr[b] = re + im;
@@ -623,9 +621,9 @@ void real_post_rows(const T* zr, const T* zi, int64_t h, int64_t lines, const T*
     for (int64_t k = 1; k < h; ++k) {
       const int64_t at = k * lines, back = (h - k) * lines;
       for (int64_t b = 0;;) {
-        auto v = spectrum_of<V>({load<V>(zr + at + b), load<V>(zi + at + b)},
-                                {load<V>(zr + back + b), load<V>(zi + back + b)}, twiddles[k],
-                                twiddles[h + k]);
+        auto v =
+            spectrum_of<V>({load<V>(zr + at + b), load<V>(zi + at + b)},
+                           {load<V>(zr + back + b), load<V>(zi + back + b)}, twiddles[k], twiddles[h + k]);
         store(xr + at + b, v.re * half);
         store(xi + at + b, v.im * half);
         if (b + W >= lines) break;
@@ -638,8 +636,7 @@ void real_post_rows(const T* zr, const T* zi, int64_t h, int64_t lines, const T*
 // Z[0..h) to be transformed backwards from the planar spectrum X[0..h] of several lines. The
 // imaginary parts of X[0] and X[h] are taken to be zero.
 template <typename T>
-void real_pre_rows(const T* xr, const T* xi, int64_t h, int64_t lines, const T* twiddles, T* zr,
-                   T* zi) {
+void real_pre_rows(const T* xr, const T* xi, int64_t h, int64_t lines, const T* twiddles, T* zr, T* zi) {
   for (int64_t b = 0; b < lines; ++b) {
     zr[b] = xr[b] + xr[h * lines + b];
     zi[b] = xr[b] - xr[h * lines + b];
@@ -668,8 +665,7 @@ void real_pre_rows(const T* xr, const T* xi, int64_t h, int64_t lines, const T* 
       const int64_t at = k * lines, back = (h - k) * lines;
       for (int64_t b = 0;;) {
         auto v = packed_of<V>({load<V>(xr + at + b), load<V>(xi + at + b)},
-                              {load<V>(xr + back + b), load<V>(xi + back + b)}, twiddles[k],
-                              twiddles[h + k]);
+                              {load<V>(xr + back + b), load<V>(xi + back + b)}, twiddles[k], twiddles[h + k]);
         store(zr + at + b, v.re);
         store(zi + at + b, v.im);
         if (b + W >= lines) break;
@@ -681,9 +677,8 @@ void real_pre_rows(const T* xr, const T* xi, int64_t h, int64_t lines, const T* 
 
 template <typename T>
 Kernels<T> kernels() {
-  return {&run_planar<T>,    &run_line<T>,       &deinterleave<T>,   &interleave<T>,
-          &transpose_in<T>,  &transpose_out<T>,  &multiply_rows<T>,  &real_post_line<T>,
-          &real_post_rows<T>, &real_pre_rows<T>};
+  return {&run_planar<T>,    &run_line<T>,      &deinterleave<T>,   &interleave<T>,     &transpose_in<T>,
+          &transpose_out<T>, &multiply_rows<T>, &real_post_line<T>, &real_post_rows<T>, &real_pre_rows<T>};
 }
 
 #undef FL_INLINE

@@ -35,43 +35,42 @@ namespace {
 // out[i][j] (+)= sum_p a[i * a_row + p * a_col] * b[p * b_row + j], i < ROWS, j < VECS * lanes.
 // With A_DENSE a_row is 1.  The text is expanded once per instruction set because GCC splits wide
 // vectors before inlining, which rules out a shared always-inline body.
-#define FL_DEFINE_TILE(SET, TARGET, BYTES)                                                      \
-  struct SET {                                                                                  \
-    template <class T, int ROWS, int VECS, bool A_DENSE>                                        \
-    TARGET static void tile(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,    \
-                            int64_t b_row, T* out, int64_t out_row, bool accumulate) {          \
-      typedef T Vec __attribute__((vector_size(BYTES)));                                        \
-      typedef T Mem __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));         \
-      constexpr int lanes = BYTES / sizeof(T);                                                  \
-      Vec acc[ROWS][VECS] = {};                                                                 \
-      if (A_DENSE) a_row = 1;                                                                   \
-      /* Three rows per pointer: x86 addresses reach p, p + s and p + 2s. */                    \
-      const T* rows[(ROWS + 2) / 3];                                                            \
-      _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] =               \
-          a + 3 * i * a_row;                                                                    \
-      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i)                                   \
-        for (int v = 0; v < VECS; ++v) __builtin_prefetch(out + i * out_row + v * lanes, 1);    \
-      for (int64_t p = 0; p < k; ++p) {                                                         \
-        Vec bv[VECS];                                                                           \
-        _Pragma("GCC unroll 16") for (int v = 0; v < VECS; ++v) bv[v] =                         \
-            *reinterpret_cast<const Mem*>(b + v * lanes);                                       \
-        _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                               \
-          const T x = A_DENSE ? a[i] : rows[i / 3][(i % 3) * a_row];                            \
-          _Pragma("GCC unroll 16") for (int v = 0; v < VECS; ++v) acc[i][v] += x * bv[v];       \
-        }                                                                                       \
-        b += b_row;                                                                             \
-        a += a_col;                                                                             \
-        if (!A_DENSE) {                                                                         \
-          _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] += a_col;   \
-        }                                                                                       \
-      }                                                                                         \
-      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                 \
-        _Pragma("GCC unroll 16") for (int v = 0; v < VECS; ++v) {                               \
-          Mem* o = reinterpret_cast<Mem*>(out + i * out_row + v * lanes);                       \
-          *o = accumulate ? Vec(*o + acc[i][v]) : acc[i][v];                                    \
-        }                                                                                       \
-      }                                                                                         \
-    }                                                                                           \
+#define FL_DEFINE_TILE(SET, TARGET, BYTES)                                                                  \
+  struct SET {                                                                                              \
+    template <class T, int ROWS, int VECS, bool A_DENSE>                                                    \
+    TARGET static void tile(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, \
+                            T* out, int64_t out_row, bool accumulate) {                                     \
+      typedef T Vec __attribute__((vector_size(BYTES)));                                                    \
+      typedef T Mem __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));                     \
+      constexpr int lanes = BYTES / sizeof(T);                                                              \
+      Vec acc[ROWS][VECS] = {};                                                                             \
+      if (A_DENSE) a_row = 1;                                                                               \
+      /* Three rows per pointer: x86 addresses reach p, p + s and p + 2s. */                                \
+      const T* rows[(ROWS + 2) / 3];                                                                        \
+      _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] = a + 3 * i * a_row;        \
+      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) for (int v = 0; v < VECS; ++v)                \
+          __builtin_prefetch(out + i * out_row + v * lanes, 1);                                             \
+      for (int64_t p = 0; p < k; ++p) {                                                                     \
+        Vec bv[VECS];                                                                                       \
+        _Pragma("GCC unroll 16") for (int v = 0; v < VECS; ++v) bv[v] =                                     \
+            *reinterpret_cast<const Mem*>(b + v * lanes);                                                   \
+        _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                           \
+          const T x = A_DENSE ? a[i] : rows[i / 3][(i % 3) * a_row];                                        \
+          _Pragma("GCC unroll 16") for (int v = 0; v < VECS; ++v) acc[i][v] += x * bv[v];                   \
+        }                                                                                                   \
+        b += b_row;                                                                                         \
+        a += a_col;                                                                                         \
+        if (!A_DENSE) {                                                                                     \
+          _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] += a_col;               \
+        }                                                                                                   \
+      }                                                                                                     \
+      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                             \
+        _Pragma("GCC unroll 16") for (int v = 0; v < VECS; ++v) {                                           \
+          Mem* o = reinterpret_cast<Mem*>(out + i * out_row + v * lanes);                                   \
+          *o = accumulate ? Vec(*o + acc[i][v]) : acc[i][v];                                                \
+        }                                                                                                   \
+      }                                                                                                     \
+    }                                                                                                       \
   };
 
 FL_DEFINE_TILE(Avx512Tile, FL_AVX512, 64)
@@ -101,7 +100,7 @@ template <class T>
 struct TileSet {
   using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, T*, int64_t, bool);
   int max_rows = 0;
-  int lanes = 0;  // a panel of B is two vectors wide, or one at the edge
+  int lanes = 0;                       // a panel of B is two vectors wide, or one at the edge
   Kernel kernel[2][2][kMaxRows] = {};  // [A dense][vectors - 1][rows - 1]
 
   int width() const { return 2 * lanes; }
@@ -110,9 +109,15 @@ struct TileSet {
     static const TileSet set = [] {
       TileSet s;
       switch (isa()) {
-        case Isa::Avx512: s.fill<Avx512Tile, 14>(64); break;
-        case Isa::Avx2: s.fill<Avx2Tile, 6>(32); break;
-        case Isa::Base: s.fill<BaseTile, 6>(16); break;
+        case Isa::Avx512:
+          s.fill<Avx512Tile, 14>(64);
+          break;
+        case Isa::Avx2:
+          s.fill<Avx2Tile, 6>(32);
+          break;
+        case Isa::Base:
+          s.fill<BaseTile, 6>(16);
+          break;
       }
       return s;
     }();
@@ -134,10 +139,18 @@ struct TileSet {
 
 // ---- element conversion ------------------------------------------------------------------------
 
-FL_INLINE float widen(float x) { return x; }
-FL_INLINE double widen(double x) { return x; }
-FL_INLINE float widen(Half x) { return float(x); }
-FL_INLINE float widen(BFloat16 x) { return float(x); }
+FL_INLINE float widen(float x) {
+  return x;
+}
+FL_INLINE double widen(double x) {
+  return x;
+}
+FL_INLINE float widen(Half x) {
+  return float(x);
+}
+FL_INLINE float widen(BFloat16 x) {
+  return float(x);
+}
 
 FL_AVX2 void widen_half_f16c(const Half* src, float* dst, int64_t n) {
   int64_t i = 0;
@@ -188,7 +201,8 @@ FL_INLINE void interleave4(const float* const r[4], float* dst, int64_t width, i
 }
 
 FL_INLINE void interleave4(const double* const r[4], double* dst, int64_t width, int64_t n) {
-  for (int64_t p = 0; p < n; ++p, dst += width) dst[0] = r[0][p], dst[1] = r[1][p], dst[2] = r[2][p], dst[3] = r[3][p];
+  for (int64_t p = 0; p < n; ++p, dst += width)
+    dst[0] = r[0][p], dst[1] = r[1][p], dst[2] = r[2][p], dst[3] = r[3][p];
 }
 
 // Packs one panel: dst[p * width + j] = src[j * stride + p * k_stride], j < count, zeros above.
@@ -310,12 +324,14 @@ void finish_tile(const Product<S, T, D>& g, const T* tile, int64_t tile_row, int
   }
 }
 
-constexpr int64_t kBlockK = 192;    // depth of a packed block
-constexpr int64_t kBlockM = 2016;   // rows of A packed at once
-constexpr int64_t kBlockN = 2048;   // columns of B packed at once
-constexpr int64_t kInnerM = 336;    // rows of packed A kept in L2 while panels of B pass by
+constexpr int64_t kBlockK = 192;   // depth of a packed block
+constexpr int64_t kBlockM = 2016;  // rows of A packed at once
+constexpr int64_t kBlockN = 2048;  // columns of B packed at once
+constexpr int64_t kInnerM = 336;   // rows of packed A kept in L2 while panels of B pass by
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 constexpr int64_t kWholeB = 400000;  // bytes of B that need no splitting along k
 
@@ -326,9 +342,9 @@ struct BlockPlan {
 };
 
 template <class S, class T, class D>
-void multiply_block(const Product<S, T, D>& g, const TileSet<T>& set, const BlockPlan& plan,
-                    int64_t i0, int64_t rows, int64_t j0, int64_t cols, int64_t p0, int64_t depth,
-                    T* packed_a, T* packed_b) {
+void multiply_block(const Product<S, T, D>& g, const TileSet<T>& set, const BlockPlan& plan, int64_t i0,
+                    int64_t rows, int64_t j0, int64_t cols, int64_t p0, int64_t depth, T* packed_a,
+                    T* packed_b) {
   const int64_t width = set.width(), height = plan.tile_rows;
   const int64_t tiles = divide_up(rows, height), panels = divide_up(cols, width);
   const int position = (p0 == 0 ? kFirst : 0) | (p0 + depth == g.k ? kLast : 0);
@@ -337,7 +353,8 @@ void multiply_block(const Product<S, T, D>& g, const TileSet<T>& set, const Bloc
     pack_panels(g.a + i0 * g.a_row + p0 * g.a_col, g.a_row, g.a_col, rows, depth, packed_a, height, 0, tiles);
   // Unpacked or not, the panel at the edge is: kernels load whole vectors.
   const int64_t first = plan.pack_b ? 0 : cols % width ? panels - 1 : panels;
-  pack_panels(g.b + j0 * g.b_col + p0 * g.b_row, g.b_col, g.b_row, cols, depth, packed_b, width, first, panels);
+  pack_panels(g.b + j0 * g.b_col + p0 * g.b_row, g.b_col, g.b_row, cols, depth, packed_b, width, first,
+              panels);
 
   bool direct = false;  // the kernel may write (or add) into C itself
   bool accumulate = false;
@@ -436,16 +453,16 @@ void multiply(Product<S, T, D> g) {
   const int64_t width = set.width();
   const BlockPlan plan = plan_for(g, set);
   // With few panels of B they stay in L2 at any depth, and C is visited once only.
-  const int64_t whole_k = g.n <= 4 * width ? std::max<int64_t>(kWholeB / (sizeof(T) * g.n), kBlockK) : kBlockK * 3 / 2;
-  const int64_t block_k = g.k <= whole_k ? std::max<int64_t>(g.k, 1)
-                                         : divide_up(g.k, divide_up(g.k, kBlockK));
-  const int64_t most_rows = std::min(divide_up(g.m, plan.tile_rows) * plan.tile_rows,
-                                     kBlockM / plan.tile_rows * plan.tile_rows);
+  const int64_t whole_k =
+      g.n <= 4 * width ? std::max<int64_t>(kWholeB / (sizeof(T) * g.n), kBlockK) : kBlockK * 3 / 2;
+  const int64_t block_k =
+      g.k <= whole_k ? std::max<int64_t>(g.k, 1) : divide_up(g.k, divide_up(g.k, kBlockK));
+  const int64_t most_rows =
+      std::min(divide_up(g.m, plan.tile_rows) * plan.tile_rows, kBlockM / plan.tile_rows * plan.tile_rows);
   const int64_t most_cols = std::min(divide_up(g.n, width) * width, kBlockN);
   T* packed_a = plan.pack_a ? static_cast<T*>(scratch(0).get(most_rows * block_k * sizeof(T))) : nullptr;
-  T* packed_b = plan.pack_b || g.n % width
-                    ? static_cast<T*>(scratch(1).get(most_cols * block_k * sizeof(T)))
-                    : nullptr;
+  T* packed_b =
+      plan.pack_b || g.n % width ? static_cast<T*>(scratch(1).get(most_cols * block_k * sizeof(T))) : nullptr;
 
   for (int64_t j = 0; j < g.n; j += most_cols) {
     const int64_t cols = std::min(most_cols, g.n - j);
@@ -503,9 +520,8 @@ FL_INLINE void column_sums(const S* m, int64_t col, const T* x, int64_t rows, in
 #pragma omp simd
     for (int64_t i = 0; i < rows; ++i)
       out[i] += widen(c[i]) * v[0] + widen(c[i + col]) * v[1] + widen(c[i + 2 * col]) * v[2] +
-                widen(c[i + 3 * col]) * v[3] + widen(c[i + 4 * col]) * v[4] +
-                widen(c[i + 5 * col]) * v[5] + widen(c[i + 6 * col]) * v[6] +
-                widen(c[i + 7 * col]) * v[7];
+                widen(c[i + 3 * col]) * v[3] + widen(c[i + 4 * col]) * v[4] + widen(c[i + 5 * col]) * v[5] +
+                widen(c[i + 6 * col]) * v[6] + widen(c[i + 7 * col]) * v[7];
   }
   for (; p < k; ++p)
 #pragma omp simd
@@ -517,12 +533,12 @@ template <class S, class T>
 struct VectorKernels {
   using Fn = void (*)(const S*, int64_t, const T*, int64_t, int64_t, T*);
   Fn dots, sums;
-#define FL_VECTOR_KERNELS(SUFFIX, TARGET)                                                         \
+#define FL_VECTOR_KERNELS(SUFFIX, TARGET)                                                           \
   TARGET static void dots_##SUFFIX(const S* m, int64_t s, const T* x, int64_t r, int64_t k, T* o) { \
-    row_dots(m, s, x, r, k, o);                                                                   \
-  }                                                                                               \
+    row_dots(m, s, x, r, k, o);                                                                     \
+  }                                                                                                 \
   TARGET static void sums_##SUFFIX(const S* m, int64_t s, const T* x, int64_t r, int64_t k, T* o) { \
-    column_sums(m, s, x, r, k, o);                                                                \
+    column_sums(m, s, x, r, k, o);                                                                  \
   }
   FL_VECTOR_KERNELS(avx512, FL_AVX512)
   FL_VECTOR_KERNELS(avx2, FL_AVX2)
@@ -531,9 +547,12 @@ struct VectorKernels {
 
   static VectorKernels get() {
     switch (isa()) {
-      case Isa::Avx512: return {&dots_avx512, &sums_avx512};
-      case Isa::Avx2: return {&dots_avx2, &sums_avx2};
-      default: return {&dots_base, &sums_base};
+      case Isa::Avx512:
+        return {&dots_avx512, &sums_avx512};
+      case Isa::Avx2:
+        return {&dots_avx2, &sums_avx2};
+      default:
+        return {&dots_base, &sums_base};
     }
   }
 };
@@ -617,13 +636,14 @@ template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
   if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead
     if (std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > 1.5e7 && !p.bias && !p.relu &&
-        blas_gemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row, p.c_col))
+        blas_gemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row,
+                  p.c_col))
       return;
   if (std::is_same_v<S, T> || p.k <= kBlockK) return multiply(p);
   // Sums over several k blocks have to be carried in T: C is rounded once, at the end.
   T* wide = static_cast<T*>(scratch(2).get(size_t(p.m) * p.n * sizeof(T)));
-  multiply(Product<S, T, T>{p.m, p.n, p.k, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, wide, p.n, 1, T(1), T(0),
-                            nullptr, 0, 0, false});
+  multiply(Product<S, T, T>{p.m, p.n, p.k, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, wide, p.n, 1, T(1),
+                            T(0), nullptr, 0, 0, false});
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; j += kMaxWidth)
       finish_tile(p, wide + i * p.n + j, p.n, i, j, 1, std::min<int64_t>(kMaxWidth, p.n - j), kFirst | kLast);
@@ -740,8 +760,8 @@ void gemm_complex(const GemmArgs& g) {
   const double work = double(g.m) * g.n * g.k * 4;
   const BlasMatrix la = blas_matrix(g.m, g.k, g.a_row, g.a_col), lb = blas_matrix(g.k, g.n, g.b_row, g.b_col);
   const BlasMatrix lc = blas_matrix(g.m, g.n, g.c_row, g.c_col);
-  const bool fits = la.fits && lb.fits && lc.fits && !lc.transposed && !g.bias && g.k > 0 &&
-                    work * double(g.batch) > 4096;
+  const bool fits =
+      la.fits && lb.fits && lc.fits && !lc.transposed && !g.bias && g.k > 0 && work * double(g.batch) > 4096;
   const OpenBlas* blas = fits ? openblas() : nullptr;
   if (!blas) return gemm_loops<T, T>(g);
   const auto gemm = sizeof(R) == 4 ? blas->cgemm : blas->zgemm;
@@ -753,8 +773,8 @@ void gemm_complex(const GemmArgs& g) {
   for (int64_t u = 0; u < g.batch * parts; ++u) {
     const int64_t batch = u / parts;
     const Range r = share(g.m, int(parts), int(u % parts));
-    gemm(101, la.transposed ? 112 : 111, lb.transposed ? 112 : 111, int(r.end - r.begin), int(g.n), int(g.k), &alpha,
-         static_cast<const T*>(g.a) + batch * g.a_batch + r.begin * g.a_row, la.lead,
+    gemm(101, la.transposed ? 112 : 111, lb.transposed ? 112 : 111, int(r.end - r.begin), int(g.n), int(g.k),
+         &alpha, static_cast<const T*>(g.a) + batch * g.a_batch + r.begin * g.a_row, la.lead,
          static_cast<const T*>(g.b) + batch * g.b_batch, lb.lead, &beta,
          static_cast<T*>(g.c) + batch * g.c_batch + r.begin * g.c_row, lc.lead);
   }
@@ -765,18 +785,30 @@ void gemm_complex(const GemmArgs& g) {
 void gemm(const GemmArgs& g) {
   if (g.batch <= 0 || g.m <= 0 || g.n <= 0) return;
   switch (g.dtype) {
-    case DType::Float: return gemm_floating<float, float>(g);
-    case DType::Double: return gemm_floating<double, double>(g);
-    case DType::BFloat16: return gemm_floating<BFloat16, float>(g);
-    case DType::Half: return gemm_floating<Half, float>(g);
-    case DType::Int64: return gemm_integer<int64_t>(g);
-    case DType::Int32: return gemm_integer<int32_t>(g);
-    case DType::Int16: return gemm_integer<int16_t>(g);
-    case DType::Int8: return gemm_integer<int8_t>(g);
-    case DType::UInt8: return gemm_integer<uint8_t>(g);
-    case DType::ComplexFloat: return gemm_complex<float>(g);
-    case DType::ComplexDouble: return gemm_complex<double>(g);
-    case DType::Bool: break;
+    case DType::Float:
+      return gemm_floating<float, float>(g);
+    case DType::Double:
+      return gemm_floating<double, double>(g);
+    case DType::BFloat16:
+      return gemm_floating<BFloat16, float>(g);
+    case DType::Half:
+      return gemm_floating<Half, float>(g);
+    case DType::Int64:
+      return gemm_integer<int64_t>(g);
+    case DType::Int32:
+      return gemm_integer<int32_t>(g);
+    case DType::Int16:
+      return gemm_integer<int16_t>(g);
+    case DType::Int8:
+      return gemm_integer<int8_t>(g);
+    case DType::UInt8:
+      return gemm_integer<uint8_t>(g);
+    case DType::ComplexFloat:
+      return gemm_complex<float>(g);
+    case DType::ComplexDouble:
+      return gemm_complex<double>(g);
+    case DType::Bool:
+      break;
   }
   throw std::runtime_error("[gemm] expected a numeric dtype, got bool");
 }

@@ -40,7 +40,6 @@ struct GemmArgs {
 void gemm(const GemmArgs& args);
 
 // sum_i x[i] * y[i], written to *out (one element of dtype); no conjugation.
-void dot(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y, int64_t y_stride,
-         void* out);
+void dot(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y, int64_t y_stride, void* out);
 
 }  // namespace fl::cpu

@@ -9,7 +9,9 @@ namespace fl {
 
 namespace {
 
-bool is_mask(const Tensor& t) { return t.dtype() == DType::Bool || t.dtype() == DType::UInt8; }
+bool is_mask(const Tensor& t) {
+  return t.dtype() == DType::Bool || t.dtype() == DType::UInt8;
+}
 
 Tensor expanded(const Tensor& t, IntSpan shape) {
   if (t.sizes() == shape) return t;
@@ -22,8 +24,10 @@ Tensor expanded(const Tensor& t, IntSpan shape) {
 }  // namespace
 
 void IndexPlan::add(const Tensor& self, int64_t dim, const Tensor& index) {
-  FL_CHECK(self.is_meta() || !index.is_meta(), "[", op_, "] expected indices with data, got a tensor on the meta device");
-  indices_.push_back({to_dtype(index, DType::Int64), {}, dim, self.size(dim), self.stride(dim) * self.itemsize()});
+  FL_CHECK(self.is_meta() || !index.is_meta(), "[", op_,
+           "] expected indices with data, got a tensor on the meta device");
+  indices_.push_back(
+      {to_dtype(index, DType::Int64), {}, dim, self.size(dim), self.stride(dim) * self.itemsize()});
 }
 
 void IndexPlan::finish(const Tensor& self, const std::vector<bool>& indexed) {
@@ -51,7 +55,8 @@ void IndexPlan::finish(const Tensor& self, const std::vector<bool>& indexed) {
   count = numel_of(index_shape_);
 }
 
-IndexPlan::IndexPlan(const char* op, const Tensor& self, int64_t dim, const Tensor& index, bool wrap, bool index_error)
+IndexPlan::IndexPlan(const char* op, const Tensor& self, int64_t dim, const Tensor& index, bool wrap,
+                     bool index_error)
     : op_(op), wrap_(wrap), index_error_(index_error) {
   index_shape_ = Dims{index.numel()};
   add(self, dim, index.dim() == 1 ? index : alias(index, IntSpan({1}), IntSpan({1}), index.offset()));
@@ -74,11 +79,13 @@ IndexPlan::IndexPlan(const char* op, const Tensor& self, const std::vector<Tenso
     FL_CHECK_KIND(t.dtype() == DType::Int64 || t.dtype() == DType::Int32 || is_mask(t), Index, "[", op,
                   "] expected indices of dtype int64, int32, uint8 or bool, got ", name_of(t.dtype()));
     const int64_t uses = is_mask(t) ? t.dim() : 1;
-    FL_CHECK_KIND(d + uses <= self.dim(), Index, "[", op, "] expected at most ", self.dim(), " indices for shape ", self.sizes(), ", got more");
+    FL_CHECK_KIND(d + uses <= self.dim(), Index, "[", op, "] expected at most ", self.dim(),
+                  " indices for shape ", self.sizes(), ", got more");
     if (is_mask(t)) {
       for (int64_t k = 0; k < uses; ++k)
-        FL_CHECK_KIND(t.size(k) == self.size(d + k), Index, "[", op, "] expected a mask of size ", self.size(d + k), " at dimension ", d + k,
-                      ", got a mask of shape ", t.sizes(), " for a tensor of shape ", self.sizes());
+        FL_CHECK_KIND(t.size(k) == self.size(d + k), Index, "[", op, "] expected a mask of size ",
+                      self.size(d + k), " at dimension ", d + k, ", got a mask of shape ", t.sizes(),
+                      " for a tensor of shape ", self.sizes());
       if (given == 1 && uses > 0) {
         Dims weights(uses);
         for (int64_t k = 0; k < uses; ++k) weights[k] = self.stride(d + k) * self.itemsize();
@@ -109,7 +116,8 @@ IndexPlan::IndexPlan(const char* op, const Tensor& self, const std::vector<Tenso
     try {
       index_shape_ = broadcast_shapes(op, index_shape_, i.tensor.sizes());
     } catch (const Error&) {
-      fail(ErrorKind::Index, "[", op, "] expected index tensors that broadcast together, got shapes ", index_shape_, " and ", i.tensor.sizes());
+      fail(ErrorKind::Index, "[", op, "] expected index tensors that broadcast together, got shapes ",
+           index_shape_, " and ", i.tensor.sizes());
     }
   }
   for (Index& i : indices_) {
@@ -120,8 +128,9 @@ IndexPlan::IndexPlan(const char* op, const Tensor& self, const std::vector<Tenso
   finish(self, indexed);
   if (count > 0)
     for (const Index& i : indices_)
-      FL_CHECK_KIND(i.size > 0, Index, "[", op, "] expected indices into a dimension that is not empty, got dimension ",
-                    i.dim, " of size 0");
+      FL_CHECK_KIND(i.size > 0, Index, "[", op,
+                    "] expected indices into a dimension that is not empty, got dimension ", i.dim,
+                    " of size 0");
 }
 
 void IndexPlan::offsets(int64_t begin, int64_t n, int64_t* out) const {
@@ -143,9 +152,11 @@ void IndexPlan::offsets(int64_t begin, int64_t n, int64_t* out) const {
       const int64_t length = std::min(n - done, inner - at % inner);
       const int64_t* from = data + w.at(at);
       if (first)
-        index_offsets<false>(op_, index_error_, from, step, length, index.size, wrap_, index.stride, index.dim, out + done);
+        index_offsets<false>(op_, index_error_, from, step, length, index.size, wrap_, index.stride,
+                             index.dim, out + done);
       else
-        index_offsets<true>(op_, index_error_, from, step, length, index.size, wrap_, index.stride, index.dim, out + done);
+        index_offsets<true>(op_, index_error_, from, step, length, index.size, wrap_, index.stride, index.dim,
+                            out + done);
       done += length;
     }
     first = false;
@@ -197,24 +208,28 @@ Tensor gather_plan(const Tensor& self, const IndexPlan& plan) {
   const char* from = self.raw();
   const int64_t grain = std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(1, plan.after.numel));
   parallel_for(plan.before.numel * plan.count, grain, [&](int64_t begin, int64_t end) {
-    for_blocks(plan, all.empty() ? nullptr : all.data(), begin, end, [&](int64_t base, int64_t r, const int64_t* offsets, int64_t n) {
-      char* dst = to + r * row_bytes;
-      const char* src = from + base;
-      if (gather) {
-        gather(dst, row_bytes, src, offsets, n);
-      } else if (row) {
-        for (int64_t i = 0; i < n; ++i) std::memcpy(dst + i * row_bytes, src + offsets[i], row_bytes);
-      } else {
-        for (int64_t i = 0; i < n; ++i)
-          for (int64_t p = 0; p < plan.after.numel; p += inner)
-            copy(dst + i * row_bytes + p * item, item, src + offsets[i] + plan.after.at(p), plan.after.strides.back(), inner);
-      }
-    });
+    for_blocks(plan, all.empty() ? nullptr : all.data(), begin, end,
+               [&](int64_t base, int64_t r, const int64_t* offsets, int64_t n) {
+                 char* dst = to + r * row_bytes;
+                 const char* src = from + base;
+                 if (gather) {
+                   gather(dst, row_bytes, src, offsets, n);
+                 } else if (row) {
+                   for (int64_t i = 0; i < n; ++i)
+                     std::memcpy(dst + i * row_bytes, src + offsets[i], row_bytes);
+                 } else {
+                   for (int64_t i = 0; i < n; ++i)
+                     for (int64_t p = 0; p < plan.after.numel; p += inner)
+                       copy(dst + i * row_bytes + p * item, item, src + offsets[i] + plan.after.at(p),
+                            plan.after.strides.back(), inner);
+                 }
+               });
   });
   return out;
 }
 
-void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, const Tensor& given, Combine how) {
+void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, const Tensor& given,
+                  Combine how) {
   const RowFn combine_row = row_fn(op, how, self.dtype());
   const ScatterFn scatter = scatter_fn(op, how, self.dtype());
   if (self.is_meta() || numel_of(plan.shape) == 0) return;
@@ -234,25 +249,29 @@ void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, con
   char* to = self.raw();
   const char* from = values.raw();
   const auto put_row = [&](char* dst, const char* src) {
-    for (int64_t p = 0; p < width; p += inner) combine_row(dst + plan.after.at(p), inner_stride, src + p * step, step, inner);
+    for (int64_t p = 0; p < width; p += inner)
+      combine_row(dst + plan.after.at(p), inner_stride, src + p * step, step, inner);
   };
-  // Places named twice must see their values in order, so threads share the rows before the index, or else the places
-  // themselves: each thread takes the places that hash to it.
+  // Places named twice must see their values in order, so threads share the rows before the index, or else
+  // the places themselves: each thread takes the places that hash to it.
   const bool safe = !has_internal_overlap(self);
   const int64_t work = plan.before.numel * plan.count * width;
   const auto* offsets_once = all.empty() ? nullptr : all.data();
   if (plan.before.numel > 1) {
     const auto body = [&](int64_t begin, int64_t end) {
-      for_blocks(plan, offsets_once, begin * plan.count, end * plan.count, [&](int64_t base, int64_t r, const int64_t* offsets, int64_t n) {
-        if (width == 1) {
-          scatter(to + base, offsets, from + r * step, step, n);
-        } else {
-          for (int64_t i = 0; i < n; ++i) put_row(to + base + offsets[i], from + (r + i) * width * step);
-        }
-      });
+      for_blocks(plan, offsets_once, begin * plan.count, end * plan.count,
+                 [&](int64_t base, int64_t r, const int64_t* offsets, int64_t n) {
+                   if (width == 1) {
+                     scatter(to + base, offsets, from + r * step, step, n);
+                   } else {
+                     for (int64_t i = 0; i < n; ++i)
+                       put_row(to + base + offsets[i], from + (r + i) * width * step);
+                   }
+                 });
     };
     if (safe)
-      parallel_for(plan.before.numel, std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(1, plan.count * width)), body);
+      parallel_for(plan.before.numel,
+                   std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(1, plan.count * width)), body);
     else
       body(0, plan.before.numel);
     return;
@@ -266,7 +285,8 @@ void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, con
       }
       for (int64_t i = 0; i < n; ++i) {
         if (threads > 1) {
-          const int64_t owner = static_cast<int64_t>((static_cast<uint64_t>(offsets[i]) * 0x9E3779B97F4A7C15ull >> 32) % threads);
+          const int64_t owner = static_cast<int64_t>(
+              (static_cast<uint64_t>(offsets[i]) * 0x9E3779B97F4A7C15ull >> 32) % threads);
           if (owner < first || owner >= last) continue;
         }
         put_row(to + base + offsets[i], from + (r + i) * width * step);

@@ -90,14 +90,22 @@ void check_order(const char* op, Combine how, DType dtype) {
 
 GatherFn gather_fn(int64_t itemsize) {
   switch (itemsize) {
-    case 1: return gather_loop<1>;
-    case 2: return gather_loop<2>;
-    case 4: return gather_loop<4>;
-    case 8: return gather_loop<8>;
-    case 16: return gather_loop<16>;
-    case 32: return gather_loop<32>;
-    case 64: return gather_loop<64>;
-    default: return nullptr;
+    case 1:
+      return gather_loop<1>;
+    case 2:
+      return gather_loop<2>;
+    case 4:
+      return gather_loop<4>;
+    case 8:
+      return gather_loop<8>;
+    case 16:
+      return gather_loop<16>;
+    case 32:
+      return gather_loop<32>;
+    case 64:
+      return gather_loop<64>;
+    default:
+      return nullptr;
   }
 }
 
@@ -105,20 +113,29 @@ ScatterFn scatter_fn(const char* op, Combine how, DType dtype) {
   check_order(op, how, dtype);
   if (how == Combine::Assign) {
     switch (size_of(dtype)) {
-      case 1: return scatter_assign<1>;
-      case 2: return scatter_assign<2>;
-      case 4: return scatter_assign<4>;
-      case 8: return scatter_assign<8>;
-      default: return scatter_assign<16>;
+      case 1:
+        return scatter_assign<1>;
+      case 2:
+        return scatter_assign<2>;
+      case 4:
+        return scatter_assign<4>;
+      case 8:
+        return scatter_assign<8>;
+      default:
+        return scatter_assign<16>;
     }
   }
   return dispatch(dtype, [&](auto type) -> ScatterFn {
     using T = typename decltype(type)::type;
     switch (how) {
-      case Combine::Add: return scatter_combine<Combine::Add, T>;
-      case Combine::Mul: return scatter_combine<Combine::Mul, T>;
-      case Combine::Max: return scatter_combine<Combine::Max, T>;
-      default: return scatter_combine<Combine::Min, T>;
+      case Combine::Add:
+        return scatter_combine<Combine::Add, T>;
+      case Combine::Mul:
+        return scatter_combine<Combine::Mul, T>;
+      case Combine::Max:
+        return scatter_combine<Combine::Max, T>;
+      default:
+        return scatter_combine<Combine::Min, T>;
     }
   });
 }
@@ -127,20 +144,29 @@ RowFn row_fn(const char* op, Combine how, DType dtype) {
   check_order(op, how, dtype);
   if (how == Combine::Assign) {
     switch (size_of(dtype)) {
-      case 1: return row_assign<1>;
-      case 2: return row_assign<2>;
-      case 4: return row_assign<4>;
-      case 8: return row_assign<8>;
-      default: return row_assign<16>;
+      case 1:
+        return row_assign<1>;
+      case 2:
+        return row_assign<2>;
+      case 4:
+        return row_assign<4>;
+      case 8:
+        return row_assign<8>;
+      default:
+        return row_assign<16>;
     }
   }
   return dispatch(dtype, [&](auto type) -> RowFn {
     using T = typename decltype(type)::type;
     switch (how) {
-      case Combine::Add: return row_combine<Combine::Add, T>;
-      case Combine::Mul: return row_combine<Combine::Mul, T>;
-      case Combine::Max: return row_combine<Combine::Max, T>;
-      default: return row_combine<Combine::Min, T>;
+      case Combine::Add:
+        return row_combine<Combine::Add, T>;
+      case Combine::Mul:
+        return row_combine<Combine::Mul, T>;
+      case Combine::Max:
+        return row_combine<Combine::Max, T>;
+      default:
+        return row_combine<Combine::Min, T>;
     }
   });
 }
@@ -163,19 +189,21 @@ Tensor as_index(const Tensor& index) {
   return contiguous(to_dtype(index, DType::Int64));
 }
 
-void index_out_of_bounds(const char* op, bool index_error, const int64_t* index, int64_t stride, int64_t n, int64_t low, int64_t size,
-                         int64_t dim) {
+void index_out_of_bounds(const char* op, bool index_error, const int64_t* index, int64_t stride, int64_t n,
+                         int64_t low, int64_t size, int64_t dim) {
   int64_t bad = 0;
   for (int64_t i = 0; i < n; ++i) {
     bad = index[i * stride];
     if (bad < low || bad >= size) break;
   }
-  fail(index_error ? ErrorKind::Index : ErrorKind::Runtime, "[", op, "] expected indices in [", low, ", ", size - 1, "] for dimension ", dim,
-       " of size ", size, ", got ", bad);
+  fail(index_error ? ErrorKind::Index : ErrorKind::Runtime, "[", op, "] expected indices in [", low, ", ",
+       size - 1, "] for dimension ", dim, " of size ", size, ", got ", bad);
 }
 
 Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights) {
-  FL_CHECK_KIND(!mask.is_meta(), NotImplemented, "[nonzero] expected a tensor with data, got one on the meta device: the shape depends on the data");
+  FL_CHECK_KIND(
+      !mask.is_meta(), NotImplemented,
+      "[nonzero] expected a tensor with data, got one on the meta device: the shape depends on the data");
   const Tensor flags = contiguous(to_dtype(mask, DType::Bool));
   const int64_t n = flags.numel();
   const int64_t inner = flags.dim() ? flags.size(-1) : 1;

@@ -1,4 +1,5 @@
-// What indexing, gathering and scattering share: offsets of scattered elements, and typed loops over such offsets.
+// What indexing, gathering and scattering share: offsets of scattered elements, and typed loops over such
+// offsets.
 #pragma once
 
 #include <vector>
@@ -13,7 +14,8 @@ enum class Combine : int8_t { Assign, Add, Mul, Max, Min };
 // dst[i] = base[offsets[i]]; all offsets and strides of this file are in bytes.
 using GatherFn = void (*)(char* dst, int64_t dst_stride, const char* base, const int64_t* offsets, int64_t n);
 // base[offsets[i]] op= src[i], in order.
-using ScatterFn = void (*)(char* base, const int64_t* offsets, const char* src, int64_t src_stride, int64_t n);
+using ScatterFn = void (*)(char* base, const int64_t* offsets, const char* src, int64_t src_stride,
+                           int64_t n);
 // dst[i] op= src[i].
 using RowFn = void (*)(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t n);
 
@@ -23,22 +25,23 @@ RowFn row_fn(const char* op, Combine how, DType dtype);
 
 constexpr int64_t kIndexBlock = 512;  // offsets computed at a time
 
-// Where the non-zero elements of a mask lie: for each of them and each row of weights, the sum of coordinate * weight.
-// The result is an int64 tensor with one row for each row of weights.
+// Where the non-zero elements of a mask lie: for each of them and each row of weights, the sum of coordinate
+// * weight. The result is an int64 tensor with one row for each row of weights.
 Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights);
 
 // Indices as a contiguous int64 tensor.
 Tensor as_index(const Tensor& index);
 
 // Raises the error of an index out of bounds for the first offender among n values.
-[[noreturn]] void index_out_of_bounds(const char* op, bool index_error, const int64_t* index, int64_t stride, int64_t n, int64_t low,
-                                      int64_t size, int64_t dim);
+[[noreturn]] void index_out_of_bounds(const char* op, bool index_error, const int64_t* index, int64_t stride,
+                                      int64_t n, int64_t low, int64_t size, int64_t dim);
 
-// offsets[i] (+)= index[i] * stride, checked against [low, size) where low is 0 or -size (negative ones wrap). Written
-// without comparisons and, for strides that are powers of two, without 64-bit products, so that it vectorises.
+// offsets[i] (+)= index[i] * stride, checked against [low, size) where low is 0 or -size (negative ones
+// wrap). Written without comparisons and, for strides that are powers of two, without 64-bit products, so
+// that it vectorises.
 template <bool accumulate>
-inline void index_offsets(const char* op, bool index_error, const int64_t* index, int64_t index_stride, int64_t n, int64_t size,
-                          bool wrap, int64_t stride, int64_t dim, int64_t* offsets) {
+inline void index_offsets(const char* op, bool index_error, const int64_t* index, int64_t index_stride,
+                          int64_t n, int64_t size, bool wrap, int64_t stride, int64_t dim, int64_t* offsets) {
   const int64_t low = wrap ? -size : 0, last = size - 1;
   int64_t bad = 0;  // its sign is set by an index outside
   const int shift = stride > 0 && (stride & (stride - 1)) == 0 ? __builtin_ctzll(stride) : -1;
@@ -63,7 +66,8 @@ inline void index_offsets(const char* op, bool index_error, const int64_t* index
   } else {
     pick([=](int64_t v) { return v * stride; });
   }
-  if (__builtin_expect(bad < 0, 0)) index_out_of_bounds(op, index_error, index, index_stride, n, low, size, dim);
+  if (__builtin_expect(bad < 0, 0))
+    index_out_of_bounds(op, index_error, index, index_stride, n, low, size, dim);
 }
 
 // Geometry in bytes with neighbouring dimensions merged, outermost first; sizes of one are dropped.

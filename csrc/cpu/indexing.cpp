@@ -14,7 +14,8 @@ Tensor expanded(const char* op, const Tensor& t, IntSpan shape) {
   FL_CHECK(lead >= 0, "[", op, "] expected a tensor that broadcasts to ", shape, ", got shape ", t.sizes());
   Dims strides(n);
   for (int64_t d = lead; d < n; ++d) {
-    FL_CHECK(t.size(d - lead) == shape[d] || t.size(d - lead) == 1, "[", op, "] expected a tensor that broadcasts to ", shape, ", got shape ", t.sizes());
+    FL_CHECK(t.size(d - lead) == shape[d] || t.size(d - lead) == 1, "[", op,
+             "] expected a tensor that broadcasts to ", shape, ", got shape ", t.sizes());
     strides[d] = t.size(d - lead) == 1 ? 0 : t.stride(d - lead);
   }
   return alias(t, shape, strides, t.offset());
@@ -27,32 +28,45 @@ Tensor copied(const Tensor& t) {
 }
 
 // A zero-dim tensor seen as one of one element.
-Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset()); }
+Tensor at_least_1d(const Tensor& t) {
+  return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
+}
 
 void check_distinct(const char* op, const Tensor& self) {
-  FL_CHECK(!has_internal_overlap(self), "[", op, "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
+  FL_CHECK(
+      !has_internal_overlap(self), "[", op,
+      "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
 }
 
 void check_apart(const char* op, const Tensor& self, const Tensor& other) {
   if (self.is_meta() || self.numel() == 0 || other.numel() == 0) return;
-  const bool same = self->storage.get() == other->storage.get() &&
-                    (overlaps_partially(self, other) || (self.offset() == other.offset() && self.sizes() == other.sizes() && self.strides() == other.strides()));
-  FL_CHECK(!same, "[", op, "] expected an argument that shares no memory with the tensor it is written to, got views of one memory; clone() it first");
+  const bool same =
+      self->storage.get() == other->storage.get() &&
+      (overlaps_partially(self, other) || (self.offset() == other.offset() && self.sizes() == other.sizes() &&
+                                           self.strides() == other.strides()));
+  FL_CHECK(!same, "[", op,
+           "] expected an argument that shares no memory with the tensor it is written to, got views of one "
+           "memory; clone() it first");
 }
 
 // ---------------------------------------------------------------- index, index_put
 
 Tensor index(const Tensor& self, const std::vector<Tensor>& indices) {
-  FL_CHECK_KIND(static_cast<int64_t>(indices.size()) <= self.dim(), Index, "[index] expected at most ", self.dim(), " indices for shape ",
-                self.sizes(), ", got ", static_cast<int64_t>(indices.size()));
+  FL_CHECK_KIND(static_cast<int64_t>(indices.size()) <= self.dim(), Index, "[index] expected at most ",
+                self.dim(), " indices for shape ", self.sizes(), ", got ",
+                static_cast<int64_t>(indices.size()));
   return gather_plan(self, IndexPlan("index", self, indices));
 }
 
-// self[mask] = value without looking for the places first: mask covers leading dimensions of a contiguous self.
+// self[mask] = value without looking for the places first: mask covers leading dimensions of a contiguous
+// self.
 bool fill_masked(const Tensor& self, const std::vector<Tensor>& indices, const Tensor& value) {
-  if (indices.size() != 1 || !indices[0].defined() || indices[0].dtype() != DType::Bool || self.is_meta() || !self.is_contiguous()) return false;
+  if (indices.size() != 1 || !indices[0].defined() || indices[0].dtype() != DType::Bool || self.is_meta() ||
+      !self.is_contiguous())
+    return false;
   const Tensor& mask = indices[0];
-  if (mask.dim() > self.dim() || mask.is_meta() || IntSpan(self->sizes.data(), mask.dim()) != mask.sizes()) return false;
+  if (mask.dim() > self.dim() || mask.is_meta() || IntSpan(self->sizes.data(), mask.dim()) != mask.sizes())
+    return false;
   const Tensor flags = contiguous(mask);
   const bool* where = flags.data<bool>();
   const int64_t width = flags.numel() ? self.numel() / flags.numel() : 0;
@@ -60,29 +74,43 @@ bool fill_masked(const Tensor& self, const std::vector<Tensor>& indices, const T
     using T = decltype(x);
     std::memcpy(&x, value.raw(), sizeof(T));
     T* data = self.data<T>();
-    parallel_for(flags.numel(), std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)), [&](int64_t b, int64_t e) {
-      if (width == 1) {
-        for (int64_t i = b; i < e; ++i) data[i] = where[i] ? x : data[i];
-      } else {
-        for (int64_t i = b; i < e; ++i)
-          if (where[i]) std::fill(data + i * width, data + (i + 1) * width, x);
-      }
-    });
+    parallel_for(flags.numel(), std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)),
+                 [&](int64_t b, int64_t e) {
+                   if (width == 1) {
+                     for (int64_t i = b; i < e; ++i) data[i] = where[i] ? x : data[i];
+                   } else {
+                     for (int64_t i = b; i < e; ++i)
+                       if (where[i]) std::fill(data + i * width, data + (i + 1) * width, x);
+                   }
+                 });
   };
   switch (self.itemsize()) {
-    case 1: fill(uint8_t()); break;
-    case 2: fill(uint16_t()); break;
-    case 4: fill(uint32_t()); break;
-    case 8: fill(uint64_t()); break;
-    default: fill(complex128()); break;
+    case 1:
+      fill(uint8_t());
+      break;
+    case 2:
+      fill(uint16_t());
+      break;
+    case 4:
+      fill(uint32_t());
+      break;
+    case 8:
+      fill(uint64_t());
+      break;
+    default:
+      fill(complex128());
+      break;
   }
   return true;
 }
 
-Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate) {
-  FL_CHECK_KIND(static_cast<int64_t>(indices.size()) <= self.dim(), Index, "[index_put_] expected at most ", self.dim(), " indices for shape ",
-                self.sizes(), ", got ", static_cast<int64_t>(indices.size()));
-  FL_CHECK(self.is_meta() || !values.is_meta(), "[index_put_] expected values with data, got a tensor on the meta device");
+Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const Tensor& values,
+                  bool accumulate) {
+  FL_CHECK_KIND(static_cast<int64_t>(indices.size()) <= self.dim(), Index, "[index_put_] expected at most ",
+                self.dim(), " indices for shape ", self.sizes(), ", got ",
+                static_cast<int64_t>(indices.size()));
+  FL_CHECK(self.is_meta() || !values.is_meta(),
+           "[index_put_] expected values with data, got a tensor on the meta device");
   Tensor source = values;
   // One value under one mask is a fill, and a fill converts.
   int64_t given = 0;
@@ -101,24 +129,29 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
   if (self.is_meta()) {
     // What a mask selects is not known here; self keeps its shape whatever it is.
     bool masked = false;
-    for (const Tensor& t : indices) masked |= t.defined() && (t.dtype() == DType::Bool || t.dtype() == DType::UInt8);
+    for (const Tensor& t : indices)
+      masked |= t.defined() && (t.dtype() == DType::Bool || t.dtype() == DType::UInt8);
     if (masked) return self;
   }
   const IndexPlan plan("index_put_", self, indices);
-  FL_CHECK(source.dtype() == self.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()), ", got ", name_of(source.dtype()));
+  FL_CHECK(source.dtype() == self.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()),
+           ", got ", name_of(source.dtype()));
   while (source.dim() > static_cast<int64_t>(plan.shape.size()) && source.size(0) == 1) {
     Dims sizes(source.sizes()), strides(source.strides());
     sizes.erase(0);
     strides.erase(0);
     source = alias(source, sizes, strides, source.offset());
   }
-  source = source.numel() == 1 && source.dim() <= static_cast<int64_t>(plan.shape.size()) ? source : expanded("index_put_", source, plan.shape);
+  source = source.numel() == 1 && source.dim() <= static_cast<int64_t>(plan.shape.size())
+               ? source
+               : expanded("index_put_", source, plan.shape);
   self.bump_version();
   scatter_plan("index_put_", self, plan, source, accumulate ? Combine::Add : Combine::Assign);
   return self;
 }
 
-Tensor index_put(const Tensor& self, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate) {
+Tensor index_put(const Tensor& self, const std::vector<Tensor>& indices, const Tensor& values,
+                 bool accumulate) {
   return index_put_(copied(self), indices, values, accumulate);
 }
 
@@ -129,7 +162,9 @@ Tensor nonzero(const Tensor& self) {
   std::vector<Dims> units(n, Dims(n));
   for (int64_t d = 0; d < n; ++d) units[d][d] = 1;
   if (n == 0) {
-    FL_CHECK_KIND(!self.is_meta(), NotImplemented, "[nonzero] expected a tensor with data, got one on the meta device: the shape depends on the data");
+    FL_CHECK_KIND(
+        !self.is_meta(), NotImplemented,
+        "[nonzero] expected a tensor with data, got one on the meta device: the shape depends on the data");
     const Tensor one = nonzero_weighted(at_least_1d(self), {Dims{1}});
     return empty({one.size(1), 0}, {DType::Int64, self.device()});
   }
@@ -144,7 +179,8 @@ std::vector<Tensor> nonzero_numpy(const Tensor& self) {
   for (int64_t d = 0; d < n; ++d) units[d][d] = 1;
   const Tensor found = nonzero_weighted(t, units);
   std::vector<Tensor> columns;
-  for (int64_t d = 0; d < n; ++d) columns.push_back(alias(found, IntSpan({found.size(1)}), IntSpan({1}), d * found.size(1)));
+  for (int64_t d = 0; d < n; ++d)
+    columns.push_back(alias(found, IntSpan({found.size(1)}), IntSpan({1}), d * found.size(1)));
   return columns;
 }
 
@@ -155,7 +191,8 @@ Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value) {
   copy_into(out, scalar_tensor(Scalar(fill_value), out.options()));
   const Tensor found = nonzero(self);
   const int64_t n = std::min(size, found.size(0));
-  copy_into(alias(out, IntSpan({n, self.dim()}), out.strides(), 0), alias(found, IntSpan({n, self.dim()}), found.strides(), 0));
+  copy_into(alias(out, IntSpan({n, self.dim()}), out.strides(), 0),
+            alias(found, IntSpan({n, self.dim()}), found.strides(), 0));
   return out;
 }
 
@@ -168,22 +205,27 @@ Tensor masked_select(const Tensor& self, const Tensor& mask) {
 }
 
 Tensor masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& source) {
-  FL_CHECK(self.dtype() == source.dtype(), "[masked_scatter] expected a source of dtype ", name_of(self.dtype()), ", got ", name_of(source.dtype()));
+  FL_CHECK(self.dtype() == source.dtype(), "[masked_scatter] expected a source of dtype ",
+           name_of(self.dtype()), ", got ", name_of(source.dtype()));
   FL_CHECK(mask.dtype() == DType::Bool, "[masked_scatter] expected a bool mask, got ", name_of(mask.dtype()));
   const Tensor where = at_least_1d(expanded("masked_scatter", mask, self.sizes()));
   check_distinct("masked_scatter", self);
   self.bump_version();
   if (self.is_meta()) return self;
-  FL_CHECK(!source.is_meta(), "[masked_scatter] expected a source with data, got a tensor on the meta device");
+  FL_CHECK(!source.is_meta(),
+           "[masked_scatter] expected a source with data, got a tensor on the meta device");
   const Tensor to = at_least_1d(self);
   Dims weights(to.strides());
   for (auto& w : weights) w *= to.itemsize();
   const Tensor offsets = nonzero_weighted(where, {weights});
   const int64_t n = offsets.numel();
-  FL_CHECK(source.numel() >= n, "[masked_scatter] expected a source of at least as many elements as the mask selects (", n, "), got ", source.numel());
+  FL_CHECK(source.numel() >= n,
+           "[masked_scatter] expected a source of at least as many elements as the mask selects (", n,
+           "), got ", source.numel());
   Tensor from = contiguous(source);
   if (from->storage.get() == self->storage.get()) from = copied(from);
-  scatter_fn("masked_scatter", Combine::Assign, self.dtype())(to.raw(), offsets.data<int64_t>(), from.raw(), from.itemsize(), n);
+  scatter_fn("masked_scatter", Combine::Assign, self.dtype())(to.raw(), offsets.data<int64_t>(), from.raw(),
+                                                              from.itemsize(), n);
   return self;
 }
 
@@ -196,17 +238,22 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 
 // ---------------------------------------------------------------- one index along one dimension
 
-void check_vector(const char* op, const Tensor& index, bool int32_too, ErrorKind dtype_kind = ErrorKind::Runtime) {
-  FL_CHECK_KIND(index.dim() <= 1, Index, "[", op, "] expected a vector of indices, got shape ", index.sizes());
+void check_vector(const char* op, const Tensor& index, bool int32_too,
+                  ErrorKind dtype_kind = ErrorKind::Runtime) {
+  FL_CHECK_KIND(index.dim() <= 1, Index, "[", op, "] expected a vector of indices, got shape ",
+                index.sizes());
   if (!(index.dtype() == DType::Int64 || (int32_too && index.dtype() == DType::Int32)))
-    fail(dtype_kind, "[", op, "] expected indices of dtype int64", int32_too ? " or int32" : "", ", got ", name_of(index.dtype()));
+    fail(dtype_kind, "[", op, "] expected indices of dtype int64", int32_too ? " or int32" : "", ", got ",
+         name_of(index.dtype()));
 }
 
 Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   const int64_t d = wrap_dim("index_select", dim, self.dim());
   check_vector("index_select", index, true);
-  FL_CHECK(self.device() == index.device(), "[index_select] expected indices on ", to_string(self.device()), ", got ", to_string(index.device()));
-  FL_CHECK(self.dim() > 0 || index.numel() == 1, "[index_select] expected one index into a 0-d tensor, got ", index.numel());
+  FL_CHECK(self.device() == index.device(), "[index_select] expected indices on ", to_string(self.device()),
+           ", got ", to_string(index.device()));
+  FL_CHECK(self.dim() > 0 || index.numel() == 1, "[index_select] expected one index into a 0-d tensor, got ",
+           index.numel());
   const Tensor source = at_least_1d(self);
   Tensor out = gather_plan(source, IndexPlan("index_select", source, d, index, false));
   return self.dim() ? out : alias(out, IntSpan(), IntSpan(), 0);
@@ -218,21 +265,27 @@ struct Indexed {
   int64_t dim;
 };
 
-Indexed check_indexed(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, ErrorKind mismatch) {
+Indexed check_indexed(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                      const Tensor& source, ErrorKind mismatch) {
   const int64_t d = wrap_dim(op, dim, self.dim());
   check_vector(op, index, true);
-  FL_CHECK(self.dtype() == source.dtype(), "[", op, "] expected a source of dtype ", name_of(self.dtype()), ", got ", name_of(source.dtype()));
-  FL_CHECK(self.device() == source.device() && self.device() == index.device(), "[", op, "] expected all tensors on one device, got ",
-           to_string(self.device()), ", ", to_string(index.device()), " and ", to_string(source.device()));
+  FL_CHECK(self.dtype() == source.dtype(), "[", op, "] expected a source of dtype ", name_of(self.dtype()),
+           ", got ", name_of(source.dtype()));
+  FL_CHECK(self.device() == source.device() && self.device() == index.device(), "[", op,
+           "] expected all tensors on one device, got ", to_string(self.device()), ", ",
+           to_string(index.device()), " and ", to_string(source.device()));
   const int64_t have = source.dim() ? (d < source.dim() ? source.size(d) : -1) : 1;
   if (have != index.numel())
-    fail(mismatch, "[", op, "] expected a source with one slice for each of the ", index.numel(), " indices, got shape ", source.sizes());
+    fail(mismatch, "[", op, "] expected a source with one slice for each of the ", index.numel(),
+         " indices, got shape ", source.sizes());
   const Tensor to = at_least_1d(self), from = at_least_1d(source);
-  FL_CHECK(source.dim() == 0 ? self.dim() <= 1 : to.dim() == from.dim(), "[", op, "] expected self and source of the same number of dimensions, got ", self.sizes(), " and ",
+  FL_CHECK(source.dim() == 0 ? self.dim() <= 1 : to.dim() == from.dim(), "[", op,
+           "] expected self and source of the same number of dimensions, got ", self.sizes(), " and ",
            source.sizes());
   for (int64_t k = 0; k < to.dim(); ++k)
     if (k != d && to.size(k) != from.size(k))
-      fail(mismatch, "[", op, "] expected slices of the same shape, got ", self.sizes(), " and ", source.sizes(), " at dimension ", d);
+      fail(mismatch, "[", op, "] expected slices of the same shape, got ", self.sizes(), " and ",
+           source.sizes(), " at dimension ", d);
   check_distinct(op, self);
   check_apart(op, self, index);
   check_apart(op, self, source);
@@ -257,14 +310,18 @@ Tensor scaled(const Tensor& t, const Scalar& alpha) {
   return out;
 }
 
-Tensor index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+Tensor index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                  const Scalar& alpha) {
   const Indexed i = check_indexed("index_add", self, dim, index, source, ErrorKind::Runtime);
-  FL_CHECK(!alpha.is_complex() || is_complex(self.dtype()), "[index_add] expected a real alpha for ", name_of(self.dtype()), ", got a complex one");
+  FL_CHECK(!alpha.is_complex() || is_complex(self.dtype()), "[index_add] expected a real alpha for ",
+           name_of(self.dtype()), ", got a complex one");
   const bool one = (alpha.is_integral() && alpha.i == 1) || (alpha.is_floating() && alpha.re == 1);
-  scatter_plan("index_add", i.self, IndexPlan("index_add", i.self, i.dim, index, false, false), one ? i.source : scaled(i.source, alpha), Combine::Add);
+  scatter_plan("index_add", i.self, IndexPlan("index_add", i.self, i.dim, index, false, false),
+               one ? i.source : scaled(i.source, alpha), Combine::Add);
   return self;
 }
-Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                 const Scalar& alpha) {
   return index_add_(copied(self), dim, index, source, alpha);
 }
 
@@ -273,7 +330,8 @@ Tensor index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const T
                 "[index_copy] expected a source of ", self.dim(), " dimensions, got shape ", source.sizes());
   check_vector("index_copy", index, false);
   const Indexed i = check_indexed("index_copy", self, dim, index, source, ErrorKind::Index);
-  scatter_plan("index_copy", i.self, IndexPlan("index_copy", i.self, i.dim, index, false), i.source, Combine::Assign);
+  scatter_plan("index_copy", i.self, IndexPlan("index_copy", i.self, i.dim, index, false), i.source,
+               Combine::Assign);
   return self;
 }
 Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
@@ -284,13 +342,15 @@ Tensor index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const O
   const int64_t d = wrap_dim("index_fill", dim, self.dim());
   const Tensor v = value.tensor();
   FL_CHECK(v.dim() == 0, "[index_fill] expected a number or a 0-d tensor, got shape ", v.sizes());
-  FL_CHECK(!is_complex(v.dtype()) || is_complex(self.dtype()), "[index_fill] expected a real value for ", name_of(self.dtype()), ", got a complex one");
+  FL_CHECK(!is_complex(v.dtype()) || is_complex(self.dtype()), "[index_fill] expected a real value for ",
+           name_of(self.dtype()), ", got a complex one");
   check_vector("index_fill", index, false, ErrorKind::Index);
   check_distinct("index_fill", self);
   self.bump_version();
   if (self.is_meta()) return self;
   const Tensor to = at_least_1d(self);
-  scatter_plan("index_fill", to, IndexPlan("index_fill", to, d, index, true), to_dtype(v, self.dtype()), Combine::Assign);
+  scatter_plan("index_fill", to, IndexPlan("index_fill", to, d, index, true), to_dtype(v, self.dtype()),
+               Combine::Assign);
   return self;
 }
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Operand& value) {
@@ -305,13 +365,21 @@ Scalar identity_of(Combine how, DType dtype) {
   if (how == Combine::Mul) return Scalar(1);
   const bool lowest = how == Combine::Max;
   if (dtype == DType::Bool) return Scalar(!lowest);
-  if (is_floating(dtype)) return Scalar(lowest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity());
+  if (is_floating(dtype))
+    return Scalar(lowest ? -std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::infinity());
   switch (dtype) {
-    case DType::UInt8: return Scalar(int64_t(lowest ? 0 : 255));
-    case DType::Int8: return Scalar(int64_t(lowest ? -128 : 127));
-    case DType::Int16: return Scalar(int64_t(lowest ? -32768 : 32767));
-    case DType::Int32: return Scalar(int64_t(lowest ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max()));
-    default: return Scalar(lowest ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max());
+    case DType::UInt8:
+      return Scalar(int64_t(lowest ? 0 : 255));
+    case DType::Int8:
+      return Scalar(int64_t(lowest ? -128 : 127));
+    case DType::Int16:
+      return Scalar(int64_t(lowest ? -32768 : 32767));
+    case DType::Int32:
+      return Scalar(
+          int64_t(lowest ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max()));
+    default:
+      return Scalar(lowest ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max());
   }
 }
 
@@ -341,23 +409,32 @@ void divide_by_counts(const Tensor& self, const Tensor& counts) {
 
 namespace {
 
-Tensor index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+Tensor index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                     std::string_view reduce, bool include_self) {
   FL_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
-           "[index_reduce] expected reduce to be one of 'prod', 'mean', 'amax' or 'amin', got '", reduce, "'");
+           "[index_reduce] expected reduce to be one of 'prod', 'mean', 'amax' or 'amin', got '", reduce,
+           "'");
   const Indexed i = check_indexed("index_reduce", self, dim, index, source, ErrorKind::Runtime);
-  const Combine how = reduce == "prod" ? Combine::Mul : reduce == "mean" ? Combine::Add : reduce == "amax" ? Combine::Max : Combine::Min;
+  const Combine how = reduce == "prod"   ? Combine::Mul
+                      : reduce == "mean" ? Combine::Add
+                      : reduce == "amax" ? Combine::Max
+                                         : Combine::Min;
   const IndexPlan plan("index_reduce", i.self, i.dim, index, false);
-  if (!include_self) scatter_plan("index_reduce", i.self, plan, scalar_tensor(identity_of(how, self.dtype()), self.options()), Combine::Assign);
+  if (!include_self)
+    scatter_plan("index_reduce", i.self, plan, scalar_tensor(identity_of(how, self.dtype()), self.options()),
+                 Combine::Assign);
   scatter_plan("index_reduce", i.self, plan, i.source, how);
   if (reduce == "mean" && !self.is_meta()) {
     Tensor counts = empty(i.self.sizes(), {DType::Int64, self.device()});
     copy_into(counts, scalar_tensor(Scalar(int64_t(include_self)), counts.options()));
-    scatter_plan("index_reduce", counts, IndexPlan("index_reduce", counts, i.dim, index, false), scalar_tensor(Scalar(1), counts.options()), Combine::Add);
+    scatter_plan("index_reduce", counts, IndexPlan("index_reduce", counts, i.dim, index, false),
+                 scalar_tensor(Scalar(1), counts.options()), Combine::Add);
     divide_by_counts(i.self, counts);
   }
   return self;
 }
-Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                    std::string_view reduce, bool include_self) {
   return index_reduce_(copied(self), dim, index, source, reduce, include_self);
 }
 
@@ -369,8 +446,10 @@ Tensor flat(const Tensor& t) {
 }
 
 Tensor take(const Tensor& self, const Tensor& index) {
-  FL_CHECK(index.dtype() == DType::Int64, "[take] expected indices of dtype int64, got ", name_of(index.dtype()));
-  FL_CHECK_KIND(self.numel() > 0 || index.numel() == 0, Index, "[take] expected a tensor with elements, got shape ", self.sizes());
+  FL_CHECK(index.dtype() == DType::Int64, "[take] expected indices of dtype int64, got ",
+           name_of(index.dtype()));
+  FL_CHECK_KIND(self.numel() > 0 || index.numel() == 0, Index,
+                "[take] expected a tensor with elements, got shape ", self.sizes());
   Tensor out = empty(index.sizes(), self.options());
   if (self.is_meta() || index.numel() == 0) return out;
   const Tensor source = flat(self);
@@ -379,17 +458,22 @@ Tensor take(const Tensor& self, const Tensor& index) {
 }
 
 Tensor put_(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
-  FL_CHECK(index.dtype() == DType::Int64, "[put_] expected indices of dtype int64, got ", name_of(index.dtype()));
-  FL_CHECK(self.dtype() == source.dtype(), "[put_] expected a source of dtype ", name_of(self.dtype()), ", got ", name_of(source.dtype()));
-  FL_CHECK_KIND(index.numel() == source.numel(), Index, "[put_] expected as many values as indices, got ", source.numel(), " and ", index.numel());
-  FL_CHECK_KIND(self.numel() > 0 || index.numel() == 0, Index, "[put_] expected a tensor with elements, got shape ", self.sizes());
+  FL_CHECK(index.dtype() == DType::Int64, "[put_] expected indices of dtype int64, got ",
+           name_of(index.dtype()));
+  FL_CHECK(self.dtype() == source.dtype(), "[put_] expected a source of dtype ", name_of(self.dtype()),
+           ", got ", name_of(source.dtype()));
+  FL_CHECK_KIND(index.numel() == source.numel(), Index, "[put_] expected as many values as indices, got ",
+                source.numel(), " and ", index.numel());
+  FL_CHECK_KIND(self.numel() > 0 || index.numel() == 0, Index,
+                "[put_] expected a tensor with elements, got shape ", self.sizes());
   check_distinct("put_", self);
   check_apart("put_", self, index);
   check_apart("put_", self, source);
   self.bump_version();
   if (self.is_meta() || index.numel() == 0) return self;
   const Tensor to = flat(self);
-  scatter_plan("put_", to, IndexPlan("put_", to, 0, flat(index), true), flat(source), accumulate ? Combine::Add : Combine::Assign);
+  scatter_plan("put_", to, IndexPlan("put_", to, 0, flat(index), true), flat(source),
+               accumulate ? Combine::Add : Combine::Assign);
   if (!self.is_contiguous()) copy_into(self, alias(to, self.sizes(), contiguous_strides(self.sizes()), 0));
   return self;
 }
@@ -397,11 +481,14 @@ Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool a
   return put_(copied(self), index, source, accumulate);
 }
 
-// ---------------------------------------------------------------- out= forms that may not share memory with what they read
+// ---------------------------------------------------------------- out= forms that may not share memory with
+// what they read
 
 Tensor write_out(const char* op, const Tensor& out, const Tensor& value) {
-  FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ", to_string(out.device()));
-  FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
+  FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ",
+           to_string(out.device()));
+  FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()),
+           ", got ", name_of(out.dtype()));
   prepare_out(op, out, value.sizes(), value.dtype(), true);
   out.bump_version();
   copy_into(out, value);

@@ -15,8 +15,8 @@ Dims broadcast_shapes(const char* op, IntSpan a, IntSpan b) {
   for (size_t i = 0; i < n; ++i) {
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    FL_CHECK(x == y || x == 1 || y == 1, "[", op, "] expected shapes that broadcast together, got ", a, " and ", b,
-             " (sizes ", x, " and ", y, " at dimension ", static_cast<int64_t>(n - 1 - i), ")");
+    FL_CHECK(x == y || x == 1 || y == 1, "[", op, "] expected shapes that broadcast together, got ", a,
+             " and ", b, " (sizes ", x, " and ", y, " at dimension ", static_cast<int64_t>(n - 1 - i), ")");
     out[n - 1 - i] = x == 1 ? y : x;
   }
   return out;
@@ -61,7 +61,8 @@ void StridedIterator::finish() {
     }
     return false;
   };
-  for (size_t i = 1; i < order.size(); ++i)  // insertion sort: the relation is not a strict weak order for std::sort
+  for (size_t i = 1; i < order.size();
+       ++i)  // insertion sort: the relation is not a strict weak order for std::sort
     for (size_t j = i; j > 0 && before(order[j], order[j - 1]); --j) std::swap(order[j], order[j - 1]);
 
   sizes_.clear();
@@ -69,7 +70,8 @@ void StridedIterator::finish() {
   for (int64_t d : order) {
     const int64_t s = shape_[n - 1 - d];
     bool joins = !sizes_.empty();
-    for (int k = 0; joins && k < count_; ++k) joins = operands_[k].strides[d] == merged[k].back() * sizes_.back();
+    for (int k = 0; joins && k < count_; ++k)
+      joins = operands_[k].strides[d] == merged[k].back() * sizes_.back();
     if (joins) {
       sizes_.back() *= s;
     } else {
@@ -86,9 +88,8 @@ void StridedIterator::finish() {
 
 void StridedIterator::run(Loop loop, const Scalar* params, int64_t cost) {
   if (numel_ == 0) return;
-  parallel_for(numel_, std::max<int64_t>(kGrain / cost, kBlock), [&](int64_t begin, int64_t end) {
-    run_range(loop, params, begin, end);
-  });
+  parallel_for(numel_, std::max<int64_t>(kGrain / cost, kBlock),
+               [&](int64_t begin, int64_t end) { run_range(loop, params, begin, end); });
 }
 
 void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, int64_t end) const {
@@ -119,7 +120,8 @@ void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, 
   for (int k = 0; k < count_; ++k) {
     const StridedOperand& o = operands_[k];
     casts[k] = k == 0 ? cast_fn(o.compute, o.dtype) : cast_fn(o.dtype, o.compute);
-    if (constant[k]) casts[k](o.data, 0, staging[k], size_of(o.compute), std::min<int64_t>(block, end - begin));
+    if (constant[k])
+      casts[k](o.data, 0, staging[k], size_of(o.compute), std::min<int64_t>(block, end - begin));
   }
   int64_t index[64] = {};  // position, innermost first
   int64_t rest = begin;
@@ -152,13 +154,15 @@ void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, 
         if (in_place[k]) {
           in[k - 1] = at[k];
         } else {
-          if (!constant[k]) casts[k](at[k], operands_[k].strides[0], staging[k], size_of(operands_[k].compute), n);
+          if (!constant[k])
+            casts[k](at[k], operands_[k].strides[0], staging[k], size_of(operands_[k].compute), n);
           in[k - 1] = staging[k];
         }
       }
       void* out = in_place[0] ? static_cast<void*>(at[0]) : staging[0];
       loop(in, out, n, params);
-      if (!in_place[0]) casts[0](staging[0], size_of(operands_[0].compute), at[0], operands_[0].strides[0], n);
+      if (!in_place[0])
+        casts[0](staging[0], size_of(operands_[0].compute), at[0], operands_[0].strides[0], n);
       advance(index, n);
       done += n;
       continue;

@@ -1,5 +1,6 @@
-// Strided iteration shared by the elementwise kernels: operands are broadcast to one shape, dimensions are ordered as the
-// output lies in memory and merged where every operand allows it, and the result is walked in blocks that fit in L1.
+// Strided iteration shared by the elementwise kernels: operands are broadcast to one shape, dimensions are
+// ordered as the output lies in memory and merged where every operand allows it, and the result is walked in
+// blocks that fit in L1.
 #pragma once
 
 #include "core/tensor.h"
@@ -21,8 +22,9 @@ class StridedIterator {
   // Operand 0 is the output. Tensors are expanded to `sizes`.
   StridedIterator(IntSpan sizes) : shape_(sizes) {}
   void add(const Tensor& t, DType compute);
-  void add_scalar(const void* compute_value, DType compute);  // same value everywhere, already of compute type
-  void finish();                                              // orders and merges dimensions
+  void add_scalar(const void* compute_value,
+                  DType compute);  // same value everywhere, already of compute type
+  void finish();                   // orders and merges dimensions
 
   int64_t numel() const { return numel_; }
 

@@ -37,21 +37,24 @@ void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType
     // Short pieces: a block of rows at a time, part by part, so that each copy is one strided loop.
     const int64_t block = std::max<int64_t>(1, 16384 / width);
     const CastFn copy = cast_fn(dtype, dtype);
-    parallel_for((rows + block - 1) / block, std::max<int64_t>(1, kGrain / (block * width / item + 1)), [&](int64_t b, int64_t e) {
-      for (int64_t r0 = b * block; r0 < std::min(rows, e * block); r0 += block) {
-        const int64_t n = std::min(block, rows - r0);
-        char* to = out + r0 * width;
-        for (const Part& p : parts) {
-          const char* from = p.data + r0 * p.bytes;
-          if (p.bytes <= 4 * item) {
-            for (int64_t k = 0; k < p.bytes; k += item) copy(from + k, p.bytes, to + k, width, n);
-          } else {
-            for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * width, from + i * p.bytes, p.bytes);
-          }
-          to += p.bytes;
-        }
-      }
-    });
+    parallel_for((rows + block - 1) / block, std::max<int64_t>(1, kGrain / (block * width / item + 1)),
+                 [&](int64_t b, int64_t e) {
+                   for (int64_t r0 = b * block; r0 < std::min(rows, e * block); r0 += block) {
+                     const int64_t n = std::min(block, rows - r0);
+                     char* to = out + r0 * width;
+                     for (const Part& p : parts) {
+                       const char* from = p.data + r0 * p.bytes;
+                       if (p.bytes <= 4 * item) {
+                         for (int64_t k = 0; k < p.bytes; k += item)
+                           copy(from + k, p.bytes, to + k, width, n);
+                       } else {
+                         for (int64_t i = 0; i < n; ++i)
+                           std::memcpy(to + i * width, from + i * p.bytes, p.bytes);
+                       }
+                       to += p.bytes;
+                     }
+                   }
+                 });
     return;
   }
   // Long pieces: threads share the bytes of the output wherever the cuts fall.
@@ -73,15 +76,19 @@ void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType
   });
 }
 
-bool is_legacy_empty(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
+bool is_legacy_empty(const Tensor& t) {
+  return t.dim() == 1 && t.size(0) == 0;
+}
 
 Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   FL_CHECK_KIND(!tensors.empty(), Value, "[cat] expected at least one tensor, got an empty list");
   int64_t first = -1;
   Device device = tensors[0].device();
   for (size_t i = 0; i < tensors.size(); ++i) {
-    FL_CHECK(tensors[i].dim() > 0, "[cat] expected tensors with dimensions, got a 0-d tensor at position ", static_cast<int64_t>(i));
-    FL_CHECK(tensors[i].device() == device, "[cat] expected all tensors on one device, got ", to_string(device), " and ", to_string(tensors[i].device()));
+    FL_CHECK(tensors[i].dim() > 0, "[cat] expected tensors with dimensions, got a 0-d tensor at position ",
+             static_cast<int64_t>(i));
+    FL_CHECK(tensors[i].device() == device, "[cat] expected all tensors on one device, got ",
+             to_string(device), " and ", to_string(tensors[i].device()));
     if (first < 0 && !is_legacy_empty(tensors[i])) first = static_cast<int64_t>(i);
   }
   const Tensor& model = tensors[first < 0 ? 0 : first];
@@ -93,15 +100,17 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     if (is_legacy_empty(t)) continue;
-    FL_CHECK(t.dim() == model.dim(), "[cat] expected tensors of ", model.dim(), " dimensions, got ", t.dim(), " at position ", static_cast<int64_t>(i));
+    FL_CHECK(t.dim() == model.dim(), "[cat] expected tensors of ", model.dim(), " dimensions, got ", t.dim(),
+             " at position ", static_cast<int64_t>(i));
     for (int64_t k = 0; k < t.dim(); ++k)
-      FL_CHECK(k == d || t.size(k) == sizes[k], "[cat] expected sizes that agree except in dimension ", d, ", got ", model.sizes(), " and ", t.sizes(),
-               " at position ", static_cast<int64_t>(i));
+      FL_CHECK(k == d || t.size(k) == sizes[k], "[cat] expected sizes that agree except in dimension ", d,
+               ", got ", model.sizes(), " and ", t.sizes(), " at position ", static_cast<int64_t>(i));
     sizes[d] += t.size(d);
     channels_last &= t.is_contiguous(format);
   }
   const DType dtype = common_dtype(tensors);
-  Tensor out = channels_last ? empty_strided(sizes, channels_last_strides(sizes), {dtype, device}) : empty(sizes, {dtype, device});
+  Tensor out = channels_last ? empty_strided(sizes, channels_last_strides(sizes), {dtype, device})
+                             : empty(sizes, {dtype, device});
   if (out.is_meta() || out.numel() == 0) return out;
   int64_t rows = 1, inner = size_of(dtype);
   for (int64_t k = 0; k < d; ++k) rows *= sizes[k];
@@ -125,9 +134,11 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
 }
 
 Tensor cat_out(const std::vector<Tensor>& tensors, int64_t dim, const Tensor& out) {
-  FL_CHECK(!has_internal_overlap(out), "[cat] expected an out whose elements are distinct in memory, got an expanded tensor");
+  FL_CHECK(!has_internal_overlap(out),
+           "[cat] expected an out whose elements are distinct in memory, got an expanded tensor");
   for (const Tensor& t : tensors) {
-    const bool shares = !out.is_meta() && out->storage.get() == t->storage.get() && out.numel() != 0 && t.numel() != 0;
+    const bool shares =
+        !out.is_meta() && out->storage.get() == t->storage.get() && out.numel() != 0 && t.numel() != 0;
     FL_CHECK(!out.same(t) && !(shares && (overlaps_partially(out, t) || out.offset() == t.offset())),
              "[cat] expected an out that shares no memory with the tensors, got views of one memory");
   }
@@ -145,10 +156,10 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   bool plain = true;
   const DType dtype = common_dtype(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    FL_CHECK(tensors[i].sizes() == model.sizes(), "[stack] expected tensors of one shape, got ", model.sizes(), " and ", tensors[i].sizes(), " at position ",
-             static_cast<int64_t>(i));
-    FL_CHECK(tensors[i].device() == model.device(), "[stack] expected all tensors on one device, got ", to_string(model.device()), " and ",
-             to_string(tensors[i].device()));
+    FL_CHECK(tensors[i].sizes() == model.sizes(), "[stack] expected tensors of one shape, got ",
+             model.sizes(), " and ", tensors[i].sizes(), " at position ", static_cast<int64_t>(i));
+    FL_CHECK(tensors[i].device() == model.device(), "[stack] expected all tensors on one device, got ",
+             to_string(model.device()), " and ", to_string(tensors[i].device()));
     plain &= tensors[i].is_contiguous() && tensors[i].dtype() == dtype;
   }
   Dims sizes(model.sizes());
@@ -167,7 +178,8 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   Dims strides(out.strides());
   const int64_t step = strides[d];
   strides.erase(d);
-  for (size_t i = 0; i < tensors.size(); ++i) copy_into(alias(out, model.sizes(), strides, static_cast<int64_t>(i) * step), tensors[i]);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    copy_into(alias(out, model.sizes(), strides, static_cast<int64_t>(i) * step), tensors[i]);
   return out;
 }
 

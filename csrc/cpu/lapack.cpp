@@ -39,8 +39,8 @@ void set_blas_threads(void* handle, int count) {
 }
 
 void* open_lapack() {
-  void* handle = open_library("openblas", {"libscipy_openblas.so", "libopenblas.so.0",
-                                           "libopenblas.so", "liblapack.so.3"});
+  void* handle = open_library(
+      "openblas", {"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so", "liblapack.so.3"});
   if (handle) {
     static std::once_flag once;
     std::call_once(once, [&] { set_blas_threads(handle, 1); });
@@ -51,8 +51,8 @@ void* open_lapack() {
 void* library() {
   void* handle = open_lapack();
   if (!handle) {
-    throw std::runtime_error(
-        "[linalg] expected LAPACK (scipy-openblas32) to be loadable, got " + unavailable_reason());
+    throw std::runtime_error("[linalg] expected LAPACK (scipy-openblas32) to be loadable, got " +
+                             unavailable_reason());
   }
   return handle;
 }
@@ -64,8 +64,8 @@ void* symbol(const char* real_name, const char* complex_name = nullptr) {
   void* found = find_symbol(library(), std::string(1, kPrefix<T>) + name + "_");
   if (!found) {
     throw std::runtime_error("[linalg] expected LAPACK (scipy-openblas32) to have the routine " +
-                             std::string(1, kPrefix<T>) + name + ", got a library without it: " +
-                             library_opened_from("openblas"));
+                             std::string(1, kPrefix<T>) + name +
+                             ", got a library without it: " + library_opened_from("openblas"));
   }
   return found;
 }
@@ -122,13 +122,14 @@ struct Int {  // a size as LAPACK wants it: a checked 32-bit integer, passed by 
   int32_t value;
   Int(int64_t size) : value(static_cast<int32_t>(size)) {
     if (size > std::numeric_limits<int32_t>::max()) {
-      throw std::runtime_error("[linalg] expected matrix sizes below 2**31, got " +
-                               std::to_string(size));
+      throw std::runtime_error("[linalg] expected matrix sizes below 2**31, got " + std::to_string(size));
     }
   }
 };
 
-Int leading(int64_t ld) { return Int(std::max<int64_t>(ld, 1)); }
+Int leading(int64_t ld) {
+  return Int(std::max<int64_t>(ld, 1));
+}
 
 template <typename T>
 class Workspace {
@@ -172,9 +173,13 @@ char conjugate_trans(char trans) {
 
 }  // namespace
 
-bool available() { return open_lapack() != nullptr; }
+bool available() {
+  return open_lapack() != nullptr;
+}
 
-std::string unavailable_reason() { return available() ? "" : library_error("openblas"); }
+std::string unavailable_reason() {
+  return available() ? "" : library_error("openblas");
+}
 
 // ---- LU --------------------------------------------------------------------------------------
 
@@ -205,9 +210,8 @@ int getri(int64_t n, T* a, int64_t lda, const int32_t* pivots) {
   BlasThreads threads(cubic(n, n, n));
   Int order(n), ld = leading(lda);
   int32_t info = 0;
-  with_workspace<T>([&](T* work, const int32_t* size) {
-    call(routine, &order, a, &ld, pivots, work, size, &info);
-  });
+  with_workspace<T>(
+      [&](T* work, const int32_t* size) { call(routine, &order, a, &ld, pivots, work, size, &info); });
   return info;
 }
 
@@ -256,9 +260,9 @@ int potri(char uplo, int64_t n, T* a, int64_t lda) {
 // ---- LDL -------------------------------------------------------------------------------------
 
 // sy* or he*, both resolved once.
-#define FL_ROUTINE_SY(sy, he)                     \
-  static void* const symmetric = symbol<T>(sy);   \
-  static void* const herm = symbol<T>(sy, he);    \
+#define FL_ROUTINE_SY(sy, he)                   \
+  static void* const symmetric = symbol<T>(sy); \
+  static void* const herm = symbol<T>(sy, he);  \
   void* const routine = hermitian ? herm : symmetric
 
 template <typename T>
@@ -303,9 +307,8 @@ int geqrf(int64_t m, int64_t n, T* a, int64_t lda, T* tau) {
   BlasThreads threads(2 * cubic(m, n, std::min(m, n)));
   Int rows(m), cols(n), ld = leading(lda);
   int32_t info = 0;
-  with_workspace<T>([&](T* work, const int32_t* size) {
-    call(routine, &rows, &cols, a, &ld, tau, work, size, &info);
-  });
+  with_workspace<T>(
+      [&](T* work, const int32_t* size) { call(routine, &rows, &cols, a, &ld, tau, work, size, &info); });
   return info;
 }
 
@@ -322,16 +325,16 @@ int orgqr(int64_t m, int64_t n, int64_t k, T* a, int64_t lda, const T* tau) {
 }
 
 template <typename T>
-int ormqr(char side, char trans, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda,
-          const T* tau, T* c, int64_t ldc) {
+int ormqr(char side, char trans, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* tau, T* c,
+          int64_t ldc) {
   FL_ROUTINE("ormqr", "unmqr");
   BlasThreads threads(4 * cubic(m, n, k));
   Int rows(m), cols(n), reflectors(k), ld = leading(lda), ld_c = leading(ldc);
   const char op = conjugate_trans<T>(trans);
   int32_t info = 0;
   with_workspace<T>([&](T* work, const int32_t* size) {
-    call(routine, &side, &op, &rows, &cols, &reflectors, a, &ld, tau, c, &ld_c, work, size, &info,
-         kOne, kOne);
+    call(routine, &side, &op, &rows, &cols, &reflectors, a, &ld, tau, c, &ld_c, work, size, &info, kOne,
+         kOne);
   });
   return info;
 }
@@ -358,16 +361,16 @@ int gesdd(char jobz, int64_t m, int64_t n, T* a, int64_t lda, Real<T>* s, T* u, 
   } else {
     (void)large;
     with_workspace<T>([&](T* work, const int32_t* size) {
-      call(routine, &jobz, &rows, &cols, a, &ld, s, u, &ld_u, vt, &ld_vt, work, size, iwork.data(),
-           &info, kOne);
+      call(routine, &jobz, &rows, &cols, a, &ld, s, u, &ld_u, vt, &ld_vt, work, size, iwork.data(), &info,
+           kOne);
     });
   }
   return info;
 }
 
 template <typename T>
-int gesvd(char jobu, char jobvt, int64_t m, int64_t n, T* a, int64_t lda, Real<T>* s, T* u,
-          int64_t ldu, T* vt, int64_t ldvt) {
+int gesvd(char jobu, char jobvt, int64_t m, int64_t n, T* a, int64_t lda, Real<T>* s, T* u, int64_t ldu,
+          T* vt, int64_t ldvt) {
   FL_ROUTINE("gesvd");
   BlasThreads threads(8 * cubic(m, n, std::min(m, n)));
   Int rows(m), cols(n), ld = leading(lda), ld_u = leading(ldu), ld_vt = leading(ldvt);
@@ -375,11 +378,11 @@ int gesvd(char jobu, char jobvt, int64_t m, int64_t n, T* a, int64_t lda, Real<T
   int32_t info = 0;
   with_workspace<T>([&](T* work, const int32_t* size) {
     if constexpr (kComplex<T>) {
-      call(routine, &jobu, &jobvt, &rows, &cols, a, &ld, s, u, &ld_u, vt, &ld_vt, work, size,
-           rwork.data(), &info, kOne, kOne);
+      call(routine, &jobu, &jobvt, &rows, &cols, a, &ld, s, u, &ld_u, vt, &ld_vt, work, size, rwork.data(),
+           &info, kOne, kOne);
     } else {
-      call(routine, &jobu, &jobvt, &rows, &cols, a, &ld, s, u, &ld_u, vt, &ld_vt, work, size, &info,
-           kOne, kOne);
+      call(routine, &jobu, &jobvt, &rows, &cols, a, &ld, s, u, &ld_u, vt, &ld_vt, work, size, &info, kOne,
+           kOne);
     }
   });
   return info;
@@ -396,13 +399,12 @@ int syevd(char jobz, char uplo, int64_t n, T* a, int64_t lda, Real<T>* w) {
   const auto run = [&](T* work, const int32_t* work_size, Real<T>* rwork, const int32_t* rwork_size,
                        int32_t* iwork, const int32_t* iwork_size) {
     if constexpr (kComplex<T>) {
-      call(routine, &jobz, &uplo, &order, a, &ld, w, work, work_size, rwork, rwork_size, iwork,
-           iwork_size, &info, kOne, kOne);
+      call(routine, &jobz, &uplo, &order, a, &ld, w, work, work_size, rwork, rwork_size, iwork, iwork_size,
+           &info, kOne, kOne);
     } else {
       (void)rwork;
       (void)rwork_size;
-      call(routine, &jobz, &uplo, &order, a, &ld, w, work, work_size, iwork, iwork_size, &info,
-           kOne, kOne);
+      call(routine, &jobz, &uplo, &order, a, &ld, w, work, work_size, iwork, iwork_size, &info, kOne, kOne);
     }
   };
   const int32_t ask = -1;
@@ -423,8 +425,7 @@ namespace {
 
 // LAPACK stores the real and imaginary parts of a conjugate pair's vectors in neighbouring columns.
 template <typename R>
-void expand_vectors(int64_t n, const R* imag_parts, const R* packed, std::complex<R>* v,
-                    int64_t ldv) {
+void expand_vectors(int64_t n, const R* imag_parts, const R* packed, std::complex<R>* v, int64_t ldv) {
   for (int64_t j = 0; j < n; ++j) {
     const R* re = packed + j * n;
     if (imag_parts[j] == 0 || j + 1 == n) {
@@ -453,8 +454,8 @@ int geev(char jobvl, char jobvr, int64_t n, T* a, int64_t lda, std::complex<Real
     Int ld_l = leading(ldvl), ld_r = leading(ldvr);
     Workspace<Real<T>> rwork(2 * n);
     with_workspace<T>([&](T* work, const int32_t* size) {
-      call(routine, &jobvl, &jobvr, &order, a, &ld, w, vl, &ld_l, vr, &ld_r, work, size,
-           rwork.data(), &info, kOne, kOne);
+      call(routine, &jobvl, &jobvr, &order, a, &ld, w, vl, &ld_l, vr, &ld_r, work, size, rwork.data(), &info,
+           kOne, kOne);
     });
   } else {
     const bool left = jobvl == 'V' || jobvl == 'v', right = jobvr == 'V' || jobvr == 'v';
@@ -500,31 +501,29 @@ int gelsy(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t l
   int32_t info = 0;
   with_workspace<T>([&](T* work, const int32_t* size) {
     if constexpr (kComplex<T>) {
-      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, pivots, &rcond, rank, work, size,
-           rwork.data(), &info);
-    } else {
-      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, pivots, &rcond, rank, work, size,
+      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, pivots, &rcond, rank, work, size, rwork.data(),
            &info);
+    } else {
+      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, pivots, &rcond, rank, work, size, &info);
     }
   });
   return info;
 }
 
 template <typename T>
-int gelsd(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s,
-          Real<T> rcond, int32_t* rank) {
+int gelsd(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s, Real<T> rcond,
+          int32_t* rank) {
   FL_ROUTINE("gelsd");
   BlasThreads threads(8 * cubic(m, n, std::min(m, n) + nrhs));
   Int rows(m), cols(n), columns(nrhs), ld = leading(lda), ld_b = leading(ldb);
   int32_t info = 0;
   const auto run = [&](T* work, const int32_t* size, Real<T>* rwork, int32_t* iwork) {
     if constexpr (kComplex<T>) {
-      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, s, &rcond, rank, work, size, rwork,
-           iwork, &info);
+      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, s, &rcond, rank, work, size, rwork, iwork,
+           &info);
     } else {
       (void)rwork;
-      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, s, &rcond, rank, work, size, iwork,
-           &info);
+      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, s, &rcond, rank, work, size, iwork, &info);
     }
   };
   const int32_t ask = -1;
@@ -542,8 +541,8 @@ int gelsd(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t l
 }
 
 template <typename T>
-int gelss(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s,
-          Real<T> rcond, int32_t* rank) {
+int gelss(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s, Real<T> rcond,
+          int32_t* rank) {
   FL_ROUTINE("gelss");
   BlasThreads threads(8 * cubic(m, n, std::min(m, n) + nrhs));
   Int rows(m), cols(n), columns(nrhs), ld = leading(lda), ld_b = leading(ldb);
@@ -551,8 +550,8 @@ int gelss(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t l
   int32_t info = 0;
   with_workspace<T>([&](T* work, const int32_t* size) {
     if constexpr (kComplex<T>) {
-      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, s, &rcond, rank, work, size,
-           rwork.data(), &info);
+      call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, s, &rcond, rank, work, size, rwork.data(),
+           &info);
     } else {
       call(routine, &rows, &cols, &columns, a, &ld, b, &ld_b, s, &rcond, rank, work, size, &info);
     }
@@ -584,49 +583,41 @@ int trtri(char uplo, char diag, int64_t n, T* a, int64_t lda) {
 }
 
 template <typename T>
-void trsm(char side, char uplo, char trans, char diag, int64_t m, int64_t n, T alpha, const T* a,
-          int64_t lda, T* b, int64_t ldb) {
+void trsm(char side, char uplo, char trans, char diag, int64_t m, int64_t n, T alpha, const T* a, int64_t lda,
+          T* b, int64_t ldb) {
   FL_ROUTINE("trsm");
   const bool left = side == 'L' || side == 'l';
   BlasThreads threads(cubic(m, n, left ? m : n));
   Int rows(m), cols(n), ld = leading(lda), ld_b = leading(ldb);
-  call(routine, &side, &uplo, &trans, &diag, &rows, &cols, &alpha, a, &ld, b, &ld_b, kOne, kOne,
-       kOne, kOne);
+  call(routine, &side, &uplo, &trans, &diag, &rows, &cols, &alpha, a, &ld, b, &ld_b, kOne, kOne, kOne, kOne);
 }
 
-#define FL_INSTANTIATE(T)                                                                          \
-  template int getrf<T>(int64_t, int64_t, T*, int64_t, int32_t*);                                  \
-  template int getrs<T>(char, int64_t, int64_t, const T*, int64_t, const int32_t*, T*, int64_t);   \
-  template int getri<T>(int64_t, T*, int64_t, const int32_t*);                                     \
-  template int gesv<T>(int64_t, int64_t, T*, int64_t, int32_t*, T*, int64_t);                      \
-  template int potrf<T>(char, int64_t, T*, int64_t);                                               \
-  template int potrs<T>(char, int64_t, int64_t, const T*, int64_t, T*, int64_t);                   \
-  template int potri<T>(char, int64_t, T*, int64_t);                                               \
-  template int sytrf<T>(char, int64_t, T*, int64_t, int32_t*, bool);                               \
-  template int sytrs<T>(char, int64_t, int64_t, const T*, int64_t, const int32_t*, T*, int64_t,    \
-                        bool);                                                                     \
-  template int sytri<T>(char, int64_t, T*, int64_t, const int32_t*, bool);                         \
-  template int geqrf<T>(int64_t, int64_t, T*, int64_t, T*);                                        \
-  template int orgqr<T>(int64_t, int64_t, int64_t, T*, int64_t, const T*);                         \
-  template int ormqr<T>(char, char, int64_t, int64_t, int64_t, const T*, int64_t, const T*, T*,    \
-                        int64_t);                                                                  \
-  template int gesdd<T>(char, int64_t, int64_t, T*, int64_t, Real<T>*, T*, int64_t, T*, int64_t);  \
-  template int gesvd<T>(char, char, int64_t, int64_t, T*, int64_t, Real<T>*, T*, int64_t, T*,      \
-                        int64_t);                                                                  \
-  template int syevd<T>(char, char, int64_t, T*, int64_t, Real<T>*);                               \
-  template int geev<T>(char, char, int64_t, T*, int64_t, std::complex<Real<T>>*,                   \
-                       std::complex<Real<T>>*, int64_t, std::complex<Real<T>>*, int64_t);          \
-  template int gels<T>(char, int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t);                 \
-  template int gelsy<T>(int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t, int32_t*, Real<T>,    \
-                        int32_t*);                                                                 \
-  template int gelsd<T>(int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t, Real<T>*, Real<T>,    \
-                        int32_t*);                                                                 \
-  template int gelss<T>(int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t, Real<T>*, Real<T>,    \
-                        int32_t*);                                                                 \
-  template int trtrs<T>(char, char, char, int64_t, int64_t, const T*, int64_t, T*, int64_t);       \
-  template int trtri<T>(char, char, int64_t, T*, int64_t);                                         \
-  template void trsm<T>(char, char, char, char, int64_t, int64_t, T, const T*, int64_t, T*,        \
-                        int64_t);
+#define FL_INSTANTIATE(T)                                                                                  \
+  template int getrf<T>(int64_t, int64_t, T*, int64_t, int32_t*);                                          \
+  template int getrs<T>(char, int64_t, int64_t, const T*, int64_t, const int32_t*, T*, int64_t);           \
+  template int getri<T>(int64_t, T*, int64_t, const int32_t*);                                             \
+  template int gesv<T>(int64_t, int64_t, T*, int64_t, int32_t*, T*, int64_t);                              \
+  template int potrf<T>(char, int64_t, T*, int64_t);                                                       \
+  template int potrs<T>(char, int64_t, int64_t, const T*, int64_t, T*, int64_t);                           \
+  template int potri<T>(char, int64_t, T*, int64_t);                                                       \
+  template int sytrf<T>(char, int64_t, T*, int64_t, int32_t*, bool);                                       \
+  template int sytrs<T>(char, int64_t, int64_t, const T*, int64_t, const int32_t*, T*, int64_t, bool);     \
+  template int sytri<T>(char, int64_t, T*, int64_t, const int32_t*, bool);                                 \
+  template int geqrf<T>(int64_t, int64_t, T*, int64_t, T*);                                                \
+  template int orgqr<T>(int64_t, int64_t, int64_t, T*, int64_t, const T*);                                 \
+  template int ormqr<T>(char, char, int64_t, int64_t, int64_t, const T*, int64_t, const T*, T*, int64_t);  \
+  template int gesdd<T>(char, int64_t, int64_t, T*, int64_t, Real<T>*, T*, int64_t, T*, int64_t);          \
+  template int gesvd<T>(char, char, int64_t, int64_t, T*, int64_t, Real<T>*, T*, int64_t, T*, int64_t);    \
+  template int syevd<T>(char, char, int64_t, T*, int64_t, Real<T>*);                                       \
+  template int geev<T>(char, char, int64_t, T*, int64_t, std::complex<Real<T>>*, std::complex<Real<T>>*,   \
+                       int64_t, std::complex<Real<T>>*, int64_t);                                          \
+  template int gels<T>(char, int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t);                         \
+  template int gelsy<T>(int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t, int32_t*, Real<T>, int32_t*); \
+  template int gelsd<T>(int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t, Real<T>*, Real<T>, int32_t*); \
+  template int gelss<T>(int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t, Real<T>*, Real<T>, int32_t*); \
+  template int trtrs<T>(char, char, char, int64_t, int64_t, const T*, int64_t, T*, int64_t);               \
+  template int trtri<T>(char, char, int64_t, T*, int64_t);                                                 \
+  template void trsm<T>(char, char, char, char, int64_t, int64_t, T, const T*, int64_t, T*, int64_t);
 FL_INSTANTIATE(float)
 FL_INSTANTIATE(double)
 FL_INSTANTIATE(std::complex<float>)

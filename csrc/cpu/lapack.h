@@ -67,16 +67,16 @@ int geqrf(int64_t m, int64_t n, T* a, int64_t lda, T* tau);
 template <typename T>
 int orgqr(int64_t m, int64_t n, int64_t k, T* a, int64_t lda, const T* tau);
 template <typename T>
-int ormqr(char side, char trans, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda,
-          const T* tau, T* c, int64_t ldc);
+int ormqr(char side, char trans, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* tau, T* c,
+          int64_t ldc);
 
 // ---- singular values: A = U diag(s) VT, a is destroyed ----------------------------------------
 template <typename T>
 int gesdd(char jobz, int64_t m, int64_t n, T* a, int64_t lda, Real<T>* s, T* u, int64_t ldu, T* vt,
           int64_t ldvt);
 template <typename T>
-int gesvd(char jobu, char jobvt, int64_t m, int64_t n, T* a, int64_t lda, Real<T>* s, T* u,
-          int64_t ldu, T* vt, int64_t ldvt);
+int gesvd(char jobu, char jobvt, int64_t m, int64_t n, T* a, int64_t lda, Real<T>* s, T* u, int64_t ldu,
+          T* vt, int64_t ldvt);
 
 // ---- eigenvalues ------------------------------------------------------------------------------
 // Symmetric/Hermitian (sy/he): w ascending; with jobz 'V' a becomes the eigenvectors.
@@ -95,11 +95,11 @@ template <typename T>
 int gelsy(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, int32_t* pivots,
           Real<T> rcond, int32_t* rank);
 template <typename T>
-int gelsd(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s,
-          Real<T> rcond, int32_t* rank);
+int gelsd(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s, Real<T> rcond,
+          int32_t* rank);
 template <typename T>
-int gelss(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s,
-          Real<T> rcond, int32_t* rank);
+int gelss(int64_t m, int64_t n, int64_t nrhs, T* a, int64_t lda, T* b, int64_t ldb, Real<T>* s, Real<T> rcond,
+          int32_t* rank);
 
 // ---- triangular --------------------------------------------------------------------------------
 template <typename T>
@@ -109,7 +109,7 @@ template <typename T>
 int trtri(char uplo, char diag, int64_t n, T* a, int64_t lda);
 // B = alpha * op(A)^-1 B (side 'L') or alpha * B op(A)^-1 (side 'R'); no check for singularity.
 template <typename T>
-void trsm(char side, char uplo, char trans, char diag, int64_t m, int64_t n, T alpha, const T* a,
-          int64_t lda, T* b, int64_t ldb);
+void trsm(char side, char uplo, char trans, char diag, int64_t m, int64_t n, T alpha, const T* a, int64_t lda,
+          T* b, int64_t ldb);
 
 }  // namespace fl::cpu::lapack

@@ -51,8 +51,7 @@ bool try_open(Entry& entry, const std::string& candidate) {
   return false;
 }
 
-void try_candidates(Entry& entry, const std::string& name,
-                    std::initializer_list<const char*> sonames) {
+void try_candidates(Entry& entry, const std::string& name, std::initializer_list<const char*> sonames) {
   entry.error.clear();
   const std::string forced = env_override(name);
   if (!forced.empty()) {

@@ -1,5 +1,5 @@
-// Solving and factoring: LU, Cholesky, LDL, triangular systems, determinants and the matrix exponential. Kernels report
-// failures in an info tensor as LAPACK does; the Python definitions decide whether to raise.
+// Solving and factoring: LU, Cholesky, LDL, triangular systems, determinants and the matrix exponential.
+// Kernels report failures in an info tensor as LAPACK does; the Python definitions decide whether to raise.
 #include "cpu/linalg.h"
 
 #include <cmath>
@@ -14,7 +14,8 @@ using Factored = std::tuple<Tensor, Tensor, Tensor>;
 
 void check_pivots(const char* op, const Tensor& factors, const Tensor& pivots) {
   FL_CHECK(pivots.dtype() == DType::Int32, "[", op, "] expected int32 pivots, got ", name_of(pivots.dtype()));
-  FL_CHECK(pivots.dim() >= 1 && pivots.size(-1) == std::min(factors.size(-1), factors.size(-2)) && pivots.dim() == factors.dim() - 1,
+  FL_CHECK(pivots.dim() >= 1 && pivots.size(-1) == std::min(factors.size(-1), factors.size(-2)) &&
+               pivots.dim() == factors.dim() - 1,
            "[", op, "] expected pivots for the factors of shape ", factors.sizes(), ", got ", pivots.sizes());
 }
 
@@ -22,7 +23,8 @@ void check_pivots(const char* op, const Tensor& factors, const Tensor& pivots) {
 void check_pivot_range(const char* op, const Tensor& pivots, int64_t rows) {
   const int32_t* p = pivots.data<int32_t>();
   for (int64_t i = 0; i < pivots.numel(); ++i)
-    FL_CHECK(p[i] >= 1 && p[i] <= rows, "[", op, "] expected pivots between 1 and ", rows, ", got ", static_cast<int64_t>(p[i]));
+    FL_CHECK(p[i] >= 1 && p[i] <= rows, "[", op, "] expected pivots between 1 and ", rows, ", got ",
+             static_cast<int64_t>(p[i]));
 }
 
 // ---------------------------------------------------------------- LU
@@ -30,7 +32,8 @@ void check_pivot_range(const char* op, const Tensor& pivots, int64_t rows) {
 Factored lu_factor_ex(const Tensor& a, bool pivot) {
   check_matrix("linalg.lu_factor", a);
   check_floating("linalg.lu_factor", a);
-  FL_CHECK(pivot || a.device().type != DeviceType::CPU, "[linalg.lu_factor] expected pivot=True on the CPU, got False");
+  FL_CHECK(pivot || a.device().type != DeviceType::CPU,
+           "[linalg.lu_factor] expected pivot=True on the CPU, got False");
   const Dims lead = batch_sizes(a);
   const int64_t m = a.size(-2), n = a.size(-1);
   const Tensor lu = column_copy(a), info = info_tensor(lead, a.device());
@@ -38,8 +41,9 @@ Factored lu_factor_ex(const Tensor& a, bool pivot) {
   if (a.is_meta() || a.numel() == 0) return {lu, pivots, info};
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    each(info.numel(), cube(lu),
-         [&](int64_t i) { info.data<int32_t>()[i] = cpu::lapack::getrf<T>(m, n, matrix<T>(lu, i), m, vector<int32_t>(pivots, i)); });
+    each(info.numel(), cube(lu), [&](int64_t i) {
+      info.data<int32_t>()[i] = cpu::lapack::getrf<T>(m, n, matrix<T>(lu, i), m, vector<int32_t>(pivots, i));
+    });
   });
   return {lu, pivots, info};
 }
@@ -87,9 +91,11 @@ Factored lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data, boo
   return {p, l, u};
 }
 
-// X with op(A) X = B, or X op(A) = B when `left` is false. In the second case B^T is solved for: B by rows is B^T by columns.
+// X with op(A) X = B, or X op(A) = B when `left` is false. In the second case B^T is solved for: B by rows is
+// B^T by columns.
 template <class T>
-void solve_with_lu(const Tensor& lu, const Tensor& pivots, const Tensor& x, int64_t i, bool left, bool adjoint) {
+void solve_with_lu(const Tensor& lu, const Tensor& pivots, const Tensor& x, int64_t i, bool left,
+                   bool adjoint) {
   const int64_t n = lu.size(-1), nrhs = left ? x.size(-1) : x.size(-2);
   T* rhs = matrix<T>(x, i);
   const auto solve = [&](char trans) {
@@ -116,8 +122,8 @@ Tensor right_hand_side(const Tensor& b, const Dims& lead, bool left) {
 
 void check_system(const char* op, const Tensor& a, const Tensor& b, bool left) {
   check_same(op, a, b);
-  FL_CHECK(b.dim() >= 2 && a.size(-1) == b.size(left ? -2 : -1), "[", op, "] expected shapes of a linear system, got ", a.sizes(), " and ",
-           b.sizes());
+  FL_CHECK(b.dim() >= 2 && a.size(-1) == b.size(left ? -2 : -1), "[", op,
+           "] expected shapes of a linear system, got ", a.sizes(), " and ", b.sizes());
 }
 
 Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint) {
@@ -133,12 +139,14 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
   check_pivot_range("linalg.lu_solve", swaps, lu.size(-1));
   dispatch_lapack(lu.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    each(numel_of(lead), lu.size(-1) * x.size(-1) * x.size(-2), [&](int64_t i) { solve_with_lu<T>(factors, swaps, x, i, left, adjoint); });
+    each(numel_of(lead), lu.size(-1) * x.size(-1) * x.size(-2),
+         [&](int64_t i) { solve_with_lu<T>(factors, swaps, x, i, left, adjoint); });
   });
   return x;
 }
 
-// B is a batch of vectors where its shape is that of A without the last dimension; the Python side has made it matrices.
+// B is a batch of vectors where its shape is that of A without the last dimension; the Python side has made
+// it matrices.
 std::tuple<Tensor, Tensor, Tensor, Tensor> solve_ex(const Tensor& a, const Tensor& b, bool left) {
   check_square("linalg.solve", a);
   check_floating("linalg.solve", a);
@@ -274,8 +282,9 @@ Tensor cholesky_solve(const Tensor& self, const Tensor& factor, bool upper) {
   const int64_t n = factor.size(-1);
   dispatch_lapack(x.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    each(numel_of(lead), n * n * x.size(-1),
-         [&](int64_t i) { cpu::lapack::potrs<T>(upper ? 'U' : 'L', n, x.size(-1), matrix<T>(f, i), n, matrix<T>(x, i), n); });
+    each(numel_of(lead), n * n * x.size(-1), [&](int64_t i) {
+      cpu::lapack::potrs<T>(upper ? 'U' : 'L', n, x.size(-1), matrix<T>(f, i), n, matrix<T>(x, i), n);
+    });
   });
   return x;
 }
@@ -332,29 +341,35 @@ Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool h
   check_square("linalg.ldl_solve", ld);
   check_floating("linalg.ldl_solve", ld);
   check_matrix("linalg.ldl_solve", b);
-  FL_CHECK(b.size(-2) == ld.size(-1), "[linalg.ldl_solve] expected shapes of a linear system, got ", ld.sizes(), " and ", b.sizes());
-  FL_CHECK(is_integral(pivots.dtype()), "[linalg.ldl_solve] expected integer pivots, got ", name_of(pivots.dtype()));
-  FL_CHECK(pivots.sizes() == IntSpan(ld.sizes().data(), ld.dim() - 1), "[linalg.ldl_solve] expected pivots for the factors of shape ",
-           ld.sizes(), ", got ", pivots.sizes());
+  FL_CHECK(b.size(-2) == ld.size(-1), "[linalg.ldl_solve] expected shapes of a linear system, got ",
+           ld.sizes(), " and ", b.sizes());
+  FL_CHECK(is_integral(pivots.dtype()), "[linalg.ldl_solve] expected integer pivots, got ",
+           name_of(pivots.dtype()));
+  FL_CHECK(pivots.sizes() == IntSpan(ld.sizes().data(), ld.dim() - 1),
+           "[linalg.ldl_solve] expected pivots for the factors of shape ", ld.sizes(), ", got ",
+           pivots.sizes());
   check_same("linalg.ldl_solve", ld, b);
   const Dims lead = broadcast_shapes("linalg.ldl_solve", batch_sizes(ld), batch_sizes(b));
   const Tensor x = column_copy(b, lead);
   if (x.is_meta() || x.numel() == 0) return x;
-  const Tensor factors = column_copy(ld, lead), swaps = contiguous(to_dtype(expand_batch(pivots, lead, 1), DType::Int32));
+  const Tensor factors = column_copy(ld, lead),
+               swaps = contiguous(to_dtype(expand_batch(pivots, lead, 1), DType::Int32));
   const int64_t n = ld.size(-1);
   // A negative pivot opens a block of two rows; LAPACK takes that on trust.
   for (int64_t i = 0; i < swaps.numel() / std::max<int64_t>(n, 1); ++i) {
     const int32_t* p = vector<int32_t>(swaps, i);
     for (int64_t k = 0; k < n; k += p[k] < 0 ? 2 : 1) {
       const int64_t row = std::abs(static_cast<int64_t>(p[k]));
-      FL_CHECK(row >= 1 && row <= n && (p[k] > 0 || (k + 1 < n && p[k + 1] == p[k])), "[linalg.ldl_solve] expected pivots of ldl_factor, got ",
-               static_cast<int64_t>(p[k]), " in row ", k);
+      FL_CHECK(row >= 1 && row <= n && (p[k] > 0 || (k + 1 < n && p[k + 1] == p[k])),
+               "[linalg.ldl_solve] expected pivots of ldl_factor, got ", static_cast<int64_t>(p[k]),
+               " in row ", k);
     }
   }
   dispatch_lapack(ld.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(numel_of(lead), n * n * x.size(-1), [&](int64_t i) {
-      cpu::lapack::sytrs<T>('L', n, x.size(-1), matrix<T>(factors, i), n, vector<int32_t>(swaps, i), matrix<T>(x, i), n, hermitian);
+      cpu::lapack::sytrs<T>('L', n, x.size(-1), matrix<T>(factors, i), n, vector<int32_t>(swaps, i),
+                            matrix<T>(x, i), n, hermitian);
     });
   });
   return x;
@@ -375,8 +390,8 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(numel_of(lead), a.size(-1) * m * n, [&](int64_t i) {
-      cpu::lapack::trsm<T>(left ? 'L' : 'R', upper ? 'U' : 'L', 'N', unitriangular ? 'U' : 'N', m, n, T(1), matrix<T>(factor, i),
-                           a.size(-1), matrix<T>(x, i), m);
+      cpu::lapack::trsm<T>(left ? 'L' : 'R', upper ? 'U' : 'L', 'N', unitriangular ? 'U' : 'N', m, n, T(1),
+                           matrix<T>(factor, i), a.size(-1), matrix<T>(x, i), m);
     });
   });
   return x;
@@ -384,8 +399,8 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
 
 // ---------------------------------------------------------------- exponential
 
-// Diagonal Padé approximants after scaling by a power of two, undone by squaring. The approximant's degree and the norm up
-// to which it is accurate depend on the precision.
+// Diagonal Padé approximants after scaling by a power of two, undone by squaring. The approximant's degree
+// and the norm up to which it is accurate depend on the precision.
 template <class T>
 class Exponential {
   using R = cpu::lapack::Real<T>;
@@ -439,7 +454,8 @@ class Exponential {
     // The coefficients of the degree-m approximant: (2m - j)! m! / ((2m)! (m - j)! j!).
     constexpr int degree = kSingle ? 7 : 13;
     double coefficient[degree + 1] = {1};
-    for (int j = 1; j <= degree; ++j) coefficient[j] = coefficient[j - 1] * (degree - j + 1) / (double(2 * degree - j + 1) * j);
+    for (int j = 1; j <= degree; ++j)
+      coefficient[j] = coefficient[j - 1] * (degree - j + 1) / (double(2 * degree - j + 1) * j);
     std::vector<T> square(size_), power(size_), next(size_), even(size_, T(0)), odd(size_, T(0));
     multiply(a, a, square.data());
     for (int64_t d = 0; d < n_; ++d) {
@@ -448,7 +464,8 @@ class Exponential {
     }
     power = square;
     for (int j = 2; j <= degree; j += 2) {
-      const R ce = static_cast<R>(coefficient[j]), co = j + 1 <= degree ? static_cast<R>(coefficient[j + 1]) : R(0);
+      const R ce = static_cast<R>(coefficient[j]),
+              co = j + 1 <= degree ? static_cast<R>(coefficient[j + 1]) : R(0);
       for (int64_t i = 0; i < size_; ++i) {
         even[i] += ce * power[i];
         odd[i] += co * power[i];
@@ -459,7 +476,8 @@ class Exponential {
       }
     }
     multiply(a, odd.data(), next.data());
-    // Rows here are LAPACK's columns: it solves q^T x = p^T for the transposes, and since p and q commute, x is the answer's.
+    // Rows here are LAPACK's columns: it solves q^T x = p^T for the transposes, and since p and q commute, x
+    // is the answer's.
     for (int64_t i = 0; i < size_; ++i) {
       a[i] = even[i] + next[i];
       even[i] -= next[i];
@@ -472,7 +490,8 @@ class Exponential {
 };
 
 Tensor matrix_exp(const Tensor& self) {
-  FL_CHECK(!is_integral(self.dtype(), true), "[linalg.matrix_exp] expected a floating or complex tensor, got ", name_of(self.dtype()));
+  FL_CHECK(!is_integral(self.dtype(), true),
+           "[linalg.matrix_exp] expected a floating or complex tensor, got ", name_of(self.dtype()));
   check_square("linalg.matrix_exp", self);
   const Tensor out = empty(self.sizes(), self.options());
   if (self.is_meta() || self.numel() == 0) return out;
@@ -482,7 +501,8 @@ Tensor matrix_exp(const Tensor& self) {
   const int64_t n = self.size(-1);
   dispatch_lapack(compute, [&](auto type) {
     using T = typename decltype(type)::type;
-    each(self.numel() / (n * n), 12 * n * n * n, [&](int64_t i) { Exponential<T>(n).run(matrix<T>(result, i)); });
+    each(self.numel() / (n * n), 12 * n * n * n,
+         [&](int64_t i) { Exponential<T>(n).run(matrix<T>(result, i)); });
   });
   if (!result.same(out)) copy_into(out, result);
   return out;

@@ -1,5 +1,5 @@
-// What the linear algebra kernels share: checks of batches of matrices, column-major copies for LAPACK, and the loop over
-// the matrices of a batch.
+// What the linear algebra kernels share: checks of batches of matrices, column-major copies for LAPACK, and
+// the loop over the matrices of a batch.
 #pragma once
 
 #include "cpu/iterator.h"
@@ -10,8 +10,10 @@
 namespace fl::linalg {
 
 inline void check_floating(const char* op, const Tensor& t) {
-  FL_CHECK(!is_integral(t.dtype(), true), "[", op, "] expected a floating or complex tensor, got ", name_of(t.dtype()));
-  FL_CHECK_KIND(!is_reduced(t.dtype()), NotImplemented, "[", op, "] expected float32, float64 or complex, got ", name_of(t.dtype()));
+  FL_CHECK(!is_integral(t.dtype(), true), "[", op, "] expected a floating or complex tensor, got ",
+           name_of(t.dtype()));
+  FL_CHECK_KIND(!is_reduced(t.dtype()), NotImplemented, "[", op,
+                "] expected float32, float64 or complex, got ", name_of(t.dtype()));
 }
 inline void check_matrix(const char* op, const Tensor& t) {
   FL_CHECK(t.dim() >= 2, "[", op, "] expected a tensor of at least two dimensions, got ", t.sizes());
@@ -21,13 +23,16 @@ inline void check_square(const char* op, const Tensor& t) {
   FL_CHECK(t.size(-1) == t.size(-2), "[", op, "] expected square matrices, got ", t.sizes());
 }
 inline void check_same(const char* op, const Tensor& a, const Tensor& b) {
-  FL_CHECK(a.dtype() == b.dtype(), "[", op, "] expected tensors of one dtype, got ", name_of(a.dtype()), " and ", name_of(b.dtype()));
-  FL_CHECK(a.device() == b.device(), "[", op, "] expected tensors on one device, got ", to_string(a.device()), " and ",
-           to_string(b.device()));
+  FL_CHECK(a.dtype() == b.dtype(), "[", op, "] expected tensors of one dtype, got ", name_of(a.dtype()),
+           " and ", name_of(b.dtype()));
+  FL_CHECK(a.device() == b.device(), "[", op, "] expected tensors on one device, got ", to_string(a.device()),
+           " and ", to_string(b.device()));
 }
 
 // The sizes without the last `drop` dimensions.
-inline Dims batch_sizes(const Tensor& t, int64_t drop = 2) { return Dims(IntSpan(t.sizes().data(), t.dim() - drop)); }
+inline Dims batch_sizes(const Tensor& t, int64_t drop = 2) {
+  return Dims(IntSpan(t.sizes().data(), t.dim() - drop));
+}
 
 inline Dims join(Dims lead, std::initializer_list<int64_t> last) {
   for (int64_t n : last) lead.push_back(n);
@@ -46,7 +51,8 @@ inline Tensor columns(const Dims& lead, int64_t m, int64_t n, Options options) {
 inline Tensor expand_batch(const Tensor& t, const Dims& lead, int64_t keep = 2) {
   const int64_t n = static_cast<int64_t>(lead.size()), extra = n + keep - t.dim();
   Dims sizes(lead), strides(n);
-  for (int64_t d = std::max<int64_t>(extra, 0); d < n; ++d) strides[d] = t.size(d - extra) == 1 ? 0 : t.stride(d - extra);
+  for (int64_t d = std::max<int64_t>(extra, 0); d < n; ++d)
+    strides[d] = t.size(d - extra) == 1 ? 0 : t.stride(d - extra);
   for (int64_t d = t.dim() - keep; d < t.dim(); ++d) {
     sizes.push_back(t.size(d));
     strides.push_back(t.stride(d));
@@ -60,7 +66,9 @@ inline Tensor column_copy(const Tensor& t, const Dims& lead) {
   if (!copy.is_meta() && copy.numel() > 0) copy_into(copy, expand_batch(t, lead));
   return copy;
 }
-inline Tensor column_copy(const Tensor& t) { return column_copy(t, batch_sizes(t)); }
+inline Tensor column_copy(const Tensor& t) {
+  return column_copy(t, batch_sizes(t));
+}
 
 // Matrix i of a batch made by columns() (or contiguous).
 template <class T>
@@ -76,14 +84,19 @@ T* vector(const Tensor& t, int64_t i) {
 template <class F>
 void dispatch_lapack(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::Float: return f(Type<float>{});
-    case DType::Double: return f(Type<double>{});
-    case DType::ComplexFloat: return f(Type<complex64>{});
-    default: return f(Type<complex128>{});
+    case DType::Float:
+      return f(Type<float>{});
+    case DType::Double:
+      return f(Type<double>{});
+    case DType::ComplexFloat:
+      return f(Type<complex64>{});
+    default:
+      return f(Type<complex128>{});
   }
 }
 
-// Calls f(i) for every matrix; small ones on several threads, large ones one by one so that LAPACK can use them.
+// Calls f(i) for every matrix; small ones on several threads, large ones one by one so that LAPACK can use
+// them.
 template <class F>
 void each(int64_t batch, int64_t work, const F& f) {
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1));
@@ -97,9 +110,13 @@ inline Tensor zeros(IntSpan sizes, Options options) {
   if (!t.is_meta() && t.numel() > 0) std::memset(t.raw(), 0, t.numel() * t.itemsize());
   return t;
 }
-inline Tensor info_tensor(const Dims& lead, Device device) { return zeros(lead, {DType::Int32, device}); }
+inline Tensor info_tensor(const Dims& lead, Device device) {
+  return zeros(lead, {DType::Int32, device});
+}
 
-inline int64_t cube(const Tensor& t) { return t.size(-1) * t.size(-2) * std::max(t.size(-1), t.size(-2)); }
+inline int64_t cube(const Tensor& t) {
+  return t.size(-1) * t.size(-2) * std::max(t.size(-1), t.size(-2));
+}
 
 // Writes the identity into a batch of matrices stored by columns.
 inline void fill_identity(const Tensor& t) {

@@ -20,9 +20,10 @@ struct Classes {
 
 Classes check_classes(const char* op, const Tensor& self, const Tensor& target, const Tensor& weight) {
   FL_CHECK(self.dim() > 0, "[", op, "] expected scores with a dimension of classes, got a 0-d tensor");
-  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected floating point scores, got ", name_of(self.dtype()));
-  FL_CHECK(target.dtype() == DType::Int64 || target.dtype() == DType::UInt8, "[", op, "] expected class indices of int64 or uint8, got ",
-           name_of(target.dtype()));
+  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected floating point scores, got ",
+                name_of(self.dtype()));
+  FL_CHECK(target.dtype() == DType::Int64 || target.dtype() == DType::UInt8, "[", op,
+           "] expected class indices of int64 or uint8, got ", name_of(target.dtype()));
   Classes g;
   const int64_t at = self.dim() == 1 ? 0 : 1;
   g.classes = self.size(at);
@@ -32,21 +33,24 @@ Classes check_classes(const char* op, const Tensor& self, const Tensor& target, 
   for (int64_t d = 0; d < self.dim(); ++d)
     if (d != at) expected.push_back(self.size(d));
   if (self.dim() > 1 && target.dim() > 0)
-    FL_CHECK_KIND(target.size(0) == self.size(0), Value, "[", op, "] expected one batch size, got ", self.size(0), " and ", target.size(0));
+    FL_CHECK_KIND(target.size(0) == self.size(0), Value, "[", op, "] expected one batch size, got ",
+                  self.size(0), " and ", target.size(0));
   const bool one = self.dim() == 1 && target.numel() == 1 && target.dim() <= 1;
-  FL_CHECK(one || IntSpan(expected) == target.sizes(), "[", op, "] expected class indices of shape ", IntSpan(expected), ", got ",
-           target.sizes());
-  FL_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == g.classes), "[", op, "] expected a weight for each of ", g.classes,
-           " classes, got ", weight.defined() ? weight.sizes() : IntSpan());
-  FL_CHECK(!weight.defined() || weight.dtype() == self.dtype(), "[", op, "] expected weights of dtype ", name_of(self.dtype()), ", got ",
-           weight.defined() ? name_of(weight.dtype()) : "");
+  FL_CHECK(one || IntSpan(expected) == target.sizes(), "[", op, "] expected class indices of shape ",
+           IntSpan(expected), ", got ", target.sizes());
+  FL_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == g.classes), "[", op,
+           "] expected a weight for each of ", g.classes, " classes, got ",
+           weight.defined() ? weight.sizes() : IntSpan());
+  FL_CHECK(!weight.defined() || weight.dtype() == self.dtype(), "[", op, "] expected weights of dtype ",
+           name_of(self.dtype()), ", got ", weight.defined() ? name_of(weight.dtype()) : "");
   return g;
 }
 
 // Adds up per-row losses. `loss(row, class)` gives one before its weight; ignored rows count nothing.
 template <class T, class F>
-void reduce_rows(const char* op, const Classes& g, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t ignore_index,
-                 const Tensor& out, const Tensor& total_weight, const F& loss) {
+void reduce_rows(const char* op, const Classes& g, const Tensor& target, const Tensor& weight,
+                 int64_t reduction, int64_t ignore_index, const Tensor& out, const Tensor& total_weight,
+                 const F& loss) {
   const Tensor indices = contiguous(to_dtype(target, DType::Int64));
   const Tensor weights = weight.defined() ? contiguous(to_dtype(weight, dtype_for<T>::value)) : Tensor();
   const int64_t* t = indices.data<int64_t>();
@@ -63,7 +67,8 @@ void reduce_rows(const char* op, const Classes& g, const Tensor& target, const T
         if (kept) kept[r] = 0;
         continue;
       }
-      FL_CHECK_KIND(c >= 0 && c < g.classes, Index, "[", op, "] expected class indices in [0, ", g.classes - 1, "], got ", c);
+      FL_CHECK_KIND(c >= 0 && c < g.classes, Index, "[", op, "] expected class indices in [0, ",
+                    g.classes - 1, "], got ", c);
       const T factor = w ? w[c] : T(1);
       const T x = loss(r, c) * factor;
       if (kept) kept[r] = x;
@@ -90,10 +95,14 @@ inline int64_t position(const Classes& g, int64_t r, int64_t c) {
 template <class F>
 void dispatch_scores(DType t, const F& f) {
   switch (t) {
-    case DType::Double: return f(Type<double>{}, Type<double>{});
-    case DType::BFloat16: return f(Type<BFloat16>{}, Type<float>{});
-    case DType::Half: return f(Type<Half>{}, Type<float>{});
-    default: return f(Type<float>{}, Type<float>{});
+    case DType::Double:
+      return f(Type<double>{}, Type<double>{});
+    case DType::BFloat16:
+      return f(Type<BFloat16>{}, Type<float>{});
+    case DType::Half:
+      return f(Type<Half>{}, Type<float>{});
+    default:
+      return f(Type<float>{}, Type<float>{});
   }
 }
 
@@ -101,8 +110,8 @@ Tensor make_output(const Tensor& self, const Tensor& target, int64_t reduction) 
   return reduction == kNone ? empty(target.sizes(), self.options()) : empty({}, self.options());
 }
 
-std::tuple<Tensor, Tensor> nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
-                                    int64_t ignore_index) {
+std::tuple<Tensor, Tensor> nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight,
+                                    int64_t reduction, int64_t ignore_index) {
   const Classes g = check_classes("nll_loss", self, target, weight);
   Tensor out = make_output(self, target, reduction), total = empty({}, self.options());
   if (self.is_meta()) return {out, total};
@@ -126,36 +135,42 @@ void log_sums(const Tensor& x, const Classes& g, T* out) {
   const CastFn load = cast_fn(x.dtype(), dtype_for<T>::value);
   const int64_t item = x.itemsize(), n = g.classes;
   if (g.inner == 1) {
-    parallel_for(g.batch, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-      if (direct) return loops.logsumexp_rows(x.data<T>() + begin * n, out + begin, end - begin, n);
-      const int64_t batch = std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1));  // rows staged at a time
-      std::vector<T> staged(batch * n);
-      for (int64_t r = begin; r < end; r += batch) {
-        const int64_t rows = std::min(batch, end - r);
-        load(x.raw() + r * n * item, item, reinterpret_cast<char*>(staged.data()), sizeof(T), rows * n);
-        loops.logsumexp_rows(staged.data(), out + r, rows, n);
-      }
-    });
+    parallel_for(
+        g.batch, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
+          if (direct) return loops.logsumexp_rows(x.data<T>() + begin * n, out + begin, end - begin, n);
+          const int64_t batch =
+              std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1));  // rows staged at a time
+          std::vector<T> staged(batch * n);
+          for (int64_t r = begin; r < end; r += batch) {
+            const int64_t rows = std::min(batch, end - r);
+            load(x.raw() + r * n * item, item, reinterpret_cast<char*>(staged.data()), sizeof(T), rows * n);
+            loops.logsumexp_rows(staged.data(), out + r, rows, n);
+          }
+        });
     return;
   }
   const int64_t width = std::min(kSoftmaxWidth, g.inner), blocks = (g.inner + width - 1) / width;
-  parallel_for(g.batch * blocks, std::max<int64_t>(1, 4096 / std::max<int64_t>(n * width, 1)), [&](int64_t begin, int64_t end) {
-    std::vector<T> staged(direct ? 0 : n * width);
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t column = b % blocks * width, w = std::min(width, g.inner - column), at = b / blocks * n * g.inner + column;
-      T* to = out + b / blocks * g.inner + column;
-      if (direct) {
-        loops.logsumexp_columns(x.data<T>() + at, g.inner, to, n, w);
-        continue;
-      }
-      for (int64_t i = 0; i < n; ++i)
-        load(x.raw() + (at + i * g.inner) * item, item, reinterpret_cast<char*>(staged.data() + i * w), sizeof(T), w);
-      loops.logsumexp_columns(staged.data(), w, to, n, w);
-    }
-  });
+  parallel_for(g.batch * blocks, std::max<int64_t>(1, 4096 / std::max<int64_t>(n * width, 1)),
+               [&](int64_t begin, int64_t end) {
+                 std::vector<T> staged(direct ? 0 : n * width);
+                 for (int64_t b = begin; b < end; ++b) {
+                   const int64_t column = b % blocks * width, w = std::min(width, g.inner - column),
+                                 at = b / blocks * n * g.inner + column;
+                   T* to = out + b / blocks * g.inner + column;
+                   if (direct) {
+                     loops.logsumexp_columns(x.data<T>() + at, g.inner, to, n, w);
+                     continue;
+                   }
+                   for (int64_t i = 0; i < n; ++i)
+                     load(x.raw() + (at + i * g.inner) * item, item,
+                          reinterpret_cast<char*>(staged.data() + i * w), sizeof(T), w);
+                   loops.logsumexp_columns(staged.data(), w, to, n, w);
+                 }
+               });
 }
 
-std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tensor& target,
+                                                 const Tensor& weight, int64_t reduction,
                                                  int64_t ignore_index) {
   const Classes g = check_classes("cross_entropy", self, target, weight);
   Tensor out = make_output(self, target, reduction), total = empty({}, self.options());
@@ -167,8 +182,9 @@ std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tenso
     const auto* scores = x.data<typename decltype(stored)::type>();
     T* log_sum = sums.data<T>();
     log_sums<T>(x, g, log_sum);
-    reduce_rows<T>("cross_entropy", g, target, weight, reduction, ignore_index, out, total,
-                   [&](int64_t r, int64_t c) { return log_sum[r] - static_cast<T>(scores[position(g, r, c)]); });
+    reduce_rows<T>(
+        "cross_entropy", g, target, weight, reduction, ignore_index, out, total,
+        [&](int64_t r, int64_t c) { return log_sum[r] - static_cast<T>(scores[position(g, r, c)]); });
   });
   return {out, total, sums};
 }
@@ -181,39 +197,46 @@ double add_logs(double a, double b, double c) {
   return m + std::log(std::exp(a - m) + std::exp(b - m) + std::exp(c - m));
 }
 
-std::tuple<Tensor, Tensor> ctc_loss(const Tensor& log_probs, const Tensor& targets, IntSpan input_lengths, IntSpan target_lengths,
-                                    int64_t blank, bool) {
+std::tuple<Tensor, Tensor> ctc_loss(const Tensor& log_probs, const Tensor& targets, IntSpan input_lengths,
+                                    IntSpan target_lengths, int64_t blank, bool) {
   FL_CHECK(log_probs.dim() == 3, "[ctc_loss] expected log_probs of shape (T, N, C), got ", log_probs.sizes());
   FL_CHECK_KIND(log_probs.dtype() == DType::Float || log_probs.dtype() == DType::Double, NotImplemented,
                 "[ctc_loss] expected float32 or float64 log_probs, got ", name_of(log_probs.dtype()));
-  FL_CHECK(targets.dtype() == DType::Int64 || targets.dtype() == DType::Int32, "[ctc_loss] expected int64 or int32 targets, got ",
-           name_of(targets.dtype()));
+  FL_CHECK(targets.dtype() == DType::Int64 || targets.dtype() == DType::Int32,
+           "[ctc_loss] expected int64 or int32 targets, got ", name_of(targets.dtype()));
   const int64_t steps = log_probs.size(0), batch = log_probs.size(1), classes = log_probs.size(2);
   FL_CHECK(blank >= 0 && blank < classes, "[ctc_loss] expected blank in [0, ", classes - 1, "], got ", blank);
-  FL_CHECK(static_cast<int64_t>(input_lengths.size()) == batch && static_cast<int64_t>(target_lengths.size()) == batch,
-           "[ctc_loss] expected ", batch, " input and target lengths, got ", static_cast<int64_t>(input_lengths.size()), " and ",
-           static_cast<int64_t>(target_lengths.size()));
+  FL_CHECK(static_cast<int64_t>(input_lengths.size()) == batch &&
+               static_cast<int64_t>(target_lengths.size()) == batch,
+           "[ctc_loss] expected ", batch, " input and target lengths, got ",
+           static_cast<int64_t>(input_lengths.size()), " and ", static_cast<int64_t>(target_lengths.size()));
   const bool concatenated = targets.dim() == 1;
-  FL_CHECK(concatenated || targets.dim() == 2, "[ctc_loss] expected targets of 1 or 2 dimensions, got ", targets.sizes());
+  FL_CHECK(concatenated || targets.dim() == 2, "[ctc_loss] expected targets of 1 or 2 dimensions, got ",
+           targets.sizes());
   int64_t longest = 0, sum = 0;
   for (int64_t b = 0; b < batch; ++b) {
-    FL_CHECK(target_lengths[b] >= 0, "[ctc_loss] expected target lengths that are not negative, got ", target_lengths[b]);
-    FL_CHECK(input_lengths[b] >= 0 && input_lengths[b] <= steps, "[ctc_loss] expected input lengths in [0, ", steps, "], got ",
-             input_lengths[b]);
+    FL_CHECK(target_lengths[b] >= 0, "[ctc_loss] expected target lengths that are not negative, got ",
+             target_lengths[b]);
+    FL_CHECK(input_lengths[b] >= 0 && input_lengths[b] <= steps, "[ctc_loss] expected input lengths in [0, ",
+             steps, "], got ", input_lengths[b]);
     longest = std::max(longest, target_lengths[b]);
     sum += target_lengths[b];
   }
   if (concatenated)
-    FL_CHECK(targets.numel() == sum, "[ctc_loss] expected ", sum, " concatenated targets, got ", targets.numel());
+    FL_CHECK(targets.numel() == sum, "[ctc_loss] expected ", sum, " concatenated targets, got ",
+             targets.numel());
   else
-    FL_CHECK(targets.size(0) == batch && targets.size(1) >= longest, "[ctc_loss] expected targets of shape (", batch, ", ", longest,
-             ") or wider, got ", targets.sizes());
+    FL_CHECK(targets.size(0) == batch && targets.size(1) >= longest, "[ctc_loss] expected targets of shape (",
+             batch, ", ", longest, ") or wider, got ", targets.sizes());
   const int64_t states = 2 * longest + 1;
-  Tensor loss = empty({batch}, log_probs.options()), log_alpha = empty({batch, steps, states}, log_probs.options());
+  Tensor loss = empty({batch}, log_probs.options()),
+         log_alpha = empty({batch, steps, states}, log_probs.options());
   if (log_probs.is_meta()) return {loss, log_alpha};
 
-  const Tensor lp = contiguous(to_dtype(log_probs, DType::Double)), tg = contiguous(to_dtype(targets, DType::Int64));
-  const Tensor alphas = empty(log_alpha.sizes(), {DType::Double, Device{}}), losses = empty({batch}, {DType::Double, Device{}});
+  const Tensor lp = contiguous(to_dtype(log_probs, DType::Double)),
+               tg = contiguous(to_dtype(targets, DType::Int64));
+  const Tensor alphas = empty(log_alpha.sizes(), {DType::Double, Device{}}),
+               losses = empty({batch}, {DType::Double, Device{}});
   std::vector<int64_t> starts(batch);
   for (int64_t b = 0, at = 0; b < batch; ++b) {
     starts[b] = concatenated ? at : b * targets.size(1);
@@ -227,9 +250,12 @@ std::tuple<Tensor, Tensor> ctc_loss(const Tensor& log_probs, const Tensor& targe
       double* alpha = alphas.data<double>() + b * steps * states;
       std::fill(alpha, alpha + steps * states, never);
       const auto label = [&](int64_t s) { return s % 2 == 0 ? blank : target[s / 2]; };
-      const auto prob = [&](int64_t t, int64_t s) { return lp.data<double>()[(t * batch + b) * classes + label(s)]; };
+      const auto prob = [&](int64_t t, int64_t s) {
+        return lp.data<double>()[(t * batch + b) * classes + label(s)];
+      };
       for (int64_t s = 1; s < n; s += 2)
-        FL_CHECK(label(s) >= 0 && label(s) < classes, "[ctc_loss] expected targets in [0, ", classes - 1, "], got ", label(s));
+        FL_CHECK(label(s) >= 0 && label(s) < classes, "[ctc_loss] expected targets in [0, ", classes - 1,
+                 "], got ", label(s));
       if (length > 0) {
         alpha[0] = prob(0, 0);
         if (n > 1) alpha[1] = prob(0, 1);

@@ -1,4 +1,5 @@
-// Matrix products: checks shapes and dtypes, folds or broadcasts batches, and hands the strides as they are to gemm.
+// Matrix products: checks shapes and dtypes, folds or broadcasts batches, and hands the strides as they are
+// to gemm.
 #include "cpu/gemm.h"
 #include "cpu/iterator.h"
 #include "dispatch/kernel.h"
@@ -8,9 +9,10 @@ namespace fl {
 namespace {
 
 void check_operands(const char* op, const Tensor& a, const Tensor& b) {
-  FL_CHECK(a.dtype() == b.dtype(), "[", op, "] expected operands of one dtype, got ", name_of(a.dtype()), " and ", name_of(b.dtype()));
-  FL_CHECK(a.device() == b.device(), "[", op, "] expected operands on one device, got ", to_string(a.device()), " and ",
-           to_string(b.device()));
+  FL_CHECK(a.dtype() == b.dtype(), "[", op, "] expected operands of one dtype, got ", name_of(a.dtype()),
+           " and ", name_of(b.dtype()));
+  FL_CHECK(a.device() == b.device(), "[", op, "] expected operands on one device, got ",
+           to_string(a.device()), " and ", to_string(b.device()));
   FL_CHECK_KIND(a.dtype() != DType::Bool, NotImplemented, "[", op, "] expected a numeric dtype, got bool");
 }
 
@@ -19,8 +21,8 @@ struct Axis {
   int64_t size, a, b, c;
 };
 
-// The batch dimensions of one product. Those that lie regularly in all three operands merge into one, a batch that
-// shares B becomes rows of A, and what remains beyond gemm's single batch dimension is looped over.
+// The batch dimensions of one product. Those that lie regularly in all three operands merge into one, a batch
+// that shares B becomes rows of A, and what remains beyond gemm's single batch dimension is looped over.
 class Batch {
  public:
   void add(int64_t size, int64_t a, int64_t b, int64_t c) {
@@ -83,14 +85,16 @@ class Batch {
 // alpha and beta as the dtype sees them: integers drop fractions, real dtypes refuse complex factors.
 std::complex<double> factor(const char* op, const Scalar& value, DType dtype) {
   if (is_complex(dtype)) return value.to<complex128>();
-  FL_CHECK(!value.is_complex() || value.im == 0, "[", op, "] expected a real factor for ", name_of(dtype), ", got a complex one");
+  FL_CHECK(!value.is_complex() || value.im == 0, "[", op, "] expected a real factor for ", name_of(dtype),
+           ", got a complex one");
   if (is_integral(dtype)) return static_cast<double>(value.to<int64_t>());
   return value.to<double>();
 }
 
-// out = alpha * a @ b + beta * out for operands of two or more dimensions whose batches broadcast to that of out.
-void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<double> alpha = 1, std::complex<double> beta = 0,
-              const Tensor& bias = Tensor()) {
+// out = alpha * a @ b + beta * out for operands of two or more dimensions whose batches broadcast to that of
+// out.
+void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<double> alpha = 1,
+              std::complex<double> beta = 0, const Tensor& bias = Tensor()) {
   if (out.is_meta() || out.numel() == 0) return;
   cpu::GemmArgs g;
   g.dtype = out.dtype();
@@ -122,23 +126,31 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<
   batch.run(g);
 }
 
-Tensor with_dims(const Tensor& t, Dims sizes, Dims strides) { return alias(t, sizes, strides, t.offset()); }
-Tensor row(const Tensor& v) { return with_dims(v, {1, v.size(0)}, {0, v.stride(0)}); }
-Tensor column(const Tensor& v) { return with_dims(v, {v.size(0), 1}, {v.stride(0), 0}); }
+Tensor with_dims(const Tensor& t, Dims sizes, Dims strides) {
+  return alias(t, sizes, strides, t.offset());
+}
+Tensor row(const Tensor& v) {
+  return with_dims(v, {1, v.size(0)}, {0, v.stride(0)});
+}
+Tensor column(const Tensor& v) {
+  return with_dims(v, {v.size(0), 1}, {v.stride(0), 0});
+}
 
 void check_matrix_shapes(const char* op, const Tensor& a, const Tensor& b) {
-  FL_CHECK(a.size(-1) == b.size(-2), "[", op, "] expected (m, k) @ (k, n), got ", a.sizes(), " @ ", b.sizes());
+  FL_CHECK(a.size(-1) == b.size(-2), "[", op, "] expected (m, k) @ (k, n), got ", a.sizes(), " @ ",
+           b.sizes());
 }
 
 // What is added to a product: a fresh output holding `self` broadcast, unless beta makes it irrelevant.
 Tensor start_from(const char* op, const Tensor& self, const Dims& sizes, const Tensor& like, bool wanted) {
-  FL_CHECK(self.dtype() == like.dtype(), "[", op, "] expected self of the products' dtype ", name_of(like.dtype()), ", got ",
-           name_of(self.dtype()));
-  FL_CHECK(self.device() == like.device(), "[", op, "] expected operands on one device, got ", to_string(self.device()), " and ",
-           to_string(like.device()));
+  FL_CHECK(self.dtype() == like.dtype(), "[", op, "] expected self of the products' dtype ",
+           name_of(like.dtype()), ", got ", name_of(self.dtype()));
+  FL_CHECK(self.device() == like.device(), "[", op, "] expected operands on one device, got ",
+           to_string(self.device()), " and ", to_string(like.device()));
   const int64_t lead = static_cast<int64_t>(sizes.size()) - self.dim();
   bool fits = lead >= 0;
-  for (int64_t d = 0; fits && d < self.dim(); ++d) fits = self.size(d) == sizes[d + lead] || self.size(d) == 1;
+  for (int64_t d = 0; fits && d < self.dim(); ++d)
+    fits = self.size(d) == sizes[d + lead] || self.size(d) == 1;
   FL_CHECK(fits, "[", op, "] expected self to broadcast to ", sizes, ", got ", self.sizes());
   const Tensor out = empty(sizes, like.options());
   if (wanted && !out.is_meta() && out.numel() > 0) copy_into(out, self);
@@ -148,7 +160,8 @@ Tensor start_from(const char* op, const Tensor& self, const Dims& sizes, const T
 // ---------------------------------------------------------------- products
 
 Tensor mm(const Tensor& self, const Tensor& mat2) {
-  FL_CHECK(self.dim() == 2 && mat2.dim() == 2, "[mm] expected two matrices, got ", self.sizes(), " and ", mat2.sizes());
+  FL_CHECK(self.dim() == 2 && mat2.dim() == 2, "[mm] expected two matrices, got ", self.sizes(), " and ",
+           mat2.sizes());
   check_matrix_shapes("mm", self, mat2);
   check_operands("mm", self, mat2);
   const Tensor out = empty({self.size(0), mat2.size(1)}, self.options());
@@ -157,8 +170,10 @@ Tensor mm(const Tensor& self, const Tensor& mat2) {
 }
 
 Tensor bmm(const Tensor& self, const Tensor& mat2) {
-  FL_CHECK(self.dim() == 3 && mat2.dim() == 3, "[bmm] expected two batches of matrices, got ", self.sizes(), " and ", mat2.sizes());
-  FL_CHECK(self.size(0) == mat2.size(0), "[bmm] expected batches of one size, got ", self.sizes(), " and ", mat2.sizes());
+  FL_CHECK(self.dim() == 3 && mat2.dim() == 3, "[bmm] expected two batches of matrices, got ", self.sizes(),
+           " and ", mat2.sizes());
+  FL_CHECK(self.size(0) == mat2.size(0), "[bmm] expected batches of one size, got ", self.sizes(), " and ",
+           mat2.sizes());
   check_matrix_shapes("bmm", self, mat2);
   check_operands("bmm", self, mat2);
   const Tensor out = empty({self.size(0), self.size(1), mat2.size(2)}, self.options());
@@ -167,7 +182,8 @@ Tensor bmm(const Tensor& self, const Tensor& mat2) {
 }
 
 Tensor mv(const Tensor& self, const Tensor& vec) {
-  FL_CHECK(self.dim() == 2 && vec.dim() == 1, "[mv] expected a matrix and a vector, got ", self.sizes(), " and ", vec.sizes());
+  FL_CHECK(self.dim() == 2 && vec.dim() == 1, "[mv] expected a matrix and a vector, got ", self.sizes(),
+           " and ", vec.sizes());
   FL_CHECK(self.size(1) == vec.size(0), "[mv] expected (m, k) @ (k), got ", self.sizes(), " @ ", vec.sizes());
   check_operands("mv", self, vec);
   const Tensor out = empty({self.size(0)}, self.options());
@@ -176,19 +192,24 @@ Tensor mv(const Tensor& self, const Tensor& vec) {
 }
 
 Tensor dot(const Tensor& self, const Tensor& tensor) {
-  FL_CHECK(self.dim() == 1 && tensor.dim() == 1, "[dot] expected two vectors, got ", self.sizes(), " and ", tensor.sizes());
-  FL_CHECK(self.size(0) == tensor.size(0), "[dot] expected vectors of one length, got ", self.size(0), " and ", tensor.size(0));
+  FL_CHECK(self.dim() == 1 && tensor.dim() == 1, "[dot] expected two vectors, got ", self.sizes(), " and ",
+           tensor.sizes());
+  FL_CHECK(self.size(0) == tensor.size(0), "[dot] expected vectors of one length, got ", self.size(0),
+           " and ", tensor.size(0));
   check_operands("dot", self, tensor);
   const Tensor out = empty({}, self.options());
-  if (!out.is_meta()) cpu::dot(out.dtype(), self.size(0), self.raw(), self.stride(0), tensor.raw(), tensor.stride(0), out.raw());
+  if (!out.is_meta())
+    cpu::dot(out.dtype(), self.size(0), self.raw(), self.stride(0), tensor.raw(), tensor.stride(0),
+             out.raw());
   return out;
 }
 
 Tensor matmul(const Tensor& self, const Tensor& other) {
   const int64_t da = self.dim(), db = other.dim();
-  FL_CHECK(da > 0 && db > 0, "[matmul] expected operands with at least one dimension, got ", self.sizes(), " and ", other.sizes());
-  FL_CHECK(self.size(-1) == other.size(db == 1 ? 0 : db - 2), "[matmul] expected (..., m, k) @ (..., k, n), got ", self.sizes(), " @ ",
-           other.sizes());
+  FL_CHECK(da > 0 && db > 0, "[matmul] expected operands with at least one dimension, got ", self.sizes(),
+           " and ", other.sizes());
+  FL_CHECK(self.size(-1) == other.size(db == 1 ? 0 : db - 2),
+           "[matmul] expected (..., m, k) @ (..., k, n), got ", self.sizes(), " @ ", other.sizes());
   check_operands("matmul", self, other);
   if (da == 2 && db == 2) {
     const Tensor out = empty({self.size(0), other.size(1)}, self.options());
@@ -202,8 +223,8 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
   Dims sizes(n);
   for (int64_t d = 0; d < n; ++d) {
     const int64_t sa = d < n - na ? 1 : a.size(d - (n - na)), sb = d < n - nb ? 1 : b.size(d - (n - nb));
-    FL_CHECK(sa == sb || sa == 1 || sb == 1, "[matmul] expected batch dimensions that broadcast, got ", self.sizes(), " @ ",
-             other.sizes());
+    FL_CHECK(sa == sb || sa == 1 || sb == 1, "[matmul] expected batch dimensions that broadcast, got ",
+             self.sizes(), " @ ", other.sizes());
     sizes[d] = sa == 1 ? sb : sa;
   }
   Dims full = sizes;
@@ -219,14 +240,17 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
 // x @ weight.T + bias over the last dimension of x; leading dimensions are folded into rows.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   FL_CHECK(input.dim() > 0, "[linear] expected an input with at least one dimension, got ", input.sizes());
-  FL_CHECK(weight.dim() == 1 || weight.dim() == 2, "[linear] expected a weight of one or two dimensions, got ", weight.sizes());
+  FL_CHECK(weight.dim() == 1 || weight.dim() == 2,
+           "[linear] expected a weight of one or two dimensions, got ", weight.sizes());
   FL_CHECK(weight.dim() == 2 || !bias.defined() || bias.dim() == 0 || input.dim() != 2,
            "[linear] expected a weight matrix with a bias, got ", weight.sizes());
-  FL_CHECK(input.size(-1) == weight.size(-1), "[linear] expected (..., k) and (n, k), got ", input.sizes(), " and ", weight.sizes());
+  FL_CHECK(input.size(-1) == weight.size(-1), "[linear] expected (..., k) and (n, k), got ", input.sizes(),
+           " and ", weight.sizes());
   check_operands("linear", input, weight);
   const Tensor a = input.dim() == 1 ? row(input) : input;
   const Tensor b = weight.dim() == 1 ? column(weight)
-                                     : with_dims(weight, {weight.size(1), weight.size(0)}, {weight.stride(1), weight.stride(0)});
+                                     : with_dims(weight, {weight.size(1), weight.size(0)},
+                                                 {weight.stride(1), weight.stride(0)});
   Dims sizes(input.sizes());
   sizes.erase(sizes.size() - 1);
   if (weight.dim() == 2) sizes.push_back(weight.size(0));
@@ -240,14 +264,17 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   }
   const bool per_column = weight.dim() == 2 && bias.dim() <= 1;
   const Tensor out = start_from("linear", bias, sizes, input, !per_column);
-  multiply(a, b, plain ? out : with_dims(out, full, contiguous_strides(full)), 1, per_column ? 0 : 1, per_column ? bias : Tensor());
+  multiply(a, b, plain ? out : with_dims(out, full, contiguous_strides(full)), 1, per_column ? 0 : 1,
+           per_column ? bias : Tensor());
   return out;
 }
 
 // ---------------------------------------------------------------- products added to something
 
-Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
-  FL_CHECK(mat1.dim() == 2 && mat2.dim() == 2, "[addmm] expected two matrices, got ", mat1.sizes(), " and ", mat2.sizes());
+Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
+             const Scalar& alpha) {
+  FL_CHECK(mat1.dim() == 2 && mat2.dim() == 2, "[addmm] expected two matrices, got ", mat1.sizes(), " and ",
+           mat2.sizes());
   check_matrix_shapes("addmm", mat1, mat2);
   check_operands("addmm", mat1, mat2);
   const auto b = factor("addmm", beta, mat1.dtype()), a = factor("addmm", alpha, mat1.dtype());
@@ -257,10 +284,13 @@ Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const S
   return out;
 }
 
-Tensor addmv(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta, const Scalar& alpha) {
-  FL_CHECK(mat.dim() == 2 && vec.dim() == 1, "[addmv] expected a matrix and a vector, got ", mat.sizes(), " and ", vec.sizes());
+Tensor addmv(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta,
+             const Scalar& alpha) {
+  FL_CHECK(mat.dim() == 2 && vec.dim() == 1, "[addmv] expected a matrix and a vector, got ", mat.sizes(),
+           " and ", vec.sizes());
   FL_CHECK(self.dim() <= 1, "[addmv] expected a vector to add to, got ", self.sizes());
-  FL_CHECK(mat.size(1) == vec.size(0), "[addmv] expected (m, k) @ (k), got ", mat.sizes(), " @ ", vec.sizes());
+  FL_CHECK(mat.size(1) == vec.size(0), "[addmv] expected (m, k) @ (k), got ", mat.sizes(), " @ ",
+           vec.sizes());
   check_operands("addmv", mat, vec);
   const auto b = factor("addmv", beta, mat.dtype()), a = factor("addmv", alpha, mat.dtype());
   const Tensor out = start_from("addmv", self, {mat.size(0)}, mat, b != 0.0);
@@ -268,22 +298,27 @@ Tensor addmv(const Tensor& self, const Tensor& mat, const Tensor& vec, const Sca
   return out;
 }
 
-Tensor baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
-  FL_CHECK(batch1.dim() == 3 && batch2.dim() == 3, "[baddbmm] expected two batches of matrices, got ", batch1.sizes(), " and ",
-           batch2.sizes());
-  FL_CHECK(batch1.size(0) == batch2.size(0), "[baddbmm] expected batches of one size, got ", batch1.sizes(), " and ", batch2.sizes());
+Tensor baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
+               const Scalar& alpha) {
+  FL_CHECK(batch1.dim() == 3 && batch2.dim() == 3, "[baddbmm] expected two batches of matrices, got ",
+           batch1.sizes(), " and ", batch2.sizes());
+  FL_CHECK(batch1.size(0) == batch2.size(0), "[baddbmm] expected batches of one size, got ", batch1.sizes(),
+           " and ", batch2.sizes());
   check_matrix_shapes("baddbmm", batch1, batch2);
   check_operands("baddbmm", batch1, batch2);
   const auto b = factor("baddbmm", beta, batch1.dtype()), a = factor("baddbmm", alpha, batch1.dtype());
-  const Tensor out = start_from("baddbmm", self, {batch1.size(0), batch1.size(1), batch2.size(2)}, batch1, b != 0.0);
+  const Tensor out =
+      start_from("baddbmm", self, {batch1.size(0), batch1.size(1), batch2.size(2)}, batch1, b != 0.0);
   multiply(batch1, batch2, out, a, b);
   return out;
 }
 
-Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
-  FL_CHECK(batch1.dim() == 3 && batch2.dim() == 3, "[addbmm] expected two batches of matrices, got ", batch1.sizes(), " and ",
-           batch2.sizes());
-  FL_CHECK(batch1.size(0) == batch2.size(0), "[addbmm] expected batches of one size, got ", batch1.sizes(), " and ", batch2.sizes());
+Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
+              const Scalar& alpha) {
+  FL_CHECK(batch1.dim() == 3 && batch2.dim() == 3, "[addbmm] expected two batches of matrices, got ",
+           batch1.sizes(), " and ", batch2.sizes());
+  FL_CHECK(batch1.size(0) == batch2.size(0), "[addbmm] expected batches of one size, got ", batch1.sizes(),
+           " and ", batch2.sizes());
   check_matrix_shapes("addbmm", batch1, batch2);
   check_operands("addbmm", batch1, batch2);
   const auto b = factor("addbmm", beta, batch1.dtype()), a = factor("addbmm", alpha, batch1.dtype());
@@ -291,25 +326,29 @@ Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, co
   if (out.is_meta()) return out;
   // The sum over the batch is one product along batch and inner dimension together.
   const int64_t count = batch1.size(0), m = batch1.size(1), k = batch1.size(2), n = batch2.size(2);
-  const Tensor wide = contiguous(with_dims(batch1, {m, count, k}, {batch1.stride(1), batch1.stride(0), batch1.stride(2)}));
+  const Tensor wide =
+      contiguous(with_dims(batch1, {m, count, k}, {batch1.stride(1), batch1.stride(0), batch1.stride(2)}));
   const Tensor tall = contiguous(batch2);
-  multiply(with_dims(wide, {m, count * k}, {count * k, 1}), with_dims(tall, {count * k, n}, {n, 1}), out, a, b);
+  multiply(with_dims(wide, {m, count * k}, {count * k, 1}), with_dims(tall, {count * k, n}, {n, 1}), out, a,
+           b);
   return out;
 }
 
 // ---------------------------------------------------------------- cross product
 
 Tensor cross(const Tensor& self, const Tensor& other, int64_t dim) {
-  FL_CHECK(self.dim() == other.dim(), "[linalg.cross] expected operands with as many dimensions, got ", self.sizes(), " and ",
-           other.sizes());
-  FL_CHECK(self.dtype() == other.dtype(), "[linalg.cross] expected operands of one dtype, got ", name_of(self.dtype()), " and ",
-           name_of(other.dtype()));
-  FL_CHECK(self.device() == other.device(), "[linalg.cross] expected operands on one device, got ", to_string(self.device()), " and ",
-           to_string(other.device()));
+  FL_CHECK(self.dim() == other.dim(), "[linalg.cross] expected operands with as many dimensions, got ",
+           self.sizes(), " and ", other.sizes());
+  FL_CHECK(self.dtype() == other.dtype(), "[linalg.cross] expected operands of one dtype, got ",
+           name_of(self.dtype()), " and ", name_of(other.dtype()));
+  FL_CHECK(self.device() == other.device(), "[linalg.cross] expected operands on one device, got ",
+           to_string(self.device()), " and ", to_string(other.device()));
   const int64_t d = wrap_dim("linalg.cross", dim, self.dim());
-  FL_CHECK(self.dim() > 0 && self.size(d) == 3 && other.size(d) == 3, "[linalg.cross] expected operands of size 3 in dimension ", dim,
-           ", got ", self.sizes(), " and ", other.sizes());
-  FL_CHECK_KIND(self.dtype() != DType::Bool, NotImplemented, "[linalg.cross] expected a numeric dtype, got bool");
+  FL_CHECK(self.dim() > 0 && self.size(d) == 3 && other.size(d) == 3,
+           "[linalg.cross] expected operands of size 3 in dimension ", dim, ", got ", self.sizes(), " and ",
+           other.sizes());
+  FL_CHECK_KIND(self.dtype() != DType::Bool, NotImplemented,
+                "[linalg.cross] expected a numeric dtype, got bool");
   const Dims sizes = broadcast_shapes("linalg.cross", self.sizes(), other.sizes());
   const Tensor out = empty(sizes, self.options());
   if (out.is_meta() || out.numel() == 0) return out;
@@ -343,7 +382,8 @@ Tensor cross(const Tensor& self, const Tensor& other, int64_t dim) {
 Tensor outer(const Tensor& self, const Tensor& vec2) {
   static const Operator& unsqueeze = OperatorTable::get().at("unsqueeze");
   static const Operator& mul = OperatorTable::get().at("mul.Tensor");
-  FL_CHECK(self.dim() == 1 && vec2.dim() == 1, "[outer] expected two vectors, got ", self.sizes(), " and ", vec2.sizes());
+  FL_CHECK(self.dim() == 1 && vec2.dim() == 1, "[outer] expected two vectors, got ", self.sizes(), " and ",
+           vec2.sizes());
   return call_tensor(mul, call_tensor(unsqueeze, self, int64_t(1)), vec2);
 }
 

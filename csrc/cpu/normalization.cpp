@@ -13,7 +13,8 @@ namespace {
 constexpr int64_t kWork = 16384;  // elements worth a thread
 
 void check_floating(const char* op, const Tensor& t) {
-  FL_CHECK_KIND(is_floating(t.dtype()), NotImplemented, "[", op, "] expected a floating point tensor, got ", name_of(t.dtype()));
+  FL_CHECK_KIND(is_floating(t.dtype()), NotImplemented, "[", op, "] expected a floating point tensor, got ",
+                name_of(t.dtype()));
 }
 
 // Parameters may be wider than a reduced input; statistics are then in the parameters' dtype.
@@ -21,8 +22,8 @@ DType parameter_dtype(const char* op, const Tensor& input, std::initializer_list
   DType t = input.dtype();
   for (const Tensor* p : parameters) {
     if (!p->defined() || p->dtype() == input.dtype()) continue;
-    FL_CHECK(is_reduced(input.dtype()) && p->dtype() == DType::Float, "[", op, "] expected parameters of dtype ",
-             name_of(input.dtype()), ", got ", name_of(p->dtype()));
+    FL_CHECK(is_reduced(input.dtype()) && p->dtype() == DType::Float, "[", op,
+             "] expected parameters of dtype ", name_of(input.dtype()), ", got ", name_of(p->dtype()));
     t = DType::Float;
   }
   return t;
@@ -33,21 +34,31 @@ Tensor parameter(const Tensor& t, DType input) {
   if (!t.defined()) return t;
   return contiguous(to_dtype(t, compute_of(input)));
 }
-const void* pointer(const Tensor& t) { return t.defined() ? t.raw() : nullptr; }
+const void* pointer(const Tensor& t) {
+  return t.defined() ? t.raw() : nullptr;
+}
 
 void store(const Tensor& out, int64_t i, double x) {
   switch (out.dtype()) {
-    case DType::Float: out.data<float>()[i] = static_cast<float>(x); break;
-    case DType::Double: out.data<double>()[i] = x; break;
-    case DType::BFloat16: out.data<BFloat16>()[i] = static_cast<float>(x); break;
-    default: out.data<Half>()[i] = static_cast<float>(x);
+    case DType::Float:
+      out.data<float>()[i] = static_cast<float>(x);
+      break;
+    case DType::Double:
+      out.data<double>()[i] = x;
+      break;
+    case DType::BFloat16:
+      out.data<BFloat16>()[i] = static_cast<float>(x);
+      break;
+    default:
+      out.data<Half>()[i] = static_cast<float>(x);
   }
 }
 void store(const Tensor& out, int64_t at, const std::vector<double>& values) {
   for (size_t i = 0; i < values.size(); ++i) store(out, at + static_cast<int64_t>(i), values[i]);
 }
 double load(const Tensor& t, int64_t i) {
-  return compute_of(t.dtype()) == DType::Double ? t.data<double>()[i] : static_cast<double>(t.data<float>()[i]);
+  return compute_of(t.dtype()) == DType::Double ? t.data<double>()[i]
+                                                : static_cast<double>(t.data<float>()[i]);
 }
 
 // ---------------------------------------------------------------- layer and RMS normalisation
@@ -57,13 +68,14 @@ struct Rows {
   Dims statistics;  // shape of the mean
 };
 
-Rows check_rows(const char* op, const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias) {
+Rows check_rows(const char* op, const Tensor& input, IntSpan shape, const Tensor& weight,
+                const Tensor& bias) {
   FL_CHECK(!shape.empty(), "[", op, "] expected a normalized_shape of at least one dimension, got ", shape);
   const int64_t lead = input.dim() - static_cast<int64_t>(shape.size());
-  FL_CHECK(lead >= 0 && IntSpan(input.sizes().data() + lead, shape.size()) == shape, "[", op, "] expected an input that ends in ", shape,
-           ", got ", input.sizes());
-  FL_CHECK(!weight.defined() || weight.sizes() == shape, "[", op, "] expected a weight of shape ", shape, ", got ",
-           weight.defined() ? weight.sizes() : shape);
+  FL_CHECK(lead >= 0 && IntSpan(input.sizes().data() + lead, shape.size()) == shape, "[", op,
+           "] expected an input that ends in ", shape, ", got ", input.sizes());
+  FL_CHECK(!weight.defined() || weight.sizes() == shape, "[", op, "] expected a weight of shape ", shape,
+           ", got ", weight.defined() ? weight.sizes() : shape);
   FL_CHECK(!bias.defined() || bias.sizes() == shape, "[", op, "] expected a bias of shape ", shape, ", got ",
            bias.defined() ? bias.sizes() : shape);
   Rows r;
@@ -74,106 +86,127 @@ Rows check_rows(const char* op, const Tensor& input, IntSpan shape, const Tensor
   return r;
 }
 
-std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
+std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight,
+                                              const Tensor& bias, double eps) {
   const Rows r = check_rows("layer_norm", input, shape, weight, bias);
   check_floating("layer_norm", input);
   DType statistics = parameter_dtype("layer_norm", input, {&weight, &bias});
   if (input.is_meta()) statistics = compute_of(statistics);  // as PyTorch answers there
   Tensor out = empty(input.sizes(), input.options());
-  Tensor mean = empty(r.statistics, {statistics, input.device()}), rstd = empty(r.statistics, {statistics, input.device()});
+  Tensor mean = empty(r.statistics, {statistics, input.device()}),
+         rstd = empty(r.statistics, {statistics, input.device()});
   if (input.is_meta() || r.rows == 0) return {out, mean, rstd};
-  const Tensor x = contiguous(input), w = parameter(weight, input.dtype()), b = parameter(bias, input.dtype());
+  const Tensor x = contiguous(input), w = parameter(weight, input.dtype()),
+               b = parameter(bias, input.dtype());
   const NormLoops& loops = norm_loops(input.dtype());
   const int64_t item = input.itemsize(), n = r.n;
-  parallel_for(r.rows, std::max<int64_t>(1, kWork / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-    std::vector<double> means(end - begin), rstds(end - begin);
-    loops.layer_rows(x.raw() + begin * n * item, out.raw() + begin * n * item, end - begin, n, pointer(w), pointer(b), eps, means.data(),
-                     rstds.data());
-    store(mean, begin, means);
-    store(rstd, begin, rstds);
-  });
+  parallel_for(r.rows, std::max<int64_t>(1, kWork / std::max<int64_t>(n, 1)),
+               [&](int64_t begin, int64_t end) {
+                 std::vector<double> means(end - begin), rstds(end - begin);
+                 loops.layer_rows(x.raw() + begin * n * item, out.raw() + begin * n * item, end - begin, n,
+                                  pointer(w), pointer(b), eps, means.data(), rstds.data());
+                 store(mean, begin, means);
+                 store(rstd, begin, rstds);
+               });
   return {out, mean, rstd};
 }
 
-std::tuple<Tensor, Tensor> rms_norm(const Tensor& input, IntSpan shape, const Tensor& weight, std::optional<double> eps) {
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& input, IntSpan shape, const Tensor& weight,
+                                    std::optional<double> eps) {
   const Rows r = check_rows("rms_norm", input, shape, weight, Tensor());
   check_floating("rms_norm", input);
   const DType compute = compute_of(input.dtype());
   Tensor out = empty(input.sizes(), input.options());
   Tensor rstd = empty(r.statistics, {compute, input.device()});
   if (input.is_meta() || r.rows == 0) return {out, rstd};
-  const double epsilon = eps.value_or(compute == DType::Double ? std::numeric_limits<double>::epsilon()
-                                                               : static_cast<double>(std::numeric_limits<float>::epsilon()));
+  const double epsilon =
+      eps.value_or(compute == DType::Double ? std::numeric_limits<double>::epsilon()
+                                            : static_cast<double>(std::numeric_limits<float>::epsilon()));
   const Tensor x = contiguous(input), w = parameter(weight, input.dtype());
   const NormLoops& loops = norm_loops(input.dtype());
   const int64_t item = input.itemsize(), n = r.n;
-  parallel_for(r.rows, std::max<int64_t>(1, kWork / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-    std::vector<double> rstds(end - begin);
-    loops.rms_rows(x.raw() + begin * n * item, out.raw() + begin * n * item, end - begin, n, pointer(w), epsilon, rstds.data());
-    store(rstd, begin, rstds);
-  });
+  parallel_for(r.rows, std::max<int64_t>(1, kWork / std::max<int64_t>(n, 1)),
+               [&](int64_t begin, int64_t end) {
+                 std::vector<double> rstds(end - begin);
+                 loops.rms_rows(x.raw() + begin * n * item, out.raw() + begin * n * item, end - begin, n,
+                                pointer(w), epsilon, rstds.data());
+                 store(rstd, begin, rstds);
+               });
   return {out, rstd};
 }
 
 // ---------------------------------------------------------------- group normalisation
 
 bool channels_last(const Tensor& t) {
-  return !t.is_contiguous() && (t.is_contiguous(MemoryFormat::ChannelsLast) || t.is_contiguous(MemoryFormat::ChannelsLast3d));
+  return !t.is_contiguous() &&
+         (t.is_contiguous(MemoryFormat::ChannelsLast) || t.is_contiguous(MemoryFormat::ChannelsLast3d));
 }
 
-std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t batch,
-                                              int64_t channels, int64_t spatial, int64_t groups, double eps) {
+std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                              int64_t batch, int64_t channels, int64_t spatial,
+                                              int64_t groups, double eps) {
   FL_CHECK(groups > 0, "[group_norm] expected num_groups > 0, got ", groups);
-  FL_CHECK(channels % groups == 0, "[group_norm] expected a number of channels divisible by num_groups, got ", channels, " and ", groups);
-  FL_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == channels), "[group_norm] expected a weight of ", channels,
-           " elements, got ", weight.defined() ? weight.sizes() : IntSpan());
-  FL_CHECK(!bias.defined() || (bias.dim() == 1 && bias.numel() == channels), "[group_norm] expected a bias of ", channels,
-           " elements, got ", bias.defined() ? bias.sizes() : IntSpan());
-  FL_CHECK(input.numel() == batch * channels * spatial, "[group_norm] expected N * C * HxW elements, got ", input.sizes());
+  FL_CHECK(channels % groups == 0, "[group_norm] expected a number of channels divisible by num_groups, got ",
+           channels, " and ", groups);
+  FL_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == channels),
+           "[group_norm] expected a weight of ", channels, " elements, got ",
+           weight.defined() ? weight.sizes() : IntSpan());
+  FL_CHECK(!bias.defined() || (bias.dim() == 1 && bias.numel() == channels),
+           "[group_norm] expected a bias of ", channels, " elements, got ",
+           bias.defined() ? bias.sizes() : IntSpan());
+  FL_CHECK(input.numel() == batch * channels * spatial, "[group_norm] expected N * C * HxW elements, got ",
+           input.sizes());
   check_floating("group_norm", input);
   const DType statistics = parameter_dtype("group_norm", input, {&weight, &bias});
-  Tensor out = channels_last(input) ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
-  Tensor mean = empty({batch, groups}, {statistics, input.device()}), rstd = empty({batch, groups}, {statistics, input.device()});
+  Tensor out =
+      channels_last(input) ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
+  Tensor mean = empty({batch, groups}, {statistics, input.device()}),
+         rstd = empty({batch, groups}, {statistics, input.device()});
   if (input.is_meta() || batch == 0) return {out, mean, rstd};
-  const Tensor x = contiguous(input), w = parameter(weight, input.dtype()), b = parameter(bias, input.dtype());
+  const Tensor x = contiguous(input), w = parameter(weight, input.dtype()),
+               b = parameter(bias, input.dtype());
   const Tensor y = out.is_contiguous() ? out : empty(out.sizes(), out.options());
   const NormLoops& loops = norm_loops(input.dtype());
   const int64_t item = input.itemsize(), members = channels / groups, n = members * spatial;
-  parallel_for(batch * groups, std::max<int64_t>(1, kWork / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) {
-      double m = 0, deviations = 0;
-      loops.moments(x.raw() + g * n * item, n, &m, &deviations);
-      const double s = 1 / std::sqrt(deviations / static_cast<double>(n) + eps);
-      store(mean, g, m);
-      store(rstd, g, s);
-      for (int64_t k = 0; k < members; ++k) {
-        const int64_t c = g % groups * members + k;
-        const double scale = w.defined() ? s * load(w, c) : s;
-        const double shift = (b.defined() ? load(b, c) : 0) - m * scale;
-        const int64_t at = (g * n + k * spatial) * item;
-        loops.affine(x.raw() + at, y.raw() + at, spatial, scale, shift);
-      }
-    }
-  });
+  parallel_for(batch * groups, std::max<int64_t>(1, kWork / std::max<int64_t>(n, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t g = begin; g < end; ++g) {
+                   double m = 0, deviations = 0;
+                   loops.moments(x.raw() + g * n * item, n, &m, &deviations);
+                   const double s = 1 / std::sqrt(deviations / static_cast<double>(n) + eps);
+                   store(mean, g, m);
+                   store(rstd, g, s);
+                   for (int64_t k = 0; k < members; ++k) {
+                     const int64_t c = g % groups * members + k;
+                     const double scale = w.defined() ? s * load(w, c) : s;
+                     const double shift = (b.defined() ? load(b, c) : 0) - m * scale;
+                     const int64_t at = (g * n + k * spatial) * item;
+                     loops.affine(x.raw() + at, y.raw() + at, spatial, scale, shift);
+                   }
+                 }
+               });
   if (!y.same(out)) copy_into(out, y);
   return {out, mean, rstd};
 }
 
 // ---------------------------------------------------------------- batch normalisation
 
-// How channels lie in memory: planes of `spatial` elements, or innermost (channels last, and inputs without a plane).
+// How channels lie in memory: planes of `spatial` elements, or innermost (channels last, and inputs without a
+// plane).
 struct Channels {
   int64_t batch, channels, spatial;
   bool last;
 };
 
 // Mean and variance (of the population) of each channel.
-void channel_statistics(const Tensor& x, const Channels& g, std::vector<double>& mean, std::vector<double>& variance) {
+void channel_statistics(const Tensor& x, const Channels& g, std::vector<double>& mean,
+                        std::vector<double>& variance) {
   const NormLoops& loops = norm_loops(x.dtype());
   const int64_t item = x.itemsize(), count = g.batch * g.spatial;
   if (g.last) {
     const int64_t rows = count;
-    const int threads = static_cast<int>(std::min<int64_t>(num_threads(), std::max<int64_t>(1, x.numel() / kWork)));
+    const int threads =
+        static_cast<int>(std::min<int64_t>(num_threads(), std::max<int64_t>(1, x.numel() / kWork)));
     // Sums are of x - (first row), against cancellation.
     const Tensor first = alias(x, {g.channels}, {1}, x.offset());
     const Tensor shift = to_dtype(first, compute_of(x.dtype()));
@@ -181,7 +214,8 @@ void channel_statistics(const Tensor& x, const Channels& g, std::vector<double>&
     parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t from = rows * t / threads, to = rows * (t + 1) / threads;
-        loops.channel_sums(x.raw() + from * g.channels * item, to - from, g.channels, shift.raw(), sums[t].data(), squares[t].data());
+        loops.channel_sums(x.raw() + from * g.channels * item, to - from, g.channels, shift.raw(),
+                           sums[t].data(), squares[t].data());
       }
     });
     for (int64_t c = 0; c < g.channels; ++c) {
@@ -203,31 +237,34 @@ void channel_statistics(const Tensor& x, const Channels& g, std::vector<double>&
   const DType compute = compute_of(x.dtype());
   const NormLoops& gathered = norm_loops(compute);
   const CastFn load_plane = cast_fn(x.dtype(), compute);
-  parallel_for(g.channels, std::max<int64_t>(1, kWork / std::max<int64_t>(count, 1)), [&](int64_t begin, int64_t end) {
-    std::vector<double> room(small ? planes * g.spatial : 0);  // wide enough for either compute type
-    char* buffer = reinterpret_cast<char*>(room.data());
-    const int64_t wide = size_of(compute);
-    for (int64_t c = begin; c < end; ++c) {
-      double m = 0, d = 0, seen = 0;
-      for (int64_t b = 0; b < g.batch; b += planes) {
-        const int64_t taken = std::min(planes, g.batch - b);
-        double run_mean, run_deviations;
-        if (small) {
-          for (int64_t k = 0; k < taken; ++k)
-            load_plane(x.raw() + ((b + k) * g.channels + c) * g.spatial * item, item, buffer + k * g.spatial * wide, wide, g.spatial);
-          gathered.moments(buffer, taken * g.spatial, &run_mean, &run_deviations);
-        } else {
-          loops.moments(x.raw() + (b * g.channels + c) * g.spatial * item, g.spatial, &run_mean, &run_deviations);
+  parallel_for(
+      g.channels, std::max<int64_t>(1, kWork / std::max<int64_t>(count, 1)), [&](int64_t begin, int64_t end) {
+        std::vector<double> room(small ? planes * g.spatial : 0);  // wide enough for either compute type
+        char* buffer = reinterpret_cast<char*>(room.data());
+        const int64_t wide = size_of(compute);
+        for (int64_t c = begin; c < end; ++c) {
+          double m = 0, d = 0, seen = 0;
+          for (int64_t b = 0; b < g.batch; b += planes) {
+            const int64_t taken = std::min(planes, g.batch - b);
+            double run_mean, run_deviations;
+            if (small) {
+              for (int64_t k = 0; k < taken; ++k)
+                load_plane(x.raw() + ((b + k) * g.channels + c) * g.spatial * item, item,
+                           buffer + k * g.spatial * wide, wide, g.spatial);
+              gathered.moments(buffer, taken * g.spatial, &run_mean, &run_deviations);
+            } else {
+              loops.moments(x.raw() + (b * g.channels + c) * g.spatial * item, g.spatial, &run_mean,
+                            &run_deviations);
+            }
+            const double n = static_cast<double>(taken * g.spatial), delta = run_mean - m, total = seen + n;
+            m += delta * n / total;
+            d += run_deviations + delta * delta * seen * n / total;
+            seen = total;
+          }
+          mean[c] = m;
+          variance[c] = d / static_cast<double>(count);
         }
-        const double n = static_cast<double>(taken * g.spatial), delta = run_mean - m, total = seen + n;
-        m += delta * n / total;
-        d += run_deviations + delta * delta * seen * n / total;
-        seen = total;
-      }
-      mean[c] = m;
-      variance[c] = d / static_cast<double>(count);
-    }
-  });
+      });
 }
 
 void channel_normalize(const Tensor& x, const Tensor& y, const Channels& g, const std::vector<double>& scale,
@@ -235,30 +272,35 @@ void channel_normalize(const Tensor& x, const Tensor& y, const Channels& g, cons
   const NormLoops& loops = norm_loops(x.dtype());
   const int64_t item = x.itemsize();
   if (g.last) {
-    const Tensor a = empty({g.channels}, {compute_of(x.dtype()), Device{}}), b = empty({g.channels}, a.options());
+    const Tensor a = empty({g.channels}, {compute_of(x.dtype()), Device{}}),
+                 b = empty({g.channels}, a.options());
     store(a, 0, scale);
     store(b, 0, shift);
-    parallel_for(g.batch * g.spatial, std::max<int64_t>(1, kWork / std::max<int64_t>(g.channels, 1)), [&](int64_t begin, int64_t end) {
-      const int64_t at = begin * g.channels * item;
-      loops.channel_affine(x.raw() + at, y.raw() + at, end - begin, g.channels, a.raw(), b.raw());
-    });
+    parallel_for(g.batch * g.spatial, std::max<int64_t>(1, kWork / std::max<int64_t>(g.channels, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   const int64_t at = begin * g.channels * item;
+                   loops.channel_affine(x.raw() + at, y.raw() + at, end - begin, g.channels, a.raw(),
+                                        b.raw());
+                 });
     return;
   }
-  parallel_for(g.batch * g.channels, std::max<int64_t>(1, kWork / std::max<int64_t>(g.spatial, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t c = p % g.channels, at = p * g.spatial * item;
-      loops.affine(x.raw() + at, y.raw() + at, g.spatial, scale[c], shift[c]);
-    }
-  });
+  parallel_for(g.batch * g.channels, std::max<int64_t>(1, kWork / std::max<int64_t>(g.spatial, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t p = begin; p < end; ++p) {
+                   const int64_t c = p % g.channels, at = p * g.spatial * item;
+                   loops.affine(x.raw() + at, y.raw() + at, g.spatial, scale[c], shift[c]);
+                 }
+               });
 }
 
 void check_channels(const char* name, const Tensor& t, int64_t channels) {
-  FL_CHECK(!t.defined() || t.numel() == channels, "[batch_norm] expected ", name, " of ", channels, " elements, got ",
-           t.defined() ? t.numel() : 0);
+  FL_CHECK(!t.defined() || t.numel() == channels, "[batch_norm] expected ", name, " of ", channels,
+           " elements, got ", t.defined() ? t.numel() : 0);
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                                              const Tensor& running_var, bool training, double momentum, double eps) {
+std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                              const Tensor& running_mean, const Tensor& running_var,
+                                              bool training, double momentum, double eps) {
   FL_CHECK_KIND(input.dim() >= 2, Index, "[batch_norm] expected at least 2 dimensions, got ", input.dim());
   check_floating("batch_norm", input);
   const int64_t channels = input.size(1);
@@ -273,11 +315,12 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
   const bool last = channels_last(input);
   Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
   const int64_t saved = training || input.is_meta() ? channels : 0;
-  Tensor save_mean = empty({saved}, {statistics, input.device()}), save_rstd = empty({saved}, {statistics, input.device()});
+  Tensor save_mean = empty({saved}, {statistics, input.device()}),
+         save_rstd = empty({saved}, {statistics, input.device()});
   if (input.is_meta()) return {out, save_mean, save_rstd};
   const int64_t spatial = channels && input.size(0) ? input.numel() / (input.size(0) * channels) : 0;
-  FL_CHECK(!training || input.numel() > 0 || channels == 0, "[batch_norm] expected at least one value for each channel, got ",
-           input.sizes());
+  FL_CHECK(!training || input.numel() > 0 || channels == 0,
+           "[batch_norm] expected at least one value for each channel, got ", input.sizes());
   if (input.numel() == 0) return {out, save_mean, save_rstd};
 
   const Tensor x = last ? input : contiguous(input);
@@ -301,7 +344,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
     update(running_mean, mean, 1);
     update(running_var, variance, count / (count - 1));  // running variance is that of the sample
   } else {
-    const Tensor m = contiguous(to_dtype(running_mean, DType::Double)), v = contiguous(to_dtype(running_var, DType::Double));
+    const Tensor m = contiguous(to_dtype(running_mean, DType::Double)),
+                 v = contiguous(to_dtype(running_var, DType::Double));
     std::copy(m.data<double>(), m.data<double>() + channels, mean.begin());
     std::copy(v.data<double>(), v.data<double>() + channels, variance.begin());
   }

@@ -19,8 +19,8 @@ const OneDnn* load_onednn() {
   if (!handle) return nullptr;
   auto* table = new OneDnn;  // lives as long as the process: threads may still be using it at exit
   bool complete = true;
-#define FL_RESOLVE(name)                                                                   \
-  table->name = reinterpret_cast<decltype(table->name)>(dlsym(handle, "dnnl_" #name));     \
+#define FL_RESOLVE(name)                                                               \
+  table->name = reinterpret_cast<decltype(table->name)>(dlsym(handle, "dnnl_" #name)); \
   complete = complete && table->name;
   FL_ONEDNN_FUNCTIONS(FL_RESOLVE)
 #undef FL_RESOLVE
@@ -35,8 +35,7 @@ const OpenBlas* load_openblas() {
   const char* before = std::getenv("OPENBLAS_NUM_THREADS");
   const std::string saved = before ? before : "";
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
-  void* handle = open_library("openblas",
-                              {"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so"});
+  void* handle = open_library("openblas", {"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so"});
   if (before)
     setenv("OPENBLAS_NUM_THREADS", saved.c_str(), 1);
   else
@@ -100,23 +99,25 @@ bool blas_gemm(int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t a_r
   if constexpr (sizeof(T) == 4) {
     if (!onednn()) return false;
     const ThreadLimit limit(1);
-    return onednn()->sgemm(la.transposed ? 'T' : 'N', lb.transposed ? 'T' : 'N', m, n, k, alpha, a, la.lead, b,
-                           lb.lead, beta, c, lc.lead) == dnnl_success;
+    return onednn()->sgemm(la.transposed ? 'T' : 'N', lb.transposed ? 'T' : 'N', m, n, k, alpha, a, la.lead,
+                           b, lb.lead, beta, c, lc.lead) == dnnl_success;
   } else {
     if (!openblas()) return false;
     constexpr int row_major = 101, plain = 111, transposed = 112;
-    openblas()->dgemm(row_major, la.transposed ? transposed : plain, lb.transposed ? transposed : plain, int(m),
-                      int(n), int(k), alpha, a, la.lead, b, lb.lead, beta, c, lc.lead);
+    openblas()->dgemm(row_major, la.transposed ? transposed : plain, lb.transposed ? transposed : plain,
+                      int(m), int(n), int(k), alpha, a, la.lead, b, lb.lead, beta, c, lc.lead);
     return true;
   }
 }
 
-template bool blas_gemm(int64_t, int64_t, int64_t, float, const float*, int64_t, int64_t, const float*, int64_t,
-                        int64_t, float, float*, int64_t, int64_t);
-template bool blas_gemm(int64_t, int64_t, int64_t, double, const double*, int64_t, int64_t, const double*, int64_t,
-                        int64_t, double, double*, int64_t, int64_t);
+template bool blas_gemm(int64_t, int64_t, int64_t, float, const float*, int64_t, int64_t, const float*,
+                        int64_t, int64_t, float, float*, int64_t, int64_t);
+template bool blas_gemm(int64_t, int64_t, int64_t, double, const double*, int64_t, int64_t, const double*,
+                        int64_t, int64_t, double, double*, int64_t, int64_t);
 
-Workspace::~Workspace() { std::free(data_); }
+Workspace::~Workspace() {
+  std::free(data_);
+}
 
 void* Workspace::get(size_t bytes) {
   if (bytes > size_) {

@@ -8,8 +8,8 @@
 // environment variable FLAMBEAU_ONEDNN_LIB comes before everything else.
 #pragma once
 
-#include <oneapi/dnnl/dnnl.h>
 #include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
 
 #include <cstdint>
 #include <cstring>
@@ -21,16 +21,31 @@ namespace fl::cpu {
 
 // ---- oneDNN ------------------------------------------------------------------------------------
 
-#define FL_ONEDNN_FUNCTIONS(X)                                                             \
-  X(engine_create) X(stream_create) X(memory_desc_create_with_strides)                     \
-  X(memory_desc_create_with_tag) X(memory_desc_destroy) X(memory_desc_equal)               \
-  X(memory_desc_get_size) X(memory_create) X(memory_destroy)                               \
-  X(primitive_desc_destroy) X(primitive_desc_query_md) X(primitive_create)                 \
-  X(primitive_execute) X(primitive_destroy) X(primitive_attr_create)                       \
-  X(primitive_attr_destroy) X(primitive_attr_set_scratchpad_mode) X(sgemm)                 \
-  X(convolution_forward_primitive_desc_create)                                             \
-  X(convolution_backward_data_primitive_desc_create)                                       \
-  X(convolution_backward_weights_primitive_desc_create) X(reorder_primitive_desc_create)
+// clang-format off
+#define FL_ONEDNN_FUNCTIONS(X) \
+  X(engine_create) \
+  X(stream_create) \
+  X(memory_desc_create_with_strides) \
+  X(memory_desc_create_with_tag) \
+  X(memory_desc_destroy) \
+  X(memory_desc_equal) \
+  X(memory_desc_get_size) \
+  X(memory_create) \
+  X(memory_destroy) \
+  X(primitive_desc_destroy) \
+  X(primitive_desc_query_md) \
+  X(primitive_create) \
+  X(primitive_execute) \
+  X(primitive_destroy) \
+  X(primitive_attr_create) \
+  X(primitive_attr_destroy) \
+  X(primitive_attr_set_scratchpad_mode) \
+  X(sgemm) \
+  X(convolution_forward_primitive_desc_create) \
+  X(convolution_backward_data_primitive_desc_create) \
+  X(convolution_backward_weights_primitive_desc_create) \
+  X(reorder_primitive_desc_create)
+// clang-format on
 
 // The oneDNN functions in use, named as in the C API less the dnnl_ prefix, and the CPU engine.
 struct OneDnn {
@@ -167,11 +182,11 @@ bool blas_gemm(int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t a_r
 
 // Products of OpenBLAS, single-threaded: callers split the work over our own pool.
 struct OpenBlas {
-  using Gemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k,
-                        const void* alpha, const void* a, int lda, const void* b, int ldb,
-                        const void* beta, void* c, int ldc);
+  using Gemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, const void* alpha,
+                        const void* a, int lda, const void* b, int ldb, const void* beta, void* c, int ldc);
   using RealGemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, double alpha,
-                            const double* a, int lda, const double* b, int ldb, double beta, double* c, int ldc);
+                            const double* a, int lda, const double* b, int ldb, double beta, double* c,
+                            int ldc);
   RealGemm dgemm = nullptr;
   Gemm cgemm = nullptr;
   Gemm zgemm = nullptr;

@@ -9,7 +9,8 @@
 
 namespace fl {
 
-constexpr int64_t kGrain = 32768;  // simple element operations below which a second thread costs more than it saves
+constexpr int64_t kGrain =
+    32768;  // simple element operations below which a second thread costs more than it saves
 
 int num_threads();
 void set_num_threads(int n);

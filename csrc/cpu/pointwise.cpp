@@ -9,12 +9,15 @@
 namespace fl {
 
 namespace math {
-[[noreturn]] void integer_division_by_zero() { fail("[div] expected a divisor that is not zero, got ZeroDivisionError for integers"); }
+[[noreturn]] void integer_division_by_zero() {
+  fail("[div] expected a divisor that is not zero, got ZeroDivisionError for integers");
+}
 }  // namespace math
 
 namespace {
 
-// A higher category (tensors with dimensions over zero-dim tensors over numbers) decides unless its kind is lower.
+// A higher category (tensors with dimensions over zero-dim tensors over numbers) decides unless its kind is
+// lower.
 DType combine(int higher, int lower) {
   if (higher < 0) return static_cast<DType>(lower);
   const DType h = static_cast<DType>(higher);
@@ -28,10 +31,14 @@ DType combine(int higher, int lower) {
 
 DType number_dtype(const Scalar& s) {
   switch (s.kind) {
-    case Scalar::Kind::Bool: return DType::Bool;
-    case Scalar::Kind::Int: return DType::Int64;
-    case Scalar::Kind::Float: return default_dtype();
-    default: return complex_of(default_dtype());
+    case Scalar::Kind::Bool:
+      return DType::Bool;
+    case Scalar::Kind::Int:
+      return DType::Int64;
+    case Scalar::Kind::Float:
+      return default_dtype();
+    default:
+      return complex_of(default_dtype());
   }
 }
 
@@ -40,11 +47,15 @@ DType wrapped_dtype(DType t) {
   return is_floating(t) ? default_dtype() : t;
 }
 
-void merge(int& slot, DType t) { slot = slot < 0 ? static_cast<int>(t) : static_cast<int>(promote(static_cast<DType>(slot), t)); }
+void merge(int& slot, DType t) {
+  slot = slot < 0 ? static_cast<int>(t) : static_cast<int>(promote(static_cast<DType>(slot), t));
+}
 
-// The common case: every operand is a contiguous tensor of one shape in the compute dtype, so there is nothing to stage.
-bool run_direct(const PointwiseDef& def, const Value* const* operand, int operands, const Tensor& out, DType common, DType compute, DType loop_result,
-                StridedIterator::Loop loop, const Scalar* params) {
+// The common case: every operand is a contiguous tensor of one shape in the compute dtype, so there is
+// nothing to stage.
+bool run_direct(const PointwiseDef& def, const Value* const* operand, int operands, const Tensor& out,
+                DType common, DType compute, DType loop_result, StridedIterator::Loop loop,
+                const Scalar* params) {
   if (common != compute || out.dtype() != loop_result || !out.is_contiguous()) return false;
   const char* in[4];
   int64_t item[4];
@@ -98,10 +109,11 @@ void resize_output(const Tensor& out, IntSpan sizes) {
 }
 
 void prepare_out(const char* op, const Tensor& out, IntSpan sizes, DType result, bool may_resize) {
-  FL_CHECK(can_cast(result, out.dtype()), "[", op, "] expected an output dtype that can hold ", name_of(result), ", got ",
-           name_of(out.dtype()));
+  FL_CHECK(can_cast(result, out.dtype()), "[", op, "] expected an output dtype that can hold ",
+           name_of(result), ", got ", name_of(out.dtype()));
   if (out.sizes() == sizes) return;
-  FL_CHECK(may_resize, "[", op, "] expected an output of shape ", sizes, " (the operands' broadcast shape), got ", out.sizes());
+  FL_CHECK(may_resize, "[", op, "] expected an output of shape ", sizes,
+           " (the operands' broadcast shape), got ", out.sizes());
   resize_output(out, sizes);
 }
 
@@ -117,7 +129,9 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
 
   // Shape, device and dtype.
   const TensorImpl* first = nullptr;
-  bool same = true, numbers = true;  // numbers: every tensor so far is a CPU one without dimensions, which mixes with any device
+  bool same = true,
+       numbers =
+           true;  // numbers: every tensor so far is a CPU one without dimensions, which mixes with any device
   Device device;
   const Value* promoted[4];
   int n_promoted = 0;
@@ -136,16 +150,18 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
           device = t->device;
         else
           FL_CHECK(t->device.type == DeviceType::CPU && t->sizes.empty(), "[", def.name,
-                   "] expected all tensors on one device, got ", to_string(device), " and ", to_string(t->device));
+                   "] expected all tensors on one device, got ", to_string(device), " and ",
+                   to_string(t->device));
       }
     }
     numbers = numbers && t->device.type == DeviceType::CPU && t->sizes.empty();
   }
   DType common;
-  const bool alike = n_promoted == 1 ? promoted[0]->is_tensor() && !promoted[0]->tensor_impl()->wrapped_number
-                                     : n_promoted == 2 && promoted[0]->is_tensor() && promoted[1]->is_tensor() &&
-                                           promoted[0]->tensor_impl()->dtype == promoted[1]->tensor_impl()->dtype &&
-                                           !promoted[0]->tensor_impl()->wrapped_number;
+  const bool alike = n_promoted == 1
+                         ? promoted[0]->is_tensor() && !promoted[0]->tensor_impl()->wrapped_number
+                         : n_promoted == 2 && promoted[0]->is_tensor() && promoted[1]->is_tensor() &&
+                               promoted[0]->tensor_impl()->dtype == promoted[1]->tensor_impl()->dtype &&
+                               !promoted[0]->tensor_impl()->wrapped_number;
   common = alike ? promoted[0]->tensor_impl()->dtype : result_type(promoted, n_promoted);
   if (def.promote == 'f' && (is_integral(common, true))) common = default_dtype();
   if (def.promote == 'i' && common == DType::Bool) common = DType::Int64;
@@ -163,19 +179,22 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
   Dims shape = first ? first->sizes : Dims();
   if (!same || !first)
     for (int i = 0; i < def.operands; ++i)
-      if (operand[i]->is_tensor()) shape = broadcast_shapes(def.name, shape, operand[i]->tensor_impl()->sizes);
+      if (operand[i]->is_tensor())
+        shape = broadcast_shapes(def.name, shape, operand[i]->tensor_impl()->sizes);
 
   if (out.defined()) {
-    FL_CHECK(out.device() == device || numbers, "[", def.name,
-             "] expected the output on ", to_string(device), ", got ", to_string(out.device()));
+    FL_CHECK(out.device() == device || numbers, "[", def.name, "] expected the output on ", to_string(device),
+             ", got ", to_string(out.device()));
     device = out.device();
     prepare_out(def.name, out, shape, result, has_out);
     FL_CHECK(!has_internal_overlap(out), "[", def.name,
-             "] expected an output whose elements are distinct in memory, got an expanded tensor; clone() it first");
+             "] expected an output whose elements are distinct in memory, got an expanded tensor; clone() it "
+             "first");
     for (int i = 0; i < def.operands; ++i)
       if (operand[i]->is_tensor())
         FL_CHECK(!overlaps_partially(out, operand[i]->tensor()), "[", def.name,
-                 "] expected an output that does not partly overlap an input, got views of one memory; clone() one of them");
+                 "] expected an output that does not partly overlap an input, got views of one memory; "
+                 "clone() one of them");
   } else if (first == nullptr) {
     out = empty(shape, {result, device});
   } else if (same && (first->contiguous || first->sizes == shape)) {
@@ -184,7 +203,8 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
   } else {
     // The layout of the first operand that already has the result's shape, else contiguous.
     for (int i = 0; i < def.operands && !out.defined(); ++i)
-      if (operand[i]->is_tensor() && operand[i]->tensor_impl()->sizes == shape && operand[i]->tensor_impl()->device == device)
+      if (operand[i]->is_tensor() && operand[i]->tensor_impl()->sizes == shape &&
+          operand[i]->tensor_impl()->device == device)
         out = empty_like(operand[i]->tensor(), result);
     if (!out.defined()) out = empty(shape, {result, device});
   }
@@ -200,11 +220,20 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
     const DType compute = compute_of(common);
     LoopSlot slot;
     switch (compute) {
-      case DType::Float: slot = kSlotFloat; break;
-      case DType::Double: slot = kSlotDouble; break;
-      case DType::ComplexFloat: slot = kSlotComplexFloat; break;
-      case DType::ComplexDouble: slot = kSlotComplexDouble; break;
-      default: slot = common == DType::Bool ? kSlotBool : kSlotInt;
+      case DType::Float:
+        slot = kSlotFloat;
+        break;
+      case DType::Double:
+        slot = kSlotDouble;
+        break;
+      case DType::ComplexFloat:
+        slot = kSlotComplexFloat;
+        break;
+      case DType::ComplexDouble:
+        slot = kSlotComplexDouble;
+        break;
+      default:
+        slot = common == DType::Bool ? kSlotBool : kSlotInt;
     }
     StridedIterator::Loop loop = def.loops[variant][slot];
     int used = def.operands;
@@ -217,9 +246,13 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
           break;
         }
     }
-    FL_CHECK_KIND(loop != nullptr, NotImplemented, "[", def.name, "] expected a dtype it is defined for, got ", name_of(common));
-    const DType loop_result = def.result == 'b' ? DType::Bool : def.result == 'r' ? real_of(compute) : compute;
-    if (same && first && first->contiguous && run_direct(def, operand, used, out, common, compute, loop_result, loop, params)) {
+    FL_CHECK_KIND(loop != nullptr, NotImplemented, "[", def.name,
+                  "] expected a dtype it is defined for, got ", name_of(common));
+    const DType loop_result = def.result == 'b'   ? DType::Bool
+                              : def.result == 'r' ? real_of(compute)
+                                                  : compute;
+    if (same && first && first->contiguous &&
+        run_direct(def, operand, used, out, common, compute, loop_result, loop, params)) {
       results[0] = Value(std::move(out));
       return;
     }
@@ -232,7 +265,8 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
       if (operand[i]->is_tensor()) {
         // A tensor without dimensions does not widen the others, so its value may have to wrap around first.
         wrapped[i] = operand[i]->tensor();
-        if (wanted == DType::Int64 && common != DType::Int64 && wrapped[i].dim() == 0 && wrapped[i].dtype() != common)
+        if (wanted == DType::Int64 && common != DType::Int64 && wrapped[i].dim() == 0 &&
+            wrapped[i].dtype() != common)
           wrapped[i] = to_dtype(wrapped[i], common);
         it.add(wrapped[i], wanted);
       } else {

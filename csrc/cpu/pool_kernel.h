@@ -1,5 +1,6 @@
-// Pooling loops: windows described axis by axis, so that one implementation serves one to three dimensions and plain,
-// adaptive and fractional windows alike. Tensors are dense, either channels first or channels last.
+// Pooling loops: windows described axis by axis, so that one implementation serves one to three dimensions
+// and plain, adaptive and fractional windows alike. Tensors are dense, either channels first or channels
+// last.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ struct PoolArgs {
 struct PoolTable {
   void (*max)(const PoolArgs& args);
   void (*average)(const PoolArgs& args);
-  // `output` is the gradient that arrives (read), `input` the gradient of the input (written); Float or Double only.
+  // `output` is the gradient that arrives (read), `input` the gradient of the input (written); Float or
+  // Double only.
   void (*average_backward)(const PoolArgs& args);
 };
 

@@ -1,4 +1,5 @@
-// Pooling operators: checks, window geometry, output layouts, and the call of the loops in kernels/pooling.cpp.
+// Pooling operators: checks, window geometry, output layouts, and the call of the loops in
+// kernels/pooling.cpp.
 #include <string>
 
 #include "cpu/parallel.h"
@@ -19,7 +20,8 @@ void spread(const std::string& op, const char* what, IntSpan from, int ndim, int
   for (int d = 0; d < ndim; ++d) to[3 - ndim + d] = from[n == 1 ? 0 : d];
 }
 
-Windows windows_of(const std::string& op, int ndim, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding, IntSpan dilation) {
+Windows windows_of(const std::string& op, int ndim, IntSpan kernel, std::optional<IntSpan> stride,
+                   IntSpan padding, IntSpan dilation) {
   Windows w;
   spread(op, "kernel_size", kernel, ndim, w.kernel);
   spread(op, "stride", stride && !stride->empty() ? *stride : kernel, ndim, w.stride);
@@ -30,7 +32,8 @@ Windows windows_of(const std::string& op, int ndim, IntSpan kernel, std::optiona
     FL_CHECK(w.stride[d] > 0, "[", op, "] expected stride greater than zero, got ", w.stride[d]);
     FL_CHECK(w.dilation[d] > 0, "[", op, "] expected dilation greater than zero, got ", dilation);
     FL_CHECK(w.padding[d] >= 0 && w.padding[d] <= ((w.kernel[d] - 1) * w.dilation[d] + 1) / 2, "[", op,
-             "] expected padding between zero and half the kernel's reach, got ", padding, " for kernel_size ", kernel);
+             "] expected padding between zero and half the kernel's reach, got ", padding,
+             " for kernel_size ", kernel);
   }
   return w;
 }
@@ -42,8 +45,8 @@ struct Layout5 {
 };
 
 Layout5 layout_of(const std::string& op, const Tensor& t, int ndim) {
-  FL_CHECK(t.dim() == ndim + 1 || t.dim() == ndim + 2, "[", op, "] expected an input of ", ndim + 1, " or ", ndim + 2, " dimensions, got shape ",
-           t.sizes());
+  FL_CHECK(t.dim() == ndim + 1 || t.dim() == ndim + 2, "[", op, "] expected an input of ", ndim + 1, " or ",
+           ndim + 2, " dimensions, got shape ", t.sizes());
   Layout5 l;
   l.batched = t.dim() == ndim + 2;
   const int lead = l.batched ? 2 : 1;
@@ -51,13 +54,15 @@ Layout5 layout_of(const std::string& op, const Tensor& t, int ndim) {
   l.channels = t.size(lead - 1);
   for (int d = 0; d < ndim; ++d) l.space[3 - ndim + d] = t.size(lead + d);
   for (int d = l.batched ? 1 : 0; d < t.dim(); ++d)
-    FL_CHECK(t.size(d) > 0, "[", op, "] expected an input without empty dimensions but the batch, got shape ", t.sizes());
+    FL_CHECK(t.size(d) > 0, "[", op, "] expected an input without empty dimensions but the batch, got shape ",
+             t.sizes());
   return l;
 }
 
 bool prefers_channels_last(const Tensor& t, int ndim) {
   if (t.dim() != ndim + 2 || t.is_contiguous()) return false;
-  return ndim == 2 ? t.is_contiguous(MemoryFormat::ChannelsLast) : ndim == 3 && t.is_contiguous(MemoryFormat::ChannelsLast3d);
+  return ndim == 2 ? t.is_contiguous(MemoryFormat::ChannelsLast)
+                   : ndim == 3 && t.is_contiguous(MemoryFormat::ChannelsLast3d);
 }
 
 Dims output_shape(const Tensor& like, int ndim, const PoolAxis* axes) {
@@ -71,9 +76,12 @@ Tensor make(IntSpan sizes, Options options, bool channels_last) {
   return channels_last ? empty_strided(sizes, channels_last_strides(sizes), options) : empty(sizes, options);
 }
 
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 
-void plain_axes(const std::string& op, const Layout5& l, const Windows& w, bool ceil_mode, bool count_include_pad, int ndim, PoolAxis* axes) {
+void plain_axes(const std::string& op, const Layout5& l, const Windows& w, bool ceil_mode,
+                bool count_include_pad, int ndim, PoolAxis* axes) {
   for (int d = 0; d < 3; ++d) {
     PoolAxis& a = axes[d];
     a.in = l.space[d];
@@ -86,8 +94,8 @@ void plain_axes(const std::string& op, const Layout5& l, const Windows& w, bool 
     a.out = floor_div(a.in + 2 * a.pad - reach + (ceil_mode ? a.stride - 1 : 0), a.stride) + 1;
     // The last window of ceil_mode must begin inside the input or the padding before it.
     if (ceil_mode && (a.out - 1) * a.stride >= a.in + a.pad) --a.out;
-    FL_CHECK(a.out >= 1, "[", op, "] expected an output that is not empty, got size ", a.out, " in spatial dimension ", d - (3 - ndim),
-             " for input size ", a.in);
+    FL_CHECK(a.out >= 1, "[", op, "] expected an output that is not empty, got size ", a.out,
+             " in spatial dimension ", d - (3 - ndim), " for input size ", a.in);
     a.begin.resize(a.out);
     a.end.resize(a.out);
     a.extent.resize(a.out);
@@ -120,7 +128,8 @@ void adaptive_axes(const Layout5& l, const int64_t* out, PoolAxis* axes) {
 }
 
 Tensor dense(const Tensor& t, bool channels_last) {
-  if (!channels_last || t.is_contiguous(t.dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d))
+  if (!channels_last ||
+      t.is_contiguous(t.dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d))
     return channels_last ? t : contiguous(t);
   Tensor copy = empty_strided(t.sizes(), channels_last_strides(t.sizes()), t.options());
   copy_into(copy, t);
@@ -128,9 +137,12 @@ Tensor dense(const Tensor& t, bool channels_last) {
 }
 
 // Types the loops know; narrow integers travel as int64.
-DType loop_dtype(DType t) { return is_floating(t) ? t : DType::Int64; }
+DType loop_dtype(DType t) {
+  return is_floating(t) ? t : DType::Int64;
+}
 
-PoolArgs arguments(const Layout5& l, const PoolAxis* axes, const Tensor& input, const Tensor& output, bool channels_last) {
+PoolArgs arguments(const Layout5& l, const PoolAxis* axes, const Tensor& input, const Tensor& output,
+                   bool channels_last) {
   PoolArgs g;
   g.dtype = input.dtype();
   g.batch = l.batch;
@@ -142,15 +154,18 @@ PoolArgs arguments(const Layout5& l, const PoolAxis* axes, const Tensor& input, 
   return g;
 }
 
-std::tuple<Tensor, Tensor> run_max(const std::string& op, const Tensor& self, int ndim, const Layout5& l, const PoolAxis* axes, bool indexed) {
+std::tuple<Tensor, Tensor> run_max(const std::string& op, const Tensor& self, int ndim, const Layout5& l,
+                                   const PoolAxis* axes, bool indexed) {
   const DType t = self.dtype();
-  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[", op, "] expected a real numeric dtype, got ", name_of(t));
+  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[", op,
+                "] expected a real numeric dtype, got ", name_of(t));
   const bool last = prefers_channels_last(self, ndim);
   const Dims sizes = output_shape(self, ndim, axes);
   Tensor out = make(sizes, self.options(), last);
   Tensor indices = indexed ? make(sizes, {DType::Int64, self.device()}, last) : Tensor();
   if (self.is_meta() || out.numel() == 0) return {out, indices};
-  FL_CHECK(axes[0].in * axes[1].in * axes[2].in < (int64_t(1) << 31), "[", op, "] expected a plane of less than 2**31 elements, got ", self.sizes());
+  FL_CHECK(axes[0].in * axes[1].in * axes[2].in < (int64_t(1) << 31), "[", op,
+           "] expected a plane of less than 2**31 elements, got ", self.sizes());
   const Tensor in = dense(to_dtype(self, loop_dtype(t)), last);
   Tensor result = in.dtype() == t ? out : make(sizes, in.options(), last);
   PoolArgs g = arguments(l, axes, in, result, last);
@@ -160,9 +175,11 @@ std::tuple<Tensor, Tensor> run_max(const std::string& op, const Tensor& self, in
   return {out, indices};
 }
 
-Tensor run_average(const std::string& op, const Tensor& self, int ndim, const Layout5& l, const PoolAxis* axes, int64_t divisor) {
+Tensor run_average(const std::string& op, const Tensor& self, int ndim, const Layout5& l,
+                   const PoolAxis* axes, int64_t divisor) {
   const DType t = self.dtype();
-  FL_CHECK_KIND(is_floating(t) || t == DType::Int64, NotImplemented, "[", op, "] expected a floating dtype or int64, got ", name_of(t));
+  FL_CHECK_KIND(is_floating(t) || t == DType::Int64, NotImplemented, "[", op,
+                "] expected a floating dtype or int64, got ", name_of(t));
   const bool last = prefers_channels_last(self, ndim);
   Tensor out = make(output_shape(self, ndim, axes), self.options(), last);
   if (self.is_meta() || out.numel() == 0) return out;
@@ -175,10 +192,13 @@ Tensor run_average(const std::string& op, const Tensor& self, int ndim, const La
 
 // ---------------------------------------------------------------- plain windows
 
-std::string op_name(const char* stem, int ndim) { return stem + std::to_string(ndim) + "d"; }
+std::string op_name(const char* stem, int ndim) {
+  return stem + std::to_string(ndim) + "d";
+}
 
 template <int N>
-std::tuple<Tensor, Tensor> max_pool_with_indices(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding,
+std::tuple<Tensor, Tensor> max_pool_with_indices(const Tensor& self, IntSpan kernel,
+                                                 std::optional<IntSpan> stride, IntSpan padding,
                                                  IntSpan dilation, bool ceil_mode, bool) {
   const std::string op = op_name("max_pool", N);
   const Windows w = windows_of(op, N, kernel, stride, padding, dilation);
@@ -189,7 +209,8 @@ std::tuple<Tensor, Tensor> max_pool_with_indices(const Tensor& self, IntSpan ker
 }
 
 template <int N>
-Tensor max_pool(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding, IntSpan dilation, bool ceil_mode) {
+Tensor max_pool(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding,
+                IntSpan dilation, bool ceil_mode) {
   const std::string op = op_name("max_pool", N);
   const Windows w = windows_of(op, N, kernel, stride, padding, dilation);
   const Layout5 l = layout_of(op, self, N);
@@ -204,8 +225,8 @@ int64_t checked_divisor(const std::string& op, std::optional<int64_t> divisor) {
 }
 
 template <int N>
-Tensor avg_pool(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding, bool ceil_mode, bool count_include_pad,
-                std::optional<int64_t> divisor) {
+Tensor avg_pool(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding,
+                bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
   const std::string op = op_name("avg_pool", N);
   const Windows w = windows_of(op, N, kernel, stride, padding, {1});
   const Layout5 l = layout_of(op, self, N);
@@ -214,7 +235,8 @@ Tensor avg_pool(const Tensor& self, IntSpan kernel, std::optional<IntSpan> strid
   return run_average(op, self, N, l, axes, checked_divisor(op, divisor));
 }
 
-Tensor avg_pool1d(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding, bool ceil_mode, bool count_include_pad) {
+Tensor avg_pool1d(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding,
+                  bool ceil_mode, bool count_include_pad) {
   return avg_pool<1>(self, kernel, stride, padding, ceil_mode, count_include_pad, std::nullopt);
 }
 
@@ -223,13 +245,15 @@ Tensor avg_pool1d(const Tensor& self, IntSpan kernel, std::optional<IntSpan> str
 void adaptive_sizes(const std::string& op, IntSpan output_size, int ndim, int64_t* out) {
   std::fill_n(out, 3, 1);
   spread(op, "output_size", output_size, ndim, out);
-  for (int d = 0; d < 3; ++d) FL_CHECK(out[d] >= 0, "[", op, "] expected output_size not below zero, got ", output_size);
+  for (int d = 0; d < 3; ++d)
+    FL_CHECK(out[d] >= 0, "[", op, "] expected output_size not below zero, got ", output_size);
 }
 
 template <int N>
 Tensor adaptive_avg_pool(const Tensor& self, IntSpan output_size) {
   const std::string op = op_name("adaptive_avg_pool", N);
-  FL_CHECK_KIND(N == 1 || self.dim() > N, Value, "[", op, "] expected an input of ", N + 1, " or ", N + 2, " dimensions, got shape ", self.sizes());
+  FL_CHECK_KIND(N == 1 || self.dim() > N, Value, "[", op, "] expected an input of ", N + 1, " or ", N + 2,
+                " dimensions, got shape ", self.sizes());
   int64_t out[3];
   adaptive_sizes(op, output_size, N, out);
   const Layout5 l = layout_of(op, self, N);
@@ -262,29 +286,37 @@ void fractional_axis(PoolAxis& a, int64_t in, int64_t out, int64_t kernel, doubl
     if (o == out - 1)
       a.begin[o] = in - kernel;
     else if (single)
-      a.begin[o] = static_cast<int64_t>((static_cast<float>(o) + static_cast<float>(u)) * static_cast<float>(alpha)) -
-                   static_cast<int64_t>(static_cast<float>(u) * static_cast<float>(alpha));
+      a.begin[o] =
+          static_cast<int64_t>((static_cast<float>(o) + static_cast<float>(u)) * static_cast<float>(alpha)) -
+          static_cast<int64_t>(static_cast<float>(u) * static_cast<float>(alpha));
     else
-      a.begin[o] = static_cast<int64_t>((static_cast<double>(o) + u) * alpha) - static_cast<int64_t>(u * alpha);
+      a.begin[o] =
+          static_cast<int64_t>((static_cast<double>(o) + u) * alpha) - static_cast<int64_t>(u * alpha);
     a.end[o] = a.begin[o] + kernel;
   }
 }
 
 template <int N>
-std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& self, IntSpan kernel_size, IntSpan output_size, const Tensor& samples) {
+std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& self, IntSpan kernel_size, IntSpan output_size,
+                                               const Tensor& samples) {
   const std::string op = op_name("fractional_max_pool", N);
   int64_t kernel[3] = {1, 1, 1}, out[3] = {1, 1, 1};
   spread(op, "kernel_size", kernel_size, N, kernel);
   spread(op, "output_size", output_size, N, out);
   const Layout5 l = layout_of(op, self, N);
-  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected a floating dtype, got ", name_of(self.dtype()));
-  FL_CHECK(samples.dtype() == self.dtype(), "[", op, "] expected random samples of dtype ", name_of(self.dtype()), ", got ", name_of(samples.dtype()));
-  FL_CHECK(samples.dim() == 3, "[", op, "] expected random samples of 3 dimensions, got shape ", samples.sizes());
-  FL_CHECK(samples.size(0) >= l.batch && samples.size(1) == l.channels && samples.size(2) == N, "[", op, "] expected random samples of shape (",
-           l.batch, ", ", l.channels, ", ", N, "), got ", samples.sizes());
+  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected a floating dtype, got ",
+                name_of(self.dtype()));
+  FL_CHECK(samples.dtype() == self.dtype(), "[", op, "] expected random samples of dtype ",
+           name_of(self.dtype()), ", got ", name_of(samples.dtype()));
+  FL_CHECK(samples.dim() == 3, "[", op, "] expected random samples of 3 dimensions, got shape ",
+           samples.sizes());
+  FL_CHECK(samples.size(0) >= l.batch && samples.size(1) == l.channels && samples.size(2) == N, "[", op,
+           "] expected random samples of shape (", l.batch, ", ", l.channels, ", ", N, "), got ",
+           samples.sizes());
   for (int d = 3 - N; d < 3; ++d)
-    FL_CHECK(kernel[d] > 0 && out[d] > 0 && out[d] + kernel[d] - 1 <= l.space[d], "[", op, "] expected kernel_size and output_size that fit in ",
-             l.space[d], ", got ", kernel_size, " and ", output_size);
+    FL_CHECK(kernel[d] > 0 && out[d] > 0 && out[d] + kernel[d] - 1 <= l.space[d], "[", op,
+             "] expected kernel_size and output_size that fit in ", l.space[d], ", got ", kernel_size,
+             " and ", output_size);
   Dims sizes(self.sizes());
   for (int d = 0; d < N; ++d) sizes[self.dim() - N + d] = out[3 - N + d];
   Tensor result = empty(sizes, self.options()), indices = empty(sizes, {DType::Int64, self.device()});
@@ -296,7 +328,8 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& self, IntSpan kerne
     for (int d = 0; d < 3; ++d) {
       // Samples come innermost first.
       const double sample = d >= 3 - N ? u.data<double>()[p * N + (2 - d)] : 0;
-      fractional_axis(axes[d], l.space[d], out[d], kernel[d], N == 3 && d >= 3 - N ? u.data<double>()[p * N + d] : sample,
+      fractional_axis(axes[d], l.space[d], out[d], kernel[d],
+                      N == 3 && d >= 3 - N ? u.data<double>()[p * N + d] : sample,
                       self.dtype() != DType::Double);
     }
     PoolArgs g;
@@ -318,10 +351,12 @@ Tensor pool_scatter(const Tensor& self, const Tensor& indices, IntSpan output_si
   const int ndim = static_cast<int>(output_size.size());
   const std::string op = "max_unpool";
   FL_CHECK(ndim >= 1 && ndim <= 3, "[", op, "] expected 1 to 3 output sizes, got ", output_size);
-  FL_CHECK(indices.dtype() == DType::Int64, "[", op, "] expected indices of dtype int64, got ", name_of(indices.dtype()));
-  FL_CHECK(self.sizes() == indices.sizes(), "[", op, "] expected indices of shape ", self.sizes(), ", got ", indices.sizes());
-  FL_CHECK(self.dim() == ndim + 1 || self.dim() == ndim + 2, "[", op, "] expected an input of ", ndim + 1, " or ", ndim + 2, " dimensions, got shape ",
-           self.sizes());
+  FL_CHECK(indices.dtype() == DType::Int64, "[", op, "] expected indices of dtype int64, got ",
+           name_of(indices.dtype()));
+  FL_CHECK(self.sizes() == indices.sizes(), "[", op, "] expected indices of shape ", self.sizes(), ", got ",
+           indices.sizes());
+  FL_CHECK(self.dim() == ndim + 1 || self.dim() == ndim + 2, "[", op, "] expected an input of ", ndim + 1,
+           " or ", ndim + 2, " dimensions, got shape ", self.sizes());
   Dims sizes(self.sizes());
   int64_t space = 1;
   for (int d = 0; d < ndim; ++d) space *= sizes[self.dim() - ndim + d] = output_size[d];
@@ -332,7 +367,8 @@ Tensor pool_scatter(const Tensor& self, const Tensor& indices, IntSpan output_si
   const DType compute = accumulate && is_reduced(self.dtype()) ? DType::Float : self.dtype();
   const Tensor in = dense(to_dtype(self, compute), last), where = dense(indices, last);
   Tensor sums = compute == self.dtype() ? out : make(sizes, in.options(), last);
-  const int64_t channels = self.size(self.dim() - ndim - 1), batch = self.dim() == ndim + 2 ? self.size(0) : 1;
+  const int64_t channels = self.size(self.dim() - ndim - 1),
+                batch = self.dim() == ndim + 2 ? self.size(0) : 1;
   const int64_t planes = batch * channels, count = planes ? self.numel() / planes : 0;
   const int64_t group = 16, groups = (channels + group - 1) / group;
   dispatch(compute, [&](auto type) {
@@ -350,17 +386,20 @@ Tensor pool_scatter(const Tensor& self, const Tensor& indices, IntSpan output_si
         plane[index * stride] = value;
     };
     if (!last) {
-      parallel_for(planes, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, space)), [&](int64_t b, int64_t e) {
-        std::fill(y + b * space, y + e * space, T(0));
-        for (int64_t p = b; p < e; ++p)
-          for (int64_t i = 0; i < count; ++i) put(y + p * space, 1, at[p * count + i], x[p * count + i]);
-      });
+      parallel_for(planes, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, space)),
+                   [&](int64_t b, int64_t e) {
+                     std::fill(y + b * space, y + e * space, T(0));
+                     for (int64_t p = b; p < e; ++p)
+                       for (int64_t i = 0; i < count; ++i)
+                         put(y + p * space, 1, at[p * count + i], x[p * count + i]);
+                   });
     } else {
       parallel_for(batch * groups, 1, [&](int64_t b, int64_t e) {
         for (int64_t g = b; g < e; ++g) {
           const int64_t n = g / groups, c0 = g % groups * group, c1 = std::min(c0 + group, channels);
           T* image = y + n * space * channels;
-          for (int64_t i = 0; i < space; ++i) std::fill(image + i * channels + c0, image + i * channels + c1, T(0));
+          for (int64_t i = 0; i < space; ++i)
+            std::fill(image + i * channels + c0, image + i * channels + c1, T(0));
           for (int64_t i = 0; i < count; ++i)
             for (int64_t c = c0; c < c1; ++c) {
               const int64_t from = (n * count + i) * channels + c;
@@ -376,8 +415,15 @@ Tensor pool_scatter(const Tensor& self, const Tensor& indices, IntSpan output_si
 
 // out[plane] = self[plane][index]: the gradient of unpooling.
 Tensor pool_gather(const Tensor& self, const Tensor& indices, int64_t ndim) {
-  FL_CHECK(self.dim() == indices.dim() && (self.dim() == ndim + 1 || self.dim() == ndim + 2), "[_pool_gather] expected ", ndim + 1, " or ", ndim + 2,
-           " dimensions, got shapes ", self.sizes(), " and ", indices.sizes());
+  FL_CHECK(self.dim() == indices.dim() && (self.dim() == ndim + 1 || self.dim() == ndim + 2),
+           "[_pool_gather] expected ", ndim + 1, " or ", ndim + 2, " dimensions, got shapes ", self.sizes(),
+           " and ", indices.sizes());
+  FL_CHECK(ndim > 0 && indices.dtype() == DType::Int64,
+           "[_pool_gather] expected int64 indices over at least one ", "dimension, got ",
+           name_of(indices.dtype()), " over ", ndim);
+  for (int64_t d = 0; d < self.dim() - ndim; ++d)
+    FL_CHECK(self.size(d) == indices.size(d), "[_pool_gather] expected equal batch and channels, got ",
+             self.sizes(), " and ", indices.sizes());
   Tensor out = empty(indices.sizes(), self.options());
   if (self.is_meta() || out.numel() == 0) return out;
   const Tensor in = contiguous(self), where = contiguous(indices);
@@ -395,7 +441,8 @@ Tensor pool_gather(const Tensor& self, const Tensor& indices, int64_t ndim) {
       for (int64_t p = b; p < e; ++p)
         for (int64_t i = 0; i < count; ++i) {
           const int64_t index = at[p * count + i];
-          FL_CHECK(index >= 0 && index < space, "[_pool_gather] expected indices in [0, ", space, "), got ", index);
+          FL_CHECK(index >= 0 && index < space, "[_pool_gather] expected indices in [0, ", space, "), got ",
+                   index);
           y[p * count + i] = x[p * space + index];
         }
     });
@@ -405,13 +452,14 @@ Tensor pool_gather(const Tensor& self, const Tensor& indices, int64_t ndim) {
 
 // ---------------------------------------------------------------- gradients of averages
 
-Tensor run_average_backward(const Tensor& grad, IntSpan input_size, int ndim, const Layout5& l, const PoolAxis* axes, int64_t divisor) {
+Tensor run_average_backward(const Tensor& grad, IntSpan input_size, int ndim, const Layout5& l,
+                            const PoolAxis* axes, int64_t divisor) {
   const std::string op = "_avg_pool_backward";
   FL_CHECK(is_floating(grad.dtype()), "[", op, "] expected a floating dtype, got ", name_of(grad.dtype()));
   const bool last = prefers_channels_last(grad, ndim);
   Tensor out = make(input_size, grad.options(), last);
-  FL_CHECK(grad.sizes() == IntSpan(output_shape(out, ndim, axes)), "[", op, "] expected a gradient of shape ", IntSpan(output_shape(out, ndim, axes)),
-           ", got ", grad.sizes());
+  FL_CHECK(grad.sizes() == IntSpan(output_shape(out, ndim, axes)), "[", op, "] expected a gradient of shape ",
+           IntSpan(output_shape(out, ndim, axes)), ", got ", grad.sizes());
   if (grad.is_meta() || out.numel() == 0) return out;
   const Tensor from = dense(to_dtype(grad, compute_of(grad.dtype())), last);
   Tensor sums = from.dtype() == grad.dtype() ? out : make(input_size, from.options(), last);
@@ -426,7 +474,8 @@ Layout5 layout_of_sizes(const std::string& op, IntSpan sizes, int ndim) {
   return layout_of(op, empty(sizes, {DType::Float, Device{DeviceType::Meta}}), ndim);
 }
 
-Tensor avg_pool_backward(const Tensor& grad, IntSpan input_size, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding, bool ceil_mode,
+Tensor avg_pool_backward(const Tensor& grad, IntSpan input_size, IntSpan kernel,
+                         std::optional<IntSpan> stride, IntSpan padding, bool ceil_mode,
                          bool count_include_pad, std::optional<int64_t> divisor) {
   const std::string op = "_avg_pool_backward";
   const int ndim = static_cast<int>(kernel.size());
@@ -440,8 +489,9 @@ Tensor avg_pool_backward(const Tensor& grad, IntSpan input_size, IntSpan kernel,
 
 Tensor adaptive_avg_pool_backward(const Tensor& grad, IntSpan input_size, int64_t ndim) {
   const std::string op = "_adaptive_avg_pool_backward";
-  FL_CHECK(ndim >= 1 && ndim <= 3 && grad.dim() == static_cast<int64_t>(input_size.size()), "[", op, "] expected a gradient of ",
-           static_cast<int64_t>(input_size.size()), " dimensions, got shape ", grad.sizes());
+  FL_CHECK(ndim >= 1 && ndim <= 3 && grad.dim() == static_cast<int64_t>(input_size.size()), "[", op,
+           "] expected a gradient of ", static_cast<int64_t>(input_size.size()), " dimensions, got shape ",
+           grad.sizes());
   const Layout5 l = layout_of_sizes(op, input_size, static_cast<int>(ndim));
   int64_t out[3] = {1, 1, 1};
   for (int64_t d = 0; d < ndim; ++d) out[3 - ndim + d] = grad.size(grad.dim() - ndim + d);

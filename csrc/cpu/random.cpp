@@ -1,5 +1,5 @@
-// Random operators: filling tensors from a distribution, and the factories that do so. Sampling from parameters that are
-// tensors is in distributions.cpp.
+// Random operators: filling tensors from a distribution, and the factories that do so. Sampling from
+// parameters that are tensors is in distributions.cpp.
 #include "cpu/random.h"
 
 #include <cmath>
@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kWords = 1024;  // made at a time: 4 KiB, 16 groups
 
 // Fills a contiguous tensor. The loop writes `made` elements from `per` words each.
-void fill_contiguous(const Tensor& out, Generator::State state, RandomLoop loop, const RandomParams& params, DType made, int per) {
+void fill_contiguous(const Tensor& out, Generator::State state, RandomLoop loop, const RandomParams& params,
+                     DType made, int per) {
   const RandomTable& table = picked_random_table();
   const int64_t n = out.numel(), step = kWords / per;
   const bool direct = out.dtype() == made;
@@ -38,8 +39,10 @@ void fill_contiguous(const Tensor& out, Generator::State state, RandomLoop loop,
 }
 
 // Fills any tensor, in place; complex ones as twice as many reals.
-Tensor fill(const char* op, const Tensor& self, Opaque* generator, RandomLoop loop, const RandomParams& params, DType made, int per) {
-  FL_CHECK(!has_internal_overlap(self), "[", op, "] expected a tensor whose elements are distinct in memory, got an expanded tensor");
+Tensor fill(const char* op, const Tensor& self, Opaque* generator, RandomLoop loop,
+            const RandomParams& params, DType made, int per) {
+  FL_CHECK(!has_internal_overlap(self), "[", op,
+           "] expected a tensor whose elements are distinct in memory, got an expanded tensor");
   self.bump_version();
   if (self.is_meta()) return self;
   const Generator::State state = generator_of(generator, self.device()).take();
@@ -55,7 +58,8 @@ Tensor fill(const char* op, const Tensor& self, Opaque* generator, RandomLoop lo
   return self;
 }
 
-Tensor fill_floating(const char* op, const Tensor& self, Opaque* generator, const RandomLoop (&loops)[2], const RandomParams& params) {
+Tensor fill_floating(const char* op, const Tensor& self, Opaque* generator, const RandomLoop (&loops)[2],
+                     const RandomParams& params) {
   const bool wide = compute_of(real_of(self.dtype())) == DType::Double;
   return fill(op, self, generator, loops[wide], params, wide ? DType::Double : DType::Float, wide ? 2 : 1);
 }
@@ -67,19 +71,27 @@ void check_floating(const char* op, const Tensor& self, bool complex = false) {
 
 double largest(DType t) {
   switch (real_of(t)) {
-    case DType::Half: return 65504.0;
-    case DType::BFloat16: return 3.3895313892515355e38;
-    case DType::Float: return 3.4028234663852886e38;
-    default: return 1.7976931348623157e308;
+    case DType::Half:
+      return 65504.0;
+    case DType::BFloat16:
+      return 3.3895313892515355e38;
+    case DType::Float:
+      return 3.4028234663852886e38;
+    default:
+      return 1.7976931348623157e308;
   }
 }
 
 int mantissa_bits(DType t) {  // with the implicit one
   switch (real_of(t)) {
-    case DType::Half: return 11;
-    case DType::BFloat16: return 8;
-    case DType::Float: return 24;
-    default: return 53;
+    case DType::Half:
+      return 11;
+    case DType::BFloat16:
+      return 8;
+    case DType::Float:
+      return 24;
+    default:
+      return 53;
   }
 }
 
@@ -88,10 +100,11 @@ int mantissa_bits(DType t) {  // with the implicit one
 Tensor uniform_(const Tensor& self, double from, double to, Opaque* generator) {
   check_floating("uniform_", self, true);
   const double most = largest(self.dtype());
-  FL_CHECK(from >= -most && from <= most && to >= -most && to <= most, "[uniform_] expected bounds that ", name_of(self.dtype()),
-           " can hold, got ", from, " and ", to);
+  FL_CHECK(from >= -most && from <= most && to >= -most && to <= most, "[uniform_] expected bounds that ",
+           name_of(self.dtype()), " can hold, got ", from, " and ", to);
   FL_CHECK(from <= to, "[uniform_] expected from <= to, got ", from, " and ", to);
-  FL_CHECK(to - from <= most, "[uniform_] expected a range that ", name_of(self.dtype()), " can hold, got ", from, " to ", to);
+  FL_CHECK(to - from <= most, "[uniform_] expected a range that ", name_of(self.dtype()), " can hold, got ",
+           from, " to ", to);
   RandomParams p;
   p.a = from;
   p.b = to;
@@ -182,7 +195,8 @@ void integer_bounds(DType t, int64_t& low, int64_t& high) {
 }
 
 void check_random(const Tensor& self) {
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[random_] expected a real tensor, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[random_] expected a real tensor, got ",
+                name_of(self.dtype()));
 }
 
 Tensor random_(const Tensor& self, Opaque* generator) {
@@ -192,16 +206,19 @@ Tensor random_(const Tensor& self, Opaque* generator) {
   return fill_range("random_", self, 0, static_cast<uint64_t>(high) + 1, generator);
 }
 
-// The bounds of a float tensor may be any numbers of its range; those of an integer one must be values of its type.
+// The bounds of a float tensor may be any numbers of its range; those of an integer one must be values of its
+// type.
 void check_bound(const Tensor& self, const char* name, int64_t value) {
   if (is_floating(self.dtype())) {
     const double most = largest(self.dtype()), x = static_cast<double>(value);
-    FL_CHECK(x >= -most && x <= most, "[random_] expected ", name, " to fit in ", name_of(self.dtype()), ", got ", value);
+    FL_CHECK(x >= -most && x <= most, "[random_] expected ", name, " to fit in ", name_of(self.dtype()),
+             ", got ", value);
     return;
   }
   int64_t low, high;
   integer_bounds(self.dtype(), low, high);
-  FL_CHECK(value >= low && value <= high, "[random_] expected ", name, " to fit in ", name_of(self.dtype()), ", got ", value);
+  FL_CHECK(value >= low && value <= high, "[random_] expected ", name, " to fit in ", name_of(self.dtype()),
+           ", got ", value);
 }
 
 Tensor random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, Opaque* generator) {
@@ -210,15 +227,19 @@ Tensor random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, 
     check_bound(self, "from", from);
     int64_t low, high;
     integer_bounds(self.dtype(), low, high);
-    return fill_range("random_", self, from, static_cast<uint64_t>(high) - static_cast<uint64_t>(from) + 1, generator);
+    return fill_range("random_", self, from, static_cast<uint64_t>(high) - static_cast<uint64_t>(from) + 1,
+                      generator);
   }
   FL_CHECK(from < *to, "[random_] expected from < to, got ", from, " and ", *to);
   check_bound(self, "from", from);
   check_bound(self, "to - 1", *to - 1);
-  return fill_range("random_", self, from, static_cast<uint64_t>(*to) - static_cast<uint64_t>(from), generator);
+  return fill_range("random_", self, from, static_cast<uint64_t>(*to) - static_cast<uint64_t>(from),
+                    generator);
 }
 
-Tensor random_to(const Tensor& self, int64_t to, Opaque* generator) { return random_from(self, 0, to, generator); }
+Tensor random_to(const Tensor& self, int64_t to, Opaque* generator) {
+  return random_from(self, 0, to, generator);
+}
 
 // ---------------------------------------------------------------- bernoulli with one probability
 
@@ -228,7 +249,8 @@ void check_probability(const char* op, double p) {
 
 Tensor bernoulli_float_(const Tensor& self, double p, Opaque* generator) {
   check_probability("bernoulli_", p);
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[bernoulli_] expected a real tensor, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[bernoulli_] expected a real tensor, got ",
+                name_of(self.dtype()));
   RandomParams params;
   params.range = static_cast<uint64_t>(std::ldexp(p, 32));
   return fill("bernoulli_", self, generator, picked_random_table().bernoulli, params, DType::Bool, 1);
@@ -236,34 +258,38 @@ Tensor bernoulli_float_(const Tensor& self, double p, Opaque* generator) {
 
 // ---------------------------------------------------------------- factories
 
-Options factory(const char* op, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, DType standard) {
-  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[", op, "] expected layout torch.strided, got another");
+Options factory(const char* op, std::optional<DType> dtype, std::optional<Layout> layout,
+                std::optional<Device> device, DType standard) {
+  FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[", op,
+           "] expected layout torch.strided, got another");
   return {dtype.value_or(standard), device.value_or(Device{})};
 }
 
-Tensor rand(IntSpan size, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
-            std::optional<bool>) {
+Tensor rand(IntSpan size, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
+            std::optional<Device> device, std::optional<bool>) {
   return uniform_(empty(size, factory("rand", dtype, layout, device, default_dtype())), 0, 1, generator);
 }
 
-Tensor randn(IntSpan size, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
-             std::optional<bool>) {
+Tensor randn(IntSpan size, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
+             std::optional<Device> device, std::optional<bool>) {
   return normal_(empty(size, factory("randn", dtype, layout, device, default_dtype())), 0, 1, generator);
 }
 
-Tensor randint_low(int64_t low, int64_t high, IntSpan size, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
-                   std::optional<Device> device, std::optional<bool>) {
-  return random_from(empty(size, factory("randint", dtype, layout, device, DType::Int64)), low, high, generator);
+Tensor randint_low(int64_t low, int64_t high, IntSpan size, Opaque* generator, std::optional<DType> dtype,
+                   std::optional<Layout> layout, std::optional<Device> device, std::optional<bool>) {
+  return random_from(empty(size, factory("randint", dtype, layout, device, DType::Int64)), low, high,
+                     generator);
 }
-Tensor randint(int64_t high, IntSpan size, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
-               std::optional<Device> device, std::optional<bool> pin_memory) {
+Tensor randint(int64_t high, IntSpan size, Opaque* generator, std::optional<DType> dtype,
+               std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin_memory) {
   return randint_low(0, high, size, generator, dtype, layout, device, pin_memory);
 }
 
 // A fresh tensor of the shape of another one, in the memory format asked for.
-Tensor make_like(const char* op, const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
-                 std::optional<MemoryFormat> format) {
-  const Options options = factory(op, dtype.value_or(self.dtype()), layout, device.value_or(self.device()), self.dtype());
+Tensor make_like(const char* op, const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
+                 std::optional<Device> device, std::optional<MemoryFormat> format) {
+  const Options options =
+      factory(op, dtype.value_or(self.dtype()), layout, device.value_or(self.device()), self.dtype());
   const MemoryFormat f = format.value_or(MemoryFormat::Preserve);
   if (f == MemoryFormat::Contiguous) return empty(self.sizes(), options);
   if (f == MemoryFormat::Preserve) {
@@ -271,34 +297,39 @@ Tensor make_like(const char* op, const Tensor& self, std::optional<DType> dtype,
     return options.device == self.device() ? like : empty_strided(like.sizes(), like.strides(), options);
   }
   const int64_t want = f == MemoryFormat::ChannelsLast ? 4 : 5;
-  FL_CHECK(self.dim() == want, "[", op, "] expected ", want, " dimensions for channels_last, got ", self.sizes());
+  FL_CHECK(self.dim() == want, "[", op, "] expected ", want, " dimensions for channels_last, got ",
+           self.sizes());
   return empty_strided(self.sizes(), channels_last_strides(self.sizes()), options);
 }
 
-Tensor rand_like(const Tensor& self, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
-                 std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+Tensor rand_like(const Tensor& self, Opaque* generator, std::optional<DType> dtype,
+                 std::optional<Layout> layout, std::optional<Device> device, std::optional<bool>,
+                 std::optional<MemoryFormat> format) {
   return uniform_(make_like("rand_like", self, dtype, layout, device, format), 0, 1, generator);
 }
-Tensor randn_like(const Tensor& self, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
-                  std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+Tensor randn_like(const Tensor& self, Opaque* generator, std::optional<DType> dtype,
+                  std::optional<Layout> layout, std::optional<Device> device, std::optional<bool>,
+                  std::optional<MemoryFormat> format) {
   return normal_(make_like("randn_like", self, dtype, layout, device, format), 0, 1, generator);
 }
-Tensor randint_like_low(const Tensor& self, int64_t low, int64_t high, Opaque* generator, std::optional<DType> dtype,
-                        std::optional<Layout> layout, std::optional<Device> device, std::optional<bool>,
+Tensor randint_like_low(const Tensor& self, int64_t low, int64_t high, Opaque* generator,
+                        std::optional<DType> dtype, std::optional<Layout> layout,
+                        std::optional<Device> device, std::optional<bool>,
                         std::optional<MemoryFormat> format) {
   return random_from(make_like("randint_like", self, dtype, layout, device, format), low, high, generator);
 }
-Tensor randint_like(const Tensor& self, int64_t high, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
-                    std::optional<Device> device, std::optional<bool> pin_memory, std::optional<MemoryFormat> format) {
+Tensor randint_like(const Tensor& self, int64_t high, Opaque* generator, std::optional<DType> dtype,
+                    std::optional<Layout> layout, std::optional<Device> device,
+                    std::optional<bool> pin_memory, std::optional<MemoryFormat> format) {
   return randint_like_low(self, 0, high, generator, dtype, layout, device, pin_memory, format);
 }
 
-Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
-                std::optional<bool>) {
+Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
+                std::optional<Device> device, std::optional<bool>) {
   FL_CHECK(n >= 0, "[randperm] expected n >= 0, got ", n);
   const Tensor out = empty({n}, factory("randperm", dtype, layout, device, DType::Int64));
-  FL_CHECK_KIND(!is_complex(out.dtype()) && out.dtype() != DType::Bool, NotImplemented, "[randperm] expected a numeric dtype, got ",
-                name_of(out.dtype()));
+  FL_CHECK_KIND(!is_complex(out.dtype()) && out.dtype() != DType::Bool, NotImplemented,
+                "[randperm] expected a numeric dtype, got ", name_of(out.dtype()));
   int64_t low, high;
   integer_bounds(out.dtype(), low, high);
   FL_CHECK(n - 1 <= high, "[randperm] expected n to fit in ", name_of(out.dtype()), ", got ", n);
@@ -310,7 +341,9 @@ Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::o
   alignas(64) uint32_t words[kWords];
   for (int64_t i = 0; i + 1 < n; ++i) {
     const int64_t in = i % (kWords / 2);
-    if (in == 0) picked_random_table().words(state.seed, state.offset, i / (philox::kGroup / 2), kWords / philox::kGroup, words);
+    if (in == 0)
+      picked_random_table().words(state.seed, state.offset, i / (philox::kGroup / 2), kWords / philox::kGroup,
+                                  words);
     const uint64_t w = uint64_t(words[2 * in]) << 32 | words[2 * in + 1];
     const uint64_t left = static_cast<uint64_t>(n - i);
     std::swap(p[i], p[i + static_cast<int64_t>(static_cast<unsigned __int128>(w) * left >> 64)]);
@@ -324,8 +357,8 @@ Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::o
 // (input * mask / (1 - p), mask); the mask is true where a value is kept.
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
   check_probability("dropout", p);
-  FL_CHECK(is_floating(input.dtype()) || is_complex(input.dtype()), "[dropout] expected a floating point tensor, got ",
-           name_of(input.dtype()));
+  FL_CHECK(is_floating(input.dtype()) || is_complex(input.dtype()),
+           "[dropout] expected a floating point tensor, got ", name_of(input.dtype()));
   Tensor out = empty_like(input, input.dtype());
   Tensor mask = empty_like(input, DType::Bool);
   if (input.is_meta()) return {out, mask};
@@ -356,7 +389,8 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
         alignas(64) uint32_t words[kWords];
         for (int64_t c = begin; c < end; ++c) {
           const int64_t first = c * kWords, count = std::min(kWords, n - first);
-          table.words(state.seed, state.offset, c * (kWords / philox::kGroup), (count + philox::kGroup - 1) / philox::kGroup, words);
+          table.words(state.seed, state.offset, c * (kWords / philox::kGroup),
+                      (count + philox::kGroup - 1) / philox::kGroup, words);
           bool* keep = m + first;
           table.bernoulli(words, count, params, keep);
 #pragma GCC ivdep

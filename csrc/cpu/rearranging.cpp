@@ -49,10 +49,17 @@ Tensor flip(const Tensor& self, IntSpan dims) {
         const char* src = base + (at - first) * item;
         char* dst = out.raw() + (p / cuts * inner + first) * item;
         switch (item) {
-          case 1: reverse_row<uint8_t>(src, dst, length); break;
-          case 2: reverse_row<uint16_t>(src, dst, length); break;
-          case 4: reverse_row<uint32_t>(src, dst, length); break;
-          default: reverse_row<uint64_t>(src, dst, length);
+          case 1:
+            reverse_row<uint8_t>(src, dst, length);
+            break;
+          case 2:
+            reverse_row<uint16_t>(src, dst, length);
+            break;
+          case 4:
+            reverse_row<uint32_t>(src, dst, length);
+            break;
+          default:
+            reverse_row<uint64_t>(src, dst, length);
         }
       }
     });
@@ -65,17 +72,20 @@ Tensor flip(const Tensor& self, IntSpan dims) {
 Tensor roll(const Tensor& self, IntSpan shifts, IntSpan dims) {
   FL_CHECK(!shifts.empty(), "[roll] expected shifts, got none");
   if (dims.empty()) {
-    FL_CHECK(shifts.size() == 1, "[roll] expected a dimension for each shift, got shifts ", shifts, " and no dimensions");
+    FL_CHECK(shifts.size() == 1, "[roll] expected a dimension for each shift, got shifts ", shifts,
+             " and no dimensions");
     Tensor flat = contiguous(self);
     flat = alias(flat, IntSpan({self.numel()}), IntSpan({1}), flat.offset());
     const Tensor rolled = roll(flat, shifts, {0});
     return alias(rolled, self.sizes(), contiguous_strides(self.sizes()), rolled.offset());
   }
-  FL_CHECK(shifts.size() == dims.size(), "[roll] expected a dimension for each shift, got shifts ", shifts, " and dimensions ", dims);
+  FL_CHECK(shifts.size() == dims.size(), "[roll] expected a dimension for each shift, got shifts ", shifts,
+           " and dimensions ", dims);
   Tensor out = empty(self.sizes(), self.options());
   Dims shift(self.dim());
   for (size_t i = 0; i < dims.size(); ++i) {
-    FL_CHECK_KIND(self.dim() > 0, Index, "[roll] expected a dimension of the tensor, got ", dims[i], " for a 0-d tensor");
+    FL_CHECK_KIND(self.dim() > 0, Index, "[roll] expected a dimension of the tensor, got ", dims[i],
+                  " for a 0-d tensor");
     const int64_t d = wrap_dim("roll", dims[i], self.dim());
     const int64_t n = self.size(d);
     if (n) shift[d] = ((shift[d] + shifts[i] % n) % n + n) % n;
@@ -141,7 +151,8 @@ Tensor triangle(const char* op, const Tensor& self, int64_t diagonal, bool lower
   char* dst = out.raw();
   parallel_for(self.numel() / cols, std::max<int64_t>(1, kGrain / cols), [&](int64_t b, int64_t e) {
     for (int64_t r = b; r < e; ++r) {
-      // Columns [0, edge) are on or below the diagonal for the lower triangle, strictly below it for the upper.
+      // Columns [0, edge) are on or below the diagonal for the lower triangle, strictly below it for the
+      // upper.
       const int64_t i = r % rows;
       const int64_t wanted = diagonal >= cols ? cols : diagonal <= -rows ? -rows : diagonal;
       const int64_t edge = std::min(cols, std::max<int64_t>(0, i + wanted + (lower ? 1 : 0)));
@@ -158,24 +169,34 @@ Tensor triangle(const char* op, const Tensor& self, int64_t diagonal, bool lower
   });
   return out;
 }
-Tensor tril(const Tensor& self, int64_t diagonal) { return triangle("tril", self, diagonal, true); }
-Tensor triu(const Tensor& self, int64_t diagonal) { return triangle("triu", self, diagonal, false); }
+Tensor tril(const Tensor& self, int64_t diagonal) {
+  return triangle("tril", self, diagonal, true);
+}
+Tensor triu(const Tensor& self, int64_t diagonal) {
+  return triangle("triu", self, diagonal, false);
+}
 
-Tensor triangle_indices(const char* op, int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Device> device, bool lower) {
+Tensor triangle_indices(const char* op, int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype,
+                        std::optional<Device> device, bool lower) {
   FL_CHECK(row >= 0, "[", op, "] expected a number of rows that is not negative, got ", row);
   FL_CHECK(col >= 0, "[", op, "] expected a number of columns that is not negative, got ", col);
-  FL_CHECK_KIND(std::max(row, col) < int64_t(1) << 61, OutOfMemory, "[", op, "] expected indices that fit in memory, got a matrix of ", row,
-                " x ", col);
+  FL_CHECK_KIND(std::max(row, col) < int64_t(1) << 61, OutOfMemory, "[", op,
+                "] expected indices that fit in memory, got a matrix of ", row, " x ", col);
   const DType t = dtype.value_or(DType::Int64);
-  FL_CHECK_KIND(t == DType::Int64 || t == DType::Int32, NotImplemented, "[", op, "] expected dtype int64 or int32, got ", name_of(t));
-  // Row i has clamp(i + first, 0, col) elements left of the edge: none before row `none`, all from row `full` on.
+  FL_CHECK_KIND(t == DType::Int64 || t == DType::Int32, NotImplemented, "[", op,
+                "] expected dtype int64 or int32, got ", name_of(t));
+  // Row i has clamp(i + first, 0, col) elements left of the edge: none before row `none`, all from row `full`
+  // on.
   const int64_t first = std::min(std::max(offset, -row - 1), col) + (lower ? 1 : 0);
   const auto edge = [&](int64_t i) { return std::min(col, std::max<int64_t>(0, i + first)); };
-  const int64_t none = std::min(row, std::max<int64_t>(0, -first)), full = std::max(none, std::min(row, std::max<int64_t>(0, col - first)));
-  const __int128 left = (static_cast<__int128>(none) + full - 1 + 2 * static_cast<__int128>(first)) * (full - none) / 2 +
-                        static_cast<__int128>(row - full) * col;
+  const int64_t none = std::min(row, std::max<int64_t>(0, -first)),
+                full = std::max(none, std::min(row, std::max<int64_t>(0, col - first)));
+  const __int128 left =
+      (static_cast<__int128>(none) + full - 1 + 2 * static_cast<__int128>(first)) * (full - none) / 2 +
+      static_cast<__int128>(row - full) * col;
   const __int128 count = lower ? left : static_cast<__int128>(row) * col - left;
-  FL_CHECK_KIND(count < (__int128(1) << 47), OutOfMemory, "[", op, "] expected indices that fit in memory, got a matrix of ", row, " x ", col);
+  FL_CHECK_KIND(count < (__int128(1) << 47), OutOfMemory, "[", op,
+                "] expected indices that fit in memory, got a matrix of ", row, " x ", col);
   const int64_t n = static_cast<int64_t>(count);
   Tensor out = empty({2, n}, {t, device.value_or(Device{})});
   if (out.is_meta()) return out;
@@ -193,12 +214,12 @@ Tensor triangle_indices(const char* op, int64_t row, int64_t col, int64_t offset
     fill(out.data<int32_t>());
   return out;
 }
-Tensor tril_indices(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Device> device,
-                    std::optional<Layout>, std::optional<bool>) {
+Tensor tril_indices(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype,
+                    std::optional<Device> device, std::optional<Layout>, std::optional<bool>) {
   return triangle_indices("tril_indices", row, col, offset, dtype, device, true);
 }
-Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Device> device,
-                    std::optional<Layout>, std::optional<bool>) {
+Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype,
+                    std::optional<Device> device, std::optional<Layout>, std::optional<bool>) {
   return triangle_indices("triu_indices", row, col, offset, dtype, device, false);
 }
 
@@ -252,15 +273,17 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
   const int64_t n = self.dim(), pairs = static_cast<int64_t>(pad.size()) / 2;
   FL_CHECK(pad.size() % 2 == 0, "[pad] expected an even number of paddings, got ", pad);
   FL_CHECK(pairs <= n, "[pad] expected at most two paddings for each of ", n, " dimensions, got ", pad);
-  FL_CHECK(!value.is_complex() || is_complex(self.dtype()), "[pad] expected a real value for ", name_of(self.dtype()), ", got a complex one");
+  FL_CHECK(!value.is_complex() || is_complex(self.dtype()), "[pad] expected a real value for ",
+           name_of(self.dtype()), ", got a complex one");
   Dims sizes(self.sizes()), inner(self.sizes());
   Dims source_start(n), target_start(n);
   bool padded = false;
   for (int64_t k = 0; k < pairs; ++k) {
     const int64_t d = n - 1 - k, low = pad[2 * k], high = pad[2 * k + 1];
     sizes[d] += low + high;
-    FL_CHECK(self.size(d) + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0) >= 0 && sizes[d] >= 0, "[pad] expected a size that is not negative at dimension ", d, ", got ",
-             self.size(d), " with paddings ", low, " and ", high);
+    FL_CHECK(self.size(d) + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0) >= 0 && sizes[d] >= 0,
+             "[pad] expected a size that is not negative at dimension ", d, ", got ", self.size(d),
+             " with paddings ", low, " and ", high);
     inner[d] += std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0);
     source_start[d] = std::max<int64_t>(-low, 0);
     target_start[d] = std::max<int64_t>(low, 0);
@@ -268,7 +291,8 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
   }
   const MemoryFormat format = n == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
   const bool channels_last = (n == 4 || n == 5) && !self.is_contiguous() && self.is_contiguous(format);
-  Tensor out = channels_last ? empty_strided(sizes, channels_last_strides(sizes), self.options()) : empty(sizes, self.options());
+  Tensor out = channels_last ? empty_strided(sizes, channels_last_strides(sizes), self.options())
+                             : empty(sizes, self.options());
   if (out.is_meta() || out.numel() == 0) return out;
   int64_t from = self.offset(), to = 0;
   for (int64_t d = 0; d < n; ++d) {
@@ -314,11 +338,14 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
 
 // 0 repeated repeats[0] times, 1 repeated repeats[1] times, ...
 Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_size) {
-  FL_CHECK(repeats.dim() == 1, "[repeat_interleave] expected a vector of repeats, got shape ", repeats.sizes());
-  FL_CHECK_KIND(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32, NotImplemented, "[repeat_interleave] expected repeats of dtype int64 or int32, got ",
-           name_of(repeats.dtype()));
+  FL_CHECK(repeats.dim() == 1, "[repeat_interleave] expected a vector of repeats, got shape ",
+           repeats.sizes());
+  FL_CHECK_KIND(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32, NotImplemented,
+                "[repeat_interleave] expected repeats of dtype int64 or int32, got ",
+                name_of(repeats.dtype()));
   if (repeats.is_meta()) {
-    FL_CHECK_KIND(output_size.has_value(), NotImplemented, "[repeat_interleave] expected output_size for repeats on the meta device, got None");
+    FL_CHECK_KIND(output_size.has_value(), NotImplemented,
+                  "[repeat_interleave] expected output_size for repeats on the meta device, got None");
     return empty({*output_size}, repeats.options());
   }
   const Tensor counts = contiguous(to_dtype(repeats, DType::Int64));
@@ -328,7 +355,8 @@ Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_si
     FL_CHECK(p[i] >= 0, "[repeat_interleave] expected repeats that are not negative, got ", p[i]);
     total += p[i];
   }
-  FL_CHECK(!output_size || *output_size == total, "[repeat_interleave] expected output_size to be the sum of the repeats, ", total, ", got ",
+  FL_CHECK(!output_size || *output_size == total,
+           "[repeat_interleave] expected output_size to be the sum of the repeats, ", total, ", got ",
            output_size.value_or(0));
   Tensor out = empty({total}, {DType::Int64, repeats.device()});
   int64_t* q = out.data<int64_t>();

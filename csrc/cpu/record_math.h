@@ -1,5 +1,5 @@
-// What the op records' expressions may call: the real, special and complex functions, and the small ones that only
-// expressions need (parts of a number, tests, integer division).
+// What the op records' expressions may call: the real, special and complex functions, and the small ones that
+// only expressions need (parts of a number, tests, integer division).
 #pragma once
 
 #include "core/error.h"
@@ -9,17 +9,37 @@
 
 namespace fl::math {
 
-inline float real(float x) { return x; }
-inline double real(double x) { return x; }
-inline double real(complex128 z) { return z.real(); }
-inline double imag(complex128 z) { return z.imag(); }
-inline complex128 make_complex(double re, double im) { return {re, im}; }
-inline complex128 conj(complex128 z) { return std::conj(z); }
+inline float real(float x) {
+  return x;
+}
+inline double real(double x) {
+  return x;
+}
+inline double real(complex128 z) {
+  return z.real();
+}
+inline double imag(complex128 z) {
+  return z.imag();
+}
+inline complex128 make_complex(double re, double im) {
+  return {re, im};
+}
+inline complex128 conj(complex128 z) {
+  return std::conj(z);
+}
 
-inline bool isinf(float x) { return x == std::numeric_limits<float>::infinity() || x == -std::numeric_limits<float>::infinity(); }
-inline bool isinf(double x) { return x == std::numeric_limits<double>::infinity() || x == -std::numeric_limits<double>::infinity(); }
-inline bool isfinite(float x) { return x - x == 0; }
-inline bool isfinite(double x) { return x - x == 0; }
+inline bool isinf(float x) {
+  return x == std::numeric_limits<float>::infinity() || x == -std::numeric_limits<float>::infinity();
+}
+inline bool isinf(double x) {
+  return x == std::numeric_limits<double>::infinity() || x == -std::numeric_limits<double>::infinity();
+}
+inline bool isfinite(float x) {
+  return x - x == 0;
+}
+inline bool isfinite(double x) {
+  return x - x == 0;
+}
 
 inline complex128 logaddexp(complex128 a, complex128 b) {
   const bool swap = a.real() < b.real();
@@ -33,18 +53,30 @@ inline complex128 logaddexp(complex128 a, complex128 b) {
 // The ends of a type's range, where reductions by maximum and minimum start.
 template <class T>
 constexpr T least() {
-  return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+  return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                              : std::numeric_limits<T>::lowest();
 }
 template <class T>
 constexpr T greatest() {
-  return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+  return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
+                                              : std::numeric_limits<T>::max();
 }
 
-inline int64_t abs(int64_t x) { return x < 0 ? -x : x; }
-inline int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
-inline int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t fmax(int64_t a, int64_t b) { return a > b ? a : b; }
-inline int64_t fmin(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t abs(int64_t x) {
+  return x < 0 ? -x : x;
+}
+inline int64_t maximum(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+inline int64_t minimum(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+inline int64_t fmax(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+inline int64_t fmin(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
 inline int64_t trunc_divide(int64_t a, int64_t b) {
   if (__builtin_expect(b == 0, 0)) integer_division_by_zero();
   return b == -1 ? -a : a / b;

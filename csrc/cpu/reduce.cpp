@@ -11,9 +11,9 @@ namespace fl {
 
 namespace {
 
-constexpr int64_t kStage = 4096;       // elements staged at a time
-constexpr int64_t kShortRow = 24;      // rows shorter than this are reduced side by side
-constexpr int64_t kColumnBlock = 4096; // columns in one work item
+constexpr int64_t kStage = 4096;        // elements staged at a time
+constexpr int64_t kShortRow = 24;       // rows shorter than this are reduced side by side
+constexpr int64_t kColumnBlock = 4096;  // columns in one work item
 
 struct Dim {
   int64_t size, stride;  // bytes in the input
@@ -39,17 +39,25 @@ class Scratch {
 
 class Engine {
  public:
-  Engine(const Tensor& self, uint64_t mask, DType element, const ReduceLoops& loops, const Scalar* params, ReduceOutput* outputs,
-         int n_outputs)
-      : loops_(loops), params_(params), outputs_(outputs), n_outputs_(n_outputs), data_(self.raw()), stored_(self.dtype()),
-        element_(element), item_(size_of(element)), cast_(cast_fn(self.dtype(), element)) {
+  Engine(const Tensor& self, uint64_t mask, DType element, const ReduceLoops& loops, const Scalar* params,
+         ReduceOutput* outputs, int n_outputs)
+      : loops_(loops),
+        params_(params),
+        outputs_(outputs),
+        n_outputs_(n_outputs),
+        data_(self.raw()),
+        stored_(self.dtype()),
+        element_(element),
+        item_(size_of(element)),
+        cast_(cast_fn(self.dtype(), element)) {
     const int64_t nd = self.dim(), item = self.itemsize();
     for (int64_t d = nd - 1, o = outputs[0].tensor.dim() - 1; d >= 0; --d) {
       const bool reduced = mask >> d & 1, in_out = !reduced || outputs[0].tensor.dim() == nd;
       const int64_t size = self->sizes[d];
       if (size != 1) {
         Dim dim{size, self->strides[d] * item, {0, 0}};
-        for (int k = 0; !reduced && k < n_outputs; ++k) dim.out[k] = outputs[k].tensor->strides[o] * outputs[k].tensor.itemsize();
+        for (int k = 0; !reduced && k < n_outputs; ++k)
+          dim.out[k] = outputs[k].tensor->strides[o] * outputs[k].tensor.itemsize();
         insert(reduced ? reduced_ : kept_, reduced ? n_reduced_ : n_kept_, dim);
       }
       if (reduced)
@@ -65,7 +73,8 @@ class Engine {
   void run() {
     if (n_out_ == 0) return;
     if (n_reduced_ == 0) reduced_[n_reduced_++] = {count_, item_, {0, 0}};  // one element, or none
-    const bool rows_inside = n_kept_ == 0 || (reduced_[0].stride < kept_[0].stride && !(reduced_[0].size < kShortRow && kept_[0].size >= 16));
+    const bool rows_inside = n_kept_ == 0 || (reduced_[0].stride < kept_[0].stride &&
+                                              !(reduced_[0].size < kShortRow && kept_[0].size >= 16));
     const int threads = num_threads();
     const int64_t work = n_out_ * count_;
     if (rows_inside) {
@@ -78,12 +87,14 @@ class Engine {
       const int64_t outer = n_out_ / columns_;
       block_ = std::min(columns_, kColumnBlock);
       // Enough blocks for every thread, when the dimensions outside do not give them.
-      if (work >= 2 * kGrain && outer < threads * 2) block_ = std::min(block_, std::max<int64_t>(256, (columns_ / (threads * 2) + 63) / 64 * 64));
+      if (work >= 2 * kGrain && outer < threads * 2)
+        block_ = std::min(block_, std::max<int64_t>(256, (columns_ / (threads * 2) + 63) / 64 * 64));
       blocks_ = (columns_ + block_ - 1) / block_;
       items_ = outer * blocks_;
     }
     const int64_t last = reduced_[n_reduced_ - 1].size;
-    // Few outputs and much to reduce: every thread takes a part of the outermost reduced dimension for all outputs.
+    // Few outputs and much to reduce: every thread takes a part of the outermost reduced dimension for all
+    // outputs.
     if (work >= 2 * kGrain && threads > 1 && !omp_in_parallel() && last >= threads * 4 &&
         (rows_inside ? items_ < threads * 2 : n_out_ <= 2048)) {
       if (column_dim_) {
@@ -93,22 +104,24 @@ class Engine {
       }
       return run_split(threads, last, rows_inside ? 1 : block_);
     }
-    parallel_for(items_, std::max<int64_t>(1, kGrain * items_ / std::max<int64_t>(work, 1)), [&](int64_t begin, int64_t end) {
-      if (!column_dim_) return run_rows(begin, end, last);
-      Scratch acc(block_ * loops_.acc_size);
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t n = width(i);
-        loops_.init(acc.get(), n);
-        accumulate(i, 0, last, acc.get());
-        finish(i, n, acc.get());
-      }
-    });
+    parallel_for(items_, std::max<int64_t>(1, kGrain * items_ / std::max<int64_t>(work, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   if (!column_dim_) return run_rows(begin, end, last);
+                   Scratch acc(block_ * loops_.acc_size);
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t n = width(i);
+                     loops_.init(acc.get(), n);
+                     accumulate(i, 0, last, acc.get());
+                     finish(i, n, acc.get());
+                   }
+                 });
   }
 
  private:
   static void insert(Dim* dims, int& n, const Dim& dim) {
     int at = n++;
-    // Innermost (smallest stride) first; equal strides keep the order in which they come, which is inner to outer.
+    // Innermost (smallest stride) first; equal strides keep the order in which they come, which is inner to
+    // outer.
     while (at > 0 && dims[at - 1].stride > dim.stride) {
       dims[at] = dims[at - 1];
       --at;
@@ -128,7 +141,9 @@ class Engine {
     if (n > 0) n = to + 1;
   }
 
-  int64_t width(int64_t item) const { return column_dim_ ? std::min(block_, columns_ - item % blocks_ * block_) : 1; }
+  int64_t width(int64_t item) const {
+    return column_dim_ ? std::min(block_, columns_ - item % blocks_ * block_) : 1;
+  }
 
   // Byte offset of the first element of an item, in the input and in the outputs.
   int64_t locate(int64_t item, int64_t* out) const {
@@ -206,7 +221,8 @@ class Engine {
       const int64_t rows = std::min(tile_rows, n - r);
       for (int64_t c = 0; c < columns; c += tile_columns) {
         const int64_t m = std::min(tile_columns, columns - c);
-        for (int64_t k = 0; k < rows; ++k) cast_(src + (r + k) * stride + c * column_stride, column_stride, stage + k * m * item_, item_, m);
+        for (int64_t k = 0; k < rows; ++k)
+          cast_(src + (r + k) * stride + c * column_stride, column_stride, stage + k * m * item_, item_, m);
         loops_.column(stage, m * item_, rows, m, acc + c * loops_.acc_size, base + r, params_);
       }
     }
@@ -240,12 +256,13 @@ class Engine {
     loops_.finish(acc, n, count_, to, params_);
     for (int k = 0; k < n_outputs_; ++k) {
       const Tensor& t = outputs_[k].tensor;
-      cast_fn(outputs_[k].computed, t.dtype())(static_cast<const char*>(to[k]), size_of(outputs_[k].computed), final[k],
-                                               n == 1 ? t.itemsize() : strides[k], n);
+      cast_fn(outputs_[k].computed, t.dtype())(static_cast<const char*>(to[k]), size_of(outputs_[k].computed),
+                                               final[k], n == 1 ? t.itemsize() : strides[k], n);
     }
   }
 
-  // Outputs [begin, end) one after the other; neighbours along the innermost kept dimension are finished together.
+  // Outputs [begin, end) one after the other; neighbours along the innermost kept dimension are finished
+  // together.
   void run_rows(int64_t begin, int64_t end, int64_t last) const {
     constexpr int64_t batch = 64;
     Scratch acc(batch * loops_.acc_size);
@@ -255,7 +272,8 @@ class Engine {
       int64_t at[2];
       const char* src = data_ + locate(i, at);
       loops_.init(acc.get(), m);
-      for (int64_t k = 0; k < m; ++k) accumulate_at(src + k * (n_kept_ ? kept_[0].stride : 0), 1, 0, last, acc.get() + k * loops_.acc_size);
+      for (int64_t k = 0; k < m; ++k)
+        accumulate_at(src + k * (n_kept_ ? kept_[0].stride : 0), 1, 0, last, acc.get() + k * loops_.acc_size);
       write(acc.get(), m, at, n_kept_ ? kept_[0].out : nullptr);
       i += m;
     }
@@ -294,8 +312,8 @@ class Engine {
 
 }  // namespace
 
-void reduce(const Tensor& self, uint64_t mask, DType element, const ReduceLoops& loops, const Scalar* params, ReduceOutput* outputs,
-            int n_outputs) {
+void reduce(const Tensor& self, uint64_t mask, DType element, const ReduceLoops& loops, const Scalar* params,
+            ReduceOutput* outputs, int n_outputs) {
   Engine(self, mask, element, loops, params, outputs, n_outputs).run();
 }
 
@@ -325,19 +343,27 @@ Dims reduced_sizes(const Tensor& self, uint64_t mask, bool keepdim) {
 
 ReduceSlot reduce_slot(DType t) {
   switch (t) {
-    case DType::Bool: return kReduceByte;
+    case DType::Bool:
+      return kReduceByte;
     case DType::Half:
-    case DType::Float: return kReduceFloat;
-    case DType::BFloat16: return kReduceBFloat16;
-    case DType::Double: return kReduceDouble;
-    case DType::ComplexFloat: return kReduceComplexFloat;
-    case DType::ComplexDouble: return kReduceComplexDouble;
-    default: return kReduceInt;
+    case DType::Float:
+      return kReduceFloat;
+    case DType::BFloat16:
+      return kReduceBFloat16;
+    case DType::Double:
+      return kReduceDouble;
+    case DType::ComplexFloat:
+      return kReduceComplexFloat;
+    case DType::ComplexDouble:
+      return kReduceComplexDouble;
+    default:
+      return kReduceInt;
   }
 }
 
 DType reduce_element(ReduceSlot slot) {
-  constexpr DType elements[] = {DType::Float, DType::Double, DType::Int64, DType::Bool, DType::BFloat16, DType::ComplexFloat, DType::ComplexDouble};
+  constexpr DType elements[] = {DType::Float,    DType::Double,       DType::Int64,        DType::Bool,
+                                DType::BFloat16, DType::ComplexFloat, DType::ComplexDouble};
   return elements[slot];
 }
 
@@ -366,32 +392,48 @@ void reduce_kernel(const Operator&, void* definition, KeySet, Value* args, Value
   }
   if (!std::strchr(def.classes, class_of(from))) {
     const bool mean = def.result == 's' && std::strcmp(def.classes, "fc") == 0;
-    FL_CHECK_KIND(mean, NotImplemented, "[", def.name, "] expected a dtype it is defined for, got ", name_of(from));
-    fail(ErrorKind::Runtime, "[", def.name, "] expected a floating point or complex dtype, got ", name_of(from));
+    FL_CHECK_KIND(mean, NotImplemented, "[", def.name, "] expected a dtype it is defined for, got ",
+                  name_of(from));
+    fail(ErrorKind::Runtime, "[", def.name, "] expected a floating point or complex dtype, got ",
+         name_of(from));
   }
   DType result = from;
   switch (def.result) {
-    case 'i': result = is_integral(from, true) && !wanted ? DType::Int64 : from; break;
-    case 'b': result = from == DType::UInt8 ? DType::UInt8 : DType::Bool; break;
-    case 'l': result = DType::Int64; break;
-    case 'r': result = real_of(from); break;
-    default: break;
+    case 'i':
+      result = is_integral(from, true) && !wanted ? DType::Int64 : from;
+      break;
+    case 'b':
+      result = from == DType::UInt8 ? DType::UInt8 : DType::Bool;
+      break;
+    case 'l':
+      result = DType::Int64;
+      break;
+    case 'r':
+      result = real_of(from);
+      break;
+    default:
+      break;
   }
   if (!def.identity) {
     for (int64_t d = 0; d < self.dim(); ++d)
       if (mask >> d & 1 && self->sizes[d] == 0) {
-        FL_CHECK_KIND(!dims || dims->empty(), Index, "[", def.name, "] expected a reduced dimension that is not empty, got shape ", self.sizes());
-        fail(ErrorKind::Runtime, "[", def.name, "] expected a tensor that is not empty, got shape ", self.sizes());
+        FL_CHECK_KIND(!dims || dims->empty(), Index, "[", def.name,
+                      "] expected a reduced dimension that is not empty, got shape ", self.sizes());
+        fail(ErrorKind::Runtime, "[", def.name, "] expected a tensor that is not empty, got shape ",
+             self.sizes());
       }
   }
   ReduceOutput out{empty(reduced_sizes(self, mask, keepdim), {result, self.device()}), result};
   if (!self.is_meta()) {
     Scalar params[2];
     for (int p = 0; p < def.params; ++p) params[p] = args[def.param_arg[p]].to_scalar();
-    // An unsigned or narrow dtype asked for truncates each element before it is summed, so convert in two steps.
-    const bool narrows = wanted && from != self.dtype() && (from == DType::Bool || (is_integral(from) && !is_integral(self.dtype(), true)));
+    // An unsigned or narrow dtype asked for truncates each element before it is summed, so convert in two
+    // steps.
+    const bool narrows = wanted && from != self.dtype() &&
+                         (from == DType::Bool || (is_integral(from) && !is_integral(self.dtype(), true)));
     const Tensor source = narrows ? to_dtype(self, from) : self;
-    const ReduceSlot slot = reduce_slot(from == DType::BFloat16 && source.dtype() != from ? DType::Float : from);
+    const ReduceSlot slot =
+        reduce_slot(from == DType::BFloat16 && source.dtype() != from ? DType::Float : from);
     out.computed = def.computed[slot];
     reduce(source, mask, reduce_element(slot), def.loops[slot], params, &out, 1);
   }

@@ -1,5 +1,6 @@
-// Reductions over any subset of the dimensions of a strided tensor. The engine orders and merges dimensions, splits the
-// work over threads and hands contiguous runs (or tiles staged to be so) to loops that know only the arithmetic.
+// Reductions over any subset of the dimensions of a strided tensor. The engine orders and merges dimensions,
+// splits the work over threads and hands contiguous runs (or tiles staged to be so) to loops that know only
+// the arithmetic.
 #pragma once
 
 #include "cpu/iterator.h"
@@ -11,7 +12,8 @@ namespace fl {
 struct ReduceLoops {
   int64_t acc_size = 0;
   void (*init)(void* acc, int64_t n) = nullptr;
-  // Takes n contiguous elements into one accumulator; `base` is the index of the first along the reduced dimension.
+  // Takes n contiguous elements into one accumulator; `base` is the index of the first along the reduced
+  // dimension.
   void (*row)(const void* src, int64_t n, void* acc, int64_t base, const Scalar* params) = nullptr;
   // Takes `rows` rows (row_stride bytes apart) of contiguous columns into one accumulator for each column.
   void (*column)(const char* src, int64_t row_stride, int64_t rows, int64_t columns, void* acc, int64_t base,
@@ -23,11 +25,20 @@ struct ReduceLoops {
 };
 
 // Loops are stored by element type; other dtypes are converted to their compute type on the way.
-enum ReduceSlot { kReduceFloat, kReduceDouble, kReduceInt, kReduceByte, kReduceBFloat16, kReduceComplexFloat, kReduceComplexDouble, kReduceSlots };
+enum ReduceSlot {
+  kReduceFloat,
+  kReduceDouble,
+  kReduceInt,
+  kReduceByte,
+  kReduceBFloat16,
+  kReduceComplexFloat,
+  kReduceComplexDouble,
+  kReduceSlots
+};
 
 struct ReduceOutput {
-  Tensor tensor;      // its dimensions are the kept ones, or all with size 1 where reduced
-  DType computed;     // what finish() writes
+  Tensor tensor;   // its dimensions are the kept ones, or all with size 1 where reduced
+  DType computed;  // what finish() writes
 };
 
 // Reduces the dimensions in `mask` of `self`, whose elements are handed to the loops as `element`.
@@ -48,9 +59,9 @@ struct ReduceDef {
   int8_t dim_arg, keepdim_arg, dtype_arg;  // positions in the schema, -1 when absent
   int8_t params;
   int8_t param_arg[2];
-  char result;          // 's' same, 'i' integers to int64, 'b' bool (uint8 stays), 'l' int64, 'r' real
-  bool identity;        // whether an empty reduction has a value
-  const char* classes;  // accepted dtype classes
+  char result;               // 's' same, 'i' integers to int64, 'b' bool (uint8 stays), 'l' int64, 'r' real
+  bool identity;             // whether an empty reduction has a value
+  const char* classes;       // accepted dtype classes
   const ReduceLoops* loops;  // [kReduceSlots]
   DType computed[kReduceSlots];
 };

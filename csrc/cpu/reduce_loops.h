@@ -1,5 +1,5 @@
-// Loops of a reduction from its scalar arithmetic: many independent lanes for the vector units, pairwise over long runs
-// so that the rounding error grows with the logarithm of the length.
+// Loops of a reduction from its scalar arithmetic: many independent lanes for the vector units, pairwise over
+// long runs so that the rounding error grows with the logarithm of the length.
 #pragma once
 
 #include "cpu/reduce.h"
@@ -17,14 +17,15 @@ struct real_part<std::complex<T>> {
   using type = T;
 };
 
-// F: init<A>(), load(T, const P*) -> A, combine(A, A), finish(A, A n, const P*) -> R. S is stored, T computed, A accumulated.
+// F: init<A>(), load(T, const P*) -> A, combine(A, A), finish(A, A n, const P*) -> R. S is stored, T
+// computed, A accumulated.
 template <class F, class S, class T, class A, class R>
 struct ReduceLoop {
   using P = typename real_part<T>::type;
   static constexpr int64_t kLanes = 256 / sizeof(A) < 8 ? 8 : 256 / sizeof(A) > 64 ? 64 : 256 / sizeof(A);
   static constexpr int64_t kPart = kLanes / 4;  // one vector: the step of what is left over
-  static constexpr int64_t kRun = 4096;    // elements summed by lanes alone
-  static constexpr int64_t kRows = 512;    // rows taken into one set of column accumulators
+  static constexpr int64_t kRun = 4096;         // elements summed by lanes alone
+  static constexpr int64_t kRows = 512;         // rows taken into one set of column accumulators
   static constexpr int64_t kColumns = 1024;
 
   static A load(S x, const P* p) { return static_cast<A>(F::template load<T>(static_cast<T>(x), p)); }
@@ -54,7 +55,8 @@ struct ReduceLoop {
         for (int64_t l = 0; l < kLanes; ++l) lane[l] = F::template combine<A>(lane[l], load(x[i + l], p));
       for (int64_t to = 0; i + kPart <= n; i += kPart, to += kPart)
 #pragma GCC ivdep
-        for (int64_t l = 0; l < kPart; ++l) lane[to + l] = F::template combine<A>(lane[to + l], load(x[i + l], p));
+        for (int64_t l = 0; l < kPart; ++l)
+          lane[to + l] = F::template combine<A>(lane[to + l], load(x[i + l], p));
       for (int64_t l = 0; i < n; ++i, ++l) lane[l] = F::template combine<A>(lane[l], load(x[i], p));
       fold<kLanes / 2>(lane);
       total = lane[0];
@@ -83,12 +85,16 @@ struct ReduceLoop {
     const auto at = [&](int64_t r) { return reinterpret_cast<const S*>(src + r * stride); };
     int64_t r = 0;
     for (; r + 8 <= n; r += 8) {
-      const S *a = at(r), *b = at(r + 1), *c = at(r + 2), *d = at(r + 3), *e = at(r + 4), *f = at(r + 5), *g = at(r + 6), *h = at(r + 7);
+      const S *a = at(r), *b = at(r + 1), *c = at(r + 2), *d = at(r + 3), *e = at(r + 4), *f = at(r + 5),
+              *g = at(r + 6), *h = at(r + 7);
 #pragma GCC ivdep
       for (int64_t j = 0; j < columns; ++j) {
-        const A x = F::template combine<A>(load(a[j], p), load(b[j], p)), y = F::template combine<A>(load(c[j], p), load(d[j], p));
-        const A z = F::template combine<A>(load(e[j], p), load(f[j], p)), w = F::template combine<A>(load(g[j], p), load(h[j], p));
-        acc[j] = F::template combine<A>(acc[j], F::template combine<A>(F::template combine<A>(x, y), F::template combine<A>(z, w)));
+        const A x = F::template combine<A>(load(a[j], p), load(b[j], p)),
+                y = F::template combine<A>(load(c[j], p), load(d[j], p));
+        const A z = F::template combine<A>(load(e[j], p), load(f[j], p)),
+                w = F::template combine<A>(load(g[j], p), load(h[j], p));
+        acc[j] = F::template combine<A>(
+            acc[j], F::template combine<A>(F::template combine<A>(x, y), F::template combine<A>(z, w)));
       }
     }
     for (; r < n; ++r) {
@@ -98,7 +104,8 @@ struct ReduceLoop {
     }
   }
 
-  static void column(const char* src, int64_t stride, int64_t n, int64_t columns, void* accs, int64_t, const Scalar* params) {
+  static void column(const char* src, int64_t stride, int64_t n, int64_t columns, void* accs, int64_t,
+                     const Scalar* params) {
     const Params p(params);
     A* acc = static_cast<A*>(accs);
     // A few short columns lying side by side: several rows are taken as one wide row, and folded at the end.
@@ -109,7 +116,8 @@ struct ReduceLoop {
         std::fill_n(partial, wide, F::template init<A>());
         column(src, wide * sizeof(S), n / fold, wide, partial, 0, params);
         for (int64_t k = 0; k < fold; ++k)
-          for (int64_t j = 0; j < columns; ++j) acc[j] = F::template combine<A>(acc[j], partial[k * columns + j]);
+          for (int64_t j = 0; j < columns; ++j)
+            acc[j] = F::template combine<A>(acc[j], partial[k * columns + j]);
         const int64_t done = n / fold * fold;
         rows(src + done * stride, stride, n - done, columns, acc, p.p);
         return;
@@ -137,7 +145,8 @@ struct ReduceLoop {
     const Params p(params);
     const A* a = static_cast<const A*>(acc);
     R* o = static_cast<R*>(out[0]);
-    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<R>(F::template finish<A>(a[i], static_cast<A>(count), p.p));
+    for (int64_t i = 0; i < n; ++i)
+      o[i] = static_cast<R>(F::template finish<A>(a[i], static_cast<A>(count), p.p));
   }
 
   static constexpr ReduceLoops loops() { return {sizeof(A), &init, &row, &column, &merge, &finish}; }

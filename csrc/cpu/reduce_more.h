@@ -10,7 +10,8 @@ namespace fl {
 struct ReduceMore {
   ReduceLoops max_with_index[kReduceSlots], min_with_index[kReduceSlots];  // results: value, index
   ReduceLoops argmax[kReduceSlots], argmin[kReduceSlots];                  // result: index
-  ReduceLoops moments[kReduceSlots];    // results: variance (its root when params[1] is set), mean; params[0] corrects the count
+  ReduceLoops moments[kReduceSlots];    // results: variance (its root when params[1] is set), mean; params[0]
+                                        // corrects the count
   ReduceLoops logsumexp[kReduceSlots];  // result: the logarithm of the sum of exponentials
 };
 

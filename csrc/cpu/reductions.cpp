@@ -13,10 +13,13 @@ ReduceSlot slot_of(DType t) {
   if (t == DType::BFloat16) return kReduceBFloat16;
   return is_floating(t) ? kReduceFloat : kReduceInt;
 }
-DType computed_of(ReduceSlot slot) { return slot == kReduceDouble ? DType::Double : slot == kReduceInt ? DType::Int64 : DType::Float; }
+DType computed_of(ReduceSlot slot) {
+  return slot == kReduceDouble ? DType::Double : slot == kReduceInt ? DType::Int64 : DType::Float;
+}
 
 void check_ordered(const char* op, const Tensor& self) {
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[", op, "] expected a dtype with an order, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[", op, "] expected a dtype with an order, got ",
+                name_of(self.dtype()));
 }
 
 using Pair = std::tuple<Tensor, Tensor>;
@@ -25,28 +28,37 @@ Pair extreme(const char* op, const Tensor& self, int64_t dim, bool keepdim, cons
   check_ordered(op, self);
   const int64_t d = wrap_dim(op, dim, self.dim());
   const uint64_t mask = self.dim() == 0 ? 0 : uint64_t(1) << d;
-  FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op, "] expected a reduced dimension that is not empty, got shape ",
-                self.sizes(), " and dim ", dim);
+  FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op,
+                "] expected a reduced dimension that is not empty, got shape ", self.sizes(), " and dim ",
+                dim);
   const Dims sizes = reduced_sizes(self, mask, keepdim);
   const ReduceSlot slot = slot_of(self.dtype());
-  ReduceOutput out[2] = {{empty(sizes, self.options()), computed_of(slot)}, {empty(sizes, {DType::Int64, self.device()}), DType::Int64}};
+  ReduceOutput out[2] = {{empty(sizes, self.options()), computed_of(slot)},
+                         {empty(sizes, {DType::Int64, self.device()}), DType::Int64}};
   if (!self.is_meta()) reduce(self, mask, reduce_element(slot), table[slot], nullptr, out, 2);
   return {std::move(out[0].tensor), std::move(out[1].tensor)};
 }
 
-Pair max_dim(const Tensor& self, int64_t dim, bool keepdim) { return extreme("max", self, dim, keepdim, picked_reduce_more().max_with_index); }
-Pair min_dim(const Tensor& self, int64_t dim, bool keepdim) { return extreme("min", self, dim, keepdim, picked_reduce_more().min_with_index); }
+Pair max_dim(const Tensor& self, int64_t dim, bool keepdim) {
+  return extreme("max", self, dim, keepdim, picked_reduce_more().max_with_index);
+}
+Pair min_dim(const Tensor& self, int64_t dim, bool keepdim) {
+  return extreme("min", self, dim, keepdim, picked_reduce_more().min_with_index);
+}
 
-Tensor arg_extreme(const char* op, const Tensor& input, std::optional<int64_t> dim, bool keepdim, const ReduceLoops* table) {
+Tensor arg_extreme(const char* op, const Tensor& input, std::optional<int64_t> dim, bool keepdim,
+                   const ReduceLoops* table) {
   check_ordered(op, input);
-  FL_CHECK_KIND(input.dtype() != DType::Bool, NotImplemented, "[", op, "] expected a numeric tensor, got bool");
+  FL_CHECK_KIND(input.dtype() != DType::Bool, NotImplemented, "[", op,
+                "] expected a numeric tensor, got bool");
   Tensor self = input;
   uint64_t mask;
   Dims sizes;
   if (dim) {
     const int64_t d = wrap_dim(op, *dim, self.dim());
-    FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op, "] expected a reduced dimension that is not empty, got shape ",
-                  self.sizes(), " and dim ", *dim);
+    FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op,
+                  "] expected a reduced dimension that is not empty, got shape ", self.sizes(), " and dim ",
+                  *dim);
     mask = self.dim() == 0 ? 0 : uint64_t(1) << d;
     sizes = reduced_sizes(self, mask, keepdim);
   } else {
@@ -98,10 +110,11 @@ void combine_parts(const Tensor& out, const Tensor& re, const Tensor& im, bool r
   });
 }
 
-Pair moments(const char* op, const Tensor& self, std::optional<IntSpan> dim, const std::optional<Scalar>& correction, bool keepdim, bool root,
-             bool with_mean) {
+Pair moments(const char* op, const Tensor& self, std::optional<IntSpan> dim,
+             const std::optional<Scalar>& correction, bool keepdim, bool root, bool with_mean) {
   const DType t = self.dtype();
-  FL_CHECK(is_floating(t) || is_complex(t), "[", op, "] expected a floating point or complex dtype, got ", name_of(t));
+  FL_CHECK(is_floating(t) || is_complex(t), "[", op, "] expected a floating point or complex dtype, got ",
+           name_of(t));
   const uint64_t mask = reduced_dims(op, self, dim);
   const Dims sizes = reduced_sizes(self, mask, keepdim);
   ReduceOutput out[2];
@@ -128,33 +141,37 @@ Pair moments(const char* op, const Tensor& self, std::optional<IntSpan> dim, con
   return {std::move(out[0].tensor), std::move(out[1].tensor)};
 }
 
-Scalar correction_of(bool unbiased) { return Scalar(unbiased ? 1.0 : 0.0); }
+Scalar correction_of(bool unbiased) {
+  return Scalar(unbiased ? 1.0 : 0.0);
+}
 
 // The overloads of var, std, var_mean and std_mean: all elements; over dim; with a correction of the count.
-#define FL_MOMENTS(name, root)                                                                                                  \
-  Tensor name##_all(const Tensor& self, bool unbiased) {                                                                        \
-    return std::get<0>(moments(#name, self, std::nullopt, correction_of(unbiased), false, root, false));                        \
-  }                                                                                                                             \
-  Tensor name##_dim(const Tensor& self, std::optional<IntSpan> dim, bool unbiased, bool keepdim) {                              \
-    return std::get<0>(moments(#name, self, dim, correction_of(unbiased), keepdim, root, false));                               \
-  }                                                                                                                             \
-  Tensor name##_correction(const Tensor& self, std::optional<IntSpan> dim, std::optional<Scalar> correction, bool keepdim) {    \
-    return std::get<0>(moments(#name, self, dim, correction, keepdim, root, false));                                            \
-  }                                                                                                                             \
-  Pair name##_mean_all(const Tensor& self, bool unbiased) {                                                                     \
-    return moments(#name "_mean", self, std::nullopt, correction_of(unbiased), false, root, true);                              \
-  }                                                                                                                             \
-  Pair name##_mean_dim(const Tensor& self, std::optional<IntSpan> dim, bool unbiased, bool keepdim) {                           \
-    return moments(#name "_mean", self, dim, correction_of(unbiased), keepdim, root, true);                                     \
-  }                                                                                                                             \
-  Pair name##_mean_correction(const Tensor& self, std::optional<IntSpan> dim, std::optional<Scalar> correction, bool keepdim) { \
-    return moments(#name "_mean", self, dim, correction, keepdim, root, true);                                                  \
-  }                                                                                                                             \
-  FL_KERNEL(#name, name##_all);                                                                                                 \
-  FL_KERNEL(#name ".dim", name##_dim);                                                                                          \
-  FL_KERNEL(#name ".correction", name##_correction);                                                                            \
-  FL_KERNEL(#name "_mean", name##_mean_all);                                                                                    \
-  FL_KERNEL(#name "_mean.dim", name##_mean_dim);                                                                                \
+#define FL_MOMENTS(name, root)                                                                               \
+  Tensor name##_all(const Tensor& self, bool unbiased) {                                                     \
+    return std::get<0>(moments(#name, self, std::nullopt, correction_of(unbiased), false, root, false));     \
+  }                                                                                                          \
+  Tensor name##_dim(const Tensor& self, std::optional<IntSpan> dim, bool unbiased, bool keepdim) {           \
+    return std::get<0>(moments(#name, self, dim, correction_of(unbiased), keepdim, root, false));            \
+  }                                                                                                          \
+  Tensor name##_correction(const Tensor& self, std::optional<IntSpan> dim, std::optional<Scalar> correction, \
+                           bool keepdim) {                                                                   \
+    return std::get<0>(moments(#name, self, dim, correction, keepdim, root, false));                         \
+  }                                                                                                          \
+  Pair name##_mean_all(const Tensor& self, bool unbiased) {                                                  \
+    return moments(#name "_mean", self, std::nullopt, correction_of(unbiased), false, root, true);           \
+  }                                                                                                          \
+  Pair name##_mean_dim(const Tensor& self, std::optional<IntSpan> dim, bool unbiased, bool keepdim) {        \
+    return moments(#name "_mean", self, dim, correction_of(unbiased), keepdim, root, true);                  \
+  }                                                                                                          \
+  Pair name##_mean_correction(const Tensor& self, std::optional<IntSpan> dim,                                \
+                              std::optional<Scalar> correction, bool keepdim) {                              \
+    return moments(#name "_mean", self, dim, correction, keepdim, root, true);                               \
+  }                                                                                                          \
+  FL_KERNEL(#name, name##_all);                                                                              \
+  FL_KERNEL(#name ".dim", name##_dim);                                                                       \
+  FL_KERNEL(#name ".correction", name##_correction);                                                         \
+  FL_KERNEL(#name "_mean", name##_mean_all);                                                                 \
+  FL_KERNEL(#name "_mean.dim", name##_mean_dim);                                                             \
   FL_KERNEL(#name "_mean.correction", name##_mean_correction);
 
 FL_MOMENTS(var, false)
@@ -166,7 +183,8 @@ Tensor logsumexp(const Tensor& self, IntSpan dim, bool keepdim) {
   const uint64_t mask = reduced_dims("logsumexp", self, dim);
   const ReduceSlot slot = slot_of(t == DType::BFloat16 && self.dtype() != t ? DType::Float : t);
   ReduceOutput out{empty(reduced_sizes(self, mask, keepdim), {t, self.device()}), computed_of(slot)};
-  if (!self.is_meta()) reduce(self, mask, reduce_element(slot), picked_reduce_more().logsumexp[slot], nullptr, &out, 1);
+  if (!self.is_meta())
+    reduce(self, mask, reduce_element(slot), picked_reduce_more().logsumexp[slot], nullptr, &out, 1);
   return out.tensor;
 }
 

@@ -1,5 +1,5 @@
-// Resizing loops: every mode is a weighted sum of a few input elements along each axis, so one implementation serves
-// nearest, linear, cubic and antialiased filters in one to three dimensions.
+// Resizing loops: every mode is a weighted sum of a few input elements along each axis, so one implementation
+// serves nearest, linear, cubic and antialiased filters in one to three dimensions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Sampling at the positions of a grid, in two and three dimensions, and its gradients.
 //
-// Whatever the mode, a sample is a weighted sum of a few input elements ("taps"); forward and backward only differ in
-// what they do with the taps.
+// Whatever the mode, a sample is a weighted sum of a few input elements ("taps"); forward and backward only
+// differ in what they do with the taps.
 #include <cmath>
 #include <type_traits>
 
@@ -33,8 +33,8 @@ struct Place {
   T at, slope;
 };
 
-// Reduced precisions round every step of the position and of the sum, so that samples fall where those dtypes can
-// express it; the other precisions keep what they compute.
+// Reduced precisions round every step of the position and of the sum, so that samples fall where those dtypes
+// can express it; the other precisions keep what they compute.
 struct Exact {
   template <class T>
   T operator()(T x) const {
@@ -113,15 +113,16 @@ void cubic_weights(T t, T* w, T* slope, R r) {
   for (int k = 0; k < 4; ++k) {
     const T x = d[k], sign = k < 2 ? T(1) : T(-1);
     const bool far = k == 0 || k == 3;
-    w[k] = far ? r(r(r(r(r(r(a * x) - 5 * a) * x) + 8 * a) * x) - 4 * a) : r(r(r(r(r((a + 2) * x) - (a + 3)) * x) * x) + 1);
+    w[k] = far ? r(r(r(r(r(r(a * x) - 5 * a) * x) + 8 * a) * x) - 4 * a)
+               : r(r(r(r(r((a + 2) * x) - (a + 3)) * x) * x) + 1);
     slope[k] = sign * (far ? (3 * a * x - 10 * a) * x + 8 * a : (3 * (a + 2) * x - 2 * (a + 3)) * x);
   }
 }
 
 // The taps of one position; sizes and strides are of the input's axes, width first.
 template <class T, class R>
-void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* stride, int64_t mode, int64_t padding, bool align, R r,
-               Taps<T>& taps) {
+void find_taps(const T* position, int ndim, const int64_t* size, const int64_t* stride, int64_t mode,
+               int64_t padding, bool align, R r, Taps<T>& taps) {
   taps.count = 0;
   Place<T> p[3];
   for (int d = 0; d < ndim; ++d) {
@@ -198,7 +199,8 @@ T gather_taps(const Taps<T>& taps, const T* x, int64_t mode, R r) {
   T sum = 0;
   if (mode == kBicubic && !std::is_same_v<R, Exact>) {
     T rows[4] = {};
-    for (int t = 0; t < taps.count; ++t) rows[taps.row[t]] = r(rows[taps.row[t]] + r(taps.along[t] * x[taps.offset[t]]));
+    for (int t = 0; t < taps.count; ++t)
+      rows[taps.row[t]] = r(rows[taps.row[t]] + r(taps.along[t] * x[taps.offset[t]]));
     for (int j = 0; j < 4; ++j) sum = r(sum + r(rows[j] * taps.across[j]));
     return sum;
   }
@@ -212,15 +214,20 @@ struct Shape {
 };
 
 Shape check(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, int ndim) {
-  FL_CHECK(input.dim() == ndim + 2 && grid.dim() == input.dim(), "[grid_sampler] expected input and grid of ", ndim + 2,
-           " dimensions, got shapes ", input.sizes(), " and ", grid.sizes());
-  FL_CHECK(input.dtype() == grid.dtype(), "[grid_sampler] expected input and grid of one dtype, got ", name_of(input.dtype()), " and ",
-           name_of(grid.dtype()));
-  FL_CHECK_KIND(is_floating(input.dtype()), NotImplemented, "[grid_sampler] expected a floating dtype, got ", name_of(input.dtype()));
-  FL_CHECK(input.size(0) == grid.size(0), "[grid_sampler] expected input and grid of one batch size, got ", input.sizes(), " and ", grid.sizes());
-  FL_CHECK(grid.size(ndim + 1) == ndim, "[grid_sampler] expected a grid with ", ndim, " coordinates, got shape ", grid.sizes());
-  FL_CHECK(mode >= 0 && mode <= 2 && padding >= 0 && padding <= 2, "[grid_sampler] expected mode and padding mode 0, 1 or 2, got ", mode, " and ", padding);
-  FL_CHECK(mode != kBicubic || ndim == 2, "[grid_sampler] expected 4 dimensions for bicubic, got ", input.sizes());
+  FL_CHECK(input.dim() == ndim + 2 && grid.dim() == input.dim(), "[grid_sampler] expected input and grid of ",
+           ndim + 2, " dimensions, got shapes ", input.sizes(), " and ", grid.sizes());
+  FL_CHECK(input.dtype() == grid.dtype(), "[grid_sampler] expected input and grid of one dtype, got ",
+           name_of(input.dtype()), " and ", name_of(grid.dtype()));
+  FL_CHECK_KIND(is_floating(input.dtype()), NotImplemented, "[grid_sampler] expected a floating dtype, got ",
+                name_of(input.dtype()));
+  FL_CHECK(input.size(0) == grid.size(0), "[grid_sampler] expected input and grid of one batch size, got ",
+           input.sizes(), " and ", grid.sizes());
+  FL_CHECK(grid.size(ndim + 1) == ndim, "[grid_sampler] expected a grid with ", ndim,
+           " coordinates, got shape ", grid.sizes());
+  FL_CHECK(mode >= 0 && mode <= 2 && padding >= 0 && padding <= 2,
+           "[grid_sampler] expected mode and padding mode 0, 1 or 2, got ", mode, " and ", padding);
+  FL_CHECK(mode != kBicubic || ndim == 2, "[grid_sampler] expected 4 dimensions for bicubic, got ",
+           input.sizes());
   Shape s;
   s.ndim = ndim;
   s.batch = input.size(0);
@@ -228,7 +235,8 @@ Shape check(const Tensor& input, const Tensor& grid, int64_t mode, int64_t paddi
   s.plane = 1;
   for (int d = 0; d < ndim; ++d) {
     s.size[d] = input.size(ndim + 1 - d);
-    FL_CHECK(s.size[d] > 0, "[grid_sampler] expected an input without empty spatial dimensions, got shape ", input.sizes());
+    FL_CHECK(s.size[d] > 0, "[grid_sampler] expected an input without empty spatial dimensions, got shape ",
+             input.sizes());
     s.stride[d] = s.plane;
     s.plane *= s.size[d];
   }
@@ -250,33 +258,39 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64
   dispatch_float(compute, [&](auto type) {
     using T = typename decltype(type)::type;
     with_rounding<T>(input.dtype(), [&](auto r) {
-      parallel_for(s.batch * s.points, std::max<int64_t>(1, kGrain / (8 + 8 * s.channels)), [&](int64_t b, int64_t e) {
-        Taps<T> taps;
-        for (int64_t i = b; i < e; ++i) {
-          const int64_t n = i / s.points, point = i % s.points;
-          find_taps(at.data<T>() + i * N, N, s.size, s.stride, mode, padding, align, r, taps);
-          const T* x = in.data<T>() + n * s.channels * s.plane;
-          T* y = result.data<T>() + n * s.channels * s.points + point;
-          for (int64_t c = 0; c < s.channels; ++c) y[c * s.points] = gather_taps(taps, x + c * s.plane, mode, r);
-        }
-      });
+      parallel_for(s.batch * s.points, std::max<int64_t>(1, kGrain / (8 + 8 * s.channels)),
+                   [&](int64_t b, int64_t e) {
+                     Taps<T> taps;
+                     for (int64_t i = b; i < e; ++i) {
+                       const int64_t n = i / s.points, point = i % s.points;
+                       find_taps(at.data<T>() + i * N, N, s.size, s.stride, mode, padding, align, r, taps);
+                       const T* x = in.data<T>() + n * s.channels * s.plane;
+                       T* y = result.data<T>() + n * s.channels * s.points + point;
+                       for (int64_t c = 0; c < s.channels; ++c)
+                         y[c * s.points] = gather_taps(taps, x + c * s.plane, mode, r);
+                     }
+                   });
     });
   });
   if (!result.same(out)) copy_into(out, result);
   return out;
 }
 
-std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding,
-                                                 bool align) {
+std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tensor& input, const Tensor& grid,
+                                                 int64_t mode, int64_t padding, bool align) {
   const int ndim = static_cast<int>(input.dim()) - 2;
-  FL_CHECK(ndim == 2 || ndim == 3, "[grid_sampler] expected an input of 4 or 5 dimensions, got shape ", input.sizes());
+  FL_CHECK(ndim == 2 || ndim == 3, "[grid_sampler] expected an input of 4 or 5 dimensions, got shape ",
+           input.sizes());
   const Shape s = check(input, grid, mode, padding, ndim);
-  FL_CHECK(grad.numel() == s.batch * s.channels * s.points && grad.dtype() == input.dtype(), "[grid_sampler] expected a gradient of ",
-           s.batch * s.channels * s.points, " elements, got shape ", grad.sizes());
+  FL_CHECK(grad.numel() == s.batch * s.channels * s.points && grad.dtype() == input.dtype(),
+           "[grid_sampler] expected a gradient of ", s.batch * s.channels * s.points, " elements, got shape ",
+           grad.sizes());
   if (input.is_meta()) return {empty(input.sizes(), input.options()), empty(grid.sizes(), grid.options())};
   const DType compute = compute_of(input.dtype());
-  const Tensor in = contiguous(to_dtype(input, compute)), at = contiguous(to_dtype(grid, compute)), from = contiguous(to_dtype(grad, compute));
-  const Tensor grad_input = empty(input.sizes(), {compute, input.device()}), grad_grid = empty(grid.sizes(), {compute, input.device()});
+  const Tensor in = contiguous(to_dtype(input, compute)), at = contiguous(to_dtype(grid, compute)),
+               from = contiguous(to_dtype(grad, compute));
+  const Tensor grad_input = empty(input.sizes(), {compute, input.device()}),
+               grad_grid = empty(grid.sizes(), {compute, input.device()});
   dispatch_float(compute, [&](auto type) {
     using T = typename decltype(type)::type;
     // A batch item has its own gradient, so threads split the batch.
@@ -289,7 +303,9 @@ std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tenso
         std::fill_n(dx, s.channels * s.plane, T(0));
         for (int64_t point = 0; point < s.points; ++point) {
           const int64_t i = n * s.points + point;
-          with_rounding<T>(input.dtype(), [&](auto r) { find_taps(at.data<T>() + i * ndim, ndim, s.size, s.stride, mode, padding, align, r, taps); });
+          with_rounding<T>(input.dtype(), [&](auto r) {
+            find_taps(at.data<T>() + i * ndim, ndim, s.size, s.stride, mode, padding, align, r, taps);
+          });
           T slope[3] = {};
           for (int64_t c = 0; c < s.channels; ++c) {
             const T value = g[c * s.points + point];

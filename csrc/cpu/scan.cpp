@@ -19,23 +19,34 @@ struct Lines {
 };
 
 template <class S>
-using Accumulator = std::conditional_t<is_complex_type<S>, complex128, std::conditional_t<std::is_integral_v<S>, int64_t, double>>;
+using Accumulator = std::conditional_t<is_complex_type<S>, complex128,
+                                       std::conditional_t<std::is_integral_v<S>, int64_t, double>>;
 
 struct Add {
   template <class A>
-  static A first() { return A(0); }
+  static A first() {
+    return A(0);
+  }
   template <class A>
-  static A step(A a, A x) { return a + x; }
+  static A step(A a, A x) {
+    return a + x;
+  }
 };
 struct Multiply {
   template <class A>
-  static A first() { return A(1); }
+  static A first() {
+    return A(1);
+  }
   template <class A>
-  static A step(A a, A x) { return a * x; }
+  static A step(A a, A x) {
+    return a * x;
+  }
 };
 struct LogAddExp {
   template <class A>
-  static A first() { return A(-std::numeric_limits<double>::infinity()); }
+  static A first() {
+    return A(-std::numeric_limits<double>::infinity());
+  }
   static double step(double a, double x) {
     const double hi = a != a ? a : a > x ? a : x, lo = a > x ? x : a;
     if (hi != hi || x != x) return a + x;
@@ -46,7 +57,8 @@ struct LogAddExp {
     const bool swap = a.real() < x.real() || a.real() != a.real();
     const complex128 hi = swap ? x : a, lo = swap ? a : x;
     if (lo.real() == -std::numeric_limits<double>::infinity()) return hi;
-    if (hi.real() == std::numeric_limits<double>::infinity() && lo.real() == hi.real()) return std::log(std::exp(hi) + std::exp(lo));
+    if (hi.real() == std::numeric_limits<double>::infinity() && lo.real() == hi.real())
+      return std::log(std::exp(hi) + std::exp(lo));
     return hi + std::log(1.0 + std::exp(lo - hi));
   }
   static int64_t step(int64_t a, int64_t) { return a; }
@@ -76,7 +88,8 @@ constexpr int64_t kLongLine = 16384;
 // One long line in pieces: totals of the pieces first, then every piece from the total before it.
 template <class Op, class S, class A>
 void scan_long(const S* src, S* dst, int64_t n) {
-  const int64_t pieces = kWays * std::max(1, omp_in_parallel() ? 1 : num_threads()), size = (n + pieces - 1) / pieces;
+  const int64_t pieces = kWays * std::max(1, omp_in_parallel() ? 1 : num_threads()),
+                size = (n + pieces - 1) / pieces;
   std::vector<A> carry(pieces, Op::template first<A>());
   parallel_for(pieces, 1, [&](int64_t b, int64_t e) {
     for (int64_t p = b; p < e; ++p) {
@@ -113,7 +126,8 @@ void scan_long(const S* src, S* dst, int64_t n) {
       A* c = carry.data() + g * kWays;
       scan_rows<Op, kWays, S, A>(from, to, shortest, c);
       for (int w = 0; w < kWays; ++w) {  // the last piece may be shorter than the others
-        const int64_t first = std::min(n, (g * kWays + w) * size), rest = std::min(size, n - first) - shortest;
+        const int64_t first = std::min(n, (g * kWays + w) * size),
+                      rest = std::min(size, n - first) - shortest;
         const S* f = from[w] + shortest;
         S* t = to[w] + shortest;
         if (rest > 0) scan_rows<Op, 1, S, A>(&f, &t, rest, c + w);
@@ -153,21 +167,23 @@ void scan(const S* src, S* dst, const Lines& lines, bool splittable) {
   }
   constexpr int64_t block = 256;
   const int64_t blocks = (inner + block - 1) / block;
-  parallel_for(lines.outer * blocks, std::max<int64_t>(1, kGrain / (n * std::min(inner, block) + 1)), [&](int64_t b, int64_t e) {
-    for (int64_t k = b; k < e; ++k) {
-      const int64_t at = k / blocks * n * inner + k % blocks * block, m = std::min(block, inner - k % blocks * block);
-      A carry[block];
-      std::fill_n(carry, m, Op::template first<A>());
-      for (int64_t i = 0; i < n; ++i) {
-        const S* from = src + at + i * inner;
-        S* to = dst + at + i * inner;
-        for (int64_t j = 0; j < m; ++j) {
-          carry[j] = Op::step(carry[j], widen<A>(from[j]));
-          to[j] = convert<S>(carry[j]);
-        }
-      }
-    }
-  });
+  parallel_for(lines.outer * blocks, std::max<int64_t>(1, kGrain / (n * std::min(inner, block) + 1)),
+               [&](int64_t b, int64_t e) {
+                 for (int64_t k = b; k < e; ++k) {
+                   const int64_t at = k / blocks * n * inner + k % blocks * block,
+                                 m = std::min(block, inner - k % blocks * block);
+                   A carry[block];
+                   std::fill_n(carry, m, Op::template first<A>());
+                   for (int64_t i = 0; i < n; ++i) {
+                     const S* from = src + at + i * inner;
+                     S* to = dst + at + i * inner;
+                     for (int64_t j = 0; j < m; ++j) {
+                       carry[j] = Op::step(carry[j], widen<A>(from[j]));
+                       to[j] = convert<S>(carry[j]);
+                     }
+                   }
+                 }
+               });
 }
 
 Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional<DType> dtype, bool product) {
@@ -187,19 +203,24 @@ Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional
   return out;
 }
 
-Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) { return cumulative("cumsum", self, dim, dtype, false); }
-Tensor cumprod(const Tensor& self, int64_t dim, std::optional<DType> dtype) { return cumulative("cumprod", self, dim, dtype, true); }
+Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  return cumulative("cumsum", self, dim, dtype, false);
+}
+Tensor cumprod(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  return cumulative("cumprod", self, dim, dtype, true);
+}
 
 Tensor logcumsumexp(const Tensor& self, int64_t dim) {
   const int64_t d = wrap_dim("logcumsumexp", dim, self.dim());
-  FL_CHECK_KIND(!is_integral(self.dtype(), true), NotImplemented, "[logcumsumexp] expected a floating point or complex dtype, got ",
-                name_of(self.dtype()));
+  FL_CHECK_KIND(!is_integral(self.dtype(), true), NotImplemented,
+                "[logcumsumexp] expected a floating point or complex dtype, got ", name_of(self.dtype()));
   Tensor out = empty(self.sizes(), self.options());
   if (self.is_meta() || self.numel() == 0) return out;
   const Tensor source = contiguous(self);
   dispatch(self.dtype(), [&](auto type) {
     using S = typename decltype(type)::type;
-    if constexpr (!std::is_integral_v<S>) scan<LogAddExp>(source.data<S>(), out.data<S>(), Lines(source, d), false);
+    if constexpr (!std::is_integral_v<S>)
+      scan<LogAddExp>(source.data<S>(), out.data<S>(), Lines(source, d), false);
   });
   return out;
 }
@@ -239,41 +260,46 @@ void scan_extreme(const S* src, S* values, int64_t* indices, const Lines& lines)
   }
   constexpr int64_t block = 128;
   const int64_t blocks = (inner + block - 1) / block;
-  parallel_for(lines.outer * blocks, std::max<int64_t>(1, kGrain / (4 * n * std::min(inner, block) + 1)), [&](int64_t b, int64_t e) {
-    for (int64_t k = b; k < e; ++k) {
-      const int64_t at = k / blocks * n * inner + k % blocks * block, m = std::min(block, inner - k % blocks * block);
-      C best[block];
-      int64_t index[block];
-      for (int64_t j = 0; j < m; ++j) {
-        best[j] = static_cast<C>(src[at + j]);
-        index[j] = 0;
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t row = at + i * inner;
-        for (int64_t j = 0; j < m; ++j) {
-          const C x = static_cast<C>(src[row + j]);
-          const bool yes = replaces<Max>(x, best[j]);
-          best[j] = yes ? x : best[j];
-          index[j] = yes ? i : index[j];
-          values[row + j] = convert<S>(best[j]);
-          indices[row + j] = index[j];
-        }
-      }
-    }
-  });
+  parallel_for(lines.outer * blocks, std::max<int64_t>(1, kGrain / (4 * n * std::min(inner, block) + 1)),
+               [&](int64_t b, int64_t e) {
+                 for (int64_t k = b; k < e; ++k) {
+                   const int64_t at = k / blocks * n * inner + k % blocks * block,
+                                 m = std::min(block, inner - k % blocks * block);
+                   C best[block];
+                   int64_t index[block];
+                   for (int64_t j = 0; j < m; ++j) {
+                     best[j] = static_cast<C>(src[at + j]);
+                     index[j] = 0;
+                   }
+                   for (int64_t i = 0; i < n; ++i) {
+                     const int64_t row = at + i * inner;
+                     for (int64_t j = 0; j < m; ++j) {
+                       const C x = static_cast<C>(src[row + j]);
+                       const bool yes = replaces<Max>(x, best[j]);
+                       best[j] = yes ? x : best[j];
+                       index[j] = yes ? i : index[j];
+                       values[row + j] = convert<S>(best[j]);
+                       indices[row + j] = index[j];
+                     }
+                   }
+                 }
+               });
 }
 
 template <bool Max>
 std::tuple<Tensor, Tensor> running_extreme(const Tensor& self, int64_t dim) {
   const char* op = Max ? "cummax" : "cummin";
   const int64_t d = wrap_dim(op, dim, self.dim());
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[", op, "] expected a dtype with an order, got ", name_of(self.dtype()));
-  Tensor values = empty(self.sizes(), self.options()), indices = empty(self.sizes(), {DType::Int64, self.device()});
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[", op, "] expected a dtype with an order, got ",
+                name_of(self.dtype()));
+  Tensor values = empty(self.sizes(), self.options()),
+         indices = empty(self.sizes(), {DType::Int64, self.device()});
   if (!self.is_meta() && self.numel() != 0) {
     const Tensor source = contiguous(self);
     dispatch(self.dtype(), [&](auto type) {
       using S = typename decltype(type)::type;
-      if constexpr (!is_complex_type<S>) scan_extreme<Max>(source.data<S>(), values.data<S>(), indices.data<int64_t>(), Lines(source, d));
+      if constexpr (!is_complex_type<S>)
+        scan_extreme<Max>(source.data<S>(), values.data<S>(), indices.data<int64_t>(), Lines(source, d));
     });
   }
   return {std::move(values), std::move(indices)};

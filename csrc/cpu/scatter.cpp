@@ -1,4 +1,5 @@
-// gather and the scatter family: an index tensor names, for each of its elements, a place along one dimension.
+// gather and the scatter family: an index tensor names, for each of its elements, a place along one
+// dimension.
 #include <cstring>
 
 #include "cpu/indexed.h"
@@ -19,11 +20,13 @@ Tensor copied(const Tensor& t) {
   return out;
 }
 
-Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset()); }
+Tensor at_least_1d(const Tensor& t) {
+  return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
+}
 
 void check_index(const char* op, const Tensor& index) {
-  FL_CHECK(index.dtype() == DType::Int64 || index.dtype() == DType::Int32, "[", op, "] expected indices of dtype int64 or int32, got ",
-           name_of(index.dtype()));
+  FL_CHECK(index.dtype() == DType::Int64 || index.dtype() == DType::Int32, "[", op,
+           "] expected indices of dtype int64 or int32, got ", name_of(index.dtype()));
 }
 
 // Rows of the index along its last dimension. Row r and element j name the place
@@ -31,10 +34,11 @@ void check_index(const char* op, const Tensor& index) {
 struct Rows {
   const Tensor& index;
   int64_t dim, inner;
-  Dims sizes;             // of the rows, outermost first, with the size of `dim` moved last when it is not the last
-  Dims base, own, other;  // strides for these sizes, in bytes: the indexed tensor's (0 along dim), the index's, the partner's
+  Dims sizes;  // of the rows, outermost first, with the size of `dim` moved last when it is not the last
+  Dims base, own, other;  // strides for these sizes, in bytes: the indexed tensor's (0 along dim), the
+                          // index's, the partner's
   int64_t place, step, size, index_step, other_step;
-  int64_t along = 1;      // rows that share their places: the size of `dim`, when it is not the last
+  int64_t along = 1;  // rows that share their places: the size of `dim`, when it is not the last
 
   Rows(const Tensor& target, const Tensor& idx, const Tensor& partner, int64_t d) : index(idx), dim(d) {
     const int64_t n = idx.dim();
@@ -86,15 +90,17 @@ struct Rows {
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
   const int64_t d = wrap_dim("gather", dim, self.dim());
   if (index.numel()) check_index("gather", index);
-  FL_CHECK(self.device() == index.device(), "[gather] expected indices on ", to_string(self.device()), ", got ", to_string(index.device()));
+  FL_CHECK(self.device() == index.device(), "[gather] expected indices on ", to_string(self.device()),
+           ", got ", to_string(index.device()));
   Tensor out = empty(index.sizes(), self.options());
   if (index.numel() == 0) return out;
   const Tensor from = at_least_1d(self);
   const Tensor idx = at_least_1d(to_dtype(index, DType::Int64));
-  FL_CHECK(from.dim() == idx.dim(), "[gather] expected an index of ", self.dim(), " dimensions, got shape ", index.sizes());
+  FL_CHECK(from.dim() == idx.dim(), "[gather] expected an index of ", self.dim(), " dimensions, got shape ",
+           index.sizes());
   for (int64_t k = 0; k < idx.dim(); ++k)
-    FL_CHECK(k == d || idx.size(k) <= from.size(k), "[gather] expected an index no larger than ", self.sizes(), " apart from dimension ", d,
-             ", got shape ", index.sizes());
+    FL_CHECK(k == d || idx.size(k) <= from.size(k), "[gather] expected an index no larger than ",
+             self.sizes(), " apart from dimension ", d, ", got shape ", index.sizes());
   if (self.is_meta()) return out;
   const Rows rows(from, idx, at_least_1d(out), d);
   const int64_t item = self.itemsize(), inner = rows.inner;
@@ -113,7 +119,8 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
       const int64_t first = p % cuts * cut, last = std::min(inner, first + cut);
       if (rows.whole_rows()) {
         rows.offsets("gather", data + at_index, 0, 1, local);
-        copy(to + at_other + first * rows.other_step, rows.other_step, base + at + local[0] + first * rows.step, rows.step, last - first);
+        copy(to + at_other + first * rows.other_step, rows.other_step,
+             base + at + local[0] + first * rows.step, rows.step, last - first);
         continue;
       }
       for (int64_t j = first; j < last; j += kIndexBlock) {
@@ -127,14 +134,19 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
 }
 
 Tensor gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad, const Tensor& out) {
-  FL_CHECK(out.dtype() == self.dtype(), "[gather] expected an out of dtype ", name_of(self.dtype()), ", got ", name_of(out.dtype()));
-  FL_CHECK(!has_internal_overlap(out), "[gather] expected an out whose elements are distinct in memory, got an expanded tensor");
+  FL_CHECK(out.dtype() == self.dtype(), "[gather] expected an out of dtype ", name_of(self.dtype()), ", got ",
+           name_of(out.dtype()));
+  FL_CHECK(!has_internal_overlap(out),
+           "[gather] expected an out whose elements are distinct in memory, got an expanded tensor");
   for (const Tensor* t : {&self, &index})
-    FL_CHECK(out.is_meta() || out.numel() == 0 || out->storage.get() != (*t)->storage.get() ||
-                 (!overlaps_partially(out, *t) && !(out.offset() == t->offset() && out.sizes() == t->sizes() && out.strides() == t->strides())),
-             "[gather] expected an out that shares no memory with its arguments, got views of one memory");
+    FL_CHECK(
+        out.is_meta() || out.numel() == 0 || out->storage.get() != (*t)->storage.get() ||
+            (!overlaps_partially(out, *t) &&
+             !(out.offset() == t->offset() && out.sizes() == t->sizes() && out.strides() == t->strides())),
+        "[gather] expected an out that shares no memory with its arguments, got views of one memory");
   const Tensor value = gather(self, dim, index, sparse_grad);
-  FL_CHECK(out.device() == value.device(), "[", "gather", "] expected out on ", to_string(value.device()), ", got ", to_string(out.device()));
+  FL_CHECK(out.device() == value.device(), "[", "gather", "] expected out on ", to_string(value.device()),
+           ", got ", to_string(out.device()));
   prepare_out("gather", out, value.sizes(), value.dtype(), true);
   out.bump_version();
   copy_into(out, value);
@@ -142,7 +154,8 @@ Tensor gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool spa
 }
 
 // self[index] op= src along dim; src undefined means the value.
-void scatter_into(const char* op, const Tensor& self, int64_t d, const Tensor& index, const Tensor& src, const Tensor& value, Combine how) {
+void scatter_into(const char* op, const Tensor& self, int64_t d, const Tensor& index, const Tensor& src,
+                  const Tensor& value, Combine how) {
   const ScatterFn write = scatter_fn(op, how, self.dtype());
   const RowFn write_row = row_fn(op, how, self.dtype());
   if (index.numel() == 0 || self.is_meta()) return;
@@ -154,79 +167,100 @@ void scatter_into(const char* op, const Tensor& self, int64_t d, const Tensor& i
   char* base = to.raw();
   const int64_t* data = idx.data<int64_t>();
   const int64_t inner = rows.inner, along = rows.along;
-  // Rows that differ only along dim may name the same place and stay on one thread, in order. Where the index runs
-  // along an outer dimension, pieces of the rows are independent as well.
+  // Rows that differ only along dim may name the same place and stay on one thread, in order. Where the index
+  // runs along an outer dimension, pieces of the rows are independent as well.
   const int64_t groups = rows.rows() / std::max<int64_t>(along, 1);
   // A piece is as wide as lets the columns it writes to stay in the second-level cache.
   constexpr int64_t cache = 256 * 1024;
-  const int64_t fitting = std::min<int64_t>(1024, std::max<int64_t>(64, cache / std::max<int64_t>(1, rows.size * self.itemsize())));
-  const int64_t width = d != idx.dim() - 1 ? std::min(inner, fitting) : inner, cuts = (inner + width - 1) / width;
-  parallel_for(groups * cuts, std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(1, width * along)), [&](int64_t begin, int64_t end) {
-    int64_t local[kIndexBlock];
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t group = p / cuts, first = p % cuts * width, last = std::min(inner, first + width);
-      for (int64_t a = 0; a < along; ++a) {
-        int64_t at, at_index, at_other;
-        rows.locate(group * along + a, at, at_index, at_other);
-        if (rows.whole_rows()) {
-          rows.offsets(op, data + at_index, 0, 1, local);
-          write_row(base + at + local[0] + first * rows.step, rows.step, source + at_other + first * rows.other_step, rows.other_step, last - first);
-          continue;
-        }
-        for (int64_t j = first; j < last; j += kIndexBlock) {
-          const int64_t n = std::min(kIndexBlock, last - j);
-          rows.offsets(op, data + at_index, j, n, local);
-          write(base + at, local, source + at_other + j * rows.other_step, rows.other_step, n);
-        }
-      }
-    }
-  });
+  const int64_t fitting = std::min<int64_t>(
+      1024, std::max<int64_t>(64, cache / std::max<int64_t>(1, rows.size * self.itemsize())));
+  const int64_t width = d != idx.dim() - 1 ? std::min(inner, fitting) : inner,
+                cuts = (inner + width - 1) / width;
+  parallel_for(groups * cuts, std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(1, width * along)),
+               [&](int64_t begin, int64_t end) {
+                 int64_t local[kIndexBlock];
+                 for (int64_t p = begin; p < end; ++p) {
+                   const int64_t group = p / cuts, first = p % cuts * width,
+                                 last = std::min(inner, first + width);
+                   for (int64_t a = 0; a < along; ++a) {
+                     int64_t at, at_index, at_other;
+                     rows.locate(group * along + a, at, at_index, at_other);
+                     if (rows.whole_rows()) {
+                       rows.offsets(op, data + at_index, 0, 1, local);
+                       write_row(base + at + local[0] + first * rows.step, rows.step,
+                                 source + at_other + first * rows.other_step, rows.other_step, last - first);
+                       continue;
+                     }
+                     for (int64_t j = first; j < last; j += kIndexBlock) {
+                       const int64_t n = std::min(kIndexBlock, last - j);
+                       rows.offsets(op, data + at_index, j, n, local);
+                       write(base + at, local, source + at_other + j * rows.other_step, rows.other_step, n);
+                     }
+                   }
+                 }
+               });
 }
 
-int64_t check_scatter(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+int64_t check_scatter(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                      const Tensor& src) {
   const int64_t d = wrap_dim(op, dim, self.dim());
   if (src.defined())
-    FL_CHECK(self.dtype() == src.dtype(), "[", op, "] expected a source of dtype ", name_of(self.dtype()), ", got ", name_of(src.dtype()));
+    FL_CHECK(self.dtype() == src.dtype(), "[", op, "] expected a source of dtype ", name_of(self.dtype()),
+             ", got ", name_of(src.dtype()));
   const auto apart = [&](const Tensor& t) {
-    if (self.is_meta() || !t.defined() || t.numel() == 0 || self.numel() == 0 || self->storage.get() != t->storage.get()) return;
-    FL_CHECK(!overlaps_partially(self, t) && !(self.offset() == t.offset() && self.sizes() == t.sizes() && self.strides() == t.strides()), "[", op,
-             "] expected arguments that share no memory with the tensor that is written to, got views of one memory; clone() one of them");
+    if (self.is_meta() || !t.defined() || t.numel() == 0 || self.numel() == 0 ||
+        self->storage.get() != t->storage.get())
+      return;
+    FL_CHECK(!overlaps_partially(self, t) &&
+                 !(self.offset() == t.offset() && self.sizes() == t.sizes() && self.strides() == t.strides()),
+             "[", op,
+             "] expected arguments that share no memory with the tensor that is written to, got views of one "
+             "memory; clone() one of them");
   };
-  FL_CHECK(!has_internal_overlap(self), "[", op, "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
+  FL_CHECK(
+      !has_internal_overlap(self), "[", op,
+      "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
   apart(index);
   apart(src);
-  FL_CHECK(self.device() == index.device() && (!src.defined() || src.device() == self.device()), "[", op, "] expected all tensors on one device, got ",
-           to_string(self.device()), " and ", to_string(index.device()));
+  FL_CHECK(self.device() == index.device() && (!src.defined() || src.device() == self.device()), "[", op,
+           "] expected all tensors on one device, got ", to_string(self.device()), " and ",
+           to_string(index.device()));
   check_index(op, index);
   if (index.numel() == 0) return d;
-  FL_CHECK(std::max<int64_t>(self.dim(), 1) == std::max<int64_t>(index.dim(), 1), "[", op, "] expected an index of ", self.dim(),
-           " dimensions, got shape ", index.sizes());
+  FL_CHECK(std::max<int64_t>(self.dim(), 1) == std::max<int64_t>(index.dim(), 1), "[", op,
+           "] expected an index of ", self.dim(), " dimensions, got shape ", index.sizes());
   const Tensor to = at_least_1d(self), idx = at_least_1d(index);
   for (int64_t k = 0; k < idx.dim(); ++k)
-    FL_CHECK(k == d || idx.size(k) <= to.size(k), "[", op, "] expected an index no larger than ", self.sizes(), " apart from dimension ", d,
-             ", got shape ", index.sizes());
+    FL_CHECK(k == d || idx.size(k) <= to.size(k), "[", op, "] expected an index no larger than ",
+             self.sizes(), " apart from dimension ", d, ", got shape ", index.sizes());
   if (src.defined()) {
     const Tensor from = at_least_1d(src);
-    FL_CHECK(from.dim() == idx.dim(), "[", op, "] expected a source of ", self.dim(), " dimensions, got shape ", src.sizes());
+    FL_CHECK(from.dim() == idx.dim(), "[", op, "] expected a source of ", self.dim(),
+             " dimensions, got shape ", src.sizes());
     for (int64_t k = 0; k < idx.dim(); ++k)
-      FL_CHECK(idx.size(k) <= from.size(k), "[", op, "] expected an index no larger than the source ", src.sizes(), ", got shape ", index.sizes());
+      FL_CHECK(idx.size(k) <= from.size(k), "[", op, "] expected an index no larger than the source ",
+               src.sizes(), ", got shape ", index.sizes());
   }
   return d;
 }
 
 Combine scatter_mode(std::string_view reduce) {
-  FL_CHECK(reduce == "add" || reduce == "multiply", "[scatter] expected reduce to be 'add' or 'multiply', got '", reduce, "'");
+  FL_CHECK(reduce == "add" || reduce == "multiply",
+           "[scatter] expected reduce to be 'add' or 'multiply', got '", reduce, "'");
   return reduce == "add" ? Combine::Add : Combine::Mul;
 }
 
-Tensor scatter_with(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Combine how) {
+Tensor scatter_with(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                    Combine how) {
   const int64_t d = check_scatter(op, self, dim, index, src);
   self.bump_version();
   scatter_into(op, self, d, index, src, {}, how);
   return self;
 }
-Tensor scatter_number(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, Combine how) {
-  FL_CHECK(!value.is_complex() || is_complex(self.dtype()), "[scatter] expected a real value for ", name_of(self.dtype()), ", got a complex one");
+Tensor scatter_number(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                      Combine how) {
+  FL_CHECK(!value.is_complex() || is_complex(self.dtype()), "[scatter] expected a real value for ",
+           name_of(self.dtype()), ", got a complex one");
   const int64_t d = check_scatter("scatter", self, dim, index, {});
   self.bump_version();
   scatter_into("scatter", self, d, index, {}, scalar_tensor(value, {self.dtype(), Device{}}), how);
@@ -245,16 +279,20 @@ Tensor scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, cons
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   return scatter_number(copied(self), dim, index, value, Combine::Assign);
 }
-Tensor scatter_reduce_mode_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+Tensor scatter_reduce_mode_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                            std::string_view reduce) {
   return scatter_with("scatter", self, dim, index, src, scatter_mode(reduce));
 }
-Tensor scatter_reduce_mode(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+Tensor scatter_reduce_mode(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                           std::string_view reduce) {
   return scatter_with("scatter", copied(self), dim, index, src, scatter_mode(reduce));
 }
-Tensor scatter_value_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) {
+Tensor scatter_value_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                             std::string_view reduce) {
   return scatter_number(self, dim, index, value, scatter_mode(reduce));
 }
-Tensor scatter_value_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) {
+Tensor scatter_value_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                            std::string_view reduce) {
   return scatter_number(copied(self), dim, index, value, scatter_mode(reduce));
 }
 Tensor scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
@@ -264,17 +302,24 @@ Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const T
   return scatter_with("scatter_add", copied(self), dim, index, src, Combine::Add);
 }
 
-Tensor scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce, bool include_self) {
+Tensor scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                       std::string_view reduce, bool include_self) {
   const char* op = "scatter_reduce";
   const bool mean = reduce == "mean";
   FL_CHECK(mean || reduce == "sum" || reduce == "prod" || reduce == "amax" || reduce == "amin",
-           "[scatter_reduce] expected reduce to be one of 'sum', 'prod', 'mean', 'amax' or 'amin', got '", reduce, "'");
-  const Combine how = reduce == "prod" ? Combine::Mul : reduce == "amax" ? Combine::Max : reduce == "amin" ? Combine::Min : Combine::Add;
+           "[scatter_reduce] expected reduce to be one of 'sum', 'prod', 'mean', 'amax' or 'amin', got '",
+           reduce, "'");
+  const Combine how = reduce == "prod"   ? Combine::Mul
+                      : reduce == "amax" ? Combine::Max
+                      : reduce == "amin" ? Combine::Min
+                                         : Combine::Add;
   const int64_t d = check_scatter(op, self, dim, index, src);
   scatter_fn(op, how, self.dtype());
   self.bump_version();
   if (self.is_meta() || index.numel() == 0) return self;
-  if (!include_self) scatter_into(op, self, d, index, {}, scalar_tensor(identity_of(how, self.dtype()), self.options()), Combine::Assign);
+  if (!include_self)
+    scatter_into(op, self, d, index, {}, scalar_tensor(identity_of(how, self.dtype()), self.options()),
+                 Combine::Assign);
   scatter_into(op, self, d, index, src, {}, how);
   if (mean) {
     Tensor counts = empty(self.sizes(), {DType::Int64, self.device()});
@@ -284,7 +329,8 @@ Tensor scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, con
   }
   return self;
 }
-Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce, bool include_self) {
+Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                      std::string_view reduce, bool include_self) {
   return scatter_reduce_(copied(self), dim, index, src, reduce, include_self);
 }
 

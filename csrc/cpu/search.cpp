@@ -1,4 +1,5 @@
-// Searching and counting: unique values, positions in sorted sequences, membership, bin counts and histograms.
+// Searching and counting: unique values, positions in sorted sequences, membership, bin counts and
+// histograms.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +16,9 @@ namespace {
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
 void check_data(const char* op, const Tensor& t) {
-  FL_CHECK_KIND(!t.is_meta(), NotImplemented, "[", op, "] expected a tensor with data (the result's shape depends on it), got one on the meta device");
+  FL_CHECK_KIND(
+      !t.is_meta(), NotImplemented, "[", op,
+      "] expected a tensor with data (the result's shape depends on it), got one on the meta device");
 }
 
 Tensor tensor_of(const std::vector<int64_t>& values) {
@@ -30,7 +33,8 @@ constexpr int64_t kNothing = 0;
 
 // Values, inverse positions (of the input's shape) and counts of the runs of equal keys in `order`.
 template <class S, class Same>
-Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, bool with_inverse, const Same& same) {
+Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, bool with_inverse,
+            const Same& same) {
   const int64_t n = static_cast<int64_t>(order.size());
   Tensor inverse = empty(with_inverse ? self.sizes() : IntSpan(&kNothing, 1), {DType::Int64, self.device()});
   int64_t* back = with_inverse ? inverse.data<int64_t>() : nullptr;
@@ -51,7 +55,8 @@ Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, b
 // NaNs are all different from each other, as they are by ==.
 Triple unique(const Tensor& self, bool consecutive, bool with_inverse) {
   check_data("unique", self);
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ",
+                name_of(self.dtype()));
   const Tensor source = contiguous(self);
   const int64_t n = source.numel();
   Triple found;
@@ -70,16 +75,19 @@ Triple unique(const Tensor& self, bool consecutive, bool with_inverse) {
         sort_packed(keys.get(), keys.get() + n, n);
         for (int64_t i = 0; i < n; ++i) order[i] = keys[i].index();
       }
-      found = runs(self, x, order, with_inverse, [x](int64_t a, int64_t b) { return static_cast<C>(x[a]) == static_cast<C>(x[b]); });
+      found = runs(self, x, order, with_inverse,
+                   [x](int64_t a, int64_t b) { return static_cast<C>(x[a]) == static_cast<C>(x[b]); });
     }
   });
   return found;
 }
 
-// Slices along the first dimension of a contiguous tensor: those that are kept, where each went, and the counts.
+// Slices along the first dimension of a contiguous tensor: those that are kept, where each went, and the
+// counts.
 Triple unique_rows(const Tensor& self, bool consecutive) {
   check_data("unique", self);
-  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ",
+                name_of(self.dtype()));
   const Tensor source = contiguous(self);
   const int64_t n = source.size(0), width = n ? source.numel() / n : 0;
   std::vector<int64_t> order(n), firsts, counts;
@@ -90,7 +98,8 @@ Triple unique_rows(const Tensor& self, bool consecutive) {
     if constexpr (!is_complex_type<S>) {
       const S* x = source.data<S>();
       const auto less = [&](int64_t a, int64_t b) {
-        return std::lexicographical_compare(x + a * width, x + (a + 1) * width, x + b * width, x + (b + 1) * width,
+        return std::lexicographical_compare(x + a * width, x + (a + 1) * width, x + b * width,
+                                            x + (b + 1) * width,
                                             [](S p, S q) { return key_of(p) < key_of(q); });
       };
       const auto same = [&](int64_t a, int64_t b) {
@@ -112,20 +121,26 @@ Triple unique_rows(const Tensor& self, bool consecutive) {
 
 // ---------------------------------------------------------------- positions in sorted sequences
 
-IntSpan batch_of(const Tensor& t) { return IntSpan(t.sizes().data(), t.dim() - 1); }
+IntSpan batch_of(const Tensor& t) {
+  return IntSpan(t.sizes().data(), t.dim() - 1);
+}
 
 Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int32, const Tensor& sorter) {
   const DType result = int32 ? DType::Int32 : DType::Int64;
   const bool one_line = sequence.dim() == 1;
-  FL_CHECK(sequence.dim() > 0 && (one_line || (sequence.dim() == values.dim() &&
-                                               batch_of(sequence) == batch_of(values))),
-           "[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the values, got ", sequence.sizes(),
-           " and ", values.sizes());
+  FL_CHECK(sequence.dim() > 0 &&
+               (one_line || (sequence.dim() == values.dim() && batch_of(sequence) == batch_of(values))),
+           "[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the "
+           "values, got ",
+           sequence.sizes(), " and ", values.sizes());
   FL_CHECK(!sorter.defined() || (sorter.sizes() == sequence.sizes() && sorter.dtype() == DType::Int64),
-           "[searchsorted] expected a sorter of int64 of the boundaries' shape ", sequence.sizes(), ", got another");
+           "[searchsorted] expected a sorter of int64 of the boundaries' shape ", sequence.sizes(),
+           ", got another");
   FL_CHECK(sequence.device() == values.device() && (!sorter.defined() || sorter.device() == values.device()),
-           "[searchsorted] expected tensors on one device, got ", to_string(sequence.device()), " and ", to_string(values.device()));
-  FL_CHECK(!is_complex(sequence.dtype()) && !is_complex(values.dtype()), "[searchsorted] expected real numbers, got complex ones");
+           "[searchsorted] expected tensors on one device, got ", to_string(sequence.device()), " and ",
+           to_string(values.device()));
+  FL_CHECK(!is_complex(sequence.dtype()) && !is_complex(values.dtype()),
+           "[searchsorted] expected real numbers, got complex ones");
   Tensor out = empty(values.sizes(), {result, values.device()});
   if (values.is_meta() || values.numel() == 0) return out;
   const int64_t n = sequence.size(-1), per_line = one_line ? values.numel() : values.size(-1);
@@ -173,10 +188,11 @@ Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   check_data("bincount", self);
   FL_CHECK(minlength >= 0, "[bincount] expected minlength of at least 0, got ", minlength);
-  FL_CHECK(self.dim() == 1 && is_integral(self.dtype()), "[bincount] expected a 1-d tensor of integers that are not negative, got shape ",
-           self.sizes(), " of ", name_of(self.dtype()));
-  FL_CHECK(!weights.defined() || weights.sizes() == self.sizes(), "[bincount] expected weights of the shape ", self.sizes(), ", got ",
-           weights.defined() ? weights.sizes() : IntSpan());
+  FL_CHECK(self.dim() == 1 && is_integral(self.dtype()),
+           "[bincount] expected a 1-d tensor of integers that are not negative, got shape ", self.sizes(),
+           " of ", name_of(self.dtype()));
+  FL_CHECK(!weights.defined() || weights.sizes() == self.sizes(), "[bincount] expected weights of the shape ",
+           self.sizes(), ", got ", weights.defined() ? weights.sizes() : IntSpan());
   const Tensor source = contiguous(to_dtype(self, DType::Int64));
   const int64_t n = source.numel();
   const int64_t* x = source.data<int64_t>();
@@ -186,10 +202,12 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
     least = std::min(least, x[i]);
   }
   FL_CHECK(least >= 0, "[bincount] expected integers that are not negative, got ", least);
-  FL_CHECK_KIND(most < std::numeric_limits<int64_t>::max(), OutOfMemory, "[bincount] expected a largest value whose bins fit in memory, got ",
-                most);
+  FL_CHECK_KIND(most < std::numeric_limits<int64_t>::max(), OutOfMemory,
+                "[bincount] expected a largest value whose bins fit in memory, got ", most);
   const int64_t bins = std::max(minlength, most + 1);
-  const DType result = !weights.defined() ? DType::Int64 : weights.dtype() == DType::Float ? DType::Float : DType::Double;
+  const DType result = !weights.defined()                ? DType::Int64
+                       : weights.dtype() == DType::Float ? DType::Float
+                                                         : DType::Double;
   Tensor out = empty({bins}, {result, self.device()});
   std::memset(out.raw(), 0, bins * out.itemsize());
   if (!weights.defined()) {
@@ -217,9 +235,11 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   return out;
 }
 
-// Counts (or sums of weights) in bins between `edges`; points of `dims` coordinates, the last dimension of bins fastest.
+// Counts (or sums of weights) in bins between `edges`; points of `dims` coordinates, the last dimension of
+// bins fastest.
 template <class T>
-void count_bins(const T* points, const T* weights, int64_t n, const std::vector<std::vector<T>>& edges, bool uniform, T* out) {
+void count_bins(const T* points, const T* weights, int64_t n, const std::vector<std::vector<T>>& edges,
+                bool uniform, T* out) {
   const size_t dims = edges.size();
   for (int64_t i = 0; i < n; ++i) {
     int64_t at = 0;
@@ -232,7 +252,8 @@ void count_bins(const T* points, const T* weights, int64_t n, const std::vector<
       if (!inside) break;
       int64_t b;
       if (uniform) {
-        b = std::min(bins - 1, static_cast<int64_t>((x - e.front()) * static_cast<T>(bins) / (e.back() - e.front())));
+        b = std::min(bins - 1,
+                     static_cast<int64_t>((x - e.front()) * static_cast<T>(bins) / (e.back() - e.front())));
         b = std::max<int64_t>(b, 0);
         // The division may round across an edge.
         if (b > 0 && x < e[b]) --b;
@@ -247,16 +268,20 @@ void count_bins(const T* points, const T* weights, int64_t n, const std::vector<
   }
 }
 
-Tensor histogramdd(const Tensor& points, const std::vector<Tensor>& edges, bool uniform, const Tensor& weight) {
+Tensor histogramdd(const Tensor& points, const std::vector<Tensor>& edges, bool uniform,
+                   const Tensor& weight) {
   FL_CHECK(!edges.empty(), "[histogramdd] expected the edges of at least one dimension, got none");
-  FL_CHECK(points.dim() > 0 && points.size(-1) == static_cast<int64_t>(edges.size()), "[histogramdd] expected points of ",
-           static_cast<int64_t>(edges.size()), " coordinates, got shape ", points.sizes());
+  FL_CHECK(points.dim() > 0 && points.size(-1) == static_cast<int64_t>(edges.size()),
+           "[histogramdd] expected points of ", static_cast<int64_t>(edges.size()),
+           " coordinates, got shape ", points.sizes());
   FL_CHECK(!weight.defined() || weight.numel() * points.size(-1) == points.numel(),
-           "[histogramdd] expected one weight for each point of ", points.sizes(), ", got ", weight.defined() ? weight.sizes() : IntSpan());
+           "[histogramdd] expected one weight for each point of ", points.sizes(), ", got ",
+           weight.defined() ? weight.sizes() : IntSpan());
   for (const Tensor& e : edges)
-    FL_CHECK(e.device() == points.device(), "[histogramdd] expected edges on ", to_string(points.device()), ", got ", to_string(e.device()));
-  FL_CHECK(!weight.defined() || weight.device() == points.device(), "[histogramdd] expected a weight on ", to_string(points.device()),
-           ", got another device");
+    FL_CHECK(e.device() == points.device(), "[histogramdd] expected edges on ", to_string(points.device()),
+             ", got ", to_string(e.device()));
+  FL_CHECK(!weight.defined() || weight.device() == points.device(), "[histogramdd] expected a weight on ",
+           to_string(points.device()), ", got another device");
   Dims sizes;
   for (const Tensor& e : edges) sizes.push_back(std::max<int64_t>(0, e.numel() - 1));
   Tensor out = empty(sizes, points.options());
@@ -274,14 +299,16 @@ Tensor histogramdd(const Tensor& points, const std::vector<Tensor>& edges, bool 
       const Tensor c = contiguous(to_dtype(e, points.dtype()));
       bins.emplace_back(c.data<T>(), c.data<T>() + c.numel());
     }
-    count_bins(p.data<T>(), w.defined() ? w.data<T>() : nullptr, p.numel() / static_cast<int64_t>(edges.size()), bins, uniform, out.data<T>());
+    count_bins(p.data<T>(), w.defined() ? w.data<T>() : nullptr,
+               p.numel() / static_cast<int64_t>(edges.size()), bins, uniform, out.data<T>());
   });
   return out;
 }
 
 Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   FL_CHECK(bins > 0, "[histc] expected a positive number of bins, got ", bins);
-  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[histc] expected a floating point dtype, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[histc] expected a floating point dtype, got ",
+                name_of(self.dtype()));
   Tensor out = empty({bins}, self.options());
   if (self.is_meta()) return out;
   const Tensor source = contiguous(self);
@@ -289,7 +316,9 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
     using S = typename decltype(type)::type;
     if constexpr (!std::is_integral_v<S> && !is_complex_type<S>) {
       using T = compute_t<S>;
-      const auto rounded = [](T v) { return static_cast<T>(static_cast<S>(v)); };  // reduced floats round each step
+      const auto rounded = [](T v) {
+        return static_cast<T>(static_cast<S>(v));
+      };  // reduced floats round each step
       const S* x = source.data<S>();
       const int64_t n = source.numel();
       T low = rounded(min.to<T>()), high = rounded(max.to<T>());
@@ -305,9 +334,10 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
         low = rounded(low - 1);
         high = rounded(high + 1);
       }
-      FL_CHECK(std::isfinite(low) && std::isfinite(high), "[histc] expected a finite range, got ", static_cast<double>(low), " to ",
+      FL_CHECK(std::isfinite(low) && std::isfinite(high), "[histc] expected a finite range, got ",
+               static_cast<double>(low), " to ", static_cast<double>(high));
+      FL_CHECK(low < high, "[histc] expected max larger than min, got ", static_cast<double>(low), " to ",
                static_cast<double>(high));
-      FL_CHECK(low < high, "[histc] expected max larger than min, got ", static_cast<double>(low), " to ", static_cast<double>(high));
       std::vector<int64_t> counts(bins, 0);
       const T scale = rounded(static_cast<T>(bins) / rounded(high - low));
       for (int64_t i = 0; i < n; ++i) {
@@ -324,9 +354,10 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
 
 // Whether each element is in a sorted 1-d list.
 Tensor isin_sorted(const Tensor& self, const Tensor& sorted, bool invert) {
-  FL_CHECK(self.device() == sorted.device(), "[isin] expected tensors on one device, got ", to_string(self.device()), " and ",
-           to_string(sorted.device()));
-  FL_CHECK(!is_complex(self.dtype()) && !is_complex(sorted.dtype()), "[isin] expected real numbers, got complex ones");
+  FL_CHECK(self.device() == sorted.device(), "[isin] expected tensors on one device, got ",
+           to_string(self.device()), " and ", to_string(sorted.device()));
+  FL_CHECK(!is_complex(self.dtype()) && !is_complex(sorted.dtype()),
+           "[isin] expected real numbers, got complex ones");
   Tensor out = empty(self.sizes(), {DType::Bool, self.device()});
   if (self.is_meta()) return out;
   const DType common = promote(self.dtype(), sorted.dtype());
@@ -336,7 +367,8 @@ Tensor isin_sorted(const Tensor& self, const Tensor& sorted, bool invert) {
     using T = typename decltype(type)::type;
     const T *first = list.data<T>(), *last = first + list.numel();
     parallel_for(x.numel(), 2048, [&](int64_t b, int64_t e) {
-      for (int64_t i = b; i < e; ++i) out.data<bool>()[i] = std::binary_search(first, last, x.data<T>()[i]) != invert;
+      for (int64_t i = b; i < e; ++i)
+        out.data<bool>()[i] = std::binary_search(first, last, x.data<T>()[i]) != invert;
     });
   };
   if (compute == DType::Double)

@@ -14,7 +14,8 @@ struct Geometry {
 };
 Geometry around(IntSpan sizes, int64_t dim) {
   Geometry g;
-  for (int64_t d = 0; d < static_cast<int64_t>(sizes.size()); ++d) (d < dim ? g.outer : d == dim ? g.n : g.inner) *= sizes[d];
+  for (int64_t d = 0; d < static_cast<int64_t>(sizes.size()); ++d)
+    (d < dim ? g.outer : d == dim ? g.n : g.inner) *= sizes[d];
   return g;
 }
 
@@ -29,7 +30,8 @@ void run(SoftmaxKind kind, const Tensor& in, const Tensor& out, const Geometry& 
   const int64_t item = in.itemsize(), n = g.n;
   if (g.inner == 1) {
     parallel_for(g.outer, std::max<int64_t>(1, kWork / n), [&](int64_t begin, int64_t end) {
-      if (direct) return loops.rows(kind, in.data<T>() + begin * n, out.data<T>() + begin * n, end - begin, n);
+      if (direct)
+        return loops.rows(kind, in.data<T>() + begin * n, out.data<T>() + begin * n, end - begin, n);
       const int64_t batch = std::max<int64_t>(1, 2048 / n);  // rows staged at a time
       std::vector<T> staged(batch * n);
       for (int64_t r = begin; r < end; r += batch) {
@@ -55,16 +57,19 @@ void run(SoftmaxKind kind, const Tensor& in, const Tensor& out, const Geometry& 
         continue;
       }
       for (int64_t i = 0; i < n; ++i)
-        load(in.raw() + (at + i * g.inner) * item, item, reinterpret_cast<char*>(staged.data() + i * w), sizeof(T), w);
+        load(in.raw() + (at + i * g.inner) * item, item, reinterpret_cast<char*>(staged.data() + i * w),
+             sizeof(T), w);
       loops.columns(kind, staged.data(), w, staged.data(), w, n, w);
       for (int64_t i = 0; i < n; ++i)
-        store(reinterpret_cast<char*>(staged.data() + i * w), sizeof(T), out.raw() + (at + i * g.inner) * item, item, w);
+        store(reinterpret_cast<char*>(staged.data() + i * w), sizeof(T),
+              out.raw() + (at + i * g.inner) * item, item, w);
     }
   });
 }
 
 Tensor softmax_kernel(const char* op, SoftmaxKind kind, const Tensor& self, int64_t dim, bool half_to_float) {
-  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected a floating point tensor, got ", name_of(self.dtype()));
+  FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op,
+                "] expected a floating point tensor, got ", name_of(self.dtype()));
   FL_CHECK(!half_to_float, "[", op, "] expected half_to_float=False on this device, got True");
   const int64_t d = wrap_dim(op, dim, self.dim());
   // The layout of the input is kept: the geometry is that of memory.

@@ -14,7 +14,8 @@ struct SoftmaxLoops {
   // `rows` contiguous rows of n. x and y may be the same memory.
   void (*rows)(SoftmaxKind kind, const T* x, T* y, int64_t rows, int64_t n);
   // Along columns: n rows of `width` elements, `stride` apart. width is at most kSoftmaxWidth.
-  void (*columns)(SoftmaxKind kind, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t n, int64_t width);
+  void (*columns)(SoftmaxKind kind, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t n,
+                  int64_t width);
   // out[i] = log(sum(exp(row i))).
   void (*logsumexp_rows)(const T* x, T* out, int64_t rows, int64_t n);
   void (*logsumexp_columns)(const T* x, int64_t stride, T* out, int64_t n, int64_t width);

@@ -1,5 +1,5 @@
-// Sorting and selection along a dimension: sort, topk, kthvalue, median, mode. Lines are turned into integer keys packed
-// with positions; long lines are sorted by radix.
+// Sorting and selection along a dimension: sort, topk, kthvalue, median, mode. Lines are turned into integer
+// keys packed with positions; long lines are sorted by radix.
 
 #include "cpu/sort_keys.h"
 
@@ -59,7 +59,9 @@ Tensor moved(const Tensor& t, int64_t from, int64_t to) {
 
 }  // namespace
 
-Tensor lines_of(const Tensor& t, int64_t dim) { return contiguous(t.dim() < 2 ? t : moved(t, dim, t.dim() - 1)); }
+Tensor lines_of(const Tensor& t, int64_t dim) {
+  return contiguous(t.dim() < 2 ? t : moved(t, dim, t.dim() - 1));
+}
 
 LineResult::LineResult(IntSpan sizes, int64_t dim, Options options) {
   if (sizes.size() < 2) {
@@ -73,7 +75,9 @@ LineResult::LineResult(IntSpan sizes, int64_t dim, Options options) {
   lines = empty(s, options);
   result = moved(lines, static_cast<int64_t>(s.size()) - 1, dim);
 }
-Tensor LineResult::finish() const { return contiguous(result); }
+Tensor LineResult::finish() const {
+  return contiguous(result);
+}
 
 namespace {
 
@@ -135,9 +139,12 @@ Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending)
 }
 
 // Whether so few are wanted that keeping the best seen so far beats a partition.
-bool few(int64_t n, int64_t k) { return k > 0 && k <= 128 && k * 8 <= n; }
+bool few(int64_t n, int64_t k) {
+  return k > 0 && k <= 128 && k * 8 <= n;
+}
 
-// The k smallest pairs of n elements to the front of `keys`, sorted when asked. Room for n pairs, or for k when they are few.
+// The k smallest pairs of n elements to the front of `keys`, sorted when asked. Room for n pairs, or for k
+// when they are few.
 template <class S>
 void select(const S* x, int64_t n, int64_t k, bool largest, bool sorted, Packed<SortKey<S>>* keys) {
   using K = SortKey<S>;
@@ -201,7 +208,8 @@ Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted)
 
 // One value and its index for each line: pick(x, n, scratch) -> position.
 template <class F>
-Pair pick_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, int64_t room_factor, const F& pick) {
+Pair pick_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, int64_t room_factor,
+               const F& pick) {
   check_real(op, self);
   const int64_t d = wrap_dim(op, dim, self.dim());
   const int64_t n = self.dim() ? self.size(d) : 1;
@@ -230,14 +238,15 @@ Pair pick_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, in
 
 void check_not_empty(const char* op, const Tensor& self, int64_t dim) {
   const int64_t d = wrap_dim(op, dim, self.dim());
-  FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op, "] expected a dimension that is not empty, got shape ", self.sizes(),
-                " and dim ", dim);
+  FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op,
+                "] expected a dimension that is not empty, got shape ", self.sizes(), " and dim ", dim);
 }
 
 Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   const int64_t d = wrap_dim("kthvalue", dim, self.dim());
   const int64_t size = self.dim() ? self.size(d) : 1;
-  FL_CHECK_KIND(self.dim() == 0 || size > 0, Index, "[kthvalue] expected a dimension that is not empty, got shape ", self.sizes());
+  FL_CHECK_KIND(self.dim() == 0 || size > 0, Index,
+                "[kthvalue] expected a dimension that is not empty, got shape ", self.sizes());
   check_real("kthvalue", self, false);
   FL_CHECK(k >= 1 && k <= size, "[kthvalue] expected k in [1, ", size, "], got ", k);
   return pick_line("kthvalue", self, dim, keepdim, 1, [&](const auto* x, int64_t n, auto* keys) {
@@ -248,17 +257,23 @@ Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
 }
 
 // Unlike most out= forms this one refuses results that lie in the input, even exactly.
-Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values,
+                  const Tensor& indices) {
   for (const Tensor* out : {&values, &indices}) {
-    FL_CHECK(!has_internal_overlap(*out), "[kthvalue] expected an out whose elements are distinct in memory, got an expanded tensor");
-    const bool same = out->offset() == self.offset() && out->sizes() == self.sizes() && out->strides() == self.strides();
-    FL_CHECK(out->is_meta() || out->numel() == 0 || (*out)->storage.get() != self->storage.get() || (!same && !overlaps_partially(*out, self)),
+    FL_CHECK(!has_internal_overlap(*out),
+             "[kthvalue] expected an out whose elements are distinct in memory, got an expanded tensor");
+    const bool same =
+        out->offset() == self.offset() && out->sizes() == self.sizes() && out->strides() == self.strides();
+    FL_CHECK(out->is_meta() || out->numel() == 0 || (*out)->storage.get() != self->storage.get() ||
+                 (!same && !overlaps_partially(*out, self)),
              "[kthvalue] expected an out that shares no memory with its input, got views of one memory");
   }
   const Pair found = kthvalue(self, k, dim, keepdim);
   const auto write = [](const Tensor& out, const Tensor& value) {
-    FL_CHECK(out.device() == value.device(), "[", "kthvalue", "] expected out on ", to_string(value.device()), ", got ", to_string(out.device()));
-    FL_CHECK(out.dtype() == value.dtype(), "[kthvalue] expected an out of dtype ", name_of(value.dtype()), ", got ", name_of(out.dtype()));
+    FL_CHECK(out.device() == value.device(), "[", "kthvalue", "] expected out on ", to_string(value.device()),
+             ", got ", to_string(out.device()));
+    FL_CHECK(out.dtype() == value.dtype(), "[kthvalue] expected an out of dtype ", name_of(value.dtype()),
+             ", got ", name_of(out.dtype()));
     prepare_out("kthvalue", out, value.sizes(), value.dtype(), true);
     out.bump_version();
     copy_into(out, value);
@@ -300,10 +315,15 @@ int64_t median_of(const S* x, int64_t n, Packed<SortKey<S>>* keys, bool skip_nan
 Pair median_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, bool skip_nan) {
   check_real(op, self, false);
   check_not_empty(op, self, dim);
-  return pick_line(op, self, dim, keepdim, 1, [&](const auto* x, int64_t n, auto* keys) { return median_of(x, n, keys, skip_nan); });
+  return pick_line(op, self, dim, keepdim, 1,
+                   [&](const auto* x, int64_t n, auto* keys) { return median_of(x, n, keys, skip_nan); });
 }
-Pair median_dim(const Tensor& self, int64_t dim, bool keepdim) { return median_line("median", self, dim, keepdim, false); }
-Pair nanmedian_dim(const Tensor& self, int64_t dim, bool keepdim) { return median_line("nanmedian", self, dim, keepdim, true); }
+Pair median_dim(const Tensor& self, int64_t dim, bool keepdim) {
+  return median_line("median", self, dim, keepdim, false);
+}
+Pair nanmedian_dim(const Tensor& self, int64_t dim, bool keepdim) {
+  return median_line("nanmedian", self, dim, keepdim, true);
+}
 
 Tensor median_flat(const char* op, const Tensor& self, bool skip_nan) {
   check_real(op, self, false);
@@ -312,7 +332,8 @@ Tensor median_flat(const char* op, const Tensor& self, bool skip_nan) {
   if (self.numel() == 0) {  // NaN, and the least value of integers
     dispatch_real(self.dtype(), [&](auto type) {
       using S = typename decltype(type)::type;
-      *out.data<S>() = std::is_integral_v<S> ? std::numeric_limits<S>::lowest() : convert<S>(std::numeric_limits<float>::quiet_NaN());
+      *out.data<S>() = std::is_integral_v<S> ? std::numeric_limits<S>::lowest()
+                                             : convert<S>(std::numeric_limits<float>::quiet_NaN());
     });
     return out;
   }
@@ -324,8 +345,12 @@ Tensor median_flat(const char* op, const Tensor& self, bool skip_nan) {
   });
   return out;
 }
-Tensor median(const Tensor& self) { return median_flat("median", self, false); }
-Tensor nanmedian(const Tensor& self) { return median_flat("nanmedian", self, true); }
+Tensor median(const Tensor& self) {
+  return median_flat("median", self, false);
+}
+Tensor nanmedian(const Tensor& self) {
+  return median_flat("nanmedian", self, true);
+}
 
 Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
   check_not_empty("mode", self, dim);
@@ -356,9 +381,15 @@ FL_KERNEL("nanmedian", nanmedian);
 FL_KERNEL("nanmedian.dim", nanmedian_dim);
 FL_KERNEL("mode", mode);
 
-Pair sort_plain(const Tensor& self, int64_t dim, bool descending) { return sort(self, std::nullopt, dim, descending); }
-Tensor argsort(const Tensor& self, int64_t dim, bool descending) { return std::get<1>(sort(self, std::nullopt, dim, descending)); }
-Tensor argsort_stable(const Tensor& self, bool, int64_t dim, bool descending) { return std::get<1>(sort(self, true, dim, descending)); }
+Pair sort_plain(const Tensor& self, int64_t dim, bool descending) {
+  return sort(self, std::nullopt, dim, descending);
+}
+Tensor argsort(const Tensor& self, int64_t dim, bool descending) {
+  return std::get<1>(sort(self, std::nullopt, dim, descending));
+}
+Tensor argsort_stable(const Tensor& self, bool, int64_t dim, bool descending) {
+  return std::get<1>(sort(self, true, dim, descending));
+}
 FL_KERNEL("sort", sort_plain);
 FL_KERNEL("argsort", argsort);
 FL_KERNEL("argsort.stable", argsort_stable);

@@ -1,5 +1,5 @@
-// Order as unsigned integers: every element becomes a key whose integer order is PyTorch's order of values (NaN greatest,
-// -0 equal to 0), and lines of a tensor are read as keys packed with their positions.
+// Order as unsigned integers: every element becomes a key whose integer order is PyTorch's order of values
+// (NaN greatest, -0 equal to 0), and lines of a tensor are read as keys packed with their positions.
 #pragma once
 
 #include <cstring>
@@ -32,16 +32,19 @@ inline SortKey<S> key_of(S value) {
   }
 }
 template <class S>
-constexpr uint64_t kNanKey = std::is_integral_v<S> ? 0 : static_cast<uint64_t>(static_cast<SortKey<S>>(~SortKey<S>(0)));
+constexpr uint64_t kNanKey =
+    std::is_integral_v<S> ? 0 : static_cast<uint64_t>(static_cast<SortKey<S>>(~SortKey<S>(0)));
 
-// A key with its position; comparing pairs orders equal keys by position. 32-bit keys and positions share one word.
+// A key with its position; comparing pairs orders equal keys by position. 32-bit keys and positions share one
+// word.
 template <class K>
 struct Packed;
 template <>
 struct Packed<uint32_t> {
   uint64_t word;
   Packed() = default;
-  Packed(uint32_t key, int64_t index) : word(static_cast<uint64_t>(key) << 32 | static_cast<uint32_t>(index)) {}
+  Packed(uint32_t key, int64_t index)
+      : word(static_cast<uint64_t>(key) << 32 | static_cast<uint32_t>(index)) {}
   uint32_t key() const { return static_cast<uint32_t>(word >> 32); }
   int64_t index() const { return static_cast<int64_t>(word & 0xffffffffu); }
   bool operator<(const Packed& o) const { return word < o.word; }
@@ -63,7 +66,8 @@ void sort_packed(Packed<K>* data, Packed<K>* other, int64_t n);
 
 // The tensor with `dim` moved to the end, contiguous: lines lie one after the other.
 Tensor lines_of(const Tensor& t, int64_t dim);
-// An uninitialised tensor of lines for a result of the given sizes, and the result itself as a view of it in normal order.
+// An uninitialised tensor of lines for a result of the given sizes, and the result itself as a view of it in
+// normal order.
 struct LineResult {
   Tensor lines, result;
   LineResult(IntSpan sizes, int64_t dim, Options options);

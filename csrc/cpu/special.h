@@ -61,8 +61,8 @@ inline double digamma(double x) {
   if (x < 1e17) {
     // Sum of B_2k / (2k x^2k).
     const double z = 1.0 / (x * x);
-    tail = z * detail::poly(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760,
-                            1.0 / 12);
+    tail =
+        z * detail::poly(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
   }
   return result + std::log(x) - 0.5 / x - tail;
 }
@@ -83,8 +83,8 @@ inline double trigamma(double x) {
   }
   // 1/x + 1/(2 x^2) + sum of B_2k / x^(2k+1)
   const double z = 1.0 / (x * x);
-  const double tail = detail::poly(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730,
-                                   7.0 / 6);
+  const double tail =
+      detail::poly(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6);
   result += (1.0 + 0.5 / x + z * tail) / x;
   return sign * result;
 }
@@ -109,10 +109,16 @@ inline double zeta(double x, double q) {
   // `sum` includes the term at a; the rest is the integral, minus half a term, plus derivatives.
   sum += term * a / (x - 1.0) - 0.5 * term;
   // B_2k / (2k)!
-  static constexpr double bernoulli[] = {
-      1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
-      -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0,
-      43867.0 / 5109094217170944000.0, -174611.0 / 802857662698291200000.0};
+  static constexpr double bernoulli[] = {1.0 / 12,
+                                         -1.0 / 720,
+                                         1.0 / 30240,
+                                         -1.0 / 1209600,
+                                         1.0 / 47900160,
+                                         -691.0 / 1307674368000.0,
+                                         1.0 / 74724249600.0,
+                                         -3617.0 / 10670622842880000.0,
+                                         43867.0 / 5109094217170944000.0,
+                                         -174611.0 / 802857662698291200000.0};
   double rising = 1.0, power = term;
   double k = 0.0;
   for (double b : bernoulli) {
@@ -159,9 +165,8 @@ inline double lgamma_one_plus(double a) {
   if (std::fabs(a) > 0.01) return lgamma(1.0 + a);
   // -gamma a + sum of (-1)^k zeta(k) a^k / k
   return a * detail::poly(a, -euler_gamma, 1.64493406684822643647 / 2, -1.20205690315959428540 / 3,
-                          1.08232323371113819152 / 4, -1.03692775514336992633 / 5,
-                          1.01734306198444913971 / 6, -1.00834927738192282684 / 7,
-                          1.00407735619794433938 / 8);
+                          1.08232323371113819152 / 4, -1.03692775514336992633 / 5, 1.01734306198444913971 / 6,
+                          -1.00834927738192282684 / 7, 1.00407735619794433938 / 8);
 }
 
 // x^a e^-x / gamma(a + 1)
@@ -220,46 +225,38 @@ inline double gamma_upper_fraction(double a, double x) {
 // of the function that multiplies a^-k; they follow from the recurrence in DLMF 8.12(i).
 inline double gamma_uniform(double a, double x, bool upper) {
   static constexpr double table[8][14] = {
-    {-0.33333333333333331, 0.083333333333333329, -0.014814814814814815,
-     0.0011574074074074073, 0.00035273368606701942, -0.0001787551440329218,
-     3.9192631785224377e-05, -2.185448510679992e-06, -1.85406221071516e-06,
-     8.2967113409530865e-07, -1.7665952736826078e-07, 6.7078535434014984e-09,
-     1.0261809784240309e-08, -4.3820360184533529e-09},
-    {-0.0018518518518518519, -0.003472222222222222, 0.0026455026455026454,
-     -0.00099022633744855963, 0.00020576131687242798, -4.018775720164609e-07,
-     -1.8098550334489977e-05, 7.6491609160811098e-06, -1.6120900894563446e-06,
-     4.647127802807434e-09, 1.3786334469157209e-07, -5.7525456035177047e-08,
-     1.1951628599778148e-08, -1.7543241719747647e-11},
-    {0.0041335978835978834, -0.0026813271604938273, 0.0007716049382716049,
-     2.0093878600823047e-06, -0.0001073665322636516, 5.2923448829120125e-05,
-     -1.2760635188618728e-05, 3.4235787340961378e-08, 1.3721957309062934e-06,
-     -6.2989921383800548e-07, 1.4280614206064242e-07, -2.0477098421990866e-10,
-     -1.409252991086752e-08, 6.2289740849220218e-09},
-    {0.00064943415637860077, 0.00022947209362139917, -0.0004691894943952557,
-     0.00026772063206283885, -7.5618016718839766e-05, -2.3965051138672968e-07,
-     1.1082654115347302e-05, -5.6749528269915965e-06, 1.4230900732435883e-06,
-     -2.7861080291528143e-11, -1.6958404091930278e-07, 8.0994649053880827e-08,
-     -1.9111168485973655e-08, 2.3928620439808118e-12},
-    {-0.00086188829091671173, 0.00078403922172006662, -0.00029907248030319018,
-     -1.4638452578843418e-06, 6.6414982154651219e-05, -3.9683650471794347e-05,
-     1.1375726970678419e-05, 2.5074972262375329e-10, -1.6954149536558305e-06,
-     8.9075075322053094e-07, -2.2929348340008049e-07, 2.9567941375440492e-11,
-     2.8865829742708783e-08, -1.4189739437803219e-08},
-    {-0.00033679855336635813, -6.9728137583658571e-05, 0.00027727532449593918,
-     -0.00019932570516188847, 6.797780477937208e-05, 1.4190629206439671e-07,
-     -1.3594048189768693e-05, 8.018470256334202e-06, -2.2914811765080952e-06,
-     -3.2524735512984538e-10, 3.4652846491085265e-07, -1.8447187191171344e-07,
-     4.8240967037894184e-08, -1.7989466721743514e-14},
-    {0.00053130793646399225, -0.00059216643735369393, 0.0002708782096718045,
-     7.9023532326603281e-07, -8.1539693675619691e-05, 5.6116827531062497e-05,
-     -1.8329116582843375e-05, -3.0796134506033047e-09, 3.4651553688036091e-06,
-     -2.0291327396058603e-06, 5.7887928631490039e-07, 2.3386306738266568e-13,
-     -8.828600746330484e-08, 4.7435958880408125e-08},
-    {0.00034436760689237765, 5.1717909082605919e-05, -0.00033493161081142234,
-     0.00028126951547632369, -0.00010976582244684731, -1.2741009095484485e-07,
-     2.7744451511563645e-05, -1.8263488805711332e-05, 5.7876949497350525e-06,
-     4.9387589339362701e-10, -1.0595367014026043e-06, 6.1667143761104078e-07,
-     -1.7562973359060463e-07, -1.2974473287015439e-12},
+      {-0.33333333333333331, 0.083333333333333329, -0.014814814814814815, 0.0011574074074074073,
+       0.00035273368606701942, -0.0001787551440329218, 3.9192631785224377e-05, -2.185448510679992e-06,
+       -1.85406221071516e-06, 8.2967113409530865e-07, -1.7665952736826078e-07, 6.7078535434014984e-09,
+       1.0261809784240309e-08, -4.3820360184533529e-09},
+      {-0.0018518518518518519, -0.003472222222222222, 0.0026455026455026454, -0.00099022633744855963,
+       0.00020576131687242798, -4.018775720164609e-07, -1.8098550334489977e-05, 7.6491609160811098e-06,
+       -1.6120900894563446e-06, 4.647127802807434e-09, 1.3786334469157209e-07, -5.7525456035177047e-08,
+       1.1951628599778148e-08, -1.7543241719747647e-11},
+      {0.0041335978835978834, -0.0026813271604938273, 0.0007716049382716049, 2.0093878600823047e-06,
+       -0.0001073665322636516, 5.2923448829120125e-05, -1.2760635188618728e-05, 3.4235787340961378e-08,
+       1.3721957309062934e-06, -6.2989921383800548e-07, 1.4280614206064242e-07, -2.0477098421990866e-10,
+       -1.409252991086752e-08, 6.2289740849220218e-09},
+      {0.00064943415637860077, 0.00022947209362139917, -0.0004691894943952557, 0.00026772063206283885,
+       -7.5618016718839766e-05, -2.3965051138672968e-07, 1.1082654115347302e-05, -5.6749528269915965e-06,
+       1.4230900732435883e-06, -2.7861080291528143e-11, -1.6958404091930278e-07, 8.0994649053880827e-08,
+       -1.9111168485973655e-08, 2.3928620439808118e-12},
+      {-0.00086188829091671173, 0.00078403922172006662, -0.00029907248030319018, -1.4638452578843418e-06,
+       6.6414982154651219e-05, -3.9683650471794347e-05, 1.1375726970678419e-05, 2.5074972262375329e-10,
+       -1.6954149536558305e-06, 8.9075075322053094e-07, -2.2929348340008049e-07, 2.9567941375440492e-11,
+       2.8865829742708783e-08, -1.4189739437803219e-08},
+      {-0.00033679855336635813, -6.9728137583658571e-05, 0.00027727532449593918, -0.00019932570516188847,
+       6.797780477937208e-05, 1.4190629206439671e-07, -1.3594048189768693e-05, 8.018470256334202e-06,
+       -2.2914811765080952e-06, -3.2524735512984538e-10, 3.4652846491085265e-07, -1.8447187191171344e-07,
+       4.8240967037894184e-08, -1.7989466721743514e-14},
+      {0.00053130793646399225, -0.00059216643735369393, 0.0002708782096718045, 7.9023532326603281e-07,
+       -8.1539693675619691e-05, 5.6116827531062497e-05, -1.8329116582843375e-05, -3.0796134506033047e-09,
+       3.4651553688036091e-06, -2.0291327396058603e-06, 5.7887928631490039e-07, 2.3386306738266568e-13,
+       -8.828600746330484e-08, 4.7435958880408125e-08},
+      {0.00034436760689237765, 5.1717909082605919e-05, -0.00033493161081142234, 0.00028126951547632369,
+       -0.00010976582244684731, -1.2741009095484485e-07, 2.7744451511563645e-05, -1.8263488805711332e-05,
+       5.7876949497350525e-06, 4.9387589339362701e-10, -1.0595367014026043e-06, 6.1667143761104078e-07,
+       -1.7562973359060463e-07, -1.2974473287015439e-12},
   };
   const double mu = (x - a) / a;
   const double half_eta_square = -log1p_minus(mu);
@@ -295,8 +292,12 @@ inline double regularized_gamma(double a, double x, bool upper) {
 
 }  // namespace special_detail
 
-inline double gammainc(double a, double x) { return special_detail::regularized_gamma(a, x, false); }
-inline double gammaincc(double a, double x) { return special_detail::regularized_gamma(a, x, true); }
+inline double gammainc(double a, double x) {
+  return special_detail::regularized_gamma(a, x, false);
+}
+inline double gammaincc(double a, double x) {
+  return special_detail::regularized_gamma(a, x, true);
+}
 
 // ---------------------------------------------------------------------------------------------
 // Error function family
@@ -309,8 +310,8 @@ inline double erfcx(double x) {
   double positive;
   if (a > 27.0) {
     const double z = 0.5 / (a * a);
-    positive =
-        (1.0 - z * (1.0 - 3.0 * z * (1.0 - 5.0 * z * (1.0 - 7.0 * z * (1.0 - 9.0 * z))))) / (a * std::sqrt(pi));
+    positive = (1.0 - z * (1.0 - 3.0 * z * (1.0 - 5.0 * z * (1.0 - 7.0 * z * (1.0 - 9.0 * z))))) /
+               (a * std::sqrt(pi));
   } else {
     positive = detail::erfcx_poly(a) / (1.0 + 2.0 * a);
   }
@@ -357,7 +358,9 @@ inline double erfinv(double y) {
 }
 
 // The normal distribution function, its inverse and its logarithm.
-inline double ndtr(double x) { return 0.5 * math::erfc(-x * special_detail::sqrt_half); }
+inline double ndtr(double x) {
+  return 0.5 * math::erfc(-x * special_detail::sqrt_half);
+}
 
 inline double ndtri(double p) {
   using namespace special_detail;
@@ -480,23 +483,45 @@ inline double bessel_k(int order, double x, bool scaled) {
 
 }  // namespace special_detail
 
-inline double i0e(double x) { return special_detail::scaled_bessel_i(0, x); }
-inline double i1e(double x) { return std::copysign(special_detail::scaled_bessel_i(1, x), x); }
-inline double i0(double x) { return std::exp(std::fabs(x)) * i0e(x); }
-inline double i1(double x) { return std::exp(std::fabs(x)) * i1e(x); }
-inline double modified_bessel_i0(double x) { return i0(x); }
-inline double modified_bessel_i1(double x) { return i1(x); }
-inline double modified_bessel_k0(double x) { return special_detail::bessel_k(0, x, false); }
-inline double modified_bessel_k1(double x) { return special_detail::bessel_k(1, x, false); }
-inline double scaled_modified_bessel_k0(double x) { return special_detail::bessel_k(0, x, true); }
-inline double scaled_modified_bessel_k1(double x) { return special_detail::bessel_k(1, x, true); }
+inline double i0e(double x) {
+  return special_detail::scaled_bessel_i(0, x);
+}
+inline double i1e(double x) {
+  return std::copysign(special_detail::scaled_bessel_i(1, x), x);
+}
+inline double i0(double x) {
+  return std::exp(std::fabs(x)) * i0e(x);
+}
+inline double i1(double x) {
+  return std::exp(std::fabs(x)) * i1e(x);
+}
+inline double modified_bessel_i0(double x) {
+  return i0(x);
+}
+inline double modified_bessel_i1(double x) {
+  return i1(x);
+}
+inline double modified_bessel_k0(double x) {
+  return special_detail::bessel_k(0, x, false);
+}
+inline double modified_bessel_k1(double x) {
+  return special_detail::bessel_k(1, x, false);
+}
+inline double scaled_modified_bessel_k0(double x) {
+  return special_detail::bessel_k(0, x, true);
+}
+inline double scaled_modified_bessel_k1(double x) {
+  return special_detail::bessel_k(1, x, true);
+}
 
 // ---------------------------------------------------------------------------------------------
 // Bessel functions of the first and second kind, Airy function
 // ---------------------------------------------------------------------------------------------
 namespace special_detail {
 
-struct BesselValues { double j0, j1, y0, y1; };
+struct BesselValues {
+  double j0, j1, y0, y1;
+};
 
 // All four for 0 < x < 25: the J_n by downward recurrence, normalised by J_0 + 2 sum J_2k = 1, and
 // the Y_n by Neumann's expansions in the same J_n.
@@ -531,7 +556,9 @@ inline BesselValues bessel_by_recurrence(double x) {
 
 // Hankel's expansion for large x: amplitude * (P cos(phase) - Q sin(phase)) is J, and
 // amplitude * (P sin(phase) + Q cos(phase)) is Y.
-struct HankelSums { double p, q; };
+struct HankelSums {
+  double p, q;
+};
 inline HankelSums hankel_sums(double nu, double x) {
   const double m = 4.0 * nu * nu;
   double p = 1.0, q = 0.0, term = 1.0;
@@ -561,8 +588,8 @@ inline double bessel_positive(BesselKind kind, int order, double x) {
   const double s = std::sin(x), c = std::cos(x);
   const double cosine = sqrt_half * (order == 0 ? c + s : s - c);
   const double sine = sqrt_half * (order == 0 ? s - c : -s - c);
-  const double value = kind == BesselKind::J ? sums.p * cosine - sums.q * sine
-                                             : sums.p * sine + sums.q * cosine;
+  const double value =
+      kind == BesselKind::J ? sums.p * cosine - sums.q * sine : sums.p * sine + sums.q * cosine;
   return std::sqrt(2.0 / (pi * x)) * value;
 }
 
@@ -586,8 +613,12 @@ inline double bessel_j1(double x) {
   const double value = bessel_positive(BesselKind::J, 1, std::fabs(x));
   return x < 0.0 ? -value : value;
 }
-inline double bessel_y0(double x) { return special_detail::bessel_y(0, x); }
-inline double bessel_y1(double x) { return special_detail::bessel_y(1, x); }
+inline double bessel_y0(double x) {
+  return special_detail::bessel_y(0, x);
+}
+inline double bessel_y1(double x) {
+  return special_detail::bessel_y(1, x);
+}
 
 inline double spherical_bessel_j0(double x) {
   if (std::isinf(x)) return 0.0;
@@ -648,15 +679,20 @@ inline double airy_ai(double x) {
 // ---------------------------------------------------------------------------------------------
 namespace special_detail {
 
-template <class T> int64_t polynomial_degree(T n) {
+template <class T>
+int64_t polynomial_degree(T n) {
   if (!(n > T(-1))) return -1;  // also NaN
   return n >= T(9e18) ? INT64_MAX : static_cast<int64_t>(n);
 }
 
-template <class T> T alternating(int64_t n, T value) { return n % 2 == 0 ? value : -value; }
+template <class T>
+T alternating(int64_t n, T value) {
+  return n % 2 == 0 ? value : -value;
+}
 
 // p_n from p_0 = 1, p_1 and a step p_(k+1) = step(k, p_k, p_(k-1)).
-template <class T, class Step> T three_term_recurrence(int64_t n, T first, Step step) {
+template <class T, class Step>
+T three_term_recurrence(int64_t n, T first, Step step) {
   if (n < 0) return T(0);
   if (n == 0) return T(1);
   T previous = T(1), current = first;
@@ -668,22 +704,24 @@ template <class T, class Step> T three_term_recurrence(int64_t n, T first, Step 
   return current;
 }
 
-template <class T> T chebyshev_recurrence(int64_t n, T x, T first) {
-  return three_term_recurrence(n, first, [x](T, T current, T previous) {
-    return (x + x) * current - previous;
-  });
+template <class T>
+T chebyshev_recurrence(int64_t n, T x, T first) {
+  return three_term_recurrence(n, first,
+                               [x](T, T current, T previous) { return (x + x) * current - previous; });
 }
 
 // From this degree on the trigonometric form is cheaper and no less accurate inside (-1, 1).
 constexpr int64_t chebyshev_trig_degree = 8;
 
-template <class T> T chebyshev_t(T x, int64_t n) {
+template <class T>
+T chebyshev_t(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(1) : alternating(n, T(1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) return std::cos(T(n) * std::acos(x));
   return chebyshev_recurrence(n, x, x);
 }
-template <class T> T chebyshev_u(T x, int64_t n) {
+template <class T>
+T chebyshev_u(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(n + 1) : alternating(n, T(n + 1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) {
@@ -692,7 +730,8 @@ template <class T> T chebyshev_u(T x, int64_t n) {
   }
   return chebyshev_recurrence(n, x, x + x);
 }
-template <class T> T chebyshev_v(T x, int64_t n) {
+template <class T>
+T chebyshev_v(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(1) : alternating(n, T(n + n + 1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) {
@@ -701,7 +740,8 @@ template <class T> T chebyshev_v(T x, int64_t n) {
   }
   return chebyshev_recurrence(n, x, x + x - T(1));
 }
-template <class T> T chebyshev_w(T x, int64_t n) {
+template <class T>
+T chebyshev_w(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(n + n + 1) : alternating(n, T(1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) {
@@ -713,11 +753,12 @@ template <class T> T chebyshev_w(T x, int64_t n) {
 
 }  // namespace special_detail
 
-#define FL_MATH_POLYNOMIAL(name, expression)                      \
-  template <class T> T name(T x, T degree) {                      \
-    using namespace special_detail;                               \
-    const int64_t n = polynomial_degree(degree);                  \
-    return expression;                                            \
+#define FL_MATH_POLYNOMIAL(name, expression)     \
+  template <class T>                             \
+  T name(T x, T degree) {                        \
+    using namespace special_detail;              \
+    const int64_t n = polynomial_degree(degree); \
+    return expression;                           \
   }
 
 FL_MATH_POLYNOMIAL(chebyshev_polynomial_t, chebyshev_t(x, n))
@@ -728,12 +769,10 @@ FL_MATH_POLYNOMIAL(shifted_chebyshev_polynomial_t, chebyshev_t(x + x - T(1), n))
 FL_MATH_POLYNOMIAL(shifted_chebyshev_polynomial_u, chebyshev_u(x + x - T(1), n))
 FL_MATH_POLYNOMIAL(shifted_chebyshev_polynomial_v, chebyshev_v(x + x - T(1), n))
 FL_MATH_POLYNOMIAL(shifted_chebyshev_polynomial_w, chebyshev_w(x + x - T(1), n))
-FL_MATH_POLYNOMIAL(hermite_polynomial_h,
-                   three_term_recurrence(n, x + x, [x](T k, T current, T previous) {
+FL_MATH_POLYNOMIAL(hermite_polynomial_h, three_term_recurrence(n, x + x, [x](T k, T current, T previous) {
                      return (x + x) * current - (k + k) * previous;
                    }))
-FL_MATH_POLYNOMIAL(hermite_polynomial_he,
-                   three_term_recurrence(n, x, [x](T k, T current, T previous) {
+FL_MATH_POLYNOMIAL(hermite_polynomial_he, three_term_recurrence(n, x, [x](T k, T current, T previous) {
                      return x * current - k * previous;
                    }))
 FL_MATH_POLYNOMIAL(laguerre_polynomial_l,
@@ -742,12 +781,12 @@ FL_MATH_POLYNOMIAL(laguerre_polynomial_l,
                        : three_term_recurrence(n, T(1) - x, [x](T k, T current, T previous) {
                            return ((k + k + (T(1) - x)) * current - k * previous) / (k + T(1));
                          }))
-FL_MATH_POLYNOMIAL(legendre_polynomial_p,
-                   n >= 0 && std::fabs(x) == T(1)
-                       ? (x > T(0) ? T(1) : alternating(n, T(1)))
-                       : three_term_recurrence(n, x, [x](T k, T current, T previous) {
-                           return ((k + k + T(1)) * x * current - k * previous) / (k + T(1));
-                         }))
+FL_MATH_POLYNOMIAL(legendre_polynomial_p, n >= 0 && std::fabs(x) == T(1)
+                                              ? (x > T(0) ? T(1) : alternating(n, T(1)))
+                                              : three_term_recurrence(n, x, [x](T k, T current, T previous) {
+                                                  return ((k + k + T(1)) * x * current - k * previous) /
+                                                         (k + T(1));
+                                                }))
 
 #undef FL_MATH_POLYNOMIAL
 
@@ -775,18 +814,20 @@ inline int64_t gcd(int64_t x, int64_t y) {
 inline int64_t lcm(int64_t x, int64_t y) {
   const uint64_t divisor = special_detail::unsigned_magnitude(gcd(x, y));
   if (divisor == 0) return 0;
-  const uint64_t product = special_detail::unsigned_magnitude(x) / divisor *
-                           special_detail::unsigned_magnitude(y);
+  const uint64_t product =
+      special_detail::unsigned_magnitude(x) / divisor * special_detail::unsigned_magnitude(y);
   return static_cast<int64_t>(product);
 }
 
 // ---------------------------------------------------------------------------------------------
 // Single precision, through double
 // ---------------------------------------------------------------------------------------------
-#define FL_MATH_FLOAT(name) \
-  inline float name(float x) { return static_cast<float>(name(static_cast<double>(x))); }
-#define FL_MATH_FLOAT2(name)                                                     \
-  inline float name(float x, float y) {                                          \
+#define FL_MATH_FLOAT(name)                                  \
+  inline float name(float x) {                               \
+    return static_cast<float>(name(static_cast<double>(x))); \
+  }
+#define FL_MATH_FLOAT2(name)                                                         \
+  inline float name(float x, float y) {                                              \
     return static_cast<float>(name(static_cast<double>(x), static_cast<double>(y))); \
   }
 

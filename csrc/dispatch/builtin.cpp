@@ -14,7 +14,9 @@ std::vector<Operator*>& rows() {
 }
 }  // namespace
 
-Operator& builtin_operator(int row) { return *rows()[row]; }
+Operator& builtin_operator(int row) {
+  return *rows()[row];
+}
 
 namespace {
 
@@ -24,10 +26,12 @@ void run_inplace(const Operator& op, void*, KeySet, Value* args, Value* results)
   const Tensor self = args[0].tensor();
   Value fresh[1];
   op.functional->call(args, fresh);
-  FL_CHECK(fresh[0].tensor_impl()->sizes == self->sizes, "[", op.schema.name, "] expected a result of the shape ", self.sizes(),
-           " of the tensor it is written to, got ", fresh[0].tensor().sizes());
-  FL_CHECK(can_cast(fresh[0].tensor_impl()->dtype, self.dtype()), "[", op.schema.name, "] expected a result that ",
-           name_of(self.dtype()), " can hold, got ", name_of(fresh[0].tensor_impl()->dtype));
+  FL_CHECK(fresh[0].tensor_impl()->sizes == self->sizes, "[", op.schema.name,
+           "] expected a result of the shape ", self.sizes(), " of the tensor it is written to, got ",
+           fresh[0].tensor().sizes());
+  FL_CHECK(can_cast(fresh[0].tensor_impl()->dtype, self.dtype()), "[", op.schema.name,
+           "] expected a result that ", name_of(self.dtype()), " can hold, got ",
+           name_of(fresh[0].tensor_impl()->dtype));
   Value copy_args[3] = {args[0], fresh[0], Value(false)};
   copy.call(copy_args, results);
 }
@@ -43,17 +47,20 @@ void run_out(const Operator& op, void*, KeySet, Value* args, Value* results) {
     FL_CHECK(!has_internal_overlap(out), "[", op.functional->schema.name,
              "] expected an out whose elements are distinct in memory, got an expanded tensor");
     for (size_t k = 0; k < first_out; ++k)
-      FL_CHECK(!args[k].is_tensor() || !overlaps_partially(out, args[k].tensor()), "[", op.functional->schema.name,
+      FL_CHECK(!args[k].is_tensor() || !overlaps_partially(out, args[k].tensor()), "[",
+               op.functional->schema.name,
                "] expected an out that does not partly overlap an argument, got views of one memory");
   }
   op.functional->call(args, fresh.data());
   for (int i = 0; i < n; ++i) {
     const Tensor out = args[first_out + i].tensor();
     const Tensor value = fresh[i].tensor();
-    FL_CHECK(out.device() == value.device(), "[", op.functional->schema.name, "] expected out on ", to_string(value.device()),
-             ", got ", to_string(out.device()));
-    FL_CHECK(!out.requires_grad() && !(value.requires_grad() && thread_state().grad_mode), "[", op.functional->schema.name,
-             "] expected out= and its arguments not to require grad, got one that does; out= functions are not differentiable");
+    FL_CHECK(out.device() == value.device(), "[", op.functional->schema.name, "] expected out on ",
+             to_string(value.device()), ", got ", to_string(out.device()));
+    FL_CHECK(!out.requires_grad() && !(value.requires_grad() && thread_state().grad_mode), "[",
+             op.functional->schema.name,
+             "] expected out= and its arguments not to require grad, got one that does; out= functions are "
+             "not differentiable");
     prepare_out(op.functional->schema.name.c_str(), out, value.sizes(), value.dtype(), true);
     Value copy_args[3] = {Value(out), fresh[i], Value(false)};
     Value ignored[1];

@@ -11,18 +11,18 @@ struct PointwiseDerivative;
 struct BuiltinOperator {
   const char* schema;
   uint32_t flags;
-  const char* module;   // where the Python function lives, "" for the top level
-  const char* name;     // its public name
+  const char* module;  // where the Python function lives, "" for the top level
+  const char* name;    // its public name
   bool function, method;
-  const char* inplace;  // schema of the derived in-place form, or null
-  const char* out;      // schema of the derived out= form, or null
+  const char* inplace;          // schema of the derived in-place form, or null
+  const char* out;              // schema of the derived out= form, or null
   const char* python_module;    // Python module holding the decomposition, or ""
   const char* python_function;  // its name there
   PointwiseDef* pointwise;
   PointwiseDerivative* derivative;  // of a pointwise op
   const char* vjp_module;           // derivative written in ops: its Python module, function
   const char* vjp_function;
-  const char* vjp_parameters;       // and parameter names, separated by commas
+  const char* vjp_parameters;  // and parameter names, separated by commas
 };
 
 extern const BuiltinOperator builtin_operators[];

@@ -94,14 +94,30 @@ struct From<std::optional<T>> {
   }
 };
 
-inline void put(Value* results, Tensor&& t) { results[0] = Value(std::move(t)); }
-inline void put(Value* results, const std::vector<Tensor>& list) { results[0] = Value(list); }
-inline void put(Value* results, bool v) { results[0] = Value(v); }
-inline void put(Value* results, int64_t v) { results[0] = Value(v); }
-inline void put(Value* results, double v) { results[0] = Value(v); }
-inline void put(Value* results, const Scalar& v) { results[0] = Value(v); }
-inline void put(Value* results, const std::vector<int64_t>& v) { results[0] = Value(v); }
-inline void put(Value* results, DType v) { results[0] = Value(v); }
+inline void put(Value* results, Tensor&& t) {
+  results[0] = Value(std::move(t));
+}
+inline void put(Value* results, const std::vector<Tensor>& list) {
+  results[0] = Value(list);
+}
+inline void put(Value* results, bool v) {
+  results[0] = Value(v);
+}
+inline void put(Value* results, int64_t v) {
+  results[0] = Value(v);
+}
+inline void put(Value* results, double v) {
+  results[0] = Value(v);
+}
+inline void put(Value* results, const Scalar& v) {
+  results[0] = Value(v);
+}
+inline void put(Value* results, const std::vector<int64_t>& v) {
+  results[0] = Value(v);
+}
+inline void put(Value* results, DType v) {
+  results[0] = Value(v);
+}
 template <class... T>
 void put(Value* results, std::tuple<T...>&& t) {
   std::apply([&](auto&&... x) { (put(results++, std::move(x)), ...); }, std::move(t));
@@ -114,8 +130,12 @@ void invoke(Value* args, Value* results, R (*)(A...), std::index_sequence<I...>)
   else
     put(results, F(From<std::decay_t<A>>::get(args[I])...));
 }
+// Raises when tensors with and without data meet; kernels look at their first tensor only.
+void check_one_device(const Operator& op, const Value* args);
+
 template <auto F, class R, class... A>
-void adapt(const Operator&, void*, KeySet, Value* args, Value* results) {
+void adapt(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  if (__builtin_expect(keys.has(Key::Meta) && keys.has(Key::CPU), 0)) check_one_device(op, args);
   invoke<F>(args, results, static_cast<R (*)(A...)>(nullptr), std::index_sequence_for<A...>{});
 }
 template <auto F, class R, class... A>
@@ -139,24 +159,26 @@ constexpr Kernel kernel_of() {
 #define FL_CONCAT2(a, b) a##b
 #define FL_CONCAT(a, b) FL_CONCAT2(a, b)
 // CPU kernel that also answers on meta: it computes shapes, then returns before touching data when is_meta().
-#define FL_KERNEL(name, function) \
-  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__){name, {::fl::Key::CPU, ::fl::Key::Meta}, ::fl::kernel_of<&function>()}
+#define FL_KERNEL(name, function)                                         \
+  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) {    \
+    name, {::fl::Key::CPU, ::fl::Key::Meta}, ::fl::kernel_of<&function>() \
+  }
 // Device-independent kernel (views, metadata): runs on every device below autograd.
-#define FL_KERNEL_ALL(name, function)                                                         \
-  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) {                        \
-    name,                                                                                     \
-        {::fl::Key::CPU,                                                                      \
-         ::fl::Key::Meta,                                                                     \
-         ::fl::Key::CUDA,                                                                     \
-         static_cast<::fl::Key>(3),                                                           \
-         static_cast<::fl::Key>(4),                                                           \
-         static_cast<::fl::Key>(5),                                                           \
-         static_cast<::fl::Key>(6),                                                           \
-         static_cast<::fl::Key>(7),                                                           \
-         static_cast<::fl::Key>(8),                                                           \
-         static_cast<::fl::Key>(9),                                                           \
-         static_cast<::fl::Key>(10)},                                                         \
-        ::fl::kernel_of<&function>()                                                          \
+#define FL_KERNEL_ALL(name, function)                                  \
+  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) { \
+    name,                                                              \
+        {::fl::Key::CPU,                                               \
+         ::fl::Key::Meta,                                              \
+         ::fl::Key::CUDA,                                              \
+         static_cast<::fl::Key>(3),                                    \
+         static_cast<::fl::Key>(4),                                    \
+         static_cast<::fl::Key>(5),                                    \
+         static_cast<::fl::Key>(6),                                    \
+         static_cast<::fl::Key>(7),                                    \
+         static_cast<::fl::Key>(8),                                    \
+         static_cast<::fl::Key>(9),                                    \
+         static_cast<::fl::Key>(10)},                                  \
+        ::fl::kernel_of<&function>()                                   \
   }
 
 // Calls an operator from C++ by name, through the dispatcher. Look the operator up once at the call site:

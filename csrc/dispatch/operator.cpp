@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/view_tracking.h"
+#include "dispatch/kernel.h"
 
 namespace fl {
 
@@ -61,7 +62,8 @@ void attach_pending_kernels() {
       rest.push_back(p);
   }
   pending().swap(rest);
-  for (auto& p : pending()) fail("[library] expected a record for the kernel ", p.name, ", got none in flambeau/ops");
+  for (auto& p : pending())
+    fail("[library] expected a record for the kernel ", p.name, ", got none in flambeau/ops");
 }
 
 Operator* OperatorTable::find(const std::string& full_name) const {
@@ -102,7 +104,9 @@ void Operator::rebuild() const {
     if (!chosen) {
       // An op that is nothing but its decomposition is taken apart before autograd and subclasses see it.
       if (k >= kBackendKeys)
-        chosen = is_composite() && k != static_cast<int>(Key::Composite) ? composite : table.fallback(static_cast<Key>(k));
+        chosen = is_composite() && k != static_cast<int>(Key::Composite)
+                     ? composite
+                     : table.fallback(static_cast<Key>(k));
       else
         chosen = composite ? composite : table.fallback(static_cast<Key>(k));
     }
@@ -146,20 +150,23 @@ void remember_views_of(const Value& base, Value* results, int n) {
   for (int i = 0; i < n; ++i) {
     if (results[i].is_tensor()) track_view(results[i].tensor(), base.tensor(), n > 1);
     if (results[i].is_tensor_list())
-      for (size_t k = 0; k < results[i].length(); ++k) track_view(results[i].tensors()[k], base.tensor(), true);
+      for (size_t k = 0; k < results[i].length(); ++k)
+        track_view(results[i].tensors()[k], base.tensor(), true);
   }
 }
 }  // namespace
 
 void Operator::call_with(KeySet keys, Value* args, Value* results) const {
-  if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0)) rebuild();
+  if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0))
+    rebuild();
   // Devices: an explicit device wins over the CPU (zero-dim CPU operands may join any device).
   while (!keys.empty()) {
     const Key key = keys.highest();
     const Kernel kernel = resolved_[static_cast<int>(key)];
     if (__builtin_expect(bool(kernel), 1)) {
       kernel.fn(*this, kernel.context, keys, args, results);
-      if ((flags & (kView | kNoGrad)) == kView && static_cast<int>(key) < kBackendKeys && track_view) remember_views_of(args[0], results, n_results());
+      if ((flags & (kView | kNoGrad)) == kView && static_cast<int>(key) < kBackendKeys && track_view)
+        remember_views_of(args[0], results, n_results());
       return;
     }
     if (static_cast<int>(key) < kBackendKeys) no_kernel(keys);
@@ -175,7 +182,25 @@ void Operator::no_kernel(KeySet keys) const {
       device = device_type_name(static_cast<DeviceType>(k));
       break;
     }
-  fail(ErrorKind::NotImplemented, "[", schema.name, "] expected a device with a kernel or decomposition for it, got ", device);
+  fail(ErrorKind::NotImplemented, "[", schema.name,
+       "] expected a device with a kernel or decomposition for it, got ", device);
+}
+
+void detail::check_one_device(const Operator& op, const Value* args) {
+  const TensorImpl* first = nullptr;
+  const auto look = [&](const TensorImpl* t) {
+    if (first == nullptr) first = t;
+    FL_CHECK(t->device == first->device || (t->sizes.empty() && t->device.type == DeviceType::CPU) ||
+                 first->device.type == DeviceType::Meta,
+             "[", op.schema.name, "] expected all tensors on one device, got ", to_string(first->device),
+             " and ", to_string(t->device));
+  };
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    if (args[i].is_tensor()) look(args[i].tensor_impl());
+    if (args[i].is_tensor_list())
+      for (size_t j = 0; j < args[i].length(); ++j)
+        if (args[i].tensors()[j].defined()) look(args[i].tensors()[j].impl());
+  }
 }
 
 }  // namespace fl

@@ -32,10 +32,10 @@ enum class ArgType : uint8_t {
 struct Argument {
   std::string name;
   ArgType type = ArgType::Any;
-  bool optional = false;   // `?`: None is allowed
-  bool list = false;       // `[]`
+  bool optional = false;       // `?`: None is allowed
+  bool list = false;           // `[]`
   bool list_optional = false;  // elements may be None: Tensor?[]
-  int broadcast = 0;       // `[n]`: one value stands for n of them
+  int broadcast = 0;           // `[n]`: one value stands for n of them
   bool keyword_only = false;
   bool has_default = false;
   bool mutated = false;  // written in place
@@ -63,11 +63,11 @@ struct Kernel {
 };
 
 enum OperatorFlags : uint32_t {
-  kView = 1,         // results alias the first argument
-  kInplace = 2,      // derived `name_`: writes its first argument
-  kOut = 4,          // derived `out=` form
+  kView = 1,     // results alias the first argument
+  kInplace = 2,  // derived `name_`: writes its first argument
+  kOut = 4,      // derived `out=` form
   kRandom = 8,
-  kNoGrad = 16,      // results are never differentiable
+  kNoGrad = 16,  // results are never differentiable
 };
 
 class Operator {
@@ -79,8 +79,8 @@ class Operator {
   Operator* functional = nullptr;  // for in-place and out forms: the op they derive from
   Operator* inplace = nullptr;
   Operator* out = nullptr;
-  void* autograd = nullptr;   // set by the autograd layer
-  void* python = nullptr;     // overload object, set by the binding
+  void* autograd = nullptr;  // set by the autograd layer
+  void* python = nullptr;    // overload object, set by the binding
   int n_results() const { return static_cast<int>(schema.returns.size()); }
 
   void set_kernel(Key key, Kernel kernel);

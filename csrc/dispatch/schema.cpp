@@ -1,4 +1,5 @@
-// Reads schemas: `name.overload(Type arg=default, *, Type arg) -> Type`. The grammar is described in ops/record.py.
+// Reads schemas: `name.overload(Type arg=default, *, Type arg) -> Type`. The grammar is described in
+// ops/record.py.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -37,13 +38,24 @@ void for_each_part(View text, const F& f) {
 }
 
 ArgType arg_type(View name, View text) {
-  static constexpr std::pair<View, ArgType> types[] = {
-      {"Tensor", ArgType::Tensor},     {"int", ArgType::Int},           {"bool", ArgType::Bool},
-      {"dtype", ArgType::DType},       {"device", ArgType::Device},     {"Tensor|Scalar", ArgType::TensorOrScalar},
-      {"Scalar", ArgType::Scalar},     {"float", ArgType::Float},       {"str", ArgType::String},
-      {"layout", ArgType::Layout},     {"memory_format", ArgType::MemoryFormat}, {"Generator", ArgType::Generator},
-      {"any", ArgType::Any},           {"SymInt", ArgType::Int},        {"ScalarType", ArgType::DType},
-      {"Device", ArgType::Device},     {"MemoryFormat", ArgType::MemoryFormat}, {"Layout", ArgType::Layout}};
+  static constexpr std::pair<View, ArgType> types[] = {{"Tensor", ArgType::Tensor},
+                                                       {"int", ArgType::Int},
+                                                       {"bool", ArgType::Bool},
+                                                       {"dtype", ArgType::DType},
+                                                       {"device", ArgType::Device},
+                                                       {"Tensor|Scalar", ArgType::TensorOrScalar},
+                                                       {"Scalar", ArgType::Scalar},
+                                                       {"float", ArgType::Float},
+                                                       {"str", ArgType::String},
+                                                       {"layout", ArgType::Layout},
+                                                       {"memory_format", ArgType::MemoryFormat},
+                                                       {"Generator", ArgType::Generator},
+                                                       {"any", ArgType::Any},
+                                                       {"SymInt", ArgType::Int},
+                                                       {"ScalarType", ArgType::DType},
+                                                       {"Device", ArgType::Device},
+                                                       {"MemoryFormat", ArgType::MemoryFormat},
+                                                       {"Layout", ArgType::Layout}};
   for (const auto& [known, type] : types)
     if (name == known) return type;
   fail("[schema] expected a known type, got ", std::string(name), " in ", std::string(text));
@@ -129,7 +141,8 @@ Schema Schema::parse(const std::string& source) {
   s.text = source;
   const View text = source;
   const size_t open = text.find('('), arrow = text.rfind("->");
-  FL_CHECK(open != View::npos && arrow != View::npos && arrow > open, "[schema] expected name(args) -> type, got ", source);
+  FL_CHECK(open != View::npos && arrow != View::npos && arrow > open,
+           "[schema] expected name(args) -> type, got ", source);
   const View name = trim(text.substr(0, open));
   const size_t dot = name.find('.');
   s.name = name.substr(0, dot);

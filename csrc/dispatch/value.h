@@ -1,5 +1,6 @@
-// Value: one argument or result of an operator call, whatever its type. Lists and strings may borrow memory that lives
-// as long as the call; copying a Value makes its own copy, so anything that outlives the call copies.
+// Value: one argument or result of an operator call, whatever its type. Lists and strings may borrow memory
+// that lives as long as the call; copying a Value makes its own copy, so anything that outlives the call
+// copies.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Autograd as Python sees it: attributes of tensors, nodes, hooks, derivatives written in Python, and the engine's entry.
+// Autograd as Python sees it: attributes of tensors, nodes, hooks, derivatives written in Python, and the
+// engine's entry.
 #include "autograd/node.h"
 
 #include <cstring>
@@ -20,8 +21,7 @@ namespace {
 // ---------------------------------------------------------------- nodes as Python objects
 
 struct NodeObject {
-  PyObject_HEAD
-  Node* node;  // owned
+  PyObject_HEAD Node* node;  // owned
 };
 PyTypeObject* node_type;
 
@@ -35,8 +35,10 @@ static PyTypeObject* type_of_node(const std::string& name) {
     static auto* names = new std::deque<std::string>;
     names->push_back("torch.autograd.graph." + name);
     PyType_Slot slots[] = {{0, nullptr}};
-    PyType_Spec spec{names->back().c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
-    type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type))));
+    PyType_Spec spec{names->back().c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                     slots};
+    type = reinterpret_cast<PyTypeObject*>(
+        check(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type))));
   }
   return type;
 }
@@ -53,7 +55,8 @@ PyObject* wrap_node(const Ref<Node>& node) {
   return reinterpret_cast<PyObject*>(o);
 }
 Ref<Node> node_of(PyObject* o) {
-  FL_CHECK_KIND(PyType_IsSubtype(Py_TYPE(o), node_type), Type, "[autograd] expected a graph node, got ", std::string(Py_TYPE(o)->tp_name));
+  FL_CHECK_KIND(PyType_IsSubtype(Py_TYPE(o), node_type), Type, "[autograd] expected a graph node, got ",
+                std::string(Py_TYPE(o)->tp_name));
   return Ref<Node>(reinterpret_cast<NodeObject*>(o)->node);
 }
 
@@ -76,10 +79,16 @@ void node_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-Node& self_node(PyObject* self) { return *reinterpret_cast<NodeObject*>(self)->node; }
+Node& self_node(PyObject* self) {
+  return *reinterpret_cast<NodeObject*>(self)->node;
+}
 
-PyObject* node_name(PyObject* self, PyObject*) { return PyUnicode_FromString(self_node(self).name().c_str()); }
-PyObject* node_repr(PyObject* self) { return PyUnicode_FromFormat("<%s object at %p>", self_node(self).name().c_str(), &self_node(self)); }
+PyObject* node_name(PyObject* self, PyObject*) {
+  return PyUnicode_FromString(self_node(self).name().c_str());
+}
+PyObject* node_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<%s object at %p>", self_node(self).name().c_str(), &self_node(self));
+}
 PyObject* node_next(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     const auto& next = self_node(self).next;
@@ -91,7 +100,9 @@ PyObject* node_next(PyObject* self, void*) {
     return tuple.release();
   });
 }
-PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(self_node(self).sequence); }
+PyObject* node_sequence(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(self_node(self).sequence);
+}
 PyObject* node_variable(PyObject* self, void*) {
   auto* leaf = dynamic_cast<autograd::Accumulate*>(&self_node(self));
   if (leaf) return wrap(leaf->variable);
@@ -125,12 +136,15 @@ struct PyHook final : autograd::Hook {
   void replace(std::vector<Tensor>& grads, PyObject* result) {
     if (result == Py_None) return;
     if (is_tensor(result)) {
-      FL_CHECK(grads.size() == 1, "[hook] expected ", static_cast<int64_t>(grads.size()), " gradients back, got one");
+      FL_CHECK(grads.size() == 1, "[hook] expected ", static_cast<int64_t>(grads.size()),
+               " gradients back, got one");
       grads[0] = unwrap(result);
       return;
     }
-    FL_CHECK_KIND((PyTuple_Check(result) || PyList_Check(result)) && PySequence_Fast_GET_SIZE(result) == static_cast<Py_ssize_t>(grads.size()), Type,
-                  "[hook] expected None or ", static_cast<int64_t>(grads.size()), " gradients back, got ", std::string(Py_TYPE(result)->tp_name));
+    FL_CHECK_KIND((PyTuple_Check(result) || PyList_Check(result)) &&
+                      PySequence_Fast_GET_SIZE(result) == static_cast<Py_ssize_t>(grads.size()),
+                  Type, "[hook] expected None or ", static_cast<int64_t>(grads.size()),
+                  " gradients back, got ", std::string(Py_TYPE(result)->tp_name));
     for (size_t i = 0; i < grads.size(); ++i) {
       PyObject* o = PySequence_Fast_GET_ITEM(result, i);
       grads[i] = o == Py_None ? Tensor() : unwrap(o);
@@ -145,9 +159,11 @@ struct PyHook final : autograd::Hook {
         Object g = own(wrap(grads[0]));
         result = own(PyObject_CallOneArg(fn, g.get()));
         if (result.get() != Py_None) {
-          FL_CHECK_KIND(is_tensor(result.get()), Type, "[hook] expected None or a Tensor back, got ", std::string(Py_TYPE(result.get())->tp_name));
+          FL_CHECK_KIND(is_tensor(result.get()), Type, "[hook] expected None or a Tensor back, got ",
+                        std::string(Py_TYPE(result.get())->tp_name));
           const Tensor fresh = unwrap(result.get());
-          FL_CHECK(fresh.sizes() == grads[0].sizes(), "[hook] expected a gradient of shape ", grads[0].sizes(), " back, got ", fresh.sizes());
+          FL_CHECK(fresh.sizes() == grads[0].sizes(), "[hook] expected a gradient of shape ",
+                   grads[0].sizes(), " back, got ", fresh.sizes());
           grads[0] = fresh;
         }
         return;
@@ -180,12 +196,13 @@ struct Remover {
 };
 void remove_hook(Remover& r) {
   const auto drop = [&](auto& list) {
-    list.erase(std::remove_if(list.begin(), list.end(), [&](auto& h) {
-                 if constexpr (std::is_same_v<std::decay_t<decltype(h)>, Ref<autograd::Hook>>)
-                   return h.get() == r.hook;
-                 else
-                   return h.second.get() == r.hook;
-               }),
+    list.erase(std::remove_if(list.begin(), list.end(),
+                              [&](auto& h) {
+                                if constexpr (std::is_same_v<std::decay_t<decltype(h)>, Ref<autograd::Hook>>)
+                                  return h.get() == r.hook;
+                                else
+                                  return h.second.get() == r.hook;
+                              }),
                list.end());
   };
   if (r.node && r.node->extras) {
@@ -200,14 +217,17 @@ void remove_hook(Remover& r) {
     }
 }
 PyObject* make_remover(Remover r) {
-  static PyMethodDef def{"remove", [](PyObject* capsule, PyObject*) -> PyObject* {
+  static PyMethodDef def{"remove",
+                         [](PyObject* capsule, PyObject*) -> PyObject* {
                            auto* r = static_cast<Remover*>(PyCapsule_GetPointer(capsule, "hook"));
                            if (!r) return nullptr;
                            remove_hook(*r);
                            Py_RETURN_NONE;
                          },
                          METH_NOARGS, nullptr};
-  Object capsule = own(PyCapsule_New(new Remover(std::move(r)), "hook", [](PyObject* c) { delete static_cast<Remover*>(PyCapsule_GetPointer(c, "hook")); }));
+  Object capsule = own(PyCapsule_New(new Remover(std::move(r)), "hook", [](PyObject* c) {
+    delete static_cast<Remover*>(PyCapsule_GetPointer(c, "hook"));
+  }));
   return PyCFunction_New(&def, capsule.get());
 }
 
@@ -219,8 +239,12 @@ PyObject* node_add_hook(PyObject* self, PyObject* fn, PyHook::Kind kind) {
     return make_remover({node, Tensor(), hook.get()});
   });
 }
-PyObject* node_register_hook(PyObject* self, PyObject* fn) { return node_add_hook(self, fn, PyHook::Post); }
-PyObject* node_register_prehook(PyObject* self, PyObject* fn) { return node_add_hook(self, fn, PyHook::Pre); }
+PyObject* node_register_hook(PyObject* self, PyObject* fn) {
+  return node_add_hook(self, fn, PyHook::Post);
+}
+PyObject* node_register_prehook(PyObject* self, PyObject* fn) {
+  return node_add_hook(self, fn, PyHook::Pre);
+}
 
 // Saved values under the names of the schema: node._saved_self, node._saved_result, node._saved_dim ...
 PyObject* context_of(Node& node);
@@ -235,7 +259,8 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
             if (node->arg_begin[i + 1] > node->arg_begin[i]) return wrap(node->saved_arg(node->arg_begin[i]));
             return to_python(node->args[i]);
           }
-        if (std::strcmp(text + 7, "result") == 0 && !node->saved_results.empty()) return wrap(node->saved_result(0));
+        if (std::strcmp(text + 7, "result") == 0 && !node->saved_results.empty())
+          return wrap(node->saved_result(0));
         PyErr_SetObject(PyExc_AttributeError, name);
         throw PythonError();
       });
@@ -246,7 +271,8 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
   if (!context || !PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
   PyErr_Clear();
   return guarded([&]() -> PyObject* {
-    if (text && std::strcmp(text, "saved_tensors") == 0) return PyObject_CallMethod(context, "_unpack", "O", self);
+    if (text && std::strcmp(text, "saved_tensors") == 0)
+      return PyObject_CallMethod(context, "_unpack", "O", self);
     return PyObject_GetAttr(context, name);
   });
 }
@@ -301,7 +327,8 @@ struct PyNode final : Node {
     for (size_t i = 0; i < out.size() && i < n; ++i) {
       PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
       if (o == Py_None) continue;
-      FL_CHECK_KIND(is_tensor(o), Type, "[", label, "] expected backward to return tensors or None, got ", std::string(Py_TYPE(o)->tp_name));
+      FL_CHECK_KIND(is_tensor(o), Type, "[", label, "] expected backward to return tensors or None, got ",
+                    std::string(Py_TYPE(o)->tp_name));
       out[i] = unwrap(o);
     }
     return out;
@@ -358,13 +385,13 @@ PyObject* attach_output(PyObject*, PyObject* args) {
 PyObject* add_output_only(PyObject*, PyObject* args) {
   PyObject *node, *tensor;
   if (!PyArg_ParseTuple(args, "OO", &node, &tensor)) return nullptr;
-  return guarded([&]() -> PyObject* { return PyLong_FromUnsignedLong(node_of(node)->add_output(unwrap(tensor))); });
+  return guarded(
+      [&]() -> PyObject* { return PyLong_FromUnsignedLong(node_of(node)->add_output(unwrap(tensor))); });
 }
 
 // A tensor saved for backward, with its version and history.
 struct SavedObject {
-  PyObject_HEAD
-  autograd::SavedTensor* saved;
+  PyObject_HEAD autograd::SavedTensor* saved;
 };
 PyTypeObject* saved_type;
 PyObject* save_tensor(PyObject*, PyObject* args) {
@@ -384,7 +411,8 @@ PyObject* saved_unpack(PyObject* self, PyObject* args) {
   const char* name;
   if (!PyArg_ParseTuple(args, "Os", &node, &name)) return nullptr;
   return guarded([&]() -> PyObject* {
-    return wrap(reinterpret_cast<SavedObject*>(self)->saved->unpack(node == Py_None ? nullptr : node_of(node).get(), name));
+    return wrap(reinterpret_cast<SavedObject*>(self)->saved->unpack(
+        node == Py_None ? nullptr : node_of(node).get(), name));
   });
 }
 PyObject* saved_release(PyObject* self, PyObject*) {
@@ -397,7 +425,8 @@ void saved_dealloc(PyObject* self) {
   type->tp_free(self);
   Py_DECREF(type);
 }
-PyMethodDef saved_methods[] = {{"unpack", saved_unpack, METH_VARARGS, nullptr}, {"release", saved_release, METH_NOARGS, nullptr}, {}};
+PyMethodDef saved_methods[] = {
+    {"unpack", saved_unpack, METH_VARARGS, nullptr}, {"release", saved_release, METH_NOARGS, nullptr}, {}};
 
 // saved_tensors_hooks: a stack of (pack, unpack) pairs, by thread.
 thread_local std::vector<std::pair<Object, Object>>* saved_hooks = nullptr;
@@ -415,7 +444,8 @@ Ref<Counted> pack(const Tensor& t) {
   WithGIL gil;
   const auto [pack_fn, unpack_fn] = saved_hooks->back();
   if (pack_fn.get() == Py_None) return {};
-  if (PyUnicode_Check(pack_fn.get())) fail("[saved_tensors_hooks] ", std::string(PyUnicode_AsUTF8(pack_fn.get())));
+  if (PyUnicode_Check(pack_fn.get()))
+    fail("[saved_tensors_hooks] ", std::string(PyUnicode_AsUTF8(pack_fn.get())));
   Object o = own(wrap(t));
   Ref<Packed> packed(new Packed);
   packed->value = own(PyObject_CallOneArg(pack_fn.get(), o.get()));
@@ -426,7 +456,8 @@ Tensor unpack(const Ref<Counted>& c) {
   WithGIL gil;
   auto* packed = static_cast<Packed*>(c.get());
   Object o = own(PyObject_CallOneArg(packed->unpack.get(), packed->value.get()));
-  FL_CHECK_KIND(is_tensor(o.get()), Type, "[saved_tensors_hooks] expected unpack to return a Tensor, got ", std::string(Py_TYPE(o.get())->tp_name));
+  FL_CHECK_KIND(is_tensor(o.get()), Type, "[saved_tensors_hooks] expected unpack to return a Tensor, got ",
+                std::string(Py_TYPE(o.get())->tp_name));
   return unwrap(o.get());
 }
 PyObject* push_saved_hooks(PyObject*, PyObject* args) {
@@ -454,7 +485,8 @@ struct WithoutGIL {
 PyObject* run_backward(PyObject*, PyObject* args) {
   PyObject *roots, *grads, *inputs;
   int retain, create, accumulate;
-  if (!PyArg_ParseTuple(args, "OOOppp", &roots, &grads, &inputs, &retain, &create, &accumulate)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OOOppp", &roots, &grads, &inputs, &retain, &create, &accumulate))
+    return nullptr;
   return guarded([&]() -> PyObject* {
     std::vector<Edge> edges, wanted;
     std::vector<Tensor> values;
@@ -463,12 +495,15 @@ PyObject* run_backward(PyObject*, PyObject* args) {
     const auto edge_of = [](PyObject* o) -> Edge {
       if (is_tensor(o)) return autograd::gradient_edge(unwrap(o));
       if (PyTuple_Check(o))  // GradientEdge(node, output_nr)
-        return Edge{node_of(PyTuple_GET_ITEM(o, 0)), static_cast<uint32_t>(int_value(PyTuple_GET_ITEM(o, 1)))};
+        return Edge{node_of(PyTuple_GET_ITEM(o, 0)),
+                    static_cast<uint32_t>(int_value(PyTuple_GET_ITEM(o, 1)))};
       fail(ErrorKind::Type, "[backward] expected tensors, got ", std::string(Py_TYPE(o)->tp_name));
     };
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(r.get()); ++i) {
       edges.push_back(edge_of(PySequence_Fast_GET_ITEM(r.get(), i)));
-      FL_CHECK(bool(edges.back()), "[backward] expected tensors that require grad and have a grad_fn, got element ", static_cast<int64_t>(i),
+      FL_CHECK(bool(edges.back()),
+               "[backward] expected tensors that require grad and have a grad_fn, got element ",
+               static_cast<int64_t>(i),
                " of tensors, which does not require grad and does not have a grad_fn");
       PyObject* o = PySequence_Fast_GET_ITEM(g.get(), i);
       values.push_back(o == Py_None ? Tensor() : unwrap(o));
@@ -477,7 +512,9 @@ PyObject* run_backward(PyObject*, PyObject* args) {
       Object in = own(PySequence_Fast(inputs, "[backward] expected a sequence of inputs"));
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(in.get()); ++i) {
         wanted.push_back(edge_of(PySequence_Fast_GET_ITEM(in.get(), i)));
-        FL_CHECK(bool(wanted.back()), "[grad] expected inputs that require grad, got one that does not at index ", static_cast<int64_t>(i));
+        FL_CHECK(bool(wanted.back()),
+                 "[grad] expected inputs that require grad, got one that does not at index ",
+                 static_cast<int64_t>(i));
       }
     }
     autograd::BackwardOptions options;
@@ -501,7 +538,8 @@ PyObject* get_requires_grad(PyObject* self, void*) {
 }
 int set_requires_grad(PyObject* self, PyObject* value, void*) {
   return guarded_int([&] {
-    FL_CHECK_KIND(value && (PyBool_Check(value) || PyLong_Check(value)), Type, "[requires_grad] expected a bool, got another type");
+    FL_CHECK_KIND(value && (PyBool_Check(value) || PyLong_Check(value)), Type,
+                  "[requires_grad] expected a bool, got another type");
     autograd::set_requires_grad(unwrap(self), PyObject_IsTrue(value));
     return 0;
   });
@@ -519,12 +557,15 @@ int set_grad(PyObject* self, PyObject* value, void*) {
       if (auto* m = autograd::meta_of(t)) m->grad = Tensor();
       return 0;
     }
-    FL_CHECK_KIND(is_tensor(value), Type, "[grad] expected a Tensor or None, got ", std::string(Py_TYPE(value)->tp_name));
+    FL_CHECK_KIND(is_tensor(value), Type, "[grad] expected a Tensor or None, got ",
+                  std::string(Py_TYPE(value)->tp_name));
     FL_CHECK(value != self, "[grad] expected another tensor than the one it belongs to, got itself");
     const Tensor g = unwrap(value);
     FL_CHECK(g.sizes() == t.sizes(), "[grad] expected a gradient of shape ", t.sizes(), ", got ", g.sizes());
-    FL_CHECK(g.dtype() == t.dtype(), "[grad] expected a gradient of dtype ", name_of(t.dtype()), ", got ", name_of(g.dtype()));
-    FL_CHECK(g.device() == t.device(), "[grad] expected a gradient on ", to_string(t.device()), ", got ", to_string(g.device()));
+    FL_CHECK(g.dtype() == t.dtype(), "[grad] expected a gradient of dtype ", name_of(t.dtype()), ", got ",
+             name_of(g.dtype()));
+    FL_CHECK(g.device() == t.device(), "[grad] expected a gradient on ", to_string(t.device()), ", got ",
+             to_string(g.device()));
     autograd::ensure_meta(t).grad = g;
     return 0;
   });
@@ -532,7 +573,9 @@ int set_grad(PyObject* self, PyObject* value, void*) {
 PyObject* get_grad_fn(PyObject* self, void*) {
   return guarded([&] { return wrap_node(autograd::grad_fn_of(unwrap(self))); });
 }
-PyObject* get_is_leaf(PyObject* self, void*) { return PyBool_FromLong(autograd::is_leaf(unwrap(self))); }
+PyObject* get_is_leaf(PyObject* self, void*) {
+  return PyBool_FromLong(autograd::is_leaf(unwrap(self)));
+}
 PyObject* get_output_nr(PyObject* self, void*) {
   const auto* m = autograd::meta_of(unwrap(self));
   return PyLong_FromUnsignedLong(m ? m->output : 0);
@@ -568,7 +611,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
     to->device = from->device;
     to->refresh();
     to->refresh_keys();
-    if (auto* m = autograd::meta_of(unwrap(self)); m && m->accumulate) m->accumulate->outputs[0] = {to->sizes, to->dtype, to->device};
+    if (auto* m = autograd::meta_of(unwrap(self)); m && m->accumulate)
+      m->accumulate->outputs[0] = {to->sizes, to->dtype, to->device};
     return 0;
   });
 }
@@ -601,7 +645,9 @@ PyObject* retain_grad(PyObject* self, PyObject*) {
 PyObject* register_hook(PyObject* self, PyObject* fn) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
-    FL_CHECK(autograd::wants_grad(t), "[register_hook] expected a tensor that requires grad, got one that does not: cannot register a hook on a tensor that doesn't require gradient");
+    FL_CHECK(autograd::wants_grad(t),
+             "[register_hook] expected a tensor that requires grad, got one that does not: cannot register a "
+             "hook on a tensor that doesn't require gradient");
     Ref<autograd::Hook> hook(new PyHook(fn, PyHook::Tensor1));
     auto& m = autograd::ensure_meta(t);
     if (autograd::is_leaf(t)) {
@@ -616,7 +662,8 @@ PyObject* register_hook(PyObject* self, PyObject* fn) {
 PyObject* register_post_accumulate(PyObject* self, PyObject* fn) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
-    FL_CHECK(t.requires_grad() && autograd::is_leaf(t), "[register_post_accumulate_grad_hook] expected a leaf that requires grad, got another tensor");
+    FL_CHECK(t.requires_grad() && autograd::is_leaf(t),
+             "[register_post_accumulate_grad_hook] expected a leaf that requires grad, got another tensor");
     Ref<autograd::Hook> hook(new PyHook(fn, PyHook::PostAccumulate));
     autograd::ensure_meta(t).more().post_accumulate.push_back(hook);
     return make_remover({Ref<Node>(), t, hook.get()});
@@ -630,17 +677,24 @@ PyObject* gradient_edge_of(PyObject*, PyObject* o) {
     return Py_BuildValue("(OI)", node.get(), e.input);
   });
 }
-PyMethodDef methods[] = {{"requires_grad_", reinterpret_cast<PyCFunction>(requires_grad_), METH_FASTCALL | METH_KEYWORDS, nullptr},
-                         {"retain_grad", retain_grad, METH_NOARGS, nullptr},
-                         {"_register_hook", register_hook, METH_O, nullptr},
-                         {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
-                         {}};
+PyMethodDef methods[] = {
+    {"requires_grad_", reinterpret_cast<PyCFunction>(requires_grad_), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"retain_grad", retain_grad, METH_NOARGS, nullptr},
+    {"_register_hook", register_hook, METH_O, nullptr},
+    {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
+    {}};
 
 // ---------------------------------------------------------------- modes
 
-PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().grad_mode); }
-PyObject* set_grad_enabled(PyObject*, PyObject* on) { return PyBool_FromLong(std::exchange(thread_state().grad_mode, PyObject_IsTrue(on) == 1)); }
-PyObject* is_inference(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().inference_mode); }
+PyObject* is_grad_enabled(PyObject*, PyObject*) {
+  return PyBool_FromLong(thread_state().grad_mode);
+}
+PyObject* set_grad_enabled(PyObject*, PyObject* on) {
+  return PyBool_FromLong(std::exchange(thread_state().grad_mode, PyObject_IsTrue(on) == 1));
+}
+PyObject* is_inference(PyObject*, PyObject*) {
+  return PyBool_FromLong(thread_state().inference_mode);
+}
 PyObject* set_inference(PyObject*, PyObject* on) {
   return PyBool_FromLong(std::exchange(thread_state().inference_mode, PyObject_IsTrue(on) == 1));
 }
@@ -704,11 +758,15 @@ void add_autograd(PyObject* module) {
                               {Py_tp_getset, node_getset},
                               {Py_tp_methods, node_methods},
                               {0, nullptr}};
-  PyType_Spec node_spec{"torch.autograd.graph.Node", sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+  PyType_Spec node_spec{"torch.autograd.graph.Node", sizeof(NodeObject), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                        node_slots};
   node_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&node_spec)));
   check(PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(node_type)));
-  PyType_Slot saved_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(saved_dealloc)}, {Py_tp_methods, saved_methods}, {0, nullptr}};
-  PyType_Spec saved_spec{"torch._C.SavedTensor", sizeof(SavedObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, saved_slots};
+  PyType_Slot saved_slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(saved_dealloc)}, {Py_tp_methods, saved_methods}, {0, nullptr}};
+  PyType_Spec saved_spec{"torch._C.SavedTensor", sizeof(SavedObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, saved_slots};
   saved_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&saved_spec)));
   check(PyModule_AddObjectRef(module, "SavedTensor", reinterpret_cast<PyObject*>(saved_type)));
   check(PyModule_AddFunctions(module, functions));

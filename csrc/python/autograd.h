@@ -1,4 +1,5 @@
-// Shared by the binding's autograd files: nodes as Python objects, and what the Tensor type needs to know of autograd.
+// Shared by the binding's autograd files: nodes as Python objects, and what the Tensor type needs to know of
+// autograd.
 #pragma once
 
 #include "autograd/node.h"
@@ -9,7 +10,7 @@ namespace fl::py {
 PyObject* wrap_node(const Ref<autograd::Node>& node);  // new reference; None for no node
 Ref<autograd::Node> node_of(PyObject* o);
 Object tuple_of(const std::vector<Tensor>& list);
-void add_derivatives();                    // those written in Python (derivatives.cpp)
+void add_derivatives();                     // those written in Python (derivatives.cpp)
 void add_autograd_tools(PyObject* module);  // anomaly mode, callbacks, windows (autograd_tools.cpp)
 
 // For the cycle collector; the tensor has autograd metadata and only its Python object owns it.

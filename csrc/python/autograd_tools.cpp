@@ -27,8 +27,10 @@ void tell_trace(const Node& node) {
   WithGIL gil;
   PyObject *type, *value, *tb;
   PyErr_Fetch(&type, &value, &tb);
-  Object pair = Object::steal(Py_BuildValue("(ss)", node.name().c_str(), node.extras ? node.extras->trace.c_str() : ""));
-  Object done = pair ? Object::steal(call_python("flambeau.autograd.anomaly_mode", "_report", pair.get())) : Object();
+  Object pair = Object::steal(
+      Py_BuildValue("(ss)", node.name().c_str(), node.extras ? node.extras->trace.c_str() : ""));
+  Object done =
+      pair ? Object::steal(call_python("flambeau.autograd.anomaly_mode", "_report", pair.get())) : Object();
   if (!done) PyErr_Clear();
   PyErr_Restore(type, value, tb);
 }
@@ -40,7 +42,8 @@ PyObject* set_anomaly(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 PyObject* get_anomaly(PyObject*, PyObject*) {
-  return Py_BuildValue("(NN)", PyBool_FromLong(autograd::anomaly_mode), PyBool_FromLong(autograd::anomaly_check_nan));
+  return Py_BuildValue("(NN)", PyBool_FromLong(autograd::anomaly_mode),
+                       PyBool_FromLong(autograd::anomaly_check_nan));
 }
 PyObject* queue_callback(PyObject*, PyObject* fn) {
   return guarded([&]() -> PyObject* {
@@ -55,7 +58,9 @@ PyObject* queue_callback(PyObject*, PyObject* fn) {
 PyObject* current_node(PyObject*, PyObject*) {
   return guarded([&] { return wrap_node(Ref<Node>(autograd::current_node())); });
 }
-PyObject* in_backward(PyObject*, PyObject*) { return PyBool_FromLong(autograd::in_backward()); }
+PyObject* in_backward(PyObject*, PyObject*) {
+  return PyBool_FromLong(autograd::in_backward());
+}
 PyObject* node_trace(PyObject*, PyObject* o) {
   return guarded([&] {
     Ref<Node> node = node_of(o);
@@ -68,7 +73,8 @@ PyObject* node_outputs(PyObject*, PyObject* o) {
     Ref<Node> node = node_of(o);
     Object list = own(PyList_New(0));
     for (const auto& m : node->outputs) {
-      Object row = own(Py_BuildValue("(NON)", make_size(m.sizes), dtype_object(m.dtype), make_device(m.device)));
+      Object row =
+          own(Py_BuildValue("(NON)", make_size(m.sizes), dtype_object(m.dtype), make_device(m.device)));
       check(PyList_Append(list.get(), row.get()));
     }
     return list.release();
@@ -78,15 +84,18 @@ PyObject* node_outputs(PyObject*, PyObject* o) {
 std::vector<int64_t> ints_of(PyObject* o) {
   Object fast = own(PySequence_Fast(o, "[autograd] expected a sequence of integers"));
   std::vector<int64_t> out;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) out.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+    out.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
   return out;
 }
 PyObject* scatter_window(PyObject*, PyObject* args) {
   PyObject *grad, *base_sizes, *base_strides, *sizes, *strides;
   long long offset;
-  if (!PyArg_ParseTuple(args, "OOOOOL", &grad, &base_sizes, &base_strides, &sizes, &strides, &offset)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OOOOOL", &grad, &base_sizes, &base_strides, &sizes, &strides, &offset))
+    return nullptr;
   return guarded([&]() -> PyObject* {
-    return wrap(autograd::scatter_window(unwrap(grad), ints_of(base_sizes), ints_of(base_strides), ints_of(sizes), ints_of(strides), offset));
+    return wrap(autograd::scatter_window(unwrap(grad), ints_of(base_sizes), ints_of(base_strides),
+                                         ints_of(sizes), ints_of(strides), offset));
   });
 }
 
@@ -99,7 +108,9 @@ PyObject* detach_inplace(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(o);
     if (auto* m = autograd::meta_of(t)) {
-      FL_CHECK(!m->base.defined(), "[detach_] expected a tensor that is not a view, got a view: can't detach views in-place, use detach() instead");
+      FL_CHECK(!m->base.defined(),
+               "[detach_] expected a tensor that is not a view, got a view: can't detach views in-place, use "
+               "detach() instead");
       m->grad_fn = Ref<Node>();
       m->output = 0;
       m->requires_grad = false;

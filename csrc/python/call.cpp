@@ -1,5 +1,6 @@
 // Operators as Python callables: overload choice, the dispatcher call, results as Python objects.
 #include "python/common.h"
+
 #include <structmember.h>
 
 #include <cstddef>
@@ -16,27 +17,40 @@ namespace fl::py {
 
 PyObject* from_scalar(const Scalar& s) {
   switch (s.kind) {
-    case Scalar::Kind::Bool: return PyBool_FromLong(s.i != 0);
-    case Scalar::Kind::Int: return PyLong_FromLongLong(s.i);
-    case Scalar::Kind::Float: return PyFloat_FromDouble(s.re);
-    default: return PyComplex_FromDoubles(s.re, s.im);
+    case Scalar::Kind::Bool:
+      return PyBool_FromLong(s.i != 0);
+    case Scalar::Kind::Int:
+      return PyLong_FromLongLong(s.i);
+    case Scalar::Kind::Float:
+      return PyFloat_FromDouble(s.re);
+    default:
+      return PyComplex_FromDoubles(s.re, s.im);
   }
 }
 
 PyObject* to_python(const Value& v, const std::string* type) {
   switch (v.tag()) {
-    case Value::Tag::None: Py_RETURN_NONE;
-    case Value::Tag::Tensor: return wrap(v.tensor());
+    case Value::Tag::None:
+      Py_RETURN_NONE;
+    case Value::Tag::Tensor:
+      return wrap(v.tensor());
     case Value::Tag::Bool:
     case Value::Tag::Int:
     case Value::Tag::Float:
-    case Value::Tag::Complex: return from_scalar(v.to_scalar());
-    case Value::Tag::DType: return Py_NewRef(dtype_object(v.to_dtype()));
-    case Value::Tag::Device: return make_device(v.to_device());
-    case Value::Tag::MemoryFormat: return Py_NewRef(memory_format_object(v.to_memory_format()));
-    case Value::Tag::Layout: return Py_NewRef(layout_object(v.to_layout()));
-    case Value::Tag::String: return PyUnicode_FromStringAndSize(v.string().data(), v.string().size());
-    case Value::Tag::Opaque: return Py_NewRef(static_cast<PyOpaque*>(v.opaque())->object);
+    case Value::Tag::Complex:
+      return from_scalar(v.to_scalar());
+    case Value::Tag::DType:
+      return Py_NewRef(dtype_object(v.to_dtype()));
+    case Value::Tag::Device:
+      return make_device(v.to_device());
+    case Value::Tag::MemoryFormat:
+      return Py_NewRef(memory_format_object(v.to_memory_format()));
+    case Value::Tag::Layout:
+      return Py_NewRef(layout_object(v.to_layout()));
+    case Value::Tag::String:
+      return PyUnicode_FromStringAndSize(v.string().data(), v.string().size());
+    case Value::Tag::Opaque:
+      return Py_NewRef(static_cast<PyOpaque*>(v.opaque())->object);
     case Value::Tag::IntList: {
       PyObject* list = check(PyList_New(v.length()));
       for (size_t i = 0; i < v.length(); ++i) PyList_SET_ITEM(list, i, PyLong_FromLongLong(v.ints()[i]));
@@ -84,7 +98,8 @@ PyTypeObject* result_type(const Operator& op) {
     }
     fields->push_back({nullptr, nullptr});
     names->push_back("torch.return_types." + name);
-    PyStructSequence_Desc desc{names->back().c_str(), nullptr, fields->data(), static_cast<int>(op.schema.return_names.size())};
+    PyStructSequence_Desc desc{names->back().c_str(), nullptr, fields->data(),
+                               static_cast<int>(op.schema.return_names.size())};
     slot = PyStructSequence_NewType(&desc);
     if (!slot) throw PythonError();
   }
@@ -151,8 +166,7 @@ PyObject* call_operator(const Operator& op, Value* args) {
 namespace {
 
 struct FunctionObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   std::vector<Operator*>* overloads;
   PyObject* name;
   PyObject* module;
@@ -166,7 +180,8 @@ void append_out(const Operator& op, PyObject* out, Value* values, Arena& arena) 
   const int n = op.n_results();
   const size_t first = op.schema.args.size() - n;
   if (n == 1) {
-    FL_CHECK_KIND(is_tensor(out), Type, "[", op.schema.name, "] expected a Tensor for 'out', got ", std::string(Py_TYPE(out)->tp_name));
+    FL_CHECK_KIND(is_tensor(out), Type, "[", op.schema.name, "] expected a Tensor for 'out', got ",
+                  std::string(Py_TYPE(out)->tp_name));
     values[first] = Value::borrow(impl_of(out));
     // A function that makes tensors makes what `out` holds.
     if (op.schema.args[0].type != ArgType::Tensor && makes_tensor(op))
@@ -174,19 +189,22 @@ void append_out(const Operator& op, PyObject* out, Value* values, Arena& arena) 
         const Argument& arg = op.schema.args[i];
         if (!arg.keyword_only) continue;
         if (arg.type == ArgType::DType) {
-          FL_CHECK(values[i].is_none() || values[i].to_dtype() == impl_of(out)->dtype, "[", op.schema.name, "] expected the dtype of out, ",
-                   name_of(impl_of(out)->dtype), ", got ", name_of(values[i].to_dtype()));
+          FL_CHECK(values[i].is_none() || values[i].to_dtype() == impl_of(out)->dtype, "[", op.schema.name,
+                   "] expected the dtype of out, ", name_of(impl_of(out)->dtype), ", got ",
+                   name_of(values[i].to_dtype()));
           values[i] = Value(impl_of(out)->dtype);
         }
         if (arg.type == ArgType::Device) values[i] = Value(impl_of(out)->device);
       }
     return;
   }
-  FL_CHECK_KIND((PyTuple_Check(out) || PyList_Check(out)) && PySequence_Fast_GET_SIZE(out) == n, Type, "[", op.schema.name,
-                "] expected a tuple of ", n, " Tensors for 'out', got ", std::string(Py_TYPE(out)->tp_name));
+  FL_CHECK_KIND((PyTuple_Check(out) || PyList_Check(out)) && PySequence_Fast_GET_SIZE(out) == n, Type, "[",
+                op.schema.name, "] expected a tuple of ", n, " Tensors for 'out', got ",
+                std::string(Py_TYPE(out)->tp_name));
   for (int i = 0; i < n; ++i) {
     PyObject* o = PySequence_Fast_GET_ITEM(out, i);
-    FL_CHECK_KIND(is_tensor(o), Type, "[", op.schema.name, "] expected Tensors in 'out', got ", std::string(Py_TYPE(o)->tp_name));
+    FL_CHECK_KIND(is_tensor(o), Type, "[", op.schema.name, "] expected Tensors in 'out', got ",
+                  std::string(Py_TYPE(o)->tp_name));
     values[first + i] = Value::borrow(impl_of(o));
   }
 }
@@ -194,7 +212,9 @@ void append_out(const Operator& op, PyObject* out, Value* values, Arena& arena) 
 // Whether a call of a function that makes tensors asks for one that requires grad.
 bool wants_grad(const Operator& op, PyObject* const* keyword_args, PyObject* kwnames) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k)
-    if (keyword_args[k] == Py_True && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "requires_grad") == 0) return makes_tensor(op);
+    if (keyword_args[k] == Py_True &&
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "requires_grad") == 0)
+      return makes_tensor(op);
   return false;
 }
 
@@ -203,7 +223,8 @@ PyObject* mark_requires_grad(PyObject* result) {
   return PyObject_CallMethod(made.get(), "requires_grad_", nullptr);
 }
 
-PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* const* args, Py_ssize_t nargs,
+                         PyObject* kwnames) {
   Value values[kMaxArgs];
   Arena arena;
   for (Operator* op : overloads) {
@@ -214,7 +235,8 @@ PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* cons
       append_out(*op->out, out, values, arena);
       return call_operator(*op->out, values);
     }
-    if (kwnames && wants_grad(*op, args + nargs, kwnames)) return mark_requires_grad(call_operator(*op, values));
+    if (kwnames && wants_grad(*op, args + nargs, kwnames))
+      return mark_requires_grad(call_operator(*op, values));
     return call_operator(*op, values);
   }
   // Nothing fits: say why for each.
@@ -258,8 +280,12 @@ void function_dealloc(PyObject* self) {
   type->tp_free(self);
   Py_DECREF(type);
 }
-PyObject* function_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->name); }
-PyObject* function_module(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->module); }
+PyObject* function_name(PyObject* self, void*) {
+  return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->name);
+}
+PyObject* function_module(PyObject* self, void*) {
+  return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->module);
+}
 PyObject* function_qualname(PyObject* self, void*) {
   auto* f = reinterpret_cast<FunctionObject*>(self);
   return f->method ? PyUnicode_FromFormat("Tensor.%U", f->name) : Py_NewRef(f->name);
@@ -294,7 +320,8 @@ PyGetSetDef function_getset[] = {{"__name__", function_name, nullptr, nullptr, n
                                  {"_schemas", function_overloads, nullptr, nullptr, nullptr},
                                  {}};
 PyMethodDef function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr}, {}};
-PyMemberDef function_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr}, {}};
+PyMemberDef function_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr}, {}};
 
 PyTypeObject* make_function_type(const char* name, bool method) {
   PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(function_dealloc)},
@@ -305,14 +332,16 @@ PyTypeObject* make_function_type(const char* name, bool method) {
                          {Py_tp_members, function_members},
                          {method ? Py_tp_descr_get : 0, reinterpret_cast<void*>(function_get)},
                          {0, nullptr}};
-  const unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | (method ? Py_TPFLAGS_METHOD_DESCRIPTOR : 0);
+  const unsigned flags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | (method ? Py_TPFLAGS_METHOD_DESCRIPTOR : 0);
   PyType_Spec spec{name, sizeof(FunctionObject), 0, flags, slots};
   return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
 }
 
 }  // namespace
 
-PyObject* make_function(const std::string& name, const std::string& module, const std::vector<Operator*>& overloads, bool method) {
+PyObject* make_function(const std::string& name, const std::string& module,
+                        const std::vector<Operator*>& overloads, bool method) {
   PyTypeObject* type = method ? method_type : function_type;
   auto* f = reinterpret_cast<FunctionObject*>(check(type->tp_alloc(type, 0)));
   f->vectorcall = function_vectorcall;
@@ -372,8 +401,9 @@ void store_results(const Operator& op, PyObject* result, Value* results) {
     results[0] = value_of(result);
     return;
   }
-  FL_CHECK((PyTuple_Check(result) || PyList_Check(result)) && PySequence_Fast_GET_SIZE(result) == n, "[", op.schema.name,
-           "] expected its Python kernel to return ", n, " results, got ", std::string(Py_TYPE(result)->tp_name));
+  FL_CHECK((PyTuple_Check(result) || PyList_Check(result)) && PySequence_Fast_GET_SIZE(result) == n, "[",
+           op.schema.name, "] expected its Python kernel to return ", n, " results, got ",
+           std::string(Py_TYPE(result)->tp_name));
   for (int i = 0; i < n; ++i) results[i] = value_of(PySequence_Fast_GET_ITEM(result, i));
 }
 

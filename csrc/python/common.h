@@ -53,7 +53,9 @@ inline int check(int status) {
   if (status < 0) throw PythonError();
   return status;
 }
-inline Object own(PyObject* p) { return Object::steal(check(p)); }
+inline Object own(PyObject* p) {
+  return Object::steal(check(p));
+}
 
 // Sets the Python error for the C++ exception in flight.
 void translate_exception();
@@ -89,8 +91,7 @@ struct PyOpaque final : Opaque {
 // ---------------------------------------------------------------- tensors
 
 struct TensorObject {
-  PyObject_HEAD
-  TensorImpl* impl;  // owned, unless the impl owns this object
+  PyObject_HEAD TensorImpl* impl;  // owned, unless the impl owns this object
   PyObject* dict;
   PyObject* weakrefs;
 };
@@ -101,9 +102,13 @@ extern PyTypeObject* parameter_type;  // nn.Parameter once it exists: no __torch
 inline bool is_tensor(PyObject* o) {
   return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
 }
-inline TensorImpl* impl_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o)->impl; }
-inline Tensor unwrap(PyObject* o) { return Tensor(impl_of(o)); }
-PyObject* wrap(Tensor t);  // new reference; None for an undefined tensor
+inline TensorImpl* impl_of(PyObject* o) {
+  return reinterpret_cast<TensorObject*>(o)->impl;
+}
+inline Tensor unwrap(PyObject* o) {
+  return Tensor(impl_of(o));
+}
+PyObject* wrap(Tensor t);                         // new reference; None for an undefined tensor
 PyObject* wrap_as(PyTypeObject* type, Tensor t);  // a fresh object of a subclass
 
 // ---------------------------------------------------------------- small types (types.cpp)
@@ -137,7 +142,8 @@ PyObject* from_scalar(const Scalar& s);
 // Calls an operator with parsed values; wraps the results.
 PyObject* call_operator(const Operator& op, Value* args);
 // The Python function object for a group of overloads; `method` binds to its first argument.
-PyObject* make_function(const std::string& name, const std::string& module, const std::vector<Operator*>& overloads, bool method);
+PyObject* make_function(const std::string& name, const std::string& module,
+                        const std::vector<Operator*>& overloads, bool method);
 PyObject* call_packet(const char* name, PyObject* const* args, Py_ssize_t nargs);  // by operator name
 void add_functions(PyObject* module);
 void add_calls(PyObject* module);

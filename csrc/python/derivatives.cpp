@@ -1,4 +1,5 @@
-// Derivatives written in ops, in Python: what they ask for by the names of their parameters, and the call at backward.
+// Derivatives written in ops, in Python: what they ask for by the names of their parameters, and the call at
+// backward.
 #include <cstring>
 
 #include "dispatch/builtin.h"
@@ -7,7 +8,6 @@
 
 namespace fl::py {
 namespace {
-
 
 struct PythonDerivative {
   const BuiltinOperator* row = nullptr;
@@ -25,16 +25,20 @@ PyObject* argument_of(autograd::OperatorNode& node, int i) {
   const bool is_tensor_arg = arg.type == ArgType::Tensor || arg.type == ArgType::TensorOrScalar;
   if (is_tensor_arg && arg.list) {
     Object list = own(PyList_New(end - begin));
-    for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(list.get(), k - begin, check(wrap(node.saved_arg(k))));
+    for (size_t k = begin; k < end; ++k)
+      PyList_SET_ITEM(list.get(), k - begin, check(wrap(node.saved_arg(k))));
     return list.release();
   }
   if (end > begin) return wrap(node.saved_arg(begin));
   return to_python(node.args[i]);
 }
 
-PyObject* size_list(const Dims& sizes) { return make_size(sizes); }
+PyObject* size_list(const Dims& sizes) {
+  return make_size(sizes);
+}
 
-std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::OperatorNode& node, std::vector<Tensor>&& grads) {
+std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::OperatorNode& node,
+                                 std::vector<Tensor>&& grads) {
   WithGIL gil;
   auto& d = *static_cast<PythonDerivative*>(self.context);
   if (!d.function) {
@@ -46,7 +50,8 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
   // Gradients of results that the derivative does not mention make no difference.
   bool any = schema.returns_list;
   for (const auto& source : d.sources)
-    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) && grads[source.index].defined();
+    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) &&
+           grads[source.index].defined();
   if (!any) return std::vector<Tensor>(node.next.size());
   Object args = own(PyTuple_New(d.sources.size()));
   for (size_t s = 0; s < d.sources.size(); ++s) {
@@ -59,12 +64,15 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
         else
           value = wrap(index < static_cast<int>(grads.size()) ? grads[index] : Tensor());
         break;
-      case PythonDerivative::Source::Arg: value = argument_of(node, index); break;
+      case PythonDerivative::Source::Arg:
+        value = argument_of(node, index);
+        break;
       case PythonDerivative::Source::Sizes: {
         const size_t begin = node.arg_begin[index], end = node.arg_begin[index + 1];
         if (schema.args[index].list) {
           value = check(PyList_New(end - begin));
-          for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(value, k - begin, size_list(node.inputs[k].sizes));
+          for (size_t k = begin; k < end; ++k)
+            PyList_SET_ITEM(value, k - begin, size_list(node.inputs[k].sizes));
         } else {
           value = end > begin ? size_list(node.inputs[begin].sizes) : Py_NewRef(Py_None);
         }
@@ -75,7 +83,9 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
         value = Py_NewRef(dtype_object(node.inputs[begin].dtype));
         break;
       }
-      case PythonDerivative::Source::Result: value = wrap(node.saved_result(index)); break;
+      case PythonDerivative::Source::Result:
+        value = wrap(node.saved_result(index));
+        break;
       case PythonDerivative::Source::Window: {
         const size_t flat = node.arg_begin[index];
         value = wrap(node.saved_args[flat].peek(&node, node.op_name()));
@@ -95,7 +105,8 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
           if (arg.list) {
             const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
             entry = own(PyTuple_New(end - begin));
-            for (size_t k = begin; k < end; ++k) PyTuple_SET_ITEM(entry.get(), k - begin, PyBool_FromLong(node.needs(k)));
+            for (size_t k = begin; k < end; ++k)
+              PyTuple_SET_ITEM(entry.get(), k - begin, PyBool_FromLong(node.needs(k)));
           } else {
             entry = own(PyBool_FromLong(node.has(i) && node.needs(node.arg_begin[i])));
           }
@@ -112,7 +123,8 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
   std::vector<Tensor> out(node.next.size());
   const auto put = [&](size_t at, PyObject* o) {
     if (o == Py_None) return;
-    FL_CHECK_KIND(is_tensor(o), Type, "[", schema.name, "] expected its derivative to return tensors, got ", std::string(Py_TYPE(o)->tp_name));
+    FL_CHECK_KIND(is_tensor(o), Type, "[", schema.name, "] expected its derivative to return tensors, got ",
+                  std::string(Py_TYPE(o)->tp_name));
     out[at] = unwrap(o);
   };
   Object tuple = PyTuple_Check(result.get()) ? result : own(PyTuple_Pack(1, result.get()));
@@ -127,7 +139,8 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
     if (arg.list) {
       if (o == Py_None) continue;
       Object fast = own(PySequence_Fast(o, "[autograd] expected a list of gradients"));
-      for (size_t j = begin; j < end && j - begin < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())); ++j)
+      for (size_t j = begin; j < end && j - begin < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get()));
+           ++j)
         put(j, PySequence_Fast_GET_ITEM(fast.get(), j - begin));
     } else if (end > begin) {
       put(begin, o);
@@ -158,11 +171,14 @@ void install_python_derivatives() {
       };
       const auto ends = [&](const char* suffix) {
         const size_t k = std::strlen(suffix);
-        return name.size() > k && name.compare(name.size() - k, k, suffix) == 0 ? find_arg(name.substr(0, name.size() - k)) : -1;
+        return name.size() > k && name.compare(name.size() - k, k, suffix) == 0
+                   ? find_arg(name.substr(0, name.size() - k))
+                   : -1;
       };
       using S = PythonDerivative::Source;
       int at;
-      if ((name == "g" || (name[0] == 'g' && name.size() == 2 && std::isdigit(name[1]))) && find_arg(name) < 0) {
+      if ((name == "g" || (name[0] == 'g' && name.size() == 2 && std::isdigit(name[1]))) &&
+          find_arg(name) < 0) {
         d->sources.push_back({S::Grad, n_grads++});
       } else if (name == "needs") {
         d->sources.push_back({S::Needs, 0});
@@ -181,8 +197,10 @@ void install_python_derivatives() {
       } else {
         at = name == "out" || name == "result" ? 0 : -1;
         for (size_t r = 0; r < op.schema.return_names.size(); ++r)
-          if (op.schema.return_names[r] == name || "out" + std::to_string(r) == name) at = static_cast<int>(r);
-        FL_CHECK(at >= 0, "[", op.schema.name, "] expected its derivative to name arguments or results, got '", name, "'");
+          if (op.schema.return_names[r] == name || "out" + std::to_string(r) == name)
+            at = static_cast<int>(r);
+        FL_CHECK(at >= 0, "[", op.schema.name,
+                 "] expected its derivative to name arguments or results, got '", name, "'");
         d->sources.push_back({S::Result, at});
         derivative->saves_results |= 1u << at;
       }
@@ -194,7 +212,8 @@ void install_python_derivatives() {
 }
 
 // The derivative of a pointwise op evaluated op by op, for gradients of gradients.
-Tensor python_expression_gradient(const Operator& op, int operand, const Tensor& g, autograd::OperatorNode& node) {
+Tensor python_expression_gradient(const Operator& op, int operand, const Tensor& g,
+                                  autograd::OperatorNode& node) {
   WithGIL gil;
   static PyObject* evaluate = nullptr;
   if (!evaluate) {
@@ -212,10 +231,13 @@ Tensor python_expression_gradient(const Operator& op, int operand, const Tensor&
     PyTuple_SET_ITEM(args.get(), i, check(value));
   }
   Object grad = own(wrap(g));
-  Object out = !node.saved_results.empty() && node.saved_results[0].defined() ? own(wrap(node.saved_result(0))) : Object::borrow(Py_None);
+  Object out = !node.saved_results.empty() && node.saved_results[0].defined()
+                   ? own(wrap(node.saved_result(0)))
+                   : Object::borrow(Py_None);
   Object name = own(PyUnicode_FromString(op.schema.full_name().c_str()));
   Object k = own(PyLong_FromLong(operand));
-  Object result = own(PyObject_CallFunctionObjArgs(evaluate, name.get(), k.get(), grad.get(), args.get(), out.get(), nullptr));
+  Object result = own(PyObject_CallFunctionObjArgs(evaluate, name.get(), k.get(), grad.get(), args.get(),
+                                                   out.get(), nullptr));
   return result.get() == Py_None ? Tensor() : unwrap(result.get());
 }
 

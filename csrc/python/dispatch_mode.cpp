@@ -1,5 +1,5 @@
-// __torch_dispatch__: the kernel of the Python key, which hands a call to the innermost mode or to the subclasses among
-// the arguments, and wrapper tensors that have a shape but no memory of their own.
+// __torch_dispatch__: the kernel of the Python key, which hands a call to the innermost mode or to the
+// subclasses among the arguments, and wrapper tensors that have a shape but no memory of their own.
 #include <sys/mman.h>
 
 #include "python/library.h"
@@ -75,7 +75,8 @@ void python_key_kernel(const Operator& op, void*, KeySet, Value* args, Value* re
   ExcludeKeys below_autograd(KeySet(Key::Autograd) | Key::Autocast);
   const auto ask = [&](PyObject* owner) {
     Object hook = own(PyObject_GetAttr(owner, hook_name));
-    return own(PyObject_CallFunctionObjArgs(hook.get(), function, types.get(), positional.get(), keywords.get(), nullptr));
+    return own(PyObject_CallFunctionObjArgs(hook.get(), function, types.get(), positional.get(),
+                                            keywords.get(), nullptr));
   };
   if (!modes().empty()) {
     WithoutInnermost guard;
@@ -111,11 +112,15 @@ PyObject* pop_mode(PyObject*, PyObject*) {
   refresh_included();
   return mode.release();
 }
-PyObject* mode_count(PyObject*, PyObject*) { return PyLong_FromSize_t(mode_stack ? mode_stack->size() : 0); }
+PyObject* mode_count(PyObject*, PyObject*) {
+  return PyLong_FromSize_t(mode_stack ? mode_stack->size() : 0);
+}
 PyObject* mode_at(PyObject*, PyObject* arg) {
   const Py_ssize_t i = PyLong_AsSsize_t(arg);
   if (i < 0 || !mode_stack || static_cast<size_t>(i) >= mode_stack->size()) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_IndexError, "[torch_dispatch] expected the index of a mode, got one out of range");
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_IndexError,
+                      "[torch_dispatch] expected the index of a mode, got one out of range");
     return nullptr;
   }
   return Py_NewRef((*mode_stack)[i].get());
@@ -127,51 +132,70 @@ PyObject* disabled(PyObject*, PyObject* args, PyObject*) {
   if (!PyArg_ParseTuple(args, "OO|OO", &func, &types, &positional, &keywords)) return nullptr;
   ExcludeKeys plain{KeySet(Key::Python)};
   Object none = Object::steal(PyTuple_New(0));
-  return PyObject_Call(func, positional ? positional : none.get(), keywords && keywords != Py_None ? keywords : nullptr);
+  return PyObject_Call(func, positional ? positional : none.get(),
+                       keywords && keywords != Py_None ? keywords : nullptr);
 }
 
 // ---------------------------------------------------------------- wrapper tensors
 
-// Wrappers are never meant to be read, but reading one by mistake must not crash: all of them look at one range of
-// addresses that the system backs with pages only when touched.
+// Wrappers are never meant to be read, but reading one by mistake must not crash: all of them look at one
+// range of addresses that the system backs with pages only when touched.
 constexpr size_t kRange = size_t(1) << 40;
 void* shared_range() {
-  static void* range = mmap(nullptr, kRange, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  static void* range =
+      mmap(nullptr, kRange, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return range == MAP_FAILED ? nullptr : range;
 }
 
 std::vector<int64_t> int_list(PyObject* o, const char* what) {
   Object fast = own(PySequence_Fast(o, what));
   std::vector<int64_t> list;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) list.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+    list.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
   return list;
 }
 
 PyObject* make_wrapper(PyObject*, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"cls", "size", "strides", "storage_offset", "memory_format", "dtype", "layout", "device",
-                                "pin_memory", "requires_grad", "dispatch_sizes_strides_policy", "dispatch_device",
-                                "dispatch_layout", "_extra_dispatch_keys", "storage_size", nullptr};
-  PyObject *cls, *size, *strides = Py_None, *offset = Py_None, *format = Py_None, *dtype = Py_None, *layout = Py_None, *device = Py_None;
+  static const char* names[] = {"cls",
+                                "size",
+                                "strides",
+                                "storage_offset",
+                                "memory_format",
+                                "dtype",
+                                "layout",
+                                "device",
+                                "pin_memory",
+                                "requires_grad",
+                                "dispatch_sizes_strides_policy",
+                                "dispatch_device",
+                                "dispatch_layout",
+                                "_extra_dispatch_keys",
+                                "storage_size",
+                                nullptr};
+  PyObject *cls, *size, *strides = Py_None, *offset = Py_None, *format = Py_None, *dtype = Py_None,
+                        *layout = Py_None, *device = Py_None;
   PyObject *policy = Py_None, *keys = Py_None, *storage_size = Py_None;
   int pin = 0, requires_grad = 0, dispatch_device = 0, dispatch_layout = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOOOOOppOppOO", const_cast<char**>(names), &cls, &size, &strides, &offset, &format,
-                                   &dtype, &layout, &device, &pin, &requires_grad, &policy, &dispatch_device, &dispatch_layout, &keys,
-                                   &storage_size))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOOOOOppOppOO", const_cast<char**>(names), &cls, &size,
+                                   &strides, &offset, &format, &dtype, &layout, &device, &pin, &requires_grad,
+                                   &policy, &dispatch_device, &dispatch_layout, &keys, &storage_size))
     return nullptr;
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type), Type,
-                  "[_make_wrapper_subclass] expected a subclass of Tensor, got another object");
+    FL_CHECK_KIND(PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type),
+                  Type, "[_make_wrapper_subclass] expected a subclass of Tensor, got another object");
     const auto sizes = int_list(size, "[_make_wrapper_subclass] expected a sequence of sizes");
     numel_of(sizes);
     Ref<TensorImpl> impl(new TensorImpl);
     impl->sizes = Dims(sizes);
     if (strides != Py_None)
       impl->strides = Dims(int_list(strides, "[_make_wrapper_subclass] expected a sequence of strides"));
-    else if (format != Py_None && is_memory_format(format) && memory_format_value(format) > MemoryFormat::Preserve)
+    else if (format != Py_None && is_memory_format(format) &&
+             memory_format_value(format) > MemoryFormat::Preserve)
       impl->strides = channels_last_strides(impl->sizes);
     else
       impl->strides = contiguous_strides(impl->sizes);
-    FL_CHECK(impl->strides.size() == sizes.size(), "[_make_wrapper_subclass] expected as many strides as sizes, got ",
+    FL_CHECK(impl->strides.size() == sizes.size(),
+             "[_make_wrapper_subclass] expected as many strides as sizes, got ",
              static_cast<int64_t>(impl->strides.size()), " and ", static_cast<int64_t>(sizes.size()));
     impl->dtype = dtype == Py_None ? default_dtype() : dtype_value(dtype);
     impl->device = device == Py_None ? Device{} : device_from(device);
@@ -180,9 +204,11 @@ PyObject* make_wrapper(PyObject*, PyObject* args, PyObject* kwargs) {
     impl->refresh();
     int64_t extent = impl->numel ? impl->offset + 1 : 0;
     for (size_t d = 0; d < sizes.size() && impl->numel; ++d) extent += (sizes[d] - 1) * impl->strides[d];
-    const size_t bytes = storage_size != Py_None ? static_cast<size_t>(int_value(storage_size)) : static_cast<size_t>(extent) * size_of(impl->dtype);
+    const size_t bytes = storage_size != Py_None ? static_cast<size_t>(int_value(storage_size))
+                                                 : static_cast<size_t>(extent) * size_of(impl->dtype);
     if (impl->device.type == DeviceType::Meta || (bytes <= kRange && shared_range()))
-      impl->storage = Storage::adopt(impl->device.type == DeviceType::Meta ? nullptr : shared_range(), bytes, impl->device, [](void*) {});
+      impl->storage = Storage::adopt(impl->device.type == DeviceType::Meta ? nullptr : shared_range(), bytes,
+                                     impl->device, [](void*) {});
     else
       impl->storage = Storage::allocate(bytes, impl->device);
     Object made = own(wrap_as(reinterpret_cast<PyTypeObject*>(cls), Tensor(std::move(impl))));
@@ -202,8 +228,10 @@ PyMethodDef mode_functions[] = {
     {"_pop_torch_dispatch_stack", reinterpret_cast<PyCFunction>(pop_mode), METH_NOARGS, nullptr},
     {"_len_torch_dispatch_stack", mode_count, METH_NOARGS, nullptr},
     {"_get_dispatch_stack_at", mode_at, METH_O, nullptr},
-    {"_disabled_torch_dispatch_impl", reinterpret_cast<PyCFunction>(disabled), METH_VARARGS | METH_KEYWORDS, nullptr},
-    {"_make_wrapper_subclass", reinterpret_cast<PyCFunction>(make_wrapper), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_disabled_torch_dispatch_impl", reinterpret_cast<PyCFunction>(disabled), METH_VARARGS | METH_KEYWORDS,
+     nullptr},
+    {"_make_wrapper_subclass", reinterpret_cast<PyCFunction>(make_wrapper), METH_VARARGS | METH_KEYWORDS,
+     nullptr},
     {}};
 
 }  // namespace
@@ -215,7 +243,8 @@ void add_dispatch_modes(PyObject* module) {
   auto* tensor = reinterpret_cast<PyObject*>(tensor_type);
   for (const char* name : {"_make_wrapper_subclass", "_make_subclass"}) {
     Object function = own(PyObject_GetAttrString(module, name));
-    Object shared = own(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyStaticMethod_Type), function.get()));
+    Object shared =
+        own(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyStaticMethod_Type), function.get()));
     check(PyObject_SetAttrString(tensor, name, shared.get()));
   }
   Object none = own(PyObject_GetAttrString(module, "_disabled_torch_dispatch_impl"));

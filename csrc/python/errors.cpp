@@ -16,16 +16,28 @@ void translate_exception() {
   try {
     throw;
   } catch (const PythonError&) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "[flambeau] expected a Python error to be set, got none");
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_SystemError, "[flambeau] expected a Python error to be set, got none");
   } catch (const Error& e) {
     PyObject* type = PyExc_RuntimeError;
     switch (e.kind) {
-      case ErrorKind::Runtime: break;
-      case ErrorKind::Type: type = PyExc_TypeError; break;
-      case ErrorKind::Value: type = PyExc_ValueError; break;
-      case ErrorKind::Index: type = PyExc_IndexError; break;
-      case ErrorKind::NotImplemented: type = PyExc_NotImplementedError; break;
-      case ErrorKind::OutOfMemory: type = PyExc_RuntimeError; break;
+      case ErrorKind::Runtime:
+        break;
+      case ErrorKind::Type:
+        type = PyExc_TypeError;
+        break;
+      case ErrorKind::Value:
+        type = PyExc_ValueError;
+        break;
+      case ErrorKind::Index:
+        type = PyExc_IndexError;
+        break;
+      case ErrorKind::NotImplemented:
+        type = PyExc_NotImplementedError;
+        break;
+      case ErrorKind::OutOfMemory:
+        type = PyExc_RuntimeError;
+        break;
     }
     PyErr_SetString(type, e.what());
   } catch (const std::bad_alloc&) {

@@ -1,5 +1,5 @@
-// t[key] and t[key] = value. Integers, slices, None, Ellipsis and booleans become one view; tensors, arrays and lists of
-// integers or booleans go on to the `index` and `index_put_` operators.
+// t[key] and t[key] = value. Integers, slices, None, Ellipsis and booleans become one view; tensors, arrays
+// and lists of integers or booleans go on to the `index` and `index_put_` operators.
 #include "core/view_tracking.h"
 #include "dispatch/kernel.h"
 #include "python/parse.h"
@@ -8,22 +8,27 @@ namespace fl::py {
 
 namespace {
 
-int64_t item_value(const Tensor& t) { return item(t).to<int64_t>(); }
+int64_t item_value(const Tensor& t) {
+  return item(t).to<int64_t>();
+}
 
 struct Parsed {
-  Tensor view;                       // after the basic part
-  std::vector<Tensor> indices;       // as the index operator takes them: undefined where it is not indexed
+  Tensor view;                  // after the basic part
+  std::vector<Tensor> indices;  // as the index operator takes them: undefined where it is not indexed
   bool advanced = false;
 };
 
-bool is_index_sequence(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
+bool is_index_sequence(PyObject* o) {
+  return PyList_Check(o) || PyTuple_Check(o);
+}
 
 // A short list that holds sequences, tensors, slices, None or Ellipsis counts as a tuple of indices.
 bool is_list_of_indices(PyObject* key) {
   if (!PyList_Check(key) || PyList_GET_SIZE(key) >= 32) return false;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(key); ++i) {
     PyObject* o = PyList_GET_ITEM(key, i);
-    if (o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || is_tensor(o) || PySequence_Check(o)) return true;
+    if (o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || is_tensor(o) || PySequence_Check(o))
+      return true;
   }
   return false;
 }
@@ -43,7 +48,10 @@ Tensor index_tensor(PyObject* o) {
 class Viewer {
  public:
   explicit Viewer(const Tensor& base)
-      : t_(base), base_(base.impl()), plain_(keys_of_tensor(base.impl()).bits() < (uint32_t(1) << kBackendKeys) && thread_state().included.empty()) {
+      : t_(base),
+        base_(base.impl()),
+        plain_(keys_of_tensor(base.impl()).bits() < (uint32_t(1) << kBackendKeys) &&
+               thread_state().included.empty()) {
     if (plain_) {
       sizes_ = base->sizes;
       strides_ = base->strides;
@@ -56,8 +64,8 @@ class Viewer {
   void select(int64_t d, int64_t index, int64_t position) {
     check(d);
     const int64_t n = size(d);
-    FL_CHECK_KIND(index >= -n && index < n, Index, "[index] expected an index in [", -n, ", ", n - 1, "] for dimension ", position,
-                  " of size ", n, ", got ", index);
+    FL_CHECK_KIND(index >= -n && index < n, Index, "[index] expected an index in [", -n, ", ", n - 1,
+                  "] for dimension ", position, " of size ", n, ", got ", index);
     if (!plain_) {
       static const Operator& op = OperatorTable::get().at("select");
       t_ = call(op, {Value(t_), Value(d), Value(index)});
@@ -90,7 +98,9 @@ class Viewer {
     strides_.insert(d, stride);
   }
   // A second Ellipsis can lead past the last dimension.
-  void check(int64_t d) const { FL_CHECK_KIND(d < dim(), Index, "[index] expected an index for each dimension at most, got too many"); }
+  void check(int64_t d) const {
+    FL_CHECK_KIND(d < dim(), Index, "[index] expected an index for each dimension at most, got too many");
+  }
   // The view; for `t[...]` without anything to do, one that is not t itself.
   Tensor finish(bool fresh) {
     if (plain_) {
@@ -123,7 +133,8 @@ class Viewer {
 // How many dimensions of the tensor a key item uses up.
 int64_t consumes(PyObject* o) {
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
-  if (is_tensor(o) && (impl_of(o)->dtype == DType::Bool || impl_of(o)->dtype == DType::UInt8)) return static_cast<int64_t>(impl_of(o)->sizes.size());
+  if (is_tensor(o) && (impl_of(o)->dtype == DType::Bool || impl_of(o)->dtype == DType::UInt8))
+    return static_cast<int64_t>(impl_of(o)->sizes.size());
   return 1;
 }
 
@@ -131,19 +142,25 @@ Parsed parse_key(PyObject* self, PyObject* key) {
   // The items of the key; arrays and lists turn into tensors first because a mask uses up several dimensions.
   std::vector<Object> items;
   if (PyTuple_Check(key) || is_list_of_indices(key)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(key); ++i) items.push_back(Object::borrow(PySequence_Fast_GET_ITEM(key, i)));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(key); ++i)
+      items.push_back(Object::borrow(PySequence_Fast_GET_ITEM(key, i)));
   } else {
     items.push_back(Object::borrow(key));
   }
   int64_t used = 0;
   for (auto& item : items) {
     PyObject* o = item.get();
-    const bool simple = o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || PyBool_Check(o) || PyLong_Check(o) || is_tensor(o);
+    const bool simple = o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || PyBool_Check(o) ||
+                        PyLong_Check(o) || is_tensor(o);
     if (!simple) {
-      FL_CHECK_KIND(!PyFloat_Check(o), Index, "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got a float");
+      FL_CHECK_KIND(
+          !PyFloat_Check(o), Index,
+          "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got a float");
       if (is_index_sequence(o) || !PyIndex_Check(o) || PySequence_Check(o)) {
-        FL_CHECK_KIND(is_index_sequence(o) || PySequence_Check(o) || PyObject_HasAttrString(o, "__array__"), Index,
-                      "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got ", std::string(Py_TYPE(o)->tp_name));
+        FL_CHECK_KIND(is_index_sequence(o) || PySequence_Check(o) || PyObject_HasAttrString(o, "__array__"),
+                      Index,
+                      "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got ",
+                      std::string(Py_TYPE(o)->tp_name));
         item = own(wrap(index_tensor(o)));
         o = item.get();
       }
@@ -151,7 +168,8 @@ Parsed parse_key(PyObject* self, PyObject* key) {
     used += consumes(o);
   }
   const Tensor base = unwrap(self);
-  FL_CHECK_KIND(used <= base.dim(), Index, "[index] expected at most ", base.dim(), " indices for shape ", base.sizes(), ", got ", used);
+  FL_CHECK_KIND(used <= base.dim(), Index, "[index] expected at most ", base.dim(), " indices for shape ",
+                base.sizes(), ", got ", used);
 
   Parsed parsed;
   Viewer viewer(base);
@@ -176,7 +194,8 @@ Parsed parse_key(PyObject* self, PyObject* key) {
     } else if (PySlice_Check(o)) {
       Py_ssize_t start, stop, step;
       if (PySlice_Unpack(o, &start, &stop, &step) < 0) throw PythonError();
-      FL_CHECK_KIND(step > 0, Value, "[index] expected a slice step greater than zero, got ", static_cast<int64_t>(step));
+      FL_CHECK_KIND(step > 0, Value, "[index] expected a slice step greater than zero, got ",
+                    static_cast<int64_t>(step));
       viewer.check(d);
       const int64_t n = viewer.size(d);
       PySlice_AdjustIndices(n, &start, &stop, step);
@@ -194,7 +213,8 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       ++d;
     } else if (is_tensor(o)) {
       const Tensor index = unwrap(o);
-      FL_CHECK_KIND(is_integral(index.dtype(), true), Index, "[index] expected integer or bool tensors as indices, got ", name_of(index.dtype()));
+      FL_CHECK_KIND(is_integral(index.dtype(), true), Index,
+                    "[index] expected integer or bool tensors as indices, got ", name_of(index.dtype()));
       const bool mask = index.dtype() == DType::Bool || index.dtype() == DType::UInt8;
       if (!mask && index.dim() == 0 && !index.is_meta() && index.is_cpu()) {
         viewer.select(d, item_value(index), position++);
@@ -213,8 +233,9 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       put(d, index);
       if (mask) {
         for (int64_t k = 0; k < n; ++k)
-          FL_CHECK_KIND(index.size(k) == viewer.size(d + k), Index, "[index] expected a mask of size ", viewer.size(d + k), " at dimension ",
-                        position + k, ", got a mask of shape ", index.sizes());
+          FL_CHECK_KIND(index.size(k) == viewer.size(d + k), Index, "[index] expected a mask of size ",
+                        viewer.size(d + k), " at dimension ", position + k, ", got a mask of shape ",
+                        index.sizes());
       }
       d += n;
       position += n;
@@ -232,7 +253,8 @@ PyObject* tensor_getitem(PyObject* self, PyObject* key) {
   return guarded([&]() -> PyObject* {
     PyObject* pair[2] = {self, key};
     if (__builtin_expect(any_override(pair, 2), 0)) {
-      static PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__getitem__");
+      static PyObject* method =
+          PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__getitem__");
       return call_override(method, pair, 2, nullptr);
     }
     Parsed parsed = parse_key(self, key);
@@ -248,7 +270,8 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
     FL_CHECK_KIND(value != nullptr, Type, "[index] expected a value to assign, got a deletion");
     PyObject* triple[3] = {self, key, value};
     if (__builtin_expect(any_override(triple, 3), 0)) {
-      static PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__setitem__");
+      static PyObject* method =
+          PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__setitem__");
       own(call_override(method, triple, 3, nullptr));
       return 0;
     }
@@ -261,11 +284,13 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
       source = Value::borrow(impl_of(value));
     } else if (number_value(value, number)) {
       const Scalar s = number.to_scalar();
-      FL_CHECK_KIND(!s.is_complex() || is_complex(parsed.view.dtype()), Runtime, "[index] expected a real value for a ",
-                    name_of(parsed.view.dtype()), " tensor, got a complex number");
+      FL_CHECK_KIND(!s.is_complex() || is_complex(parsed.view.dtype()), Runtime,
+                    "[index] expected a real value for a ", name_of(parsed.view.dtype()),
+                    " tensor, got a complex number");
       source = Value(scalar_tensor(s, {parsed.view.dtype(), Device{}}));
     } else {
-      fail(ErrorKind::Type, "[index] expected a tensor or a number to assign, got ", std::string(Py_TYPE(value)->tp_name));
+      fail(ErrorKind::Type, "[index] expected a tensor or a number to assign, got ",
+           std::string(Py_TYPE(value)->tp_name));
     }
     if (!parsed.advanced) {
       static const Operator& copy = OperatorTable::get().at("copy_");
@@ -279,7 +304,8 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
       own(call_operator(copy, args));
     } else {
       static const Operator& put = OperatorTable::get().at("index_put_");
-      Value args[4] = {Value(parsed.view), Value::borrow(parsed.indices.data(), parsed.indices.size()), source, Value(false)};
+      Value args[4] = {Value(parsed.view), Value::borrow(parsed.indices.data(), parsed.indices.size()),
+                       source, Value(false)};
       own(call_operator(put, args));
     }
     return 0;

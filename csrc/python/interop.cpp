@@ -1,5 +1,5 @@
-// Tensors and the outside world: Python numbers and lists, the buffer protocol, NumPy and DLPack. Nothing here imports
-// NumPy: arrays are read through __array_interface__ and made from it.
+// Tensors and the outside world: Python numbers and lists, the buffer protocol, NumPy and DLPack. Nothing
+// here imports NumPy: arrays are read through __array_interface__ and made from it.
 #include <cstring>
 #include <memory>
 
@@ -14,7 +14,8 @@ namespace fl::py {
 namespace {
 
 Tensor on_cpu(const Tensor& t, const char* op) {
-  FL_CHECK_KIND(!t.is_meta(), NotImplemented, "[", op, "] expected a tensor with data, got one on the meta device");
+  FL_CHECK_KIND(!t.is_meta(), NotImplemented, "[", op,
+                "] expected a tensor with data, got one on the meta device");
   if (t.is_cpu()) return t;
   PyObject* self = wrap(t);
   Object moved = own(PyObject_CallMethod(self, "cpu", nullptr));
@@ -59,7 +60,8 @@ PyObject* tensor_item(PyObject* self, PyObject*) {
 PyObject* tensor_tolist(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = on_cpu(unwrap(self), "tolist");
-    return dispatch(t.dtype(), [&](auto type) { return nested<typename decltype(type)::type>(t, 0, t.raw()); });
+    return dispatch(t.dtype(),
+                    [&](auto type) { return nested<typename decltype(type)::type>(t, 0, t.raw()); });
   });
 }
 
@@ -78,9 +80,11 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
   if (PyList_Check(o) || PyTuple_Check(o)) {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     if (first && depth == shape.sizes.size()) shape.sizes.push_back(n);
-    FL_CHECK_KIND(depth < shape.sizes.size(), Type, "[tensor] expected a number at depth ", static_cast<int64_t>(depth), ", got a sequence");
+    FL_CHECK_KIND(depth < shape.sizes.size(), Type, "[tensor] expected a number at depth ",
+                  static_cast<int64_t>(depth), ", got a sequence");
     FL_CHECK_KIND(shape.sizes[depth] == n, Value, "[tensor] expected sequences of equal length ",
-                  depth < shape.sizes.size() ? shape.sizes[depth] : 0, " at depth ", static_cast<int64_t>(depth), ", got ", static_cast<int64_t>(n));
+                  depth < shape.sizes.size() ? shape.sizes[depth] : 0, " at depth ",
+                  static_cast<int64_t>(depth), ", got ", static_cast<int64_t>(n));
     FL_CHECK_KIND(depth < 64, Value, "[tensor] expected at most 64 dimensions, got more");
     for (Py_ssize_t i = 0; i < n; ++i) {
       measure(PySequence_Fast_GET_ITEM(o, i), depth + 1, shape, first);
@@ -91,7 +95,8 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
   }
   Value v;
   if (is_tensor(o)) {
-    FL_CHECK_KIND(impl_of(o)->numel == 1, Value, "[tensor] expected tensors of one element inside sequences, got shape ", unwrap(o).sizes());
+    FL_CHECK_KIND(impl_of(o)->numel == 1, Value,
+                  "[tensor] expected tensors of one element inside sequences, got shape ", unwrap(o).sizes());
     v = Value(item(unwrap(o)));
   } else if (PyLong_Check(o)) {
     int overflow = 0;
@@ -101,10 +106,15 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
   } else if (o == Py_None) {
     fail(ErrorKind::Runtime, "[tensor] expected numbers or nested sequences of numbers, got None");
   } else if (!number_value(o, v)) {
-    fail(ErrorKind::Type, "[tensor] expected numbers or nested sequences of numbers, got ", std::string(Py_TYPE(o)->tp_name));
+    fail(ErrorKind::Type, "[tensor] expected numbers or nested sequences of numbers, got ",
+         std::string(Py_TYPE(o)->tp_name));
   }
-  FL_CHECK_KIND(depth == shape.sizes.size(), Value, "[tensor] expected a sequence at depth ", static_cast<int64_t>(depth), ", got a number");
-  const int kind = v.tag() == Value::Tag::Bool ? 0 : v.tag() == Value::Tag::Int ? 1 : v.tag() == Value::Tag::Float ? 2 : 3;
+  FL_CHECK_KIND(depth == shape.sizes.size(), Value, "[tensor] expected a sequence at depth ",
+                static_cast<int64_t>(depth), ", got a number");
+  const int kind = v.tag() == Value::Tag::Bool    ? 0
+                   : v.tag() == Value::Tag::Int   ? 1
+                   : v.tag() == Value::Tag::Float ? 2
+                                                  : 3;
   shape.kind = std::max(shape.kind, kind);
 }
 
@@ -123,10 +133,13 @@ void store(PyObject* o, T*& at) {
   const Scalar s = v.to_scalar();
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     if (s.is_integral())
-      FL_CHECK((s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) || (std::is_unsigned_v<T> && s.i >= -static_cast<int64_t>(std::numeric_limits<T>::max()))) && (sizeof(T) == 8 || s.i <= static_cast<int64_t>(std::numeric_limits<T>::max())), "[tensor] expected values that fit in ",
-               name_of(dtype_for<T>::value), ", got ", s.i);
+      FL_CHECK((s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) ||
+                (std::is_unsigned_v<T> && s.i >= -static_cast<int64_t>(std::numeric_limits<T>::max()))) &&
+                   (sizeof(T) == 8 || s.i <= static_cast<int64_t>(std::numeric_limits<T>::max())),
+               "[tensor] expected values that fit in ", name_of(dtype_for<T>::value), ", got ", s.i);
     else if (s.is_floating())
-      FL_CHECK_KIND(s.re == s.re && std::abs(s.re) < 9.3e18, Runtime, "[tensor] expected values that fit in ", name_of(dtype_for<T>::value), ", got ", s.re);
+      FL_CHECK_KIND(s.re == s.re && std::abs(s.re) < 9.3e18, Runtime, "[tensor] expected values that fit in ",
+                    name_of(dtype_for<T>::value), ", got ", s.re);
   }
   *at++ = s.to<T>();
 }
@@ -153,10 +166,17 @@ PyObject* from_data(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       dtype = dtype_argument("tensor", args[1]);
     else
       switch (shape.kind) {
-        case 0: dtype = DType::Bool; break;
-        case 1: dtype = DType::Int64; break;
-        case 3: dtype = complex_of(default_dtype()); break;
-        default: dtype = default_dtype();
+        case 0:
+          dtype = DType::Bool;
+          break;
+        case 1:
+          dtype = DType::Int64;
+          break;
+        case 3:
+          dtype = complex_of(default_dtype());
+          break;
+        default:
+          dtype = default_dtype();
       }
     Tensor out = empty(shape.sizes, {dtype, Device{}});
     if (out.numel())
@@ -178,7 +198,8 @@ PyObject* from_pointer(PyObject*, PyObject* args) {
     std::vector<int64_t> size, stride;
     for (auto [from, to] : {std::pair(sizes, &size), std::pair(strides, &stride)}) {
       Object fast = own(PySequence_Fast(from, "[from_pointer] expected a sequence"));
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) to->push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+        to->push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
     }
     const DType t = dtype_argument("from_pointer", dtype);
     int64_t last = 0;
@@ -208,25 +229,35 @@ PyObject* from_pointer(PyObject*, PyObject* args) {
 std::optional<DType> dtype_of_format(const char* f, Py_ssize_t item) {
   if (f == nullptr) return DType::UInt8;
   if (*f == '@' || *f == '=' || *f == '<' || *f == '|') ++f;
-  if (f[0] == 'Z' && f[1] && !f[2]) return f[1] == 'f' ? std::optional(DType::ComplexFloat) : f[1] == 'd' ? std::optional(DType::ComplexDouble) : std::nullopt;
+  if (f[0] == 'Z' && f[1] && !f[2])
+    return f[1] == 'f'   ? std::optional(DType::ComplexFloat)
+           : f[1] == 'd' ? std::optional(DType::ComplexDouble)
+                         : std::nullopt;
   if (f[0] == 0 || f[1] != 0) return std::nullopt;
   switch (f[0]) {
-    case '?': return DType::Bool;
-    case 'B': return DType::UInt8;
-    case 'e': return DType::Half;
-    case 'f': return DType::Float;
-    case 'd': return DType::Double;
+    case '?':
+      return DType::Bool;
+    case 'B':
+      return DType::UInt8;
+    case 'e':
+      return DType::Half;
+    case 'f':
+      return DType::Float;
+    case 'd':
+      return DType::Double;
     case 'b':
     case 'h':
     case 'i':
     case 'l':
     case 'q':
       return item == 1 ? DType::Int8 : item == 2 ? DType::Int16 : item == 4 ? DType::Int32 : DType::Int64;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
-// _from_array(array): a tensor over the memory of an array with the buffer protocol; None when it needs a closer look.
+// _from_array(array): a tensor over the memory of an array with the buffer protocol; None when it needs a
+// closer look.
 PyObject* from_array(PyObject*, PyObject* array) {
   return guarded([&]() -> PyObject* {
     auto view = std::make_unique<Py_buffer>();
@@ -251,13 +282,14 @@ PyObject* from_array(PyObject*, PyObject* array) {
     }
     Ref<TensorImpl> impl(new TensorImpl);
     Py_buffer* held = view.release();
-    impl->storage = Storage::adopt(held->buf, numel == 0 ? 0 : (last + 1) * held->itemsize, Device{}, [held](void*) {
-      if (!Py_IsInitialized()) return;
-      const PyGILState_STATE state = PyGILState_Ensure();
-      PyBuffer_Release(held);
-      delete held;
-      PyGILState_Release(state);
-    });
+    impl->storage =
+        Storage::adopt(held->buf, numel == 0 ? 0 : (last + 1) * held->itemsize, Device{}, [held](void*) {
+          if (!Py_IsInitialized()) return;
+          const PyGILState_STATE state = PyGILState_Ensure();
+          PyBuffer_Release(held);
+          delete held;
+          PyGILState_Release(state);
+        });
     impl->sizes = std::move(sizes);
     impl->strides = std::move(strides);
     impl->dtype = *dtype;
@@ -267,11 +299,12 @@ PyObject* from_array(PyObject*, PyObject* array) {
   });
 }
 
-// _to_array(tensor, api, ndarray): an array over the tensor's memory, made by NumPy's own constructor. `api` is the
-// table of functions that NumPy exports for extensions; places in it do not change between versions.
+// _to_array(tensor, api, ndarray): an array over the tensor's memory, made by NumPy's own constructor. `api`
+// is the table of functions that NumPy exports for extensions; places in it do not change between versions.
 PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return guarded([&]() -> PyObject* {
-    using New = PyObject* (*)(PyTypeObject*, int, const Py_ssize_t*, int, const Py_ssize_t*, void*, int, int, PyObject*);
+    using New = PyObject* (*)(PyTypeObject*, int, const Py_ssize_t*, int, const Py_ssize_t*, void*, int, int,
+                              PyObject*);
     using SetBase = int (*)(PyObject*, PyObject*);
     constexpr int kNew = 93, kSetBase = 282, kAlignedWriteable = 0x0100 | 0x0400;
     constexpr int numbers[] = {0, 2, 1, 3, 5, 7, 23, -1, 11, 12, 14, 15};  // NumPy's type numbers, by DType
@@ -286,8 +319,9 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       sizes[d] = t.size(d);
       strides[d] = t.stride(d) * t.itemsize();
     }
-    Object array = own(reinterpret_cast<New>(api[kNew])(reinterpret_cast<PyTypeObject*>(args[2]), static_cast<int>(t.dim()), sizes, number, strides, t.raw(), 0,
-                                                        kAlignedWriteable, nullptr));
+    Object array = own(reinterpret_cast<New>(api[kNew])(reinterpret_cast<PyTypeObject*>(args[2]),
+                                                        static_cast<int>(t.dim()), sizes, number, strides,
+                                                        t.raw(), 0, kAlignedWriteable, nullptr));
     Py_INCREF(args[0]);
     check(reinterpret_cast<SetBase>(api[kSetBase])(array.get(), args[0]));
     return array.release();
@@ -334,16 +368,20 @@ DType from_dl_dtype(DLDataType t) {
     const DLDataType own = dl_dtype(static_cast<DType>(i));
     if (own.code == t.code && own.bits == t.bits && t.lanes == 1) return static_cast<DType>(i);
   }
-  fail("[from_dlpack] expected a dtype that tensors can have, got code ", static_cast<int>(t.code), " with ", static_cast<int>(t.bits), " bits");
+  fail("[from_dlpack] expected a dtype that tensors can have, got code ", static_cast<int>(t.code), " with ",
+       static_cast<int>(t.bits), " bits");
 }
 
 PyObject* to_dlpack(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(is_tensor(o), Type, "[to_dlpack] expected a Tensor, got ", std::string(Py_TYPE(o)->tp_name));
+    FL_CHECK_KIND(is_tensor(o), Type, "[to_dlpack] expected a Tensor, got ",
+                  std::string(Py_TYPE(o)->tp_name));
     const Tensor t = unwrap(o);
     FL_CHECK(t.is_cpu(), "[to_dlpack] expected a CPU tensor, got one on ", to_string(t.device()));
     auto* e = new Exported{{}, t};
-    e->managed.tensor = {t.raw(), {1, 0}, static_cast<int32_t>(t.dim()), dl_dtype(t.dtype()), t->sizes.data(), t->strides.data(), 0};
+    e->managed.tensor = {
+        t.raw(),           {1, 0}, static_cast<int32_t>(t.dim()), dl_dtype(t.dtype()), t->sizes.data(),
+        t->strides.data(), 0};
     e->managed.context = e;
     e->managed.deleter = [](DLManagedTensor* m) { delete static_cast<Exported*>(m->context); };
     return PyCapsule_New(&e->managed, "dltensor", [](PyObject* capsule) {
@@ -360,24 +398,27 @@ PyObject* from_dlpack(PyObject*, PyObject* capsule) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
     if (!m) throw PythonError();
     const DLTensor& d = m->tensor;
-    FL_CHECK(d.device.type == 1, "[from_dlpack] expected a CPU array, got device type ", static_cast<int>(d.device.type));
+    FL_CHECK(d.device.type == 1, "[from_dlpack] expected a CPU array, got device type ",
+             static_cast<int>(d.device.type));
     Dims sizes(IntSpan(d.shape, d.ndim));
     Dims strides = d.strides ? Dims(IntSpan(d.strides, d.ndim)) : contiguous_strides(sizes);
     const DType t = from_dl_dtype(d.dtype);
     int64_t last = 0;
     for (int i = 0; i < d.ndim; ++i) {
-      FL_CHECK(strides[i] >= 0 || sizes[i] <= 1, "[from_dlpack] expected strides that are not negative, got ", strides);
+      FL_CHECK(strides[i] >= 0 || sizes[i] <= 1, "[from_dlpack] expected strides that are not negative, got ",
+               strides);
       last += (sizes[i] - 1) * strides[i];
     }
     check(PyCapsule_SetName(capsule, "used_dltensor"));
     Ref<TensorImpl> impl(new TensorImpl);
-    impl->storage = Storage::adopt(static_cast<char*>(d.data) + d.byte_offset, (last + 1) * size_of(t), Device{}, [m](void*) {
-      if (m->deleter) {
-        const PyGILState_STATE state = PyGILState_Ensure();
-        m->deleter(m);
-        PyGILState_Release(state);
-      }
-    });
+    impl->storage = Storage::adopt(static_cast<char*>(d.data) + d.byte_offset, (last + 1) * size_of(t),
+                                   Device{}, [m](void*) {
+                                     if (m->deleter) {
+                                       const PyGILState_STATE state = PyGILState_Ensure();
+                                       m->deleter(m);
+                                       PyGILState_Release(state);
+                                     }
+                                   });
     impl->sizes = std::move(sizes);
     impl->strides = std::move(strides);
     impl->dtype = t;
@@ -389,19 +430,26 @@ PyObject* from_dlpack(PyObject*, PyObject* capsule) {
 
 // ---------------------------------------------------------------- settings
 
-PyObject* get_default_dtype(PyObject*, PyObject*) { return Py_NewRef(dtype_object(default_dtype())); }
+PyObject* get_default_dtype(PyObject*, PyObject*) {
+  return Py_NewRef(dtype_object(default_dtype()));
+}
 PyObject* set_default_dtype_(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(is_dtype(o), Type, "[set_default_dtype] expected a dtype, got ", std::string(Py_TYPE(o)->tp_name));
-    FL_CHECK_KIND(is_floating(dtype_value(o)), Type, "[set_default_dtype] expected a floating dtype, got ", name_of(dtype_value(o)));
+    FL_CHECK_KIND(is_dtype(o), Type, "[set_default_dtype] expected a dtype, got ",
+                  std::string(Py_TYPE(o)->tp_name));
+    FL_CHECK_KIND(is_floating(dtype_value(o)), Type, "[set_default_dtype] expected a floating dtype, got ",
+                  name_of(dtype_value(o)));
     set_default_dtype(dtype_value(o));
     Py_RETURN_NONE;
   });
 }
-PyObject* get_threads(PyObject*, PyObject*) { return PyLong_FromLong(num_threads()); }
+PyObject* get_threads(PyObject*, PyObject*) {
+  return PyLong_FromLong(num_threads());
+}
 PyObject* set_threads(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(PyLong_Check(o), Type, "[set_num_threads] expected an int, got ", std::string(Py_TYPE(o)->tp_name));
+    FL_CHECK_KIND(PyLong_Check(o), Type, "[set_num_threads] expected an int, got ",
+                  std::string(Py_TYPE(o)->tp_name));
     const int64_t n = int_value(o);
     FL_CHECK(n > 0 && n < 10000, "[set_num_threads] expected a positive number of threads, got ", n);
     set_num_threads(static_cast<int>(n));
@@ -427,8 +475,9 @@ PyObject* can_cast_(PyObject*, PyObject* args, PyObject* kwargs) {
 }
 PyObject* memory_stats(PyObject*, PyObject*) {
   const MemoryStats s = cpu_memory_stats();
-  return Py_BuildValue("{sLsLsLsLsLsL}", "allocated", (long long)s.allocated, "peak_allocated", (long long)s.peak_allocated, "reserved",
-                       (long long)s.reserved, "peak_reserved", (long long)s.peak_reserved, "allocations", (long long)s.allocations, "cache_hits",
+  return Py_BuildValue("{sLsLsLsLsLsL}", "allocated", (long long)s.allocated, "peak_allocated",
+                       (long long)s.peak_allocated, "reserved", (long long)s.reserved, "peak_reserved",
+                       (long long)s.peak_reserved, "allocations", (long long)s.allocations, "cache_hits",
                        (long long)s.cache_hits);
 }
 PyObject* empty_cache(PyObject*, PyObject*) {
@@ -450,10 +499,12 @@ PyObject* library_path(PyObject*, PyObject* args) {
 PyObject* buffer_address(PyObject*, PyObject* o) {
   Object view = Object::steal(PyMemoryView_FromObject(o));
   if (!view) return nullptr;
-  return Py_BuildValue("nO", reinterpret_cast<Py_ssize_t>(PyMemoryView_GET_BUFFER(view.get())->buf), view.get());
+  return Py_BuildValue("nO", reinterpret_cast<Py_ssize_t>(PyMemoryView_GET_BUFFER(view.get())->buf),
+                       view.get());
 }
 
-// _set_default_device(device or None) returns the previous one; _get_default_device() gives None when there is none.
+// _set_default_device(device or None) returns the previous one; _get_default_device() gives None when there
+// is none.
 PyObject* default_device_object() {
   const DefaultDevice& d = default_device();
   if (!d.active) Py_RETURN_NONE;
@@ -479,7 +530,9 @@ PyObject* result_type_of(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       if (is_tensor(args[i]))
         values[i] = Value::borrow(impl_of(args[i]));
       else
-        FL_CHECK_KIND(number_value(args[i], values[i]), Type, "[result_type] expected tensors or numbers, got ", std::string(Py_TYPE(args[i])->tp_name));
+        FL_CHECK_KIND(number_value(args[i], values[i]), Type,
+                      "[result_type] expected tensors or numbers, got ",
+                      std::string(Py_TYPE(args[i])->tp_name));
     }
     return Py_NewRef(dtype_object(result_type(operands, 2)));
   });
@@ -510,6 +563,8 @@ PyMethodDef interop_functions[] = {
 
 }  // namespace
 
-void add_interop(PyObject* module) { check(PyModule_AddFunctions(module, interop_functions)); }
+void add_interop(PyObject* module) {
+  check(PyModule_AddFunctions(module, interop_functions));
+}
 
 }  // namespace fl::py

@@ -1,4 +1,5 @@
-// Operators from Python: overload objects, definitions, kernels and fallbacks written in Python, registered devices.
+// Operators from Python: overload objects, definitions, kernels and fallbacks written in Python, registered
+// devices.
 #include "python/library.h"
 
 #include <structmember.h>
@@ -18,8 +19,7 @@ namespace {
 
 // The base of flambeau._ops.OpOverload: the operator and the call. Names and schema are added in Python.
 struct OverloadObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   Operator* op;
 };
 
@@ -57,7 +57,8 @@ Operator* operator_of(PyObject* o) {
     base = check(PyObject_GetAttrString(module.get(), "_OpBase"));
   }
   if (check(PyObject_IsInstance(o, base))) return reinterpret_cast<OverloadObject*>(o)->op;
-  FL_CHECK_KIND(PyUnicode_Check(o), Type, "[library] expected an operator or its name, got ", std::string(Py_TYPE(o)->tp_name));
+  FL_CHECK_KIND(PyUnicode_Check(o), Type, "[library] expected an operator or its name, got ",
+                std::string(Py_TYPE(o)->tp_name));
   return &OperatorTable::get().at(PyUnicode_AsUTF8(o));
 }
 
@@ -75,20 +76,30 @@ struct PythonKernel {
 bool equal(const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) {
     const Scalar x = a.to_scalar(), y = b.to_scalar();
-    if (x.is_integral() && y.is_integral()) return (x.kind == Scalar::Kind::Bool) == (y.kind == Scalar::Kind::Bool) && x.i == y.i;
+    if (x.is_integral() && y.is_integral())
+      return (x.kind == Scalar::Kind::Bool) == (y.kind == Scalar::Kind::Bool) && x.i == y.i;
     return x.kind == y.kind && x.to<complex128>() == y.to<complex128>();
   }
   if (a.tag() != b.tag()) return false;
   switch (a.tag()) {
-    case Value::Tag::None: return true;
-    case Value::Tag::DType: return a.to_dtype() == b.to_dtype();
-    case Value::Tag::Device: return a.to_device() == b.to_device();
-    case Value::Tag::MemoryFormat: return a.to_memory_format() == b.to_memory_format();
-    case Value::Tag::Layout: return a.to_layout() == b.to_layout();
-    case Value::Tag::String: return a.string() == b.string();
-    case Value::Tag::IntList: return a.ints() == b.ints();
-    case Value::Tag::FloatList: return a.length() == b.length() && std::equal(a.floats(), a.floats() + a.length(), b.floats());
-    default: return false;
+    case Value::Tag::None:
+      return true;
+    case Value::Tag::DType:
+      return a.to_dtype() == b.to_dtype();
+    case Value::Tag::Device:
+      return a.to_device() == b.to_device();
+    case Value::Tag::MemoryFormat:
+      return a.to_memory_format() == b.to_memory_format();
+    case Value::Tag::Layout:
+      return a.to_layout() == b.to_layout();
+    case Value::Tag::String:
+      return a.string() == b.string();
+    case Value::Tag::IntList:
+      return a.ints() == b.ints();
+    case Value::Tag::FloatList:
+      return a.length() == b.length() && std::equal(a.floats(), a.floats() + a.length(), b.floats());
+    default:
+      return false;
   }
 }
 
@@ -156,7 +167,8 @@ PyObject* set_kernel(PyObject*, PyObject* args) {
     if (if_missing && op.has_own_kernel(at)) Py_RETURN_NONE;
     replaced().push_back({&op, at, op.kernel(at)});
     Kernel kernel;  // an empty one lets the call fall through
-    if (function != Py_None) kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, false}};
+    if (function != Py_None)
+      kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, false}};
     op.set_kernel(at, kernel);
     return PyLong_FromSize_t(replaced().size() - 1);
   });
@@ -165,7 +177,8 @@ PyObject* set_kernel(PyObject*, PyObject* args) {
 PyObject* restore_kernel(PyObject*, PyObject* arg) {
   return guarded([&]() -> PyObject* {
     const int64_t handle = int_value(arg);
-    FL_CHECK(handle >= 0 && handle < static_cast<int64_t>(replaced().size()), "[library] expected the handle of a kernel, got ", handle);
+    FL_CHECK(handle >= 0 && handle < static_cast<int64_t>(replaced().size()),
+             "[library] expected the handle of a kernel, got ", handle);
     Replaced& r = replaced()[handle];
     r.op->set_kernel(r.key, r.before);
     Py_RETURN_NONE;
@@ -178,7 +191,8 @@ PyObject* set_fallback(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "iO|p", &key, &function, &with_keys)) return nullptr;
   return guarded([&]() -> PyObject* {
     Kernel kernel;
-    if (function != Py_None) kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, true}};
+    if (function != Py_None)
+      kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, true}};
     OperatorTable::get().set_fallback(key_argument(key), kernel);
     Py_RETURN_NONE;
   });
@@ -188,14 +202,16 @@ PyObject* has_kernel(PyObject*, PyObject* args) {
   PyObject* name;
   int key;
   if (!PyArg_ParseTuple(args, "Oi", &name, &key)) return nullptr;
-  return guarded([&]() -> PyObject* { return PyBool_FromLong(operator_of(name)->has_own_kernel(key_argument(key))); });
+  return guarded(
+      [&]() -> PyObject* { return PyBool_FromLong(operator_of(name)->has_own_kernel(key_argument(key))); });
 }
 
 PyObject* operator_info(PyObject*, PyObject* name) {
   // _operator_info(name) -> (schema text, flags, name of the op it derives from or None)
   return guarded([&]() -> PyObject* {
     Operator* op = operator_of(name);
-    Object base = op->functional ? own(PyUnicode_FromString(op->functional->schema.full_name().c_str())) : Object::borrow(Py_None);
+    Object base = op->functional ? own(PyUnicode_FromString(op->functional->schema.full_name().c_str()))
+                                 : Object::borrow(Py_None);
     return Py_BuildValue("(sIO)", op->schema.text.c_str(), op->flags, base.get());
   });
 }
@@ -217,12 +233,14 @@ PyObject* make_packet(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "ssO!", &name, &module, &PyList_Type, &names)) return nullptr;
   return guarded([&]() -> PyObject* {
     std::vector<Operator*> overloads;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names); ++i) overloads.push_back(operator_of(PyList_GET_ITEM(names, i)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names); ++i)
+      overloads.push_back(operator_of(PyList_GET_ITEM(names, i)));
     return make_function(name, module, overloads, false);
   });
 }
 
-// Parses arguments for an operator and calls it with given keys (redispatch), or with one kernel only (decompose).
+// Parses arguments for an operator and calls it with given keys (redispatch), or with one kernel only
+// (decompose).
 PyObject* call_keys(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   // _call_with_keys(op, bits, *args, **kwargs)
   return guarded([&]() -> PyObject* {
@@ -283,7 +301,8 @@ PyObject* tensor_keys(PyObject*, PyObject* o) {
   });
 }
 
-// Memory of a registered device. Python callables hand out addresses; without them blocks come from the CPU's allocator.
+// Memory of a registered device. Python callables hand out addresses; without them blocks come from the CPU's
+// allocator.
 struct PythonAllocator {
   PyObject *allocate, *free;
 };
@@ -294,38 +313,44 @@ PyObject* register_device_type(PyObject*, PyObject* args) {
   PyObject *allocate = Py_None, *free = Py_None;
   if (!PyArg_ParseTuple(args, "s|OO", &name, &allocate, &free)) return nullptr;
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(name[0] != 0 && std::strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == std::strlen(name), Value,
-                  "[register_device] expected a name of lower-case letters, digits and underscores, got '", std::string(name), "'");
+    FL_CHECK_KIND(
+        name[0] != 0 && std::strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == std::strlen(name),
+        Value, "[register_device] expected a name of lower-case letters, digits and underscores, got '",
+        std::string(name), "'");
     const DeviceType type = register_device(name);
-    FL_CHECK_KIND(type >= DeviceType::Custom0, Value, "[register_device] expected a new device name, got '", std::string(name), "'");
+    FL_CHECK_KIND(type >= DeviceType::Custom0, Value, "[register_device] expected a new device name, got '",
+                  std::string(name), "'");
     if (allocate == Py_None) {
       set_device_allocator(type, {cpu_allocate, cpu_free});
     } else {
       auto* python = new PythonAllocator{Py_NewRef(allocate), Py_NewRef(free)};
-      set_device_allocator(type, {[python](size_t bytes) -> void* {
-                                    WithGIL gil;
-                                    Object address = own(PyObject_CallFunction(python->allocate, "n", static_cast<Py_ssize_t>(bytes)));
-                                    void* block = PyLong_AsVoidPtr(address.get());
-                                    if (!block && PyErr_Occurred()) throw PythonError();
-                                    return block;
-                                  },
-                                  [python](void* block, size_t bytes) {
-                                    if (!Py_IsInitialized()) return;
-                                    WithGIL gil;
-                                    PyObject *kind, *value, *trace;  // freeing must not disturb an error on its way
-                                    PyErr_Fetch(&kind, &value, &trace);
-                                    Object done = Object::steal(PyObject_CallFunction(
-                                        python->free, "Nn", PyLong_FromVoidPtr(block), static_cast<Py_ssize_t>(bytes)));
-                                    if (!done) PyErr_WriteUnraisable(python->free);
-                                    PyErr_Restore(kind, value, trace);
-                                  }});
+      set_device_allocator(
+          type, {[python](size_t bytes) -> void* {
+                   WithGIL gil;
+                   Object address =
+                       own(PyObject_CallFunction(python->allocate, "n", static_cast<Py_ssize_t>(bytes)));
+                   void* block = PyLong_AsVoidPtr(address.get());
+                   if (!block && PyErr_Occurred()) throw PythonError();
+                   return block;
+                 },
+                 [python](void* block, size_t bytes) {
+                   if (!Py_IsInitialized()) return;
+                   WithGIL gil;
+                   PyObject *kind, *value, *trace;  // freeing must not disturb an error on its way
+                   PyErr_Fetch(&kind, &value, &trace);
+                   Object done = Object::steal(PyObject_CallFunction(
+                       python->free, "Nn", PyLong_FromVoidPtr(block), static_cast<Py_ssize_t>(bytes)));
+                   if (!done) PyErr_WriteUnraisable(python->free);
+                   PyErr_Restore(kind, value, trace);
+                 }});
     }
     return PyLong_FromLong(static_cast<int>(backend_key(type)));
   });
 }
 
 PyObject* device_key(PyObject*, PyObject* arg) {
-  return guarded([&]() -> PyObject* { return PyLong_FromLong(static_cast<int>(backend_key(device_from(arg).type))); });
+  return guarded(
+      [&]() -> PyObject* { return PyLong_FromLong(static_cast<int>(backend_key(device_from(arg).type))); });
 }
 
 PyObject* promote_operands(PyObject*, PyObject* arg) {
@@ -340,7 +365,8 @@ PyObject* promote_operands(PyObject*, PyObject* arg) {
       if (is_tensor(o))
         values[i] = Value(unwrap(o));
       else
-        FL_CHECK_KIND(number_value(o, values[i]), Type, "[promote] expected tensors and numbers, got ", std::string(Py_TYPE(o)->tp_name));
+        FL_CHECK_KIND(number_value(o, values[i]), Type, "[promote] expected tensors and numbers, got ",
+                      std::string(Py_TYPE(o)->tp_name));
       operands[i] = &values[i];
     }
     return Py_NewRef(dtype_object(result_type(operands.data(), static_cast<int>(n))));
@@ -370,8 +396,8 @@ PyMethodDef library_functions[] = {
 
 bool returns_written(const Operator& op) {
   const auto& args = op.schema.args;
-  return op.n_results() == 1 && !args.empty() && args[0].mutated && args[0].type == ArgType::Tensor && !args[0].list &&
-         op.schema.name.back() == '_' && op.schema.returns[0].compare(0, 6, "Tensor") == 0;
+  return op.n_results() == 1 && !args.empty() && args[0].mutated && args[0].type == ArgType::Tensor &&
+         !args[0].list && op.schema.name.back() == '_' && op.schema.returns[0].compare(0, 6, "Tensor") == 0;
 }
 
 }  // namespace
@@ -394,7 +420,9 @@ void unparse_given(const Operator& op, const Value* args, Object& positional, Ob
   size_t n = 0;
   while (n < formals.size() && !formals[n].keyword_only) ++n;
   size_t given = n;
-  const auto is_default = [&](size_t i) { return formals[i].has_default && equal(formals[i].default_value, args[i]); };
+  const auto is_default = [&](size_t i) {
+    return formals[i].has_default && equal(formals[i].default_value, args[i]);
+  };
   while (given > 0 && is_default(given - 1)) --given;
   positional = own(PyTuple_New(given));
   for (size_t i = 0; i < given; ++i) PyTuple_SET_ITEM(positional.get(), i, check(to_python(args[i])));

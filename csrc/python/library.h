@@ -1,4 +1,5 @@
-// Operators seen from Python: overload objects, Python functions as kernels, and calls made on behalf of both.
+// Operators seen from Python: overload objects, Python functions as kernels, and calls made on behalf of
+// both.
 #pragma once
 
 #include "python/common.h"
@@ -19,10 +20,12 @@ class WithGIL {
 // The overload object of an operator (torch.ops.aten.add.Tensor), borrowed; made when first asked for.
 PyObject* overload_object(const Operator& op);
 
-// Arguments as Python objects, without those that equal their defaults: what kernels and handlers written in Python get.
+// Arguments as Python objects, without those that equal their defaults: what kernels and handlers written in
+// Python get.
 void unparse_given(const Operator& op, const Value* args, Object& positional, Object& keywords);
 
-// Results of a Python kernel or handler as values. Written arguments are returned themselves, whatever Python returned.
+// Results of a Python kernel or handler as values. Written arguments are returned themselves, whatever Python
+// returned.
 void store_python_results(const Operator& op, PyObject* result, Value* args, Value* results);
 
 // Suspends or restores __torch_function__ while alive: decompositions are not calls of the user.
@@ -36,12 +39,12 @@ class TorchFunctionSwitch {
   bool saved_;
 };
 
-// Makes the attributes and methods of Tensor known to __torch_function__. The table of attributes is changed before the
-// type is made from it; the methods are replaced on the finished type.
+// Makes the attributes and methods of Tensor known to __torch_function__. The table of attributes is changed
+// before the type is made from it; the methods are replaced on the finished type.
 void make_overridable(PyGetSetDef* attributes);
 void make_overridable(PyTypeObject* type, PyMethodDef* methods);
-// For the type's slots (len(), bool(), ...): true when `self` or a mode takes over what `name` does. The default hook of
-// plain subclasses does not, since results that are not tensors are the same with it.
+// For the type's slots (len(), bool(), ...): true when `self` or a mode takes over what `name` does. The
+// default hook of plain subclasses does not, since results that are not tensors are the same with it.
 bool overrides_slot(PyObject* self);
 PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other = nullptr);
 

@@ -3,7 +3,15 @@
 
 namespace {
 
-PyModuleDef definition{PyModuleDef_HEAD_INIT, "flambeau._C", "flambeau's native core.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition{PyModuleDef_HEAD_INIT,
+                       "flambeau._C",
+                       "flambeau's native core.",
+                       -1,
+                       nullptr,
+                       nullptr,
+                       nullptr,
+                       nullptr,
+                       nullptr};
 
 }  // namespace
 

@@ -11,8 +11,9 @@ namespace fl::py {
 namespace {
 
 PyObject* hook_name = nullptr;  // "__torch_function__"
-PyObject* disabled_impl;      // the function that means "no override"
-// Everything that makes a call of plain tensors special, in one word: calls of the usual kind look at nothing else.
+PyObject* disabled_impl;        // the function that means "no override"
+// Everything that makes a call of plain tensors special, in one word: calls of the usual kind look at nothing
+// else.
 enum : unsigned { kAllDisabled = 1, kModes = 2, kSubclassesDisabled = 4 };
 thread_local unsigned state __attribute__((tls_model("initial-exec"))) = 0;
 thread_local std::vector<Object>* mode_stack = nullptr;
@@ -46,12 +47,14 @@ PyObject* hook_of(PyTypeObject* type) {
 }
 
 // Tensor's own hook: it calls the function and views tensors in the result as the subclass.
-bool is_default_hook(PyObject* hook) { return hook && hook == _PyType_Lookup(tensor_type, hook_name); }
+bool is_default_hook(PyObject* hook) {
+  return hook && hook == _PyType_Lookup(tensor_type, hook_name);
+}
 
 bool is_plain(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
-  return t == tensor_type || t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || o == Py_None || t == &PyUnicode_Type ||
-         t == parameter_type;
+  return t == tensor_type || t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || o == Py_None ||
+         t == &PyUnicode_Type || t == parameter_type;
 }
 
 bool overrides(PyObject* o) {
@@ -103,16 +106,19 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
   for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
   Object keywords = own(PyDict_New());
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  for (Py_ssize_t k = 0; k < nkw; ++k) check(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
+  for (Py_ssize_t k = 0; k < nkw; ++k)
+    check(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
 
   std::vector<PyObject*> found;
   if (!(state & kSubclassesDisabled))
     for (Py_ssize_t i = 0; i < nargs + nkw; ++i) collect(args[i], found);
   Object types = own(PyTuple_New(found.size()));
-  for (size_t i = 0; i < found.size(); ++i) PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i]))));
+  for (size_t i = 0; i < found.size(); ++i)
+    PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i]))));
 
   const auto ask = [&](PyObject* hook) {
-    return own(PyObject_CallFunctionObjArgs(hook, function, types.get(), positional.get(), keywords.get(), nullptr));
+    return own(
+        PyObject_CallFunctionObjArgs(hook, function, types.get(), positional.get(), keywords.get(), nullptr));
   };
   if (state & kModes) {
     // The innermost mode handles the call with itself taken off the stack.
@@ -130,7 +136,8 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
   }
   for (PyObject* o : found) {
     Object hook = own(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(o)), hook_name));
-    if (PyFunction_Check(hook.get())) hook = own(PyObject_GetAttr(o, hook_name));  // an instance method: deprecated but seen
+    if (PyFunction_Check(hook.get()))
+      hook = own(PyObject_GetAttr(o, hook_name));  // an instance method: deprecated but seen
     Object result = ask(hook.get());
     if (result.get() != Py_NotImplemented) return result.release();
   }
@@ -140,8 +147,8 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
   Object repr = own(PyObject_Repr(function));
   std::string names;
   for (PyObject* o : found) names += (names.empty() ? "" : ", ") + std::string(Py_TYPE(o)->tp_name);
-  fail(ErrorKind::Type, "[torch_function] expected one of the types (", names, ") to implement ", std::string(PyUnicode_AsUTF8(repr.get())),
-       ", got NotImplemented from all");
+  fail(ErrorKind::Type, "[torch_function] expected one of the types (", names, ") to implement ",
+       std::string(PyUnicode_AsUTF8(repr.get())), ", got NotImplemented from all");
 }
 
 namespace {
@@ -167,7 +174,9 @@ PyObject* pop_mode(PyObject*, PyObject*) {
   }
   return pop().release();
 }
-PyObject* mode_count(PyObject*, PyObject*) { return PyLong_FromSize_t(mode_stack ? mode_stack->size() : 0); }
+PyObject* mode_count(PyObject*, PyObject*) {
+  return PyLong_FromSize_t(mode_stack ? mode_stack->size() : 0);
+}
 PyObject* mode_at(PyObject*, PyObject* arg) {
   const Py_ssize_t i = PyLong_AsSsize_t(arg);
   if (i < 0 || !mode_stack || static_cast<size_t>(i) >= mode_stack->size()) {
@@ -176,19 +185,29 @@ PyObject* mode_at(PyObject*, PyObject* arg) {
   }
   return Py_NewRef((*mode_stack)[i].get());
 }
-PyObject* set_subclasses_disabled(PyObject*, PyObject* arg) { return PyBool_FromLong(swap_flag(kSubclassesDisabled, arg == Py_True)); }
-PyObject* set_all_disabled(PyObject*, PyObject* arg) { return PyBool_FromLong(swap_flag(kAllDisabled, arg == Py_True)); }
-PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!(state & (kAllDisabled | kSubclassesDisabled))); }
+PyObject* set_subclasses_disabled(PyObject*, PyObject* arg) {
+  return PyBool_FromLong(swap_flag(kSubclassesDisabled, arg == Py_True));
+}
+PyObject* set_all_disabled(PyObject*, PyObject* arg) {
+  return PyBool_FromLong(swap_flag(kAllDisabled, arg == Py_True));
+}
+PyObject* is_enabled(PyObject*, PyObject*) {
+  return PyBool_FromLong(!(state & (kAllDisabled | kSubclassesDisabled)));
+}
 
 PyObject* has_override(PyObject*, PyObject* relevant) {
   Object fast = Object::steal(PySequence_Fast(relevant, "[has_torch_function] expected a sequence"));
   if (!fast) return nullptr;
-  return PyBool_FromLong(any_override(PySequence_Fast_ITEMS(fast.get()), PySequence_Fast_GET_SIZE(fast.get())));
+  return PyBool_FromLong(
+      any_override(PySequence_Fast_ITEMS(fast.get()), PySequence_Fast_GET_SIZE(fast.get())));
 }
-PyObject* has_override_variadic(PyObject*, PyObject* const* args, Py_ssize_t n) { return PyBool_FromLong(any_override(args, n)); }
+PyObject* has_override_variadic(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return PyBool_FromLong(any_override(args, n));
+}
 
 PyMethodDef override_functions[] = {
-    {"_disabled_torch_function_impl", reinterpret_cast<PyCFunction>(disabled), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_disabled_torch_function_impl", reinterpret_cast<PyCFunction>(disabled), METH_VARARGS | METH_KEYWORDS,
+     nullptr},
     {"_push_torch_function_mode", push_mode, METH_O, nullptr},
     {"_pop_torch_function_mode", pop_mode, METH_NOARGS, nullptr},
     {"_len_torch_function_stack", mode_count, METH_NOARGS, nullptr},
@@ -197,14 +216,18 @@ PyMethodDef override_functions[] = {
     {"_set_torch_function_all_disabled", set_all_disabled, METH_O, nullptr},
     {"_is_torch_function_enabled", is_enabled, METH_NOARGS, nullptr},
     {"_has_torch_function", has_override, METH_O, nullptr},
-    {"_has_torch_function_unary", reinterpret_cast<PyCFunction>(has_override_variadic), METH_FASTCALL, nullptr},
-    {"_has_torch_function_variadic", reinterpret_cast<PyCFunction>(has_override_variadic), METH_FASTCALL, nullptr},
+    {"_has_torch_function_unary", reinterpret_cast<PyCFunction>(has_override_variadic), METH_FASTCALL,
+     nullptr},
+    {"_has_torch_function_variadic", reinterpret_cast<PyCFunction>(has_override_variadic), METH_FASTCALL,
+     nullptr},
     {}};
 
 }  // namespace
 
 TorchFunctionSwitch::TorchFunctionSwitch(bool disabled) : saved_(swap_flag(kAllDisabled, disabled)) {}
-TorchFunctionSwitch::~TorchFunctionSwitch() { swap_flag(kAllDisabled, saved_); }
+TorchFunctionSwitch::~TorchFunctionSwitch() {
+  swap_flag(kAllDisabled, saved_);
+}
 
 // ---------------------------------------------------------------- attributes, methods and slots of Tensor
 
@@ -221,11 +244,16 @@ PyObject* as_subclass(PyObject* self, const char* name, PyObject* result) {
     Object module = own(PyImport_ImportModule("flambeau.overrides"));
     convert = check(PyObject_GetAttrString(module.get(), "_convert"));
   }
-  return PyObject_CallFunctionObjArgs(convert, value.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)), nullptr);
+  return PyObject_CallFunctionObjArgs(convert, value.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)),
+                                      nullptr);
 }
 
-bool modes_active() { return state & kModes; }
-bool has_default_hook(PyObject* self) { return !modes_active() && is_default_hook(hook_of(Py_TYPE(self))); }
+bool modes_active() {
+  return state & kModes;
+}
+bool has_default_hook(PyObject* self) {
+  return !modes_active() && is_default_hook(hook_of(Py_TYPE(self)));
+}
 
 Object accessor(const char* name, const char* which) {
   Object descriptor = own(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), name));
@@ -243,18 +271,19 @@ PyObject* get_attribute(PyObject* self, void* closure) {
 
 int set_attribute(PyObject* self, PyObject* value, void* closure) {
   const auto& original = *static_cast<PyGetSetDef*>(closure);
-  if (__builtin_expect(!any_override(&self, 1), 1) || has_default_hook(self)) return original.set(self, value, original.closure);
+  if (__builtin_expect(!any_override(&self, 1), 1) || has_default_hook(self))
+    return original.set(self, value, original.closure);
   return guarded_int([&]() -> int {
     PyObject* pair[2] = {self, value};
-    own(call_override(accessor(original.name, value ? "__set__" : "__delete__").get(), pair, value ? 2 : 1, nullptr));
+    own(call_override(accessor(original.name, value ? "__set__" : "__delete__").get(), pair, value ? 2 : 1,
+                      nullptr));
     return 0;
   });
 }
 
 // A method written in C, with the question whether somebody overrides it in front.
 struct MethodObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyMethodDef* definition;
 };
 
@@ -271,7 +300,8 @@ PyObject* call_plain(const PyMethodDef& def, PyObject* const* args, Py_ssize_t n
       if (!keywords) return reinterpret_cast<_PyCFunctionFast>(def.ml_meth)(args[0], args + 1, nargs - 1);
       break;
     case METH_FASTCALL | METH_KEYWORDS:
-      return reinterpret_cast<_PyCFunctionFastWithKeywords>(def.ml_meth)(args[0], args + 1, nargs - 1, kwnames);
+      return reinterpret_cast<_PyCFunctionFastWithKeywords>(def.ml_meth)(args[0], args + 1, nargs - 1,
+                                                                         kwnames);
     default: {
       Object rest = own(PyTuple_New(nargs - 1));
       for (Py_ssize_t i = 1; i < nargs; ++i) PyTuple_SET_ITEM(rest.get(), i - 1, Py_NewRef(args[i]));
@@ -283,7 +313,8 @@ PyObject* call_plain(const PyMethodDef& def, PyObject* const* args, Py_ssize_t n
       return reinterpret_cast<PyCFunctionWithKeywords>(def.ml_meth)(args[0], rest.get(), dict.get());
     }
   }
-  fail(ErrorKind::Type, "[", def.ml_name, "] expected ", def.ml_flags & METH_O ? "one argument" : "no arguments", ", got ",
+  fail(ErrorKind::Type, "[", def.ml_name, "] expected ",
+       def.ml_flags & METH_O ? "one argument" : "no arguments", ", got ",
        static_cast<int64_t>(nargs - 1 + (keywords ? PyTuple_GET_SIZE(kwnames) : 0)));
 }
 
@@ -297,7 +328,8 @@ PyObject* call_method_object(PyObject* self, PyObject* const* args, size_t nargs
       if (total > 1 || !has_default_hook(args[0])) return call_override(self, args, nargs, kwnames);
       return as_subclass(args[0], def.ml_name, call_plain(def, args, nargs, kwnames));
     }
-    FL_CHECK_KIND(is_tensor(args[0]), Type, "[", def.ml_name, "] expected a Tensor, got ", std::string(Py_TYPE(args[0])->tp_name));
+    FL_CHECK_KIND(is_tensor(args[0]), Type, "[", def.ml_name, "] expected a Tensor, got ",
+                  std::string(Py_TYPE(args[0])->tp_name));
     return call_plain(def, args, nargs, kwnames);
   });
 }
@@ -306,17 +338,28 @@ PyObject* method_get(PyObject* self, PyObject* instance, PyObject*) {
   if (instance == nullptr || instance == Py_None) return Py_NewRef(self);
   return PyMethod_New(self, instance);
 }
-const char* method_text(PyObject* self) { return reinterpret_cast<MethodObject*>(self)->definition->ml_name; }
-PyObject* method_repr(PyObject* self) { return PyUnicode_FromFormat("<method '%s' of 'torch._C.TensorBase' objects>", method_text(self)); }
-PyObject* method_name(PyObject* self, void*) { return PyUnicode_FromString(method_text(self)); }
-PyObject* method_qualname(PyObject* self, void*) { return PyUnicode_FromFormat("Tensor.%s", method_text(self)); }
-PyObject* method_owner(PyObject*, void*) { return Py_NewRef(reinterpret_cast<PyObject*>(tensor_type)); }
+const char* method_text(PyObject* self) {
+  return reinterpret_cast<MethodObject*>(self)->definition->ml_name;
+}
+PyObject* method_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<method '%s' of 'torch._C.TensorBase' objects>", method_text(self));
+}
+PyObject* method_name(PyObject* self, void*) {
+  return PyUnicode_FromString(method_text(self));
+}
+PyObject* method_qualname(PyObject* self, void*) {
+  return PyUnicode_FromFormat("Tensor.%s", method_text(self));
+}
+PyObject* method_owner(PyObject*, void*) {
+  return Py_NewRef(reinterpret_cast<PyObject*>(tensor_type));
+}
 
 PyGetSetDef method_getset[] = {{"__name__", method_name, nullptr, nullptr, nullptr},
                                {"__qualname__", method_qualname, nullptr, nullptr, nullptr},
                                {"__objclass__", method_owner, nullptr, nullptr, nullptr},
                                {}};
-PyMemberDef method_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(MethodObject, vectorcall), READONLY, nullptr}, {}};
+PyMemberDef method_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(MethodObject, vectorcall), READONLY, nullptr}, {}};
 
 PyTypeObject* method_object_type() {
   static PyTypeObject* type = [] {
@@ -335,8 +378,7 @@ PyTypeObject* method_object_type() {
 
 // A function written in Python, with the same question in front. Methods of Tensor bind; functions do not.
 struct WrappedObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;
   PyObject* dict;
 };
@@ -344,8 +386,10 @@ struct WrappedObject {
 PyObject* call_wrapped(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-  if (__builtin_expect(any_override(args, total), 0)) return guarded([&] { return call_override(self, args, nargs, kwnames); });
-  return PyObject_Vectorcall(reinterpret_cast<WrappedObject*>(self)->function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  if (__builtin_expect(any_override(args, total), 0))
+    return guarded([&] { return call_override(self, args, nargs, kwnames); });
+  return PyObject_Vectorcall(reinterpret_cast<WrappedObject*>(self)->function, args,
+                             nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
 }
 
 int wrapped_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -373,23 +417,29 @@ PyObject* wrapped_getattr(PyObject* self, PyObject* name) {
   PyErr_Clear();
   return PyObject_GetAttr(reinterpret_cast<WrappedObject*>(self)->function, name);
 }
-PyObject* wrapped_repr(PyObject* self) { return PyObject_Repr(reinterpret_cast<WrappedObject*>(self)->function); }
+PyObject* wrapped_repr(PyObject* self) {
+  return PyObject_Repr(reinterpret_cast<WrappedObject*>(self)->function);
+}
 PyObject* wrapped_forward(PyObject* self, void* name) {
-  return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function, static_cast<const char*>(name));
+  return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function,
+                                static_cast<const char*>(name));
 }
 PyObject* wrapped_reduce(PyObject* self, PyObject*) {
-  return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function, "__qualname__");  // pickles by name
+  return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function,
+                                "__qualname__");  // pickles by name
 }
 
-PyGetSetDef wrapped_getset[] = {{"__module__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__module__")},
-                                {"__doc__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__doc__")},
-                                {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-                                {}};
+PyGetSetDef wrapped_getset[] = {
+    {"__module__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__module__")},
+    {"__doc__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__doc__")},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {}};
 PyMethodDef wrapped_methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr}, {}};
-PyMemberDef wrapped_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(WrappedObject, vectorcall), READONLY, nullptr},
-                                 {"__dictoffset__", T_PYSSIZET, offsetof(WrappedObject, dict), READONLY, nullptr},
-                                 {"__wrapped__", T_OBJECT_EX, offsetof(WrappedObject, function), READONLY, nullptr},
-                                 {}};
+PyMemberDef wrapped_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(WrappedObject, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(WrappedObject, dict), READONLY, nullptr},
+    {"__wrapped__", T_OBJECT_EX, offsetof(WrappedObject, function), READONLY, nullptr},
+    {}};
 
 PyTypeObject* wrapped_type(bool method) {
   const auto make = [](const char* name, bool binds) {
@@ -404,7 +454,8 @@ PyTypeObject* wrapped_type(bool method) {
                            {Py_tp_dealloc, reinterpret_cast<void*>(wrapped_dealloc)},
                            {binds ? Py_tp_descr_get : 0, reinterpret_cast<void*>(method_get)},
                            {0, nullptr}};
-    const unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | (binds ? Py_TPFLAGS_METHOD_DESCRIPTOR : 0);
+    const unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                           (binds ? Py_TPFLAGS_METHOD_DESCRIPTOR : 0);
     PyType_Spec spec{name, sizeof(WrappedObject), 0, flags, slots};
     return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   };
@@ -429,21 +480,23 @@ PyObject* overridable(PyObject*, PyObject* args) {
 
 // An attribute computed in Python. `Tensor.T.__get__` is what __torch_function__ receives.
 struct PropertyObject {
-  PyObject_HEAD
-  PyObject *name, *get, *set, *doc;
+  PyObject_HEAD PyObject *name, *get, *set, *doc;
 };
 
 PyObject* property_get(PyObject* self, PyObject* instance, PyObject*) {
   auto* p = reinterpret_cast<PropertyObject*>(self);
   if (instance == nullptr || instance == Py_None) return Py_NewRef(self);
   if (__builtin_expect(any_override(&instance, 1), 0))
-    return guarded([&] { return call_override(own(PyObject_GetAttrString(self, "__get__")).get(), &instance, 1, nullptr); });
+    return guarded([&] {
+      return call_override(own(PyObject_GetAttrString(self, "__get__")).get(), &instance, 1, nullptr);
+    });
   return PyObject_CallOneArg(p->get, instance);
 }
 int property_set(PyObject* self, PyObject* instance, PyObject* value) {
   auto* p = reinterpret_cast<PropertyObject*>(self);
   return guarded_int([&]() -> int {
-    FL_CHECK_KIND(p->set != Py_None && value, Type, "[", std::string(PyUnicode_AsUTF8(p->name)), "] expected an attribute that can be written, got one that cannot");
+    FL_CHECK_KIND(p->set != Py_None && value, Type, "[", std::string(PyUnicode_AsUTF8(p->name)),
+                  "] expected an attribute that can be written, got one that cannot");
     PyObject* pair[2] = {instance, value};
     if (any_override(&instance, 1)) {
       own(call_override(own(PyObject_GetAttrString(self, "__set__")).get(), pair, 2, nullptr));
@@ -453,11 +506,12 @@ int property_set(PyObject* self, PyObject* instance, PyObject* value) {
     return 0;
   });
 }
-PyMemberDef property_members[] = {{"__name__", T_OBJECT_EX, offsetof(PropertyObject, name), READONLY, nullptr},
-                                  {"fget", T_OBJECT_EX, offsetof(PropertyObject, get), READONLY, nullptr},
-                                  {"fset", T_OBJECT_EX, offsetof(PropertyObject, set), READONLY, nullptr},
-                                  {"__doc__", T_OBJECT_EX, offsetof(PropertyObject, doc), READONLY, nullptr},
-                                  {}};
+PyMemberDef property_members[] = {
+    {"__name__", T_OBJECT_EX, offsetof(PropertyObject, name), READONLY, nullptr},
+    {"fget", T_OBJECT_EX, offsetof(PropertyObject, get), READONLY, nullptr},
+    {"fset", T_OBJECT_EX, offsetof(PropertyObject, set), READONLY, nullptr},
+    {"__doc__", T_OBJECT_EX, offsetof(PropertyObject, doc), READONLY, nullptr},
+    {}};
 
 PyObject* overridable_property(PyObject*, PyObject* args) {
   // _overridable_property(name, property)
@@ -499,7 +553,8 @@ void make_overridable(PyGetSetDef* attributes) {
 void make_overridable(PyTypeObject* type, PyMethodDef* methods) {
   for (PyMethodDef* row = methods; row->ml_name; ++row) {
     if (row->ml_flags & (METH_STATIC | METH_CLASS)) continue;
-    auto* method = reinterpret_cast<MethodObject*>(check(method_object_type()->tp_alloc(method_object_type(), 0)));
+    auto* method =
+        reinterpret_cast<MethodObject*>(check(method_object_type()->tp_alloc(method_object_type(), 0)));
     method->vectorcall = call_method_object;
     method->definition = row;
     Object object = Object::steal(reinterpret_cast<PyObject*>(method));
@@ -507,7 +562,9 @@ void make_overridable(PyTypeObject* type, PyMethodDef* methods) {
   }
 }
 
-bool overrides_slot(PyObject* self) { return any_override(&self, 1) && !has_default_hook(self); }
+bool overrides_slot(PyObject* self) {
+  return any_override(&self, 1) && !has_default_hook(self);
+}
 
 PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other) {
   Object method = own(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), name));

@@ -1,4 +1,5 @@
-// The argument parser: one walk over the schema, positional and keyword arguments, varargs and NumPy-style aliases.
+// The argument parser: one walk over the schema, positional and keyword arguments, varargs and NumPy-style
+// aliases.
 #include "python/parse.h"
 
 #include <cstring>
@@ -17,7 +18,8 @@ bool read_int(PyObject* o, int64_t& out) {
   if (PyLong_Check(o)) {
     int overflow = 0;
     out = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (overflow) fail(ErrorKind::Runtime, "[parse] expected an integer that fits in 64 bits, got an overflow");
+    if (overflow)
+      fail(ErrorKind::Runtime, "[parse] expected an integer that fits in 64 bits, got an overflow");
     return true;
   }
   if (PyFloat_Check(o) || !PyIndex_Check(o)) return false;
@@ -52,7 +54,9 @@ bool read_float(PyObject* o, double& out) {
   return true;
 }
 
-bool is_sequence(PyObject* o) { return PyTuple_Check(o) || PyList_Check(o); }
+bool is_sequence(PyObject* o) {
+  return PyTuple_Check(o) || PyList_Check(o);
+}
 
 bool read_list(const Argument& arg, PyObject* const* items, Py_ssize_t n, Value& value, Arena& arena) {
   switch (arg.type) {
@@ -101,7 +105,8 @@ bool read_list(const Argument& arg, PyObject* const* items, Py_ssize_t n, Value&
       value = Value::borrow(list.data(), n);
       return true;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -215,7 +220,8 @@ bool read(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
     arena.objects.push_back(list);
     return read(arg, list.get(), value, arena);
   }
-  if (!PyUnicode_Check(o) && !is_tensor(o) && (PySequence_Check(o) || PyIter_Check(o) || PyObject_HasAttrString(o, "__iter__"))) {
+  if (!PyUnicode_Check(o) && !is_tensor(o) &&
+      (PySequence_Check(o) || PyIter_Check(o) || PyObject_HasAttrString(o, "__iter__"))) {
     Object list = Object::steal(PySequence_List(o));
     if (!list) {
       PyErr_Clear();
@@ -230,7 +236,9 @@ bool read(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
 // NumPy-style and functional spellings of argument names.
 bool same_name(const std::string& formal, const char* given) {
   if (formal == given) return true;
-  if (formal == "self") return !std::strcmp(given, "input") || !std::strcmp(given, "x") || !std::strcmp(given, "x1") || !std::strcmp(given, "a");
+  if (formal == "self")
+    return !std::strcmp(given, "input") || !std::strcmp(given, "x") || !std::strcmp(given, "x1") ||
+           !std::strcmp(given, "a");
   if (formal == "input") return !std::strcmp(given, "self");
   if (formal == "dim") return !std::strcmp(given, "axis");
   if (formal == "keepdim") return !std::strcmp(given, "keepdims");
@@ -240,19 +248,32 @@ bool same_name(const std::string& formal, const char* given) {
 
 const char* type_text(const Argument& arg) {
   switch (arg.type) {
-    case ArgType::Tensor: return "Tensor";
-    case ArgType::TensorOrScalar: return "Tensor or number";
-    case ArgType::Scalar: return "number";
-    case ArgType::Int: return "int";
-    case ArgType::Float: return "float";
-    case ArgType::Bool: return "bool";
-    case ArgType::String: return "str";
-    case ArgType::DType: return "dtype";
-    case ArgType::Device: return "device";
-    case ArgType::Layout: return "layout";
-    case ArgType::MemoryFormat: return "memory_format";
-    case ArgType::Generator: return "Generator";
-    default: return "object";
+    case ArgType::Tensor:
+      return "Tensor";
+    case ArgType::TensorOrScalar:
+      return "Tensor or number";
+    case ArgType::Scalar:
+      return "number";
+    case ArgType::Int:
+      return "int";
+    case ArgType::Float:
+      return "float";
+    case ArgType::Bool:
+      return "bool";
+    case ArgType::String:
+      return "str";
+    case ArgType::DType:
+      return "dtype";
+    case ArgType::Device:
+      return "device";
+    case ArgType::Layout:
+      return "layout";
+    case ArgType::MemoryFormat:
+      return "memory_format";
+    case ArgType::Generator:
+      return "Generator";
+    default:
+      return "object";
   }
 }
 
@@ -277,8 +298,8 @@ DefaultDevice& default_device() {
   return device;
 }
 
-bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values, Arena& arena,
-           PyObject** out, std::string* why) {
+bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values,
+           Arena& arena, PyObject** out, std::string* why) {
   const auto& formals = op.schema.args;
   const size_t n = formals.size();
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
@@ -288,13 +309,17 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
   uint64_t given = 0;
   for (Py_ssize_t i = 0; i < nargs; ++i) {
     if (static_cast<size_t>(i) >= positional) {
-      if (why) *why = message("at most ", static_cast<int64_t>(positional), " positional arguments, got ", static_cast<int64_t>(nargs));
+      if (why)
+        *why = message("at most ", static_cast<int64_t>(positional), " positional arguments, got ",
+                       static_cast<int64_t>(nargs));
       return false;
     }
     const Argument& arg = formals[i];
     // x.view(2, 3): the rest of the positional arguments is the list.
-    if (arg.list && arg.broadcast == 0 && !is_sequence(args[i]) && static_cast<size_t>(i) + 1 == positional && args[i] != Py_None) {
-      if ((arg.type == ArgType::Int && (PyIndex_Check(args[i]) && !(is_tensor(args[i]) && impl_of(args[i])->sizes.size() == 1))) ||
+    if (arg.list && arg.broadcast == 0 && !is_sequence(args[i]) && static_cast<size_t>(i) + 1 == positional &&
+        args[i] != Py_None) {
+      if ((arg.type == ArgType::Int &&
+           (PyIndex_Check(args[i]) && !(is_tensor(args[i]) && impl_of(args[i])->sizes.size() == 1))) ||
           (arg.type == ArgType::Tensor && is_tensor(args[i]))) {
         if (!read_list(arg, args + i, nargs - i, values[i], arena)) {
           if (why) *why = message(describe(arg), " for '", arg.name, "', got other types");
@@ -306,8 +331,8 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
     }
     if (!read(arg, args[i], values[i], arena)) {
       if (why)
-        *why = message(describe(arg), " for '", arg.name, "' (position ", static_cast<int64_t>(i + 1), "), got ",
-                       std::string(Py_TYPE(args[i])->tp_name));
+        *why = message(describe(arg), " for '", arg.name, "' (position ", static_cast<int64_t>(i + 1),
+                       "), got ", std::string(Py_TYPE(args[i])->tp_name));
       return false;
     }
     given |= uint64_t(1) << i;
@@ -327,7 +352,8 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
         continue;
       }
       // Not an argument of the operator: the caller marks the result (see wants_grad in call.cpp).
-      if (!std::strcmp(name, "requires_grad") && PyBool_Check(o) && (o == Py_False || makes_tensor(op))) continue;
+      if (!std::strcmp(name, "requires_grad") && PyBool_Check(o) && (o == Py_False || makes_tensor(op)))
+        continue;
       if (why) *why = message("no keyword '", name, "'");
       return false;
     }
@@ -336,7 +362,9 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
       return false;
     }
     if (!read(formals[at], o, values[at], arena)) {
-      if (why) *why = message(describe(formals[at]), " for '", formals[at].name, "', got ", std::string(Py_TYPE(o)->tp_name));
+      if (why)
+        *why = message(describe(formals[at]), " for '", formals[at].name, "', got ",
+                       std::string(Py_TYPE(o)->tp_name));
       return false;
     }
     given |= uint64_t(1) << at;
@@ -349,13 +377,20 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
     }
     const Value& d = formals[i].default_value;
     switch (d.tag()) {
-      case Value::Tag::IntList: values[i] = Value::borrow(d.ints()); break;
-      case Value::Tag::FloatList: values[i] = Value::borrow(d.floats(), d.length()); break;
-      case Value::Tag::String: values[i] = Value::borrow(d.string()); break;
-      default: values[i] = d;
+      case Value::Tag::IntList:
+        values[i] = Value::borrow(d.ints());
+        break;
+      case Value::Tag::FloatList:
+        values[i] = Value::borrow(d.floats(), d.length());
+        break;
+      case Value::Tag::String:
+        values[i] = Value::borrow(d.string());
+        break;
+      default:
+        values[i] = d;
     }
-    if (__builtin_expect(default_device().active, 0) && formals[i].keyword_only && formals[i].type == ArgType::Device &&
-        formals[0].type != ArgType::Tensor)
+    if (__builtin_expect(default_device().active, 0) && formals[i].keyword_only &&
+        formals[i].type == ArgType::Device && formals[0].type != ArgType::Tensor)
       values[i] = Value(default_device().device);
   }
   return true;

@@ -40,9 +40,9 @@ DefaultDevice& default_device();
 // Whether the operator makes a tensor on a device of choice, so that it takes requires_grad=True.
 bool makes_tensor(const Operator& op);
 
-// Tries to read the arguments as `op` wants them. Returns false and says why when they do not fit; throws only when
-// reading raises in Python itself. `out` receives the value of an `out=` keyword, borrowed.
-bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values, Arena& arena,
-           PyObject** out, std::string* why);
+// Tries to read the arguments as `op` wants them. Returns false and says why when they do not fit; throws
+// only when reading raises in Python itself. `out` receives the value of an `out=` keyword, borrowed.
+bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values,
+           Arena& arena, PyObject** out, std::string* why);
 
 }  // namespace fl::py

@@ -1,6 +1,7 @@
 // torch.Generator: a seed and a position, shared with the kernels.
 #include "python/common.h"
 // Python.h must come first.
+
 #include <structmember.h>
 
 #include <cstddef>
@@ -13,15 +14,16 @@ namespace fl::py {
 namespace {
 
 struct GeneratorObject {
-  PyObject_HEAD
-  Generator* generator;  // owned
+  PyObject_HEAD Generator* generator;  // owned
   PyObject* weakrefs;
 };
 
 PyTypeObject* generator_type;
 constexpr int64_t kStateBytes = 16;  // seed, offset
 
-Generator& self_generator(PyObject* self) { return *reinterpret_cast<GeneratorObject*>(self)->generator; }
+Generator& self_generator(PyObject* self) {
+  return *reinterpret_cast<GeneratorObject*>(self)->generator;
+}
 
 PyObject* make_generator(PyTypeObject* type, Ref<Generator> generator) {
   auto* o = reinterpret_cast<GeneratorObject*>(check(type->tp_alloc(type, 0)));
@@ -68,7 +70,9 @@ PyObject* generator_manual_seed(PyObject* self, PyObject* seed) {
     return Py_NewRef(self);
   });
 }
-PyObject* generator_seed(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(self_generator(self).reseed()); }
+PyObject* generator_seed(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(self_generator(self).reseed());
+}
 PyObject* generator_initial_seed(PyObject* self, PyObject*) {
   return PyLong_FromUnsignedLongLong(self_generator(self).initial_seed());
 }
@@ -95,10 +99,12 @@ PyObject* generator_get_state(PyObject* self, PyObject*) {
 
 PyObject* generator_set_state(PyObject* self, PyObject* state) {
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(is_tensor(state), Type, "[set_state] expected a Tensor, got ", std::string(Py_TYPE(state)->tp_name));
+    FL_CHECK_KIND(is_tensor(state), Type, "[set_state] expected a Tensor, got ",
+                  std::string(Py_TYPE(state)->tp_name));
     Tensor t = unwrap(state);
-    FL_CHECK_KIND(t.dtype() == DType::UInt8 && t.is_cpu(), Type, "[set_state] expected a uint8 tensor on the CPU, got ",
-                  name_of(t.dtype()), " on ", to_string(t.device()));
+    FL_CHECK_KIND(t.dtype() == DType::UInt8 && t.is_cpu(), Type,
+                  "[set_state] expected a uint8 tensor on the CPU, got ", name_of(t.dtype()), " on ",
+                  to_string(t.device()));
     FL_CHECK(t.numel() == kStateBytes, "[set_state] expected ", kStateBytes, " bytes, got ", t.numel());
     t = contiguous(t);
     Generator::State s;
@@ -119,7 +125,8 @@ PyObject* generator_clone_state(PyObject* self, PyObject*) {
 
 PyObject* generator_graphsafe_set_state(PyObject* self, PyObject* other) {
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(is_generator(other), Type, "[graphsafe_set_state] expected a Generator, got ", std::string(Py_TYPE(other)->tp_name));
+    FL_CHECK_KIND(is_generator(other), Type, "[graphsafe_set_state] expected a Generator, got ",
+                  std::string(Py_TYPE(other)->tp_name));
     self_generator(self).set_state(self_generator(other).state());
     return Py_NewRef(self);
   });
@@ -163,18 +170,26 @@ PyMemberDef generator_members[] = {
 
 }  // namespace
 
-bool is_generator(PyObject* o) { return Py_TYPE(o) == generator_type || PyType_IsSubtype(Py_TYPE(o), generator_type); }
+bool is_generator(PyObject* o) {
+  return Py_TYPE(o) == generator_type || PyType_IsSubtype(Py_TYPE(o), generator_type);
+}
 
-Generator* PyOpaque::generator() { return is_generator(object) ? reinterpret_cast<GeneratorObject*>(object)->generator : nullptr; }
+Generator* PyOpaque::generator() {
+  return is_generator(object) ? reinterpret_cast<GeneratorObject*>(object)->generator : nullptr;
+}
 
 void add_random(PyObject* module) {
 #define SLOT(s, f) {s, reinterpret_cast<void*>(f)}
-  PyType_Slot slots[] = {SLOT(Py_tp_new, generator_new),         SLOT(Py_tp_dealloc, generator_dealloc),
-                         SLOT(Py_tp_repr, generator_repr),       SLOT(Py_tp_methods, generator_methods),
-                         SLOT(Py_tp_getset, generator_getset),   SLOT(Py_tp_members, generator_members),
+  PyType_Slot slots[] = {SLOT(Py_tp_new, generator_new),
+                         SLOT(Py_tp_dealloc, generator_dealloc),
+                         SLOT(Py_tp_repr, generator_repr),
+                         SLOT(Py_tp_methods, generator_methods),
+                         SLOT(Py_tp_getset, generator_getset),
+                         SLOT(Py_tp_members, generator_members),
                          {0, nullptr}};
 #undef SLOT
-  PyType_Spec spec{"torch._C.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  PyType_Spec spec{"torch._C.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                   slots};
   generator_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   check(PyModule_AddObjectRef(module, "Generator", reinterpret_cast<PyObject*>(generator_type)));
   Object standard = own(make_generator(generator_type, Ref<Generator>(&default_generator())));

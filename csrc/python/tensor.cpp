@@ -1,6 +1,7 @@
-// The Tensor type: object life time, attributes and the number protocol. Everything that is an operator is attached to
-// the type by the operator table instead.
+// The Tensor type: object life time, attributes and the number protocol. Everything that is an operator is
+// attached to the type by the operator table instead.
 #include "python/common.h"
+
 #include <structmember.h>
 
 #include <cstddef>
@@ -16,13 +17,15 @@ PyTypeObject* parameter_type;
 
 // ---------------------------------------------------------------- life time
 //
-// One Python object for each TensorImpl. Normally the object owns the impl. When the object is about to die while C++
-// still holds the impl, ownership turns round: the impl keeps the object, so that attributes, subclass and identity are
-// there when the tensor comes back to Python.
+// One Python object for each TensorImpl. Normally the object owns the impl. When the object is about to die
+// while C++ still holds the impl, ownership turns round: the impl keeps the object, so that attributes,
+// subclass and identity are there when the tensor comes back to Python.
 
 namespace {
 
-TensorObject* object_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
+TensorObject* object_of(PyObject* o) {
+  return reinterpret_cast<TensorObject*>(o);
+}
 
 // True when the object was saved from destruction.
 bool try_resurrect(PyObject* self) {
@@ -56,7 +59,8 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(object_of(self)->dict);
   Py_VISIT(Py_TYPE(self));
   TensorImpl* impl = object_of(self)->impl;
-  if (impl && impl->autograd && !impl->owns_python && impl->use_count() == 1) return traverse_autograd(impl, visit, arg);
+  if (impl && impl->autograd && !impl->owns_python && impl->use_count() == 1)
+    return traverse_autograd(impl, visit, arg);
   return 0;
 }
 int tensor_clear(PyObject* self) {
@@ -135,12 +139,12 @@ namespace {
 
 // ---------------------------------------------------------------- attributes
 
-#define GETTER(name, expression)                    \
-  PyObject* get_##name(PyObject* self, void*) {     \
-    return guarded([&]() -> PyObject* {             \
-      const Tensor t = unwrap(self);                \
-      return expression;                            \
-    });                                             \
+#define GETTER(name, expression)                \
+  PyObject* get_##name(PyObject* self, void*) { \
+    return guarded([&]() -> PyObject* {         \
+      const Tensor t = unwrap(self);            \
+      return expression;                        \
+    });                                         \
   }
 GETTER(shape, make_size(t.sizes()))
 GETTER(dtype, Py_NewRef(dtype_object(t.dtype())))
@@ -183,35 +187,37 @@ int set_data(PyObject* self, PyObject* value, void*) {
   });
 }
 
-PyGetSetDef tensor_getset[] = {{"data", get_data, set_data, nullptr, nullptr},
-                               {"shape", get_shape, nullptr, nullptr, nullptr},
-                               {"dtype", get_dtype, nullptr, nullptr, nullptr},
-                               {"device", get_device, nullptr, nullptr, nullptr},
-                               {"layout", get_layout, nullptr, nullptr, nullptr},
-                               {"ndim", get_ndim, nullptr, nullptr, nullptr},
-                               {"itemsize", get_itemsize, nullptr, nullptr, nullptr},
-                               {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
-                               {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
-                               {"is_cpu", get_is_cpu, nullptr, nullptr, nullptr},
-                               {"is_meta", get_is_meta, nullptr, nullptr, nullptr},
-                               {"is_sparse", get_false, nullptr, nullptr, nullptr},
-                               {"is_sparse_csr", get_false, nullptr, nullptr, nullptr},
-                               {"is_quantized", get_false, nullptr, nullptr, nullptr},
-                               {"is_mkldnn", get_false, nullptr, nullptr, nullptr},
-                               {"is_mps", get_false, nullptr, nullptr, nullptr},
-                               {"is_xpu", get_false, nullptr, nullptr, nullptr},
-                               {"is_xla", get_false, nullptr, nullptr, nullptr},
-                               {"is_nested", get_false, nullptr, nullptr, nullptr},
-                               {"is_vulkan", get_false, nullptr, nullptr, nullptr},
-                               {"is_ipu", get_false, nullptr, nullptr, nullptr},
-                               {"_version", get_version, nullptr, nullptr, nullptr},
-                               {"name", get_none, nullptr, nullptr, nullptr},
-                               {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-                               {}};
+PyGetSetDef tensor_getset[] = {
+    {"data", get_data, set_data, nullptr, nullptr},
+    {"shape", get_shape, nullptr, nullptr, nullptr},
+    {"dtype", get_dtype, nullptr, nullptr, nullptr},
+    {"device", get_device, nullptr, nullptr, nullptr},
+    {"layout", get_layout, nullptr, nullptr, nullptr},
+    {"ndim", get_ndim, nullptr, nullptr, nullptr},
+    {"itemsize", get_itemsize, nullptr, nullptr, nullptr},
+    {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
+    {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
+    {"is_cpu", get_is_cpu, nullptr, nullptr, nullptr},
+    {"is_meta", get_is_meta, nullptr, nullptr, nullptr},
+    {"is_sparse", get_false, nullptr, nullptr, nullptr},
+    {"is_sparse_csr", get_false, nullptr, nullptr, nullptr},
+    {"is_quantized", get_false, nullptr, nullptr, nullptr},
+    {"is_mkldnn", get_false, nullptr, nullptr, nullptr},
+    {"is_mps", get_false, nullptr, nullptr, nullptr},
+    {"is_xpu", get_false, nullptr, nullptr, nullptr},
+    {"is_xla", get_false, nullptr, nullptr, nullptr},
+    {"is_nested", get_false, nullptr, nullptr, nullptr},
+    {"is_vulkan", get_false, nullptr, nullptr, nullptr},
+    {"is_ipu", get_false, nullptr, nullptr, nullptr},
+    {"_version", get_version, nullptr, nullptr, nullptr},
+    {"name", get_none, nullptr, nullptr, nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {}};
 
-PyMemberDef tensor_members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
-                                {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorObject, weakrefs), READONLY, nullptr},
-                                {}};
+PyMemberDef tensor_members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorObject, weakrefs), READONLY, nullptr},
+    {}};
 
 // ---------------------------------------------------------------- metadata methods
 
@@ -229,16 +235,25 @@ PyObject* tensor_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
     const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     if (total == 0 || args[0] == Py_None) {
       PyObject* tuple = check(PyTuple_New(t->strides.size()));
-      for (size_t i = 0; i < t->strides.size(); ++i) PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(t->strides[i]));
+      for (size_t i = 0; i < t->strides.size(); ++i)
+        PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(t->strides[i]));
       return tuple;
     }
     return PyLong_FromLongLong(t->strides[wrap_dim("stride", int_value(args[0]), t->strides.size())]);
   });
 }
-PyObject* tensor_dim(PyObject* self, PyObject*) { return PyLong_FromSize_t(impl_of(self)->sizes.size()); }
-PyObject* tensor_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(impl_of(self)->numel); }
-PyObject* tensor_element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(size_of(impl_of(self)->dtype)); }
-PyObject* tensor_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(impl_of(self)->offset); }
+PyObject* tensor_dim(PyObject* self, PyObject*) {
+  return PyLong_FromSize_t(impl_of(self)->sizes.size());
+}
+PyObject* tensor_numel(PyObject* self, PyObject*) {
+  return PyLong_FromLongLong(impl_of(self)->numel);
+}
+PyObject* tensor_element_size(PyObject* self, PyObject*) {
+  return PyLong_FromLongLong(size_of(impl_of(self)->dtype));
+}
+PyObject* tensor_storage_offset(PyObject* self, PyObject*) {
+  return PyLong_FromLongLong(impl_of(self)->offset);
+}
 PyObject* tensor_data_ptr(PyObject* self, PyObject*) {
   const TensorImpl* t = impl_of(self);
   if (t->numel == 0 || t->device.type == DeviceType::Meta) return PyLong_FromLong(0);
@@ -249,23 +264,40 @@ PyObject* tensor_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t
     MemoryFormat format = MemoryFormat::Contiguous;
     const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     if (total) {
-      FL_CHECK_KIND(is_memory_format(args[0]), Type, "[is_contiguous] expected a memory_format, got ", std::string(Py_TYPE(args[0])->tp_name));
+      FL_CHECK_KIND(is_memory_format(args[0]), Type, "[is_contiguous] expected a memory_format, got ",
+                    std::string(Py_TYPE(args[0])->tp_name));
       format = memory_format_value(args[0]);
     }
     return PyBool_FromLong(unwrap(self).is_contiguous(format));
   });
 }
-PyObject* tensor_bool_method(PyObject* self, bool (*test)(DType)) { return PyBool_FromLong(test(impl_of(self)->dtype)); }
-PyObject* tensor_is_floating_point(PyObject* self, PyObject*) { return tensor_bool_method(self, [](DType t) { return is_floating(t); }); }
-PyObject* tensor_is_complex(PyObject* self, PyObject*) { return tensor_bool_method(self, [](DType t) { return is_complex(t); }); }
+PyObject* tensor_bool_method(PyObject* self, bool (*test)(DType)) {
+  return PyBool_FromLong(test(impl_of(self)->dtype));
+}
+PyObject* tensor_is_floating_point(PyObject* self, PyObject*) {
+  return tensor_bool_method(self, [](DType t) { return is_floating(t); });
+}
+PyObject* tensor_is_complex(PyObject* self, PyObject*) {
+  return tensor_bool_method(self, [](DType t) { return is_complex(t); });
+}
 PyObject* tensor_is_signed(PyObject* self, PyObject*) {
   return tensor_bool_method(self, [](DType t) { return t != DType::Bool && t != DType::UInt8; });
 }
-PyObject* tensor_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(impl_of(self)->inference); }
-PyObject* tensor_storage_id(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(impl_of(self)->storage.get()); }
-PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(impl_of(self)->storage->bytes); }
-PyObject* tensor_storage_address(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(impl_of(self)->storage->data); }
-PyObject* tensor_storage_resizable(PyObject* self, PyObject*) { return PyBool_FromLong(impl_of(self)->storage->resizable); }
+PyObject* tensor_is_inference(PyObject* self, PyObject*) {
+  return PyBool_FromLong(impl_of(self)->inference);
+}
+PyObject* tensor_storage_id(PyObject* self, PyObject*) {
+  return PyLong_FromVoidPtr(impl_of(self)->storage.get());
+}
+PyObject* tensor_storage_bytes(PyObject* self, PyObject*) {
+  return PyLong_FromSize_t(impl_of(self)->storage->bytes);
+}
+PyObject* tensor_storage_address(PyObject* self, PyObject*) {
+  return PyLong_FromVoidPtr(impl_of(self)->storage->data);
+}
+PyObject* tensor_storage_resizable(PyObject* self, PyObject*) {
+  return PyBool_FromLong(impl_of(self)->storage->resizable);
+}
 PyObject* tensor_storage_resize(PyObject* self, PyObject* bytes) {
   return guarded([&]() -> PyObject* {
     const int64_t n = int_value(bytes);
@@ -283,7 +315,9 @@ PyObject* tensor_storage_view(PyObject* self, PyObject*) {
     return wrap(bytes);
   });
 }
-PyObject* tensor_is_number(PyObject* self, PyObject*) { return PyBool_FromLong(impl_of(self)->wrapped_number); }
+PyObject* tensor_is_number(PyObject* self, PyObject*) {
+  return PyBool_FromLong(impl_of(self)->wrapped_number);
+}
 PyObject* tensor_bump(PyObject* self, PyObject*) {
   unwrap(self).bump_version();
   Py_RETURN_NONE;
@@ -292,7 +326,8 @@ PyObject* tensor_bump(PyObject* self, PyObject*) {
 PyMethodDef tensor_methods[] = {
     {"size", reinterpret_cast<PyCFunction>(tensor_size), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"stride", reinterpret_cast<PyCFunction>(tensor_stride), METH_FASTCALL | METH_KEYWORDS, nullptr},
-    {"is_contiguous", reinterpret_cast<PyCFunction>(tensor_is_contiguous), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"is_contiguous", reinterpret_cast<PyCFunction>(tensor_is_contiguous), METH_FASTCALL | METH_KEYWORDS,
+     nullptr},
     {"dim", tensor_dim, METH_NOARGS, nullptr},
     {"ndimension", tensor_dim, METH_NOARGS, nullptr},
     {"numel", tensor_numel, METH_NOARGS, nullptr},
@@ -318,7 +353,8 @@ PyMethodDef tensor_methods[] = {
 
 // ---------------------------------------------------------------- numbers
 
-// Calls the first-found overload of an operator packet with two operands; NotImplemented when they do not fit.
+// Calls the first-found overload of an operator packet with two operands; NotImplemented when they do not
+// fit.
 struct OperatorSlot {
   const char* name;
   PyObject* method = nullptr;  // the method object on the Tensor class
@@ -351,8 +387,10 @@ PyObject* binary(OperatorSlot& slot, PyObject* a, PyObject* b) {
 }
 
 // The operators whose fast path is worth having: two plain tensors, or a tensor and a number.
-PyObject* fast_binary(OperatorSlot& slot, const Operator*& op, const char* full_name, PyObject* a, PyObject* b, bool alpha) {
-  if (Py_TYPE(a) == tensor_type && (Py_TYPE(b) == tensor_type || Py_TYPE(b) == &PyFloat_Type || Py_TYPE(b) == &PyLong_Type)) {
+PyObject* fast_binary(OperatorSlot& slot, const Operator*& op, const char* full_name, PyObject* a,
+                      PyObject* b, bool alpha) {
+  if (Py_TYPE(a) == tensor_type &&
+      (Py_TYPE(b) == tensor_type || Py_TYPE(b) == &PyFloat_Type || Py_TYPE(b) == &PyLong_Type)) {
     PyObject* pair[2] = {a, b};
     if (!any_override(pair, 2)) {
       return guarded([&]() -> PyObject* {
@@ -370,21 +408,21 @@ PyObject* fast_binary(OperatorSlot& slot, const Operator*& op, const char* full_
   return binary(slot, a, b);
 }
 
-#define FAST(fn, python, full, alpha)                            \
-  PyObject* nb_##fn(PyObject* a, PyObject* b) {                  \
-    static OperatorSlot slot{python};                            \
-    static const Operator* op = nullptr;                         \
-    return fast_binary(slot, op, full, a, b, alpha);             \
+#define FAST(fn, python, full, alpha)                \
+  PyObject* nb_##fn(PyObject* a, PyObject* b) {      \
+    static OperatorSlot slot{python};                \
+    static const Operator* op = nullptr;             \
+    return fast_binary(slot, op, full, a, b, alpha); \
   }
 #define BINARY(fn, python)                      \
   PyObject* nb_##fn(PyObject* a, PyObject* b) { \
     static OperatorSlot slot{python};           \
     return binary(slot, a, b);                  \
   }
-#define UNARY(fn, python)                  \
-  PyObject* nb_##fn(PyObject* a) {         \
-    static OperatorSlot slot{python};      \
-    return call_method(slot, a, nullptr);  \
+#define UNARY(fn, python)                 \
+  PyObject* nb_##fn(PyObject* a) {        \
+    static OperatorSlot slot{python};     \
+    return call_method(slot, a, nullptr); \
   }
 
 FAST(add, "add", "add.Tensor", true)
@@ -414,7 +452,8 @@ UNARY(absolute, "abs")
 UNARY(invert, "bitwise_not")
 UNARY(positive, "positive")
 
-// A number on the left: 2 - t, 2 / t, 2 ** t ... becomes a tensor that takes part in promotion as the number would.
+// A number on the left: 2 - t, 2 / t, 2 ** t ... becomes a tensor that takes part in promotion as the number
+// would.
 PyObject* number_tensor(PyObject* o) {
   return guarded([&]() -> PyObject* {
     Value v;
@@ -435,8 +474,10 @@ PyObject* reflected(PyObject* a, PyObject* b, const F& operation) {
   return left ? operation(left.get(), b) : nullptr;
 }
 
-#define REFLECT(fn) \
-  PyObject* slot_##fn(PyObject* a, PyObject* b) { return is_tensor(a) ? nb_##fn(a, b) : reflected(a, b, nb_##fn); }
+#define REFLECT(fn)                                                 \
+  PyObject* slot_##fn(PyObject* a, PyObject* b) {                   \
+    return is_tensor(a) ? nb_##fn(a, b) : reflected(a, b, nb_##fn); \
+  }
 REFLECT(add)
 REFLECT(subtract)
 REFLECT(multiply)
@@ -453,7 +494,9 @@ PyObject* power(PyObject* a, PyObject* b) {
   static OperatorSlot slot{"pow"};
   return binary(slot, a, b);
 }
-PyObject* nb_power(PyObject* a, PyObject* b, PyObject*) { return is_tensor(a) ? power(a, b) : reflected(a, b, power); }
+PyObject* nb_power(PyObject* a, PyObject* b, PyObject*) {
+  return is_tensor(a) ? power(a, b) : reflected(a, b, power);
+}
 PyObject* nb_inplace_power(PyObject* a, PyObject* b, PyObject*) {
   static OperatorSlot slot{"pow_"};
   return binary(slot, a, b);
@@ -474,13 +517,16 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 }
 
 // What an overridden bool(), int(), float(), index() or len() must return.
-Object overridden(const char* name, PyObject* self) { return own(call_slot_override(name, self)); }
+Object overridden(const char* name, PyObject* self) {
+  return own(call_slot_override(name, self));
+}
 
 int tensor_bool(PyObject* self) {
   return guarded_int([&] {
     if (overrides_slot(self)) return check(PyObject_IsTrue(overridden("__bool__", self).get()));
     const Tensor t = unwrap(self);
-    FL_CHECK(t.numel() == 1, "[bool] expected one element (use any() or all()), got a tensor of shape ", t.sizes());
+    FL_CHECK(t.numel() == 1, "[bool] expected one element (use any() or all()), got a tensor of shape ",
+             t.sizes());
     return item(t).to<bool>() ? 1 : 0;
   });
 }
@@ -510,7 +556,8 @@ PyObject* tensor_index(PyObject* self) {
     if (overrides_slot(self)) return overridden("__index__", self).release();
     const Tensor t = unwrap(self);
     FL_CHECK_KIND(t.numel() == 1 && is_integral(t.dtype(), true), Type,
-                  "[index] expected an integer tensor of one element, got ", name_of(t.dtype()), " of shape ", t.sizes());
+                  "[index] expected an integer tensor of one element, got ", name_of(t.dtype()), " of shape ",
+                  t.sizes());
     return PyLong_FromLongLong(item(t).to<int64_t>());
   });
 }
@@ -531,11 +578,14 @@ Py_ssize_t tensor_length(PyObject* self) {
   }
   return static_cast<Py_ssize_t>(t->sizes[0]);
 }
-Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4); }
+Py_hash_t tensor_hash(PyObject* self) {
+  return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4);
+}
 
 int contains(PyObject* self, PyObject* value) {
   if (overrides_slot(self))
-    return guarded_int([&] { return check(PyObject_IsTrue(own(call_slot_override("__contains__", self, value)).get())); });
+    return guarded_int(
+        [&] { return check(PyObject_IsTrue(own(call_slot_override("__contains__", self, value)).get())); });
   Object hit = Object::steal(PyObject_RichCompare(self, value, Py_EQ));
   if (!hit) return -1;
   if (!is_tensor(hit.get())) return PyObject_IsTrue(hit.get());
@@ -555,12 +605,15 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Object all = Object::steal(PySequence_Concat(first.get(), args));
   return PyObject_Call(construct, all.get(), kwargs);
 }
-int tensor_init(PyObject*, PyObject*, PyObject*) { return 0; }
+int tensor_init(PyObject*, PyObject*, PyObject*) {
+  return 0;
+}
 
 // Wraps a tensor that no Python object stands for yet as one of a subclass.
 PyObject* wrap_subclass(PyObject* cls, Tensor view) {
   static PyObject* dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
-  if (PyObject* hook = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), dispatch_name); hook && hook != Py_None) {
+  if (PyObject* hook = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), dispatch_name);
+      hook && hook != Py_None) {
     Object module = own(PyImport_ImportModule("flambeau._C"));
     Object disabled = own(PyObject_GetAttrString(module.get(), "_disabled_torch_dispatch_impl"));
     if (hook != disabled.get()) view->keys |= Key::Python;
@@ -569,9 +622,10 @@ PyObject* wrap_subclass(PyObject* cls, Tensor view) {
 }
 
 void check_subclass(const char* op, PyObject* cls, PyObject* data) {
-  FL_CHECK_KIND(PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type), Type, "[", op,
-                "] expected a subclass of Tensor, got another object");
-  FL_CHECK_KIND(is_tensor(data), Type, "[", op, "] expected a Tensor, got ", std::string(Py_TYPE(data)->tp_name));
+  FL_CHECK_KIND(PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type),
+                Type, "[", op, "] expected a subclass of Tensor, got another object");
+  FL_CHECK_KIND(is_tensor(data), Type, "[", op, "] expected a Tensor, got ",
+                std::string(Py_TYPE(data)->tp_name));
 }
 
 PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
@@ -579,7 +633,9 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"cls", "data", "require_grad", nullptr};
   PyObject *cls, *data;
   int require_grad = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &cls, &data, &require_grad)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &cls, &data,
+                                   &require_grad))
+    return nullptr;
   return guarded([&]() -> PyObject* {
     check_subclass("_make_subclass", cls, data);
     const Tensor t = unwrap(data);
@@ -676,7 +732,8 @@ void add_tensor(PyObject* module) {
                          SLOT(Py_mp_ass_subscript, tensor_setitem),
                          {0, nullptr}};
 #undef SLOT
-  PyType_Spec spec{"flambeau.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  PyType_Spec spec{"flambeau.Tensor", sizeof(TensorObject), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
   tensor_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   make_overridable(tensor_type, tensor_methods);
   check(PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)));

@@ -7,11 +7,11 @@ namespace fl::py {
 
 namespace {
 
-// ---------------------------------------------------------------- named constants: dtype, layout, memory_format
+// ---------------------------------------------------------------- named constants: dtype, layout,
+// memory_format
 
 struct NamedObject {
-  PyObject_HEAD
-  int value;
+  PyObject_HEAD int value;
   const char* name;
 };
 
@@ -28,15 +28,23 @@ PyObject* named_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(reinterpret_cast<NamedObject*>(self)->name);
 }
 
-DType self_dtype(PyObject* o) { return static_cast<DType>(reinterpret_cast<NamedObject*>(o)->value); }
+DType self_dtype(PyObject* o) {
+  return static_cast<DType>(reinterpret_cast<NamedObject*>(o)->value);
+}
 
-PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(self_dtype(self))); }
-PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(self_dtype(self))); }
+PyObject* dtype_is_floating(PyObject* self, void*) {
+  return PyBool_FromLong(is_floating(self_dtype(self)));
+}
+PyObject* dtype_is_complex(PyObject* self, void*) {
+  return PyBool_FromLong(is_complex(self_dtype(self)));
+}
 PyObject* dtype_is_signed(PyObject* self, void*) {
   const DType t = self_dtype(self);
   return PyBool_FromLong(t != DType::Bool && t != DType::UInt8);
 }
-PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLongLong(size_of(self_dtype(self))); }
+PyObject* dtype_itemsize(PyObject* self, void*) {
+  return PyLong_FromLongLong(size_of(self_dtype(self)));
+}
 PyObject* dtype_to_real(PyObject* self, PyObject*) {
   PyObject* o = dtype_object(real_of(self_dtype(self)));
   return Py_NewRef(o);
@@ -62,7 +70,8 @@ PyTypeObject* make_named_type(const char* name, PyMethodDef* methods, PyGetSetDe
                          {Py_tp_methods, methods},
                          {getset ? Py_tp_getset : 0, getset},
                          {0, nullptr}};
-  PyType_Spec spec{name, sizeof(NamedObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  PyType_Spec spec{name, sizeof(NamedObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                   slots};
   return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
 }
 
@@ -76,8 +85,7 @@ PyObject* make_named(PyTypeObject* type, int value, const char* name) {
 // ---------------------------------------------------------------- device
 
 struct DeviceObject {
-  PyObject_HEAD
-  Device device;
+  PyObject_HEAD Device device;
 };
 PyTypeObject* device_type;
 
@@ -85,7 +93,8 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"type", "index", nullptr};
     PyObject *type = nullptr, *index = nullptr;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index)) throw PythonError();
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index))
+      throw PythonError();
     Device d = device_from(type);
     if (index && index != Py_None) {
       FL_CHECK(d.index < 0, "[device] expected no index beside a device that names one, got ", to_string(d));
@@ -103,7 +112,9 @@ PyObject* device_repr(PyObject* self) {
   return d.index < 0 ? PyUnicode_FromFormat("device(type='%s')", type.c_str())
                      : PyUnicode_FromFormat("device(type='%s', index=%d)", type.c_str(), d.index);
 }
-PyObject* device_str(PyObject* self) { return PyUnicode_FromString(to_string(device_value(self)).c_str()); }
+PyObject* device_str(PyObject* self) {
+  return PyUnicode_FromString(to_string(device_value(self)).c_str());
+}
 Py_hash_t device_hash(PyObject* self) {
   const Device d = device_value(self);
   return static_cast<int>(d.type) * 256 + d.index + 2;
@@ -133,9 +144,15 @@ PyObject* call_python_helper(const char* name, PyObject* self, PyObject* args) {
                     : Object::steal(PyTuple_Pack(1, self));
   return PyObject_CallObject(fn.get(), all.get());
 }
-PyObject* device_enter(PyObject* self, PyObject*) { return call_python_helper("enter", self, nullptr); }
-PyObject* device_exit(PyObject* self, PyObject* args) { return call_python_helper("exit", self, args); }
-PyObject* device_call(PyObject* self, PyObject* args, PyObject*) { return call_python_helper("decorate", self, args); }
+PyObject* device_enter(PyObject* self, PyObject*) {
+  return call_python_helper("enter", self, nullptr);
+}
+PyObject* device_exit(PyObject* self, PyObject* args) {
+  return call_python_helper("exit", self, args);
+}
+PyObject* device_call(PyObject* self, PyObject* args, PyObject*) {
+  return call_python_helper("decorate", self, args);
+}
 
 PyGetSetDef device_getset[] = {{"type", device_get_type, nullptr, nullptr, nullptr},
                                {"index", device_get_index, nullptr, nullptr, nullptr},
@@ -163,7 +180,8 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     PyObject* item = PyTuple_GET_ITEM(made.get(), i);
     if (PyLong_Check(item) || !PyIndex_Check(item)) {
       if (PyLong_Check(item)) continue;
-      PyErr_Format(PyExc_TypeError, "[Size] expected integers, got %.100s at position %zd", Py_TYPE(item)->tp_name, i);
+      PyErr_Format(PyExc_TypeError, "[Size] expected integers, got %.100s at position %zd",
+                   Py_TYPE(item)->tp_name, i);
       return nullptr;
     }
     PyObject* index = PyNumber_Index(item);
@@ -200,7 +218,9 @@ PyObject* size_add(PyObject* a, PyObject* b) {
   if (!PyTuple_Check(a) || !PyTuple_Check(b)) Py_RETURN_NOTIMPLEMENTED;
   return size_concat(a, b);
 }
-PyObject* size_repeat(PyObject* self, Py_ssize_t n) { return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(self, n)); }
+PyObject* size_repeat(PyObject* self, Py_ssize_t n) {
+  return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(self, n));
+}
 PyObject* size_subscript(PyObject* self, PyObject* key) {
   PyObject* got = PyTuple_Type.tp_as_mapping->mp_subscript(self, key);
   return got && PyTuple_CheckExact(got) ? size_from_tuple(got) : got;
@@ -210,19 +230,38 @@ PyObject* size_reduce(PyObject* self, PyObject*) {
   Object copy = Object::steal(PyTuple_GetSlice(self, 0, PyTuple_GET_SIZE(self)));
   return Py_BuildValue("O(O)", size_type, copy.get());
 }
-PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, nullptr}, {"__reduce__", size_reduce, METH_NOARGS, nullptr}, {}};
+PyMethodDef size_methods[] = {
+    {"numel", size_numel, METH_NOARGS, nullptr}, {"__reduce__", size_reduce, METH_NOARGS, nullptr}, {}};
 
 }  // namespace
 
-PyObject* dtype_object(DType t) { return dtypes[static_cast<int>(t)]; }
-bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }
-DType dtype_value(PyObject* o) { return self_dtype(o); }
-PyObject* layout_object(Layout l) { return layouts[static_cast<int>(l)]; }
-bool is_layout(PyObject* o) { return Py_TYPE(o) == layout_type; }
-Layout layout_value(PyObject* o) { return static_cast<Layout>(reinterpret_cast<NamedObject*>(o)->value); }
-PyObject* memory_format_object(MemoryFormat f) { return memory_formats[static_cast<int>(f)]; }
-bool is_memory_format(PyObject* o) { return Py_TYPE(o) == memory_format_type; }
-MemoryFormat memory_format_value(PyObject* o) { return static_cast<MemoryFormat>(reinterpret_cast<NamedObject*>(o)->value); }
+PyObject* dtype_object(DType t) {
+  return dtypes[static_cast<int>(t)];
+}
+bool is_dtype(PyObject* o) {
+  return Py_TYPE(o) == dtype_type;
+}
+DType dtype_value(PyObject* o) {
+  return self_dtype(o);
+}
+PyObject* layout_object(Layout l) {
+  return layouts[static_cast<int>(l)];
+}
+bool is_layout(PyObject* o) {
+  return Py_TYPE(o) == layout_type;
+}
+Layout layout_value(PyObject* o) {
+  return static_cast<Layout>(reinterpret_cast<NamedObject*>(o)->value);
+}
+PyObject* memory_format_object(MemoryFormat f) {
+  return memory_formats[static_cast<int>(f)];
+}
+bool is_memory_format(PyObject* o) {
+  return Py_TYPE(o) == memory_format_type;
+}
+MemoryFormat memory_format_value(PyObject* o) {
+  return static_cast<MemoryFormat>(reinterpret_cast<NamedObject*>(o)->value);
+}
 
 PyObject* make_device(Device d) {
   static PyObject* cpu = nullptr;
@@ -232,8 +271,12 @@ PyObject* make_device(Device d) {
   if (d == Device{}) cpu = Py_NewRef(reinterpret_cast<PyObject*>(o));
   return reinterpret_cast<PyObject*>(o);
 }
-bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
-Device device_value(PyObject* o) { return reinterpret_cast<DeviceObject*>(o)->device; }
+bool is_device(PyObject* o) {
+  return Py_TYPE(o) == device_type;
+}
+Device device_value(PyObject* o) {
+  return reinterpret_cast<DeviceObject*>(o)->device;
+}
 Device device_from(PyObject* o) {
   if (is_device(o)) return device_value(o);
   if (PyUnicode_Check(o)) {
@@ -246,12 +289,14 @@ Device device_from(PyObject* o) {
     FL_CHECK(i >= 0 && i < 128, "[device] expected an index in [0, 127], got ", static_cast<int64_t>(i));
     return Device{DeviceType::CUDA, static_cast<int8_t>(i)};
   }
-  fail(ErrorKind::Type, "[device] expected a device, a string or an index, got ", std::string(Py_TYPE(o)->tp_name));
+  fail(ErrorKind::Type, "[device] expected a device, a string or an index, got ",
+       std::string(Py_TYPE(o)->tp_name));
 }
 
 PyObject* make_size(IntSpan sizes) {
   PyObject* made = check(size_type->tp_alloc(size_type, static_cast<Py_ssize_t>(sizes.size())));
-  for (size_t i = 0; i < sizes.size(); ++i) PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(sizes[i]));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(sizes[i]));
   return made;
 }
 

@@ -34,15 +34,18 @@ _LAZY = {
     "set_detect_anomaly": "anomaly_mode", "gradgradcheck": "gradcheck", "GradcheckError": "gradcheck",
     "draw": "drawing",
 }  # fmt: skip
-_MODULES = frozenset("function functional graph anomaly_mode forward_ad profiler variable drawing "
-                     "profiler_util".split())
+_MODULES = frozenset(
+    "function functional graph anomaly_mode forward_ad profiler variable drawing profiler_util".split()
+)
 
 
 def _first_gradient(out: Any, number: int, is_grads_batched: bool = False) -> Tensor:
     """The gradient of an output for which none was given: one."""
     if not isinstance(out, Tensor):
-        raise RuntimeError("[backward] expected a gradient for each GradientEdge, got None: grad can be implicitly "
-                           "created only for tensors")
+        raise RuntimeError(
+            "[backward] expected a gradient for each GradientEdge, got None: grad can be implicitly "
+            "created only for tensors"
+        )
     if out.numel() != 1:
         raise RuntimeError(
             f"[backward] expected a scalar, got a tensor of shape {tuple(out.shape)}: grad can be implicitly created "
@@ -113,15 +116,17 @@ def backward(
     """Adds the gradients of the given tensors to the .grad of the leaves they depend on."""
     if grad_variables is not None:
         if grad_tensors is not None:
-            raise RuntimeError("[backward] expected grad_tensors or grad_variables, got both; grad_variables is "
-                               "deprecated")
+            raise RuntimeError(
+                "[backward] expected grad_tensors or grad_variables, got both; grad_variables is deprecated"
+            )
         grad_tensors = grad_variables
     wanted = None
     if inputs is not None:
         wanted = _listed(inputs)
         if not wanted:
-            raise RuntimeError("[backward] expected at least one input, got none: `inputs` argument to `backward` "
-                               "cannot be empty.")
+            raise RuntimeError(
+                "[backward] expected at least one input, got none: `inputs` argument to `backward` cannot be empty."
+            )
     roots = _listed(tensors)
     grads = (None,) * len(roots) if grad_tensors is None else _listed(grad_tensors)
     grads = _make_grads(roots, grads)
@@ -153,8 +158,9 @@ def grad(
     if not only_inputs:
         import warnings
 
-        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to "
-                      "True).", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True).", FutureWarning, stacklevel=2
+        )
     roots, wanted = _listed(outputs), _listed(inputs)
     if retain_graph is None:
         retain_graph = create_graph
@@ -170,8 +176,9 @@ def grad(
         import flambeau as fl
 
         if any(g is None and not isinstance(x, Tensor) for g, x in zip(found, wanted)):
-            raise RuntimeError("[grad] expected inputs that are Tensors with materialize_grads=True, got a "
-                               "GradientEdge")
+            raise RuntimeError(
+                "[grad] expected inputs that are Tensors with materialize_grads=True, got a GradientEdge"
+            )
         found = tuple(fl.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(found, wanted))
     return found
 
@@ -191,8 +198,9 @@ def _batched(roots: Any, wanted: Any, grads: Any, retain: bool, create: bool, al
 
     sizes = {g.shape[0] for g in grads if g is not None}
     if len(sizes) != 1:
-        raise RuntimeError("[grad] expected gradients of one batch size with is_grads_batched=True, got "
-                           f"{sorted(sizes)}")
+        raise RuntimeError(
+            f"[grad] expected gradients of one batch size with is_grads_batched=True, got {sorted(sizes)}"
+        )
     n = sizes.pop()
     rows = []
     for k in range(n):

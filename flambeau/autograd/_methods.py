@@ -45,7 +45,13 @@ def backward(
     """Adds the gradient of this tensor to the .grad of the leaves it depends on."""
     if _C._has_torch_function_unary(self):
         return _override(
-            "backward", (self,), self, gradient=gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs
+            "backward",
+            (self,),
+            self,
+            gradient=gradient,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            inputs=inputs,
         )
     from flambeau import autograd
 

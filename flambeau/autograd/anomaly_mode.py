@@ -20,8 +20,9 @@ def _trace() -> str:
 def _report(name_and_trace: tuple[str, str]) -> None:
     name, trace = name_and_trace
     if trace:
-        warnings.warn(f"Error detected in {name}. Traceback of forward call that caused the "
-                      f"error:\n{trace}", stacklevel=3)
+        warnings.warn(
+            f"Error detected in {name}. Traceback of forward call that caused the error:\n{trace}", stacklevel=3
+        )
     else:
         warnings.warn(
             f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward "

@@ -109,8 +109,10 @@ def to_svg(outputs: Any, params: Any = None) -> str:
     ]
     for a, b in edges:
         (x1, y1, _), (x2, y2, _) = place[b], place[a]
-        parts.append(f'<line x1="{x1:.0f}" y1="{y1 + height:.0f}" x2="{x2:.0f}" y2="{y2:.0f}" stroke="black" '
-                     'marker-end="url(#a)"/>')
+        parts.append(
+            f'<line x1="{x1:.0f}" y1="{y1 + height:.0f}" x2="{x2:.0f}" y2="{y2:.0f}" stroke="black" '
+            'marker-end="url(#a)"/>'
+        )
     for i, label in enumerate(labels):
         x, y, width = place[i]
         fill = "#cfe8ff" if nodes[i].name() == "AccumulateGrad" else "white"

@@ -15,8 +15,10 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def _missing(*args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError("[forward_ad] expected reverse mode: forward mode is not supported; "
-                              "autograd.functional.jvp computes the same product")
+    raise NotImplementedError(
+        "[forward_ad] expected reverse mode: forward mode is not supported; "
+        "autograd.functional.jvp computes the same product"
+    )
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:

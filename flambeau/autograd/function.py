@@ -11,7 +11,15 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.autograd.grad_mode import no_grad
 
-__all__ = ["FunctionCtx", "BackwardCFunction", "FunctionMeta", "Function", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+__all__ = [
+    "FunctionCtx",
+    "BackwardCFunction",
+    "FunctionMeta",
+    "Function",
+    "InplaceFunction",
+    "NestedIOFunction",
+    "once_differentiable",
+]
 
 
 class FunctionCtx:
@@ -29,8 +37,10 @@ class FunctionCtx:
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
-                raise TypeError("[save_for_backward] expected Tensors or None: save_for_backward can only save "
-                                f"variables, got {type(t).__name__}")
+                raise TypeError(
+                    "[save_for_backward] expected Tensors or None: save_for_backward can only save "
+                    f"variables, got {type(t).__name__}"
+                )
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
@@ -127,8 +137,9 @@ class Function(metaclass=FunctionMeta):
         raise RuntimeError(f"[{type(self).__name__}] expected the static method apply() to be called, got an instance")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("[Function] expected apply(): legacy autograd function with non-static forward method is "
-                           "deprecated")
+        raise RuntimeError(
+            "[Function] expected apply(): legacy autograd function with non-static forward method is deprecated"
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -149,21 +160,26 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with "
-                                  "forward mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        raise NotImplementedError("To use autograd.Function with vmap, you must either override the vmap static method "
-                                  "or set generate_vmap_rule=True.")
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap static method "
+            "or set generate_vmap_rule=True."
+        )
 
     @classmethod
     def _derivative(cls) -> Callable[..., Any]:
         own_backward = cls.backward is not Function.backward
         own_vjp = cls.vjp is not Function.vjp
         if own_backward and own_vjp and cls.backward is not cls.vjp:
-            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
-                               "should only implement one of them.")
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+                "should only implement one of them."
+            )
         return cls.vjp if own_vjp and not own_backward else cls.backward
 
     @classmethod
@@ -200,8 +216,10 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
     dirty = {id(t) for t in self.dirty_tensors}
     fixed = {id(t) for t in self.non_differentiable}
     if dirty - {id(t) for t in tensors}:
-        raise RuntimeError("[mark_dirty] expected inputs of forward to be marked dirty, got another tensor: mark_dirty "
-                           "only accepts input tensors")
+        raise RuntimeError(
+            "[mark_dirty] expected inputs of forward to be marked dirty, got another tensor: mark_dirty "
+            "only accepts input tensors"
+        )
     if dirty - {id(o) for o in outputs}:
         raise RuntimeError(
             "[mark_dirty] expected dirty tensors among the outputs: Some elements marked as dirty during the forward "

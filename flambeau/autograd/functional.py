@@ -18,8 +18,9 @@ def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
     for i, t in enumerate(listed):
         if not isinstance(t, Tensor):
             at = "" if single else f" at index {i}"
-            raise TypeError(f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got "
-                            f"{type(t).__name__}{at}")
+            raise TypeError(
+                f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}"
+            )
     return not single, listed
 
 
@@ -44,8 +45,9 @@ def _fill(grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where:
     for i, (g, x) in enumerate(zip(grads, like)):
         if g is None:
             if strict:
-                raise RuntimeError(f"[{where}] expected a result that depends on every input in strict mode, got none "
-                                   f"for input {i}")
+                raise RuntimeError(
+                    f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}"
+                )
             g = fl.zeros_like(x)
         made.append(g)
     return tuple(made)
@@ -71,10 +73,19 @@ def _grad(outputs: Any, inputs: Any, grads: Any = None, create_graph: bool = Fal
     kept = [(o, g) for o, g in zip(outputs, grads) if o is not None and o.requires_grad]
     if not kept:
         return (None,) * len(inputs)
-    return grad([o for o, _ in kept], inputs, [g for _, g in kept], create_graph=create_graph, retain_graph=True, allow_unused=True)
+    return grad(
+        [o for o, _ in kept],
+        inputs,
+        [g for _, g in kept],
+        create_graph=create_graph,
+        retain_graph=True,
+        allow_unused=True,
+    )
 
 
-def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def vjp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """The outputs of func and the product of v with its Jacobian."""
     with fl.enable_grad():
         is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "vjp")
@@ -85,7 +96,9 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_inputs_tuple, create_graph)
 
 
-def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def jvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """The outputs of func and the product of its Jacobian with v, by differentiating the vjp, linear in its v."""
     with fl.enable_grad():
         is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "jvp")
@@ -165,7 +178,9 @@ def hessian(
     return found if is_inputs_tuple else found[0][0]
 
 
-def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def vhp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """The value of a scalar function and the product of v with its Hessian."""
     with fl.enable_grad():
         is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "vhp")
@@ -177,6 +192,8 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     return (out if create_graph else out.detach()), _finish(found, is_inputs_tuple, create_graph)
 
 
-def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def hvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """The value of a scalar function and the product of its Hessian with v; it is that of vhp, by symmetry."""
     return vhp(func, inputs, v, create_graph, strict)

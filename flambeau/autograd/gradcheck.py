@@ -24,7 +24,9 @@ class GradcheckError(RuntimeError):
 
 def _outputs(result: Any) -> list[Tensor]:
     listed = result if isinstance(result, (tuple, list)) else (result,)
-    return [o for o in listed if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex()) and o.requires_grad]
+    return [
+        o for o in listed if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex()) and o.requires_grad
+    ]
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -59,7 +61,11 @@ def _numerical(func: Callable[..., Any], inputs: Sequence[Any], at: int, eps: fl
 def _like(x: Tensor, values: Tensor) -> Tensor:
     """A leaf of x's geometry with other values."""
     with fl.no_grad():
-        fresh = x.detach().clone() if x.numel() == 0 else fl.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+        fresh = (
+            x.detach().clone()
+            if x.numel() == 0
+            else fl.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+        )
         overlapped = any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape))
         fresh = values.clone() if overlapped else fresh.copy_(values)
     return fresh.requires_grad_()
@@ -78,7 +84,9 @@ def _analytical(output: Tensor, x: Tensor, allow_unused: bool = True) -> list[Te
     return rows
 
 
-def _compare(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float, rtol: float, nondet_tol: float) -> None:
+def _compare(
+    func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float, rtol: float, nondet_tol: float
+) -> None:
     outputs = _call(func, inputs)
     if not outputs:
         listed = func(*inputs)
@@ -99,9 +107,11 @@ def _compare(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: 
             got = fl.stack(analytical)  # outputs by inputs
             want = fl.stack([row[j] for row in numerical], 1)
             if again is not None and not fl.allclose(got, fl.stack(again), atol=nondet_tol, rtol=0.0, equal_nan=True):
-                raise GradcheckError("[gradcheck] Backward is not reentrant, i.e., running backward with same input "
-                                     f"and grad_output multiple times gives different values, for output {j} and input "
-                                     f"{i}")
+                raise GradcheckError(
+                    "[gradcheck] Backward is not reentrant, i.e., running backward with same input "
+                    f"and grad_output multiple times gives different values, for output {j} and input "
+                    f"{i}"
+                )
             if not fl.allclose(got.to(want.dtype), want, rtol=rtol, atol=atol, equal_nan=True):
                 raise GradcheckError(
                     "[gradcheck] expected the gradients of finite differences, got others: Jacobian mismatch for "
@@ -112,8 +122,10 @@ def _compare(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: 
 
 def _check_inputs(inputs: Sequence[Any]) -> None:
     if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
-        raise ValueError("[gradcheck] expected at least one input tensor that requires grad: gradcheck expects at "
-                         "least one input tensor to require gradient, but none of the them have requires_grad=True.")
+        raise ValueError(
+            "[gradcheck] expected at least one input tensor that requires grad: gradcheck expects at "
+            "least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
     for i, x in enumerate(inputs):
         if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (fl.float64, fl.complex128):
             warnings.warn(

@@ -73,7 +73,9 @@ class save_on_cpu(saved_tensors_hooks):
         def pack(tensor: Tensor) -> tuple[Any, Tensor]:
             if not pin_memory:
                 return tensor.device, tensor.cpu()
-            packed = fl.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=fl.cuda.is_available())
+            packed = fl.empty(
+                tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=fl.cuda.is_available()
+            )
             packed.copy_(tensor)
             return tensor.device, packed
 
@@ -148,8 +150,6 @@ def register_multi_grad_hook(
 
 
 # ---------------------------------------------------------------- writing to saved tensors
-
-
 
 
 @contextlib.contextmanager

@@ -26,7 +26,12 @@ def _matched(dims: Any, tree: Any, op: str) -> list[int | None]:
 
 
 def vmap(
-    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
 ) -> Callable[..., Any]:
     """A function that calls func on each element of a batch and stacks what it returns."""
 
@@ -41,7 +46,9 @@ def vmap(
             if not isinstance(x, Tensor):
                 raise ValueError(f"[vmap] expected a Tensor for an input batched along {d}, got {type(x).__name__}")
             if not -x.dim() <= d < x.dim():
-                raise ValueError(f"[vmap] expected in_dims below the dimensions of the input, got {d} for {x.dim()}-d tensor")
+                raise ValueError(
+                    f"[vmap] expected in_dims below the dimensions of the input, got {d} for {x.dim()}-d tensor"
+                )
             sizes.add(x.shape[d])
         if not sizes:
             raise ValueError("[vmap] expected at least one input to be batched, got in_dims=None for all")

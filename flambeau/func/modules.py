@@ -27,15 +27,19 @@ def _slot(module: Any, leaf: str) -> dict[str, Any]:
 def _with_ties(module: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The same tensor for every name under which the module shares one."""
     names: dict[int, list[str]] = {}
-    for name, value in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
+    for name, value in (
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    ):
         names.setdefault(id(value), []).append(name)
     groups = {name: group for group in names.values() for name in group}
     full = dict(tensors)
     for name, value in tensors.items():
         for other in groups.get(name, ()):
             if other in tensors and tensors[other] is not value:
-                raise ValueError(f"[functional_call] expected one value for tied names, got different ones for {name} "
-                                 f"and {other}")
+                raise ValueError(
+                    f"[functional_call] expected one value for tied names, got different ones for {name} and {other}"
+                )
             full[other] = value
     return full
 
@@ -72,14 +76,20 @@ def functional_call(
         tensors = {}
         for part in parameter_and_buffer_dicts:
             if repeated := set(part) & set(tensors):
-                raise ValueError(f"[functional_call] expected each name once, got {sorted(repeated)} in several "
-                                 "dictionaries")
+                raise ValueError(
+                    f"[functional_call] expected each name once, got {sorted(repeated)} in several dictionaries"
+                )
             tensors.update(part)
-    known = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))}
+    known = {
+        name
+        for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    }
     if strict and set(tensors) != known:
         missing, unexpected = sorted(known - set(tensors)), sorted(set(tensors) - known)
-        raise RuntimeError("[functional_call] expected exactly the module's names with strict=True: missing "
-                           f"{missing}, unexpected {unexpected}")
+        raise RuntimeError(
+            "[functional_call] expected exactly the module's names with strict=True: missing "
+            f"{missing}, unexpected {unexpected}"
+        )
     if unknown := set(tensors) - known:
         raise KeyError(f"[functional_call] expected parameters and buffers of the module, got {sorted(unknown)}")
     if tie_weights:

@@ -79,8 +79,9 @@ def _chosen(argnums: Any, args: tuple[Any, ...], op: str) -> tuple[int, ...]:
     found = tuple(a + len(args) if a < 0 else a for a in listed)
     for a in found:
         if not 0 <= a < len(args):
-            raise RuntimeError(f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got "
-                               f"{argnums}")
+            raise RuntimeError(
+                f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got {argnums}"
+            )
     if len(set(found)) != len(found):
         raise RuntimeError(f"[{op}] expected distinct argnums, got {argnums}")
     return found
@@ -92,7 +93,14 @@ def _gradients(out: Any, inputs: list[Tensor], v: Any, recorded: bool = True) ->
     pairs = [(o, g) for o, g in zip(outs, vs) if o.requires_grad]
     if not pairs or not inputs:
         return [fl.zeros_like(x) for x in inputs]
-    found = autograd.grad([o for o, _ in pairs], inputs, [g for _, g in pairs], create_graph=recorded, retain_graph=True, allow_unused=True)
+    found = autograd.grad(
+        [o for o, _ in pairs],
+        inputs,
+        [g for _, g in pairs],
+        create_graph=recorded,
+        retain_graph=True,
+        allow_unused=True,
+    )
     return [fl.zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
 
 
@@ -111,16 +119,21 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
             aux = None
             if has_aux:
                 if not (isinstance(out, tuple) and len(out) == 2):
-                    raise RuntimeError("[grad] expected func to return (value, aux) with has_aux=True, got another "
-                                       "result")
+                    raise RuntimeError(
+                        "[grad] expected func to return (value, aux) with has_aux=True, got another result"
+                    )
                 out, aux = out
             if not isinstance(out, Tensor):
                 raise RuntimeError(f"[grad] expected func to return a Tensor, got {type(out).__name__}")
             if out.dim() != 0:
-                raise RuntimeError(f"[grad] expected func to return a scalar tensor, got a tensor with {out.dim()} "
-                                   "dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
+                raise RuntimeError(
+                    f"[grad] expected func to return a scalar tensor, got a tensor with {out.dim()} "
+                    "dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+                )
             found = iter(_gradients(out, inputs, None))
-            grads = pytree.tree_unflatten([next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec)
+            grads = pytree.tree_unflatten(
+                [next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
+            )
             grads, out, aux = _leave((grads, out, aux), inputs)
         return (grads, (out, aux)) if has_aux else (grads, out)
 
@@ -196,11 +209,15 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         back = _gradients(outputs, inputs, duals)
         pairs = [(b, t) for b, t in zip(back, pytree.tree_leaves(tangents)) if b.requires_grad]
         if pairs:
-            found = autograd.grad([b for b, _ in pairs], duals, [t for _, t in pairs], create_graph=True, allow_unused=True)
+            found = autograd.grad(
+                [b for b, _ in pairs], duals, [t for _, t in pairs], create_graph=True, allow_unused=True
+            )
         else:
             found = [None] * len(duals)
         moved = [fl.zeros_like(o) if g is None else g for g, o in zip(found, outputs)]
-        results = _leave((pytree.tree_unflatten(list(outputs), spec), pytree.tree_unflatten(moved, spec), aux), inputs + duals)
+        results = _leave(
+            (pytree.tree_unflatten(list(outputs), spec), pytree.tree_unflatten(moved, spec), aux), inputs + duals
+        )
     return results if has_aux else results[:2]
 
 
@@ -258,7 +275,9 @@ def _rows(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     ]
 
 
-def jacfwd(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable[..., Any]:
+def jacfwd(
+    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
     """A function that returns the Jacobian of func; the same matrix as jacrev's."""
     return jacrev(func, argnums, has_aux=has_aux)
 

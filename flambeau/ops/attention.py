@@ -140,7 +140,9 @@ def _attention_math(
 # ---------------------------------------------------------------- multi-head attention
 
 
-def _project(op: str, inputs: tuple[fl.Tensor, ...], embed: int, weight: Any, separate: Any, bias: Any) -> list[fl.Tensor]:
+def _project(
+    op: str, inputs: tuple[fl.Tensor, ...], embed: int, weight: Any, separate: Any, bias: Any
+) -> list[fl.Tensor]:
     """Query, key and value after their linear maps, packed in one weight or given separately."""
     linear = fl.nn.functional.linear
     biases = (None, None, None) if bias is None else [bias[i * embed : (i + 1) * embed] for i in range(3)]
@@ -160,7 +162,9 @@ def _float_mask(name: str, mask: fl.Tensor | None, dtype: Any) -> fl.Tensor | No
     if mask.dtype == fl.bool:
         return fl.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
     if not mask.is_floating_point():
-        raise RuntimeError(f"[multi_head_attention_forward] expected {name} of bool or floating dtype, got {mask.dtype}")
+        raise RuntimeError(
+            f"[multi_head_attention_forward] expected {name} of bool or floating dtype, got {mask.dtype}"
+        )
     return mask
 
 
@@ -206,7 +210,9 @@ def nn_multi_head_attention_forward(
     if query.dim() not in (2, 3):
         raise AssertionError(f"[{op}] expected a query of 2 or 3 dimensions, got shape {tuple(query.shape)}")
     if key.dim() != query.dim() or value.dim() != query.dim():
-        raise AssertionError(f"[{op}] expected key and value of {query.dim()} dimensions, got {key.dim()} and {value.dim()}")
+        raise AssertionError(
+            f"[{op}] expected key and value of {query.dim()} dimensions, got {key.dim()} and {value.dim()}"
+        )
     if is_causal and attn_mask is None:
         raise RuntimeError(f"[{op}] expected attn_mask with is_causal, which is only a hint, got None")
     key_padding_mask = _float_mask("key_padding_mask", key_padding_mask, query.dtype)
@@ -227,9 +233,13 @@ def nn_multi_head_attention_forward(
         raise AssertionError(f"[{op}] expected an embedding divisible by {num_heads} heads, got {embed}")
     if use_separate_proj_weight:
         if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(f"[{op}] expected key and value of one length, got {tuple(key.shape)} and {tuple(value.shape)}")
+            raise AssertionError(
+                f"[{op}] expected key and value of one length, got {tuple(key.shape)} and {tuple(value.shape)}"
+            )
     elif key.shape != value.shape:
-        raise AssertionError(f"[{op}] expected key and value of one shape, got {tuple(key.shape)} and {tuple(value.shape)}")
+        raise AssertionError(
+            f"[{op}] expected key and value of one shape, got {tuple(key.shape)} and {tuple(value.shape)}"
+        )
 
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _project(op, (query, key, value), embed, in_proj_weight, separate, in_proj_bias)
@@ -238,7 +248,9 @@ def nn_multi_head_attention_forward(
         keys = key.shape[0]
         if attn_mask.dim() == 2:
             if tuple(attn_mask.shape) != (length, keys):
-                raise RuntimeError(f"[{op}] expected attn_mask of shape ({length}, {keys}), got {tuple(attn_mask.shape)}")
+                raise RuntimeError(
+                    f"[{op}] expected attn_mask of shape ({length}, {keys}), got {tuple(attn_mask.shape)}"
+                )
             attn_mask = attn_mask.unsqueeze(0)
         elif attn_mask.dim() == 3:
             if tuple(attn_mask.shape) != (batch * num_heads, length, keys):
@@ -272,7 +284,9 @@ def nn_multi_head_attention_forward(
         if extra:
             key_padding_mask = fl.nn.functional.pad(key_padding_mask, (0, extra))
         if tuple(key_padding_mask.shape) != (batch, keys):
-            raise AssertionError(f"[{op}] expected key_padding_mask of shape ({batch}, {keys}), got {tuple(key_padding_mask.shape)}")
+            raise AssertionError(
+                f"[{op}] expected key_padding_mask of shape ({batch}, {keys}), got {tuple(key_padding_mask.shape)}"
+            )
         padding = key_padding_mask.reshape(batch, 1, 1, keys).expand(batch, num_heads, 1, keys)
         padding = padding.reshape(batch * num_heads, 1, keys)
         attn_mask = padding if attn_mask is None else attn_mask + padding

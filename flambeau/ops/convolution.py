@@ -47,7 +47,16 @@ def _gradients(g, input, weight, stride, padding, dilation, transposed, output_p
         return list(x) * ndim if len(x) == 1 else list(x)
 
     grads = fl._ops._convolution_backward(
-        g, input, weight, full(stride), full(padding), full(dilation), transposed, full(output_padding), groups, list(needs)
+        g,
+        input,
+        weight,
+        full(stride),
+        full(padding),
+        full(dilation),
+        transposed,
+        full(output_padding),
+        groups,
+        list(needs),
     )
     found = [x if needed else None for x, needed in zip(grads, needs)]
     if single and found[0] is not None:
@@ -72,7 +81,20 @@ def conv_transpose_vjp(g, input, weight, stride, padding, output_padding, groups
 
 @vjp("_convolution_backward")
 def convolution_backward_vjp(
-    g0, g1, g2, grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask, needs
+    g0,
+    g1,
+    g2,
+    grad_output,
+    input,
+    weight,
+    stride,
+    padding,
+    dilation,
+    transposed,
+    output_padding,
+    groups,
+    output_mask,
+    needs,
 ):
     """The three gradients are products of pairs of the operands, so their derivatives are the other pairs."""
     options = (stride, padding, dilation, transposed, output_padding, groups)

@@ -35,8 +35,14 @@ native(f"full_like(Tensor self, Scalar fill_value, *, {LIKE}) -> Tensor", method
 native(f"new_empty(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
 native(f"new_zeros(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
 native(f"new_ones(Tensor self, int[] size, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
-native(f"new_full(Tensor self, int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
-native(f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",))
+native(
+    f"new_full(Tensor self, int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", function=False, tags=("no_grad",)
+)
+native(
+    f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {OPTIONS}) -> Tensor",
+    function=False,
+    tags=("no_grad",),
+)
 
 native("fill_(Tensor(!) self, Tensor|Scalar value) -> Tensor")
 native("fill(Tensor self, Tensor|Scalar value) -> Tensor", method=False)
@@ -55,7 +61,11 @@ def zero_vjp(g):
 
 @vjp("linspace")
 def linspace_vjp(g, steps, needs):
-    weight = fl.linspace(0, 1, steps, dtype=g.dtype, device=g.device) if steps > 1 else fl.zeros(steps, dtype=g.dtype, device=g.device)
+    weight = (
+        fl.linspace(0, 1, steps, dtype=g.dtype, device=g.device)
+        if steps > 1
+        else fl.zeros(steps, dtype=g.dtype, device=g.device)
+    )
     return (g * (1 - weight)).sum() if needs[0] else None, (g * weight).sum() if needs[1] else None
 
 

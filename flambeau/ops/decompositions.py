@@ -30,7 +30,9 @@ def _both(x: fl.Tensor) -> fl.Tensor:
     """x plus its adjoint, with the diagonal counted once."""
     diagonal = x.diagonal(0, -2, -1)
     whole = x + x.mH
-    return whole - fl.diag_embed(fl.complex(diagonal.real, fl.zeros_like(diagonal.real)) if x.is_complex() else diagonal)
+    return whole - fl.diag_embed(
+        fl.complex(diagonal.real, fl.zeros_like(diagonal.real)) if x.is_complex() else diagonal
+    )
 
 
 def _skew(x: fl.Tensor) -> fl.Tensor:
@@ -47,9 +49,13 @@ def _gaps(values: fl.Tensor) -> fl.Tensor:
 def qr_vjp(g0, g1, A, mode, Q, R):
     m, n = A.shape[-2:]
     if mode == "r":
-        raise RuntimeError("[linalg.qr] expected Q to be computed, got mode='r', which has no derivative; use mode='reduced'")
+        raise RuntimeError(
+            "[linalg.qr] expected Q to be computed, got mode='r', which has no derivative; use mode='reduced'"
+        )
     if mode == "complete" and m > n:
-        raise RuntimeError("[linalg.qr] expected at least as many columns as rows with mode='complete', which otherwise has no derivative")
+        raise RuntimeError(
+            "[linalg.qr] expected at least as many columns as rows with mode='complete', which otherwise has no derivative"
+        )
     if m >= n:
         return _square_qr(g0, g1, Q, R)
     # A = [X | Y] with X square: R = [U | Q^H Y].

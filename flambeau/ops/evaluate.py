@@ -77,7 +77,9 @@ def evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any] | Non
     if node.op == "where":
         cond, a, b = args
         like = next((x for x in (a, b, *values.values()) if isinstance(x, fl.Tensor)), None)
-        a, b = (x if isinstance(x, fl.Tensor) else fl.scalar_tensor(x, dtype=like.dtype, device=like.device) for x in (a, b))
+        a, b = (
+            x if isinstance(x, fl.Tensor) else fl.scalar_tensor(x, dtype=like.dtype, device=like.device) for x in (a, b)
+        )
         result = fl.where(cond, a, b) if isinstance(cond, fl.Tensor) else (a if cond else b)
     elif node.op not in _PYTHON and not any(isinstance(a, fl.Tensor) for a in args):
         like = next(x for x in values.values() if isinstance(x, fl.Tensor))
@@ -90,7 +92,15 @@ def evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any] | Non
 
 def _record(name: str) -> Record:
     if name not in RECORDS:
-        for module in ("arithmetic", "comparison", "bitwise", "math_functions", "special_functions", "activation", "complex_numbers"):
+        for module in (
+            "arithmetic",
+            "comparison",
+            "bitwise",
+            "math_functions",
+            "special_functions",
+            "activation",
+            "complex_numbers",
+        ):
             importlib.import_module(f"flambeau.ops.{module}")
     return RECORDS[name]
 

@@ -25,7 +25,11 @@ def index_put_vjp(g, indices, values_sizes, accumulate, needs):
     grad_self = g
     if needs[0] and not accumulate:
         grad_self = g.index_put(indices, fl.zeros((), dtype=g.dtype, device=g.device))
-    return grad_self if needs[0] else None, None, fl._ops.index(g, indices).sum_to_size(values_sizes) if needs[2] else None
+    return (
+        grad_self if needs[0] else None,
+        None,
+        fl._ops.index(g, indices).sum_to_size(values_sizes) if needs[2] else None,
+    )
 
 
 # ---------------------------------------------------------------- masks
@@ -120,7 +124,9 @@ def index_reduce_vjp(g, self, dim, index, source, reduce, include_self, out, nee
         return x.index_select(dim, index).reshape(source.shape)
 
     if reduce == "prod":
-        return _product_gradients(g, self, source, include_self, needs, lambda t, x: t.index_reduce(dim, index, x, "prod"), spread, index, dim)
+        return _product_gradients(
+            g, self, source, include_self, needs, lambda t, x: t.index_reduce(dim, index, x, "prod"), spread, index, dim
+        )
     ones = fl.ones_like(source)
     if reduce == "mean":
         start = fl.ones_like(g) if include_self else fl.zeros_like(g)
@@ -160,7 +166,9 @@ def take_vjp(g, self_sizes, index):
 
 @vjp("put")
 def put_vjp(g, index, source_sizes, accumulate, needs):
-    grad_self = g if accumulate or not needs[0] else g.put(index, fl.zeros(source_sizes, dtype=g.dtype, device=g.device))
+    grad_self = (
+        g if accumulate or not needs[0] else g.put(index, fl.zeros(source_sizes, dtype=g.dtype, device=g.device))
+    )
     return grad_self, None, g.take(index).reshape(source_sizes) if needs[2] else None
 
 

@@ -104,7 +104,9 @@ def nn_interpolate(
 ) -> fl.Tensor:
     if mode in ("nearest", "nearest-exact", "area") and align_corners is not None:
         raise ValueError(f"[interpolate] expected align_corners only with linear and cubic modes, got it with {mode!r}")
-    sizes, factors = _sizes_and_factors(input, size, scale_factor, bool(recompute_scale_factor) or (mode == "area" and size is None))
+    sizes, factors = _sizes_and_factors(
+        input, size, scale_factor, bool(recompute_scale_factor) or (mode == "area" and size is None)
+    )
     if antialias and (mode not in ("bilinear", "bicubic", "lanczos") or input.dim() != 4):
         raise ValueError(
             f"[interpolate] expected antialias with bilinear, bicubic or lanczos and 4 dimensions, got {mode!r} and {input.dim()}"

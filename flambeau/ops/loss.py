@@ -562,7 +562,8 @@ def linear_cross_entropy(
                 input, linear_weight, target, linear_bias, weight, reduction, index, label_smoothing, options
             )
         warnings.warn(
-            "[linear_cross_entropy] expected a batch of rows with class indices for options, got another case"
+            "[linear_cross_entropy] expected a batch of rows with class indices for options, got another case",
+            stacklevel=2,
         )
     # The weight is (classes, d..., features): one product gives the scores of every (class, d...).
     flat = linear_weight.reshape(-1, linear_weight.shape[-1])

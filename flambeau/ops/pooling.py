@@ -314,7 +314,9 @@ def _max_unpool(
     stride = spread(stride) if stride else kernel
     padding = spread(padding)
     if input.dim() not in (ndim + 1, ndim + 2):
-        raise RuntimeError(f"[{op}] expected an input of {ndim + 1} or {ndim + 2} dimensions, got shape {tuple(input.shape)}")
+        raise RuntimeError(
+            f"[{op}] expected an input of {ndim + 1} or {ndim + 2} dimensions, got shape {tuple(input.shape)}"
+        )
     if any(s <= 0 for s in stride):
         raise RuntimeError(f"[{op}] expected strides greater than zero, got {tuple(stride)}")
     if any(n == 0 for n in input.shape[-ndim - 1 :]):

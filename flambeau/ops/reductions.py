@@ -359,7 +359,9 @@ def _with_mean(spread, g1, self, dim, keepdim):
 
 @vjp("var_mean")
 def var_mean_vjp(g0, g1, self, unbiased):
-    return _with_mean(None if g0 is None else _variance_gradient(g0, self, None, int(unbiased), False), g1, self, None, False)
+    return _with_mean(
+        None if g0 is None else _variance_gradient(g0, self, None, int(unbiased), False), g1, self, None, False
+    )
 
 
 @vjp("var_mean.dim")

@@ -64,7 +64,9 @@ def scatter_reduce_vjp(g, self, dim, index, src, reduce, include_self, out, need
             part = part.narrow(d, 0, n)
     grad_self, grad_part = _reduced_gradients(g, self, dim, index, part, reduce, include_self, out, needs)
     if grad_part is not None and tuple(src.shape) != tuple(index.shape):
-        grad_part = fl.constant_pad_nd(grad_part, [p for n, m in zip(reversed(src.shape), reversed(grad_part.shape)) for p in (0, n - m)])
+        grad_part = fl.constant_pad_nd(
+            grad_part, [p for n, m in zip(reversed(src.shape), reversed(grad_part.shape)) for p in (0, n - m)]
+        )
     return grad_self if needs[0] else None, None, grad_part if needs[2] else None
 
 

@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass
 
 _HEAD = re.compile(r"^(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<args>.*)\)\s*->\s*(?P<returns>.*)$", re.S)
-_ARG = re.compile(r"^(?P<type>[\w|]+(\(!\))?(\[\d*\])?\??(\[\d*\])?\??)\s+(?P<name>\w+)(\s*=\s*(?P<default>.+))?$", re.S)
+_ARG = re.compile(
+    r"^(?P<type>[\w|]+(\(!\))?(\[\d*\])?\??(\[\d*\])?\??)\s+(?P<name>\w+)(\s*=\s*(?P<default>.+))?$", re.S
+)
 
 
 @dataclass(frozen=True)

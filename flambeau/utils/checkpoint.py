@@ -118,8 +118,10 @@ class CheckpointFunction(Function):
         outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
         pairs = [(o, g) for o, g in zip(outputs, grads) if isinstance(o, Tensor) and o.requires_grad]
         if not pairs:
-            raise RuntimeError("[checkpoint] expected an output that requires grad: none of output has "
-                               "requires_grad=True, this checkpoint() is not necessary")
+            raise RuntimeError(
+                "[checkpoint] expected an output that requires grad: none of output has "
+                "requires_grad=True, this checkpoint() is not necessary"
+            )
         fl.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
         return (None, None, *(x.grad if isinstance(x, Tensor) else None for x in fresh))
 
@@ -191,7 +193,12 @@ class _Frame:
 
 
 def _checkpoint_without_reentrant(
-    function: Callable[..., Any], preserve_rng_state: bool, context_fn: Callable[[], Any], determinism_check: str, args: Any, kwargs: Any
+    function: Callable[..., Any],
+    preserve_rng_state: bool,
+    context_fn: Callable[[], Any],
+    determinism_check: str,
+    args: Any,
+    kwargs: Any,
 ) -> Any:
     if not fl.is_grad_enabled():
         return function(*args, **kwargs)
@@ -228,8 +235,10 @@ def checkpoint(
         use_reentrant = True
     if use_reentrant:
         if kwargs:
-            raise ValueError("[checkpoint] expected no keyword arguments with use_reentrant=True: Unexpected keyword "
-                             "arguments: " + ",".join(kwargs))
+            raise ValueError(
+                "[checkpoint] expected no keyword arguments with use_reentrant=True: Unexpected keyword "
+                "arguments: " + ",".join(kwargs)
+            )
         if context_fn is not noop_context_fn or debug is not False:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
@@ -242,7 +251,10 @@ def checkpoint_sequential(
     """Runs a sequence of functions in checkpointed segments, all but the last."""
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
-        raise ValueError("[checkpoint_sequential] expected no other keyword arguments: Unexpected keyword arguments: " + ",".join(kwargs))
+        raise ValueError(
+            "[checkpoint_sequential] expected no other keyword arguments: Unexpected keyword arguments: "
+            + ",".join(kwargs)
+        )
     if use_reentrant is None:
         use_reentrant = True
     listed = list(functions.children()) if hasattr(functions, "children") else list(functions)

@@ -91,11 +91,19 @@ CASES = {
     "max_pool2d": (lambda x: F.max_pool2d(x, 2) ** 2, random(1, 1, 4, 4)),
     "avg_pool2d": (lambda x: F.avg_pool2d(x, 2) ** 2, random(1, 1, 4, 4)),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, (2, 1)) ** 2, random(1, 1, 3, 4)),
-    "interpolate": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False) ** 2, random(1, 1, 2, 2)),
+    "interpolate": (
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False) ** 2,
+        random(1, 1, 2, 2),
+    ),
     "embedding": (lambda w: F.embedding(index(0, 2, 0), w) ** 2, random(3, 2)),
     "cross_entropy": (lambda x: F.cross_entropy(x, index(0, 2)), random(2, 3)),
     "nll_loss": (lambda x: F.nll_loss(x, index(0, 2)) ** 2, random(2, 3)),
-    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), random(2, 3, 2), random(2, 3, 2, seed=1), random(2, 3, 2, seed=2)),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+        random(2, 3, 2),
+        random(2, 3, 2, seed=1),
+        random(2, 3, 2, seed=2),
+    ),
     # linear algebra and transforms
     "inv": (fl.linalg.inv, well(3)),
     "det": (fl.linalg.det, well(3)),

@@ -68,7 +68,9 @@ def test_heads_from_a_projection_need_no_copy():
     joined = np.random.default_rng(2).standard_normal((2, 10, 4, 16)).astype(np.float32)
     x = fl.from_numpy(joined).transpose(1, 2)
     heads = joined.swapaxes(1, 2)
-    np.testing.assert_allclose(F.scaled_dot_product_attention(x, x, x).numpy(), reference(heads, heads, heads), atol=2e-5)
+    np.testing.assert_allclose(
+        F.scaled_dot_product_attention(x, x, x).numpy(), reference(heads, heads, heads), atol=2e-5
+    )
 
 
 @pytest.mark.parametrize("dtype,tolerance", [("bfloat16", 2e-2), ("float16", 3e-3)])

@@ -46,7 +46,9 @@ def test_max_pool(ndim, kernel, stride, padding, dilation, last):
     values, indices = pool(fl.from_numpy(given), kernel, stride, padding, dilation, return_indices=True)
     np.testing.assert_array_equal(values.numpy(), want)
     flat = x.reshape(2, 5, -1)
-    np.testing.assert_array_equal(np.take_along_axis(flat, indices.numpy().reshape(2, 5, -1), 2), want.reshape(2, 5, -1))
+    np.testing.assert_array_equal(
+        np.take_along_axis(flat, indices.numpy().reshape(2, 5, -1), 2), want.reshape(2, 5, -1)
+    )
 
 
 @pytest.mark.parametrize("ndim", [1, 2, 3])
@@ -114,7 +116,9 @@ def test_gradients_are_adjoint():
     values, indices = F.max_pool2d(fl.from_numpy(x), 3, 2, 1, return_indices=True)
     back = fl._ops._pool_scatter(fl.from_numpy(g), indices, [7, 8], True).numpy()
     np.testing.assert_allclose((back * x).sum(), (g * values.numpy()).sum())
-    back = fl._ops._avg_pool_backward(fl.from_numpy(g), [2, 3, 7, 8], [3, 3], [2, 2], [1, 1], False, False, None).numpy()
+    back = fl._ops._avg_pool_backward(
+        fl.from_numpy(g), [2, 3, 7, 8], [3, 3], [2, 2], [1, 1], False, False, None
+    ).numpy()
     average = F.avg_pool2d(fl.from_numpy(x), 3, 2, 1, count_include_pad=False).numpy()
     np.testing.assert_allclose((back * x).sum(), (g * average).sum())
     back = fl._ops._adaptive_avg_pool_backward(fl.from_numpy(g), [2, 3, 7, 8], 2).numpy()

@@ -115,7 +115,11 @@ def test_forms_and_layouts_of_a_pointwise_op_agree(record):
             close(target, want, dtype)
 
 
-@pytest.mark.parametrize("record", [r for r in POINTWISE if sum(a.type == "Tensor" or a.type == "Tensor|Scalar" for a in r.schema.args) > 1], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "record",
+    [r for r in POINTWISE if sum(a.type == "Tensor" or a.type == "Tensor|Scalar" for a in r.schema.args) > 1],
+    ids=lambda r: r.name,
+)
 def test_operands_broadcast(record):
     if record.details["promote"] == "first":
         pytest.skip("the first operand has the result's shape")
@@ -135,7 +139,9 @@ def test_dtypes_outside_the_record_are_refused(record):
     op = callable_of(record)
     outside = [kind for kind in "bifc" if kind not in record.details["dtypes"]]
     for kind in outside:
-        if (record.details["promote"] == "float" and kind in "bi") or (record.details["promote"] == "int" and kind == "b"):
+        if (record.details["promote"] == "float" and kind in "bi") or (
+            record.details["promote"] == "int" and kind == "b"
+        ):
             continue
         positional, keywords = arguments(record, DTYPES[kind][0], [(2, 2)])
         with pytest.raises(RuntimeError):  # NotImplementedError is one

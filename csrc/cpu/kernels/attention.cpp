@@ -1,5 +1,6 @@
-// The attention loops. Products run on a register-blocked kernel over panels of keys; each block of scores is turned
-// into probabilities while it is in cache, against the maximum seen so far, and earlier results are rescaled.
+// The attention loops. Products run on a register-blocked kernel over panels of keys; each block of scores is
+// turned into probabilities while it is in cache, against the maximum seen so far, and earlier results are
+// rescaled.
 #include "cpu/attention_kernel.h"
 
 #include <algorithm>
@@ -24,15 +25,18 @@ constexpr int kRows = 6, kVectors = 2;
 typedef float Vec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 constexpr int64_t kPanel = kLanes * kVectors;  // columns a panel of the right operand has
 constexpr int64_t kQueryBlock = 36;            // a multiple of kRows
-constexpr int64_t kKeyBlock = 512;             // a multiple of kPanel; long rows spread the cost of a row's reductions
+constexpr int64_t kKeyBlock = 512;  // a multiple of kPanel; long rows spread the cost of a row's reductions
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
 
 // Uninitialised memory of a thread's own.
 class Room {
  public:
-  explicit Room(int64_t n) : data_(static_cast<float*>(std::aligned_alloc(64, round_up(std::max<int64_t>(n, 16) * 4, 64)))) {}
+  explicit Room(int64_t n)
+      : data_(static_cast<float*>(std::aligned_alloc(64, round_up(std::max<int64_t>(n, 16) * 4, 64)))) {}
   ~Room() { std::free(data_); }
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
@@ -44,10 +48,12 @@ class Room {
 
 // c[R rows][V vectors] (+)= a[R][k] * b[k][V vectors].
 template <int R, int V>
-void block(int64_t k, const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t b_row, float* c, int64_t c_row, bool add) {
+void block(int64_t k, const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t b_row, float* c,
+           int64_t c_row, bool add) {
   Vec sum[R][V];
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) sum[r][v] = add ? *reinterpret_cast<const Vec*>(c + r * c_row + v * kLanes) : Vec{};
+    for (int v = 0; v < V; ++v)
+      sum[r][v] = add ? *reinterpret_cast<const Vec*>(c + r * c_row + v * kLanes) : Vec{};
   for (int64_t i = 0; i < k; ++i) {
     Vec x[V];
     for (int v = 0; v < V; ++v) x[v] = *reinterpret_cast<const Vec*>(b + i * b_row + v * kLanes);
@@ -60,7 +66,8 @@ void block(int64_t k, const float* a, int64_t a_row, int64_t a_col, const float*
     for (int v = 0; v < V; ++v) *reinterpret_cast<Vec*>(c + r * c_row + v * kLanes) = sum[r][v];
 }
 
-using BlockFn = void (*)(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, int64_t, bool);
+using BlockFn = void (*)(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, int64_t,
+                         bool);
 template <int R>
 constexpr BlockFn pick_vectors(int vectors) {
   if (vectors == 1) return &block<R, 1>;
@@ -74,31 +81,41 @@ constexpr BlockFn pick_vectors(int vectors) {
 }
 BlockFn pick(int rows, int vectors) {
   switch (rows) {
-    case 1: return pick_vectors<1>(vectors);
-    case 2: return pick_vectors<2>(vectors);
-    case 3: return pick_vectors<3>(vectors);
-    case 4: return pick_vectors<4>(vectors);
-    case 5: return pick_vectors<5>(vectors);
-    default: return pick_vectors<6>(vectors);
+    case 1:
+      return pick_vectors<1>(vectors);
+    case 2:
+      return pick_vectors<2>(vectors);
+    case 3:
+      return pick_vectors<3>(vectors);
+    case 4:
+      return pick_vectors<4>(vectors);
+    case 5:
+      return pick_vectors<5>(vectors);
+    default:
+      return pick_vectors<6>(vectors);
   }
 }
 
-// C (m x n) (+)= A (m x k) B (k x n); n is a multiple of kLanes. The columns j.. of B start at b + j / kPanel * b_panel,
-// so that B may lie in panels (b_row = kPanel) or in rows (b_panel = kPanel).
-void multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t b_row, int64_t b_panel, float* c,
-              int64_t c_row, bool add) {
+// C (m x n) (+)= A (m x k) B (k x n); n is a multiple of kLanes. The columns j.. of B start at b + j / kPanel
+// * b_panel, so that B may lie in panels (b_row = kPanel) or in rows (b_panel = kPanel).
+void multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col, const float* b,
+              int64_t b_row, int64_t b_panel, float* c, int64_t c_row, bool add) {
   for (int64_t j = 0; j < n; j += kPanel) {
     const int vectors = static_cast<int>(std::min(kPanel, n - j) / kLanes);
     const float* panel = b + j / kPanel * b_panel;
     const BlockFn full = pick(kRows, vectors);
     int64_t i = 0;
-    for (; i + kRows <= m; i += kRows) full(k, a + i * a_row, a_row, a_col, panel, b_row, c + i * c_row + j, c_row, add);
-    if (i < m) pick(static_cast<int>(m - i), vectors)(k, a + i * a_row, a_row, a_col, panel, b_row, c + i * c_row + j, c_row, add);
+    for (; i + kRows <= m; i += kRows)
+      full(k, a + i * a_row, a_row, a_col, panel, b_row, c + i * c_row + j, c_row, add);
+    if (i < m)
+      pick(static_cast<int>(m - i), vectors)(k, a + i * a_row, a_row, a_col, panel, b_row, c + i * c_row + j,
+                                             c_row, add);
   }
 }
 
-// exp for arguments that are not positive: 2^n * 2^f with our own minimax polynomial for the fraction (7.5e-8). What is
-// computed for arguments below the range, minus infinity included, is thrown away at the end; a NaN stays.
+// exp for arguments that are not positive: 2^n * 2^f with our own minimax polynomial for the fraction
+// (7.5e-8). What is computed for arguments below the range, minus infinity included, is thrown away at the
+// end; a NaN stays.
 inline __attribute__((always_inline)) float exp_negative(float x) {
   const float shifted = x * 1.44269504088896341f + 12582912.0f;
   const float f = x * 1.44269504088896341f - (shifted - 12582912.0f);
@@ -116,7 +133,8 @@ inline __attribute__((always_inline)) float exp_negative(float x) {
   return x >= -87.0f ? p : 0.0f >= x ? 0.0f : x;
 }
 
-// The largest of n (a multiple of kLanes) scores and `most`; a NaN is passed over, the sum of exponentials shows it.
+// The largest of n (a multiple of kLanes) scores and `most`; a NaN is passed over, the sum of exponentials
+// shows it.
 float row_max(const float* s, int64_t n, float most) {
   Vec lanes = most - Vec{};
   for (int64_t j = 0; j < n; j += kLanes) {
@@ -140,7 +158,8 @@ float row_exp(float* s, int64_t n, float shift) {
 
 // Rows of any type as padded rows of floats, times `scale`.
 template <class T>
-void load_rows(const T* from, int64_t row, int64_t rows, int64_t columns, float scale, float* to, int64_t to_row) {
+void load_rows(const T* from, int64_t row, int64_t rows, int64_t columns, float scale, float* to,
+               int64_t to_row) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) to[i * to_row + j] = static_cast<float>(from[i * row + j]) * scale;
     for (int64_t j = columns; j < to_row; ++j) to[i * to_row + j] = 0;
@@ -163,7 +182,8 @@ void load_panels(const T* from, int64_t row, int64_t rows, int64_t columns, floa
         for (int64_t i = 0; i < tile; ++i) y[c * kPanel + i] = static_cast<float>(x[i * row + c]);
     }
     for (; r < count; ++r)
-      for (int64_t c = 0; c < columns; ++c) panel[c * kPanel + r] = static_cast<float>(from[(p + r) * row + c]);
+      for (int64_t c = 0; c < columns; ++c)
+        panel[c * kPanel + r] = static_cast<float>(from[(p + r) * row + c]);
   }
 }
 
@@ -173,11 +193,13 @@ T* at(const AttentionOperand& o, int64_t batch, int64_t head, int64_t row = 0) {
 }
 
 // Adds the mask to a block of scores and hides keys after the query when causal and columns beyond `keys`.
-void apply_mask(const AttentionArgs& g, int64_t b, int64_t h, int64_t q0, int64_t rows, int64_t k0, int64_t columns, int64_t padded, float* scores) {
+void apply_mask(const AttentionArgs& g, int64_t b, int64_t h, int64_t q0, int64_t rows, int64_t k0,
+                int64_t columns, int64_t padded, float* scores) {
   for (int64_t i = 0; i < rows; ++i) {
     float* s = scores + i * kKeyBlock;
     if (g.mask) {
-      const int64_t start = b * g.mask_strides[0] + h * g.mask_strides[1] + (q0 + i) * g.mask_strides[2] + k0 * g.mask_strides[3];
+      const int64_t start = b * g.mask_strides[0] + h * g.mask_strides[1] + (q0 + i) * g.mask_strides[2] +
+                            k0 * g.mask_strides[3];
       const int64_t step = g.mask_strides[3];
       if (g.mask_dtype == DType::Bool) {
         const bool* m = static_cast<const bool*>(g.mask) + start;
@@ -200,64 +222,81 @@ template <class T>
 void forward_typed(const AttentionArgs& g) {
   const int64_t depth = g.depth, value_depth = round_up(g.value_depth, kLanes);
   const int64_t blocks = (g.queries + kQueryBlock - 1) / kQueryBlock, group = g.heads / g.kv_heads;
-  // Values are read in rows where they lie one after the other; else they are gathered into panels, as keys are.
-  const bool pack_values = !std::is_same_v<T, float> || value_depth != g.value_depth || value_depth > kPanel || g.value.row != value_depth;
-  const int64_t work = std::max<int64_t>(1, std::min(kQueryBlock, g.queries) * g.keys * (depth + g.value_depth));
-  parallel_for(g.batch * g.heads * blocks, std::max<int64_t>(1, 16 * kGrain / work), [&](int64_t first, int64_t last) {
-    Room key_room(round_up(g.keys, kPanel) * depth), value_room(pack_values ? g.keys * round_up(value_depth, kPanel) : 0);
-    Room query_room(kQueryBlock * depth), score_room(kQueryBlock * kKeyBlock), sum_room(kQueryBlock * value_depth);
-    float *scores = score_room.get(), *sums = sum_room.get();
-    int64_t packed = -1;
-    for (int64_t task = first; task < last; ++task) {
-      const int64_t b = task / blocks / g.heads, h = task / blocks % g.heads, q0 = task % blocks * kQueryBlock, kv = h / group;
-      const int64_t rows = std::min(kQueryBlock, g.queries - q0);
-      const float* values = pack_values ? value_room.get() : reinterpret_cast<const float*>(at<T>(g.value, b, kv));
-      const int64_t value_row = pack_values ? kPanel : g.value.row, value_panel = pack_values ? g.keys * kPanel : kPanel;
-      if (packed != b * g.kv_heads + kv) {
-        load_panels(at<T>(g.key, b, kv), g.key.row, g.keys, depth, key_room.get());
-        if (pack_values)
-          for (int64_t j = 0; j < g.value_depth; j += kPanel)
-            load_rows(at<T>(g.value, b, kv) + j, g.value.row, g.keys, std::min(kPanel, g.value_depth - j), 1, value_room.get() + j * g.keys, kPanel);
-        packed = b * g.kv_heads + kv;
-      }
-      load_rows(at<T>(g.query, b, h, q0), g.query.row, rows, depth, g.scale, query_room.get(), depth);
-      float top[kQueryBlock], total[kQueryBlock];
-      std::fill_n(top, rows, kNone);
-      std::fill_n(total, rows, 0.0f);
-      std::fill_n(sums, rows * value_depth, 0.0f);
-      const int64_t keys = g.causal ? std::min(g.keys, q0 + rows) : g.keys;
-      for (int64_t k0 = 0; k0 < keys; k0 += kKeyBlock) {
-        const int64_t columns = std::min(kKeyBlock, keys - k0), padded = round_up(columns, kLanes);
-        multiply(rows, padded, depth, query_room.get(), depth, 1, key_room.get() + k0 * depth, kPanel, kPanel * depth, scores, kKeyBlock, false);
-        if (g.mask || padded != columns || (g.causal && k0 + columns > q0 + 1)) apply_mask(g, b, h, q0, rows, k0, columns, padded, scores);
-        for (int64_t i = 0; i < rows; ++i) {
-          float* s = scores + i * kKeyBlock;
-          const float most = row_max(s, padded, top[i]);
-          const float shift = most == kNone ? 0.0f : most;
-          const float sum = row_exp(s, padded, shift);
-          if (most != top[i]) {
-            const float fade = exp_negative(top[i] - shift);
-            total[i] *= fade;
-            float* o = sums + i * value_depth;
-            for (int64_t j = 0; j < value_depth; ++j) o[j] *= fade;
-            top[i] = most;
+  // Values are read in rows where they lie one after the other; else they are gathered into panels, as keys
+  // are.
+  const bool pack_values = !std::is_same_v<T, float> || value_depth != g.value_depth ||
+                           value_depth > kPanel || g.value.row != value_depth;
+  const int64_t work =
+      std::max<int64_t>(1, std::min(kQueryBlock, g.queries) * g.keys * (depth + g.value_depth));
+  parallel_for(
+      g.batch * g.heads * blocks, std::max<int64_t>(1, 16 * kGrain / work), [&](int64_t first, int64_t last) {
+        Room key_room(round_up(g.keys, kPanel) * depth),
+            value_room(pack_values ? g.keys * round_up(value_depth, kPanel) : 0);
+        Room query_room(kQueryBlock * depth), score_room(kQueryBlock * kKeyBlock),
+            sum_room(kQueryBlock * value_depth);
+        float *scores = score_room.get(), *sums = sum_room.get();
+        int64_t packed = -1;
+        for (int64_t task = first; task < last; ++task) {
+          const int64_t b = task / blocks / g.heads, h = task / blocks % g.heads,
+                        q0 = task % blocks * kQueryBlock, kv = h / group;
+          const int64_t rows = std::min(kQueryBlock, g.queries - q0);
+          const float* values =
+              pack_values ? value_room.get() : reinterpret_cast<const float*>(at<T>(g.value, b, kv));
+          const int64_t value_row = pack_values ? kPanel : g.value.row,
+                        value_panel = pack_values ? g.keys * kPanel : kPanel;
+          if (packed != b * g.kv_heads + kv) {
+            load_panels(at<T>(g.key, b, kv), g.key.row, g.keys, depth, key_room.get());
+            if (pack_values)
+              for (int64_t j = 0; j < g.value_depth; j += kPanel)
+                load_rows(at<T>(g.value, b, kv) + j, g.value.row, g.keys, std::min(kPanel, g.value_depth - j),
+                          1, value_room.get() + j * g.keys, kPanel);
+            packed = b * g.kv_heads + kv;
           }
-          total[i] += sum;
+          load_rows(at<T>(g.query, b, h, q0), g.query.row, rows, depth, g.scale, query_room.get(), depth);
+          float top[kQueryBlock], total[kQueryBlock];
+          std::fill_n(top, rows, kNone);
+          std::fill_n(total, rows, 0.0f);
+          std::fill_n(sums, rows * value_depth, 0.0f);
+          const int64_t keys = g.causal ? std::min(g.keys, q0 + rows) : g.keys;
+          for (int64_t k0 = 0; k0 < keys; k0 += kKeyBlock) {
+            const int64_t columns = std::min(kKeyBlock, keys - k0), padded = round_up(columns, kLanes);
+            multiply(rows, padded, depth, query_room.get(), depth, 1, key_room.get() + k0 * depth, kPanel,
+                     kPanel * depth, scores, kKeyBlock, false);
+            if (g.mask || padded != columns || (g.causal && k0 + columns > q0 + 1))
+              apply_mask(g, b, h, q0, rows, k0, columns, padded, scores);
+            for (int64_t i = 0; i < rows; ++i) {
+              float* s = scores + i * kKeyBlock;
+              const float most = row_max(s, padded, top[i]);
+              const float shift = most == kNone ? 0.0f : most;
+              const float sum = row_exp(s, padded, shift);
+              if (most != top[i]) {
+                const float fade = exp_negative(top[i] - shift);
+                total[i] *= fade;
+                float* o = sums + i * value_depth;
+                for (int64_t j = 0; j < value_depth; ++j) o[j] *= fade;
+                top[i] = most;
+              }
+              total[i] += sum;
+            }
+            multiply(rows, value_depth, columns, scores, kKeyBlock, 1, values + k0 * value_row, value_row,
+                     value_panel, sums, value_depth, true);
+          }
+          for (int64_t i = 0; i < rows; ++i) {
+            const float inverse = total[i] == 0 ? 0.0f : 1.0f / total[i];
+            T* o = at<T>(g.output, b, h, q0 + i);
+            for (int64_t j = 0; j < g.value_depth; ++j)
+              o[j] = static_cast<T>(sums[i * value_depth + j] * inverse);
+            if (g.logsumexp)
+              g.logsumexp[(b * g.heads + h) * g.queries + q0 + i] =
+                  total[i] == 0 ? kNone : top[i] + std::log(total[i]);
+          }
         }
-        multiply(rows, value_depth, columns, scores, kKeyBlock, 1, values + k0 * value_row, value_row, value_panel, sums, value_depth, true);
-      }
-      for (int64_t i = 0; i < rows; ++i) {
-        const float inverse = total[i] == 0 ? 0.0f : 1.0f / total[i];
-        T* o = at<T>(g.output, b, h, q0 + i);
-        for (int64_t j = 0; j < g.value_depth; ++j) o[j] = static_cast<T>(sums[i * value_depth + j] * inverse);
-        if (g.logsumexp) g.logsumexp[(b * g.heads + h) * g.queries + q0 + i] = total[i] == 0 ? kNone : top[i] + std::log(total[i]);
-      }
-    }
-  });
+      });
 }
 
 template <class T>
-void store_rows(const float* from, int64_t from_row, int64_t rows, int64_t columns, float scale, T* to, int64_t to_row) {
+void store_rows(const float* from, int64_t from_row, int64_t rows, int64_t columns, float scale, T* to,
+                int64_t to_row) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) to[i * to_row + j] = static_cast<T>(from[i * from_row + j] * scale);
 }
@@ -283,12 +322,14 @@ void backward_typed(const AttentionArgs& g) {
       std::fill_n(grad_value.get(), S * value_depth, 0.0f);
       for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
         load_rows(at<T>(g.query, b, h), g.query.row, L, g.depth, g.scale, query.get(), depth);
-        load_rows(at<T>(g.grad_output, b, h), g.grad_output.row, L, g.value_depth, 1, grad.get(), value_depth);
+        load_rows(at<T>(g.grad_output, b, h), g.grad_output.row, L, g.value_depth, 1, grad.get(),
+                  value_depth);
         std::fill_n(grad_query.get(), L * depth, 0.0f);
         for (int64_t i = 0; i < L; ++i) {
           const T* o = at<T>(g.output, b, h, i);
           float sum = 0;
-          for (int64_t j = 0; j < g.value_depth; ++j) sum += grad.get()[i * value_depth + j] * static_cast<float>(o[j]);
+          for (int64_t j = 0; j < g.value_depth; ++j)
+            sum += grad.get()[i * value_depth + j] * static_cast<float>(o[j]);
           delta.get()[i] = sum;
         }
         const float* lse = g.logsumexp + (b * g.heads + h) * L;
@@ -297,10 +338,12 @@ void backward_typed(const AttentionArgs& g) {
           const float *q = query.get() + q0 * depth, *dO = grad.get() + q0 * value_depth;
           for (int64_t k0 = 0; k0 < keys; k0 += kKeyBlock) {
             const int64_t columns = std::min(kKeyBlock, keys - k0), padded = round_up(columns, kLanes);
-            multiply(rows, padded, depth, q, depth, 1, key_panels.get() + k0 * depth, kPanel, kPanel * depth, P, kKeyBlock, false);
-            if (g.mask || padded != columns || (g.causal && k0 + columns > q0 + 1)) apply_mask(g, b, h, q0, rows, k0, columns, padded, P);
-            multiply(rows, padded, value_depth, dO, value_depth, 1, value_panels.get() + k0 * value_depth, kPanel, kPanel * value_depth, dS, kKeyBlock,
-                     false);
+            multiply(rows, padded, depth, q, depth, 1, key_panels.get() + k0 * depth, kPanel, kPanel * depth,
+                     P, kKeyBlock, false);
+            if (g.mask || padded != columns || (g.causal && k0 + columns > q0 + 1))
+              apply_mask(g, b, h, q0, rows, k0, columns, padded, P);
+            multiply(rows, padded, value_depth, dO, value_depth, 1, value_panels.get() + k0 * value_depth,
+                     kPanel, kPanel * value_depth, dS, kKeyBlock, false);
             for (int64_t i = 0; i < rows; ++i) {
               float *p = P + i * kKeyBlock, *d = dS + i * kKeyBlock;
               const float shift = lse[q0 + i] == kNone ? 0.0f : lse[q0 + i], center = delta.get()[q0 + i];
@@ -310,16 +353,20 @@ void backward_typed(const AttentionArgs& g) {
                 d[j] = p[j] == 0 ? 0.0f : p[j] * (d[j] - center);
               }
             }
-            multiply(columns, value_depth, rows, P, 1, kKeyBlock, dO, value_depth, kPanel, grad_value.get() + k0 * value_depth, value_depth, true);
-            multiply(columns, depth, rows, dS, 1, kKeyBlock, q, depth, kPanel, grad_key.get() + k0 * depth, depth, true);
-            multiply(rows, depth, columns, dS, kKeyBlock, 1, key.get() + k0 * depth, depth, kPanel, grad_query.get() + q0 * depth, depth, true);
+            multiply(columns, value_depth, rows, P, 1, kKeyBlock, dO, value_depth, kPanel,
+                     grad_value.get() + k0 * value_depth, value_depth, true);
+            multiply(columns, depth, rows, dS, 1, kKeyBlock, q, depth, kPanel, grad_key.get() + k0 * depth,
+                     depth, true);
+            multiply(rows, depth, columns, dS, kKeyBlock, 1, key.get() + k0 * depth, depth, kPanel,
+                     grad_query.get() + q0 * depth, depth, true);
           }
         }
         store_rows(grad_query.get(), depth, L, g.depth, g.scale, at<T>(g.grad_query, b, h), g.grad_query.row);
       }
       // The queries carried the scale into the keys' gradient already.
       store_rows(grad_key.get(), depth, S, g.depth, 1, at<T>(g.grad_key, b, kv), g.grad_key.row);
-      store_rows(grad_value.get(), value_depth, S, g.value_depth, 1, at<T>(g.grad_value, b, kv), g.grad_value.row);
+      store_rows(grad_value.get(), value_depth, S, g.value_depth, 1, at<T>(g.grad_value, b, kv),
+                 g.grad_value.row);
     }
   });
 }

@@ -13,13 +13,15 @@ namespace {
 // Half precision goes through the conversion instructions, which the compiler does not use on its own.
 inline void convert_run(const Half* s, float* d, int64_t n) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(d + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i))));
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(d + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i))));
   for (; i < n; ++i) d[i] = static_cast<float>(s[i]);
 }
 inline void convert_run(const float* s, Half* d, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(d + i), _mm256_cvtps_ph(_mm256_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(d + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; ++i) d[i] = Half(s[i]);
 }
 template <class From, class To>
@@ -55,7 +57,8 @@ void cast_run(const char* src, int64_t src_stride, char* dst, int64_t dst_stride
     return;
   }
   for (int64_t i = 0; i < n; ++i)
-    *reinterpret_cast<To*>(dst + i * dst_stride) = convert<To>(*reinterpret_cast<const From*>(src + i * src_stride));
+    *reinterpret_cast<To*>(dst + i * dst_stride) =
+        convert<To>(*reinterpret_cast<const From*>(src + i * src_stride));
 }
 
 template <class From>

@@ -1,4 +1,5 @@
-// Statistics by blocks that stay in the first cache, combined in double; then one multiply-add for each element.
+// Statistics by blocks that stay in the first cache, combined in double; then one multiply-add for each
+// element.
 #include "cpu/normalization.h"
 
 #include <algorithm>
@@ -82,8 +83,8 @@ void affine(const void* from, void* to, int64_t n, double scale, double shift) {
 }
 
 template <class S>
-void layer_rows(const void* from, void* to, int64_t rows, int64_t n, const void* weight, const void* bias, double eps, double* means,
-                double* rstds) {
+void layer_rows(const void* from, void* to, int64_t rows, int64_t n, const void* weight, const void* bias,
+                double eps, double* means, double* rstds) {
   using T = Compute<S>;
   const S* x = static_cast<const S*>(from);
   S* y = static_cast<S*>(to);
@@ -116,7 +117,8 @@ void layer_rows(const void* from, void* to, int64_t rows, int64_t n, const void*
 }
 
 template <class S>
-void rms_rows(const void* from, void* to, int64_t rows, int64_t n, const void* weight, double eps, double* rstds) {
+void rms_rows(const void* from, void* to, int64_t rows, int64_t n, const void* weight, double eps,
+              double* rstds) {
   using T = Compute<S>;
   const S* x = static_cast<const S*>(from);
   S* y = static_cast<S*>(to);
@@ -135,7 +137,8 @@ void rms_rows(const void* from, void* to, int64_t rows, int64_t n, const void* w
 }
 
 template <class S>
-void channel_sums(const void* from, int64_t rows, int64_t channels, const void* shift, double* sums, double* squares) {
+void channel_sums(const void* from, int64_t rows, int64_t channels, const void* shift, double* sums,
+                  double* squares) {
   using T = Compute<S>;
   constexpr int64_t kWidth = 256, kRows = 64;  // partial sums of so many rows stay exact enough
   const S* x = static_cast<const S*>(from);
@@ -166,7 +169,8 @@ void channel_sums(const void* from, int64_t rows, int64_t channels, const void* 
 }
 
 template <class S>
-void channel_affine(const void* from, void* to, int64_t rows, int64_t channels, const void* scale, const void* shift) {
+void channel_affine(const void* from, void* to, int64_t rows, int64_t channels, const void* scale,
+                    const void* shift) {
   using T = Compute<S>;
   const S* x = static_cast<const S*>(from);
   S* y = static_cast<S*>(to);
@@ -179,7 +183,8 @@ void channel_affine(const void* from, void* to, int64_t rows, int64_t channels, 
 
 template <class S>
 constexpr NormLoops loops() {
-  return {moments<S>, square_sum<S>, affine<S>, layer_rows<S>, rms_rows<S>, channel_sums<S>, channel_affine<S>};
+  return {moments<S>,  square_sum<S>,   affine<S>,        layer_rows<S>,
+          rms_rows<S>, channel_sums<S>, channel_affine<S>};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The pooling loops. Channels first: a window's rows are combined into one padded row with full vectors, then that row
-// is combined along the width. Channels last: every step is a vector operation over the channels.
+// The pooling loops. Channels first: a window's rows are combined into one padded row with full vectors, then
+// that row is combined along the width. Channels last: every step is a vector operation over the channels.
 #include <algorithm>
 #include <limits>
 
@@ -107,7 +107,10 @@ inline void each_row(const PoolAxis* axes, int64_t od, int64_t oh, const F& f) {
 
 int64_t window_cost(const PoolAxis* axes) {
   int64_t cost = 1;
-  for (int a = 0; a < 3; ++a) cost *= axes[a].out * std::max<int64_t>(1, axes[a].regular ? axes[a].kernel : axes[a].in / std::max<int64_t>(1, axes[a].out));
+  for (int a = 0; a < 3; ++a)
+    cost *=
+        axes[a].out * std::max<int64_t>(1, axes[a].regular ? axes[a].kernel
+                                                           : axes[a].in / std::max<int64_t>(1, axes[a].out));
   return std::max<int64_t>(cost, 1);
 }
 
@@ -123,7 +126,9 @@ void store_row(const PoolArgs& g, const C* values, const C* inverse, int64_t out
       out[o] = by ? static_cast<T>(values[o] / by) : T(0);
     }
   } else {
-    const C scale = g.divisor ? C(1) / static_cast<C>(g.divisor) : outer ? C(1) / static_cast<C>(outer) : C(0);
+    const C scale = g.divisor ? C(1) / static_cast<C>(g.divisor)
+                    : outer   ? C(1) / static_cast<C>(outer)
+                              : C(0);
     for (int64_t o = 0; o < w.out; ++o) out[o] = static_cast<T>(values[o] * scale * inverse[o]);
   }
 }
@@ -135,59 +140,66 @@ void pool_planes(const PoolArgs& g) {
   const PoolAxis &D = g.axes[0], &H = g.axes[1], &W = g.axes[2];
   const RowPlan plan(W);
   const int64_t in_plane = D.in * H.in * W.in, out_plane = D.out * H.out * W.out;
-  const bool whole = out_plane == 1 && D.end[0] - D.begin[0] == D.in && H.end[0] - H.begin[0] == H.in && W.end[0] - W.begin[0] == W.in &&
-                     D.step * H.step * W.step == 1;
+  const bool whole = out_plane == 1 && D.end[0] - D.begin[0] == D.in && H.end[0] - H.begin[0] == H.in &&
+                     W.end[0] - W.begin[0] == W.in && D.step * H.step * W.step == 1;
   std::vector<C> inverse(W.out, C(1));
   if constexpr (average && !std::is_integral_v<C>)
     if (!g.divisor)
-      for (int64_t o = 0; o < W.out; ++o) inverse[o] = W.extent[o] ? C(1) / static_cast<C>(W.extent[o]) : C(0);
-  parallel_for(g.batch * g.channels, std::max<int64_t>(1, kGrain / window_cost(g.axes)), [&](int64_t first, int64_t last) {
-    std::vector<C> row(std::max(plan.width, plan.offset + plan.columns), Op::template start<C>()), joined(W.out + 1);
-    C* center = row.data() + plan.offset;
-    for (int64_t p = first; p < last; ++p) {
-      const T* in = static_cast<const T*>(g.input) + p * in_plane;
-      T* out = static_cast<T*>(g.output) + p * out_plane;
-      if (whole) {
-        // Independent partial results, one for each lane.
-        constexpr int64_t lanes = 16;
-        C part[lanes];
-        std::fill_n(part, lanes, Op::template start<C>());
-        int64_t i = 0;
-        for (; i + lanes <= in_plane; i += lanes)
-          for (int64_t l = 0; l < lanes; ++l) part[l] = Op::join(part[l], static_cast<C>(in[i + l]));
-        C value = Op::template start<C>();
-        for (; i < in_plane; ++i) value = Op::join(value, static_cast<C>(in[i]));
-        for (int64_t l = 0; l < lanes; ++l) value = Op::join(value, part[l]);
-        joined[0] = value;
-        store_row(g, joined.data(), inverse.data(), D.extent.empty() ? 1 : D.extent[0] * H.extent[0], out, average);
-        continue;
-      }
-      for (int64_t od = 0; od < D.out; ++od)
-        for (int64_t oh = 0; oh < H.out; ++oh) {
-          bool fresh = true;
-          each_row(g.axes, od, oh, [&](int64_t d, int64_t h) {
-            const T* from = in + (d * H.in + h) * W.in;
-            if (fresh) {
+      for (int64_t o = 0; o < W.out; ++o)
+        inverse[o] = W.extent[o] ? C(1) / static_cast<C>(W.extent[o]) : C(0);
+  parallel_for(g.batch * g.channels, std::max<int64_t>(1, kGrain / window_cost(g.axes)),
+               [&](int64_t first, int64_t last) {
+                 std::vector<C> row(std::max(plan.width, plan.offset + plan.columns),
+                                    Op::template start<C>()),
+                     joined(W.out + 1);
+                 C* center = row.data() + plan.offset;
+                 for (int64_t p = first; p < last; ++p) {
+                   const T* in = static_cast<const T*>(g.input) + p * in_plane;
+                   T* out = static_cast<T*>(g.output) + p * out_plane;
+                   if (whole) {
+                     // Independent partial results, one for each lane.
+                     constexpr int64_t lanes = 16;
+                     C part[lanes];
+                     std::fill_n(part, lanes, Op::template start<C>());
+                     int64_t i = 0;
+                     for (; i + lanes <= in_plane; i += lanes)
+                       for (int64_t l = 0; l < lanes; ++l)
+                         part[l] = Op::join(part[l], static_cast<C>(in[i + l]));
+                     C value = Op::template start<C>();
+                     for (; i < in_plane; ++i) value = Op::join(value, static_cast<C>(in[i]));
+                     for (int64_t l = 0; l < lanes; ++l) value = Op::join(value, part[l]);
+                     joined[0] = value;
+                     store_row(g, joined.data(), inverse.data(),
+                               D.extent.empty() ? 1 : D.extent[0] * H.extent[0], out, average);
+                     continue;
+                   }
+                   for (int64_t od = 0; od < D.out; ++od)
+                     for (int64_t oh = 0; oh < H.out; ++oh) {
+                       bool fresh = true;
+                       each_row(g.axes, od, oh, [&](int64_t d, int64_t h) {
+                         const T* from = in + (d * H.in + h) * W.in;
+                         if (fresh) {
 #pragma GCC ivdep
-              for (int64_t i = 0; i < plan.columns; ++i) center[i] = static_cast<C>(from[i]);
-            } else {
+                           for (int64_t i = 0; i < plan.columns; ++i) center[i] = static_cast<C>(from[i]);
+                         } else {
 #pragma GCC ivdep
-              for (int64_t i = 0; i < plan.columns; ++i) center[i] = Op::join(center[i], static_cast<C>(from[i]));
-            }
-            fresh = false;
-          });
-          if (fresh) std::fill_n(center, plan.columns, Op::template start<C>());
-          T* to = out + (od * H.out + oh) * W.out;
-          const int64_t outer = average ? D.extent[od] * H.extent[oh] : 1;
-          if constexpr (std::is_same_v<T, C> && !average) {
-            join_width<Op>(W, row.data(), to);
-          } else {
-            join_width<Op>(W, row.data(), joined.data());
-            store_row(g, joined.data(), inverse.data(), outer, to, average);
-          }
-        }
-    }
-  });
+                           for (int64_t i = 0; i < plan.columns; ++i)
+                             center[i] = Op::join(center[i], static_cast<C>(from[i]));
+                         }
+                         fresh = false;
+                       });
+                       if (fresh) std::fill_n(center, plan.columns, Op::template start<C>());
+                       T* to = out + (od * H.out + oh) * W.out;
+                       const int64_t outer = average ? D.extent[od] * H.extent[oh] : 1;
+                       if constexpr (std::is_same_v<T, C> && !average) {
+                         join_width<Op>(W, row.data(), to);
+                       } else {
+                         join_width<Op>(W, row.data(), joined.data());
+                         store_row(g, joined.data(), inverse.data(), outer, to, average);
+                       }
+                     }
+                 }
+               });
 }
 
 // As pool_planes for the maximum, with the position of the first element that reaches it.
@@ -197,66 +209,68 @@ void max_planes_indexed(const PoolArgs& g) {
   const PoolAxis &D = g.axes[0], &H = g.axes[1], &W = g.axes[2];
   const RowPlan plan(W);
   const int64_t in_plane = D.in * H.in * W.in, out_plane = D.out * H.out * W.out;
-  parallel_for(g.batch * g.channels, std::max<int64_t>(1, kGrain / (2 * window_cost(g.axes))), [&](int64_t first, int64_t last) {
-    std::vector<C> row(std::max(plan.width, plan.offset + plan.columns), lowest<C>()), best(W.out + 1);
-    std::vector<int32_t> where(W.out + 1);
-    C* center = row.data() + plan.offset;
-    for (int64_t p = first; p < last; ++p) {
-      const T* in = static_cast<const T*>(g.input) + p * in_plane;
-      for (int64_t od = 0; od < D.out; ++od)
-        for (int64_t oh = 0; oh < H.out; ++oh) {
-          const int32_t start = static_cast<int32_t>((D.begin[od] * H.in + H.begin[oh]) * W.in);
-          C* b = best.data();
-          int32_t* at = where.data();
-          for (int64_t o = 0; o < W.out; ++o) {
-            b[o] = lowest<C>();
-            at[o] = start + static_cast<int32_t>(W.begin[o]);
-          }
-          each_row(g.axes, od, oh, [&](int64_t d, int64_t h) {
-            const int32_t base = static_cast<int32_t>((d * H.in + h) * W.in);
-            const T* from = in + base;
+  parallel_for(g.batch * g.channels, std::max<int64_t>(1, kGrain / (2 * window_cost(g.axes))),
+               [&](int64_t first, int64_t last) {
+                 std::vector<C> row(std::max(plan.width, plan.offset + plan.columns), lowest<C>()),
+                     best(W.out + 1);
+                 std::vector<int32_t> where(W.out + 1);
+                 C* center = row.data() + plan.offset;
+                 for (int64_t p = first; p < last; ++p) {
+                   const T* in = static_cast<const T*>(g.input) + p * in_plane;
+                   for (int64_t od = 0; od < D.out; ++od)
+                     for (int64_t oh = 0; oh < H.out; ++oh) {
+                       const int32_t start = static_cast<int32_t>((D.begin[od] * H.in + H.begin[oh]) * W.in);
+                       C* b = best.data();
+                       int32_t* at = where.data();
+                       for (int64_t o = 0; o < W.out; ++o) {
+                         b[o] = lowest<C>();
+                         at[o] = start + static_cast<int32_t>(W.begin[o]);
+                       }
+                       each_row(g.axes, od, oh, [&](int64_t d, int64_t h) {
+                         const int32_t base = static_cast<int32_t>((d * H.in + h) * W.in);
+                         const T* from = in + base;
 #pragma GCC ivdep
-            for (int64_t i = 0; i < plan.columns; ++i) center[i] = static_cast<C>(from[i]);
-            if (!W.regular) {
-              for (int64_t o = 0; o < W.out; ++o)
-                for (int64_t i = W.begin[o]; i < W.end[o]; i += W.step) {
-                  const C x = row[i];
-                  if (x > b[o] || x != x) {
-                    b[o] = x;
-                    at[o] = base + static_cast<int32_t>(i);
-                  }
-                }
-              return;
-            }
-            const int32_t stride = static_cast<int32_t>(W.stride);
-            for (int64_t k = 0; k < W.kernel; ++k) {
-              const C* x = row.data() + k * W.step;
-              const int32_t shift = base + static_cast<int32_t>(k * W.step - W.pad);
-              const auto scan = [&](auto s) {
+                         for (int64_t i = 0; i < plan.columns; ++i) center[i] = static_cast<C>(from[i]);
+                         if (!W.regular) {
+                           for (int64_t o = 0; o < W.out; ++o)
+                             for (int64_t i = W.begin[o]; i < W.end[o]; i += W.step) {
+                               const C x = row[i];
+                               if (x > b[o] || x != x) {
+                                 b[o] = x;
+                                 at[o] = base + static_cast<int32_t>(i);
+                               }
+                             }
+                           return;
+                         }
+                         const int32_t stride = static_cast<int32_t>(W.stride);
+                         for (int64_t k = 0; k < W.kernel; ++k) {
+                           const C* x = row.data() + k * W.step;
+                           const int32_t shift = base + static_cast<int32_t>(k * W.step - W.pad);
+                           const auto scan = [&](auto s) {
 #pragma GCC ivdep
-                for (int32_t o = 0; o < static_cast<int32_t>(W.out); ++o) {
-                  const C v = x[o * s];
-                  const bool take = (v > b[o]) | (v != v);
-                  b[o] = take ? v : b[o];
-                  at[o] = take ? shift + o * s : at[o];
-                }
-              };
-              if (stride == 1)
-                scan(std::integral_constant<int32_t, 1>{});
-              else if (stride == 2)
-                scan(std::integral_constant<int32_t, 2>{});
-              else
-                scan(stride);
-            }
-          });
-          const int64_t to = p * out_plane + (od * H.out + oh) * W.out;
-          T* out = static_cast<T*>(g.output) + to;
-          int64_t* indices = g.indices + to;
-          for (int64_t o = 0; o < W.out; ++o) out[o] = static_cast<T>(b[o]);
-          for (int64_t o = 0; o < W.out; ++o) indices[o] = at[o];
-        }
-    }
-  });
+                             for (int32_t o = 0; o < static_cast<int32_t>(W.out); ++o) {
+                               const C v = x[o * s];
+                               const bool take = (v > b[o]) | (v != v);
+                               b[o] = take ? v : b[o];
+                               at[o] = take ? shift + o * s : at[o];
+                             }
+                           };
+                           if (stride == 1)
+                             scan(std::integral_constant<int32_t, 1>{});
+                           else if (stride == 2)
+                             scan(std::integral_constant<int32_t, 2>{});
+                           else
+                             scan(stride);
+                         }
+                       });
+                       const int64_t to = p * out_plane + (od * H.out + oh) * W.out;
+                       T* out = static_cast<T*>(g.output) + to;
+                       int64_t* indices = g.indices + to;
+                       for (int64_t o = 0; o < W.out; ++o) out[o] = static_cast<T>(b[o]);
+                       for (int64_t o = 0; o < W.out; ++o) indices[o] = at[o];
+                     }
+                 }
+               });
 }
 
 template <class Op, class T, bool Indexed>
@@ -278,7 +292,8 @@ void pool_last(const PoolArgs& g) {
         bool fresh = true;
         if (Indexed) {
           std::fill_n(v, channels, lowest<C>());
-          std::fill_n(at, channels, static_cast<int32_t>((D.begin[od] * H.in + H.begin[oh]) * W.in + W.begin[ow]));
+          std::fill_n(at, channels,
+                      static_cast<int32_t>((D.begin[od] * H.in + H.begin[oh]) * W.in + W.begin[ow]));
         }
         each_row(g.axes, od, oh, [&](int64_t d, int64_t h) {
           for (int64_t i = W.begin[ow]; i < W.end[ow]; i += W.step) {
@@ -327,11 +342,16 @@ void pool_last(const PoolArgs& g) {
 template <class F>
 void for_type(DType t, const F& f) {
   switch (t) {
-    case DType::Double: return f(Type<double>{});
-    case DType::Half: return f(Type<Half>{});
-    case DType::BFloat16: return f(Type<BFloat16>{});
-    case DType::Int64: return f(Type<int64_t>{});
-    default: return f(Type<float>{});
+    case DType::Double:
+      return f(Type<double>{});
+    case DType::Half:
+      return f(Type<Half>{});
+    case DType::BFloat16:
+      return f(Type<BFloat16>{});
+    case DType::Int64:
+      return f(Type<int64_t>{});
+    default:
+      return f(Type<float>{});
   }
 }
 

@@ -1,4 +1,5 @@
-// Philox words by vector, and the loops that turn them into numbers. See core/philox.h for the order of the words.
+// Philox words by vector, and the loops that turn them into numbers. See core/philox.h for the order of the
+// words.
 #include "cpu/random.h"
 
 #include <algorithm>
@@ -69,11 +70,14 @@ void words(uint64_t seed, uint64_t offset, int64_t group, int64_t groups, uint32
   const Vector m0 = Vector::splat(kMultiplier0), m1 = Vector::splat(kMultiplier1);
   for (int64_t g = group; g < group + groups; ++g, out += kGroup) {
     alignas(64) uint32_t low[kLanes];
-    const uint64_t first = static_cast<uint64_t>(g) * kLanes;  // sixteen blocks never carry into the high word
+    const uint64_t first =
+        static_cast<uint64_t>(g) * kLanes;  // sixteen blocks never carry into the high word
     for (int l = 0; l < kLanes; ++l) low[l] = static_cast<uint32_t>(first) + l;
     for (int part = 0; part < kParts; ++part) {
-      Vector c0 = Vector::load(low + part * Vector::lanes), c1 = Vector::splat(static_cast<uint32_t>(first >> 32));
-      Vector c2 = Vector::splat(static_cast<uint32_t>(offset)), c3 = Vector::splat(static_cast<uint32_t>(offset >> 32));
+      Vector c0 = Vector::load(low + part * Vector::lanes),
+             c1 = Vector::splat(static_cast<uint32_t>(first >> 32));
+      Vector c2 = Vector::splat(static_cast<uint32_t>(offset)),
+             c3 = Vector::splat(static_cast<uint32_t>(offset >> 32));
       uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
 #pragma GCC unroll 10
       for (int r = 0; r < kRounds; ++r) {
@@ -98,15 +102,21 @@ void words(uint64_t seed, uint64_t offset, int64_t group, int64_t groups, uint32
 
 // ---------------------------------------------------------------- uniform numbers
 
-inline float unit(uint32_t w, int shift, float scale) { return static_cast<float>(static_cast<int32_t>(w >> shift)) * scale; }
+inline float unit(uint32_t w, int shift, float scale) {
+  return static_cast<float>(static_cast<int32_t>(w >> shift)) * scale;
+}
 // In (0, 1]: safe under a logarithm.
-inline float positive_unit(uint32_t w) { return static_cast<float>(static_cast<int32_t>((w >> 8) + 1)) * 0x1p-24f; }
+inline float positive_unit(uint32_t w) {
+  return static_cast<float>(static_cast<int32_t>((w >> 8) + 1)) * 0x1p-24f;
+}
 // 52 random bits straight into a mantissa; in [0, 1).
 inline double unit(uint32_t high, uint32_t low) {
   const uint64_t bits = (uint64_t(high) << 32 | low) >> 12 | 0x3ff0000000000000ull;
   return __builtin_bit_cast(double, bits) - 1.0;
 }
-inline double positive_unit(uint32_t high, uint32_t low) { return 1.0 - unit(high, low); }
+inline double positive_unit(uint32_t high, uint32_t low) {
+  return 1.0 - unit(high, low);
+}
 
 // Calls f(e, high, low) for elements made of two words.
 template <class F>
@@ -159,10 +169,11 @@ inline void sin_cos_turns(T u, T& s, T& c) {
     sine = x * math::detail::poly(x2, 1.0f, -1.0f / 6, 1.0f / 120, -1.0f / 5040, 1.0f / 362880);
     cosine = math::detail::poly(x2, 1.0f, -0.5f, 1.0f / 24, -1.0f / 720, 1.0f / 40320);
   } else {
-    sine = x * math::detail::poly(x2, 1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800,
-                                  -1.0 / 1307674368000, 1.0 / 355687428096000);
-    cosine = math::detail::poly(x2, 1.0, -0.5, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
-                                -1.0 / 87178291200, 1.0 / 20922789888000, -1.0 / 6402373705728000);
+    sine = x * math::detail::poly(x2, 1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800,
+                                  1.0 / 6227020800, -1.0 / 1307674368000, 1.0 / 355687428096000);
+    cosine =
+        math::detail::poly(x2, 1.0, -0.5, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
+                           -1.0 / 87178291200, 1.0 / 20922789888000, -1.0 / 6402373705728000);
   }
   const bool swap = q == T(1) || q == T(3);
   const T first = swap ? cosine : sine, second = swap ? sine : cosine;
@@ -171,7 +182,8 @@ inline void sin_cos_turns(T u, T& s, T& c) {
 }
 
 template <class Store>
-inline void normal_float_groups(const uint32_t* w, int64_t n, const RandomParams& p, float* o, const Store& store) {
+inline void normal_float_groups(const uint32_t* w, int64_t n, const RandomParams& p, float* o,
+                                const Store& store) {
   const float mean = static_cast<float>(p.a), deviation = static_cast<float>(p.b);
   const auto pairs = [&](const uint32_t* u, float* to) {
     for (int64_t half = 0; half < 2; ++half) {
@@ -196,12 +208,14 @@ inline void normal_float_groups(const uint32_t* w, int64_t n, const RandomParams
   }
 }
 template <class Store>
-inline void normal_double_groups(const uint32_t* w, int64_t n, const RandomParams& p, double* o, const Store& store) {
+inline void normal_double_groups(const uint32_t* w, int64_t n, const RandomParams& p, double* o,
+                                 const Store& store) {
   const double mean = p.a, deviation = p.b;
   const auto pairs = [&](const uint32_t* u, double* to) {
 #pragma GCC ivdep
     for (int64_t l = 0; l < kLanes; ++l) {
-      const double radius = math::detail::sqrt_of(-2.0 * math::log(positive_unit(u[l], u[kLanes + l]))) * deviation;
+      const double radius =
+          math::detail::sqrt_of(-2.0 * math::log(positive_unit(u[l], u[kLanes + l]))) * deviation;
       double s, c;
       sin_cos_turns(unit(u[2 * kLanes + l], u[3 * kLanes + l]), s, c);
       to[l] = store(radius * c + mean);
@@ -253,7 +267,8 @@ void cauchy_float(const uint32_t* w, int64_t n, const RandomParams& p, void* out
   const float median = static_cast<float>(p.a), sigma = static_cast<float>(p.b);
   for (int64_t i = 0; i < n; ++i) {
     float s, c;
-    sin_cos_turns((static_cast<float>(static_cast<int32_t>(w[i] >> 9)) + 0.5f) * 0x1p-24f, s, c);  // half a turn
+    sin_cos_turns((static_cast<float>(static_cast<int32_t>(w[i] >> 9)) + 0.5f) * 0x1p-24f, s,
+                  c);  // half a turn
     o[i] = median + sigma * (-c / s);
   }
 }
@@ -288,7 +303,8 @@ void range64(const uint32_t* w, int64_t n, const RandomParams& p, void* out) {
   const uint64_t low = static_cast<uint64_t>(p.low);
   for_pairs(w, n, [=](int64_t i, uint32_t h, uint32_t l) {
     const uint64_t x = uint64_t(h) << 32 | l;
-    const uint64_t inside = range ? static_cast<uint64_t>(static_cast<unsigned __int128>(x) * range >> 64) : x;
+    const uint64_t inside =
+        range ? static_cast<uint64_t>(static_cast<unsigned __int128>(x) * range >> 64) : x;
     o[i] = static_cast<int64_t>(low + inside);
   });
 }

@@ -14,8 +14,10 @@ struct IndexLoop {
     T value;
     int64_t index;  // -1 before the first element
   };
-  using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;  // same width as the values, for the vector units
-  static constexpr int64_t kLanes = 256 / sizeof(T), kRun = 2048, kColumns = 1024, kMaxRows = int64_t(1) << 30;
+  using Index =
+      std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;  // same width as the values, for the vector units
+  static constexpr int64_t kLanes = 256 / sizeof(T), kRun = 2048, kColumns = 1024,
+                           kMaxRows = int64_t(1) << 30;
 
   // Whether x, which comes later, replaces v.
   static bool better(T x, T v) {
@@ -86,7 +88,8 @@ struct IndexLoop {
     *static_cast<Acc*>(accs) = acc;
   }
 
-  static void column(const char* src, int64_t stride, int64_t rows, int64_t columns, void* accs, int64_t base, const Scalar*) {
+  static void column(const char* src, int64_t stride, int64_t rows, int64_t columns, void* accs, int64_t base,
+                     const Scalar*) {
     T value[kColumns];
     Index index[kColumns];
     for (int64_t first = 0; first < rows; first += kMaxRows) {

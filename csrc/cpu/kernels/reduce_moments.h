@@ -1,5 +1,5 @@
-// Loops of variance and log-sum-exp. Both work on blocks that stay in cache, so that a block can be read twice: first for
-// its mean (or maximum), then for the deviations from it; blocks are combined exactly.
+// Loops of variance and log-sum-exp. Both work on blocks that stay in cache, so that a block can be read
+// twice: first for its mean (or maximum), then for the deviations from it; blocks are combined exactly.
 #pragma once
 
 #include <cmath>
@@ -64,7 +64,9 @@ struct MomentLoop {
     for (int64_t i = 0; i < n; i += kRun) {
       const S* x = all + i;
       const int64_t m = std::min(kRun, n - i);
-      const double mean = static_cast<double>(lane_sum<T>(m, [x](int64_t k) { return static_cast<T>(x[k]); })) / static_cast<double>(m);
+      const double mean =
+          static_cast<double>(lane_sum<T>(m, [x](int64_t k) { return static_cast<T>(x[k]); })) /
+          static_cast<double>(m);
       const T pivot = static_cast<T>(mean);
       const T square = lane_sum<T>(m, [x, pivot](int64_t k) {
         const T d = static_cast<T>(x[k]) - pivot;
@@ -74,7 +76,8 @@ struct MomentLoop {
     }
   }
 
-  static void column(const char* src, int64_t stride, int64_t rows, int64_t columns, void* accs, int64_t, const Scalar*) {
+  static void column(const char* src, int64_t stride, int64_t rows, int64_t columns, void* accs, int64_t,
+                     const Scalar*) {
     T mean[kColumns], square[kColumns];
     for (int64_t r = 0; r < rows; r += kRows) {
       const int64_t n = std::min(kRows, rows - r);
@@ -88,7 +91,8 @@ struct MomentLoop {
           const S *x = row_at(k), *y = row_at(k + 1), *z = row_at(k + 2), *w = row_at(k + 3);
 #pragma GCC ivdep
           for (int64_t j = 0; j < m; ++j)
-            mean[j] += (static_cast<T>(x[j]) + static_cast<T>(y[j])) + (static_cast<T>(z[j]) + static_cast<T>(w[j]));
+            mean[j] +=
+                (static_cast<T>(x[j]) + static_cast<T>(y[j])) + (static_cast<T>(z[j]) + static_cast<T>(w[j]));
         }
         for (; k < n; ++k) {
           const S* x = row_at(k);
@@ -116,7 +120,8 @@ struct MomentLoop {
           }
         }
         Acc* acc = static_cast<Acc*>(accs) + c;
-        for (int64_t j = 0; j < m; ++j) take(acc[j], static_cast<double>(mean[j]), static_cast<double>(square[j]), n);
+        for (int64_t j = 0; j < m; ++j)
+          take(acc[j], static_cast<double>(mean[j]), static_cast<double>(square[j]), n);
       }
     }
   }
@@ -136,7 +141,8 @@ struct MomentLoop {
       variance[i] = static_cast<T>(root ? std::sqrt(v) : v);
     }
     if (out[1] == nullptr) return;
-    for (int64_t i = 0; i < n; ++i) static_cast<T*>(out[1])[i] = static_cast<T>(count == 0 ? std::nan("") : a[i].mean);
+    for (int64_t i = 0; i < n; ++i)
+      static_cast<T*>(out[1])[i] = static_cast<T>(count == 0 ? std::nan("") : a[i].mean);
   }
 
   static constexpr ReduceLoops loops() { return {sizeof(Acc), &init, &row, &column, &merge, &finish}; }
@@ -152,7 +158,9 @@ struct LogSumExpLoop {
   // An infinite maximum cannot be subtracted: the exponentials are then 0 or infinite by themselves.
   static T pivot(T max) { return math::isinf(max) ? T(0) : max; }
 
-  static void init(void* acc, int64_t n) { std::fill_n(static_cast<Acc*>(acc), n, Acc{math::least<T>(), T(0)}); }
+  static void init(void* acc, int64_t n) {
+    std::fill_n(static_cast<Acc*>(acc), n, Acc{math::least<T>(), T(0)});
+  }
 
   static T rescale(T sum, T from, T to) { return sum == T(0) ? T(0) : sum * math::exp(from - to); }
   static void take(Acc& a, T max, T sum) {
@@ -177,11 +185,13 @@ struct LogSumExpLoop {
       for (int64_t l = 1; l < lanes; ++l) max = math::maximum(max, lane[l]);
       for (; k < m; ++k) max = math::maximum(max, static_cast<T>(x[k]));
       const T p = pivot(max);
-      take(*static_cast<Acc*>(acc), max, lane_sum<T>(m, [x, p](int64_t j) { return math::exp(static_cast<T>(x[j]) - p); }));
+      take(*static_cast<Acc*>(acc), max,
+           lane_sum<T>(m, [x, p](int64_t j) { return math::exp(static_cast<T>(x[j]) - p); }));
     }
   }
 
-  static void column(const char* src, int64_t stride, int64_t rows, int64_t columns, void* accs, int64_t, const Scalar*) {
+  static void column(const char* src, int64_t stride, int64_t rows, int64_t columns, void* accs, int64_t,
+                     const Scalar*) {
     T max[kColumns], from[kColumns], sum[kColumns];
     for (int64_t r = 0; r < rows; r += kRows) {
       const int64_t n = std::min(kRows, rows - r);

@@ -10,8 +10,12 @@ namespace fl {
 namespace FL_ARCH {
 namespace {
 
-inline float exponential(float x) { return math::exp_fast(x); }
-inline double exponential(double x) { return math::exp(x); }
+inline float exponential(float x) {
+  return math::exp_fast(x);
+}
+inline double exponential(double x) {
+  return math::exp(x);
+}
 
 constexpr int64_t kLanes = 16;
 constexpr int64_t kRowBlock = 32;  // rows whose logarithms are taken together
@@ -31,14 +35,15 @@ inline T largest(const T* x, int64_t n) {
   return m;
 }
 
-// A row without a finite maximum: of infinities there is no shift to take, so that inf - inf does not hide exp(-inf).
+// A row without a finite maximum: of infinities there is no shift to take, so that inf - inf does not hide
+// exp(-inf).
 template <class T>
 inline T shift_of(T m) {
   return std::isinf(m) ? T(0) : m;
 }
 
-// Sum of exp(x[i] - m); keeps the terms in y when it is not null. What fills no vector at the end of a row is computed
-// with a vector that overlaps the one before, instead of a scalar exponential for each element.
+// Sum of exp(x[i] - m); keeps the terms in y when it is not null. What fills no vector at the end of a row is
+// computed with a vector that overlaps the one before, instead of a scalar exponential for each element.
 template <bool Keep, class T>
 inline T exponential_sum(const T* x, T* y, int64_t n, T m) {
   T sum = 0;
@@ -114,7 +119,8 @@ inline void column_maxima(const T* x, int64_t stride, int64_t n, int64_t width, 
 }
 
 template <class T>
-void softmax_columns(SoftmaxKind kind, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t n, int64_t width) {
+void softmax_columns(SoftmaxKind kind, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t n,
+                     int64_t width) {
   alignas(64) T m[kSoftmaxWidth], sum[kSoftmaxWidth];
   column_maxima(x, x_stride, n, width, m);
   for (int64_t j = 0; j < width; ++j) sum[j] = 0;
