@@ -143,7 +143,8 @@ bool is_large(const Operator& op, const Value* args) {
 }  // namespace
 
 PyObject* call_operator(const Operator& op, Value* args) {
-  Value results[8];
+  ValueStack stack(op.n_results());
+  Value* const results = stack.data();
   const KeySet keys = op.keys_of(args);
   // Only plain backend kernels run without the interpreter lock.
   if (keys.bits() < (uint32_t(1) << kBackendKeys) && is_large(op, args)) {
@@ -225,7 +226,11 @@ PyObject* mark_requires_grad(PyObject* result) {
 
 PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* kwnames) {
-  Value values[kMaxArgs];
+  size_t most = 0;
+  for (const Operator* op : overloads)
+    most = std::max(most, op->schema.args.size() + (op->out ? op->n_results() : 0));
+  ValueStack stack(most);
+  Value* const values = stack.data();
   Arena arena;
   for (Operator* op : overloads) {
     PyObject* out = nullptr;

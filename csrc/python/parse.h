@@ -9,6 +9,24 @@ namespace fl::py {
 
 constexpr int kMaxArgs = 32;
 
+// The values of one call: room for the most, of which only as many as are needed are made.
+class ValueStack {
+ public:
+  explicit ValueStack(size_t n) : n_(n) {
+    for (size_t i = 0; i < n_; ++i) new (data() + i) Value();
+  }
+  ~ValueStack() {
+    for (size_t i = 0; i < n_; ++i) data()[i].~Value();
+  }
+  ValueStack(const ValueStack&) = delete;
+  ValueStack& operator=(const ValueStack&) = delete;
+  Value* data() { return reinterpret_cast<Value*>(raw_); }
+
+ private:
+  size_t n_;
+  alignas(Value) char raw_[sizeof(Value) * kMaxArgs];
+};
+
 // Memory that lives as long as one call: lists and strings of its arguments.
 struct Arena {
   int64_t ints[24];
