@@ -230,7 +230,7 @@ struct CopySlices final : Node {
 
 KeySet inherited_keys(const TensorImpl* view) {
   const Meta* m = static_cast<const Meta*>(view->autograd.get());
-  return m->base.defined() && !m->view_in_no_grad ? m->base->keys & KeySet(Key::Autograd) : KeySet();
+  return m->base.defined() ? m->base->keys & KeySet(Key::Autograd) : KeySet();
 }
 
 }  // namespace
@@ -299,6 +299,10 @@ Ref<Node> grad_fn_of(const Tensor& t) {
     if (m->view_version != now && m->base.requires_grad() && meta_of(m->base)->grad_fn &&
         (is_floating(t.dtype()) || is_complex(t.dtype()))) {
       // Someone wrote to the base: the view's value is now a window on the base's new history.
+      FL_CHECK(!m->multi_view,
+               "[autograd] expected a view whose base was not written to, got one of several: this view is "
+               "the output of a function that returns multiple views, and its base or another view of its "
+               "base has been modified inplace; write to a clone() or use the single-view form");
       Ref<AsStridedView> node(new AsStridedView(Geometry(t, m->base)));
       node->next.push_back(gradient_edge(m->base));
       const uint32_t output = node->add_output(t);
@@ -336,7 +340,7 @@ void set_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
   t->keys |= Key::Autograd;
 }
 
-void check_inplace(const Tensor& t, const char* op) {
+void check_inplace(const Tensor& t, const char* op, bool tracked) {
   if (!thread_state().grad_mode) return;
   const Meta* m = meta_of(t);
   if (!m) return;
@@ -349,7 +353,7 @@ void check_inplace(const Tensor& t, const char* op) {
              "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that "
              "requires grad is being used in an "
              "in-place operation; wrap the write in no_grad() or work on a clone()");
-    FL_CHECK(!(m->multi_view && (m->requires_grad || m->base.requires_grad())), "[", op,
+    FL_CHECK(!(m->multi_view && (tracked || m->requires_grad || m->base.requires_grad())), "[", op,
              "] expected a view that may be written in place, got one of several: this view is the output of "
              "a function that returns multiple "
              "views, which do not allow the output views to be modified inplace; write to a clone() or use "
@@ -394,6 +398,14 @@ void make_view(const Tensor& view, const Tensor& base, bool multi) {
   m.view_version = view->version().load(std::memory_order_relaxed);
   m.multi_view = multi || (bm && bm->multi_view);
   m.view_in_no_grad = !state.grad_mode;
+}
+
+void mark_multi_view(const Tensor& view) {
+  if (Meta* m = meta_of(view); m && m->base.defined()) m->multi_view = true;
+}
+
+void forget_base(const Tensor& view) {
+  if (Meta* m = meta_of(view)) m->base = Tensor();
 }
 
 Tensor detach(const Tensor& t) {

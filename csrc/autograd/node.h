@@ -148,8 +148,13 @@ bool wants_grad(const Tensor& t);
 void set_history(const Tensor& t, const Ref<Node>& node, uint32_t output);
 // Makes `node` (whose input 0 is the old value) the history of a tensor that was written in place.
 void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output);
-void check_inplace(const Tensor& t, const char* op);
+// Raises where PyTorch does; `tracked` says that what is written has a history.
+void check_inplace(const Tensor& t, const char* op, bool tracked = false);
 void make_view(const Tensor& view, const Tensor& base, bool multi);
+// One of several views that one op returned: writes to any of them are refused while the base is tracked.
+void mark_multi_view(const Tensor& view);
+// A view that the caller promises not to share: writes to it are not seen by the base's history.
+void forget_base(const Tensor& view);
 void retain_grad(const Tensor& t);
 Tensor detach(const Tensor& t);
 

@@ -63,7 +63,7 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
          "tensor outside "
          "InferenceMode is not allowed; clone() it to get a normal tensor before doing inplace update");
   if (!any || op.flags & kNoGrad || op.n_results() == 0) {
-    if (any && inplace) check_inplace(args[0].tensor(), op.schema.name.c_str());
+    if (inplace && args[0].is_tensor()) check_inplace(args[0].tensor(), op.schema.name.c_str(), any);
     return run_below();
   }
   if (!derivative) {
@@ -71,7 +71,7 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
     if (const Kernel composite = op.kernel(Key::Composite))
       return composite.fn(op, composite.context, keys, args, results);
   }
-  if (inplace) check_inplace(args[0].tensor(), op.schema.name.c_str());
+  if (inplace) check_inplace(args[0].tensor(), op.schema.name.c_str(), any);
   Ref<OperatorNode> node;
   uint32_t saves_results = 0;
   if (derivative && derivative->differentiable) {

@@ -1,4 +1,5 @@
 // Cutting a tensor into views along a dimension: decompositions into slice and select.
+#include "autograd/node.h"
 #include "dispatch/composite.h"
 
 namespace fl {
@@ -169,14 +170,29 @@ Tensor broadcast_to(const Tensor& self, IntSpan size) {
   return result[0].take_tensor();
 }
 
+// As PyTorch has it, the results of these ops may not be written in place while gradients are recorded; those
+// of the unsafe forms may, and the base does not learn of it.
+template <auto cut, class... Args>
+std::vector<Tensor> several(const Tensor& self, Args... args) {
+  std::vector<Tensor> out = cut(self, args...);
+  for (const Tensor& t : out) autograd::mark_multi_view(t);
+  return out;
+}
+template <auto cut, class... Args>
+std::vector<Tensor> unsafe(const Tensor& self, Args... args) {
+  std::vector<Tensor> out = cut(self, args...);
+  for (const Tensor& t : out) autograd::forget_base(t);
+  return out;
+}
+
 FL_COMPOSITE("broadcast_to", broadcast_to);
-FL_COMPOSITE("split.Tensor", split);
-FL_COMPOSITE("split.sizes", split_with_sizes);
-FL_COMPOSITE("split_with_sizes", split_with_sizes);
-FL_COMPOSITE("unsafe_split.Tensor", split);
-FL_COMPOSITE("unsafe_split_with_sizes", split_with_sizes);
-FL_COMPOSITE("chunk", chunk);
-FL_COMPOSITE("unsafe_chunk", chunk);
+FL_COMPOSITE("split.Tensor", (several<split, int64_t, int64_t>));
+FL_COMPOSITE("split.sizes", (several<split_with_sizes, IntSpan, int64_t>));
+FL_COMPOSITE("split_with_sizes", (several<split_with_sizes, IntSpan, int64_t>));
+FL_COMPOSITE("unsafe_split.Tensor", (unsafe<split, int64_t, int64_t>));
+FL_COMPOSITE("unsafe_split_with_sizes", (unsafe<split_with_sizes, IntSpan, int64_t>));
+FL_COMPOSITE("chunk", (several<chunk, int64_t, int64_t>));
+FL_COMPOSITE("unsafe_chunk", (unsafe<chunk, int64_t, int64_t>));
 FL_COMPOSITE("tensor_split.sections", tensor_split_sections);
 FL_COMPOSITE("tensor_split.indices", tensor_split_indices);
 FL_COMPOSITE("tensor_split.tensor_indices_or_sections", tensor_split_tensor);
@@ -186,7 +202,7 @@ FL_COMPOSITE("vsplit.int", vsplit);
 FL_COMPOSITE("vsplit.array", vsplit_at);
 FL_COMPOSITE("dsplit.int", dsplit);
 FL_COMPOSITE("dsplit.array", dsplit_at);
-FL_COMPOSITE("unbind.int", unbind);
+FL_COMPOSITE("unbind.int", (several<unbind, int64_t>));
 FL_COMPOSITE("narrow", narrow);
 FL_COMPOSITE("narrow.Tensor", narrow_tensor);
 

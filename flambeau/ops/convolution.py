@@ -37,6 +37,10 @@ for _n in (1, 2, 3):
     )
 
 
+def _conj(x: fl.Tensor) -> fl.Tensor:
+    return x.conj() if x.is_complex() else x
+
+
 def _gradients(g, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
     ndim = weight.dim() - 2
     single = input.dim() == ndim + 1
@@ -48,8 +52,8 @@ def _gradients(g, input, weight, stride, padding, dilation, transposed, output_p
 
     grads = fl._ops._convolution_backward(
         g,
-        input,
-        weight,
+        _conj(input),
+        _conj(weight),
         full(stride),
         full(padding),
         full(dilation),
@@ -103,17 +107,17 @@ def convolution_backward_vjp(
     if needs[0]:
         parts = []
         if g0 is not None:
-            parts.append(fl.convolution(g0, weight, None, *options))
+            parts.append(fl.convolution(g0, _conj(weight), None, *options))
         if g1 is not None:
-            parts.append(fl.convolution(input, g1, None, *options))
+            parts.append(fl.convolution(_conj(input), g1, None, *options))
         if g2 is not None:
             parts.append(g2.reshape([1, -1] + [1] * (grad_output.dim() - 2)).expand(grad_output.shape))
         for part in parts:
             grad_grad = part if grad_grad is None else grad_grad + part
     if needs[1] and g1 is not None:
-        grad_input = fl._ops._convolution_backward(grad_output, input, g1, *options, [True, False, False])[0]
+        grad_input = fl._ops._convolution_backward(_conj(grad_output), input, g1, *options, [True, False, False])[0]
     if needs[2] and g0 is not None:
-        grad_weight = fl._ops._convolution_backward(grad_output, g0, weight, *options, [False, True, False])[1]
+        grad_weight = fl._ops._convolution_backward(_conj(grad_output), g0, weight, *options, [False, True, False])[1]
     return grad_grad, grad_input, grad_weight
 
 

@@ -21,6 +21,8 @@ native(
     "_linalg_lstsq(Tensor A, Tensor B, float rcond, str driver)"
     " -> (Tensor solution, Tensor rank, Tensor singular_values, Tensor info)"
 )
+# The value of the pseudo-inverse of A, computed already, with the derivative of one of constant rank.
+native("_linalg_pinv(Tensor A, Tensor value) -> Tensor")
 
 
 # ---------------------------------------------------------------- derivatives
@@ -152,6 +154,13 @@ def eig_vjp(g0, g1, A, A_dtype, compute_v, eigenvalues, eigenvectors):
             core = core + fl.diag_embed(g0)
     found = fl.linalg.solve(V.mH, core @ V.mH)
     return found if A_dtype.is_complex else found.real
+
+
+@vjp("_linalg_pinv")
+def pinv_vjp(g, A, out):
+    left, right = out.mH, g.mH
+    over, under = right @ out @ left, left @ out @ right
+    return over - A @ (out @ over) + under - (under @ out) @ A - left @ g @ left
 
 
 @vjp("_linalg_lstsq")
@@ -309,7 +318,8 @@ def lstsq(
     if driver in ("gelsd", "gelss") and m > n and rank.device.type != "meta":
         full_rank = all(r == n for r in rank.flatten().tolist())
     if m > n and full_rank and driver != "gelsy":
-        rest = x.narrow(-2, n, m - n)
+        recorded = fl.is_grad_enabled() and (self.requires_grad or b.requires_grad)
+        rest = self @ solution - B if recorded else x.narrow(-2, n, m - n)
         residuals = fl.sum(fl.square(fl.abs(rest)), -2)
     return (solution.squeeze(-1) if vector else solution), residuals, rank, values
 
@@ -374,6 +384,11 @@ def pinv(A: fl.Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = 
     atol, rtol = _tolerance(A, atol, rtol)
     if A.numel() == 0:
         return adjoint(A).clone()
+    if fl.is_grad_enabled() and A.requires_grad:
+        # Through the singular vectors the derivative of a matrix of lower rank would divide by zero.
+        with fl.no_grad():
+            value = fl.linalg.pinv(A, atol=atol, rtol=rtol, hermitian=hermitian)
+        return fl._ops._linalg_pinv(A, value)
     if hermitian:
         values, U = fl.linalg.eigh(A)
         size = fl.abs(values)

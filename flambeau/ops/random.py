@@ -85,13 +85,19 @@ def normal_tensor(
     mean: fl.Tensor | float, std: fl.Tensor | float = 1.0, *, generator: fl.Generator | None = None
 ) -> fl.Tensor:
     check_std(std)
-    # What is drawn is not differentiable in its parameters.
+    given = [x for x in (mean, std) if isinstance(x, fl.Tensor) and x.requires_grad]
     mean, std = (x.detach() if isinstance(x, fl.Tensor) else x for x in (mean, std))
     like = mean + std if isinstance(mean, fl.Tensor) and isinstance(std, fl.Tensor) else mean
     like = like if isinstance(like, fl.Tensor) else std
     dtype = mean.dtype if isinstance(mean, fl.Tensor) else std.dtype
     noise = fl.empty(like.shape, dtype=dtype, device=like.device).normal_(0.0, 1.0, generator=generator)
-    return (noise * std + mean).to(dtype)
+    drawn = (noise * std + mean).to(dtype)
+    if fl.is_grad_enabled():
+        # The parameters take part in the graph, and their gradients are zero.
+        yes = fl.ones((), dtype=fl.bool, device=drawn.device)
+        for x in given:
+            drawn = fl.where(yes, drawn, x.to(dtype))
+    return drawn
 
 
 @composite(
@@ -278,7 +284,7 @@ def dropout3d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: 
      "bernoulli_.float", "bernoulli", "poisson")  # fmt: skip
 def overwritten_vjp(g):
     """What is drawn does not depend on what was there."""
-    return None
+    return fl.zeros_like(g)
 
 
 @vjp("bernoulli_.Tensor", "binomial")

@@ -124,3 +124,55 @@ def test_geometry_changes_in_place():
     y.unsqueeze_(0)
     (y * fl.arange(6.0).view(1, 3, 2)).sum().backward()
     assert x.grad.tolist() == [[0.0, 4.0, 8.0], [2.0, 6.0, 10.0]]
+
+
+CUTS = {
+    "split": lambda y: y.split(1),
+    "split_with_sizes": lambda y: y.split_with_sizes([1, 1]),
+    "chunk": lambda y: y.chunk(2),
+    "unbind": lambda y: y.unbind(),
+    "iteration": list,
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_one_of_several_views_is_not_written_in_place(name):
+    cut = CUTS[name]
+    y = fl.ones(2, 2, requires_grad=True) * 1
+    with pytest.raises(RuntimeError, match="multiple views"):
+        cut(y)[0].mul_(2)
+    with pytest.raises(RuntimeError, match="multiple views"):
+        cut(y)[0].view(-1).mul_(2)
+    with pytest.raises(RuntimeError, match="multiple views"):
+        cut(fl.ones(2, 2))[0].mul_(fl.ones(1, requires_grad=True))
+    first, _ = cut(y)
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="multiple views"):
+        first * 1
+    cut(fl.ones(2, 2))[0].mul_(2)  # nothing is recorded
+
+
+def test_pieces_cut_one_by_one_may_be_written():
+    y = fl.ones(2, 2, requires_grad=True) * 1
+    y.tensor_split(2)[0].mul_(2)
+    y.hsplit(2)[1].mul_(3)
+    assert y.tolist() == [[2, 6], [1, 3]]
+
+
+def test_unsafe_pieces_are_written_without_the_base_noticing():
+    x = fl.ones(2, 2, requires_grad=True)
+    first, second = x.unsafe_split(1)
+    first.mul_(3)
+    (grad,) = fl.autograd.grad((first + second).sum(), x)
+    assert grad.tolist() == [[3, 3], [1, 1]]
+
+
+def test_a_view_made_without_recording_is_refused_even_for_plain_values():
+    y = fl.ones(2, requires_grad=True) * 1
+    with fl.no_grad():
+        view = y[:1]
+    with pytest.raises(RuntimeError, match="no_grad"):
+        view.mul_(2)
+    with fl.no_grad():
+        view.mul_(2)
+    assert y.tolist() == [2, 1]
