@@ -12,7 +12,7 @@ PACKAGE = ROOT / "flambeau"
 # From the bottom up. A module belongs to the layer with the longest matching name and may import, when it is
 # loaded, only from its own layer and those below. Imports inside functions run later and are not restricted.
 LAYERS = (
-    ("_C", "version", "_build"),
+    ("_C", "version", "_build", "__future__"),
     ("backends",),
     ("ops",),
     (
@@ -23,6 +23,7 @@ LAYERS = (
         "utils",
         "_tensor_str",
         "_tensor",
+        "_utils",
         "library",
         "_library",
         "_ops",
@@ -31,11 +32,12 @@ LAYERS = (
     ),
     ("autograd",),
     ("testing", "serialization", "linalg", "fft", "special", "func", "_functional", "utils.checkpoint"),
+    ("nn", "optim", "amp"),
     ("_inductor",),
     ("_functorch",),
     ("fx",),
     ("_dynamo",),
-    ("nn", "optim", "utils.data", "amp", "jit", "export", "onnx", "distributed", "lazy", "cuda", "profiler"),
+    ("utils.data", "jit", "export", "onnx", "distributed", "lazy", "cuda", "profiler"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))

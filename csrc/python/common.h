@@ -169,6 +169,7 @@ void add_autograd(PyObject* module);
 void add_library(PyObject* module);
 bool is_generator(PyObject* o);
 void add_random(PyObject* module);
+void add_nn_module(PyObject* module);  // the base type of nn.Module (nn_module.cpp)
 PyObject* tensor_tolist(PyObject* self, PyObject*);
 PyObject* tensor_item(PyObject* self, PyObject*);
 extern PyNumberMethods* tensor_number_methods();

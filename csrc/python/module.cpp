@@ -28,6 +28,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_library(module.get());
     add_dispatch_modes(module.get());
     add_autograd(module.get());
+    add_nn_module(module.get());
     return module.release();
   });
 }

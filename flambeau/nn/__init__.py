@@ -1,16 +1,31 @@
-"""Neural networks: the functions of `nn.functional` come from the op records; options of theirs are found here."""
+"""Neural networks: modules, parameters, and the functions of `nn.functional`, which come from the op records.
+
+Importing flambeau imports this package for the functions' sake; the layers are imported when the first is asked for.
+"""
 
 from __future__ import annotations
 
-# Names that live in a module of their own, imported on first use.
-_LAZY = {"LinearCrossEntropyOptions": "_linear_cross_entropy"}
+from importlib import import_module
+
+# Where a name that is not here is looked for: submodules, single names by their module, then the layers.
+_SUBMODULES = frozenset("modules functional init parameter utils attention parallel grad common_types".split())
+_LAZY = {
+    "Parameter": "parameter", "Buffer": "parameter", "UninitializedParameter": "parameter",
+    "UninitializedBuffer": "parameter", "LinearCrossEntropyOptions": "_linear_cross_entropy",
+    "factory_kwargs": "_factory", "DataParallel": "parallel",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LAZY:
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    found = import_module(f"{__name__}.{_LAZY.get(name, 'modules')}")
+    if name.startswith("__") or not hasattr(found, name):
         raise AttributeError(f"module 'flambeau.nn' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    globals()[name] = value
+    globals()[name] = value = getattr(found, name)
     return value
+
+
+def __dir__() -> list[str]:
+    layers = import_module(f"{__name__}.modules")
+    return sorted({*globals(), *_SUBMODULES, *_LAZY, *(n for n in vars(layers) if n[0].isupper())})

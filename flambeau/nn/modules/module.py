@@ -1,0 +1,917 @@
+"""`Module`, the base of all layers and models: named parameters, buffers and submodules, hooks, and state dicts.
+
+A call without hooks and the lookup of members are native (csrc/python/nn_module.cpp). Every change of a module's
+members, hooks or attributes bumps `mutations[0]`: who has checked a model can tell that nothing changed by comparing one
+number, whatever the model's depth.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau.__future__ import get_overwrite_module_params_on_conversion
+from flambeau._C import Tensor
+from flambeau.nn.modules.global_hooks import (
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_buffer_registration_hooks,
+    _global_forward_hooks,
+    _global_forward_hooks_always_called,
+    _global_forward_hooks_with_kwargs,
+    _global_forward_pre_hooks,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from flambeau.nn.parameter import Buffer, Parameter, is_lazy
+from flambeau.utils.hooks import BackwardHook, RemovableHandle
+
+__all__ = [
+    "Module", "register_module_forward_pre_hook", "register_module_forward_hook",
+    "register_module_full_backward_pre_hook", "register_module_backward_hook", "register_module_full_backward_hook",
+    "register_module_buffer_registration_hook", "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]  # fmt: skip
+
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
+
+# How often any module was changed; a list, so that native code can hold it and read its item.
+mutations = [0]
+
+
+def _changes(name: str) -> Any:
+    method = getattr(OrderedDict, name)
+
+    @functools.wraps(method)
+    def changed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        mutations[0] += 1
+        return method(self, *args, **kwargs)
+
+    return changed
+
+
+class Registry(OrderedDict):  # type: ignore[type-arg]
+    """A table of a module's members or hooks, which counts its changes."""
+
+    __setitem__ = _changes("__setitem__")
+    __delitem__ = _changes("__delitem__")
+    pop = _changes("pop")
+    popitem = _changes("popitem")
+    clear = _changes("clear")
+    move_to_end = _changes("move_to_end")
+
+    def __reduce__(self) -> Any:
+        return _rebuild_registry, (), None, None, iter(self.items())
+
+
+def _rebuild_registry() -> Registry:
+    return Registry()
+
+
+_TABLES = (
+    "_parameters", "_buffers", "_modules", "_backward_pre_hooks", "_backward_hooks", "_forward_hooks",
+    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)  # fmt: skip
+
+
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """The names of a state dict that did not match the module's."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
+
+    __str__ = __repr__
+
+
+def _addindent(text: str, spaces: int) -> str:
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(" " * spaces + line for line in rest)])
+
+
+class _WithModule:
+    """A state-dict hook that is called with the module first; the module stays out of pickles of the hook."""
+
+    def __init__(self, hook: Any, module: Any = None) -> None:
+        functools.update_wrapper(self, hook)
+        self.hook = hook
+        self.with_module = module is not None
+        self.module = module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.hook(self.module, *args, **kwargs) if self.with_module else self.hook(*args, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> _WithModule:
+        import copy
+
+        return _WithModule(self.hook, copy.deepcopy(self.module, memo) if self.with_module else None)
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """The arguments of `to`, in any of its forms: device, dtype, whether to block, memory format."""
+    memory_format = kwargs.pop("memory_format", None)
+    if args and isinstance(args[0], Tensor):
+        args = (args[0].device, args[0].dtype, *args[1:])
+    elif "tensor" in kwargs:
+        tensor = kwargs.pop("tensor")
+        args = (tensor.device, tensor.dtype, *args)
+    names = ("dtype", "non_blocking", "copy") if args and isinstance(args[0], fl.dtype) else _TO_ARGUMENTS
+    if len(args) > len(names) or any(name not in _TO_ARGUMENTS for name in kwargs):
+        raise TypeError(f"[to] expected {', '.join(_TO_ARGUMENTS)}, got {args} {kwargs}")
+    given = dict(zip(names, args)) | kwargs
+    device = given.get("device")
+    if device is not None:
+        device = fl.device(device)
+    return device, given.get("dtype"), bool(given.get("non_blocking", False)), memory_format
+
+
+_TO_ARGUMENTS = ("device", "dtype", "non_blocking", "copy")
+
+
+def _forward_unimplemented(self: Any, *input: Any) -> Any:
+    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+
+def _check_name(what: str, name: Any, module: Module, table: str) -> None:
+    """A member's name is a new attribute's name without a dot."""
+    if not isinstance(name, str):
+        raise TypeError(f"[{what}] expected the name to be a string, got {type(name).__name__}")
+    if hasattr(module, name) and name not in module.__dict__[table]:
+        raise KeyError(f"attribute '{name}' already exists")
+    if "." in name:
+        raise KeyError(f'{what} name can\'t contain ".", got: {name}')
+    if not name:
+        raise KeyError(f'{what} name can\'t be empty string ""')
+
+
+class Module(_C.ModuleBase):
+    """Base class of all neural-network modules."""
+
+    dump_patches: bool = False
+    _version: int = 1
+    training: bool
+    call_super_init: bool = False
+    _compiled_call_impl: Any = None
+    forward: Callable[..., Any] = _forward_unimplemented
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            given = f"{len(args)} positional and {len(kwargs)} keyword arguments"
+            raise TypeError(f"[{type(self).__name__}.__init__] expected no arguments for Module.__init__, got {given}")
+        state = self.__dict__
+        state["training"] = True
+        for table in _TABLES:
+            state[table] = Registry()
+        state["_non_persistent_buffers_set"] = set()
+        state["_is_full_backward_hook"] = None
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    # ---------------------------------------------------------------- members
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Adds a tensor that is part of the state but no parameter; left out of state dicts when not persistent."""
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        _check_name("buffer", name, self, "_buffers")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"[register_buffer] expected a Tensor or None for '{name}', got {type(tensor).__name__}")
+        for hook in _global_buffer_registration_hooks.values():
+            output = hook(self, name, tensor)
+            if output is not None:
+                tensor = output
+        self._buffers[name] = tensor
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Adds a parameter, or a place for one when it is None."""
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        _check_name("parameter", name, self, "_parameters")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"[register_parameter] expected a Parameter or None for '{name}', got {type(param).__name__}"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"[register_parameter] expected a leaf for '{name}', got the result of an operation: a parameter cannot "
+                "be computed from another tensor; compute it in forward()"
+            )
+        for hook in _global_parameter_registration_hooks.values():
+            output = hook(self, name, param)
+            if output is not None:
+                param = output
+        self._parameters[name] = param
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Adds a submodule."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        _check_name("module", name, self, "_modules")
+        for hook in _global_module_registration_hooks.values():
+            output = hook(self, name, module)
+            if output is not None:
+                module = output
+        self._modules[name] = module
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        self.add_module(name, module)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        mutations[0] += 1
+        state = self.__dict__
+        parameters = state.get("_parameters")
+        if isinstance(value, Parameter):
+            if parameters is None:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            self._forget(name, "_parameters")
+            self.register_parameter(name, value)
+        elif parameters is not None and name in parameters:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' as parameter '{name}' (nn.Parameter or None expected)"
+                )
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            modules = state.get("_modules")
+            if modules is None:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            self._forget(name, "_modules")
+            for hook in _global_module_registration_hooks.values():
+                output = hook(self, name, value)
+                if output is not None:
+                    value = output
+            modules[name] = value
+        elif (modules := state.get("_modules")) is not None and name in modules:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' as child module '{name}' (nn.Module or None expected)"
+                )
+            modules[name] = None
+        elif isinstance(value, Tensor) and isinstance(value, Buffer) or name in (state.get("_buffers") or ()):
+            self._set_buffer(name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def _set_buffer(self, name: str, value: Any) -> None:
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(
+                f"cannot assign '{type(value).__name__}' as buffer '{name}' (nn.Buffer, Tensor or None expected)"
+            )
+        if isinstance(value, Buffer):
+            self._forget(name, "_buffers")
+            self.register_buffer(name, value, getattr(value, "persistent", True))
+            return
+        for hook in _global_buffer_registration_hooks.values():
+            output = hook(self, name, value)
+            if output is not None:
+                value = output
+        self._buffers[name] = value
+
+    def _forget(self, name: str, kept: str) -> None:
+        """Takes a name out of all places but one, before it is registered there."""
+        state = self.__dict__
+        state.pop(name, None)
+        for table in ("_parameters", "_buffers", "_modules"):
+            if table != kept and name in (found := state.get(table) or ()):
+                del found[name]  # type: ignore[union-attr]
+        if kept != "_buffers":
+            state.get("_non_persistent_buffers_set", set()).discard(name)
+
+    def __delattr__(self, name: str) -> None:
+        mutations[0] += 1
+        if name in self._parameters:
+            del self._parameters[name]
+        elif name in self._buffers:
+            del self._buffers[name]
+            self._non_persistent_buffers_set.discard(name)
+        elif name in self._modules:
+            del self._modules[name]
+        else:
+            super().__delattr__(name)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for table in _TABLES:
+            held = self.__dict__.get(table)
+            if type(held) is not Registry:
+                self.__dict__[table] = Registry(held or {})
+        self.__dict__.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__.setdefault("_is_full_backward_hook", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_compiled_call_impl", None)
+        return state
+
+    def __dir__(self) -> list[str]:
+        members = [*self._parameters, *self._modules, *self._buffers]
+        names = {*dir(type(self)), *self.__dict__, *members}
+        return sorted(name for name in names if not name[0].isdigit())
+
+    def get_submodule(self, target: str) -> Module:
+        """The submodule of a dotted name; the module itself for the empty one."""
+        module: Any = self
+        for part in target.split(".") if target else ():
+            if not hasattr(module, part):
+                raise AttributeError(f"{module._get_name()} has no attribute `{part}`")
+            module = getattr(module, part)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{part}` is not an nn.Module")
+        return module
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Replaces the submodule of a dotted name, or adds one when not strict."""
+        if not target:
+            raise ValueError("[set_submodule] expected the name of a submodule, got an empty string")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if not isinstance(module, Module):
+            raise ValueError(f"[set_submodule] expected a Module, got {type(module).__name__}")
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def _get_member(self, target: str, kind: str) -> Any:
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if not hasattr(owner, name):
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+        return owner, name, getattr(owner, name)
+
+    def get_parameter(self, target: str) -> Parameter:
+        _, name, found = self._get_member(target, "parameter")
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        owner, name, found = self._get_member(target, "buffer")
+        if name not in owner._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return found
+
+    # ---------------------------------------------------------------- extra state
+
+    def get_extra_state(self) -> Any:
+        raise RuntimeError(
+            f"[{type(self).__name__}.get_extra_state] expected an implementation beside set_extra_state, got none"
+        )
+
+    def set_extra_state(self, state: Any) -> None:
+        raise RuntimeError(
+            f"[{type(self).__name__}.set_extra_state] expected an implementation beside get_extra_state, got none"
+        )
+
+    # ---------------------------------------------------------------- conversion
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+        """Replaces each parameter, gradient and buffer by what fn makes of it, the parameters in place."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        overwrite = get_overwrite_module_params_on_conversion()
+        for key, param in self._parameters.items():
+            if param is None:
+                continue
+            with fl.no_grad():
+                applied = fn(param)
+            if not overwrite and (param.device.type, param.layout) == (applied.device.type, applied.layout):
+                with fl.no_grad():
+                    param.data = applied
+                kept = param
+            else:
+                kept = Parameter(applied, param.requires_grad)
+                self._parameters[key] = kept
+            if param.grad is not None:
+                with fl.no_grad():
+                    grad = fn(param.grad)
+                kept.grad = grad.requires_grad_(param.grad.requires_grad)
+        for key, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[key] = fn(buffer)
+        mutations[0] += 1
+        return self
+
+    def apply(self, fn: Callable[[Module], None]) -> Module:
+        """Calls fn with every submodule, children first, then with the module itself."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def cuda(self, device: Any = None) -> Module:
+        return self._apply(lambda t: t.cuda(device))
+
+    def xpu(self, device: Any = None) -> Module:
+        return self.to("xpu" if device is None else fl.device("xpu", device))
+
+    def cpu(self) -> Module:
+        return self._apply(lambda t: t.cpu())
+
+    def type(self, dst_type: Any) -> Module:
+        return self._apply(lambda t: t.type(dst_type))
+
+    def float(self) -> Module:
+        return self._to_floating(fl.float32)
+
+    def double(self) -> Module:
+        return self._to_floating(fl.float64)
+
+    def half(self) -> Module:
+        return self._to_floating(fl.float16)
+
+    def bfloat16(self) -> Module:
+        return self._to_floating(fl.bfloat16)
+
+    def _to_floating(self, dtype: Any) -> Module:
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+        """Moves to a device without copying what the tensors hold."""
+        return self._apply(lambda t: fl.empty_like(t, device=device), recurse=recurse)
+
+    def to(self, *args: Any, **kwargs: Any) -> Module:
+        """Moves and converts parameters and buffers: to(device, dtype, non_blocking), to(dtype) or to(tensor)."""
+        device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"[Module.to] expected a floating point or complex dtype, got {dtype}")
+        if dtype is not None and dtype.is_complex:
+            warnings.warn("complex modules are young: some layers may not accept complex input", stacklevel=2)
+
+        def convert(t: Tensor) -> Tensor:
+            wanted = dtype if t.is_floating_point() or t.is_complex() else None
+            if memory_format is not None and t.dim() in (4, 5):
+                return t.to(device, wanted, non_blocking, memory_format=memory_format)
+            return t.to(device, wanted, non_blocking)
+
+        return self._apply(convert)
+
+    def share_memory(self) -> Module:
+        return self._apply(lambda t: t.share_memory_())
+
+    # ---------------------------------------------------------------- hooks
+
+    def register_full_backward_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
+        """Calls hook(module, grad_output) before the gradients of the inputs are computed."""
+        return self._add_hook(self._backward_pre_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Any) -> RemovableHandle:
+        """The old form of register_full_backward_hook; wrong for modules of several operations."""
+        if self._is_full_backward_hook is True:
+            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module.")
+        self._is_full_backward_hook = False
+        return self._add_hook(self._backward_hooks, hook)
+
+    def register_full_backward_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
+        """Calls hook(module, grad_input, grad_output) when the gradients of the inputs are known."""
+        if self._is_full_backward_hook is False:
+            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module.")
+        self._is_full_backward_hook = True
+        return self._add_hook(self._backward_hooks, hook, prepend)
+
+    def register_forward_pre_hook(
+        self, hook: Any, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls hook(module, args[, kwargs]) before forward; what it returns replaces the arguments."""
+        marks = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
+        return self._add_hook(self._forward_pre_hooks, hook, prepend, (self._forward_pre_hooks_with_kwargs,), marks)
+
+    def register_forward_hook(
+        self, hook: Any, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Calls hook(module, args, [kwargs,] output) after forward; what it returns replaces the output."""
+        extra = (self._forward_hooks_with_kwargs, self._forward_hooks_always_called)
+        marks = (*extra[: int(with_kwargs)], *extra[1 : 1 + int(always_call)])
+        return self._add_hook(self._forward_hooks, hook, prepend, extra, marks)
+
+    @staticmethod
+    def _add_hook(table: Any, hook: Any, prepend: bool = False, extra: Any = (), marks: Any = ()) -> RemovableHandle:
+        handle = RemovableHandle(table, extra_dict=extra)
+        table[handle.id] = hook
+        for mark in marks:
+            mark[handle.id] = True
+        if prepend:
+            table.move_to_end(handle.id, last=False)
+        return handle
+
+    def _get_backward_hooks(self) -> tuple[list[Any], list[Any]]:
+        """Full and old-style backward hooks, those for all modules first."""
+        full: list[Any] = []
+        regular: list[Any] = []
+        if _global_backward_hooks.full is True:
+            full += _global_backward_hooks.values()
+        if self._is_full_backward_hook is True:
+            full += self._backward_hooks.values()
+        if _global_backward_hooks.full is False:
+            regular += _global_backward_hooks.values()
+        if self._is_full_backward_hook is False:
+            regular += self._backward_hooks.values()
+        return full, regular
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """A call with its hooks; a call without any does not come here."""
+        called_always: set[int] = set()
+        result: Any = None
+
+        def run() -> Any:
+            nonlocal args, kwargs, result
+            for hook_id, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
+                if hook_id in self._forward_pre_hooks_with_kwargs:
+                    returned = hook(self, args, kwargs)
+                    if returned is not None:
+                        if not (isinstance(returned, tuple) and len(returned) == 2):
+                            raise RuntimeError(
+                                "[forward pre-hook] expected None or a tuple (new_args, new_kwargs), got "
+                                f"{type(returned).__name__}"
+                            )
+                        args, kwargs = returned
+                else:
+                    returned = hook(self, args)
+                    if returned is not None:
+                        args = returned if isinstance(returned, tuple) else (returned,)
+
+            full_hooks, regular_hooks = self._get_backward_hooks()
+            pre_hooks = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+            border = BackwardHook(self, full_hooks, pre_hooks) if full_hooks or pre_hooks else None
+            if border is not None:
+                args = border.setup_input_hook(args)
+
+            result = self.forward(*args, **kwargs)
+            for hook_id, hook in (*_global_forward_hooks.items(), *self._forward_hooks.items()):
+                if hook_id in self._forward_hooks_always_called or hook_id in _global_forward_hooks_always_called:
+                    called_always.add(hook_id)
+                with_kwargs = hook_id in self._forward_hooks_with_kwargs or hook_id in _global_forward_hooks_with_kwargs
+                returned = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+                if returned is not None:
+                    result = returned
+            if border is not None:
+                if not isinstance(result, (Tensor, tuple)):
+                    warnings.warn(
+                        f"backward hooks of {type(self).__name__} are skipped: its forward returned "
+                        f"{type(result).__name__}, and only a Tensor or a tuple of Tensors can carry them",
+                        stacklevel=3,
+                    )
+                result = border.setup_output_hook(result)
+            if regular_hooks:
+                self._hang_regular_hooks(regular_hooks, result)
+            return result
+
+        try:
+            return run()
+        except Exception:
+            self._run_always_called(args, kwargs, result, called_always)
+            raise
+
+    def _run_always_called(self, args: Any, kwargs: Any, result: Any, done: set[int]) -> None:
+        """After an exception, runs those always_call hooks that did not run yet."""
+        for hooks, always, kwargs_too in (
+            (_global_forward_hooks, _global_forward_hooks_always_called, _global_forward_hooks_with_kwargs),
+            (self._forward_hooks, self._forward_hooks_always_called, self._forward_hooks_with_kwargs),
+        ):
+            for hook_id, hook in hooks.items():
+                if hook_id in always and hook_id not in done:
+                    try:
+                        hook(self, args, kwargs, result) if hook_id in kwargs_too else hook(self, args, result)
+                    except Exception as error:
+                        warnings.warn(
+                            f"a forward hook with always_call raised {error!r} and was skipped, because forward or "
+                            "another hook had raised before",
+                            stacklevel=3,
+                        )
+
+    def _hang_regular_hooks(self, hooks: list[Any], result: Any) -> None:
+        tensor = result
+        while not isinstance(tensor, Tensor):
+            tensor = (
+                next(t for t in tensor.values() if isinstance(t, Tensor)) if isinstance(tensor, dict) else tensor[0]
+            )
+        if tensor.grad_fn is not None:
+            for hook in hooks:
+                tensor.grad_fn.register_hook(functools.partial(hook, self))
+
+    _wrapped_call_impl = _call_impl
+
+    # ---------------------------------------------------------------- state dicts
+
+    def register_state_dict_post_hook(self, hook: Any) -> RemovableHandle:
+        """Calls hook(module, state_dict, prefix, local_metadata) after state_dict()."""
+        hook._from_public_api = True
+        return self._add_hook(self._state_dict_hooks, hook)
+
+    def _register_state_dict_hook(self, hook: Any) -> RemovableHandle:
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "[_register_state_dict_hook] expected a new hook, got one of register_state_dict_post_hook"
+            )
+        return self._add_hook(self._state_dict_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Any) -> RemovableHandle:
+        """Calls hook(module, prefix, keep_vars) before state_dict()."""
+        return self._add_hook(self._state_dict_pre_hooks, hook)
+
+    def _register_load_state_dict_pre_hook(self, hook: Any, with_module: bool = False) -> RemovableHandle:
+        return self._add_hook(self._load_state_dict_pre_hooks, _WithModule(hook, self if with_module else None))
+
+    def register_load_state_dict_pre_hook(self, hook: Any) -> RemovableHandle:
+        """Calls hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors) before loading."""
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def register_load_state_dict_post_hook(self, hook: Any) -> RemovableHandle:
+        """Calls hook(module, incompatible_keys) after loading."""
+        return self._add_hook(self._load_state_dict_post_hooks, hook)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Puts the module's own state, without its children's, into a dict."""
+        for name, param in self._parameters.items():
+            if param is not None:
+                destination[prefix + name] = param if keep_vars else param.detach()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        if type(self).get_extra_state is not Module.get_extra_state:
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
+
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
+        """Parameters and persistent buffers by their dotted names, sharing memory with the module."""
+        if args:
+            given = dict(zip(("destination", "prefix", "keep_vars"), args))
+            destination = given.get("destination", destination)
+            prefix = given.get("prefix", prefix)
+            keep_vars = given.get("keep_vars", keep_vars)
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            returned = hook(self, destination, prefix, local_metadata)
+            if getattr(hook, "_from_public_api", False):
+                if returned is not None:
+                    raise RuntimeError("[state_dict post hook] expected None, got a value: change the dict in place")
+            elif returned is not None:
+                destination = returned
+        return destination
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Copies the module's own state, without its children's, out of a dict."""
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        buffers = {k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set}
+        own = {k: v for k, v in itertools.chain(self._parameters.items(), buffers.items()) if v is not None}
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        for name, tensor in own.items():
+            key = prefix + name
+            if key not in state_dict:
+                if strict:
+                    missing_keys.append(key)
+                continue
+            error = self._load_tensor(name, tensor, state_dict[key], key, assign)
+            if error:
+                error_msgs.append(error)
+
+        extra_key = prefix + _EXTRA_STATE_KEY_SUFFIX
+        if type(self).set_extra_state is not Module.set_extra_state:
+            if extra_key in state_dict:
+                self.set_extra_state(state_dict[extra_key])
+            elif strict:
+                missing_keys.append(extra_key)
+        elif strict and extra_key in state_dict:
+            unexpected_keys.append(extra_key)
+        if strict:
+            for key in state_dict:
+                if key.startswith(prefix) and key != extra_key:
+                    first, _, rest = key[len(prefix) :].partition(".")
+                    if (first not in self._modules) if rest else (first not in own):
+                        unexpected_keys.append(key)
+
+    def _load_tensor(self, name: str, tensor: Any, given: Any, key: str, assign: bool) -> str | None:
+        """Puts a given value into a parameter or buffer; returns what is wrong with it."""
+        if not isinstance(given, Tensor):
+            return (
+                f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
+                f"checkpoint but received {type(given)}"
+            )
+        uninitialised = is_lazy(tensor)
+        if not uninitialised and tensor.dim() == 0 and given.dim() == 1 and given.numel() == 1:
+            given = given[0]  # scalars were once saved as vectors of one element
+        if not uninitialised and given.shape != tensor.shape:
+            return (
+                f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
+                f"the shape in current model is {tensor.shape}."
+            )
+        try:
+            with fl.no_grad():
+                if assign:
+                    if isinstance(tensor, Parameter):
+                        given = given if isinstance(given, Parameter) else Parameter(given, tensor.requires_grad)
+                    setattr(self, name, given)
+                elif tensor.is_meta and not given.is_meta:
+                    warnings.warn(
+                        f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the "
+                        "current model does nothing; pass assign=True to replace it",
+                        stacklevel=2,
+                    )
+                else:
+                    tensor.copy_(given)
+        except Exception as error:
+            shapes = "" if uninitialised else f"of shape {tuple(tensor.shape)} "
+            return f'While copying the parameter named "{key}" {shapes}an exception occurred: {error!r}'
+        return None
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Copies parameters and buffers from a dict, or takes its tensors themselves with assign."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+        metadata = getattr(state_dict, "_metadata", None)
+        state_dict = OrderedDict(state_dict)
+        if metadata is not None:
+            state_dict._metadata = metadata  # type: ignore[attr-defined]
+
+        def load(module: Any, local: Any, prefix: str = "") -> None:
+            local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
+            if assign:
+                local_metadata["assign_to_params_buffers"] = True
+            module._load_from_state_dict(local, prefix, local_metadata, True, missing, unexpected, errors)
+            for name, child in module._modules.items():
+                if child is not None:
+                    child_prefix = f"{prefix}{name}."
+                    load(child, {k: v for k, v in local.items() if k.startswith(child_prefix)}, child_prefix)
+            keys = _IncompatibleKeys(missing, unexpected)
+            for hook in module._load_state_dict_post_hooks.values():
+                if hook(module, keys) is not None:
+                    raise RuntimeError(
+                        "[load_state_dict post hook] expected None, got a value: change the keys in place"
+                    )
+
+        load(self, state_dict)
+        if strict:
+            for what, keys in (("Unexpected", unexpected), ("Missing", missing)):
+                if keys:
+                    names = ", ".join(f'"{key}"' for key in keys)
+                    errors.insert(0, f"{what} key(s) in state_dict: {names}. ")
+        if errors:
+            listed = "\n\t".join(errors)
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+        return _IncompatibleKeys(missing, unexpected)
+
+    # ---------------------------------------------------------------- walking
+
+    def _named_members(
+        self, get_members_fn: Any, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, member in get_members_fn(module):
+                if member is None or member in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(member)
+                yield f"{path}.{name}" if path else name, member
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        for _, param in self.named_parameters(recurse=recurse):
+            yield param
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """The parameters with their dotted names; each once, unless duplicates are asked for."""
+        yield from self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        yield from self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
+
+    def children(self) -> Iterator[Module]:
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """The module and all below it with their dotted names, parents first."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    # ---------------------------------------------------------------- modes
+
+    def train(self, mode: bool = True) -> Module:
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for param in self.parameters():
+            if param.grad is None:
+                continue
+            if set_to_none:
+                param.grad = None
+            else:
+                if param.grad.grad_fn is not None:
+                    param.grad.detach_()
+                else:
+                    param.grad.requires_grad_(False)
+                param.grad.zero_()
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compiles the module's call in place; arguments are those of flambeau.compile."""
+        self._compiled_call_impl = fl.compile(self._call_impl, *args, **kwargs)
+
+    def _replicate_for_data_parallel(self) -> Module:
+        replica = type(self).__new__(type(self))
+        replica.__dict__.update(self.__dict__)
+        for table in ("_parameters", "_buffers", "_modules"):
+            replica.__dict__[table] = Registry(self.__dict__[table] if table != "_parameters" else {})
+        replica.__dict__["_is_replica"] = True
+        return replica
+
+    # ---------------------------------------------------------------- printing
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What a layer says of itself between the brackets."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [f"({name}): {_addindent(repr(module), 2)}" for name, module in self._modules.items()]
+        if not children and len(lines) <= 1:
+            return f"{self._get_name()}({extra})"
+        return "\n  ".join([f"{self._get_name()}(", *lines, *children]) + "\n)"
