@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from flambeau import _C, _libraries
+from flambeau import _C, _absent, _libraries
 from flambeau._C import *  # noqa: F403
 from flambeau._C import Size, Tensor, device, dtype, layout, memory_format  # noqa: F401
 from flambeau.version import __version__  # noqa: F401
@@ -56,6 +56,7 @@ def _operator_module(name: str):
     return sys.modules[full]
 
 
+_absent.install()
 _C._install(_operator_module, Tensor)
 _libraries.locate()
 
@@ -78,7 +79,8 @@ _MODULES = frozenset(
     "ops linalg special fft nn optim utils autograd random testing overrides library cuda backends signal cpu xpu mps "
     "accelerator amp jit fx onnx export distributed multiprocessing storage functional types version __config__ "
     "distributions profiler compiler serialization hub sparse masked nested func futures package quantization "
-    "_dynamo _inductor _functorch return_types monitor mtia".split()
+    "_dynamo _inductor _functorch return_types monitor mtia ao torch_version quasirandom numa classes vision _utils "
+    "_tensor_str _jit_internal _logging _subclasses _higher_order_ops hooks".split()
 )
 # Names that live in a module of their own, imported on first use.
 _LAZY = {
@@ -91,7 +93,8 @@ _LAZY = {
     "sym_int": "_symbolic", "sym_ite": "_symbolic", "sym_max": "_symbolic", "sym_min": "_symbolic",
     "sym_not": "_symbolic", "sym_sum": "_symbolic",
     "Stream": "_streams", "Event": "_streams",
-    "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp",
+    "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp", "vmap": "func",
+    "ScriptModule": "jit", "SobolEngine": "quasirandom",
 }  # fmt: skip
 
 
@@ -116,7 +119,9 @@ def __getattr__(name: str) -> Any:
         value = classes[name]
     elif name == "OutOfMemoryError":
         value = _module("cuda").OutOfMemoryError
+    elif name == "torch":  # programs write torch.torch by mistake
+        value = sys.modules[__name__]
     else:
-        raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+        return _absent.attribute(__name__, name)
     globals()[name] = value
     return value

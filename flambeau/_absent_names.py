@@ -1,0 +1,315 @@
+"""The table behind `_absent.py`: module -> (why it is lacking, its names).
+
+A word is the name of a class when it starts with a capital, of a constant when it is in capitals, else of a function;
+`Class{a,B}` gives a class members, `:name` is a constant all the same. Some need nothing to work: `name=value`,
+`name()=value` (a function with one answer), `@name` (a decorator that changes nothing), `!Name` (an exception).
+"""
+
+_MANY = "training over several processes is not written"
+_SHARD = "sharding parameters over processes is not written"
+_SYMBOLIC = "symbolic sizes are not written"
+_QUANT = "quantization is not written"
+_ONNX = "export to ONNX is not written"
+_EXPORT = "export of programs is not written"
+_CAPTURE = "capture of programs is not written"
+_COMPILER = "the compiler is not written"
+_FX = "fx graphs are not written"
+_SPARSE = "sparse tensors are not written"
+_NESTED = "nested tensors are not written"
+_RPC = "remote procedure calls are not written"
+_EXTENSION = "building extensions against PyTorch's C++ API is not possible"
+_GPU = "there is no CUDA in this build"
+_FLEX = "flex attention is not written"
+
+_FSDP = (
+    "FullyShardedDataParallel{full_optim_state_dict,optim_state_dict,optim_state_dict_to_load,rekey_optim_state_dict,"
+    "scatter_full_optim_state_dict,shard_full_optim_state_dict,state_dict_type,set_state_dict_type,summon_full_params,"
+    "fsdp_modules} "
+    "BackwardPrefetch{BACKWARD_PRE,BACKWARD_POST} CPUOffload CPUOffloadPolicy DataParallelMeshDims FSDPModule "
+    "FlatParameter FullStateDictConfig FullOptimStateDictConfig LocalStateDictConfig LocalOptimStateDictConfig "
+    "ShardedStateDictConfig ShardedOptimStateDictConfig MixedPrecision MixedPrecisionPolicy OffloadPolicy "
+    "OptimStateKeyType{PARAM_ID,PARAM_NAME} StateDictConfig OptimStateDictConfig StateDictSettings UnshardHandle "
+    "ShardingStrategy{FULL_SHARD,NO_SHARD,SHARD_GRAD_OP,HYBRID_SHARD,_HYBRID_SHARD_ZERO2} "
+    "StateDictType{FULL_STATE_DICT,SHARDED_STATE_DICT,LOCAL_STATE_DICT} fully_shard register_fsdp_forward_method"
+)
+_PLACEMENTS = "Placement Partial Replicate Shard{local_shard_size_and_offset}"
+_QUANT_NAMES = (
+    "DeQuantStub QConfig QConfigMapping QuantStub QuantWrapper FakeQuantize FakeQuantizeBase HistogramObserver "
+    "MinMaxObserver MovingAverageMinMaxObserver ObserverBase PerChannelMinMaxObserver PlaceholderObserver convert "
+    "default_observer default_per_channel_weight_observer default_qat_qconfig default_qconfig default_dynamic_qconfig "
+    "default_weight_observer disable_observer disable_fake_quant enable_fake_quant enable_observer fuse_modules "
+    "fuse_modules_qat get_default_qat_qconfig get_default_qconfig get_default_qconfig_mapping float_qparams_weight_only_qconfig "
+    "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare prepare_qat quantize quantize_dynamic "
+    "quantize_qat propagate_qconfig_"
+)
+_QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
+_SYMBOLIC_SHAPES = (
+    "DimDynamic{DYNAMIC,STATIC,UNBACKED,DUCK} DivideByKey !GuardOnDataDependentSymNode RelaxedUnspecConstraint ShapeEnv "
+    "StatelessSymbolicContext StrictMinMaxConstraint SymNode compute_unbacked_bindings free_symbols is_symbolic "
+    "free_unbacked_symbols guard_or_false guard_or_true guard_size_oblivious optimization_hint statically_known_true "
+    "has_free_symbols guard_scalar hint_int definitely_true definitely_false"
+)
+_HOOKS = "distributed.algorithms.ddp_comm_hooks"
+_CHECKPOINT = "distributed.checkpoint"
+
+TABLE: dict[str, tuple[str, str]] = {
+    "": (
+        "it is not written", "quantize_per_tensor quantize_per_channel empty_quantized PyTorchFileReader"
+        " :float8_e4m3fn :float8_e5m2 :float8_e4m3fnuz :float8_e5m2fnuz :float8_e8m0fnu :float4_e2m1fn_x2 :complex32"
+        " :qint8 :quint8 :qint32 :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
+        " :jagged :sparse_bsr :sparse_bsc",
+    ),
+    # ------------------------------------------------------------------------------------------ capture and compile
+    "fx": (
+        _FX,
+        "Graph GraphModule Interpreter Node Proxy Tracer Transformer CodeGen map_arg replace_pattern symbolic_trace "
+        "@wrap @has_side_effect",
+    ),
+    "fx._compatibility": (_FX, "@compatibility"),
+    "fx._symbolic_trace": (_FX, "Tracer symbolic_trace @wrap is_fx_tracing()=False"),
+    "fx.graph": (_FX, "CodeGen Graph PythonCode"),
+    "fx.graph_module": (_FX, "GraphModule reduce_graph_module"),
+    "fx.immutable_collections": (_FX, "immutable_list immutable_dict"),
+    "fx.interpreter": (_FX, "Interpreter Transformer"),
+    "fx.node": (_FX, "Argument Node Target map_arg map_aggregate @has_side_effect"),
+    "fx.proxy": (_FX, "GraphAppendingTracer ParameterProxy Proxy Attribute TracerBase TraceError"),
+    "fx.traceback": (_FX, "@annotate_fn annotate preserve_node_meta format_stack"),
+    "fx.passes": ("", ""),
+    "fx.passes.infra.pass_base": (_FX, "PassBase PassResult"),
+    "fx.passes.regional_inductor": (_FX, "regional_inductor"),
+    "fx.passes.runtime_assert": (_FX, "insert_deferred_runtime_asserts"),
+    "fx.passes.shape_prop": (_FX, "ShapeProp TensorMetadata"),
+    "fx.passes.split_module": (_FX, "split_module"),
+    "fx.experimental": ("", ""),
+    "fx.experimental.const_fold": (_FX, "split_const_subgraphs"),
+    "fx.experimental.optimization": (_FX, "fuse optimize_for_inference"),
+    "fx.experimental.proxy_tensor": (_FX, "ProxyTorchDispatchMode get_proxy_mode make_fx maybe_disable_fake_tensor_mode"),
+    "fx.experimental.symbolic_shapes": (_SYMBOLIC, _SYMBOLIC_SHAPES),
+    "_dynamo": (
+        _CAPTURE,
+        "OptimizedModule @allow_in_graph @disable @disallow_in_graph @forbid_in_graph @mark_static_address @nonstrict_trace "
+        "assume_constant_result explain export graph_break is_dynamo_supported()=False is_compiling()=False reset()=None reset_code_caches()=None list_backends()=[] mark_dynamic mark_static "
+        "mark_unbacked maybe_mark_dynamic optimize register_backend replay run",
+    ),
+    "_dynamo.backends": ("", ""),
+    "_dynamo.backends.common": (_CAPTURE, "aot_autograd"),
+    "_dynamo.backends.registry": (_CAPTURE, "lookup_backend register_backend"),
+    "_dynamo.callback": (_CAPTURE, "callback_handler on_compile_end on_compile_start"),
+    "_dynamo.config": (
+        _CAPTURE,
+        "patch accumulated_cache_size_limit=256 automatic_dynamic_shapes=True cache_size_limit=8 recompile_limit=8 "
+        "capture_scalar_outputs=False capture_dynamic_output_shape_ops=False inline_inbuilt_nn_modules=True "
+        "optimize_ddp=True skip_fwd_side_effects_in_bwd_under_checkpoint=False suppress_errors=False verbose=False",
+    ),
+    "_dynamo.decorators": (_CAPTURE, "@disable mark_dynamic mark_static mark_unbacked"),
+    "_dynamo.eval_frame": (_CAPTURE, "OptimizedModule"),
+    "_dynamo.exc": (_CAPTURE, "!BackendCompilerFailed !TorchDynamoException !Unsupported !InternalTorchDynamoError !TorchRuntimeError"),
+    "_dynamo.testing": (_CAPTURE, "CompileCounter CompileCounterWithBackend"),
+    "_dynamo.utils": (_CAPTURE, "CompileProfiler is_compile_supported()=False"),
+    "_functorch": ("", ""),
+    "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module aot_function aot_module_simplified make_boxed_func"),
+    "_functorch.config": (_COMPILER, "patch activation_memory_budget=1.0"),
+    "_functorch.eager_transforms": (_COMPILER, ""),
+    "_functorch.partitioners": (_COMPILER, "default_partition min_cut_rematerialization_partition"),
+    "_higher_order_ops": (_CAPTURE, "cond while_loop"),
+    "_higher_order_ops.flex_attention": (_FLEX, "flex_attention flex_attention_backward"),
+    "_higher_order_ops.wrap": (_CAPTURE, "wrap"),
+    "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package compile compile_fx"),
+    "_inductor.compile_fx": (_COMPILER, "compile_fx compile_fx_inner"),
+    "_inductor.config": (
+        _COMPILER,
+        "patch allow_buffer_reuse=True coordinate_descent_tuning=False emulate_precision_casts=False epilogue_fusion=True "
+        "force_fuse_int_mm_with_mul=False fx_graph_cache=True max_autotune=False triton={} cpp={} freezing=False",
+    ),
+    "_inductor.utils": (_COMPILER, "fresh_inductor_cache fresh_cache"),
+    "_inductor.virtualized": (_COMPILER, ""),
+    "_logging": ("logging of the compiler is not written", "set_logs"),
+    "_subclasses": (_SYMBOLIC, "FakeTensor FakeTensorMode CrossRefFakeMode !DynamicOutputShapeException !UnsupportedFakeTensorException"),
+    "_subclasses.fake_tensor": (_SYMBOLIC, "FakeTensor FakeTensorMode FakeTensorConverter unset_fake_temporarily"),
+    "_subclasses.functional_tensor": (_SYMBOLIC, "FunctionalTensor FunctionalTensorMode"),
+    "export": (
+        _EXPORT,
+        "Dim{AUTO,DYNAMIC,STATIC} AdditionalInputs ExportedProgram ShapesCollection dims draft_export export load "
+        "register_dataclass save unflatten",
+    ),
+    "export.dynamic_shapes": (_EXPORT, "Dim{AUTO,DYNAMIC,STATIC} ShapesCollection"),
+    "export.exported_program": (_EXPORT, "ExportedProgram"),
+    "export.graph_signature": (_EXPORT, "ExportGraphSignature InputKind{USER_INPUT,PARAMETER,BUFFER} InputSpec OutputSpec"),
+    "onnx": (
+        _ONNX,
+        "ONNXProgram OperatorExportTypes{ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,RAW} TensorProtoDataType{FLOAT,INT64} "
+        "TrainingMode{EVAL,TRAINING,PRESERVE} ExportOptions JitScalarType is_in_onnx_export()=False is_onnxrt_backend_supported()=False !OnnxExporterError export dynamo_export "
+        "@register_custom_op_symbolic unregister_custom_op_symbolic select_model_mode_for_export",
+    ),
+    "onnx.errors": (_ONNX, "!OnnxExporterError !UnsupportedOperatorError"),
+    "onnx.operators": (_ONNX, "reshape_from_tensor_shape shape_as_tensor"),
+    "onnx.symbolic_helper": (_ONNX, "@parse_args @quantized_args cast_pytorch_to_onnx _get_tensor_sizes _unimplemented"),
+    **{f"onnx.symbolic_opset{n}": (_ONNX, "dropout masked_fill select softmax squeeze unsqueeze") for n in range(7, 21)},
+    "onnx.utils": (_ONNX, "export register_custom_op_symbolic"),
+    "jit.mobile": (_EXPORT, "_load_for_lite_interpreter"),
+    "utils.mobile_optimizer": (_EXPORT, "optimize_for_mobile"),
+    "utils.jit": ("", ""),
+    "utils.jit.log_extract": (
+        "the TorchScript compiler is not written",
+        "load_graph_and_inputs run_baseline_no_fusion run_nnc run_nvfuser",
+    ),
+    # ------------------------------------------------------------------------------------------ quantization, dtypes
+    "ao": ("", ""),
+    "ao.nn": ("", ""),
+    "ao.nn.quantized": (_QUANT, "FloatFunctional Linear Conv2d"),
+    "ao.nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d ConvReLU2d LinearReLU"),
+    "ao.nn.quantized.modules.utils": (_QUANT, "WeightedQuantizedModule"),
+    "ao.pruning": ("pruning schedules are not written", "WeightNormSparsifier BaseSparsifier"),
+    "ao.quantization": (_QUANT, _QUANT_NAMES),
+    "ao.quantization.fake_quantize": (_QUANT, "FakeQuantize FakeQuantizeBase"),
+    "ao.quantization.fx": (_QUANT, ""),
+    "ao.quantization.observer": (_QUANT, "MinMaxObserver ObserverBase HistogramObserver PerChannelMinMaxObserver"),
+    "ao.quantization.qconfig": (_QUANT, "QConfig QConfigAny"),
+    "ao.quantization.qconfig_mapping": (_QUANT, "QConfigMapping"),
+    "ao.quantization.quantize_fx": (_QUANT, _QUANT_FX),
+    "quantization": (_QUANT, _QUANT_NAMES),
+    "quantization.fake_quantize": (_QUANT, "FakeQuantize"),
+    "quantization.observer": (_QUANT, "MinMaxObserver ObserverBase"),
+    "quantization.qconfig": (_QUANT, "QConfig"),
+    "quantization.quantize_fx": (_QUANT, _QUANT_FX),
+    "nn.quantized": (_QUANT, "FloatFunctional Linear Conv2d"),
+    "nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d ConvReLU2d LinearReLU"),
+    "nn.attention.flex_attention": (
+        _FLEX,
+        "AuxRequest BlockMask _DEFAULT_SPARSE_BLOCK_SIZE=128 and_masks create_block_mask create_mask flex_attention noop_mask or_masks",
+    ),
+    "nn.attention.bias": (_FLEX, "CausalBias causal_lower_right causal_upper_left"),
+    "nested": (_NESTED, "as_nested_tensor nested_tensor nested_tensor_from_jagged narrow to_padded_tensor"),
+    "nested._internal": ("", ""),
+    "nested._internal.nested_tensor": (_NESTED, "NestedTensor"),
+    # ------------------------------------------------------------------------------------------ several processes
+    "distributed.algorithms": ("", ""),
+    _HOOKS: ("", ""),
+    f"{_HOOKS}.default_hooks": (
+        _MANY,
+        "allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook fp16_compress_wrapper",
+    ),
+    f"{_HOOKS}.post_localSGD_hook": (_MANY, "PostLocalSGDState post_localSGD_hook"),
+    f"{_HOOKS}.powerSGD_hook": (_MANY, "PowerSGDState batched_powerSGD_hook powerSGD_hook"),
+    "distributed.algorithms._checkpoint": ("", ""),
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": (
+        _MANY,
+        "CheckpointImpl{NO_REENTRANT,REENTRANT} CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
+    ),
+    "distributed.algorithms.join": (_MANY, "Join JoinHook Joinable"),
+    "distributed.algorithms.model_averaging.averagers": (_MANY, "ModelAverager PeriodicModelAverager"),
+    "distributed._composable": (_SHARD, "checkpoint contract replicate"),
+    "distributed._composable.fsdp": (_SHARD, _FSDP),
+    "distributed._functional_collectives": (_MANY, "AsyncCollectiveTensor all_gather_tensor all_reduce all_to_all_single reduce_scatter_tensor"),
+    "distributed._shard": ("", ""),
+    "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),
+    "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
+    "distributed._tensor": (_SHARD, f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor"),
+    "distributed._tools": ("", ""),
+    "distributed.autograd": (_RPC, "backward context get_gradients"),
+    _CHECKPOINT: (
+        _SHARD,
+        "DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter HuggingFaceStorageReader "
+        "HuggingFaceStorageWriter LoadPlan LoadPlanner SavePlan SavePlanner StorageReader StorageWriter async_save load "
+        "load_state_dict save save_state_dict",
+    ),
+    f"{_CHECKPOINT}._nested_dict": (_SHARD, "flatten_state_dict"),
+    f"{_CHECKPOINT}.default_planner": (_SHARD, "DefaultLoadPlanner DefaultSavePlanner"),
+    f"{_CHECKPOINT}.filesystem": (_SHARD, "FileSystemReader FileSystemWriter"),
+    f"{_CHECKPOINT}.format_utils": (_SHARD, "dcp_to_torch_save torch_save_to_dcp"),
+    f"{_CHECKPOINT}.hf_storage": (_SHARD, "HuggingFaceStorageReader HuggingFaceStorageWriter"),
+    f"{_CHECKPOINT}.metadata": (_SHARD, "Metadata MetadataIndex StorageMeta TensorStorageMetadata STATE_DICT_TYPE"),
+    f"{_CHECKPOINT}.optimizer": (_SHARD, "load_sharded_optimizer_state_dict"),
+    f"{_CHECKPOINT}.planner": (_SHARD, "LoadItemType{BYTE_IO,TENSOR} LoadPlan LoadPlanner ReadItem SavePlan SavePlanner"),
+    f"{_CHECKPOINT}.quantized_hf_storage": (_SHARD, "QuantizedHuggingFaceStorageReader"),
+    f"{_CHECKPOINT}.staging": (_SHARD, "BlockingAsyncStager DefaultStager StagingOptions"),
+    f"{_CHECKPOINT}.state_dict": (
+        _SHARD,
+        "StateDictOptions get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict "
+        "set_optimizer_state_dict set_state_dict",
+    ),
+    f"{_CHECKPOINT}.state_dict_loader": (_SHARD, "load load_state_dict"),
+    f"{_CHECKPOINT}.state_dict_saver": (_SHARD, "AsyncCheckpointerType{PROCESS,THREAD} AsyncSaveResponse async_save save"),
+    f"{_CHECKPOINT}.stateful": (_SHARD, "Stateful"),
+    "distributed.config": (_MANY, "patch compile_on_one_rank=False use_torchcomms=False"),
+    "distributed.device_mesh": (_SHARD, "DeviceMesh init_device_mesh"),
+    "distributed.elastic": ("", ""),
+    "distributed.elastic.agent.server.health_check_server": (_MANY, "HealthCheckServer"),
+    "distributed.elastic.multiprocessing": (_MANY, "start_processes DefaultLogsSpecs LogsSpecs Std"),
+    "distributed.elastic.multiprocessing.errors": (_MANY, "!ChildFailedError ErrorHandler ProcessFailure @record"),
+    "distributed.elastic.rendezvous": (_MANY, "RendezvousParameters"),
+    "distributed.fsdp": (_SHARD, _FSDP),
+    "distributed.fsdp._common_utils": (_SHARD, "_FSDPState clean_tensor_name"),
+    "distributed.fsdp._fully_shard": (_SHARD, _FSDP),
+    "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),
+    "distributed.fsdp._traversal_utils": (_SHARD, "_get_fsdp_handles"),
+    "distributed.fsdp.api": (_SHARD, _FSDP),
+    "distributed.fsdp.fully_sharded_data_parallel": (_SHARD, _FSDP),
+    "distributed.fsdp.sharded_grad_scaler": (_SHARD, "ShardedGradScaler"),
+    "distributed.fsdp.wrap": (
+        _SHARD,
+        "CustomPolicy ModuleWrapPolicy always_wrap_policy enable_wrap lambda_auto_wrap_policy _module_wrap_policy "
+        "size_based_auto_wrap_policy transformer_auto_wrap_policy wrap _or_policy",
+    ),
+    "distributed.launch": (_MANY, "main"),
+    "distributed.launcher": (_MANY, "LaunchConfig elastic_launch"),
+    "distributed.launcher.api": (_MANY, "LaunchConfig elastic_launch"),
+    "distributed.nn": (_MANY, "RemoteModule"),
+    "distributed.nn.functional": (_MANY, "all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter"),
+    "distributed.optim": (_MANY, "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer"),
+    "distributed.pipelining": (
+        _MANY,
+        "PipelineStage Schedule1F1B ScheduleGPipe ScheduleInterleaved1F1B SplitPoint{BEGINNING,END} pipe_split pipeline",
+    ),
+    "distributed.pipelining.schedules": (
+        _MANY,
+        "BACKWARD_INPUT BACKWARD_WEIGHT FORWARD FULL_BACKWARD OVERLAP_F_B PipelineScheduleMulti PipelineScheduleSingle "
+        "REDUCE_GRAD RESHARD ScheduleDualPipeV ScheduleZBVZeroBubble UNSHARD get_schedule_class",
+    ),
+    "distributed.pipelining.stage": (_MANY, "PipelineStage"),
+    "distributed.rpc": (
+        _RPC,
+        "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
+    ),
+    "distributed.rpc.functions": (_RPC, "@async_execution"),
+    "distributed.run": (_MANY, "get_args_parser main run parse_args config_from_args"),
+    "distributed.tensor": (
+        _SHARD,
+        "DTensor{from_local} DeviceMesh init_device_mesh distribute_module distribute_tensor empty full ones rand randn zeros "
+        + _PLACEMENTS,
+    ),
+    "distributed.tensor._dtensor_spec": (_SHARD, "DTensorSpec TensorMeta"),
+    "distributed.tensor._utils": (_SHARD, "compute_local_shape_and_global_offset"),
+    "distributed.tensor.debug": (_SHARD, "CommDebugMode visualize_sharding"),
+    "distributed.tensor.device_mesh": (_SHARD, "DeviceMesh init_device_mesh"),
+    "distributed.tensor.experimental": (_SHARD, "context_parallel implicit_replication local_map register_sharding"),
+    "distributed.tensor.experimental._attention": (_SHARD, "context_parallel_unshard set_rotate_method _set_cp_global_var"),
+    "distributed.tensor.parallel": (
+        _SHARD,
+        "ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput RowwiseParallel "
+        "SequenceParallel loss_parallel parallelize_module",
+    ),
+    "distributed.tensor.parallel.style": (_SHARD, "ColwiseParallel ParallelStyle PrepareModuleInput RowwiseParallel SequenceParallel"),
+    "distributed.tensor.placement_types": (_SHARD, _PLACEMENTS + " _StridedShard"),
+    "numa": ("", ""),
+    "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),
+    # ------------------------------------------------------------------------------------------ tools and native code
+    "classes": ("classes of C++ extensions cannot be loaded", "load_library"),
+    "cuda._sanitizer": (_GPU, "enable_cuda_sanitizer"),
+    "cuda.comm": (_GPU, "broadcast broadcast_coalesced gather reduce_add scatter"),
+    "cuda.gds": (_GPU, "GdsFile"),
+    "cuda.jiterator": (_GPU, "_create_jit_fn"),
+    "cuda.tunable": (_GPU, "enable is_enabled tuning_enable"),
+    "package": ("packages of code and data are not written", "PackageExporter PackageImporter"),
+    "utils.benchmark.op_fuzzers": ("", ""),
+    "utils.hipify": ("", ""),
+    "utils.hipify.hipify_python": (_EXTENSION, "hipify GeneratedFileCleaner"),
+    "utils.cpp_extension": (
+        _EXTENSION,
+        "BuildExtension{with_options} CUDAExtension CppExtension SyclExtension CUDA_HOME=None CUDNN_HOME=None "
+        "HIP_HOME=None ROCM_HOME=None IS_HIP_EXTENSION=False include_paths library_paths load load_inline "
+        "verify_ninja_availability _get_cuda_arch_flags",
+    ),
+    "utils.tensorboard.summary": ("writing of event files is not written", "image scalar"),
+    "utils.mkldnn": ("models are not converted for oneDNN; it is used anyway", "to_mkldnn"),
+}  # fmt: skip

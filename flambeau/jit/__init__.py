@@ -1,0 +1,234 @@
+"""TorchScript's names. There is no second language here: scripted and traced programs run as the Python they are.
+
+`script` returns the function, class or module it is given. `trace` returns an object of its own that calls the module,
+with the same parameters and the same names in its state dict. Saving and loading archives of TorchScript is not
+written; it fails when it is tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from flambeau._absent import absent_function
+
+__all__ = [
+    "Attribute", "CompilationUnit", "Error", "Final", "Future", "ScriptFunction", "ScriptModule", "annotate",
+    "enable_onednn_fusion", "export", "export_opnames", "fork", "freeze", "fuser", "ignore", "interface",
+    "is_scripting", "is_tracing", "isinstance", "load", "onednn_fusion_enabled", "optimize_for_inference",
+    "optimized_execution", "run_frozen_optimizations", "save", "script", "script_if_tracing", "script_method",
+    "set_fusion_strategy", "set_module", "strict_fusion", "trace", "trace_module", "unused", "wait",
+]  # fmt: skip
+
+T = TypeVar("T")
+_ARCHIVES = "archives of TorchScript are not written or read"
+save = absent_function("torch.jit.save", _ARCHIVES)
+load = absent_function("torch.jit.load", _ARCHIVES)
+export_opnames = absent_function("torch.jit.export_opnames", _ARCHIVES)
+CompilationUnit = absent_function("torch.jit.CompilationUnit", "there is no TorchScript compiler")
+
+_python_isinstance = isinstance
+
+
+class Error(RuntimeError):
+    """Raised by TorchScript programs."""
+
+
+class TracerWarning(Warning):
+    """A traced value that would be taken as a constant; never issued, since nothing is frozen."""
+
+
+# ---------------------------------------------------------------------------------------------- marks
+
+
+def _same(fn: T) -> T:
+    return fn
+
+
+script_method = export = interface = _overload = _overload_method = unused = script_if_tracing = _same
+
+
+def ignore(drop: Any = False, **kwargs: Any) -> Any:
+    return drop if callable(drop) else _same
+
+
+def annotate(the_type: Any, the_value: T) -> T:
+    return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    return _python_isinstance(obj, target_type)
+
+
+class Attribute:
+    """A value with the type that TorchScript would give it."""
+
+    def __init__(self, value: Any, type: Any) -> None:
+        self.value, self.type = value, type
+
+
+def is_scripting() -> bool:
+    return False
+
+
+_tracing = 0
+
+
+def is_tracing() -> bool:
+    return _tracing > 0
+
+
+def set_module(obj: Any, mod: str) -> None:
+    if not _python_isinstance(mod, str):
+        raise TypeError(f"[set_module] expected a string, got {type(mod).__name__}")
+    obj.__module__ = mod
+
+
+# ---------------------------------------------------------------------------------------------- script and trace
+
+
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
+    """The function, class or module itself."""
+    return obj
+
+
+class ScriptFunction:
+    """A traced function: calls the function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.__wrapped__ = function
+        self.__name__ = self.name = getattr(function, "__name__", "forward")
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        globals()["save"](self)
+
+
+@contextlib.contextmanager
+def _traced() -> Iterator[None]:
+    global _tracing
+    _tracing += 1
+    try:
+        yield
+    finally:
+        _tracing -= 1
+
+
+def trace(func: Any, example_inputs: Any = None, *, example_kwarg_inputs: Any = None, **options: Any) -> Any:
+    """An object that calls the function or module, which is run once with the example to see that it works."""
+    from flambeau import Tensor
+
+    args = () if example_inputs is None else example_inputs
+    args = (args,) if _python_isinstance(args, (Tensor, dict)) else tuple(args)
+    with _traced():
+        func(*args, **(example_kwarg_inputs or {}))
+    return _wrapper(func)
+
+
+def trace_module(mod: Any, inputs: dict[str, Any], **options: Any) -> Any:
+    """The same for several methods of a module."""
+    from flambeau import Tensor
+
+    with _traced():
+        for name, args in inputs.items():
+            getattr(mod, name)(*((args,) if _python_isinstance(args, Tensor) else args))
+    return _wrapper(mod)
+
+
+def _wrapper(func: Any) -> Any:
+    from flambeau import nn
+
+    if not _python_isinstance(func, nn.Module):
+        return ScriptFunction(func)
+    from flambeau.jit._modules import TopLevelTracedModule
+
+    return TopLevelTracedModule(func)
+
+
+# ---------------------------------------------------------------------------------------------- optimisation
+
+
+def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+    if mod.training:
+        raise RuntimeError("[freeze] expected a module in evaluation mode, got one in training mode")
+    return mod
+
+
+def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+    return mod
+
+
+def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved_methods: Any = None) -> None: ...
+
+
+@contextlib.contextmanager
+def optimized_execution(should_optimize: bool) -> Iterator[None]:
+    yield
+
+
+@contextlib.contextmanager
+def fuser(name: str) -> Iterator[None]:
+    yield
+
+
+class strict_fusion:
+    """Nothing is fused, nothing fails to be."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def set_fusion_strategy(strategy: Any) -> list[Any]:
+    return []
+
+
+def enable_onednn_fusion(enabled: bool) -> None: ...
+
+
+def onednn_fusion_enabled() -> bool:
+    return False
+
+
+# ---------------------------------------------------------------------------------------------- tasks
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A future with the result; the function runs at once."""
+    from flambeau.futures import Future
+
+    future: Any = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+_fork = fork
+
+
+def wait(future: Any) -> Any:
+    return future.wait()
+
+
+_wait = wait
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTracedModule"):
+        from flambeau.jit import _modules
+
+        return getattr(_modules, name)
+    if name in ("annotations", "_modules", "_script", "_trace"):
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    if name == "Future":
+        from flambeau.futures import Future
+
+        return Future
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)

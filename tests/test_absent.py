@@ -1,0 +1,62 @@
+"""Names that flambeau lacks: they import, say why when they are used, and give way to real modules."""
+
+import inspect
+from typing import Optional
+
+import pytest
+
+import flambeau
+from flambeau import _absent, _absent_names
+
+
+def test_every_word_of_the_table_makes_something():
+    for module, (_, words) in _absent_names.TABLE.items():
+        for token in words.split():
+            name, value = _absent._make(f"torch.{module}", token, "because")
+            assert name.isidentifier(), token
+            assert value is not None or "=" in token
+
+
+def test_functions_fail_when_called_with_their_name_and_a_reason():
+    from flambeau.distributed.rpc import init_rpc
+
+    with pytest.raises(NotImplementedError, match=r"torch\.distributed\.rpc\.init_rpc yet: remote procedure calls"):
+        init_rpc("worker")
+
+
+def test_classes_serve_in_annotations_and_isinstance():
+    from flambeau.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+
+    def take(module: FullyShardedDataParallel | None, other: Optional[FullyShardedDataParallel] = None) -> None: ...  # noqa: UP045
+
+    assert inspect.signature(take)
+    assert not isinstance(flambeau.ones(1), FullyShardedDataParallel)
+    assert ShardingStrategy.FULL_SHARD != ShardingStrategy.NO_SHARD
+
+    class Own(FullyShardedDataParallel):
+        pass
+
+    for cls in (FullyShardedDataParallel, Own):
+        with pytest.raises(NotImplementedError, match="FullyShardedDataParallel"):
+            cls(1)
+
+
+def test_unknown_names_of_absent_modules_are_not_there():
+    import flambeau.distributed.fsdp as fsdp
+
+    assert not hasattr(fsdp, "no_such_name")
+    with pytest.raises(ImportError):
+        from flambeau.distributed.fsdp import no_such_name  # noqa: F401
+    with pytest.raises(ModuleNotFoundError):
+        import flambeau.distributed.no_such_module  # noqa: F401
+
+
+def test_real_modules_come_first():
+    assert _absent.reason(flambeau.linalg.inv) is None
+    assert flambeau.compiler.__file__
+
+
+def test_what_is_lacking_can_be_told_from_what_works():
+    assert "quantization" in _absent.reason(flambeau.ao.quantization.prepare)
+    assert _absent.reason(flambeau.float8_e5m2)
+    assert _absent.reason(flambeau.float32) is None
