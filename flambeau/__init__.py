@@ -91,7 +91,7 @@ _LAZY = {
     "get_rng_state": "random", "set_rng_state": "random",
     "SymInt": "_symbolic", "SymFloat": "_symbolic", "SymBool": "_symbolic", "sym_float": "_symbolic",
     "sym_int": "_symbolic", "sym_ite": "_symbolic", "sym_max": "_symbolic", "sym_min": "_symbolic",
-    "sym_not": "_symbolic", "sym_sum": "_symbolic",
+    "sym_not": "_symbolic", "sym_sum": "_symbolic", "_assert": "functional",
     "Stream": "_streams", "Event": "_streams",
     "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp", "vmap": "func",
     "ScriptModule": "jit", "SobolEngine": "quasirandom",

@@ -33,6 +33,15 @@ def typename(obj: Any, /) -> str:
     return kind.__qualname__ if module in (None, "builtins") else f"{module}.{kind.__qualname__}"
 
 
+def _assert(condition: Any, message: str) -> None:
+    """An assert statement that tracers record."""
+    if type(condition) is not Tensor and _C._has_torch_function((condition,)):
+        from flambeau.overrides import handle_torch_function
+
+        return handle_torch_function(_assert, (condition,), condition, message)
+    assert condition, message
+
+
 def _asks(name: str) -> Any:
     """A function of one tensor that calls its method."""
 

@@ -33,9 +33,10 @@ LAYERS = (
     ("autograd",),
     ("testing", "serialization", "linalg", "fft", "special", "func", "_functional", "utils.checkpoint"),
     ("nn", "optim", "amp"),
-    ("_inductor",),
-    ("_functorch",),
+    ("_subclasses",),
     ("fx",),
+    ("_functorch",),
+    ("_inductor",),
     ("_dynamo",),
     ("utils.data", "jit", "export", "onnx", "distributed", "lazy", "cuda", "profiler"),
 )

@@ -29,6 +29,14 @@ def __getattr__(name: str) -> object:
         from flambeau.fx.subgraph_rewriter import replace_pattern
 
         return replace_pattern
-    if name in ("passes", "experimental", "subgraph_rewriter", "operator_schemas", "verifier", "tensor_type", "annotate"):
+    if name in (
+        "passes",
+        "experimental",
+        "subgraph_rewriter",
+        "operator_schemas",
+        "verifier",
+        "tensor_type",
+        "annotate",
+    ):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

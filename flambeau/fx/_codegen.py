@@ -12,7 +12,7 @@ import keyword
 import math
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -203,7 +203,9 @@ class CodeGen:
                     body.append(self.generate_output(printer.named(node._args[0])) + "\n")
                 continue
             lines[len(body)] = index
-            body.append(f"{_statement(node, printer, root_module, annotation)}{dropped(node)}\n")
+            drop = dropped.get(node)
+            text = _statement(node, printer, root_module, annotation, drop or ())
+            body.append(f"{text};  {' = '.join(drop)} = None\n" if drop else f"{text}\n")
 
         if not body:
             body.append("pass\n")
@@ -332,7 +334,7 @@ class _ArgumentPrinter:
             return f"{cls}.{a.name}"
         if isinstance(a, complex):
             return f"({a!r})" if a == a else f"complex({self(a.real)}, {self(a.imag)})"
-        if isinstance(a, OpOverload) or isinstance(a, (types.FunctionType, types.BuiltinFunctionType)):
+        if isinstance(a, (OpOverload, types.FunctionType, types.BuiltinFunctionType)):
             return self.scope.name_of(_get_qualified_name(a), a)
         if isinstance(a, type):
             return self.scope.name_of(_type_repr(a), a)
@@ -353,7 +355,9 @@ class _ArgumentPrinter:
             return repr(kind)
         origin = getattr(kind, "__origin__", None)
         if origin is not None or isinstance(kind, types.UnionType):
-            return self.scope.name_of(_ILLEGAL.sub("_", _type_repr(kind)), kind) if origin is None else self._generic(kind)
+            return (
+                self.scope.name_of(_ILLEGAL.sub("_", _type_repr(kind)), kind) if origin is None else self._generic(kind)
+            )
         if isinstance(kind, type):
             if kind.__module__ == "builtins":
                 return kind.__qualname__
@@ -387,7 +391,9 @@ def _call_arguments(printer: _ArgumentPrinter, args: tuple[Argument, ...], kwarg
     return ", ".join(parts)
 
 
-def _statement(node: Node, printer: _ArgumentPrinter, root_module: str, annotation: str) -> str:
+def _statement(
+    node: Node, printer: _ArgumentPrinter, root_module: str, annotation: str, dropped: Collection[str]
+) -> str:
     op = node.op
     name = node.name
     target: Any = node.target
@@ -406,7 +412,8 @@ def _statement(node: Node, printer: _ArgumentPrinter, root_module: str, annotati
                 texts = [_operand(printer(a), form, i == 0) for i, a in enumerate(args)]
                 return f"{name}{annotation} = {form.format(*texts)}"
             form = inplace_methods.get(kind)
-            if form is not None and isinstance(args[0], Node):
+            # `x += 1` gives another meaning to `x` when it is a number: fine only if nobody asks again.
+            if form is not None and isinstance(args[0], Node) and args[0].name in dropped:
                 return f"{form.format(printer(args[0]), printer(args[1]))};  {name}{annotation} = {printer(args[0])}"
         if (
             module == "builtins"
@@ -425,23 +432,21 @@ def _statement(node: Node, printer: _ArgumentPrinter, root_module: str, annotati
     raise NotImplementedError(f"[fx] expected one of the six kinds of node, got {op!r} of {name}")
 
 
-def _last_uses(nodes: list[Node]) -> Callable[[Node], str]:
-    """A function from a node to the statement that drops what is used for the last time there."""
+def _last_uses(nodes: list[Node]) -> dict[Node, list[str]]:
+    """The names that can be dropped after each node: inputs used for the last time, and results nobody uses."""
     seen: set[Node] = set()
-    last: dict[Node, list[Node]] = {}
+    last: dict[Node, list[str]] = {}
     for node in reversed(nodes):
+        names = []
         for used in node._input_nodes:
             if used not in seen:
                 seen.add(used)
-                last.setdefault(node, []).append(used)
-
-    def drop(node: Node) -> str:
-        names = [n.name for n in last.get(node, ())]
+                names.append(used.name)
         if not node.users:
             names.append(node.name)
-        return f";  {' = '.join(names)} = None" if names else ""
-
-    return drop
+        if names:
+            last[node] = names
+    return last
 
 
 # ---------------------------------------------------------------------------------------------- the verbose form

@@ -7,6 +7,7 @@ notice nothing. Submodules of the library are leaves, recorded as one call; the 
 from __future__ import annotations
 
 import builtins
+import functools
 import inspect
 import math
 import threading
@@ -30,7 +31,9 @@ from flambeau.fx.proxy import (
     _first_proxy,
     base_types,
 )
-from flambeau.nn import Module, Parameter, Sequential
+from flambeau.nn.modules.container import Sequential
+from flambeau.nn.modules.module import Module
+from flambeau.nn.parameter import Parameter
 from flambeau.utils import _pytree as pytree
 
 _VARARGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -80,9 +83,6 @@ def is_fx_tracing() -> bool:
     return _active.tracer is not None
 
 
-
-
-
 def _original_call(module: Any, *args: Any, **kwargs: Any) -> Any:
     return super(Module, module).__call__(*args, **kwargs)
 
@@ -99,8 +99,8 @@ def _traced_call(module: Any, *args: Any, **kwargs: Any) -> Any:
     return tracer.call_module(module, forward, args, kwargs)
 
 
-def _traced_getattribute(module: Any, name: str) -> Any:
-    value = _plain_getattribute(module, name)
+def _traced_getattr(module: Any, name: str) -> Any:
+    value = _plain_getattr(module, name)
     if type(value) is Parameter or isinstance(value, flambeau.Tensor):
         tracer = _active.tracer
         if tracer is not None:
@@ -108,7 +108,7 @@ def _traced_getattribute(module: Any, name: str) -> Any:
     return value
 
 
-_plain_getattribute: Callable[[Any, str], Any] = Module.__getattribute__
+_plain_getattr: Callable[[Any, str], Any] = Module.__getattr__
 
 
 def _set_global(table: dict[str, Any], name: str, value: Any) -> Callable[[], None]:
@@ -132,8 +132,8 @@ def _watching(tracer: Tracer) -> Iterator[None]:
     outer = _active.tracer
     with _lock:
         if _tracing == 0:
-            Module.__call__ = _traced_call  # type: ignore[method-assign]
-            Module.__getattribute__ = _traced_getattribute
+            Module.__call__ = _traced_call
+            Module.__getattr__ = _traced_getattr
             for (_, name), table in _wrapped_fns_to_patch.items():
                 original = table.get(name, getattr(builtins, name, None))
                 if original is not None:
@@ -141,7 +141,7 @@ def _watching(tracer: Tracer) -> Iterator[None]:
             for cls, name in _wrapped_methods_to_patch:
                 original = getattr(cls, name)
                 setattr(cls, name, _recording_method(cls, name))
-                _undo.append(lambda cls=cls, name=name, original=original: setattr(cls, name, original))
+                _undo.append(functools.partial(setattr, cls, name, original))
         _tracing += 1
     _active.tracer = tracer
     try:
@@ -151,7 +151,7 @@ def _watching(tracer: Tracer) -> Iterator[None]:
         with _lock:
             _tracing -= 1
             if _tracing == 0:
-                del Module.__call__, Module.__getattribute__
+                del Module.__call__, Module.__getattr__
                 for undo in reversed(_undo):
                     undo()
                 _undo.clear()
@@ -161,7 +161,7 @@ def _recording(original: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is recorded when a proxy is among its arguments."""
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = _first_proxy(args) or _first_proxy(kwargs.values())
+        proxy = _first_proxy((*args, *kwargs.values()))
         if proxy is None:
             return original(*args, **kwargs)
         made = proxy.tracer.create_proxy("call_function", original, args, kwargs)
@@ -169,7 +169,7 @@ def _recording(original: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     wrapped.__name__ = getattr(original, "__name__", "wrapped")
-    wrapped.__fx_wraps__ = original  # type: ignore[attr-defined]
+    wrapped.__fx_wraps__ = original
     return wrapped
 
 
@@ -177,7 +177,7 @@ def _recording_method(cls: type, name: str) -> Callable[..., Any]:
     original = getattr(cls, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = _first_proxy(args) or _first_proxy(kwargs.values())
+        proxy = _first_proxy((*args, *kwargs.values()))
         if proxy is None:
             return original(*args, **kwargs)
         return proxy.tracer.create_proxy("call_method", name, args, kwargs)
@@ -225,6 +225,7 @@ class Tracer(TracerBase):
         param_shapes_constant: bool = False,
     ) -> None:
         super().__init__()
+        self.root: Any = None
         self._autowrap_modules = autowrap_modules
         self._autowrap_functions = autowrap_functions
         self._patched_globals: set[int] = set()
@@ -301,9 +302,7 @@ class Tracer(TracerBase):
             )
         return path
 
-    def call_module(
-        self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def call_module(self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called for every call of a module during the trace: record it, or run forward on the proxies."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))):
@@ -360,7 +359,9 @@ class Tracer(TracerBase):
             self.root = root
             fn = getattr(type(root), self.traced_func_name, None)
             if fn is None:
-                raise AssertionError(f"[trace] expected a module with {self.traced_func_name}(), got {type(root).__name__}")
+                raise AssertionError(
+                    f"[trace] expected a module with {self.traced_func_name}(), got {type(root).__name__}"
+                )
             self.root_module_name = type(root).__name__
             self.submodule_paths = {m: name for name, m in root.named_modules()}
         else:
@@ -392,13 +393,16 @@ class Tracer(TracerBase):
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
     ) -> tuple[Callable[..., Any], list[Any]]:
         """Placeholders for the parameters of a function, and the function to call with them."""
-        plain = inspect.unwrap(root_fn)
+        plain: Any = inspect.unwrap(root_fn)
+        bound: Any
         code = getattr(plain, "__code__", None)
         if code is None:
             plain = type(plain).__call__ if not isinstance(plain, types.BuiltinFunctionType) else plain
             code = getattr(plain, "__code__", None)
             if code is None:
-                raise TraceError(f"[trace] expected a Python function, got {root_fn!r}, whose parameters cannot be read")
+                raise TraceError(
+                    f"[trace] expected a Python function, got {root_fn!r}, whose parameters cannot be read"
+                )
             is_module, bound = True, root_fn
         else:
             bound = self.root
@@ -523,14 +527,11 @@ def symbolic_trace(root: Union[Module, Callable[..., Any]], concrete_args: Any =
     return GraphModule(tracer.root, graph, name)
 
 
-
-
-
 class ProxyableClassMeta(type):
     """A metaclass for classes whose construction from proxies is recorded as one call."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        proxy = _first_proxy(args) or _first_proxy(kwargs.values())
+        proxy = _first_proxy((*args, *kwargs.values()))
         if proxy is None:
             return super().__call__(*args, **kwargs)
         return proxy.tracer.create_proxy("call_function", cls, args, kwargs)

@@ -12,7 +12,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 
 def is_own_frame(filename: str) -> bool:
     """Whether a file is part of the tracer, or code it printed."""
-    return filename.startswith(_HERE) or filename.startswith("<eval_with_key>")
+    return filename.startswith((_HERE, "<eval_with_key>"))
 
 
 def user_location() -> tuple[str, int, str] | None:

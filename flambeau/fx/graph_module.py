@@ -15,7 +15,8 @@ from typing import Any, Union
 import flambeau
 from flambeau.fx._codegen import _custom_builtins, _PyTreeCodeGen
 from flambeau.fx.graph import Graph, PythonCode
-from flambeau.nn import Module, Parameter
+from flambeau.nn.modules.module import Module
+from flambeau.nn.parameter import Parameter
 
 _numbers = itertools.count()
 
@@ -94,8 +95,9 @@ class GraphModule(Module):
 
     def __new__(cls: type[GraphModule], *args: Any, **kwargs: Any) -> GraphModule:
         base = next(c for c in cls.__mro__ if not c.__dict__.get("_is_graph_module_impl", False))
-        return super().__new__(type(base.__name__, (base,), {"_is_graph_module_impl": True, "__module__": base.__module__,
+        made: GraphModule = super().__new__(type(base.__name__, (base,), {"_is_graph_module_impl": True, "__module__": base.__module__,
                                                              "__qualname__": base.__qualname__}))  # fmt: skip
+        return made
 
     def __init__(self, root: Union[Module, dict[str, Any]], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
@@ -114,7 +116,9 @@ class GraphModule(Module):
             wanted = {str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")}
             for target in sorted(wanted, key=lambda t: t.count(".")):
                 if target not in root:
-                    raise RuntimeError(f"[GraphModule] expected {target!r}, which the graph refers to, in root, got no such key")
+                    raise RuntimeError(
+                        f"[GraphModule] expected {target!r}, which the graph refers to, in root, got no such key"
+                    )
                 _assign_attr(root[target], self, target)
         else:
             raise RuntimeError(f"[GraphModule] expected a module or a dict for root, got {type(root).__name__}")

@@ -6,7 +6,7 @@ relatives; a list changed in place would go unseen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from flambeau.utils import _pytree
@@ -18,14 +18,16 @@ _CURE = (
 
 
 def _no_mutation(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise TypeError(f"[fx] expected arguments of a node to be left as they are, got a change of {self!r} in place: {_CURE}")
+    raise TypeError(
+        f"[fx] expected arguments of a node to be left as they are, got a change of {self!r} in place: {_CURE}"
+    )
 
 
 class immutable_list(list[Any]):
     """A list that does not change."""
 
     append = clear = extend = insert = pop = remove = reverse = sort = _no_mutation
-    __delitem__ = __iadd__ = __imul__ = __setitem__ = _no_mutation  # type: ignore[assignment]
+    __delitem__ = __iadd__ = __imul__ = __setitem__ = _no_mutation
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
@@ -37,8 +39,8 @@ class immutable_list(list[Any]):
 class immutable_dict(dict[Any, Any]):
     """A dict that does not change."""
 
-    clear = pop = popitem = setdefault = update = _no_mutation  # type: ignore[assignment]
-    __delitem__ = __ior__ = __setitem__ = _no_mutation  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _no_mutation
+    __delitem__ = __ior__ = __setitem__ = _no_mutation
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -54,7 +56,7 @@ def _register() -> None:
     def flatten_dict(x: Any) -> tuple[list[Any], Any]:
         return list(x.values()), list(x.keys())
 
-    make_dict: Callable[[Iterator[Any], Any], Any] = lambda values, keys: immutable_dict(zip(keys, values))  # noqa: E731
+    make_dict: Callable[[Iterable[Any], Any], Any] = lambda values, keys: immutable_dict(zip(keys, values))  # noqa: E731
     _pytree.register_pytree_node(immutable_list, flatten_list, lambda values, _: immutable_list(values))
     _pytree.register_pytree_node(immutable_dict, flatten_dict, make_dict)
 

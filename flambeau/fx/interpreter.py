@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flambeau.fx._symbolic_trace import Tracer
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.node import _PLAIN, Argument, Node, Target, map_arg
 from flambeau.fx.proxy import Proxy
-from flambeau.fx._symbolic_trace import Tracer
 
 if TYPE_CHECKING:
-    from flambeau.nn import Module
+    from flambeau.nn.modules.module import Module
 
 
 class Interpreter:
@@ -43,6 +43,8 @@ class Interpreter:
                     if used not in seen:
                         seen.add(used)
                         self.user_to_last_uses.setdefault(node, []).append(used)
+                if not node.users and node.op != "output":
+                    self.user_to_last_uses.setdefault(node, []).append(node)
 
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
         """Execute on the given arguments, one for each placeholder. Nodes in initial_env are not executed."""
@@ -142,7 +144,7 @@ def _explain(error: Exception, node: Node) -> None:
     if getattr(error, "_fx_node", None) is not None:
         return
     try:
-        error._fx_node = node.name  # type: ignore[attr-defined]
+        error._fx_node = node.name
         error.add_note(f"While executing {node.format_node()}")
         if node.stack_trace:
             error.add_note(f"Original traceback:\n{node.stack_trace}")
@@ -174,7 +176,7 @@ class Transformer(Interpreter):
         default = args[0] if args else ...
         return Proxy(self.new_graph.placeholder(str(target), default_value=default), self.tracer)
 
-    def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
+    def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
@@ -195,13 +197,14 @@ class Transformer(Interpreter):
             from flambeau.fx.node import map_aggregate
 
             old = self.graph.output_node()
-            output = self.new_graph.output(map_aggregate(result, strip))
+            output = self.new_graph.output(map_aggregate(result, strip), old.type)
             output.meta.update(old.meta)
         return GraphModule(self.module, self.new_graph)
 
     def run_node(self, n: Node) -> Any:
         made = super().run_node(n)
         if isinstance(made, Proxy):
+            made.node.type = made.node.type or n.type
             for key, value in n.meta.items():
                 made.node.meta.setdefault(key, value)
         return made

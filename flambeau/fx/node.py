@@ -11,7 +11,7 @@ import builtins
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import flambeau
 from flambeau._ops import OpOverload
@@ -120,7 +120,7 @@ def _canonical(a: Argument, found: dict[Node, None]) -> Argument:
 # ---------------------------------------------------------------------------------------------- names of targets
 
 
-def _find_module_of_method(orig_method: Callable[..., Any]) -> str:
+def _find_module_of_method(orig_method: Any) -> str:
     """The module under which a function without `__module__` is found."""
     name = orig_method.__name__
     for module in (flambeau, flambeau.nn.functional, flambeau.linalg, flambeau.special, flambeau.fft, flambeau._C):
@@ -153,8 +153,9 @@ def _public_module(module: str) -> str:
 
 def _get_qualified_name(func: Any) -> str:
     """The dotted name under which printed code finds a function."""
-    if getattr(builtins, getattr(func, "__name__", ""), None) is func:
-        return str(func.__name__)
+    builtin = getattr(func, "__name__", "")
+    if builtin and getattr(builtins, builtin, None) is func:
+        return str(builtin)
     if isinstance(func, OpOverload):
         return f"torch.ops.{func.namespace}.{func._opname}.{func._overloadname}"
     name = getattr(func, "__name__", None) or type(func).__name__
@@ -397,14 +398,18 @@ class Node:
             name = getattr(target, "__name__", "")
             if name.endswith("_") and not name.endswith("__") and isinstance(target, flambeau._C.Function):
                 return True
-            return bool(self._kwargs) and self._kwargs.get("out") is not None or (impure_random and _is_random(target))
+            return (bool(self._kwargs) and self._kwargs.get("out") is not None) or (
+                impure_random and _is_random(target)
+            )
         if self.op == "call_method":
             name = str(self.target)
             return (name.endswith("_") and not name.endswith("__")) or name in ("__setitem__", "__iadd__", "backward")
         if self.op == "call_module":
             module = self.graph.owning_module
             if module is None:
-                raise AssertionError(f"[is_impure] expected a graph owned by a module, to look at {self.target!r} in it")
+                raise AssertionError(
+                    f"[is_impure] expected a graph owned by a module, to look at {self.target!r} in it"
+                )
             found = module.get_submodule(str(self.target))
             return bool(getattr(found, "_is_impure", False))
         return False
@@ -415,7 +420,7 @@ class Node:
         arg_types: tuple[Any, ...] | None = None,
         kwarg_types: dict[str, Any] | None = None,
         normalize_to_only_use_kwargs: bool = False,
-    ) -> Optional[Any]:
+    ) -> Any | None:
         """Arguments under their parameter names, as an ArgsKwargsPair; None when the signature is not known."""
         from flambeau.fx.operator_schemas import normalize_function, normalize_module
 
@@ -458,7 +463,7 @@ class Node:
                 placeholder_names.append(f"{self.target}{annotation}")
                 return None
             default = f"(default={self.args[0]})" if self.args else ""
-            return f"%{self.name} : {'[num_users=%d]' % len(self.users)} = {self.op}[target={self.target}]{default}"
+            return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self.target}]{default}"
         if self.op == "get_attr":
             return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self.target}]"
         if self.op == "output":

@@ -20,9 +20,9 @@ from typing import Any
 import flambeau
 from flambeau._ops import OpOverload
 from flambeau.fx import traceback as fx_traceback
+from flambeau.fx._user_frames import describe_user_line, is_own_frame
 from flambeau.fx.graph import Graph, inplace_methods, magic_methods, reflectable_magic_methods
 from flambeau.fx.node import _METHODS, Argument, Node, Target
-from flambeau.fx._user_frames import describe_user_line, is_own_frame
 
 # Types whose instances are arguments as they are.
 _CONSTANTS = frozenset(
@@ -233,7 +233,8 @@ class Proxy:
     def __iter__(self) -> Iterator[Any]:
         count = _unpacked_names(sys._getframe(1))
         if count is not None:
-            return iter([self[i] for i in range(count)])
+            item: Callable[[Any], Any] = self.__getitem__
+            return iter([item(i) for i in range(count)])
         return self.tracer.iter(self)
 
     def __abs__(self) -> Any:
@@ -279,7 +280,7 @@ class Proxy:
         cls, orig_method: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs if kwargs else {}
-        proxy = _first_proxy(args) or _first_proxy(kwargs.values())
+        proxy = _first_proxy((*args, *kwargs.values()))
         if proxy is None:
             raise RuntimeError(f"[fx] expected a Proxy among the arguments of {orig_method}, got none")
         tracer = proxy.tracer
@@ -378,7 +379,7 @@ def _install_operators() -> None:
         setattr(Proxy, f"__r{name.strip('_')}__", _reflected_method(name))
     for name in inplace_methods:
         setattr(Proxy, f"__{name}__", _operator_method(name))
-    Proxy.__setitem__ = _setitem  # type: ignore[attr-defined]
+    setattr(Proxy, "__setitem__", _setitem)  # noqa: B010
     # Comparisons by value make a class unhashable unless it says how; proxies are keys of dicts by identity.
     Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]
 
@@ -423,9 +424,9 @@ def _is_assert(frame: types.FrameType) -> bool:
             return True
         if instruction.opname == "LOAD_COMMON_CONSTANT":
             return instruction.argval is AssertionError or "AssertionError" in instruction.argrepr
-        if not instruction.opname.startswith(("POP_JUMP", "TO_BOOL", "NOT_TAKEN", "CACHE")):
-            if instruction.offset > frame.f_lasti + 2:
-                return False
+        jumps = instruction.opname.startswith(("POP_JUMP", "TO_BOOL", "NOT_TAKEN", "CACHE"))
+        if not jumps and instruction.offset > frame.f_lasti + 2:
+            return False
     return False
 
 
@@ -433,7 +434,3 @@ def _user_stack() -> str:
     """The frames of the user's program that lead here, as in a traceback."""
     frames = [f for f in traceback.extract_stack(sys._getframe(2)) if not is_own_frame(f.filename)]
     return "".join(traceback.format_list(frames)).rstrip()
-
-
-
-

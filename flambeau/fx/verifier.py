@@ -111,7 +111,7 @@ def users_are_recorded(graph: Graph) -> Iterator[str]:
     uses: dict[Node, set[Node]] = {node: set() for node in graph.nodes}
     for node in graph.nodes:
         found: set[Node] = set()
-        map_arg((node.args, dict(node.kwargs)), lambda n: found.add(n) or n)  # type: ignore[func-returns-value]
+        map_arg((node.args, dict(node.kwargs)), found.add)  # type: ignore[arg-type, unused-ignore]
         if found != set(node._input_nodes):
             yield f"{node.name} holds {_names(found)} and records {_names(node._input_nodes)}"
         for used in found:
