@@ -209,12 +209,16 @@ Tensor sum_kept(const Tensor& t, int64_t dim) {
 
 Grads softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Tensor out = node.saved_result(0);
+  if (!thread_state().grad_mode)
+    return {CALL("_softmax_backward_data", g[0], out, node.args[1], Value(out.dtype()))};
   const Tensor product = CALL("mul.Tensor", g[0], out);
   return {CALL("sub.Tensor", product, CALL("mul.Tensor", out, sum_kept(product, node.args[1].to_int())),
                int64_t(1))};
 }
 Grads log_softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Tensor out = node.saved_result(0);
+  if (!thread_state().grad_mode)
+    return {CALL("_log_softmax_backward_data", g[0], out, node.args[1], Value(out.dtype()))};
   return {CALL("sub.Tensor", g[0],
                CALL("mul.Tensor", CALL("exp", out), sum_kept(g[0], node.args[1].to_int())), int64_t(1))};
 }
@@ -244,6 +248,24 @@ Grads stack_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   for (size_t i = 0; i < out.size(); ++i)
     if (node.needs(i)) out[i] = CALL("select", g[0], node.args[1], static_cast<int64_t>(i));
   return out;
+}
+
+// Gradients of the pieces, with zeros for those that have none.
+std::vector<Tensor> filled(OperatorNode& node, Grads&& g) {
+  g.resize(node.outputs.size());
+  for (size_t i = 0; i < g.size(); ++i) {
+    const OutputMeta& m = node.outputs[i];
+    if (!g[i].defined())
+      g[i] = CALL("zeros", m.sizes.vec(), Value(m.dtype), Value(), Value(m.device), Value());
+  }
+  return std::move(g);
+}
+Grads split_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  return {CALL("cat", filled(node, std::move(g)), node.args[2])};
+}
+Grads unbind_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
+  if (node.outputs.empty()) return {};
+  return {CALL("stack", filled(node, std::move(g)), node.args[1])};
 }
 
 struct Entry {
@@ -278,6 +300,10 @@ const Entry* entries(size_t& count) {
       {"mean", mean_gradient},
       {"_softmax", softmax_gradient, {}, 1},
       {"_log_softmax", log_softmax_gradient, {}, 1},
+      {"split.Tensor", split_gradient},
+      {"split.sizes", split_gradient},
+      {"split_with_sizes", split_gradient},
+      {"unbind.int", unbind_gradient},
       {"cat", cat_gradient},
       {"stack", stack_gradient},
   };

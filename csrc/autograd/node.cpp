@@ -400,10 +400,6 @@ void make_view(const Tensor& view, const Tensor& base, bool multi) {
   m.view_in_no_grad = !state.grad_mode;
 }
 
-void mark_multi_view(const Tensor& view) {
-  if (Meta* m = meta_of(view); m && m->base.defined()) m->multi_view = true;
-}
-
 void forget_base(const Tensor& view) {
   if (Meta* m = meta_of(view)) m->base = Tensor();
 }

@@ -151,8 +151,6 @@ void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output);
 // Raises where PyTorch does; `tracked` says that what is written has a history.
 void check_inplace(const Tensor& t, const char* op, bool tracked = false);
 void make_view(const Tensor& view, const Tensor& base, bool multi);
-// One of several views that one op returned: writes to any of them are refused while the base is tracked.
-void mark_multi_view(const Tensor& view);
 // A view that the caller promises not to share: writes to it are not seen by the base's history.
 void forget_base(const Tensor& view);
 void retain_grad(const Tensor& t);

@@ -1,4 +1,5 @@
-// Cutting a tensor into views along a dimension: decompositions into slice and select.
+// Cutting a tensor into views along a dimension. split and unbind make all their views at once, which may not
+// be written in place while gradients are recorded; the NumPy-style relatives are decompositions into slice.
 #include "autograd/node.h"
 #include "dispatch/composite.h"
 
@@ -10,18 +11,30 @@ Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t end) {
   return call_tensor(op, self, dim, start, end, int64_t(1));
 }
 
+// Pieces of the given lengths.
+std::vector<Tensor> pieces(const Tensor& self, int64_t d, IntSpan lengths) {
+  std::vector<Tensor> out;
+  out.reserve(lengths.size());
+  Dims sizes(self.sizes());
+  int64_t offset = self.offset();
+  for (int64_t length : lengths) {
+    sizes[d] = length;
+    out.push_back(alias(self, sizes, self.strides(), offset));
+    offset += length * self.stride(d);
+  }
+  return out;
+}
+
 std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   FL_CHECK(self.dim() > 0, "[split] expected a tensor with dimensions, got a 0-d tensor");
   FL_CHECK(split_size >= 0, "[split] expected a split size that is not negative, got ", split_size);
   const int64_t d = wrap_dim("split", dim, self.dim()), n = self.size(d);
   FL_CHECK(split_size > 0 || n == 0, "[split] expected a positive split size for a dimension of size ", n,
            ", got 0");
-  const int64_t pieces = split_size ? std::max<int64_t>((n + split_size - 1) / split_size, 1) : 1;
-  std::vector<Tensor> out;
-  out.reserve(pieces);
-  for (int64_t i = 0; i < pieces; ++i)
-    out.push_back(slice(self, d, i * split_size, std::min(n, (i + 1) * split_size)));
-  return out;
+  std::vector<int64_t> lengths(split_size ? std::max<int64_t>((n + split_size - 1) / split_size, 1) : 1,
+                               split_size);
+  lengths.back() = n - split_size * (static_cast<int64_t>(lengths.size()) - 1);
+  return pieces(self, d, lengths);
 }
 
 std::vector<Tensor> split_with_sizes(const Tensor& self, IntSpan sizes, int64_t dim) {
@@ -34,14 +47,14 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntSpan sizes, int64_t 
   }
   FL_CHECK(total == n, "[split_with_sizes] expected sizes that sum to ", n, ", the size of dimension ", d,
            ", got ", sizes);
-  std::vector<Tensor> out;
-  out.reserve(sizes.size());
-  int64_t at = 0;
-  for (int64_t s : sizes) {
-    out.push_back(slice(self, d, at, at + s));
-    at += s;
-  }
-  return out;
+  return pieces(self, d, sizes);
+}
+
+std::vector<Tensor> call_split(const char* name, const Tensor& self, const Value& how, int64_t dim) {
+  Value args[3] = {Value::borrow(self.impl()), how, Value(dim)};
+  Value result[1];
+  OperatorTable::get().at(name).call(args, result);
+  return {result[0].tensors(), result[0].tensors() + result[0].length()};
 }
 
 constexpr int64_t kMostParts = int64_t(1)
@@ -54,8 +67,23 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   FL_CHECK_KIND(chunks <= kMostParts, OutOfMemory, "[chunk] expected at most ", kMostParts, " chunks, got ",
                 chunks);
   const int64_t size = (n + chunks - 1) / chunks;
-  if (size == 0) return split_with_sizes(self, std::vector<int64_t>(chunks, 0), d);
-  return split(self, size, d);
+  if (size == 0) return call_split("split_with_sizes", self, Value(std::vector<int64_t>(chunks, 0)), d);
+  return call_split("split.Tensor", self, Value(size), d);
+}
+
+// The base does not learn of writes to the pieces of the unsafe forms.
+std::vector<Tensor> forgetful(std::vector<Tensor>&& parts) {
+  for (const Tensor& t : parts) autograd::forget_base(t);
+  return std::move(parts);
+}
+std::vector<Tensor> unsafe_split(const Tensor& self, int64_t size, int64_t dim) {
+  return forgetful(call_split("split.Tensor", self, Value(size), dim));
+}
+std::vector<Tensor> unsafe_split_with_sizes(const Tensor& self, IntSpan sizes, int64_t dim) {
+  return forgetful(call_split("split_with_sizes", self, Value(sizes.vec()), dim));
+}
+std::vector<Tensor> unsafe_chunk(const Tensor& self, int64_t chunks, int64_t dim) {
+  return forgetful(chunk(self, chunks, dim));
 }
 
 std::vector<Tensor> cut_sections(const char* op, const Tensor& self, int64_t sections, int64_t dim) {
@@ -136,11 +164,17 @@ std::vector<Tensor> dsplit_at(const Tensor& self, IntSpan indices) {
 
 std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
   FL_CHECK_KIND(self.dim() > 0, Index, "[unbind] expected a tensor with dimensions, got a 0-d tensor");
-  static const Operator& select = OperatorTable::get().at("select");
   const int64_t d = wrap_dim("unbind", dim, self.dim()), n = self.size(d);
+  Dims sizes, strides;
+  for (int64_t i = 0; i < self.dim(); ++i) {
+    if (i == d) continue;
+    sizes.push_back(self.size(i));
+    strides.push_back(self.stride(i));
+  }
   std::vector<Tensor> out;
   out.reserve(n);
-  for (int64_t i = 0; i < n; ++i) out.push_back(call_tensor(select, self, d, i));
+  for (int64_t i = 0; i < n; ++i)
+    out.push_back(alias(self, sizes, strides, self.offset() + i * self.stride(d)));
   return out;
 }
 
@@ -170,29 +204,15 @@ Tensor broadcast_to(const Tensor& self, IntSpan size) {
   return result[0].take_tensor();
 }
 
-// As PyTorch has it, the results of these ops may not be written in place while gradients are recorded; those
-// of the unsafe forms may, and the base does not learn of it.
-template <auto cut, class... Args>
-std::vector<Tensor> several(const Tensor& self, Args... args) {
-  std::vector<Tensor> out = cut(self, args...);
-  for (const Tensor& t : out) autograd::mark_multi_view(t);
-  return out;
-}
-template <auto cut, class... Args>
-std::vector<Tensor> unsafe(const Tensor& self, Args... args) {
-  std::vector<Tensor> out = cut(self, args...);
-  for (const Tensor& t : out) autograd::forget_base(t);
-  return out;
-}
-
 FL_COMPOSITE("broadcast_to", broadcast_to);
-FL_COMPOSITE("split.Tensor", (several<split, int64_t, int64_t>));
-FL_COMPOSITE("split.sizes", (several<split_with_sizes, IntSpan, int64_t>));
-FL_COMPOSITE("split_with_sizes", (several<split_with_sizes, IntSpan, int64_t>));
-FL_COMPOSITE("unsafe_split.Tensor", (unsafe<split, int64_t, int64_t>));
-FL_COMPOSITE("unsafe_split_with_sizes", (unsafe<split_with_sizes, IntSpan, int64_t>));
-FL_COMPOSITE("chunk", (several<chunk, int64_t, int64_t>));
-FL_COMPOSITE("unsafe_chunk", (unsafe<chunk, int64_t, int64_t>));
+FL_KERNEL_ALL("split.Tensor", split);
+FL_KERNEL_ALL("split.sizes", split_with_sizes);
+FL_KERNEL_ALL("split_with_sizes", split_with_sizes);
+FL_KERNEL_ALL("unbind.int", unbind);
+FL_COMPOSITE("unsafe_split.Tensor", unsafe_split);
+FL_COMPOSITE("unsafe_split_with_sizes", unsafe_split_with_sizes);
+FL_COMPOSITE("chunk", chunk);
+FL_COMPOSITE("unsafe_chunk", unsafe_chunk);
 FL_COMPOSITE("tensor_split.sections", tensor_split_sections);
 FL_COMPOSITE("tensor_split.indices", tensor_split_indices);
 FL_COMPOSITE("tensor_split.tensor_indices_or_sections", tensor_split_tensor);
@@ -202,7 +222,6 @@ FL_COMPOSITE("vsplit.int", vsplit);
 FL_COMPOSITE("vsplit.array", vsplit_at);
 FL_COMPOSITE("dsplit.int", dsplit);
 FL_COMPOSITE("dsplit.array", dsplit_at);
-FL_COMPOSITE("unbind.int", (several<unbind, int64_t>));
 FL_COMPOSITE("narrow", narrow);
 FL_COMPOSITE("narrow.Tensor", narrow_tensor);
 

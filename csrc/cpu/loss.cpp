@@ -189,6 +189,114 @@ std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tenso
   return {out, total, sums};
 }
 
+// ---------------------------------------------------------------- gradients
+
+// For each row the factor of its loss: the gradient, the class's weight and the mean's share; none for
+// ignored rows. `classes` gets the class of each row.
+template <class T>
+std::vector<T> row_factors(const char* op, const Classes& g, const Tensor& grad, const Tensor& target,
+                           const Tensor& weight, int64_t reduction, int64_t ignore_index,
+                           const Tensor& total_weight, std::vector<int64_t>& classes) {
+  constexpr DType compute = dtype_for<T>::value;
+  const Tensor indices = contiguous(to_dtype(target, DType::Int64));
+  const Tensor weights = weight.defined() ? contiguous(to_dtype(weight, compute)) : Tensor();
+  const Tensor grads = contiguous(to_dtype(grad, compute));
+  const bool single = grads.numel() == 1;
+  FL_CHECK(single || grads.numel() == g.rows(), "[", op, "] expected a gradient for each of ", g.rows(),
+           " rows, got ", grads.numel());
+  const T share = reduction == kMean ? T(1) / static_cast<T>(item(total_weight).to<double>()) : T(1);
+  const int64_t* t = indices.data<int64_t>();
+  std::vector<T> factors(g.rows());
+  classes.assign(t, t + g.rows());
+  for (int64_t r = 0; r < g.rows(); ++r) {
+    if (t[r] == ignore_index) {
+      classes[r] = -1;
+      continue;
+    }
+    FL_CHECK_KIND(t[r] >= 0 && t[r] < g.classes, Index, "[", op, "] expected class indices in [0, ",
+                  g.classes - 1, "], got ", t[r]);
+    factors[r] =
+        grads.data<T>()[single ? 0 : r] * share * (weights.defined() ? weights.data<T>()[t[r]] : T(1));
+  }
+  return factors;
+}
+
+Tensor nll_loss_backward(const Tensor& grad, IntSpan sizes, const Tensor& target, const Tensor& weight,
+                         int64_t reduction, int64_t ignore_index, const Tensor& total_weight) {
+  Tensor out = empty(sizes, grad.options());
+  const Classes g = check_classes("nll_loss", out, target, weight);
+  if (out.is_meta() || out.numel() == 0) return out;
+  dispatch_scores(out.dtype(), [&](auto stored, auto compute) {
+    using S = typename decltype(stored)::type;
+    using T = typename decltype(compute)::type;
+    std::vector<int64_t> classes;
+    const std::vector<T> factors =
+        row_factors<T>("nll_loss", g, grad, target, weight, reduction, ignore_index, total_weight, classes);
+    S* to = out.data<S>();
+    parallel_for(g.batch, std::max<int64_t>(1, kGrain / (g.classes * g.inner)),
+                 [&](int64_t begin, int64_t end) {
+                   std::fill(to + begin * g.classes * g.inner, to + end * g.classes * g.inner, S(0));
+                   for (int64_t r = begin * g.inner; r < end * g.inner; ++r)
+                     if (classes[r] >= 0) to[position(g, r, classes[r])] = static_cast<S>(-factors[r]);
+                 });
+  });
+  return out;
+}
+
+// softmax(scores) minus one at the row's class, times the row's factor.
+template <class T>
+void softmax_minus_one(const Tensor& x, const Classes& g, const T* log_sum, const T* factors,
+                       const int64_t* classes, const Tensor& out) {
+  const SoftmaxLoops<T>& loops = softmax_loops<T>();
+  constexpr DType compute = dtype_for<T>::value;
+  const bool direct = x.dtype() == compute;
+  const CastFn load = cast_fn(x.dtype(), compute), store = cast_fn(compute, x.dtype());
+  const int64_t item = x.itemsize(), n = g.classes * g.inner;  // elements of one batch entry
+  parallel_for(
+      g.batch, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
+        std::vector<T> staged(direct ? 0 : n);
+        for (int64_t b = begin; b < end; ++b) {
+          const T* from = direct ? x.data<T>() + b * n : staged.data();
+          T* to = direct ? out.data<T>() + b * n : staged.data();
+          if (!direct)
+            load(x.raw() + b * n * item, item, reinterpret_cast<char*>(staged.data()), sizeof(T), n);
+          if (g.inner == 1)
+            loops.scaled_rows(from, log_sum + b, factors + b, to, 1, n);
+          else
+            loops.scaled_columns(from, log_sum + b * g.inner, factors + b * g.inner, to, g.inner, g.classes,
+                                 g.inner);
+          for (int64_t i = 0; i < g.inner; ++i) {
+            const int64_t c = classes[b * g.inner + i];
+            if (c >= 0) to[c * g.inner + i] -= factors[b * g.inner + i];
+          }
+          if (!direct)
+            store(reinterpret_cast<char*>(staged.data()), sizeof(T), out.raw() + b * n * item, item, n);
+        }
+      });
+}
+
+Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                              const Tensor& weight, int64_t reduction, int64_t ignore_index,
+                              const Tensor& total_weight, const Tensor& log_sums) {
+  const Classes g = check_classes("cross_entropy", self, target, weight);
+  Tensor out = empty(self.sizes(), self.options());
+  if (self.is_meta() || self.numel() == 0) return out;
+  const Tensor x = contiguous(self);
+  dispatch_float(self.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    std::vector<int64_t> classes;
+    const std::vector<T> factors = row_factors<T>("cross_entropy", g, grad, target, weight, reduction,
+                                                  ignore_index, total_weight, classes);
+    const Tensor sums = contiguous(to_dtype(log_sums, dtype_for<T>::value));
+    FL_CHECK(sums.numel() == g.rows(), "[cross_entropy] expected ", g.rows(), " sums, got ", sums.numel());
+    softmax_minus_one<T>(x, g, sums.data<T>(), factors.data(), classes.data(), out);
+  });
+  return out;
+}
+
+FL_KERNEL("_nll_loss_backward", nll_loss_backward);
+FL_KERNEL("_cross_entropy_backward", cross_entropy_backward);
+
 // ---------------------------------------------------------------- connectionist temporal classification
 
 double add_logs(double a, double b, double c) {

@@ -19,6 +19,14 @@ struct SoftmaxLoops {
   // out[i] = log(sum(exp(row i))).
   void (*logsumexp_rows)(const T* x, T* out, int64_t rows, int64_t n);
   void (*logsumexp_columns)(const T* x, int64_t stride, T* out, int64_t n, int64_t width);
+  // Gradients from those of the result, g, and the result y. out may be the memory of g or y.
+  void (*gradient_rows)(SoftmaxKind kind, const T* g, const T* y, T* out, int64_t rows, int64_t n);
+  void (*gradient_columns)(SoftmaxKind kind, const T* g, const T* y, T* out, int64_t stride, int64_t n,
+                           int64_t width);
+  // out = exp(x - shift) * factor, with one shift and factor for each row, or for each column.
+  void (*scaled_rows)(const T* x, const T* shift, const T* factor, T* out, int64_t rows, int64_t n);
+  void (*scaled_columns)(const T* x, const T* shift, const T* factor, T* out, int64_t stride, int64_t n,
+                         int64_t width);
 };
 constexpr int64_t kSoftmaxWidth = 128;
 

@@ -1,6 +1,6 @@
 """Joining and cutting tensors: cat and stack, their NumPy-style relatives, split and unbind.
 
-Cutting gives views; its kernels are decompositions into slice and select (csrc/core/splitting.cpp).
+Cutting gives views, made in csrc/core/splitting.cpp.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def column_stack(tensors: list[fl.Tensor]) -> fl.Tensor:
 
 # ---------------------------------------------------------------- cutting
 
-native("split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]")
-native("split.sizes(Tensor self, int[] split_size, int dim=0) -> Tensor[]")
-native("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]")
+native("split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", tags=("view",))
+native("split.sizes(Tensor self, int[] split_size, int dim=0) -> Tensor[]", tags=("view",))
+native("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", tags=("view",))
 native("unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]")
 native("unsafe_split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]")
 native("chunk(Tensor self, int chunks, int dim=0) -> Tensor[]")
@@ -87,9 +87,47 @@ native("vsplit.int(Tensor self, int sections) -> Tensor[]")
 native("vsplit.array(Tensor self, int[] indices) -> Tensor[]")
 native("dsplit.int(Tensor self, int sections) -> Tensor[]")
 native("dsplit.array(Tensor self, int[] indices) -> Tensor[]")
-native("unbind.int(Tensor self, int dim=0) -> Tensor[]")
+native("unbind.int(Tensor self, int dim=0) -> Tensor[]", tags=("view",))
 native("narrow.Tensor(Tensor self, int dim, Tensor start, int length) -> Tensor")
 native("narrow(Tensor self, int dim, int start, int length) -> Tensor")
+
+
+def _joined(g, sizes, lengths, dim, dtype, device):
+    """The gradients of pieces along a dimension, with zeros for those that have none."""
+    whole = list(sizes)
+    parts = []
+    for part, length in zip(g, lengths):
+        if part is None:
+            whole[dim] = length
+            part = fl.zeros(whole, dtype=dtype, device=device)
+        parts.append(part)
+    return fl.cat(parts, dim)
+
+
+@vjp("split.Tensor")
+def split_vjp(g, self_sizes, self_dtype, self_device, split_size, dim):
+    n = self_sizes[dim]
+    lengths = [min(split_size, n - i * split_size) for i in range(len(g))]
+    return _joined(g, self_sizes, lengths, dim, self_dtype, self_device)
+
+
+@vjp("split.sizes")
+def split_sizes_vjp(g, self_sizes, self_dtype, self_device, split_size, dim):
+    return _joined(g, self_sizes, split_size, dim, self_dtype, self_device)
+
+
+@vjp("split_with_sizes")
+def split_with_sizes_vjp(g, self_sizes, self_dtype, self_device, split_sizes, dim):
+    return _joined(g, self_sizes, split_sizes, dim, self_dtype, self_device)
+
+
+@vjp("unbind.int")
+def unbind_vjp(g, self_sizes, self_dtype, self_device, dim):
+    if not g:
+        return fl.zeros(self_sizes, dtype=self_dtype, device=self_device)
+    dim = dim % len(self_sizes)
+    shape = [n for d, n in enumerate(self_sizes) if d != dim]
+    return fl.stack([fl.zeros(shape, dtype=self_dtype, device=self_device) if x is None else x for x in g], dim)
 
 
 @composite("split.function(Tensor tensor, any split_size_or_sections, int dim=0) -> Tensor[]", method=False)

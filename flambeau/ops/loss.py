@@ -351,6 +351,10 @@ native(
 native("_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor, Tensor)")  # fmt: skip
 
 
+native("_nll_loss_backward(Tensor grad, int[] sizes, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor")  # fmt: skip
+native("_cross_entropy_backward(Tensor grad, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, Tensor log_sums) -> Tensor")  # fmt: skip
+
+
 def _row_gradients(g, sizes, target, weight, reduction, ignore_index, total):
     """For each row what its loss contributes, in the shape of the targets; and the targets with ignored ones at zero."""
     kept = target != ignore_index
@@ -363,27 +367,38 @@ def _row_gradients(g, sizes, target, weight, reduction, ignore_index, total):
     return g * factor, safe
 
 
+def nll_loss_gradient(grad, sizes, target, weight, reduction, ignore_index, total_weight):
+    at = 0 if len(sizes) == 1 else 1
+    rows, safe = _row_gradients(grad, sizes, target, weight, reduction, ignore_index, total_weight)
+    zeros = fl.zeros(sizes, dtype=grad.dtype, device=grad.device)
+    if at == 0:
+        return zeros.scatter(0, safe.reshape(1), -rows.reshape(1))
+    return zeros.scatter(at, safe.unsqueeze(at), -rows.unsqueeze(at))
+
+
+def cross_entropy_gradient(grad, self, target, weight, reduction, ignore_index, total_weight, log_sums):
+    at = 0 if self.dim() == 1 else 1
+    rows, safe = _row_gradients(grad, self.shape, target, weight, reduction, ignore_index, total_weight)
+    if at == 0:
+        soft = (self - log_sums.reshape(1)).exp() * rows.reshape(1)
+        return soft.scatter_add(0, safe.reshape(1), -rows.reshape(1))
+    soft = (self - log_sums.unsqueeze(at)).exp() * rows.unsqueeze(at)
+    return soft.to(rows.dtype).scatter_add(at, safe.unsqueeze(at), -rows.unsqueeze(at))
+
+
 @vjp("_nll_loss_forward")
 def nll_loss_vjp(g0, self_sizes, target, weight, reduction, ignore_index, out1):
-    at = 0 if len(self_sizes) == 1 else 1
-    rows, safe = _row_gradients(g0, self_sizes, target, weight, reduction, ignore_index, out1.detach())
-    zeros = fl.zeros(self_sizes, dtype=g0.dtype, device=g0.device)
-    if at == 0:
-        return zeros.scatter(0, safe.reshape(1), -rows.reshape(1)), None
-    return zeros.scatter(at, safe.unsqueeze(at), -rows.unsqueeze(at)), None
+    gradient = nll_loss_gradient if fl.is_grad_enabled() else fl._ops._nll_loss_backward
+    return gradient(g0, self_sizes, target, weight, reduction, ignore_index, out1.detach()), None
 
 
 @vjp("_cross_entropy_forward")
 def cross_entropy_vjp(g0, self, target, weight, reduction, ignore_index, out1, out2):
-    at = 0 if self.dim() == 1 else 1
-    if fl.is_grad_enabled():
-        out2 = self.logsumexp(at).reshape(target.shape)
-    rows, safe = _row_gradients(g0, self.shape, target, weight, reduction, ignore_index, out1.detach())
-    if at == 0:
-        soft = (self - out2.reshape(1)).exp() * rows.reshape(1)
-        return soft.scatter_add(0, safe.reshape(1), -rows.reshape(1)), None
-    soft = (self - out2.unsqueeze(at)).exp() * rows.unsqueeze(at)
-    return soft.to(rows.dtype).scatter_add(at, safe.unsqueeze(at), -rows.unsqueeze(at)), None
+    options = (weight, reduction, ignore_index, out1.detach())
+    if not fl.is_grad_enabled():
+        return fl._ops._cross_entropy_backward(g0, self, target, *options, out2), None
+    log_sums = self.logsumexp(0 if self.dim() == 1 else 1).reshape(target.shape)
+    return cross_entropy_gradient(g0, self, target, *options, log_sums), None
 
 
 @composite("nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor", **NN)  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops import loss, normalization, softmax
 from flambeau.ops.definitions import TABLE, _log_softmax, _positions, _softmax, decompose
 
 # ---------------------------------------------------------------- convolution
@@ -122,6 +123,30 @@ def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: i
     return out if bias is None else out + bias.reshape(view), mean.reshape(N, group), rstd.reshape(N, group)
 
 
+def _masked(grads: Any, like: Any, mask: Sequence[bool]) -> Any:
+    return tuple(g if wanted else like.new_empty(0) for g, wanted in zip(grads, mask))
+
+
+@decompose("_layer_norm_backward")
+def _layer_norm_backward(grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, ndim: int, mask: Any) -> Any:
+    return _masked(normalization.layer_norm_gradients(grad, input, mean, rstd, weight, ndim, mask), input, mask)
+
+
+@decompose("_group_norm_backward")
+def _group_norm_backward(
+    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, N: int, C: int, HxW: int, group: int, mask: Any
+) -> Any:
+    grads = normalization.group_norm_gradients(grad, input, mean, rstd, weight, N, C, HxW, group, mask)
+    return _masked(grads, input, mask)
+
+
+@decompose("_batch_norm_backward")
+def _batch_norm_backward(
+    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, training: bool, mask: Sequence[bool]
+) -> Any:
+    return _masked(normalization.batch_norm_gradients(grad, input, mean, rstd, weight, training, mask), input, mask)
+
+
 @decompose("native_batch_norm")
 def native_batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
@@ -150,6 +175,16 @@ def native_batch_norm(
 
 def _softmax_in(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, dim, dtype=None: function(self if dtype is None else self.to(dtype), dim)
+
+
+@decompose("_softmax_backward_data")
+def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    return softmax.softmax_gradient(grad_output, output, dim)
+
+
+@decompose("_log_softmax_backward_data")
+def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    return softmax.log_softmax_gradient(grad_output, output, dim)
 
 
 for _name in ("softmax.int", "special_softmax"):
@@ -371,3 +406,7 @@ def _cross_entropy_forward(self: Any, target: Any, weight: Any, reduction: int, 
     normalizer = fl.logsumexp(self, [dim], keepdim=True)
     loss, total = fl._ops._nll_loss_forward(self - normalizer, target, weight, reduction, ignore_index)
     return loss, total, normalizer.squeeze(dim)
+
+
+TABLE["_nll_loss_backward"] = loss.nll_loss_gradient
+TABLE["_cross_entropy_backward"] = loss.cross_entropy_gradient

@@ -16,66 +16,53 @@ native(
 native("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)")  # fmt: skip
 native("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", out=True)  # fmt: skip
 
+# Their gradients, as the mask asks for; an empty tensor where it does not. RMS normalisation has no mean.
+native("_layer_norm_backward(Tensor grad, Tensor input, Tensor? mean, Tensor rstd, Tensor? weight, int ndim, bool[] mask) -> (Tensor, Tensor, Tensor)")  # fmt: skip
+native("_group_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, bool[] mask) -> (Tensor, Tensor, Tensor)")  # fmt: skip
+native("_batch_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, bool training, bool[] mask) -> (Tensor, Tensor, Tensor)")  # fmt: skip
 
-def _normalised(g, x, mean, rstd, dims):
-    """The gradient of (x - mean) * rstd, with mean and rstd the statistics of x over dims."""
+
+# ---------------------------------------------------------------- derivatives
+#
+# One kernel, unless the backward is recorded itself: then it is composed of ops, with statistics that have a history.
+
+
+def _wanted(grads, needs):
+    return tuple(g if needed else None for g, needed in zip(grads, needs))
+
+
+def _of_nothing(input, shape, needs):
+    """Gradients where the input has no elements."""
+    return tuple(
+        fl.zeros(s, dtype=input.dtype, device=input.device) if needed else None
+        for s, needed in zip((input.shape, shape, shape), needs)
+    )
+
+
+def normalised_gradient(g, x, mean, rstd, dims):
+    """The gradient of (x - mean) * rstd, with mean (None: zero) and rstd the statistics of x over dims; and xhat."""
+    if mean is None:
+        xhat = x * rstd
+        return rstd * (g - xhat * (g * xhat).mean(dims, True)), xhat
     xhat = (x - mean) * rstd
     return rstd * (g - g.mean(dims, True) - xhat * (g * xhat).mean(dims, True)), xhat
 
 
-@vjp("native_layer_norm")
-def native_layer_norm_vjp(g0, input, normalized_shape, weight, eps, out1, out2, needs):
-    k = len(normalized_shape)
-    dims, batch = list(range(input.dim() - k, input.dim())), list(range(input.dim() - k))
-    if g0 is None or input.numel() == 0:
-        return (
-            fl.zeros_like(input),
-            fl.zeros(normalized_shape, dtype=input.dtype, device=input.device) if needs[1] else None,
-            fl.zeros(normalized_shape, dtype=input.dtype, device=input.device) if needs[2] else None,
-        )
-    if fl.is_grad_enabled():  # statistics with a history of their own
-        out2, out1 = fl.var_mean(input, dims, correction=0, keepdim=True)
-        out2 = (out2 + eps).rsqrt()
-    grad_input, xhat = _normalised(g0 if weight is None else g0 * weight, input, out1, out2, dims)
+def layer_norm_gradients(grad, input, mean, rstd, weight, ndim, needs):
+    dims, batch = list(range(input.dim() - ndim, input.dim())), list(range(input.dim() - ndim))
+    grad_input, xhat = normalised_gradient(grad if weight is None else grad * weight, input, mean, rstd, dims)
     return (
         grad_input if needs[0] else None,
-        ((g0 * xhat).sum(batch) if batch else g0 * xhat) if needs[1] else None,
-        (g0.sum(batch) if batch else g0) if needs[2] else None,
+        ((grad * xhat).sum(batch) if batch else grad * xhat) if needs[1] else None,
+        (grad.sum(batch) if batch else grad) if needs[2] else None,
     )
 
 
-@vjp("_fused_rms_norm")
-def rms_norm_vjp(g0, input, normalized_shape, weight, eps, out1, needs):
-    k = len(normalized_shape)
-    dims, batch = list(range(input.dim() - k, input.dim())), list(range(input.dim() - k))
-    if fl.is_grad_enabled():
-        out1 = ((input * input).mean(dims, True) + (fl.finfo(input.dtype).eps if eps is None else eps)).rsqrt()
-    xhat = input * out1
-    scaled = g0 if weight is None else g0 * weight
-    return (
-        out1 * (scaled - xhat * (scaled * xhat).mean(dims, True)) if needs[0] else None,
-        ((g0 * xhat).sum(batch) if batch else g0 * xhat) if needs[1] else None,
-    )
-
-
-@vjp("native_group_norm")
-def native_group_norm_vjp(g0, g1, g2, input, weight, N, C, HxW, group, eps, out1, out2, needs):
-    if input.numel() == 0:
-        empty = fl.zeros(C, dtype=input.dtype, device=input.device)
-        return fl.zeros_like(input), empty if needs[1] else None, empty if needs[2] else None
-    x = input.reshape(N, group, C // group, HxW)
-    g = fl.zeros_like(x) if g0 is None else g0.reshape(N, group, C // group, HxW)
-    if fl.is_grad_enabled():
-        out2, out1 = fl.var_mean(x, [2, 3], correction=0, keepdim=True)
-        out2 = (out2 + eps).rsqrt()
+def group_norm_gradients(grad, input, mean, rstd, weight, N, C, HxW, group, needs):
+    x, g = (t.reshape(N, group, C // group, HxW) for t in (input, grad))
+    mean, rstd = (t.reshape(N, group, 1, 1) for t in (mean, rstd))
     scaled = g if weight is None else g * weight.reshape(1, group, C // group, 1)
-    rstd = out2.reshape(N, group, 1, 1)
-    grad_input, xhat = _normalised(scaled, x, out1.reshape(N, group, 1, 1), rstd, [2, 3])
-    count = HxW * (C // group)
-    if g1 is not None:
-        grad_input = grad_input + g1.reshape(N, group, 1, 1) / count
-    if g2 is not None:
-        grad_input = grad_input - g2.reshape(N, group, 1, 1) * rstd * rstd * xhat / count
+    grad_input, xhat = normalised_gradient(scaled, x, mean, rstd, [2, 3])
     return (
         grad_input.reshape(input.shape) if needs[0] else None,
         (g * xhat).sum([0, 3]).reshape(C) if needs[1] else None,
@@ -83,30 +70,81 @@ def native_group_norm_vjp(g0, g1, g2, input, weight, N, C, HxW, group, eps, out1
     )
 
 
-@vjp("native_batch_norm")
-def native_batch_norm_vjp(g0, input, weight, running_mean, running_var, training, eps, out1, out2, needs):
+def batch_norm_gradients(grad, input, mean, rstd, weight, training, needs):
     dims = [d for d in range(input.dim()) if d != 1]
     shape = [1, -1] + [1] * (input.dim() - 2)
-    if training:
-        mean, rstd = out1, out2
-        if fl.is_grad_enabled():
-            rstd, mean = fl.var_mean(input, dims, correction=0)
-            rstd = (rstd + eps).rsqrt()
-    else:
-        mean, rstd = running_mean, (running_var + eps).rsqrt()
     mean, rstd = mean.reshape(shape), rstd.reshape(shape)
-    scaled = g0 if weight is None else g0 * weight.reshape(shape)
+    scaled = grad if weight is None else grad * weight.reshape(shape)
     if training:
-        grad_input, xhat = _normalised(scaled, input, mean, rstd, dims)
+        grad_input, xhat = normalised_gradient(scaled, input, mean, rstd, dims)
     else:
         grad_input, xhat = scaled * rstd, (input - mean) * rstd
     return (
         grad_input if needs[0] else None,
-        (g0 * xhat).sum(dims) if needs[1] else None,
-        g0.sum(dims) if needs[2] else None,
-        None,
-        None,
+        (grad * xhat).sum(dims) if needs[1] else None,
+        grad.sum(dims) if needs[2] else None,
     )
+
+
+@vjp("native_layer_norm")
+def native_layer_norm_vjp(g0, input, normalized_shape, weight, eps, out1, out2, needs):
+    ndim = len(normalized_shape)
+    if not fl.is_grad_enabled():
+        grads = fl._ops._layer_norm_backward(g0, input, out1, out2, weight, ndim, list(needs))
+        return _wanted(grads, needs)
+    if input.numel() == 0:
+        return _of_nothing(input, normalized_shape, needs)
+    variance, mean = fl.var_mean(input, list(range(-ndim, 0)), correction=0, keepdim=True)
+    return layer_norm_gradients(g0, input, mean, (variance + eps).rsqrt(), weight, ndim, needs)
+
+
+@vjp("_fused_rms_norm")
+def rms_norm_vjp(g0, input, normalized_shape, weight, eps, out1, needs):
+    ndim = len(normalized_shape)
+    if not fl.is_grad_enabled():
+        grads = fl._ops._layer_norm_backward(g0, input, None, out1, weight, ndim, [*needs, False])
+        return _wanted(grads, needs)
+    eps = fl.finfo(input.dtype).eps if eps is None else eps
+    rstd = ((input * input).mean(list(range(-ndim, 0)), True) + eps).rsqrt()
+    return layer_norm_gradients(g0, input, None, rstd, weight, ndim, (*needs, False))[:2]
+
+
+@vjp("native_group_norm")
+def native_group_norm_vjp(g0, g1, g2, input, weight, N, C, HxW, group, eps, out1, out2, needs):
+    sizes = (N, C, HxW, group)
+    if not fl.is_grad_enabled() and g1 is None and g2 is None:
+        return _wanted(fl._ops._group_norm_backward(g0, input, out1, out2, weight, *sizes, list(needs)), needs)
+    if input.numel() == 0:
+        return _of_nothing(input, (C,), needs)
+    x = input.reshape(N, group, C // group, HxW)
+    variance, mean = fl.var_mean(x, [2, 3], correction=0, keepdim=True)
+    rstd = (variance + eps).rsqrt()
+    grad = fl.zeros_like(input) if g0 is None else g0
+    grad_input, *rest = group_norm_gradients(grad, input, mean, rstd, weight, *sizes, needs)
+    count = HxW * (C // group)
+    if g1 is not None and needs[0]:
+        part = (g1.reshape(N, group, 1, 1) / count).expand(x.shape)
+        grad_input = grad_input + part.reshape(input.shape)
+    if g2 is not None and needs[0]:
+        part = g2.reshape(N, group, 1, 1) * rstd**3 * (x - mean) / count
+        grad_input = grad_input - part.reshape(input.shape)
+    return grad_input, *rest
+
+
+@vjp("native_batch_norm")
+def native_batch_norm_vjp(g0, input, weight, running_mean, running_var, training, eps, out1, out2, needs):
+    recorded = fl.is_grad_enabled()
+    if not training:
+        mean, rstd = running_mean, (running_var + eps).rsqrt()
+    elif recorded:
+        rstd, mean = fl.var_mean(input, [d for d in range(input.dim()) if d != 1], correction=0)
+        rstd = (rstd + eps).rsqrt()
+    else:
+        mean, rstd = out1, out2
+    if recorded:
+        return *batch_norm_gradients(g0, input, mean, rstd, weight, training, needs), None, None
+    grads = fl._ops._batch_norm_backward(g0, input, mean, rstd, weight, training, list(needs[:3]))
+    return *_wanted(grads, needs), None, None
 
 
 # ---------------------------------------------------------------- layer and RMS

@@ -11,15 +11,31 @@ native("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True,
 native("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True, module="")
 
 
-@vjp("_softmax")
-def softmax_vjp(g, dim, out):
+native("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype input_dtype) -> Tensor", module="")
+native("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype input_dtype) -> Tensor", module="")
+
+
+def softmax_gradient(g, out, dim):
     product = g * out
     return product - out * product.sum(dim, keepdim=True)
 
 
+def log_softmax_gradient(g, out, dim):
+    return g - out.exp() * g.sum(dim, keepdim=True)
+
+
+@vjp("_softmax")
+def softmax_vjp(g, dim, out):
+    if fl.is_grad_enabled():
+        return softmax_gradient(g, out, dim)
+    return fl._softmax_backward_data(g, out, dim, out.dtype)
+
+
 @vjp("_log_softmax")
 def log_softmax_vjp(g, dim, out):
-    return g - out.exp() * g.sum(dim, keepdim=True)
+    if fl.is_grad_enabled():
+        return log_softmax_gradient(g, out, dim)
+    return fl._log_softmax_backward_data(g, out, dim, out.dtype)
 
 
 native("softmax.int(Tensor self, int dim, dtype? dtype=None) -> Tensor", out=True)

@@ -192,8 +192,71 @@ void logsumexp_columns(const T* x, int64_t stride, T* out, int64_t n, int64_t wi
 }
 
 template <class T>
+void gradient_rows(SoftmaxKind kind, const T* g, const T* y, T* out, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, g += n, y += n, out += n) {
+    T sum = 0;
+    if (kind == SoftmaxKind::Softmax) {
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < n; ++i) sum += g[i] * y[i];
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) out[i] = y[i] * (g[i] - sum);
+    } else {
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < n; ++i) sum += g[i];
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) out[i] = g[i] - exponential(y[i]) * sum;
+    }
+  }
+}
+
+template <class T>
+void gradient_columns(SoftmaxKind kind, const T* g, const T* y, T* out, int64_t stride, int64_t n,
+                      int64_t width) {
+  alignas(64) T sum[kSoftmaxWidth];
+  for (int64_t j = 0; j < width; ++j) sum[j] = 0;
+  const bool plain = kind == SoftmaxKind::Softmax;
+  for (int64_t i = 0; i < n; ++i) {
+    const T *gi = g + i * stride, *yi = y + i * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < width; ++j) sum[j] += plain ? gi[j] * yi[j] : gi[j];
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const T *gi = g + i * stride, *yi = y + i * stride;
+    T* to = out + i * stride;
+    if (plain) {
+#pragma GCC ivdep
+      for (int64_t j = 0; j < width; ++j) to[j] = yi[j] * (gi[j] - sum[j]);
+    } else {
+#pragma GCC ivdep
+      for (int64_t j = 0; j < width; ++j) to[j] = gi[j] - exponential(yi[j]) * sum[j];
+    }
+  }
+}
+
+template <class T>
+void scaled_rows(const T* x, const T* shift, const T* factor, T* out, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, x += n, out += n) {
+    const T a = shift[r], b = factor[r];
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) out[i] = exponential(x[i] - a) * b;
+  }
+}
+
+template <class T>
+void scaled_columns(const T* x, const T* shift, const T* factor, T* out, int64_t stride, int64_t n,
+                    int64_t width) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T* row = x + i * stride;
+    T* to = out + i * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < width; ++j) to[j] = exponential(row[j] - shift[j]) * factor[j];
+  }
+}
+
+template <class T>
 constexpr SoftmaxLoops<T> loops() {
-  return {softmax_rows<T>, softmax_columns<T>, logsumexp_rows<T>, logsumexp_columns<T>};
+  return {softmax_rows<T>,  softmax_columns<T>,  logsumexp_rows<T>, logsumexp_columns<T>,
+          gradient_rows<T>, gradient_columns<T>, scaled_rows<T>,    scaled_columns<T>};
 }
 
 }  // namespace
