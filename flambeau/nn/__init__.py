@@ -8,7 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 
 # Where a name that is not here is looked for: submodules, single names by their module, then the layers.
-_SUBMODULES = frozenset("modules functional init parameter utils attention parallel grad common_types".split())
+_SUBMODULES = frozenset(
+    "modules functional init parameter utils attention parallel grad common_types _reduction".split()
+)
 _LAZY = {
     "Parameter": "parameter", "Buffer": "parameter", "UninitializedParameter": "parameter",
     "UninitializedBuffer": "parameter", "LinearCrossEntropyOptions": "_linear_cross_entropy",
@@ -17,6 +19,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__all__":
+        return [name for name in __dir__() if name[0].isupper()]
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
     found = import_module(f"{__name__}.{_LAZY.get(name, 'modules')}")
@@ -28,4 +32,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     layers = import_module(f"{__name__}.modules")
-    return sorted({*globals(), *_SUBMODULES, *_LAZY, *(n for n in vars(layers) if n[0].isupper())})
+    return sorted({*globals(), *_SUBMODULES, *_LAZY, *(n for n in dir(layers) if n[0].isupper())})

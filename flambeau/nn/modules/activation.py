@@ -14,15 +14,13 @@ from flambeau.nn.parameter import Parameter
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
-    "LogSoftmax", "Mish", "MultiheadAttention", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid",
+    "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid",
     "Softmax", "Softmax2d", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
 ]  # fmt: skip
 
 
 class Threshold(Module):
     """x where x > threshold, else value."""
-
-    __constants__ = ["threshold", "value", "inplace"]
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -40,7 +38,6 @@ class Threshold(Module):
 class _InPlace(Module):
     """An activation with the one option of overwriting its input."""
 
-    __constants__ = ["inplace"]
     inplace: bool
 
     def __init__(self, inplace: bool = False) -> None:
@@ -85,6 +82,9 @@ class Hardsigmoid(_InPlace):
     def forward(self, input: Tensor) -> Tensor:
         return _ops.hardsigmoid_(input) if self.inplace else _ops.hardsigmoid(input)
 
+    def extra_repr(self) -> str:
+        return ""
+
 
 class Hardswish(_InPlace):
     """x hardsigmoid(x)."""
@@ -92,11 +92,12 @@ class Hardswish(_InPlace):
     def forward(self, input: Tensor) -> Tensor:
         return _ops.hardswish_(input) if self.inplace else _ops.hardswish(input)
 
+    def extra_repr(self) -> str:
+        return ""
+
 
 class Hardtanh(Module):
     """x within [min_val, max_val]."""
-
-    __constants__ = ["min_val", "max_val", "inplace"]
 
     def __init__(
         self,
@@ -139,8 +140,6 @@ class ReLU6(Hardtanh):
 class RReLU(Module):
     """A leaky rectifier whose slope is drawn from [lower, upper] in training and their mean in evaluation."""
 
-    __constants__ = ["lower", "upper", "inplace"]
-
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
         super().__init__()
         self.lower = lower
@@ -156,8 +155,6 @@ class RReLU(Module):
 
 class _Alpha(Module):
     """An activation with a shape `alpha` and the option of overwriting its input."""
-
-    __constants__ = ["alpha", "inplace"]
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -185,8 +182,6 @@ class CELU(_Alpha):
 class LeakyReLU(Module):
     """x where positive, else negative_slope x."""
 
-    __constants__ = ["inplace", "negative_slope"]
-
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
         self.negative_slope = negative_slope
@@ -202,8 +197,6 @@ class LeakyReLU(Module):
 
 class PReLU(Module):
     """A leaky rectifier whose slopes are learned, one for all channels or one for each."""
-
-    __constants__ = ["num_parameters"]
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -262,8 +255,6 @@ class Tanhshrink(Module):
 class GLU(Module):
     """a sigmoid(b) for the two halves a and b of the input."""
 
-    __constants__ = ["dim"]
-
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
         self.dim = dim
@@ -278,8 +269,6 @@ class GLU(Module):
 class GELU(Module):
     """x times the probability of a normal number below x."""
 
-    __constants__ = ["approximate"]
-
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
         self.approximate = approximate
@@ -293,8 +282,6 @@ class GELU(Module):
 
 class _Lambda(Module):
     """A shrinkage by `lambd`."""
-
-    __constants__ = ["lambd"]
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -321,8 +308,6 @@ class Softshrink(_Lambda):
 class Softplus(Module):
     """log(1 + exp(beta x)) / beta, linear above the threshold."""
 
-    __constants__ = ["beta", "threshold"]
-
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta = beta
@@ -338,7 +323,6 @@ class Softplus(Module):
 class _AlongDimension(Module):
     """A function of all elements along one dimension."""
 
-    __constants__ = ["dim"]
     dim: int | None
 
     def __init__(self, dim: int | None = None) -> None:

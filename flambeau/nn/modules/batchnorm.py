@@ -22,7 +22,6 @@ class _NormBase(Module):
     """Parameters, running statistics and their place in state dicts."""
 
     _version = 2
-    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
     num_features: int
     eps: float
     momentum: float | None
@@ -95,7 +94,7 @@ class _NormBase(Module):
         error_msgs: list[str],
     ) -> None:
         # State dicts of the first version had no count of batches.
-        version = local_metadata.get("version", None)
+        version = local_metadata.get("version")
         key = f"{prefix}num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             count = self.num_batches_tracked

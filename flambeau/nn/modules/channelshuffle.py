@@ -12,8 +12,6 @@ __all__ = ["ChannelShuffle"]
 class ChannelShuffle(Module):
     """Takes channels from each group in turn."""
 
-    __constants__ = ["groups"]
-
     def __init__(self, groups: int) -> None:
         super().__init__()
         self.groups = groups

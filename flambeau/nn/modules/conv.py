@@ -26,11 +26,6 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 class _ConvNd(Module):
     """What all convolutions hold: sizes as tuples, a weight over groups of channels, and a bias."""
 
-    __constants__ = [
-        "stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels",
-        "kernel_size",
-    ]  # fmt: skip
-
     in_channels: int
     out_channels: int
     kernel_size: tuple[int, ...]

@@ -13,8 +13,6 @@ __all__ = ["Flatten", "Unflatten"]
 class Flatten(Module):
     """Joins the dimensions from start_dim to end_dim."""
 
-    __constants__ = ["start_dim", "end_dim"]
-
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim = start_dim
@@ -29,8 +27,6 @@ class Flatten(Module):
 
 class Unflatten(Module):
     """Takes a dimension apart into several, given by their sizes or, for named dimensions, by names and sizes."""
-
-    __constants__ = ["dim", "unflattened_size"]
 
     def __init__(self, dim: int | str, unflattened_size: Any) -> None:
         super().__init__()
@@ -54,7 +50,9 @@ class Unflatten(Module):
 
     def _require_tuple_tuple(self, input: Any) -> None:
         if not isinstance(input, tuple):
-            raise TypeError(f"[Unflatten] expected unflattened_size to be a tuple of tuples, got {type(input).__name__}")
+            raise TypeError(
+                f"[Unflatten] expected unflattened_size to be a tuple of tuples, got {type(input).__name__}"
+            )
         for place, element in enumerate(input):
             if not isinstance(element, tuple):
                 raise TypeError(

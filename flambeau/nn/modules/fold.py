@@ -14,8 +14,6 @@ __all__ = ["Fold", "Unfold"]
 class Fold(Module):
     """Sums columns of windows into an image."""
 
-    __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
-
     def __init__(
         self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
     ) -> None:
@@ -39,8 +37,6 @@ class Fold(Module):
 class Unfold(Module):
     """Makes a column of each window of an image."""
 
-    __constants__ = ["kernel_size", "dilation", "padding", "stride"]
-
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()
         self.kernel_size = kernel_size
@@ -52,6 +48,4 @@ class Unfold(Module):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-        )
+        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"

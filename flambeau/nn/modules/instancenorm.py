@@ -77,7 +77,7 @@ class _InstanceNorm(_NormBase):
         error_msgs: list[str],
     ) -> None:
         # The first version kept running statistics unasked; such state dicts are refused with the cure.
-        if local_metadata.get("version", None) is None and not self.track_running_stats:
+        if local_metadata.get("version") is None and not self.track_running_stats:
             stale = [prefix + name for name in ("running_mean", "running_var") if prefix + name in state_dict]
             if stale:
                 error_msgs.append(

@@ -9,28 +9,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import flambeau as fl
+from flambeau.nn.modules.module import Module
 from flambeau.nn.parameter import is_lazy
 
 __all__ = ["LazyModuleMixin"]
 
 
-class LazyModuleMixin:
+class LazyModuleMixin(Module):
     """To be put before the class of the module: `class LazyLinear(LazyModuleMixin, Linear)`."""
 
     cls_to_become: type | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)  # type: ignore[attr-defined]
-        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)  # type: ignore[attr-defined]
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         # An uninitialised parameter has no values to detach and is saved as it is.
-        for name, parameter in self._parameters.items():  # type: ignore[attr-defined]
+        for name, parameter in self._parameters.items():
             if parameter is not None:
                 destination[prefix + name] = parameter if is_lazy(parameter) or keep_vars else parameter.detach()
-        for name, buffer in self._buffers.items():  # type: ignore[attr-defined]
-            if buffer is not None and name not in self._non_persistent_buffers_set:  # type: ignore[attr-defined]
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = buffer if is_lazy(buffer) or keep_vars else buffer.detach()
 
     def _lazy_load_hook(
@@ -43,9 +45,7 @@ class LazyModuleMixin:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        import flambeau as fl
-
-        for name, own in (*self._parameters.items(), *self._buffers.items()):  # type: ignore[attr-defined]
+        for name, own in (*self._parameters.items(), *self._buffers.items()):
             given = state_dict.get(prefix + name)
             if given is not None and own is not None and is_lazy(own) and not is_lazy(given):
                 with fl.no_grad():
@@ -59,14 +59,14 @@ class LazyModuleMixin:
 
     def has_uninitialized_params(self) -> bool:
         """Whether any parameter or buffer has no shape yet."""
-        members = (*self._parameters.values(), *self._buffers.values())  # type: ignore[attr-defined]
+        members = (*self._parameters.values(), *self._buffers.values())
         return any(is_lazy(member) for member in members)
 
     def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(
-                f"[{self._get_name()}] expected every parameter to be initialised after initialize_parameters, got some left"  # type: ignore[attr-defined]
+                f"[{self._get_name()}] expected every parameter to be initialised after initialize_parameters, got some left"
             )
         module._initialize_hook.remove()
         module._load_hook.remove()

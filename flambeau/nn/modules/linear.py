@@ -29,7 +29,6 @@ class Identity(Module):
 class Linear(Module):
     """`input @ weight.T + bias`, the weight being (out_features, in_features)."""
 
-    __constants__ = ["in_features", "out_features"]
     in_features: int
     out_features: int
     weight: Tensor
@@ -68,8 +67,6 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 class Bilinear(Module):
     """`input1 @ weight[k] @ input2 + bias[k]` for each output feature k."""
-
-    __constants__ = ["in1_features", "in2_features", "out_features"]
 
     def __init__(
         self,

@@ -24,7 +24,6 @@ __all__ = [
 class _Loss(Module):
     """A loss with a reduction: "none", "mean" or "sum"; two flags of old may name it instead."""
 
-    __constants__ = ["reduction"]
     reduction: str
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
@@ -83,8 +82,6 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """Quadratic within delta of the target, linear with slope delta beyond."""
 
-    __constants__ = ["reduction", "delta"]
-
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
@@ -95,8 +92,6 @@ class HuberLoss(_Loss):
 
 class NLLLoss(_WeightedLoss):
     """Minus the log-probability of the target class."""
-
-    __constants__ = ["ignore_index", "reduction"]
 
     def __init__(
         self,
@@ -133,8 +128,6 @@ class NLLLoss2d(NLLLoss):
 class CrossEntropyLoss(_WeightedLoss):
     """Minus the log of the softmax at the target class, or against target probabilities."""
 
-    __constants__ = ["ignore_index", "reduction", "label_smoothing"]
-
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -161,8 +154,6 @@ class CrossEntropyLoss(_WeightedLoss):
 
 class LinearCrossEntropyLoss(_WeightedLoss):
     """A linear map and the cross entropy of its result, without keeping all of the result in memory."""
-
-    __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
 
     def __init__(
         self,
@@ -215,8 +206,6 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 class PoissonNLLLoss(_Loss):
     """Minus the log-likelihood of the target under a Poisson distribution, up to a constant unless full."""
 
-    __constants__ = ["log_input", "full", "eps", "reduction"]
-
     def __init__(
         self,
         log_input: bool = True,
@@ -239,8 +228,6 @@ class PoissonNLLLoss(_Loss):
 
 class GaussianNLLLoss(_Loss):
     """Minus the log-likelihood of the target under a normal distribution, up to a constant unless full."""
-
-    __constants__ = ["full", "eps", "reduction"]
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
@@ -301,8 +288,6 @@ class BCEWithLogitsLoss(_Loss):
 class HingeEmbeddingLoss(_Loss):
     """The distance of like pairs (target 1), margin less the distance of unlike ones (target -1)."""
 
-    __constants__ = ["margin", "reduction"]
-
     def __init__(
         self,
         margin: float = 1.0,
@@ -341,8 +326,6 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 class CosineEmbeddingLoss(_Loss):
     """1 - cos of like pairs, cos beyond the margin of unlike ones."""
 
-    __constants__ = ["margin", "reduction"]
-
     def __init__(
         self,
         margin: float = 0.0,
@@ -360,8 +343,6 @@ class CosineEmbeddingLoss(_Loss):
 class MarginRankingLoss(_Loss):
     """How far input1 fails to lie above input2 (target 1) or below it (target -1) by the margin."""
 
-    __constants__ = ["margin", "reduction"]
-
     def __init__(
         self,
         margin: float = 0.0,
@@ -378,8 +359,6 @@ class MarginRankingLoss(_Loss):
 
 class MultiMarginLoss(_WeightedLoss):
     """Hinge loss, to the power p, between the target class and all others."""
-
-    __constants__ = ["p", "margin", "reduction"]
 
     def __init__(
         self,
@@ -406,8 +385,6 @@ class MultiMarginLoss(_WeightedLoss):
 
 class TripletMarginLoss(_Loss):
     """How far the negative fails to be further from the anchor than the positive by the margin."""
-
-    __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
     def __init__(
         self,
@@ -443,8 +420,6 @@ class TripletMarginLoss(_Loss):
 class TripletMarginWithDistanceLoss(_Loss):
     """TripletMarginLoss for any distance."""
 
-    __constants__ = ["margin", "swap", "reduction"]
-
     def __init__(
         self,
         *,
@@ -474,8 +449,6 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 class CTCLoss(_Loss):
     """Connectionist temporal classification: minus the log-probability of a label sequence over all alignments."""
-
-    __constants__ = ["blank", "reduction"]
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__(reduction=reduction)

@@ -17,8 +17,6 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 class LocalResponseNorm(Module):
     """Division by a power of the mean square over neighbouring channels."""
 
-    __constants__ = ["size", "alpha", "beta", "k"]
-
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size = size
@@ -34,7 +32,7 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """Local response normalisation of images under its old name."""
+    """Local response normalisation of images as it was of old: the first channel, once in, never leaves the window."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__()
@@ -46,7 +44,13 @@ class CrossMapLRN2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != 4:
             raise ValueError(f"[CrossMapLRN2d] expected an input of 4 dimensions, got {input.dim()}")
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+        channels, reach = input.shape[1], (self.size + 1) // 2
+        # Sums of the squares of the first n channels; a window is the difference of two of them.
+        sums = F.pad((input * input).cumsum(1), (0, 0, 0, 0, 1, 0))
+        ends = [min(channel + reach, channels) for channel in range(channels)]
+        starts = [max(0, channel - reach + 1) for channel in range(channels)]
+        window = sums[:, ends] - sums[:, starts] + sums[:, [int(start > 0) for start in starts]]
+        return input / (window * (self.alpha / self.size) + self.k).pow(self.beta)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
@@ -55,7 +59,6 @@ class CrossMapLRN2d(Module):
 class LayerNorm(Module):
     """Normalisation over the last dimensions, scaled and shifted elementwise."""
 
-    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
     normalized_shape: tuple[int, ...]
     eps: float
     elementwise_affine: bool
@@ -102,8 +105,6 @@ class LayerNorm(Module):
 class GroupNorm(Module):
     """Normalisation of groups of channels of each sample."""
 
-    __constants__ = ["num_groups", "num_channels", "eps", "affine"]
-
     def __init__(
         self,
         num_groups: int,
@@ -141,15 +142,11 @@ class GroupNorm(Module):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
-        )
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
 class RMSNorm(Module):
     """Division by the root mean square over the last dimensions, scaled elementwise."""
-
-    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
     def __init__(
         self,

@@ -20,7 +20,6 @@ _sextuple = _ntuple(6)
 
 
 class _CircularPadNd(Module):
-    __constants__ = ["padding"]
     padding: Sequence[int]
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -75,7 +74,6 @@ class CircularPad3d(_CircularPadNd):
 
 
 class _ConstantPadNd(Module):
-    __constants__ = ["padding", "value"]
     value: float
     padding: Sequence[int]
 
@@ -145,7 +143,6 @@ class ZeroPad3d(ConstantPad3d):
 
 
 class _ReflectionPadNd(Module):
-    __constants__ = ["padding"]
     padding: Sequence[int]
 
     def forward(self, input: Tensor) -> Tensor:
@@ -180,7 +177,6 @@ class ReflectionPad3d(_ReflectionPadNd):
 
 
 class _ReplicationPadNd(Module):
-    __constants__ = ["padding"]
     padding: Sequence[int]
 
     def forward(self, input: Tensor) -> Tensor:

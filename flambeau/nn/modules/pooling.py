@@ -19,7 +19,6 @@ __all__ = [
 
 
 class _MaxPoolNd(Module):
-    __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
     return_indices: bool
     ceil_mode: bool
 
@@ -116,8 +115,6 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 
 class _AvgPoolNd(Module):
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
-
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -141,14 +138,10 @@ class AvgPool1d(_AvgPoolNd):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class _AvgPoolWithDivisor(_AvgPoolNd):
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"]
-
     def __init__(
         self,
         kernel_size: Any,
@@ -205,7 +198,6 @@ class AvgPool3d(_AvgPoolWithDivisor):
 class _FractionalMaxPoolNd(Module):
     """Max pooling over windows of random steps, so that the output has a given size or share of the input's."""
 
-    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
     _tuple = staticmethod(_single)
 
     def __init__(
@@ -254,8 +246,6 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
 
 
 class _LPPoolNd(Module):
-    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
-
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
         super().__init__()
         self.norm_type = norm_type
@@ -292,7 +282,6 @@ class LPPool3d(_LPPoolNd):
 
 
 class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
     return_indices: bool
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -326,8 +315,6 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
 
 class _AdaptiveAvgPoolNd(Module):
-    __constants__ = ["output_size"]
-
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size

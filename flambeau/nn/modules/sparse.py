@@ -29,7 +29,9 @@ class _Table(Module):
     weight: Tensor
     padding_idx: int | None
 
-    def _make_weight(self, rows: int, columns: int, given: Tensor | None, freeze: bool, device: Any, dtype: Any) -> None:
+    def _make_weight(
+        self, rows: int, columns: int, given: Tensor | None, freeze: bool, device: Any, dtype: Any
+    ) -> None:
         if given is None:
             weight = fl.empty((rows, columns), device=device, dtype=dtype)
             self.weight = Parameter(weight, requires_grad=not freeze)
@@ -54,10 +56,6 @@ class _Table(Module):
 
 class Embedding(_Table):
     """The rows of a table at given indices."""
-
-    __constants__ = [
-        "num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse",
-    ]  # fmt: skip
 
     def __init__(
         self,
@@ -143,11 +141,6 @@ class Embedding(_Table):
 
 class EmbeddingBag(_Table):
     """The sum, mean or maximum of the rows of each bag of indices."""
-
-    __constants__ = [
-        "num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse",
-        "include_last_offset", "padding_idx",
-    ]  # fmt: skip
 
     def __init__(
         self,

@@ -14,8 +14,6 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 class Upsample(Module):
     """Interpolation to a given size, or by a given factor."""
 
-    __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
-
     def __init__(
         self,
         size: Any = None,
