@@ -1,12 +1,16 @@
-"""Named ranges for profilers. Nothing is recorded without one."""
+"""The profiler's older place: named ranges, and `profile` with the interface it had before `flambeau.profiler`."""
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["record_function", "profile", "emit_nvtx"]
+__all__ = ["record_function", "profile", "emit_nvtx", "emit_itt", "EventList"]
+
+# The profilers that are recording, innermost last; `record_function` reports to it.
+_active: list[Any] = []
 
 
 class record_function:
@@ -16,9 +20,12 @@ class record_function:
         self.name, self.args = name, args
 
     def __enter__(self) -> record_function:
+        self._start = time.perf_counter_ns()
         return self
 
-    def __exit__(self, *error: Any) -> None: ...
+    def __exit__(self, *error: Any) -> None:
+        for profiler in _active:
+            profiler._record(self.name, self._start, time.perf_counter_ns(), "user_annotation")
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -29,23 +36,24 @@ class record_function:
         return wrapper
 
 
-class profile:
-    """Measures the wall-clock time of a block."""
+class emit_nvtx:
+    """Would mark operators for a GPU's profiler; there is none."""
 
-    def __init__(self, enabled: bool = True, **options: Any) -> None:
-        self.enabled, self.seconds = enabled, 0.0
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled = enabled
 
-    def __enter__(self) -> profile:
-        import time
-
-        self._start = time.perf_counter()
+    def __enter__(self) -> emit_nvtx:
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        import time
-
-        self.seconds = time.perf_counter() - self._start
+    def __exit__(self, *error: Any) -> None: ...
 
 
-class emit_nvtx(profile):
-    """Accepted for compatibility."""
+emit_itt = emit_nvtx
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("profile", "EventList", "FunctionEvent", "kineto_available"):
+        from flambeau import profiler
+
+        return getattr(profiler, "_LegacyProfile" if name == "profile" else name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -168,6 +168,7 @@ def private_use_name() -> str:
 # ---------------------------------------------------------------------------------------------- switches
 
 
+fp32_precision = "none"  # remembered
 _SWITCHES = frozenset("cpu cuda cudnn cusparselt mha mkl mkldnn mps nnpack openmp opt_einsum quantized".split())
 
 

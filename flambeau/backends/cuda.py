@@ -72,6 +72,46 @@ def is_flash_attention_available() -> bool:
     return False
 
 
+def can_use_flash_attention(params: Any, debug: bool = False) -> bool:
+    return False
+
+
+can_use_efficient_attention = can_use_cudnn_attention = can_use_flash_attention
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    _attention["reduced_math"] = bool(enabled)
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    return _attention.get("reduced_math", False)
+
+
+class SDPAParams:
+    """What an attention implementation is asked about."""
+
+    def __init__(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any,
+        dropout: float,
+        is_causal: bool,
+        enable_gqa: bool = False,
+    ) -> None:
+        self.query, self.key, self.value, self.attn_mask = query, key, value, attn_mask
+        self.dropout, self.is_causal, self.enable_gqa = dropout, is_causal, enable_gqa
+
+
+def preferred_blas_library(backend: Any = None) -> str:
+    return "default"
+
+
+def preferred_rocm_fa_library(backend: Any = None) -> str:
+    return "default"
+
+
 def preferred_linalg_library(backend: Any = None) -> str:
     return "default"
 
@@ -87,3 +127,11 @@ def sdp_kernel(
         yield
     finally:
         _attention.update(before)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SDPBackend":
+        from flambeau.nn.attention import SDPBackend
+
+        return SDPBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

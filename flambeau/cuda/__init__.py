@@ -139,7 +139,8 @@ for _name in (
     "init current_device current_stream default_stream synchronize get_device_name get_device_capability "
     "get_device_properties mem_get_info get_rng_state set_rng_state set_per_process_memory_fraction initial_seed "
     "list_gpu_processes utilization temperature power_draw clock_rate current_blas_handle make_graphed_callables "
-    "memory_snapshot caching_allocator_alloc caching_allocator_delete graph_pool_handle memory_usage"
+    "memory_snapshot caching_allocator_alloc caching_allocator_delete graph_pool_handle memory_usage cudart "
+    "change_current_allocator get_allocator_backend"
 ).split():
     globals()[_name] = _needs_device(_name)
 
@@ -216,6 +217,18 @@ class StreamContext:
     def __exit__(self, *exception: Any) -> None: ...
 
 
+class MemPool(_Needs):
+    """Memory of a device kept apart."""
+
+
+class use_mem_pool(_Needs):
+    """A `with` block that takes memory from a pool."""
+
+
+class CUDAPluggableAllocator(_Needs):
+    """An allocator from a shared library."""
+
+
 class _LegacyType(type):
     """FloatTensor and the others: no tensor is one of them."""
 
@@ -228,3 +241,15 @@ class _LegacyType(type):
 
 for _name in "Double Float Half Long Int Short Char Byte Bool BFloat16".split():
     globals()[f"{_name}Tensor"] = _LegacyType(f"{_name}Tensor", (), {"__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("__"):
+        from importlib import import_module
+
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

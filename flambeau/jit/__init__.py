@@ -2,10 +2,8 @@
 
 `script` returns the function, class or module it is given. `trace` returns an object of its own that calls the module,
 with the same parameters and the same names in its state dict. Saving and loading archives of TorchScript is not
-written; it fails when it is tried.
+written; it fails when it is tried. (No `from __future__ import annotations`: that would hide `jit.annotations`.)
 """
-
-from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator

@@ -5,18 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = (
-    "_pytree",
-    "_python_dispatch",
-    "data",
-    "checkpoint",
-    "dlpack",
-    "hooks",
-    "cpp_extension",
-    "backend_registration",
-)
-
-
 _FUNCTIONS = {
     "rename_privateuse1_backend": "backend_registration",
     "generate_methods_for_privateuse1_backend": "backend_registration",
@@ -26,7 +14,7 @@ _FUNCTIONS = {
 def __getattr__(name: str) -> Any:
     if name in _FUNCTIONS:
         return getattr(importlib.import_module(f"{__name__}.{_FUNCTIONS[name]}"), name)
-    if name in _SUBMODULES:
+    if not name.startswith("__"):
         try:
             return importlib.import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as error:

@@ -43,3 +43,14 @@ def _needs_device(*args: Any, **kwargs: Any) -> Any:
 
 current_device = set_device = synchronize = current_stream = get_device_properties = get_device_name = _needs_device
 get_device_capability = mem_get_info = get_rng_state = set_rng_state = Stream = Event = _needs_device
+init = device = device_of = stream = _needs_device
+
+
+def get_rng_state_all() -> list[Any]:
+    return []
+
+
+def set_rng_state_all(new_states: Any) -> None: ...
+
+
+def reset_peak_memory_stats(device: Any = None) -> None: ...

@@ -1,0 +1,1 @@
+"""The parts of the timing tools under the names programs import them by."""

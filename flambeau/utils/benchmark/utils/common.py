@@ -1,0 +1,3 @@
+"""Results of timing."""
+
+from flambeau.utils.benchmark import Measurement, TaskSpec  # noqa: F401

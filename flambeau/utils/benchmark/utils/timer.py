@@ -1,0 +1,3 @@
+"""The timer."""
+
+from flambeau.utils.benchmark import Timer, timer  # noqa: F401
