@@ -29,6 +29,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_dispatch_modes(module.get());
     add_autograd(module.get());
     add_nn_module(module.get());
+    add_optimizer(module.get());
     return module.release();
   });
 }

@@ -218,3 +218,25 @@ class CppPrinter:
         if op == "where":
             return f"{args[0]} ? {args[1]} : {args[2]}"
         return f"math::{op}({', '.join(args)})"
+
+
+class HoistingPrinter(CppPrinter):
+    """Prints the body of a loop; what none of the loop's elements is part of goes to another printer, as `hoisted`."""
+
+    def __init__(self, names: dict[str, str], outside: CppPrinter) -> None:
+        super().__init__(names)
+        self.outside = outside
+        self.hoisted: list[str] = []  # in the outside printer's words; u0, u1 ... here
+
+    def varies(self, node: Expr) -> bool:
+        if node.op == "const":
+            return False
+        return node.args[0] in self.names if node.op == "arg" else any(self.varies(a) for a in node.args)  # type: ignore[arg-type]
+
+    def visit(self, node: Expr) -> str:
+        if node.op == "const" or self.varies(node):
+            return super().visit(node)
+        value = self.outside.visit(node)
+        if value not in self.hoisted:
+            self.hoisted.append(value)
+        return f"u{self.hoisted.index(value)}"

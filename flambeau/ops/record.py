@@ -1,12 +1,13 @@
 """Op records: the one place where an operator is written down.
 
 A record holds an operator's schema, where it is exposed, its arithmetic, its derivative and its samples. Records are
-plain data built by four constructors:
+plain data built by five constructors:
 
   pointwise   a scalar expression; the kernels for every dtype and layout are generated from it
   reduction   an initial value and a combining expression over some dimensions
   native      a kernel written by hand in csrc/, registered there under the same name
   composite   a Python function in terms of other ops (its definition, and its kernel on every device)
+  update      the new values of several tensors, written in place for whole lists of them at once (optimizer steps)
 
 This module needs no native code: `tools/generate.py` reads the records at build time and writes the operator table,
 the kernels and the bindings' tables. At run time only the modules with composite ops are imported, on first use.
@@ -34,7 +35,7 @@ class Record:
     """What is known of one operator overload."""
 
     schema: Schema
-    kind: str  # pointwise | reduction | native | composite
+    kind: str  # pointwise | reduction | native | composite | update
     function: bool = True  # exposed as a function of `module`
     method: bool = True  # exposed as a Tensor method
     module: str = ""  # "", "linalg", "nn.functional", ... where the function is found
@@ -183,6 +184,17 @@ def composite(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Cal
         return fn
 
     return decorate
+
+
+def update(schema: str, expr: Expression, *, scalars: tuple[str, ...] = (), **options: Any) -> Record:
+    """A step over lists of tensors: element k of the lists belong together, and `expr` gives their new values.
+
+    The schema's first arguments are lists of tensors, the keyword arguments numbers. `expr` takes all of them in order
+    (an element of each list, the numbers as parameters) and returns the new values by argument name.
+    scalars  lists of one-element tensors: of these, the value takes part in the parameters' arithmetic, which is done
+             in double precision once for each tensor and not for each element.
+    """
+    return _add(schema, "update", dict(options, tags=("no_grad",)), _caller(), expr=expr, scalars=scalars)
 
 
 def vjp(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

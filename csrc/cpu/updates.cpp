@@ -1,0 +1,181 @@
+// Runs an update record's loop over lists of tensors: all tensors are cut into one sequence of elements that
+// is divided among the threads, so that two hundred small parameters cost one parallel region.
+#include "cpu/updates.h"
+
+#include <vector>
+
+#include "cpu/cast.h"
+#include "cpu/parallel.h"
+
+namespace fl {
+
+namespace {
+
+constexpr int64_t kStage = 512;  // elements converted at a time
+constexpr int64_t kCost = 4;     // of one element, in simple operations: divisions, roots, many streams
+
+// One element of each list.
+struct Job {
+  char* data[kUpdateLists];
+  DType dtype[kUpdateLists];
+  int64_t end = 0;  // in the sequence of all elements
+  int64_t numel = 0;
+  int values = 0;       // where its values begin
+  bool wide = false;    // computes in double
+  bool direct = false;  // all tensors are of the type of computation
+};
+
+double read_scalar(const Tensor& t) {
+  return t.dtype() == DType::Float ? double(*t.data<float>()) : item(t).to<double>();
+}
+
+void write_scalar(const Tensor& t, double value) {
+  if (t.dtype() == DType::Float)
+    *t.data<float>() = static_cast<float>(value);
+  else
+    copy_into(t, scalar_tensor(Scalar(value), {DType::Double, t.device()}));
+}
+
+void run_staged(const UpdateDef& def, const Job& job, UpdateLoop loop, const double* values, int64_t begin,
+                int64_t end) {
+  alignas(64) char stage[kUpdateLists][kStage * sizeof(double)];
+  const DType compute = job.wide ? DType::Double : DType::Float;
+  const int64_t width = size_of(compute);
+  for (int64_t at = begin; at < end; at += kStage) {
+    const int64_t n = std::min(kStage, end - at);
+    void* a[kUpdateLists];
+    for (int k = 0; k < def.lists; ++k) {
+      const int64_t size = size_of(job.dtype[k]);
+      char* data = job.data[k] + at * size;
+      a[k] = job.dtype[k] == compute ? data : stage[k];
+      if (job.dtype[k] != compute) cast_fn(job.dtype[k], compute)(data, size, stage[k], width, n);
+    }
+    loop(a, n, values);
+    for (int k = 0; k < def.lists; ++k) {
+      if (job.dtype[k] == compute || !(def.written >> k & 1)) continue;
+      const int64_t size = size_of(job.dtype[k]);
+      cast_fn(compute, job.dtype[k])(stage[k], width, job.data[k] + at * size, size, n);
+    }
+  }
+}
+
+// Elements [begin, end) of one job.
+void run_piece(const UpdateDef& def, const Job& job, const double* values, int64_t begin, int64_t end) {
+  const UpdateLoop loop = job.wide ? def.loops->twice : def.loops->single;
+  if (!job.direct) return run_staged(def, job, loop, values, begin, end);
+  void* a[kUpdateLists];
+  for (int k = 0; k < def.lists; ++k)
+    a[k] = job.data[k] + begin * (job.wide ? sizeof(double) : sizeof(float));
+  loop(a, end - begin, values);
+}
+
+// A tensor that does not lie as the others do, its contiguous copy, and whether it must be written back.
+struct Detour {
+  Tensor original, copy;
+  bool written;
+};
+
+void prepare(const UpdateDef& def, Job& job, const Tensor* const* lists, size_t i,
+             std::vector<Detour>& detours) {
+  const Tensor& first = lists[0][i];
+  bool contiguous_all = true, same_strides = true;
+  DType compute = DType::Float;
+  for (int k = 0; k < def.lists; ++k) {
+    const Tensor& t = lists[k][i];
+    FL_CHECK(t.defined() && t->sizes == first->sizes, "[", def.name, "] expected tensors of one shape, got ",
+             first.sizes(), " and ", t.defined() ? t.sizes() : IntSpan());
+    FL_CHECK(t.is_cpu(), "[", def.name, "] expected all tensors on the CPU, got ", to_string(t.device()));
+    FL_CHECK(is_floating(t.dtype()), "[", def.name, "] expected floating point tensors, got ",
+             name_of(t.dtype()));
+    contiguous_all &= t.is_contiguous();
+    same_strides &= t->strides == first->strides;
+    if (t.dtype() == DType::Double) compute = DType::Double;
+  }
+  const bool linear = contiguous_all || (same_strides && is_dense(first));
+  job.wide = compute == DType::Double;
+  job.direct = true;
+  job.numel = first.numel();
+  for (int k = 0; k < def.lists; ++k) {
+    const Tensor& t = lists[k][i];
+    job.dtype[k] = t.dtype();
+    job.direct &= t.dtype() == compute;
+    if (linear || t.is_contiguous()) {
+      job.data[k] = t.raw();
+    } else {
+      detours.push_back({t, contiguous(t), bool(def.written >> k & 1)});
+      job.data[k] = detours.back().copy.raw();
+    }
+  }
+}
+
+}  // namespace
+
+void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, Value*) {
+  const UpdateDef& def = *static_cast<const UpdateDef*>(definition);
+  const size_t n = args[def.list_arg[0]].length();
+  const Tensor* lists[kUpdateLists];
+  const Tensor* scalars[kUpdateScalars];
+  double numbers[kUpdateNumbers];
+  const auto list_at = [&](int position) {
+    FL_CHECK(args[position].length() == n, "[", def.name, "] expected lists of one length, got ", int64_t(n),
+             " and ", int64_t(args[position].length()));
+    return args[position].tensors();
+  };
+  for (int k = 0; k < def.lists; ++k) lists[k] = list_at(def.list_arg[k]);
+  for (int k = 0; k < def.scalars; ++k) scalars[k] = list_at(def.scalar_arg[k]);
+  for (int k = 0; k < def.numbers; ++k) {
+    const Value& v = args[def.number_arg[k]];
+    numbers[k] = v.tag() == Value::Tag::Bool ? double(v.to_bool()) : v.to_float();
+  }
+  if (keys.has(Key::Meta)) return;
+
+  std::vector<Job> jobs(n);
+  std::vector<Detour> detours;
+  std::vector<double> values;
+  double now[kUpdateScalars], next[kUpdateScalars], before[kUpdateScalars];
+  int64_t total = 0;
+  for (size_t i = 0; i < n; ++i) {
+    Job& job = jobs[i];
+    prepare(def, job, lists, i, detours);
+    total += job.numel;
+    job.end = total;
+    for (int k = 0; k < def.scalars; ++k) now[k] = read_scalar(scalars[k][i]);
+    // Parameters that have seen the same number of steps share their values.
+    if (i == 0 || !std::equal(now, now + def.scalars, before)) {
+      values.resize(values.size() + def.values + 1);
+      def.loops->once(now, numbers, next, values.data() + values.size() - def.values - 1);
+      std::copy(now, now + def.scalars, before);
+    }
+    job.values = static_cast<int>(values.size()) - def.values - 1;
+    for (int k = 0; k < def.scalars; ++k)
+      if (def.scalars_written >> k & 1) {
+        write_scalar(scalars[k][i], next[k]);
+        scalars[k][i].bump_version();
+      }
+  }
+  parallel_for(total, kGrain / kCost, [&](int64_t begin, int64_t end) {
+    size_t i = 0;
+    for (size_t count = n; count > 0;) {  // the first job that ends after `begin`
+      const size_t half = count / 2;
+      if (jobs[i + half].end <= begin) {
+        i += half + 1;
+        count -= half + 1;
+      } else {
+        count = half;
+      }
+    }
+    for (; i < n && begin < end; ++i) {
+      const Job& job = jobs[i];
+      const int64_t start = job.end - job.numel, stop = std::min(end, job.end);
+      if (stop > begin) run_piece(def, job, values.data() + job.values, begin - start, stop - start);
+      begin = std::max(begin, stop);
+    }
+  });
+  for (const Detour& d : detours)
+    if (d.written) copy_into(d.original, d.copy);
+  for (int k = 0; k < def.lists; ++k)
+    if (def.written >> k & 1)
+      for (size_t i = 0; i < n; ++i) lists[k][i].bump_version();
+}
+
+}  // namespace fl

@@ -1,0 +1,76 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau import Tensor
+from flambeau.optim._lists import _MISSING, ListOptimizer, run_update
+from flambeau.optim.optimizer import ParamsT
+
+__all__ = ["SGD"]
+
+
+class SGD(ListOptimizer):
+    """p <- p - lr * b, where b <- momentum * b + (1 - dampening) * (gradient + weight_decay * p)."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if lr < 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if momentum < 0.0:
+            raise ValueError(f"Invalid momentum value: {momentum}")
+        if weight_decay < 0.0:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+            "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        if fused:
+            self._step_supports_amp_scaling = True
+            if differentiable:
+                raise RuntimeError("`fused` does not support `differentiable`")
+            if foreach:
+                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("momentum_buffer",) if group["momentum"] != 0 else ()
+
+    def _initial_state(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
+        return {}  # the first step makes the buffer: it is the gradient
+
+    def _update(self, group: dict[str, Any], lists: list[list[Any]], found: int) -> None:
+        numbers = {key: group[key] for key in ("lr", "weight_decay", "maximize")}
+        if group["momentum"] == 0:
+            run_update("_update_sgd_", lists, found, group["differentiable"], **numbers)
+            return
+        numbers |= {key: group[key] for key in ("momentum", "dampening", "nesterov")}
+        if not found & _MISSING:
+            run_update("_update_sgd_momentum_", lists, found, group["differentiable"], first=False, **numbers)
+            return
+        for first in (True, False):
+            rows = [row for row in zip(*lists) if (row[2] is None) == first]
+            if first:
+                rows = [(p, g, fl.empty_like(p, memory_format=fl.preserve_format)) for p, g, _ in rows]
+                for p, _, buffer in rows:
+                    self.state[p]["momentum_buffer"] = buffer
+            part = [list(column) for column in zip(*rows)] or [[], [], []]
+            run_update("_update_sgd_momentum_", part, found, group["differentiable"], first=first, **numbers)
