@@ -38,7 +38,19 @@ LAYERS = (
     ("_functorch",),
     ("_inductor",),
     ("_dynamo",),
-    ("utils.data", "jit", "export", "onnx", "distributed", "lazy", "cuda", "profiler"),
+    (
+        "utils.data",
+        "utils.model_zoo",
+        "hub",
+        "jit",
+        "export",
+        "onnx",
+        "distributed",
+        "lazy",
+        "cuda",
+        "profiler",
+        "autograd.profiler_util",
+    ),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
