@@ -632,13 +632,34 @@ Product<S, T, D> product_of(const GemmArgs& g, int64_t batch) {
   return p;
 }
 
+// Adds the bias to a product that lies in C, and takes the positive part if asked to.
+template <class T>
+void add_bias(Product<T, T, T> p) {
+  if (p.c_col != 1) p = p.transposed();
+  for (int64_t i = 0; i < p.m; ++i) {
+    T* row = p.c + i * p.c_row;
+    if (p.bias && p.bias_col == 1 && p.c_col == 1) {
+      const T* bias = p.bias + i * p.bias_row;
+#pragma GCC ivdep
+      for (int64_t j = 0; j < p.n; ++j) row[j] += bias[j];
+    } else if (p.bias) {
+      const T* bias = p.bias + i * p.bias_row;
+      for (int64_t j = 0; j < p.n; ++j) row[j * p.c_col] += bias[j * p.bias_col];
+    }
+    if (p.relu)
+      for (int64_t j = 0; j < p.n; ++j) row[j * p.c_col] = row[j * p.c_col] < T(0) ? T(0) : row[j * p.c_col];
+  }
+}
+
 template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
-  if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead
-    if (std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > 1.5e7 && !p.bias && !p.relu &&
+  if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead, even with a pass for the bias
+    if (std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > 1.5e7 &&
         blas_gemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row,
-                  p.c_col))
+                  p.c_col)) {
+      if (p.bias || p.relu) add_bias(p);
       return;
+    }
   if (std::is_same_v<S, T> || p.k <= kBlockK) return multiply(p);
   // Sums over several k blocks have to be carried in T: C is rounded once, at the end.
   T* wide = static_cast<T*>(scratch(2).get(size_t(p.m) * p.n * sizeof(T)));

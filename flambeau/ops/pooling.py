@@ -176,22 +176,31 @@ _MAX = (
 )
 
 
+def _max_pool(plain, with_indices, return_indices, input, *window):  # type: ignore[no-untyped-def]
+    """The places of the maxima are kept where backward will ask for them: cheaper than to look for them again."""
+    if return_indices:
+        return with_indices(input, *window)
+    if input.requires_grad and fl.is_grad_enabled():
+        return with_indices(input, *window)[0]
+    return plain(input, *window)
+
+
 @_functional("max_pool1d", _MAX.format(1), "any")
 def nn_max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices):  # type: ignore[no-untyped-def]
-    pool = fl.nn.functional.max_pool1d_with_indices if return_indices else fl.max_pool1d
-    return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+    pools = fl.max_pool1d, fl.nn.functional.max_pool1d_with_indices
+    return _max_pool(*pools, return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @_functional("max_pool2d", _MAX.format(2), "any")
 def nn_max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices):  # type: ignore[no-untyped-def]
-    pool = fl.nn.functional.max_pool2d_with_indices if return_indices else fl.max_pool2d
-    return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+    pools = fl.max_pool2d, fl.nn.functional.max_pool2d_with_indices
+    return _max_pool(*pools, return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @_functional("max_pool3d", _MAX.format(3), "any")
 def nn_max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices):  # type: ignore[no-untyped-def]
-    pool = fl.nn.functional.max_pool3d_with_indices if return_indices else fl.max_pool3d
-    return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+    pools = fl.max_pool3d, fl.nn.functional.max_pool3d_with_indices
+    return _max_pool(*pools, return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 # ---------------------------------------------------------------- adaptive windows
