@@ -1,0 +1,518 @@
+"""SymInt, SymBool and SymFloat: symbolic values that behave like Python's numbers.
+
+Arithmetic gives symbolic results, or plain numbers where nothing symbolic is left. Each value carries its hint, the
+number it has in the example at hand. Where Python needs to know (a branch, an index), the answer is that of the hint,
+and the ShapeEnv records what was assumed as a guard.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Union
+
+from flambeau.ops.symbolic import condition as conditions
+from flambeau.ops.symbolic import expr as exprs
+from flambeau.ops.symbolic.condition import Condition
+from flambeau.ops.symbolic.expr import Expr, constant
+
+if TYPE_CHECKING:
+    from flambeau.ops.symbolic.shape_env import ShapeEnv
+
+IntLike = Union[int, "SymInt"]
+
+
+def _handle(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    """Operators called with symbolic numbers are answered by fake tensors."""
+    from flambeau._subclasses.fake_tensor import handle_symbolic_call
+
+    return handle_symbolic_call(func, args, kwargs or {})
+
+
+class SymInt:
+    """An integer known as an expression."""
+
+    __slots__ = ("expr", "env", "hint")
+
+    expr: Expr
+    env: ShapeEnv
+    hint: int | None
+
+    def __init__(self, expr: Expr, env: ShapeEnv, hint: int | None) -> None:
+        self.expr = expr
+        self.env = env
+        self.hint = hint
+
+    __torch_function__ = staticmethod(_handle)
+
+    @property
+    def node(self) -> SymInt:
+        return self
+
+    @property
+    def shape_env(self) -> ShapeEnv:
+        return self.env
+
+    def has_hint(self) -> bool:
+        return self.hint is not None
+
+    def __repr__(self) -> str:
+        return repr(self.expr)
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"[SymInt] expected plain numbers to pickle, got {self}, which means something in its trace only"
+        )
+
+    # ------------------------------------------------------------------------------------------ arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        return _combine(self, other, exprs.add, operator.add)
+
+    def __radd__(self, other: Any) -> Any:
+        return _combine(other, self, exprs.add, operator.add)
+
+    def __sub__(self, other: Any) -> Any:
+        return _combine(self, other, exprs.subtract, operator.sub)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _combine(other, self, exprs.subtract, operator.sub)
+
+    def __mul__(self, other: Any) -> Any:
+        return _combine(self, other, exprs.multiply, operator.mul)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _combine(other, self, exprs.multiply, operator.mul)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _combine(self, other, exprs.floordiv, operator.floordiv)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _combine(other, self, exprs.floordiv, operator.floordiv)
+
+    def __mod__(self, other: Any) -> Any:
+        return _combine(self, other, exprs.modulo, operator.mod)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _combine(other, self, exprs.modulo, operator.mod)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __truediv__(self, other: Any) -> Any:
+        return _float("/", operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _float("/", operator.truediv, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and other >= 0:
+            return wrap(exprs.power(self.expr, other), self.env, None if self.hint is None else self.hint**other)
+        return _float("**", operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** int(self) if isinstance(other, int) else _float("**", operator.pow, other, self)
+
+    def __neg__(self) -> Any:
+        return wrap(exprs.scale(self.expr, -1), self.env, None if self.hint is None else -self.hint)
+
+    def __pos__(self) -> SymInt:
+        return self
+
+    def __abs__(self) -> Any:
+        return sym_max(self, -self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * (1 << int(other))
+
+    def __rshift__(self, other: Any) -> Any:
+        return self // (1 << int(other))
+
+    def __and__(self, other: Any) -> Any:
+        return int(self) & int(other)
+
+    def __or__(self, other: Any) -> Any:
+        return int(self) | int(other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __round__(self, digits: int | None = None) -> SymInt:
+        return self
+
+    def __trunc__(self) -> SymInt:
+        return self
+
+    def __floor__(self) -> SymInt:
+        return self
+
+    def __ceil__(self) -> SymInt:
+        return self
+
+    def is_integer(self) -> bool:
+        return True
+
+    # ------------------------------------------------------------------------------------------ comparison
+
+    def __eq__(self, other: object) -> Any:
+        return _compare(self, other, conditions.eq, operator.eq, False)
+
+    def __ne__(self, other: object) -> Any:
+        return _compare(self, other, conditions.ne, operator.ne, True)
+
+    def __ge__(self, other: Any) -> Any:
+        return _compare(self, other, conditions.ge, operator.ge)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compare(self, other, lambda e: conditions.ge(e - 1), operator.gt)
+
+    def __le__(self, other: Any) -> Any:
+        return _compare(self, other, lambda e: conditions.ge(-e), operator.le)
+
+    def __lt__(self, other: Any) -> Any:
+        return _compare(self, other, lambda e: conditions.ge(-e - 1), operator.lt)
+
+    # ------------------------------------------------------------------------------------------ what Python must know
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __int__(self) -> int:
+        return self.env.specialize(self)
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __sym_float__(self) -> Any:
+        return _float("float", float, self)
+
+    def __sym_max__(self, other: Any) -> Any:
+        return sym_max(self, other)
+
+    def __sym_min__(self, other: Any) -> Any:
+        return sym_min(self, other)
+
+
+class SymBool:
+    """A condition. Asked for its truth, it answers as at the hints, and what was assumed becomes a guard."""
+
+    __slots__ = ("condition", "env", "hint")
+
+    def __init__(self, condition: Condition, env: ShapeEnv, hint: bool | None) -> None:
+        self.condition = condition
+        self.env = env
+        self.hint = hint
+
+    __torch_function__ = staticmethod(_handle)
+
+    @property
+    def node(self) -> SymBool:
+        return self
+
+    @property
+    def expr(self) -> Condition:
+        return self.condition
+
+    def __repr__(self) -> str:
+        return repr(self.condition)
+
+    def __bool__(self) -> bool:
+        return self.env.evaluate(self.condition, self.hint)
+
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    def __hash__(self) -> int:
+        return hash(self.condition)
+
+    def __eq__(self, other: object) -> Any:
+        return bool(self) == bool(other)
+
+    def __and__(self, other: Any) -> Any:
+        return _logic("and", self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return _logic("or", self, other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __sym_not__(self) -> SymBool:
+        return SymBool(self.condition.negated(), self.env, None if self.hint is None else not self.hint)
+
+    def __invert__(self) -> SymBool:
+        return self.__sym_not__()
+
+
+class SymFloat:
+    """A float computed from symbolic integers: how, and its value at the hints."""
+
+    __slots__ = ("text", "env", "hint", "compute")
+
+    def __init__(self, text: str, env: ShapeEnv, hint: float | None, compute: Callable[[Any], float]) -> None:
+        self.text = text
+        self.env = env
+        self.hint = hint
+        self.compute = compute
+
+    __torch_function__ = staticmethod(_handle)
+
+    @property
+    def node(self) -> SymFloat:
+        return self
+
+    @property
+    def expr(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __float__(self) -> float:
+        return self.env.specialize_float(self)
+
+    def __int__(self) -> int:
+        return int(float(self))
+
+    def __bool__(self) -> bool:
+        return bool(float(self))
+
+    def __add__(self, other: Any) -> Any:
+        return _float("+", operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _float("+", operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _float("-", operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _float("-", operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _float("*", operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _float("*", operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _float("/", operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _float("/", operator.truediv, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _float("**", operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _float("**", operator.pow, other, self)
+
+    def __neg__(self) -> Any:
+        return _float("neg", operator.neg, self)
+
+    def __abs__(self) -> Any:
+        return _float("abs", abs, self)
+
+    def __sym_sqrt__(self) -> Any:
+        return _float("math.sqrt", math.sqrt, self)
+
+    def __trunc__(self) -> int:
+        return math.trunc(float(self))
+
+    def __floor__(self) -> int:
+        return math.floor(float(self))
+
+    def __ceil__(self) -> int:
+        return math.ceil(float(self))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(float(self), digits)
+
+    def is_integer(self) -> bool:
+        return float(self).is_integer()
+
+    def __eq__(self, other: object) -> Any:
+        return float(self) == other
+
+    def __lt__(self, other: Any) -> Any:
+        return float(self) < other
+
+    def __le__(self, other: Any) -> Any:
+        return float(self) <= other
+
+    def __gt__(self, other: Any) -> Any:
+        return float(self) > other
+
+    def __ge__(self, other: Any) -> Any:
+        return float(self) >= other
+
+
+# ---------------------------------------------------------------------------------------------- helpers
+
+
+def wrap(expr: Expr, env: ShapeEnv, hint: int | None) -> IntLike:
+    """An expression as a SymInt, or as a number when it is one."""
+    terms = expr.terms
+    if not terms:
+        return 0
+    if len(terms) == 1 and () in terms:
+        return terms[()]
+    return SymInt(expr, env, hint)
+
+
+def expr_of(value: Any) -> Expr:
+    return value.expr if type(value) is SymInt else constant(value)
+
+
+def hint_of(value: Any) -> Any:
+    """The number a value has at the hints; numbers are their own hint."""
+    if isinstance(value, (SymInt, SymFloat, SymBool)):
+        if value.hint is None:
+            from flambeau.ops.symbolic.shape_env import DataDependentOutput
+
+            raise DataDependentOutput(f"[symbolic] expected a number that is known, got {value}, which depends on data")
+        return value.hint
+    return value
+
+
+def _combine(a: Any, b: Any, on_exprs: Callable[..., Expr], on_numbers: Callable[[Any, Any], Any]) -> Any:
+    if type(a) is SymInt:
+        env = a.env
+        if type(b) is SymInt:
+            hint = None if a.hint is None or b.hint is None else on_numbers(a.hint, b.hint)
+            return wrap(on_exprs(a.expr, b.expr), env, hint)
+        if isinstance(b, int):
+            return wrap(on_exprs(a.expr, constant(int(b))), env, None if a.hint is None else on_numbers(a.hint, b))
+    elif isinstance(a, int):
+        return wrap(on_exprs(constant(int(a)), b.expr), b.env, None if b.hint is None else on_numbers(a, b.hint))
+    if isinstance(a, (float, SymFloat)) or isinstance(b, (float, SymFloat)):
+        return _float(_SIGNS[on_numbers], on_numbers, a, b)
+    return NotImplemented
+
+
+_SIGNS: dict[Any, str] = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.mod: "%",
+}  # fmt: skip
+
+
+def _compare(
+    a: SymInt,
+    b: Any,
+    make: Callable[[Expr], Condition],
+    on_numbers: Callable[[Any, Any], Any],
+    otherwise: Any = NotImplemented,
+) -> Any:
+    if isinstance(b, (int, SymInt)):
+        condition = make(exprs.subtract(a.expr, expr_of(b)))
+        known = condition.decided()
+        if known is not None:
+            return known
+        other = b.hint if type(b) is SymInt else b
+        return SymBool(condition, a.env, None if a.hint is None or other is None else bool(on_numbers(a.hint, other)))
+    if isinstance(b, (float, SymFloat)):
+        return on_numbers(_float("float", float, a), b)
+    return otherwise
+
+
+def _logic(kind: str, a: SymBool, b: Any) -> Any:
+    if isinstance(b, bool):
+        return (a if b else False) if kind == "and" else (True if b else a)
+    if not isinstance(b, SymBool):
+        return NotImplemented
+    join = conditions.conjunction if kind == "and" else conditions.disjunction
+    hint = None
+    if a.hint is not None and b.hint is not None:
+        hint = (a.hint and b.hint) if kind == "and" else (a.hint or b.hint)
+    return SymBool(join(a.condition, b.condition), a.env, hint)
+
+
+def _float(sign: str, compute: Callable[..., Any], *args: Any) -> Any:
+    """A symbolic float: how it reads, how it is computed from values of the symbols, and its hint."""
+    env = next(a.env for a in args if isinstance(a, (SymInt, SymFloat)))
+    if not all(isinstance(a, (int, float, SymInt, SymFloat)) for a in args):
+        return NotImplemented
+    texts = [str(a) if isinstance(a, (int, float)) else f"({a})" for a in args]
+    text = f"{texts[0]} {sign} {texts[1]}" if len(args) == 2 else f"{sign}({texts[0]})"
+    hints = [a.hint if isinstance(a, (SymInt, SymFloat)) else a for a in args]
+    hint = None if any(h is None for h in hints) else compute(*hints)
+
+    def at(values: Any) -> float:
+        numbers = [
+            exprs.evaluate(a.expr, values) if type(a) is SymInt else (a.compute(values) if type(a) is SymFloat else a)
+            for a in args
+        ]
+        return float(compute(*numbers))
+
+    return SymFloat(text, env, hint, at)
+
+
+# ---------------------------------------------------------------------------------------------- functions
+
+
+def _extreme(name: str, a: Any, b: Any) -> Any:
+    choose = max if name == "max" else min
+    if isinstance(a, SymInt) or isinstance(b, SymInt):
+        if isinstance(a, (float, SymFloat)) or isinstance(b, (float, SymFloat)):
+            return _float(name, choose, sym_float(a), sym_float(b))
+        env = a.env if isinstance(a, SymInt) else b.env
+        combine = exprs.maximum if name == "max" else exprs.minimum
+        ha, hb = (x.hint if isinstance(x, SymInt) else x for x in (a, b))
+        return wrap(combine(expr_of(a), expr_of(b)), env, None if ha is None or hb is None else choose(ha, hb))
+    if isinstance(a, SymFloat) or isinstance(b, SymFloat):
+        return _float(name, choose, a, b)
+    for x in (a, b):
+        if not isinstance(x, (int, float)) and not hasattr(x, "__float__"):
+            raise AssertionError(f"[sym_{name}] expected numbers, got {type(x).__name__}")
+    # As for tensors, one float makes the result a float.
+    floating = isinstance(a, float) or isinstance(b, float)
+    return float(choose(a, b)) if floating else choose(a, b)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    return _extreme("max", a, b)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    return _extreme("min", a, b)
+
+
+def sym_float(a: Any) -> Any:
+    if isinstance(a, SymFloat):
+        return a
+    return a.__sym_float__() if isinstance(a, SymInt) else float(a)
+
+
+def sym_int(a: Any) -> Any:
+    """The integer part of a number."""
+    return a if isinstance(a, SymInt) else int(a)
+
+
+def sym_not(a: Any) -> Any:
+    return a.__sym_not__() if isinstance(a, SymBool) else not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """t if b, else f."""
+    if not isinstance(b, (bool, SymBool)):
+        raise AssertionError(f"[sym_ite] expected a bool condition, got {type(b).__name__}")
+    if type(t) is not type(f):
+        raise AssertionError(f"[sym_ite] expected choices of one type, got {type(t).__name__} and {type(f).__name__}")
+    return t if b else f
+
+
+def sym_sum(*args: Any) -> Any:
+    """The sum of numbers, given one by one or as a list."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)):
+        args = tuple(args[0])
+    return sum(args)
+
+
+def sym_sqrt(a: Any) -> Any:
+    return _float("math.sqrt", math.sqrt, a) if isinstance(a, (SymInt, SymFloat)) else math.sqrt(a)
