@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 
 import flambeau
+from flambeau import _C
 from flambeau._C import Tensor
 
 TYPE_CHECKING = False
@@ -135,12 +136,15 @@ class UntypedStorage:
         data.copy_(data.view(-1, item).flip(1).reshape(-1))
 
     def is_shared(self) -> bool:
-        return False
+        return _C._storage_is_shared(self._bytes)
 
     def is_pinned(self, device: Any = "cuda") -> bool:
         return False
 
     def share_memory_(self) -> UntypedStorage:
+        """Moves the bytes to memory that other processes can map; does nothing when they are there."""
+        if self.device.type == "cpu" and not self.is_shared():
+            _C._share_storage(self._bytes)
         return self
 
     def untyped(self) -> UntypedStorage:
@@ -323,6 +327,7 @@ _LEGACY = {
     flambeau.bool: "Bool", flambeau.bfloat16: "BFloat16", flambeau.complex128: "ComplexDouble",
     flambeau.complex64: "ComplexFloat",
 }  # fmt: skip
+STORAGE_NAMES = {dtype: f"{name}Storage" for dtype, name in _LEGACY.items()}  # as checkpoints call them
 
 
 class _LegacyStorageMeta(type):

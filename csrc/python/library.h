@@ -49,5 +49,6 @@ bool overrides_slot(PyObject* self);
 PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other = nullptr);
 
 void add_dispatch_modes(PyObject* module);
+void add_memory(PyObject* module);
 
 }  // namespace fl::py

@@ -1,0 +1,12 @@
+// The checksum of zip archives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fl {
+
+// Continues a checksum over more bytes; starts from 0.
+uint32_t crc32(uint32_t crc, const void* data, size_t bytes);
+
+}  // namespace fl

@@ -1,0 +1,105 @@
+// Bytes below tensors as files and other processes see them: shared memory, checksums, and plain views of
+// memory.
+#include "core/crc32.h"
+#include "core/shared_memory.h"
+#include "python/common.h"
+
+namespace fl::py {
+
+namespace {
+
+Storage& storage_of(PyObject* o, const char* op) {
+  FL_CHECK_KIND(is_tensor(o), Type, "[", op, "] expected a Tensor, got ", std::string(Py_TYPE(o)->tp_name));
+  return *impl_of(o)->storage;
+}
+
+PyObject* as_bytes(Ref<Storage> storage) {
+  Ref<TensorImpl> impl(new TensorImpl);
+  const int64_t bytes = static_cast<int64_t>(storage->bytes);
+  impl->storage = std::move(storage);
+  impl->sizes = Dims(IntSpan(&bytes, 1));
+  const int64_t one = 1;
+  impl->strides = Dims(IntSpan(&one, 1));
+  impl->dtype = DType::UInt8;
+  impl->keys = KeySet(Key::CPU);
+  impl->refresh();
+  return wrap(Tensor(std::move(impl)));
+}
+
+PyObject* empty_shared(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const int64_t bytes = int_value(o);
+    FL_CHECK(bytes >= 0, "[share_memory_] expected a size that is not negative, got ", bytes);
+    return as_bytes(allocate_shared(static_cast<size_t>(bytes)));
+  });
+}
+
+PyObject* share_storage(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    share(storage_of(o, "share_memory_"));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* storage_is_shared(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* { return PyBool_FromLong(is_shared(storage_of(o, "is_shared"))); });
+}
+
+PyObject* storage_descriptor(PyObject*, PyObject* o) {
+  return guarded(
+      [&]() -> PyObject* { return PyLong_FromLong(shared_descriptor(storage_of(o, "is_shared"))); });
+}
+
+// _map_shared(descriptor, bytes, keep_descriptor)
+PyObject* map_shared_(PyObject*, PyObject* args) {
+  int descriptor, keep;
+  long long bytes;
+  if (!PyArg_ParseTuple(args, "iLp", &descriptor, &bytes, &keep)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    FL_CHECK(bytes >= 0, "[shared memory] expected a size that is not negative, got ",
+             static_cast<int64_t>(bytes));
+    return as_bytes(map_shared(descriptor, static_cast<size_t>(bytes), keep != 0));
+  });
+}
+
+// _storage_memory(tensor): all bytes of the storage as a memoryview, which does not keep the tensor alive.
+PyObject* storage_memory(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Storage& s = storage_of(o, "storage");
+    FL_CHECK(s.device.type == DeviceType::CPU, "[storage] expected memory of the CPU, got ",
+             to_string(s.device));
+    static char nothing[1];
+    return PyMemoryView_FromMemory(s.bytes ? static_cast<char*>(s.data) : nothing,
+                                   static_cast<Py_ssize_t>(s.bytes), PyBUF_WRITE);
+  });
+}
+
+// _crc32(buffer, start=0)
+PyObject* crc32_of(PyObject*, PyObject* args) {
+  Py_buffer buffer;
+  unsigned int start = 0;
+  if (!PyArg_ParseTuple(args, "y*|I", &buffer, &start)) return nullptr;
+  uint32_t crc;
+  Py_BEGIN_ALLOW_THREADS;
+  crc = crc32(start, buffer.buf, static_cast<size_t>(buffer.len));
+  Py_END_ALLOW_THREADS;
+  PyBuffer_Release(&buffer);
+  return PyLong_FromUnsignedLong(crc);
+}
+
+PyMethodDef memory_functions[] = {{"_empty_shared", empty_shared, METH_O, nullptr},
+                                  {"_share_storage", share_storage, METH_O, nullptr},
+                                  {"_storage_is_shared", storage_is_shared, METH_O, nullptr},
+                                  {"_storage_descriptor", storage_descriptor, METH_O, nullptr},
+                                  {"_map_shared", map_shared_, METH_VARARGS, nullptr},
+                                  {"_storage_memory", storage_memory, METH_O, nullptr},
+                                  {"_crc32", crc32_of, METH_VARARGS, nullptr},
+                                  {}};
+
+}  // namespace
+
+void add_memory(PyObject* module) {
+  check(PyModule_AddFunctions(module, memory_functions));
+}
+
+}  // namespace fl::py
