@@ -1,0 +1,474 @@
+"""`save` and `load`: checkpoints in PyTorch's zip format, both ways.
+
+`archive` reads and writes the zip file, `pickler` writes the object in it under PyTorch's names, `unpickler` reads it
+back without running code, `locations` puts storages where they belong. A path is written to a temporary file first and
+renamed when it is complete and on disk: a crash leaves the old checkpoint or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+import flambeau
+from flambeau import _C
+from flambeau.serialization import unpickler as _safe
+from flambeau.serialization.archive import ALIGNMENT, ArchiveError, FileSource, MemorySource, Reader, Writer
+from flambeau.serialization.locations import (
+    default_restore_location,
+    goes_to_meta,
+    location_tag,
+    register_package,
+    restorer,
+)
+from flambeau.storage import TypedStorage, UntypedStorage, storage_of
+
+__all__ = [
+    "save", "load", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals",
+    "get_unsafe_globals_in_checkpoint", "skip_data", "register_package", "location_tag", "default_restore_location",
+    "LoadEndianness", "get_default_load_endianness", "set_default_load_endianness", "get_default_mmap_options",
+    "set_default_mmap_options", "get_crc32_options", "set_crc32_options", "SourceChangeWarning",
+]  # fmt: skip
+
+DEFAULT_PROTOCOL = 2
+
+
+class SourceChangeWarning(Warning):
+    """Kept for programs that filter it."""
+
+
+class LoadEndianness(Enum):
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+class _Options:
+    """Settings of this module."""
+
+    endianness: LoadEndianness | None = None
+    checksums = True
+    mmap_flags = 2  # MAP_PRIVATE
+    skip_data = False
+    materialize_fake = False
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    return _Options.endianness
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """The byte order to assume for files that do not say theirs."""
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError(f"[load] expected a LoadEndianness or None, got {type(endianness).__name__}")
+    _Options.endianness = endianness
+
+
+def get_crc32_options() -> bool:
+    return _Options.checksums
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    _Options.checksums = bool(compute_crc32)
+
+
+def get_default_mmap_options() -> int:
+    return _Options.mmap_flags
+
+
+class set_default_mmap_options:
+    """How `mmap=True` maps files: privately, or shared so that writes reach the file. Also a context manager."""
+
+    def __init__(self, flags: int) -> None:
+        import mmap
+
+        if flags not in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
+            raise ValueError(f"[load] expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, got {flags}")
+        self._before, _Options.mmap_flags = _Options.mmap_flags, flags
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: Any) -> None:
+        _Options.mmap_flags = self._before
+
+
+class skip_data:
+    """Inside, `save` leaves room for storages without writing them."""
+
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
+        self._fake = materialize_fake_tensors
+
+    def __enter__(self) -> None:
+        self._before, _Options.skip_data = _Options.skip_data, True
+
+    def __exit__(self, *error: Any) -> None:
+        _Options.skip_data = self._before
+
+
+# ---------------------------------------------------------------------------------------------- safe globals
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Let checkpoints name these classes and functions."""
+    _safe.add_user_globals(safe_globals)
+
+
+def get_safe_globals() -> list[Any]:
+    return _safe.user_globals()
+
+
+def clear_safe_globals() -> None:
+    _safe.replace_user_globals({})
+
+
+class safe_globals:
+    """Inside, checkpoints may name these classes and functions too."""
+
+    def __init__(self, safe_globals: list[Any]) -> None:
+        self._items = safe_globals
+
+    def __enter__(self) -> None:
+        self._before = _safe.replace_user_globals(dict(_safe._user_globals))
+        _safe.add_user_globals(self._items)
+
+    def __exit__(self, *error: Any) -> None:
+        _safe.replace_user_globals(self._before)
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """Names in a checkpoint that `load` would refuse."""
+    with _opened(f) as source:
+        names = _safe.globals_in(Reader(source).read("data.pkl"))
+    return [name for name in names if not _safe.is_allowed(name)]
+
+
+# ---------------------------------------------------------------------------------------------- save
+
+
+def _is_path(f: Any) -> bool:
+    return isinstance(f, (str, os.PathLike))
+
+
+class _DescriptorSink:
+    """Writes all of each piece to a descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._written = 0
+
+    def reserve(self, size: int) -> None:
+        """Room for a file of about this size, found at once instead of piece by piece."""
+        if hasattr(os, "posix_fallocate") and size > 1 << 20:
+            with contextlib.suppress(OSError):  # not every file system can
+                os.posix_fallocate(self._descriptor, 0, size)
+
+    def write(self, data: Any) -> None:
+        view = memoryview(data)
+        while len(view):
+            count = os.write(self._descriptor, view)
+            self._written += count
+            view = view[count:]
+
+    def finish(self) -> None:
+        os.ftruncate(self._descriptor, self._written)
+        os.fsync(self._descriptor)
+
+
+@contextlib.contextmanager
+def replacing(path: Any) -> Iterator[_DescriptorSink]:
+    """Writes to a file beside `path` that takes its place once it is complete and on disk."""
+    path = os.path.realpath(os.fspath(path))
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder):
+        raise RuntimeError(f"[save] expected a folder that exists, got {folder!r}")
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or pipe cannot be replaced
+        descriptor = os.open(path, os.O_WRONLY)
+        try:
+            yield _DescriptorSink(descriptor)
+        finally:
+            os.close(descriptor)
+        return
+    temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)
+    try:
+        try:
+            sink = _DescriptorSink(descriptor)
+            yield sink
+            sink.finish()
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Write an object to a path or a file object."""
+    if not _use_new_zipfile_serialization:
+        raise RuntimeError(
+            "[save] expected the zip format, got _use_new_zipfile_serialization=False; "
+            "the format of PyTorch before 1.6 is not written"
+        )
+    if not 2 <= pickle_protocol <= 5:
+        raise ValueError(f"[save] expected a pickle protocol from 2 to 5, got {pickle_protocol}")
+    if not _is_path(f) and not hasattr(f, "write"):
+        raise AttributeError(f"[save] expected a path or an object with write(), got {type(f).__name__}")
+    stream = io.BytesIO()
+    from flambeau.serialization.pickler import CheckpointPickler
+
+    pickler = CheckpointPickler(stream, pickle_protocol)
+    pickler.dump(obj)
+    if _is_path(f):
+        name = os.path.basename(os.fspath(f))
+        name = name if isinstance(name, str) else os.fsdecode(name)
+        with replacing(f) as sink:
+            sink.reserve(sum(storage.nbytes() for storage in pickler.storages.values()))
+            _write_archive(sink, os.path.splitext(name)[0] or "archive", stream, pickler, _disable_byteorder_record)
+    else:
+        _write_archive(f, "archive", stream, pickler, _disable_byteorder_record)
+        if hasattr(f, "flush"):
+            f.flush()
+
+
+def _write_archive(sink: Any, folder: str, stream: io.BytesIO, pickler: Any, without_order: bool) -> None:
+    writer = Writer(sink, folder, _Options.checksums)
+    writer.add("data.pkl", stream.getbuffer())
+    writer.add(".format_version", b"1")
+    writer.add(".storage_alignment", str(ALIGNMENT).encode())
+    if not without_order:
+        writer.add("byteorder", sys.byteorder.encode())
+    for key, storage in pickler.storages.items():
+        held = storage.cpu() if storage.device.type != "meta" else None
+        if held is None or _Options.skip_data:
+            writer.add(f"data/{key}", bytes(storage.nbytes()))
+        else:
+            writer.add(f"data/{key}", _C._storage_memory(held._bytes))
+    writer.add("version", b"3\n")
+    writer.add(".data/serialization_id", f"{int.from_bytes(os.urandom(16), 'big') % 10**40:040d}".encode())
+    writer.finish()
+
+
+# ---------------------------------------------------------------------------------------------- load
+
+
+@contextlib.contextmanager
+def _opened(f: Any) -> Iterator[Any]:
+    """Bytes of a path or a file object."""
+    if _is_path(f):
+        source = FileSource(f)
+        try:
+            yield source
+        finally:
+            source.close()
+        return
+    if not hasattr(f, "read"):
+        raise AttributeError(f"[load] expected a path or an object with read() and seek(), got {type(f).__name__}")
+    if isinstance(f, io.BytesIO):
+        with f.getbuffer() as memory:
+            source = MemorySource(memory[f.tell() :])
+            try:
+                yield source
+            finally:
+                source.memory.release()
+        f.seek(0, os.SEEK_END)
+        return
+    data = f.read()
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"[load] expected a file opened in binary mode, got one whose read() gives {type(data).__name__}"
+        )
+    yield MemorySource(data)
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """Read what `save` wrote, here or in PyTorch. By default nothing in the file is run."""
+    if weights_only is None:
+        weights_only = not os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "") in ("1", "y", "yes", "true")
+        if pickle_module is not None:
+            weights_only = False
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("[load] expected no pickle_module with weights_only=True, got one")
+    encoding = pickle_load_args.pop("encoding", "utf-8")
+    if pickle_load_args:
+        raise TypeError(f"[load] expected 'encoding' as the only other argument, got {sorted(pickle_load_args)}")
+    if mmap and not _is_path(f):
+        raise ValueError("[load] expected a path with mmap=True, got a file object")
+    with _opened(f) as source:
+        _refuse_other_formats(source)
+        loader = _Loader(Reader(source), f if mmap else None, map_location)
+        if "data.pkl" not in loader.reader:
+            raise ArchiveError("[load] expected a checkpoint in zip format, got an archive without 'data.pkl'")
+        if "constants.pkl" in loader.reader:
+            raise RuntimeError("[load] expected a checkpoint, got a TorchScript archive; torch.jit.load reads those")
+        data = loader.reader.read("data.pkl")
+        if weights_only:
+            return _safe.SafeUnpickler(data, loader.storage, encoding).load()
+        return _trusting_load(data, loader, pickle_module, encoding)
+
+
+def _refuse_other_formats(source: Any) -> None:
+    head = source.read(0, min(source.size, 300))
+    if head[:4] == b"PK\x03\x04":
+        return
+    if not head:
+        raise EOFError("[load] expected a checkpoint, got an empty file")
+    if head[257:262] == b"ustar":
+        raise RuntimeError("[load] expected the zip format, got a tar file as PyTorch before 0.1.10 wrote them")
+    if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        raise RuntimeError(
+            "[load] expected the zip format, got a plain pickle or a checkpoint of PyTorch before 1.6; "
+            "load it with PyTorch and save it again, or use pickle.load for a pickle you trust"
+        )
+    if len(head) > 9 and head[8:9] == b"{":
+        raise RuntimeError("[load] expected the zip format, got what looks like safetensors; use safetensors.load_file")
+
+
+class _Loader:
+    """Storages of an archive by key, each read once."""
+
+    def __init__(self, reader: Reader, mapped_path: Any, map_location: Any) -> None:
+        self.reader = reader
+        self._restore = restorer(map_location)
+        self._to_meta = goes_to_meta(map_location)
+        self._mapping = _map_file(mapped_path) if mapped_path is not None else None
+        self._loaded: dict[str, UntypedStorage] = {}
+        self._swap = self._other_order()
+
+    def _other_order(self) -> bool:
+        if "byteorder" in self.reader:
+            order = self.reader.read("byteorder").decode("ascii", "replace")
+            if order not in ("little", "big"):
+                raise ValueError(f"[load] expected the byte order little or big, got {order!r}")
+            return order != sys.byteorder
+        chosen = _Options.endianness
+        return chosen not in (None, LoadEndianness.NATIVE) and chosen.name.lower() != sys.byteorder
+
+    def storage(self, reference: Any) -> Any:
+        """The storage that a reference in the pickle stands for, as elements of its dtype."""
+        if type(reference) is not tuple or len(reference) != 5 or reference[0] != "storage":
+            raise _safe.UnpicklingError("[load] expected a reference to a storage, got another value")
+        _, kind, key, location, count = reference
+        if not isinstance(kind, _safe.StorageKind):
+            kind = _safe.StorageKind(getattr(kind, "_dtype", None))
+        if type(key) is not str or type(location) is not str or type(count) is not int or count < 0:
+            raise _safe.UnpicklingError("[load] expected key, place and length of a storage, got other values")
+        dtype = kind.dtype
+        untyped = self._loaded.get(key)
+        size = count * (1 if dtype is None else dtype.itemsize)
+        if untyped is None:
+            if not self._to_meta and self.reader.size(f"data/{key}") < size:
+                raise _safe.UnpicklingError(
+                    f"[load] expected {size} bytes in the record of storage {key}, got "
+                    f"{self.reader.size(f'data/{key}')}"
+                )
+            untyped = self._loaded[key] = self._read(f"data/{key}", location, size, dtype)
+        elif untyped.nbytes() < size:
+            raise _safe.UnpicklingError(f"[load] expected {size} bytes in storage {key}, got {untyped.nbytes()}")
+        return untyped if dtype is None else TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+
+    def _read(self, name: str, location: str, size: int, dtype: Any) -> UntypedStorage:
+        if self._to_meta or location == "meta":
+            return UntypedStorage(size, device="meta")
+        made = None
+        if self._mapping is not None and not self._swap and size:
+            start = self.reader.start(name)
+            if start is not None and start % 8 == 0 and start + size <= len(self._mapping):
+                address, owner = _C._buffer_address(self._mapping)
+                made = _C._from_pointer(owner, address + start, (size,), (1,), flambeau.uint8)
+        if made is None:
+            size = self.reader.size(name)
+            made = flambeau.empty(size, dtype=flambeau.uint8, device="cpu")
+            self.reader.read_into(name, _C._storage_memory(made))
+            if self._swap and dtype is not None:
+                storage_of(made).byteswap(dtype)
+        return self._restore(storage_of(made), location)
+
+
+def _map_file(path: Any) -> Any:
+    """The file as memory that can be written, without changing the file unless asked to."""
+    import mmap
+
+    shared = _Options.mmap_flags == mmap.MAP_SHARED
+    with open(path, "r+b" if shared else "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+
+
+def _trusting_load(data: bytes, loader: _Loader, pickle_module: Any, encoding: str) -> Any:
+    """By pickle itself: runs whatever the file asks for. Names of PyTorch mean this package."""
+    import pickle
+
+    base = (pickle_module or pickle).Unpickler
+
+    class TrustingUnpickler(base):  # type: ignore[misc, valid-type]
+        def find_class(self, module: str, name: str) -> Any:
+            if module == "torch" or module.startswith("torch."):
+                return own_global(module, name)
+            return super().find_class(module, name)
+
+        def persistent_load(self, reference: Any) -> Any:
+            return loader.storage(reference)
+
+    return TrustingUnpickler(io.BytesIO(data), encoding=encoding).load()
+
+
+def own_global(module: str, name: str) -> Any:
+    """What this package has under a name of PyTorch."""
+    from importlib import import_module
+
+    if f"{module}.{name}" in ("torch._tensor._rebuild_from_type_v2",):
+        module = "torch._utils"
+    if module == "torch" and name.endswith("Storage") and f"torch.{name}" in _safe._VALUES:
+        return _safe._VALUES[f"torch.{name}"]
+    if f"{module}.{name}" == "torch.storage.UntypedStorage":
+        return _safe._VALUES["torch.storage.UntypedStorage"]
+    try:
+        place = import_module("flambeau" + module[5:])
+        for part in name.split("."):
+            place = getattr(place, part)
+    except (ImportError, AttributeError) as error:
+        raise _safe.UnpicklingError(f"[load] expected a name that exists here, got {module}.{name}") from error
+    return place
+
+
+def _get_layout(name: str) -> Any:
+    """What pickles of layouts call."""
+    return _safe.get_layout(name)
+
+
+def check_module_version_greater_or_equal(
+    module: Any, req_version_tuple: tuple[int, ...], error_if_malformed: bool = True
+) -> bool:
+    """Whether a module is at least of a version."""
+    try:
+        version = tuple(int(part) for part in module.__version__.split(".")[: len(req_version_tuple)])
+    except ValueError:
+        if error_if_malformed:
+            raise RuntimeError(f"[load] expected a version of numbers, got {module.__version__!r}") from None
+        return True
+    return version >= tuple(req_version_tuple)
+
+
+_Reader = Callable[[str], bytes]

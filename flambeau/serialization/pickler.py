@@ -1,0 +1,169 @@
+"""The pickle inside a checkpoint, written so that PyTorch reads it.
+
+Objects of this package are named as their counterparts in PyTorch, storages are left out of the stream and referred to
+by key. Plain tensors and parameters, of which a checkpoint consists, are written by a short path; all else goes the way
+pickle has for it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from struct import pack
+from typing import Any
+
+from flambeau._C import Tensor
+from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storage_of
+
+# Where PyTorch keeps what has another place here.
+_MOVED = {("torch._utils", "_rebuild_from_type_v2"): ("torch._tensor", "_rebuild_from_type_v2")}
+
+
+def torch_name(module: str, name: str) -> tuple[str, str]:
+    """The name by which PyTorch knows an object of this package."""
+    if module == "flambeau" or module.startswith("flambeau."):
+        module = "torch" + module[8:]
+    return _MOVED.get((module, name), (module, name))
+
+
+def location_tag(storage: Any) -> str:
+    """The place of a storage, as checkpoints record it."""
+    return str(storage.device)
+
+
+class CheckpointPickler(pickle._Pickler):
+    """Writes one object; `storages` maps the keys in the stream to the storages they stand for."""
+
+    dispatch = dict(pickle._Pickler.dispatch)
+
+    def __init__(self, file: Any, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.storages: dict[str, UntypedStorage] = {}
+        self._keys: dict[int, str] = {}
+        self._dtypes: dict[int, Any] = {}
+        self._names: dict[tuple[str, str], bytes] = {}
+
+    # -- names
+
+    def write_name(self, module: str, name: str) -> None:
+        """A reference to a global, remembered so that the second one is short."""
+        known = self._names.get((module, name))
+        if known is not None:
+            self.write(known)
+            return
+        self.write(b"c" + module.encode() + b"\n" + name.encode() + b"\n")
+        index = len(self.memo)
+        self.memo[-1 - len(self._names)] = index, name  # keys below zero are no object's id
+        self.write(self.put(index) if self.proto < 4 else b"\x94")
+        self._names[module, name] = self.get(index)
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        name = name or getattr(obj, "__qualname__", None) or obj.__name__
+        module = pickle.whichmodule(obj, name)
+        moved = torch_name(module, name)
+        if moved == (module, name) and module.partition(".")[0] != "torch":
+            super().save_global(obj, name)
+            return
+        self.write_name(*moved)
+
+    for _kind in (type, type(lambda: None)):
+        dispatch[_kind] = save_global
+
+    def save_type(self, obj: Any) -> None:
+        if obj in (type(None), type(NotImplemented), type(...)):
+            super().save_type(obj)
+        else:
+            self.save_global(obj)
+
+    dispatch[type] = save_type
+
+    # -- storages and tensors
+
+    def write_storage(self, storage: UntypedStorage, dtype: Any) -> None:
+        """The reference to a storage: its element type, key, place and length."""
+        identity = storage._cdata
+        known = self._dtypes.setdefault(storage.data_ptr(), dtype) if storage.device.type != "meta" else dtype
+        if known is not None and dtype is not None and known != dtype:
+            raise RuntimeError(
+                f"[save] expected one dtype for all views of a storage, got {known} and {dtype}; "
+                "save a clone() of one of them"
+            )
+        if identity not in self._keys:
+            key = str(len(self._keys))
+            self._keys[identity] = key
+            self.storages[key] = storage
+        if dtype is None:
+            module, name, count = "torch.storage", "UntypedStorage", storage.nbytes()
+        else:
+            module, name, count = "torch", STORAGE_NAMES[dtype], storage.nbytes() // dtype.itemsize
+        write = self.write
+        write(b"(X\x07\x00\x00\x00storage")
+        self.write_name(module, name)
+        key = self._keys[identity].encode()
+        place = location_tag(storage).encode()
+        write(pack("<cI", b"X", len(key)) + key + pack("<cI", b"X", len(place)) + place)
+        self.save_long(count)
+        write(b"tQ")
+
+    def write_ints(self, values: Any) -> None:
+        if len(values) > 3:
+            self.write(b"(")
+        for value in values:
+            self.save_long(value)
+        self.write((b")", b"\x85", b"\x86", b"\x87")[len(values)] if len(values) < 4 else b"t")
+
+    def write_tensor(self, tensor: Tensor, requires_grad: bool) -> None:
+        self.write_name("torch._utils", "_rebuild_tensor_v2")
+        self.write(b"(")
+        self.write_storage(storage_of(tensor), tensor.dtype)
+        self.save_long(tensor.storage_offset())
+        self.write_ints(tensor.shape)
+        self.write_ints(tensor.stride())
+        self.write(b"\x88" if requires_grad else b"\x89")
+        self.write_no_hooks()
+        self.write(b"tR")
+
+    def write_no_hooks(self) -> None:
+        self.write_name("collections", "OrderedDict")
+        self.write(b")R")
+
+    def save_tensor(self, tensor: Tensor) -> None:
+        if tensor.__dict__ or tensor.is_meta or getattr(tensor, "_backward_hooks", None):
+            self.save_reduce(*tensor.__reduce_ex__(self.proto), obj=tensor)
+            return
+        self.write_tensor(tensor, tensor.requires_grad)
+        self.memoize(tensor)
+
+    dispatch[Tensor] = save_tensor
+
+    def save_parameter(self, parameter: Any) -> None:
+        if parameter.__dict__ or parameter.is_meta or getattr(parameter, "_backward_hooks", None):
+            self.save_reduce(*parameter.__reduce_ex__(self.proto), obj=parameter)
+            return
+        self.write_name("torch._utils", "_rebuild_parameter")
+        self.write_tensor(parameter, False)
+        self.write(b"\x88" if parameter.requires_grad else b"\x89")
+        self.write_no_hooks()
+        self.write(b"\x87R")
+        self.memoize(parameter)
+
+    def save_typed_storage(self, storage: TypedStorage) -> None:
+        self.write_storage(storage.untyped(), storage.dtype)
+
+    dispatch[TypedStorage] = save_typed_storage
+
+    def save_untyped_storage(self, storage: UntypedStorage) -> None:
+        self.write_storage(storage, None)
+
+    dispatch[UntypedStorage] = save_untyped_storage
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> Any:
+        if type(obj) not in self.dispatch:
+            self._teach(type(obj))
+        return super().save(obj, save_persistent_id)
+
+    def _teach(self, kind: type) -> None:
+        """Classes that are imported late: parameters, and the storages of one dtype."""
+        if kind.__module__.startswith("flambeau.nn") and kind.__name__ == "Parameter":
+            self.dispatch[kind] = CheckpointPickler.save_parameter
+        elif issubclass(kind, TypedStorage):
+            self.dispatch[kind] = CheckpointPickler.save_typed_storage
