@@ -109,3 +109,37 @@ def _find_function(module: str, name: str, method: bool) -> Any:
     for part in module.split(".")[1:]:
         place = getattr(place, part)
     return getattr(place, name)
+
+
+class KeyErrorMessage(str):
+    """A message whose repr, which KeyError prints, keeps its lines."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class ExceptionWrapper:
+    """An exception on its way from another thread or process, with its traceback as text."""
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        import sys
+        import traceback
+
+        exc_info = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type = exc_info[0]
+        self.exc_msg = "".join(traceback.format_exception(*exc_info))
+        self.where = where
+
+    def reraise(self) -> None:
+        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            message = KeyErrorMessage(message)
+        elif getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=message)
+        try:
+            exception = self.exc_type(message)
+        except Exception:  # a class that is not made from a message
+            raise RuntimeError(message) from None
+        raise exception

@@ -1,0 +1,184 @@
+"""Batches from samples: samples of one structure become one structure of tensors.
+
+In a worker process batches are made in shared memory at once, so that sending them to the parent copies nothing.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+from flambeau import _C
+from flambeau._C import Tensor
+
+np_str_obj_array_pattern = re.compile(r"[SaUO]")
+
+# Below this many bytes a batch travels by value: a message is cheaper than a mapping.
+SHARED_FROM = 16384
+_in_worker = False
+
+
+def set_in_worker(value: bool) -> None:
+    global _in_worker
+    _in_worker = value
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
+
+
+def default_convert(data: Any) -> Any:
+    """Arrays as tensors; everything else as it is."""
+    kind = type(data)
+    if isinstance(data, Tensor):
+        return data
+    if _is_array(data):
+        if kind.__name__ == "ndarray" and np_str_obj_array_pattern.search(data.dtype.str):
+            return data
+        return flambeau.as_tensor(data)
+    if isinstance(data, collections.abc.Mapping):
+        return _rebuild_mapping(data, {key: default_convert(data[key]) for key in data})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return kind(*(default_convert(d) for d in data))
+    if isinstance(data, tuple):
+        return [default_convert(d) for d in data]
+    if isinstance(data, collections.abc.Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuild_sequence(data, [default_convert(d) for d in data])
+    return data
+
+
+def _rebuild_mapping(model: Any, values: dict[Any, Any]) -> Any:
+    """A mapping of the class of another, where the class can be made so."""
+    if type(model) is dict:
+        return values
+    try:
+        if isinstance(model, collections.abc.MutableMapping):
+            clone = copy.copy(model)
+            clone.update(values)
+            return clone
+        return type(model)(values)
+    except TypeError:
+        return values
+
+
+def _rebuild_sequence(model: Any, values: list[Any]) -> Any:
+    if type(model) is list:
+        return values
+    try:
+        if isinstance(model, collections.abc.MutableSequence):
+            clone = copy.copy(model)
+            for i, value in enumerate(values):
+                clone[i] = value
+            return clone
+        return type(model)(values)
+    except TypeError:
+        return values
+
+
+def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Any:
+    """One structure from a list of samples; the map says how to join leaves of a type."""
+    first = batch[0]
+    kind = type(first)
+    if collate_fn_map is not None:
+        if kind in collate_fn_map:
+            return collate_fn_map[kind](batch, collate_fn_map=collate_fn_map)
+        for known, function in collate_fn_map.items():
+            if isinstance(first, known):
+                return function(batch, collate_fn_map=collate_fn_map)
+    if isinstance(first, collections.abc.Mapping):
+        joined = {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in first}
+        return _rebuild_mapping(first, joined)
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        columns = zip(*batch, strict=True)
+        return kind(*(collate(column, collate_fn_map=collate_fn_map) for column in columns))
+    if isinstance(first, collections.abc.Sequence):
+        length = len(first)
+        if any(len(sample) != length for sample in batch):
+            raise RuntimeError(
+                f"[default_collate] expected samples of equal length, got lengths {sorted({len(s) for s in batch})}"
+            )
+        joined = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]
+        return joined if isinstance(first, tuple) else _rebuild_sequence(first, joined)
+    raise TypeError(
+        "[default_collate] expected a batch of tensors, arrays, numbers, strings, dicts or sequences, got "
+        f"{kind.__name__}"
+    )
+
+
+def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    first = batch[0]
+    if first.layout is not flambeau.strided:
+        raise RuntimeError(f"[default_collate] expected dense tensors, got layout {first.layout}")
+    if _in_worker:
+        size = len(batch) * first.numel() * first.element_size()
+        if size >= SHARED_FROM and first.is_cpu and all(t.dtype == first.dtype for t in batch):
+            memory = _C._empty_shared(size)
+            out = memory.view(first.dtype).view(len(batch), *first.shape)
+            return flambeau.stack([t.detach() for t in batch] if first.requires_grad else batch, 0, out=out)
+    return flambeau.stack(batch, 0)
+
+
+def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a tensor as a new one; what stacking them one by one would give."""
+    if _in_worker:
+        size = len(rows) * (tensor.numel() // max(len(tensor), 1)) * tensor.element_size()
+        if size >= SHARED_FROM:
+            out = _C._empty_shared(size).view(tensor.dtype).view(len(rows), *tensor.shape[1:])
+            return flambeau.index_select(tensor.detach(), 0, rows, out=out)
+    return flambeau.index_select(tensor, 0, rows)
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    first = batch[0]
+    if np_str_obj_array_pattern.search(first.dtype.str) is not None:
+        raise TypeError(f"[default_collate] expected arrays of numbers, got dtype {first.dtype}")
+    return collate([flambeau.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
+
+
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    return flambeau.as_tensor(batch)
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    return flambeau.tensor(batch, dtype=flambeau.float64)
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    return flambeau.tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    return batch
+
+
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {
+    Tensor: collate_tensor_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+_numpy_known = False
+
+
+def _learn_numpy() -> None:
+    """NumPy's types join the map once someone has imported NumPy."""
+    global _numpy_known
+    import sys
+
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        default_collate_fn_map[numpy.ndarray] = collate_numpy_array_fn
+        default_collate_fn_map[(numpy.bool_, numpy.number, numpy.object_)] = collate_numpy_scalar_fn
+        _numpy_known = True
+
+
+def default_collate(batch: Any) -> Any:
+    """A batch from a list of samples: tensors are stacked, numbers become tensors, structures keep their shape."""
+    if not _numpy_known:
+        _learn_numpy()
+    return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -1,0 +1,126 @@
+"""What a worker process of a loader does: receive indices, fetch, send batches, until the loader is gone."""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+from typing import Any
+
+import flambeau
+from flambeau._utils import ExceptionWrapper
+from flambeau.utils.data._utils import collate
+from flambeau.utils.data._utils.transport import DATA, ENDED, ERROR, RESUMED, Closed, Packet, receive
+
+
+class WorkerInfo:
+    """What `get_worker_info` gives: number of the worker, number of workers, seed, and this worker's dataset."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any) -> None:
+        vars(self).update(id=id, num_workers=num_workers, seed=seed, dataset=dataset)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError(f"[get_worker_info] expected WorkerInfo to be left alone, got an assignment to {name!r}")
+
+    def __repr__(self) -> str:
+        return f"WorkerInfo({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
+
+
+_worker_info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """About the worker this is called in; None in the process that made the loader."""
+    return _worker_info
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds the generators of this worker."""
+    import random
+
+    random.seed(seed)
+    flambeau.manual_seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed((seed ^ (seed >> 32)) & 0xFFFFFFFF)
+
+
+def is_abandoned(end: socket.socket) -> bool:
+    """Whether the loader has closed its end, even if messages are still waiting."""
+    poll = select.poll()
+    poll.register(end, 0)
+    return bool(poll.poll(0))
+
+
+def run(
+    end: socket.socket,
+    make_fetcher: Any,
+    dataset: Any,
+    fetcher_args: tuple[Any, ...],
+    seed: int,
+    worker_id: int,
+    num_workers: int,
+    init_fn: Any,
+) -> None:
+    """The life of a worker."""
+    global _worker_info
+    end.setblocking(True)
+    flambeau.set_num_threads(1)
+    seed_everything(seed)
+    collate.set_in_worker(True)
+    _worker_info = WorkerInfo(worker_id, num_workers, seed, dataset)
+    failure: ExceptionWrapper | None = None
+    fetcher = None
+    try:
+        try:
+            if init_fn is not None:
+                init_fn(worker_id)
+            fetcher = make_fetcher(dataset, *fetcher_args)
+        except Exception:
+            failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+        while not is_abandoned(end):
+            task, kind, value = receive(end)
+            if kind == RESUMED:
+                failure = None
+                try:
+                    fetcher = make_fetcher(dataset, *fetcher_args)
+                except Exception:
+                    failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+                Packet(task, RESUMED, None).send(end)
+                continue
+            _answer(task, value, fetcher, failure, worker_id).send(end)
+            failure = None
+            del value
+    except (Closed, KeyboardInterrupt):
+        pass  # the loader is gone, or raises KeyboardInterrupt itself
+    finally:
+        end.close()
+
+
+def _answer(task: int, index: Any, fetcher: Any, failure: Any, worker_id: int) -> Packet:
+    """The message with a batch, or with what prevented it."""
+    try:
+        if failure is not None:
+            return Packet(task, ERROR, failure)
+        return Packet(task, DATA, fetcher.fetch(index))
+    except StopIteration:
+        from flambeau.utils.data._utils.fetch import IterableFetcher
+
+        if isinstance(fetcher, IterableFetcher):
+            return Packet(task, ENDED, None)
+        return _error(task, worker_id)
+    except Exception:
+        return _error(task, worker_id)
+
+
+def _error(task: int, worker_id: int) -> Packet:
+    wrapper = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+    try:
+        return Packet(task, ERROR, wrapper)
+    except Exception:  # the exception's class cannot be pickled
+        wrapper.exc_type = RuntimeError
+        return Packet(task, ERROR, wrapper)

@@ -1,0 +1,157 @@
+"""Samplers: the order in which a loader visits a dataset."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic, TypeVar
+
+import flambeau
+
+__all__ = [
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
+]  # fmt: skip
+
+_T_co = TypeVar("_T_co", covariant=True)
+_CHUNK = 32  # permutations drawn at a time when sampling beyond the data
+
+
+class Sampler(Generic[_T_co]):
+    """An iterable of indices, or of lists of indices."""
+
+    def __init__(self, data_source: Any = None) -> None: ...
+
+    def __iter__(self) -> Iterator[_T_co]:
+        raise NotImplementedError(
+            f"[Sampler] expected {type(self).__name__} to define __iter__, got a class without it"
+        )
+
+
+def _need_bool(name: str, what: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"[{name}] expected a bool for {what}, got {value!r}")
+
+
+def _need_count(name: str, what: str, value: Any, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"[{name}] expected a positive integer for {what}, got {value!r}")
+
+
+def _seeded(generator: Any) -> Any:
+    """The given generator, or a new one seeded from the default one."""
+    if generator is not None:
+        return generator
+    made = flambeau.Generator()
+    made.manual_seed(int(flambeau.empty((), dtype=flambeau.int64).random_().item()))
+    return made
+
+
+class SequentialSampler(Sampler[int]):
+    """From the first sample to the last."""
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """In random order, with or without replacement."""
+
+    def __init__(
+        self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Any = None
+    ) -> None:
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+        _need_bool("RandomSampler", "replacement", replacement)
+        if num_samples is not None:
+            _need_count("RandomSampler", "num_samples", num_samples)
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n, wanted = len(self.data_source), self.num_samples
+        generator = _seeded(self.generator)
+        if self.replacement:
+            for start in range(0, wanted, _CHUNK):
+                count = min(_CHUNK, wanted - start)
+                yield from flambeau.randint(n, (count,), dtype=flambeau.int64, generator=generator).tolist()
+            return
+        while wanted > 0 and n > 0:
+            yield from flambeau.randperm(n, generator=generator).tolist()[:wanted]
+            wanted -= n
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """Given indices in random order."""
+
+    def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for i in flambeau.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[i]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Indices drawn with given weights."""
+
+    def __init__(
+        self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None
+    ) -> None:
+        _need_count("WeightedRandomSampler", "num_samples", num_samples)
+        if not isinstance(replacement, bool):
+            raise ValueError(f"[WeightedRandomSampler] expected a bool for replacement, got {replacement!r}")
+        self.weights = flambeau.as_tensor(weights, dtype=flambeau.double)
+        if self.weights.dim() != 1:
+            raise ValueError(
+                f"[WeightedRandomSampler] expected weights in one dimension, got shape {tuple(self.weights.shape)}"
+            )
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = flambeau.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        yield from drawn.tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Lists of the indices of another sampler."""
+
+    def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
+        _need_count("BatchSampler", "batch_size", batch_size)
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"[BatchSampler] expected a bool for drop_last, got {drop_last!r}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        indices = iter(self.sampler)
+        while batch := list(itertools.islice(indices, self.batch_size)):
+            if len(batch) < self.batch_size and self.drop_last:
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        count = len(self.sampler)  # type: ignore[arg-type]
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
