@@ -11,7 +11,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -306,7 +306,7 @@ def load(
 ) -> Any:
     """Read what `save` wrote, here or in PyTorch. By default nothing in the file is run."""
     if weights_only is None:
-        weights_only = not os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "") in ("1", "y", "yes", "true")
+        weights_only = os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "") not in ("1", "y", "yes", "true")
         if pickle_module is not None:
             weights_only = False
     if weights_only and pickle_module is not None:
@@ -469,6 +469,3 @@ def check_module_version_greater_or_equal(
             raise RuntimeError(f"[load] expected a version of numbers, got {module.__version__!r}") from None
         return True
     return version >= tuple(req_version_tuple)
-
-
-_Reader = Callable[[str], bytes]

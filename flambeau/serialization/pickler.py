@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from struct import pack
-from typing import Any
+from typing import Any, ClassVar
 
 from flambeau._C import Tensor
 from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storage_of
@@ -33,7 +33,7 @@ def location_tag(storage: Any) -> str:
 class CheckpointPickler(pickle._Pickler):
     """Writes one object; `storages` maps the keys in the stream to the storages they stand for."""
 
-    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)

@@ -74,7 +74,7 @@ def test_concat_and_chain():
 
 def test_subset_and_random_split():
     part = Subset(Squares(10), [3, 5])
-    assert list(part[i] for i in range(2)) == [9, 25] and part.__getitems__([1]) == [25]
+    assert [part[i] for i in range(2)] == [9, 25] and part.__getitems__([1]) == [25]
     parts = random_split(Squares(10), [7, 3])
     assert sorted(i for p in parts for i in p.indices) == list(range(10))
     assert [len(p) for p in random_split(Squares(10), [0.5, 0.25, 0.25])] == [6, 2, 2]
