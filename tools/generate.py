@@ -188,7 +188,7 @@ def generate_pointwise(records, out: Path) -> tuple[list[str], str]:
 
 # ---------------------------------------------------------------- reductions
 
-REDUCTIONS_PER_FILE = 4
+REDUCTIONS_PER_FILE = 1
 # Class, stored, computed, and the dtype of the computed: in the order of ReduceSlot.
 REDUCE_SLOTS = (("f", "float", "float", "Float"), ("f", "double", "double", "Double"), ("i", "int64_t", "int64_t", "Int64"),
                 ("b", "uint8_t", "int64_t", "Int64"), ("f", "::fl::BFloat16", "float", "Float"),

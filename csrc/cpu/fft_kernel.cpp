@@ -1,5 +1,5 @@
-// The choice of instruction set and the driver that walks the lines of a strided batch; plans are
-// made in fft_plan.h, the arithmetic is in fft_passes.h.
+// The driver of the Fourier transforms, which walks the lines of a strided batch; plans are made in
+// fft_plan.h, the arithmetic is in kernels/fft_passes.h.
 #include "cpu/fft_kernel.h"
 
 #include <algorithm>
@@ -18,94 +18,7 @@
 #include "cpu/parallel.h"
 
 namespace fl::cpu::fft_detail {
-
-// The inner loops for one instruction set; see fft_passes.h for what each does.
-template <typename T>
-struct Kernels {
-  bool (*run_planar)(const Pass<T>*, int, int64_t, T*, T*, T*, T*);
-  bool (*run_line)(const Pass<T>*, int, const T*, T*, bool, T, T*, T*, T*, T*);
-  void (*deinterleave)(const T*, int64_t, T*, T*);
-  void (*interleave)(const T*, const T*, int64_t, T, T*);
-  void (*transpose_in)(const T*, const int64_t*, int, int64_t, T*, T*);
-  void (*transpose_out)(const T*, const T*, int, int64_t, T, T*, const int64_t*);
-  void (*multiply_rows)(const T*, const T*, const T*, bool, int64_t, int64_t, T*, T*);
-  void (*real_post_line)(const T*, const T*, int64_t, const T*, T, T, T*);
-  void (*real_post_rows)(const T*, const T*, int64_t, int64_t, const T*, T*, T*);
-  void (*real_pre_rows)(const T*, const T*, int64_t, int64_t, const T*, T*, T*);
-};
-
-}  // namespace fl::cpu::fft_detail
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FL_FFT_X86 1
-#endif
-
-#ifndef __AVX2__  // else the build as a whole requires what the next section adds
-#define FL_FFT_NS baseline
-#define FL_FFT_BYTES 16
-#include "cpu/fft_passes.h"
-#undef FL_FFT_NS
-#undef FL_FFT_BYTES
-#endif
-
-#ifdef FL_FFT_X86
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#define FL_FFT_NS avx2
-#define FL_FFT_BYTES 32
-#include "cpu/fft_passes.h"
-#undef FL_FFT_NS
-#undef FL_FFT_BYTES
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl")
-#define FL_FFT_NS avx512
-#define FL_FFT_BYTES 64
-#include "cpu/fft_passes.h"
-#undef FL_FFT_NS
-#undef FL_FFT_BYTES
-#pragma GCC pop_options
-#endif
-
-namespace fl::cpu::fft_detail {
 namespace {
-
-// 0 baseline, 1 avx2, 2 avx512; FLAMBEAU_FFT_ISA may lower what the machine offers.
-int instruction_level() {
-  static const int level = [] {
-    int best = 0;
-#ifdef FL_FFT_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) best = 1;
-    if (best == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-      best = 2;
-    }
-#endif
-    const char* wanted = std::getenv("FLAMBEAU_FFT_ISA");
-    if (wanted && std::string(wanted) == "baseline") best = 0;
-    if (wanted && std::string(wanted) == "avx2") best = std::min(best, 1);
-    return best;
-  }();
-  return level;
-}
-
-template <typename T>
-const Kernels<T>& best_kernels() {
-  static const Kernels<T> table = [] {
-#ifdef FL_FFT_X86
-    if (instruction_level() == 2) return avx512::kernels<T>();
-    if (instruction_level() == 1) return avx2::kernels<T>();
-#endif
-#ifdef __AVX2__
-    return avx2::kernels<T>();
-#else
-    return baseline::kernels<T>();
-#endif
-  }();
-  return table;
-}
 
 // ---- scratch --------------------------------------------------------------------------------
 
@@ -203,7 +116,7 @@ class Driver {
         in_step_(g.in_strides[g.dim]),
         out_step_(g.out_strides[g.dim]),
         dims_(batch_dims(g)),
-        kernels_(best_kernels<T>()) {
+        kernels_(fft_loops<T>()) {
     if (n_ < 1) {
       throw std::runtime_error("[fft] expected a transform length of at least 1, got " + std::to_string(n_));
     }
@@ -505,7 +418,7 @@ class Driver {
   const T scale_;
   const int64_t n_, half_, in_step_, out_step_;
   const std::vector<BatchDim> dims_;
-  const Kernels<T>& kernels_;
+  const FftLoops<T>& kernels_;
   std::shared_ptr<const Plan<T>> plan_;
   bool packed_ = false;     // real, even length: through a complex transform of half the length
   bool line_mode_ = false;  // one contiguous line at a time, not gathered
@@ -543,11 +456,6 @@ void fft_clear_cache() {
   fft_detail::PlanCache<float>::instance().clear();
   fft_detail::PlanCache<double>::instance().clear();
   fft_detail::Scratch::mine().release();
-}
-
-const char* fft_instruction_set() {
-  static const char* const names[] = {"baseline", "avx2", "avx512"};
-  return names[fft_detail::instruction_level()];
 }
 
 #define FL_INSTANTIATE(T)                                                                          \

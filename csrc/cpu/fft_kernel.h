@@ -40,7 +40,4 @@ void fft_c2r(const std::complex<T>* in, T* out, const FftGeometry& geometry, boo
 // Drops all cached plans and this thread's scratch memory.
 void fft_clear_cache();
 
-// The instruction set the transforms run with on this machine: "avx512", "avx2" or "baseline".
-const char* fft_instruction_set();
-
 }  // namespace fl::cpu

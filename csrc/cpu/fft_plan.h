@@ -13,19 +13,9 @@
 #include <vector>
 
 #include "cpu/fft_kernel.h"
+#include "cpu/fft_loops.h"
 
 namespace fl::cpu::fft_detail {
-
-constexpr int kMaxGenericRadix = 61;  // larger primes always go through Bluestein
-
-template <typename T>
-struct Pass {
-  int radix;
-  int64_t m;
-  const T* twiddles;       // [p][k - 1] interleaved
-  const T* line_twiddles;  // [k - 1][re, im][p]; first pass only
-  const T* roots;          // (cos, sin) of 2*pi*j/radix, j < radix
-};
 
 // exp(-2*pi*i*k/n), accurate to the last bit of double by reducing to the first octant exactly.
 inline std::complex<double> unit_root(int64_t k, int64_t n) {

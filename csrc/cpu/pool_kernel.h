@@ -32,14 +32,17 @@ struct PoolArgs {
   bool channels_last = false;
 };
 
-struct PoolTable {
-  void (*max)(const PoolArgs& args);
-  void (*average)(const PoolArgs& args);
+struct MaxPoolTable {
+  void (*run)(const PoolArgs& args);
+};
+struct AveragePoolTable {
+  void (*run)(const PoolArgs& args);
   // `output` is the gradient that arrives (read), `input` the gradient of the input (written); Float or
   // Double only.
-  void (*average_backward)(const PoolArgs& args);
+  void (*backward)(const PoolArgs& args);
 };
 
-FL_DECLARE_ARCH(const PoolTable, pool_table)
+FL_DECLARE_ARCH(const MaxPoolTable, max_pool_table)
+FL_DECLARE_ARCH(const AveragePoolTable, average_pool_table)
 
 }  // namespace fl

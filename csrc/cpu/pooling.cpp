@@ -170,7 +170,7 @@ std::tuple<Tensor, Tensor> run_max(const std::string& op, const Tensor& self, in
   Tensor result = in.dtype() == t ? out : make(sizes, in.options(), last);
   PoolArgs g = arguments(l, axes, in, result, last);
   if (indexed) g.indices = indices.data<int64_t>();
-  picked_pool_table().max(g);
+  picked_max_pool_table().run(g);
   if (!result.same(out)) copy_into(out, result);
   return {out, indices};
 }
@@ -186,7 +186,7 @@ Tensor run_average(const std::string& op, const Tensor& self, int ndim, const La
   const Tensor in = dense(self, last);
   PoolArgs g = arguments(l, axes, in, out, last);
   g.divisor = divisor;
-  picked_pool_table().average(g);
+  picked_average_pool_table().run(g);
   return out;
 }
 
@@ -339,7 +339,7 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& self, IntSpan kerne
     g.input = in.raw() + p * in_plane * in.itemsize();
     g.output = result.raw() + p * out_plane * in.itemsize();
     g.indices = indices.data<int64_t>() + p * out_plane;
-    picked_pool_table().max(g);
+    picked_max_pool_table().run(g);
   }
   return {result, indices};
 }
@@ -465,7 +465,7 @@ Tensor run_average_backward(const Tensor& grad, IntSpan input_size, int ndim, co
   Tensor sums = from.dtype() == grad.dtype() ? out : make(input_size, from.options(), last);
   PoolArgs g = arguments(l, axes, sums, from, last);
   g.divisor = divisor;
-  picked_pool_table().average_backward(g);
+  picked_average_pool_table().backward(g);
   if (!sums.same(out)) copy_into(out, sums);
   return out;
 }

@@ -1,7 +1,6 @@
-// The inner loops of the CPU Fourier transforms, private to fft_kernel.cpp, which includes this
-// file once per instruction set: FL_FFT_NS names the namespace, FL_FFT_BYTES the vector width.
-// There is no include guard on purpose, and nothing from the standard library with linkage may be
-// used here (it could be emitted with instructions the running machine lacks).
+// The inner loops of the CPU Fourier transforms, compiled for each instruction set by fft_float.cpp and
+// fft_double.cpp. Nothing from the standard library with linkage may be used here (it could be emitted with
+// instructions the running machine lacks).
 //
 // Data is planar (real and imaginary parts apart). A pass of radix R is a step of the Stockham
 // autosort algorithm: with n = R * m * (product of the radices done), and s contiguous elements
@@ -9,7 +8,18 @@
 //   y[(R*p + k)*s + q] = w(R*m)^(p*k) * DFT_R over j of x[(m*j + p)*s + q],  p < m, q < s.
 // Several lines are transformed at once by starting with s = number of lines instead of 1.
 
-namespace fl::cpu::fft_detail::FL_FFT_NS {
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "cpu/fft_loops.h"
+
+namespace fl::cpu::fft_detail {
+namespace FL_ARCH {
+namespace {
+
 
 #define FL_INLINE inline __attribute__((always_inline))
 
@@ -24,8 +34,13 @@ struct VecOf<T, 1> {
 template <typename T, int W>
 using Vec = typename VecOf<T, W>::type;
 
+#ifdef FL_ARCH_v4
+constexpr int kVectorBytes = 64;
+#else
+constexpr int kVectorBytes = 32;
+#endif
 template <typename T>
-constexpr int kLanes = FL_FFT_BYTES / sizeof(T);
+constexpr int kLanes = kVectorBytes / sizeof(T);
 
 template <typename V>
 struct Cplx {
@@ -46,12 +61,12 @@ FL_INLINE void store(T* p, V v) {
 
 // ---- shuffles: interleaving and its inverse ------------------------------------------------
 
-template <int Base, int W, typename V, size_t... I>
+template <int Base, int W, typename V, std::size_t... I>
 FL_INLINE V zip_half(V a, V b, std::index_sequence<I...>) {
   return __builtin_shufflevector(a, b, (Base + static_cast<int>(I) / 2 + (I % 2 ? W : 0))...);
 }
 
-template <int Base, typename V, size_t... I>
+template <int Base, typename V, std::size_t... I>
 FL_INLINE V unzip_half(V a, V b, std::index_sequence<I...>) {
   return __builtin_shufflevector(a, b, (Base + 2 * static_cast<int>(I))...);
 }
@@ -444,7 +459,7 @@ void interleave(const T* re, const T* im, int64_t count, T scale, T* out) {
 // count lines of `rows` interleaved numbers, line b contiguous at in + at[b], to planar
 // [row][line]: squares of kSquare values are transposed in registers.
 template <typename T>
-constexpr int kSquare = (FL_FFT_BYTES < 32 ? FL_FFT_BYTES : 32) / sizeof(T);
+constexpr int kSquare = 32 / sizeof(T);
 
 template <typename T>
 void transpose_in(const T* in, const int64_t* at, int count, int64_t rows, T* re, T* im) {
@@ -551,7 +566,7 @@ void multiply_rows(const T* xr, const T* xi, const T* c, bool conjugate, int64_t
 
 // ---- real transforms of even length n = 2h through a complex transform of length h -----------
 
-template <typename T, int W, typename V, size_t... I>
+template <typename T, int W, typename V, std::size_t... I>
 FL_INLINE V reversed(V v, std::index_sequence<I...>) {
   return __builtin_shufflevector(v, v, (W - 1 - static_cast<int>(I))...);
 }
@@ -676,11 +691,13 @@ void real_pre_rows(const T* xr, const T* xi, int64_t h, int64_t lines, const T* 
 }
 
 template <typename T>
-Kernels<T> kernels() {
+constexpr FftLoops<T> loops() {
   return {&run_planar<T>,    &run_line<T>,      &deinterleave<T>,   &interleave<T>,     &transpose_in<T>,
           &transpose_out<T>, &multiply_rows<T>, &real_post_line<T>, &real_post_rows<T>, &real_pre_rows<T>};
 }
 
 #undef FL_INLINE
 
-}  // namespace fl::cpu::fft_detail::FL_FFT_NS
+}  // namespace
+}  // namespace FL_ARCH
+}  // namespace fl::cpu::fft_detail

@@ -1,5 +1,7 @@
 // The pooling loops. Channels first: a window's rows are combined into one padded row with full vectors, then
 // that row is combined along the width. Channels last: every step is a vector operation over the channels.
+#pragma once
+
 #include <algorithm>
 #include <limits>
 
@@ -202,77 +204,6 @@ void pool_planes(const PoolArgs& g) {
                });
 }
 
-// As pool_planes for the maximum, with the position of the first element that reaches it.
-template <class T>
-void max_planes_indexed(const PoolArgs& g) {
-  using C = compute_t<T>;
-  const PoolAxis &D = g.axes[0], &H = g.axes[1], &W = g.axes[2];
-  const RowPlan plan(W);
-  const int64_t in_plane = D.in * H.in * W.in, out_plane = D.out * H.out * W.out;
-  parallel_for(g.batch * g.channels, std::max<int64_t>(1, kGrain / (2 * window_cost(g.axes))),
-               [&](int64_t first, int64_t last) {
-                 std::vector<C> row(std::max(plan.width, plan.offset + plan.columns), lowest<C>()),
-                     best(W.out + 1);
-                 std::vector<int32_t> where(W.out + 1);
-                 C* center = row.data() + plan.offset;
-                 for (int64_t p = first; p < last; ++p) {
-                   const T* in = static_cast<const T*>(g.input) + p * in_plane;
-                   for (int64_t od = 0; od < D.out; ++od)
-                     for (int64_t oh = 0; oh < H.out; ++oh) {
-                       const int32_t start = static_cast<int32_t>((D.begin[od] * H.in + H.begin[oh]) * W.in);
-                       C* b = best.data();
-                       int32_t* at = where.data();
-                       for (int64_t o = 0; o < W.out; ++o) {
-                         b[o] = lowest<C>();
-                         at[o] = start + static_cast<int32_t>(W.begin[o]);
-                       }
-                       each_row(g.axes, od, oh, [&](int64_t d, int64_t h) {
-                         const int32_t base = static_cast<int32_t>((d * H.in + h) * W.in);
-                         const T* from = in + base;
-#pragma GCC ivdep
-                         for (int64_t i = 0; i < plan.columns; ++i) center[i] = static_cast<C>(from[i]);
-                         if (!W.regular) {
-                           for (int64_t o = 0; o < W.out; ++o)
-                             for (int64_t i = W.begin[o]; i < W.end[o]; i += W.step) {
-                               const C x = row[i];
-                               if (x > b[o] || x != x) {
-                                 b[o] = x;
-                                 at[o] = base + static_cast<int32_t>(i);
-                               }
-                             }
-                           return;
-                         }
-                         const int32_t stride = static_cast<int32_t>(W.stride);
-                         for (int64_t k = 0; k < W.kernel; ++k) {
-                           const C* x = row.data() + k * W.step;
-                           const int32_t shift = base + static_cast<int32_t>(k * W.step - W.pad);
-                           const auto scan = [&](auto s) {
-#pragma GCC ivdep
-                             for (int32_t o = 0; o < static_cast<int32_t>(W.out); ++o) {
-                               const C v = x[o * s];
-                               const bool take = (v > b[o]) | (v != v);
-                               b[o] = take ? v : b[o];
-                               at[o] = take ? shift + o * s : at[o];
-                             }
-                           };
-                           if (stride == 1)
-                             scan(std::integral_constant<int32_t, 1>{});
-                           else if (stride == 2)
-                             scan(std::integral_constant<int32_t, 2>{});
-                           else
-                             scan(stride);
-                         }
-                       });
-                       const int64_t to = p * out_plane + (od * H.out + oh) * W.out;
-                       T* out = static_cast<T*>(g.output) + to;
-                       int64_t* indices = g.indices + to;
-                       for (int64_t o = 0; o < W.out; ++o) out[o] = static_cast<T>(b[o]);
-                       for (int64_t o = 0; o < W.out; ++o) indices[o] = at[o];
-                     }
-                 }
-               });
-}
-
 template <class Op, class T, bool Indexed>
 void pool_last(const PoolArgs& g) {
   using C = compute_t<T>;
@@ -355,75 +286,6 @@ void for_type(DType t, const F& f) {
   }
 }
 
-void max_pool(const PoolArgs& g) {
-  for_type(g.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    if (g.channels_last)
-      g.indices ? pool_last<Max, T, true>(g) : pool_last<Max, T, false>(g);
-    else
-      g.indices ? max_planes_indexed<T>(g) : pool_planes<Max, T>(g);
-  });
-}
-
-void average_pool(const PoolArgs& g) {
-  for_type(g.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    g.channels_last ? pool_last<Sum, T, false>(g) : pool_planes<Sum, T>(g);
-  });
-}
-
-template <class T>
-void average_backward_typed(const PoolArgs& g) {
-  const PoolAxis &D = g.axes[0], &H = g.axes[1], &W = g.axes[2];
-  const int64_t in_plane = D.in * H.in * W.in, out_plane = D.out * H.out * W.out;
-  const T* grads = static_cast<const T*>(g.output);
-  T* to = static_cast<T*>(const_cast<void*>(g.input));
-  const auto share = [&](int64_t od, int64_t oh, int64_t ow) {
-    const int64_t by = g.divisor ? g.divisor : D.extent[od] * H.extent[oh] * W.extent[ow];
-    return by ? T(1) / static_cast<T>(by) : T(0);
-  };
-  // Channels last splits the channels into groups, so that threads never meet.
-  const int64_t group = 32, groups = g.channels_last ? (g.channels + group - 1) / group : g.channels;
-  const int64_t cost = window_cost(g.axes) * (g.channels_last ? group : 1);
-  parallel_for(g.batch * groups, std::max<int64_t>(1, kGrain / cost), [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p) {
-      const int64_t n = p / groups;
-      const int64_t step = g.channels_last ? g.channels : 1;
-      const int64_t c0 = g.channels_last ? p % groups * group : 0;
-      const int64_t count = g.channels_last ? std::min(group, g.channels - c0) : 1;
-      T* in = to + (g.channels_last ? n * in_plane * g.channels + c0 : p * in_plane);
-      const T* out = grads + (g.channels_last ? n * out_plane * g.channels + c0 : p * out_plane);
-      for (int64_t i = 0; i < in_plane; ++i)
-        for (int64_t c = 0; c < count; ++c) in[i * step + c] = T(0);
-      for (int64_t od = 0; od < D.out; ++od)
-        for (int64_t oh = 0; oh < H.out; ++oh)
-          for (int64_t ow = 0; ow < W.out; ++ow) {
-            const T* x = out + ((od * H.out + oh) * W.out + ow) * step;
-            const T scale = share(od, oh, ow);
-            each_row(g.axes, od, oh, [&](int64_t d, int64_t h) {
-              T* row = in + (d * H.in + h) * W.in * step;
-              if (count == 1) {
-                const T value = x[0] * scale;
-                for (int64_t i = W.begin[ow]; i < W.end[ow]; ++i) row[i * step] += value;
-              } else {
-                for (int64_t i = W.begin[ow]; i < W.end[ow]; ++i)
-#pragma GCC ivdep
-                  for (int64_t c = 0; c < count; ++c) row[i * step + c] += x[c] * scale;
-              }
-            });
-          }
-    }
-  });
-}
-
-void average_pool_backward(const PoolArgs& g) {
-  g.dtype == DType::Double ? average_backward_typed<double>(g) : average_backward_typed<float>(g);
-}
-
 }  // namespace
-
-extern const PoolTable pool_table;
-const PoolTable pool_table{&max_pool, &average_pool, &average_pool_backward};
-
 }  // namespace FL_ARCH
 }  // namespace fl

@@ -1,0 +1,112 @@
+// Batches and threads of products of floating types; gemm_<type>.cpp compile it for a type each.
+#pragma once
+
+#include <omp.h>
+
+#include "cpu/gemm.h"
+#include "cpu/gemm_paths.h"
+#include "cpu/gemm_vector.h"
+#include "cpu/onednn.h"
+
+namespace fl::cpu::products {
+namespace {
+
+template <class S, class T, class D>
+Product<S, T, D> product_of(const GemmArgs& g, int64_t batch) {
+  Product<S, T, D> p;
+  p.m = g.m, p.n = g.n, p.k = g.k;
+  p.a = static_cast<const S*>(g.a) + batch * g.a_batch, p.a_row = g.a_row, p.a_col = g.a_col;
+  p.b = static_cast<const S*>(g.b) + batch * g.b_batch, p.b_row = g.b_row, p.b_col = g.b_col;
+  p.c = static_cast<D*>(g.c) + batch * g.c_batch, p.c_row = g.c_row, p.c_col = g.c_col;
+  p.alpha = T(g.alpha.real()), p.beta = T(g.beta.real());
+  p.bias = static_cast<const D*>(g.bias), p.bias_row = 0, p.bias_col = g.bias_stride;
+  p.relu = g.relu;
+  return p;
+}
+
+// Adds the bias to a product that lies in C, and takes the positive part if asked to.
+template <class T>
+void add_bias(Product<T, T, T> p) {
+  if (p.c_col != 1) p = p.transposed();
+  for (int64_t i = 0; i < p.m; ++i) {
+    T* row = p.c + i * p.c_row;
+    if (p.bias && p.bias_col == 1 && p.c_col == 1) {
+      const T* bias = p.bias + i * p.bias_row;
+#pragma GCC ivdep
+      for (int64_t j = 0; j < p.n; ++j) row[j] += bias[j];
+    } else if (p.bias) {
+      const T* bias = p.bias + i * p.bias_row;
+      for (int64_t j = 0; j < p.n; ++j) row[j * p.c_col] += bias[j * p.bias_col];
+    }
+    if (p.relu)
+      for (int64_t j = 0; j < p.n; ++j) row[j * p.c_col] = row[j * p.c_col] < T(0) ? T(0) : row[j * p.c_col];
+  }
+}
+
+template <class S, class T>
+void multiply_part(const Product<S, T, S>& p) {
+  if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead, even with a pass for the bias
+    if (std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > 1.5e7 &&
+        blas_gemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row,
+                  p.c_col)) {
+      if (p.bias || p.relu) add_bias(p);
+      return;
+    }
+  if (std::is_same_v<S, T> || p.k <= kBlockK) return multiply(p);
+  // Sums over several k blocks have to be carried in T: C is rounded once, at the end.
+  T* wide = static_cast<T*>(scratch(2).get(size_t(p.m) * p.n * sizeof(T)));
+  multiply(Product<S, T, T>{p.m, p.n, p.k, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, wide, p.n, 1, T(1),
+                            T(0), nullptr, 0, 0, false});
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; j += kMaxWidth)
+      finish_tile(p, wide + i * p.n + j, p.n, i, j, 1, std::min<int64_t>(kMaxWidth, p.n - j), kFirst | kLast);
+}
+
+template <class S, class T>
+void multiply_any(Product<S, T, S> p, int threads) {
+  if (p.m == 1 && p.n > 1) p = p.transposed();
+  if (p.n == 1) return multiply_vector(p, threads);
+  if (threads <= 1) return multiply_part<S, T>(p);
+  // Threads work on separate rectangles of C, nearly square, and meet only at the end: packing some
+  // blocks twice costs less than waiting for each other, above all on a busy machine.
+  int across = 1;
+  for (int t = 1; t <= threads; ++t)
+    if (threads % t == 0 && double(p.n) * threads >= double(p.m) * t * t) across = t;
+  const int down = threads / across;
+  const int64_t width = TileSet<T>::get().width();
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int cell = 0; cell < down * across; ++cell) {
+    const Range i = share(p.m, down, cell / across);
+    Range j = share(divide_up(p.n, width), across, cell % across);
+    j = {j.begin * width, std::min(j.end * width, p.n)};
+    Product<S, T, S> part = p;
+    part.m = i.end - i.begin, part.n = j.end - j.begin;
+    if (part.m <= 0 || part.n <= 0) continue;
+    part.a += i.begin * p.a_row;
+    part.b += j.begin * p.b_col;
+    part.c += i.begin * p.c_row + j.begin * p.c_col;
+    if (p.bias) part.bias += i.begin * p.bias_row + j.begin * p.bias_col;
+    multiply_part<S, T>(part);
+  }
+}
+
+template <class S, class T>
+void gemm_floating(GemmArgs g) {
+  // A batch that merely continues the rows of A and C is one taller product.
+  if (g.batch > 1 && g.b_batch == 0 && g.a_batch == g.m * g.a_row && g.c_batch == g.m * g.c_row) {
+    g.m *= g.batch;
+    g.batch = 1;
+  }
+  const bool vector = g.m == 1 || g.n == 1;
+  const double one = vector ? 8.0 * double(g.m) * g.n * g.k : double(g.m) * g.n * g.k;
+  const int threads = team_for(one * double(g.batch));
+  if (threads > 1 && g.batch >= threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), 1);
+  } else {
+    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), threads);
+  }
+}
+
+}  // namespace
+}  // namespace fl::cpu::products

@@ -1,0 +1,44 @@
+// The tile kernels of dense products: small blocks of results kept in registers (see gemm.cpp).
+#pragma once
+
+#include <cstdint>
+
+namespace fl::cpu::products {
+
+#define FL_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")))
+#define FL_AVX2 __attribute__((target("avx2,fma,f16c")))
+#define FL_INLINE inline __attribute__((always_inline))
+
+enum class Isa { Avx2, Avx512 };
+
+inline Isa isa() {
+  static const Isa best = [] {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      return Isa::Avx512;
+    return Isa::Avx2;  // the least that the library runs on
+  }();
+  return best;
+}
+
+constexpr int kMaxRows = 14;
+constexpr int kMaxWidth = 32;  // floats in two AVX-512 vectors
+
+// The tile kernels of the best instruction set for T, made in gemm_tiles_<T>.cpp.
+template <class T>
+struct TileSet {
+  using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, T*, int64_t, bool);
+  int max_rows = 0;
+  int lanes = 0;                       // a panel of B is two vectors wide, or one at the edge
+  Kernel kernel[2][2][kMaxRows] = {};  // [A dense][vectors - 1][rows - 1]
+
+  int width() const { return 2 * lanes; }
+  static const TileSet& get();
+};
+template <>
+const TileSet<float>& TileSet<float>::get();
+template <>
+const TileSet<double>& TileSet<double>::get();
+
+}  // namespace fl::cpu::products
