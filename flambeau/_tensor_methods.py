@@ -318,6 +318,7 @@ def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
         return _overridden(Tensor.__reduce_ex__, self, protocol)
     from flambeau import _utils
 
+    _utils.use_torch_names()
     function, args = self._reduce_ex_internal(protocol)
     state = _utils._get_obj_state(self)
     if self.__class__ is Tensor and not state:

@@ -95,6 +95,25 @@ def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> A
     return _set_obj_state(made, state)
 
 
+def use_torch_names() -> None:
+    """Where the package is known as torch, plain pickles name these functions so that PyTorch finds them."""
+    import sys
+
+    if sys.modules.get("torch") is not flambeau or _rebuild_tensor_v2.__module__ == "torch._utils":
+        return
+    import importlib
+
+    for module, functions in (
+        ("_utils", (_rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_meta_tensor_no_storage)),
+        ("_utils", (_rebuild_parameter, _rebuild_parameter_with_state)),
+        ("_tensor", (_rebuild_from_type_v2,)),
+    ):
+        place = importlib.import_module(f"flambeau.{module}")
+        for function in functions:
+            setattr(place, function.__name__, function)
+            function.__module__ = f"torch.{module}"
+
+
 def _get_obj_state(obj: Any) -> Any:
     slots = [name for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(obj, name)]
     attributes = getattr(obj, "__dict__", {})

@@ -6,6 +6,7 @@ holds it, so that sharing shows in `is`, in pickles and in deep copies. A TypedS
 
 from __future__ import annotations
 
+import sys
 import weakref
 
 import flambeau
@@ -25,6 +26,28 @@ def storage_of(tensor: Tensor) -> UntypedStorage:
     """The one storage object of a tensor."""
     found = _alive.get(tensor._storage_id())
     return found if found is not None else UntypedStorage._over(tensor._storage_view())
+
+
+def _is_torch() -> bool:
+    """Whether this process knows the package as torch, so that its pickles are for programs that use PyTorch."""
+    return sys.modules.get("torch") is flambeau
+
+
+def _load_from_bytes(data: bytes) -> Any:
+    """What plain pickles of PyTorch's storages call."""
+    import io
+
+    return flambeau.load(io.BytesIO(data))
+
+
+def _reduce_for_torch(storage: Any) -> Any:
+    """A storage as PyTorch pickles it: a call of `torch.storage._load_from_bytes` with a checkpoint of it."""
+    import io
+
+    stream = io.BytesIO()
+    flambeau.save(storage, stream)
+    _load_from_bytes.__module__ = "torch.storage"
+    return _load_from_bytes, (stream.getvalue(),)
 
 
 class UntypedStorage:
@@ -168,6 +191,8 @@ class UntypedStorage:
     def __reduce__(self) -> Any:
         from flambeau import _utils
 
+        if _is_torch():
+            return _reduce_for_torch(self)
         if self.device.type == "meta":
             return (_utils._rebuild_untyped_storage, (None, self.nbytes(), "meta"))
         return (
@@ -307,6 +332,8 @@ class TypedStorage:
     def __reduce__(self) -> Any:
         from flambeau import _utils
 
+        if _is_torch():
+            return _reduce_for_torch(self)
         return (_utils._rebuild_typed_storage, (self._untyped_storage, self.dtype))
 
     def __eq__(self, other: object) -> bool:

@@ -53,6 +53,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + super().__repr__()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        _utils.use_torch_names()
         state = _utils._get_obj_state(self)
         rest = (self.data, self.requires_grad, OrderedDict())
         if not state:

@@ -19,6 +19,7 @@ import flambeau
 from flambeau import _C
 from flambeau.serialization import unpickler as _safe
 from flambeau.serialization.archive import ALIGNMENT, ArchiveError, FileSource, MemorySource, Reader, Writer
+from flambeau.serialization.legacy import LegacyReader, is_legacy
 from flambeau.serialization.locations import (
     default_restore_location,
     goes_to_meta,
@@ -317,7 +318,10 @@ def load(
     if mmap and not _is_path(f):
         raise ValueError("[load] expected a path with mmap=True, got a file object")
     with _opened(f) as source:
-        _refuse_other_formats(source)
+        head = source.read(0, min(source.size, 300))
+        if is_legacy(head):
+            return LegacyReader(source.read(0, source.size), restorer(map_location), encoding).load()
+        _refuse_other_formats(head)
         loader = _Loader(Reader(source), f if mmap else None, map_location)
         if "data.pkl" not in loader.reader:
             raise ArchiveError("[load] expected a checkpoint in zip format, got an archive without 'data.pkl'")
@@ -329,8 +333,7 @@ def load(
         return _trusting_load(data, loader, pickle_module, encoding)
 
 
-def _refuse_other_formats(source: Any) -> None:
-    head = source.read(0, min(source.size, 300))
+def _refuse_other_formats(head: bytes) -> None:
     if head[:4] == b"PK\x03\x04":
         return
     if not head:
@@ -339,8 +342,7 @@ def _refuse_other_formats(source: Any) -> None:
         raise RuntimeError("[load] expected the zip format, got a tar file as PyTorch before 0.1.10 wrote them")
     if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
         raise RuntimeError(
-            "[load] expected the zip format, got a plain pickle or a checkpoint of PyTorch before 1.6; "
-            "load it with PyTorch and save it again, or use pickle.load for a pickle you trust"
+            "[load] expected a checkpoint, got a plain pickle; use pickle.load if you trust where it comes from"
         )
     if len(head) > 9 and head[8:9] == b"{":
         raise RuntimeError("[load] expected the zip format, got what looks like safetensors; use safetensors.load_file")

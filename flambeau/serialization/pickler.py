@@ -15,7 +15,10 @@ from flambeau._C import Tensor
 from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storage_of
 
 # Where PyTorch keeps what has another place here.
-_MOVED = {("torch._utils", "_rebuild_from_type_v2"): ("torch._tensor", "_rebuild_from_type_v2")}
+_MOVED = {
+    ("torch._utils", "_rebuild_from_type_v2"): ("torch._tensor", "_rebuild_from_type_v2"),
+    ("torch.nn.modules.module", "_rebuild_registry"): ("collections", "OrderedDict"),
+}
 
 
 def torch_name(module: str, name: str) -> tuple[str, str]:

@@ -332,6 +332,11 @@ class SafeUnpickler:
             ) from error
         return self._result
 
+    @property
+    def position(self) -> int:
+        """How many bytes were read."""
+        return self._at
+
     # -- bytes
 
     def take(self, count: int) -> bytes:

@@ -1,0 +1,95 @@
+"""How tensors and storages travel through queues, pipes and process arguments: by descriptor, without copying.
+
+Sending a tensor moves its storage to shared memory; the receiver maps the same memory. The memory has no name: it goes
+when the last process lets go of it, killed or not.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from multiprocessing.reduction import DupFd, ForkingPickler
+from typing import Any
+
+import flambeau
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau.storage import LEGACY_CLASSES, TypedStorage, UntypedStorage, storage_of
+
+# Storages that were received, by the file they map: one that comes twice is mapped once.
+_received: weakref.WeakValueDictionary[tuple[int, int], UntypedStorage] = weakref.WeakValueDictionary()
+_keep_descriptors = True
+
+
+def keep_descriptors(value: bool) -> None:
+    """Whether received storages hold on to their descriptor, by which they are sent on without copying."""
+    global _keep_descriptors
+    _keep_descriptors = value
+
+
+def rebuild_storage(handle: Any, size: int) -> UntypedStorage:
+    descriptor = handle.detach()
+    try:
+        status = os.fstat(descriptor)
+        key = (status.st_dev, status.st_ino)
+        found = _received.get(key)
+        if found is not None and found.nbytes() == size:
+            return found
+        storage = storage_of(_C._map_shared(descriptor, size, _keep_descriptors))
+        _received[key] = storage
+        return storage
+    finally:
+        os.close(descriptor)
+
+
+def rebuild_plain_storage(size: int, device: str) -> UntypedStorage:
+    return UntypedStorage(size, device=device)
+
+
+def reduce_storage(storage: UntypedStorage) -> Any:
+    if storage.device.type == "meta":
+        return rebuild_plain_storage, (storage.nbytes(), "meta")
+    if storage.device.type != "cpu":
+        return storage.__reduce__()
+    if _C._storage_descriptor(storage._bytes) < 0:
+        _C._share_storage(storage._bytes)
+    return rebuild_storage, (DupFd(_C._storage_descriptor(storage._bytes)), storage.nbytes())
+
+
+def rebuild_typed_storage(storage: UntypedStorage, dtype: Any) -> TypedStorage:
+    return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+
+def reduce_typed_storage(storage: TypedStorage) -> Any:
+    return rebuild_typed_storage, (storage.untyped(), storage.dtype)
+
+
+def rebuild_tensor(cls: Any, storage: UntypedStorage, metadata: Any) -> Tensor:
+    offset, size, stride, requires_grad, dtype = metadata
+    made = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    if cls is not Tensor:
+        return cls(made, requires_grad=requires_grad)
+    return made.requires_grad_() if requires_grad else made
+
+
+def reduce_tensor(tensor: Tensor) -> Any:
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "[multiprocessing] expected a tensor without history, got the result of an operation on tensors that "
+            "require grad; autograd does not cross processes, send detach() of it"
+        )
+    if tensor.device.type not in ("cpu", "meta") or tensor.__dict__:
+        return tensor.__reduce_ex__(2)
+    metadata = (
+        tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, tensor.dtype,
+    )  # fmt: skip
+    return rebuild_tensor, (type(tensor), storage_of(tensor), metadata)
+
+
+def init_reductions() -> None:
+    """Teach the pickler of multiprocessing about tensors."""
+    ForkingPickler.register(Tensor, reduce_tensor)
+    ForkingPickler.register(flambeau.nn.Parameter, reduce_tensor)
+    ForkingPickler.register(UntypedStorage, reduce_storage)
+    for kind in (TypedStorage, *LEGACY_CLASSES.values()):
+        ForkingPickler.register(kind, reduce_typed_storage)

@@ -1,0 +1,92 @@
+"""The format of PyTorch before 1.6, for reading only: pickles one after another, then the bytes of the storages.
+
+Old files are still around, and plain pickles of PyTorch's tensors hold their storages in this format. It is read by the
+interpreter that runs no code; what the stream promises is compared with the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import flambeau
+from flambeau import _C
+from flambeau.serialization.unpickler import SafeUnpickler, StorageKind, UnpicklingError
+from flambeau.storage import TypedStorage, UntypedStorage, storage_of
+
+MAGIC = 0x1950A86A20F9469CFC6C
+_VERSION = 1001
+
+
+def is_legacy(head: bytes) -> bool:
+    """Whether a file starts with the pickle of the magic number."""
+    return (
+        head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and MAGIC.to_bytes(10, "little") in head[:32]
+    )
+
+
+def _no_storage(reference: Any) -> Any:
+    raise UnpicklingError("[load] expected plain values at the start of the file, got a storage")
+
+
+class LegacyReader:
+    """Reads a whole file of this format; every storage is read once."""
+
+    def __init__(self, data: bytes, restore: Any, encoding: str) -> None:
+        self._data, self._restore, self._encoding = data, restore, encoding
+        self._storages: dict[str, UntypedStorage] = {}
+        self._items: dict[str, int] = {}  # bytes of an element
+
+    def _pickle(self, start: int, load_storage: Any) -> tuple[Any, int]:
+        machine = SafeUnpickler(self._data[start:], load_storage, self._encoding)
+        value = machine.load()
+        return value, start + machine.position
+
+    def load(self) -> Any:
+        at = 0
+        for expected in (MAGIC, _VERSION, dict):
+            value, at = self._pickle(at, _no_storage)
+            if value != expected and type(value) is not expected:
+                raise UnpicklingError(f"[load] expected a checkpoint of PyTorch before 1.6, got {value!r} in its head")
+        if value.get("little_endian") is False:
+            raise UnpicklingError("[load] expected a file of a little-endian machine, got another one")
+        result, at = self._pickle(at, self._storage)
+        keys, at = self._pickle(at, _no_storage)
+        if type(keys) is not list or sorted(map(str, keys)) != sorted(self._storages):
+            raise UnpicklingError("[load] expected the list of storages, got other values")
+        for key in keys:
+            at = self._fill(key, at)
+        return result
+
+    def _storage(self, reference: Any) -> Any:
+        if type(reference) is not tuple or len(reference) not in (5, 6) or reference[0] != "storage":
+            raise UnpicklingError("[load] expected a reference to a storage, got another value")
+        _, kind, key, place, count = reference[:5]
+        if len(reference) == 6 and reference[5] is not None:
+            raise UnpicklingError("[load] expected whole storages, got a view of one")
+        if not isinstance(kind, StorageKind) or type(key) is not str or type(place) is not str:
+            raise UnpicklingError("[load] expected key, place and length of a storage, got other values")
+        item = 1 if kind.dtype is None else kind.dtype.itemsize
+        if type(count) is not int or not 0 <= count * item <= len(self._data):
+            raise UnpicklingError(f"[load] expected a storage that fits into the file, got {count} elements")
+        if key not in self._storages:
+            made = flambeau.empty(count * item, dtype=flambeau.uint8, device="cpu")
+            self._storages[key] = storage_of(made)
+            self._items[key] = item
+        storage = self._storages[key]
+        if storage.nbytes() < count * item:
+            raise UnpicklingError(f"[load] expected {count * item} bytes in storage {key}, got {storage.nbytes()}")
+        if self._restore(UntypedStorage(0), place).device.type != "cpu":
+            raise UnpicklingError("[load] expected map_location='cpu' for a checkpoint of PyTorch before 1.6")
+        return storage if kind.dtype is None else TypedStorage(wrap_storage=storage, dtype=kind.dtype, _internal=True)
+
+    def _fill(self, key: str, at: int) -> int:
+        storage = self._storages[key]
+        size = storage.nbytes()
+        if at + 8 + size > len(self._data):
+            raise UnpicklingError("[load] expected the bytes of all storages, got a file that ends before")
+        (count,) = struct.unpack_from("<q", self._data, at)
+        if count * self._items[key] != size:
+            raise UnpicklingError(f"[load] expected {size} bytes of a storage, got {count} elements")
+        _C._storage_memory(storage._bytes)[:] = self._data[at + 8 : at + 8 + size]
+        return at + 8 + size
