@@ -40,6 +40,7 @@ LAYERS = (
     ("_dynamo",),
     (
         "utils.data",
+        "multiprocessing",
         "utils.model_zoo",
         "hub",
         "jit",

@@ -20,7 +20,7 @@ from flambeau.multiprocessing.spawn import (
     start_processes,
 )
 
-__all__ = ["set_sharing_strategy", "get_sharing_strategy", "get_all_sharing_strategies"]  # noqa: PLE0604
+__all__ = ["set_sharing_strategy", "get_sharing_strategy", "get_all_sharing_strategies"]
 __all__ += multiprocessing.__all__  # type: ignore[attr-defined]
 __all__ += [
     "ProcessContext", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "init_reductions", "spawn",
