@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/scalar_range.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
@@ -79,11 +80,6 @@ void fill_with(const Tensor& t, const Scalar& value) {
   });
 }
 
-void check_fill(const char* op, const Tensor& self, const Scalar& value) {
-  FL_CHECK(!value.is_complex() || is_complex(self.dtype()) || value.im == 0, "[", op,
-           "] expected a real value for a ", name_of(self.dtype()), " tensor, got a complex one");
-}
-
 Tensor filled(Tensor t, const Scalar& value) {
   fill_with(t, value);
   return t;
@@ -97,7 +93,7 @@ Tensor fill_(const Tensor& self, const Operand& value) {
     if (!self.is_meta()) fill_with(self, item(v));
     return self;
   }
-  check_fill("fill_", self, value.value->to_scalar());
+  check_fits("fill_", value.value->to_scalar(), self.dtype());
   self.bump_version();
   fill_with(self, value.value->to_scalar());
   return self;
@@ -153,7 +149,7 @@ DType dtype_of(const Scalar& value) {
 Tensor full(IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
             MaybeBool pin) {
   Tensor out = empty(size, options("full", dtype.value_or(dtype_of(value)), layout, device, pin));
-  check_fill("full", out, value);
+  check_fits("full", value, out.dtype());
   return filled(out, value);
 }
 Tensor eye_m(int64_t n, int64_t m, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
@@ -190,7 +186,9 @@ Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout
 }
 Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                         MaybeBool pin) {
-  return scalar_tensor(s, options("scalar_tensor", dtype, layout, device, pin));
+  const Options made = options("scalar_tensor", dtype, layout, device, pin);
+  check_fits("scalar_tensor", s, made.dtype);
+  return scalar_tensor(s, made);
 }
 
 // ---------------------------------------------------------------- like another tensor
@@ -220,7 +218,7 @@ Tensor ones_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, Maybe
 Tensor full_like(const Tensor& self, const Scalar& value, MaybeDType dtype, MaybeLayout layout,
                  MaybeDevice device, MaybeBool pin, MaybeFormat format) {
   Tensor out = empty_like_as("full_like", self, dtype, layout, device, pin, format);
-  check_fill("full_like", out, value);
+  check_fits("full_like", value, out.dtype());
   return filled(out, value);
 }
 Tensor new_empty(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
@@ -238,7 +236,7 @@ Tensor new_ones(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout 
 Tensor new_full(const Tensor& self, IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout,
                 MaybeDevice device, MaybeBool pin) {
   Tensor out = empty(size, options_like("new_full", self, dtype, layout, device, pin));
-  check_fill("new_full", out, value);
+  check_fits("new_full", value, out.dtype());
   return filled(out, value);
 }
 Tensor new_empty_strided(const Tensor& self, IntSpan size, IntSpan stride, MaybeDType dtype,

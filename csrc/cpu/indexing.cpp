@@ -1,6 +1,7 @@
 // Indexing operators: index, index_put, masks, and the one-dimensional index_* family.
 #include <cstring>
 
+#include "core/scalar_range.h"
 #include "cpu/index_plan.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
@@ -344,6 +345,7 @@ Tensor index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const O
   FL_CHECK(v.dim() == 0, "[index_fill] expected a number or a 0-d tensor, got shape ", v.sizes());
   FL_CHECK(!is_complex(v.dtype()) || is_complex(self.dtype()), "[index_fill] expected a real value for ",
            name_of(self.dtype()), ", got a complex one");
+  if (!value.is_tensor()) check_fits("index_fill", value.value->to_scalar(), self.dtype());
   check_vector("index_fill", index, false, ErrorKind::Index);
   check_distinct("index_fill", self);
   self.bump_version();

@@ -1,6 +1,7 @@
 // Conditions that some pointwise records put on their arguments, by the name the record gives.
 #include <cstring>
 
+#include "core/scalar_range.h"
 #include "cpu/pointwise.h"
 
 namespace fl {
@@ -52,6 +53,7 @@ void scalar_value(const PointwiseDef& def, const Value* const* operand, const Sc
            "] expected a real value for a ", name_of(common), " tensor, got a complex one");
   FL_CHECK(dtype_of(*operand[1]) == DType::Bool, "[", def.name, "] expected a bool mask, got ",
            name_of(dtype_of(*operand[1])));
+  if (!value.is_tensor()) check_fits(def.name, value.to_scalar(), common);
 }
 
 void same_dtype(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {

@@ -1,6 +1,7 @@
 // Copies in another order: flip, roll, repeat, triangles, padding, and indices that depend on the shape only.
 #include <cstring>
 
+#include "core/scalar_range.h"
 #include "cpu/iterator.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
@@ -275,6 +276,7 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
   FL_CHECK(pairs <= n, "[pad] expected at most two paddings for each of ", n, " dimensions, got ", pad);
   FL_CHECK(!value.is_complex() || is_complex(self.dtype()), "[pad] expected a real value for ",
            name_of(self.dtype()), ", got a complex one");
+  check_fits("pad", value, self.dtype());
   Dims sizes(self.sizes()), inner(self.sizes());
   Dims source_start(n), target_start(n);
   bool padded = false;

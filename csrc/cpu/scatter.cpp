@@ -2,6 +2,7 @@
 // dimension.
 #include <cstring>
 
+#include "core/scalar_range.h"
 #include "cpu/indexed.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
@@ -259,6 +260,7 @@ Tensor scatter_with(const char* op, const Tensor& self, int64_t dim, const Tenso
 }
 Tensor scatter_number(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
                       Combine how) {
+  check_fits("scatter", value, self.dtype());
   FL_CHECK(!value.is_complex() || is_complex(self.dtype()), "[scatter] expected a real value for ",
            name_of(self.dtype()), ", got a complex one");
   const int64_t d = check_scatter("scatter", self, dim, index, {});

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/allocator.h"
+#include "core/scalar_range.h"
 #include "cpu/library.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
@@ -131,15 +132,10 @@ void store(PyObject* o, T*& at) {
   else if (!number_value(o, v))
     fail(ErrorKind::Type, "[tensor] expected numbers, got ", std::string(Py_TYPE(o)->tp_name));
   const Scalar s = v.to_scalar();
+  FL_CHECK_KIND((!s.is_complex() || is_complex_type<T> || std::is_same_v<T, bool>), Type,
+                "[tensor] expected real numbers for ", name_of(dtype_for<T>::value), ", got a complex one");
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    if (s.is_integral())
-      FL_CHECK((s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) ||
-                (std::is_unsigned_v<T> && s.i >= -static_cast<int64_t>(std::numeric_limits<T>::max()))) &&
-                   (sizeof(T) == 8 || s.i <= static_cast<int64_t>(std::numeric_limits<T>::max())),
-               "[tensor] expected values that fit in ", name_of(dtype_for<T>::value), ", got ", s.i);
-    else if (s.is_floating())
-      FL_CHECK_KIND(s.re == s.re && std::abs(s.re) < 9.3e18, Runtime, "[tensor] expected values that fit in ",
-                    name_of(dtype_for<T>::value), ", got ", s.re);
+    check_fits("tensor", s, dtype_for<T>::value);
   }
   *at++ = s.to<T>();
 }

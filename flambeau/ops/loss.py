@@ -464,7 +464,7 @@ def probability_entropy(
     dim = 0 if input.dim() == 1 else 1
     classes = input.shape[dim]
     if label_smoothing > 0:
-        target = target * (1 - label_smoothing) + label_smoothing / classes
+        target = target * (1 - label_smoothing) + (label_smoothing / classes if classes else 0.0)
     terms = fl.log_softmax(input, dim) * target
     if weight is not None:
         terms = terms * class_weight(input, weight)

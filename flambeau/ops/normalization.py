@@ -321,7 +321,8 @@ def local_response_norm(
     channels = input.shape[1]
     before, after = size // 2, (size - 1) // 2
     window = fl.zeros_like(squares)
-    for shift in range(-before, after + 1):
+    # Windows may be far larger than the number of channels; what lies beyond adds nothing.
+    for shift in range(max(-before, 1 - channels), min(after, channels - 1) + 1):
         start, end = max(0, -shift), min(channels, channels - shift)
         if start < end:
             window.narrow(1, start, end - start).add_(squares.narrow(1, start + shift, end - start))
