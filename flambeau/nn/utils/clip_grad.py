@@ -1,0 +1,102 @@
+"""Limits on gradients: by their total norm, or each element by a value."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+import flambeau as fl
+from flambeau import Tensor
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _tensors(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [given] if isinstance(given, Tensor) else list(given)
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors as if they were one vector: the norm of their norms."""
+    grads = _tensors(tensors)
+    norm_type = float(norm_type)
+    if not grads:
+        return fl.tensor(0.0)
+    with fl.no_grad():
+        device = grads[0].device
+        norms = [fl.linalg.vector_norm(grad, norm_type) for grad in grads]
+        total = fl.linalg.vector_norm(fl.stack([norm.to(device) for norm in norms]), norm_type)
+        if error_if_nonfinite and not bool(total.isfinite()):
+            raise RuntimeError(
+                f"[clip_grad_norm_] expected a finite norm of order {norm_type}, got {total.item()}; "
+                "pass error_if_nonfinite=False to scale by it all the same"
+            )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scales the gradients so that a total norm above max_norm becomes max_norm."""
+    grads = [parameter.grad for parameter in _tensors(parameters) if parameter.grad is not None]
+    if not grads:
+        return
+    with fl.no_grad():
+        # Multiplying by a factor that may be 1 costs less than waiting for the norm to be known.
+        factor = (float(max_norm) / (total_norm + 1e-6)).clamp_(max=1.0)
+        for grad in grads:
+            grad.mul_(factor.to(grad.device))
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scales the parameters' gradients to a total norm of at most max_norm, in place; returns the norm before."""
+    if isinstance(parameters, Tensor):
+        parameters = [parameters]
+    else:
+        generator = not isinstance(parameters, (list, tuple, set, dict)) and iter(parameters) is parameters
+        parameters = list(parameters)
+        if generator and not parameters:
+            warnings.warn("[clip_grad_norm_] expected parameters, got an exhausted generator", stacklevel=2)
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Deprecated name of `clip_grad_norm_`."""
+    warnings.warn("nn.utils.clip_grad_norm is deprecated; use nn.utils.clip_grad_norm_", FutureWarning, stacklevel=2)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Limits each element of the gradients to [-clip_value, clip_value], in place."""
+    limit = float(clip_value)
+    with fl.no_grad():
+        for parameter in _tensors(parameters):
+            if parameter.grad is not None:
+                parameter.grad.clamp_(min=-limit, max=limit)
+
+
+
+# As they were called before they were public.
+_get_total_norm = get_total_norm
+_clip_grads_with_norm_ = clip_grads_with_norm_
