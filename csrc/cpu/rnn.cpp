@@ -1,12 +1,12 @@
 // Recurrent layers: one direction of one layer over all time steps, and its derivative.
 //
-// The products with the input are one product over all steps; each step multiplies the hidden state and passes the
-// gates through the row kernels. Samples of a batch do not meet within the recurrence, so threads share out the batch
-// and need not wait for each other. In the derivative the steps only propagate the state's gradient; the gradients of
-// input and weights are again products over all steps.
+// The products with the input are one product over all steps; each step multiplies the hidden state and
+// passes the gates through the row kernels. Samples of a batch do not meet within the recurrence, so threads
+// share out the batch and need not wait for each other. In the derivative the steps only propagate the
+// state's gradient; the gradients of input and weights are again products over all steps.
 //
-// Rows of gates and outputs lie in the order of the input: time before batch, batch before time where the caller
-// transposed a tensor of that order, or packed, with the samples of each step that are long enough.
+// Rows of gates and outputs lie in the order of the input: time before batch, batch before time where the
+// caller transposed a tensor of that order, or packed, with the samples of each step that are long enough.
 #include <cstring>
 #include <vector>
 
@@ -84,7 +84,8 @@ Tensor row_tensor(const Steps& s, int64_t width, Options options) {
 Tensor in_row_order(const Tensor& t, const Steps& s, DType dtype) {
   const Tensor x = to_dtype(t, dtype);
   if (!s.batch_major) return contiguous(x);
-  return contiguous(alias(x, {x.size(1), x.size(0), x.size(2)}, {x.stride(1), x.stride(0), x.stride(2)}, x.offset()));
+  return contiguous(
+      alias(x, {x.size(1), x.size(0), x.size(2)}, {x.stride(1), x.stride(0), x.stride(2)}, x.offset()));
 }
 
 Tensor as_run(const Tensor& t, DType dtype) {
@@ -142,7 +143,8 @@ void over_batch(const Steps& s, int64_t work, const F& f) {
 }
 
 struct Sizes {
-  int64_t input, hidden, state, gates;  // state: of h, smaller than hidden with a projection; gates: of all together
+  int64_t input, hidden, state,
+      gates;  // state: of h, smaller than hidden with a projection; gates: of all together
 };
 
 // ---------------------------------------------------------------- forward
@@ -183,7 +185,8 @@ void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, 
         const int64_t row = first + b * s.apart;
         T *state = h + (begin + b) * z.state, *out = output + row * z.state;
         if (mode == Mode::Lstm) {
-          rows.lstm(gates + row * z.gates, c + (begin + b) * n, kept + row * n, w_hr ? scratch.data() + b * n : out, n);
+          rows.lstm(gates + row * z.gates, c + (begin + b) * n, kept + row * n,
+                    w_hr ? scratch.data() + b * n : out, n);
           if (w_hr) continue;
         } else if (mode == Mode::Gru) {
           rows.gru(gates + row * z.gates, scratch.data() + b * z.gates, kept + row * n, state, n);
@@ -197,7 +200,8 @@ void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, 
       if (w_hr) {
         Product<T>(count, z.state, n).a(scratch.data(), n).b(w_hr, 1, n).into(h + begin * z.state, z.state);
         for (int64_t b = 0; b < count; ++b)
-          std::memcpy(output + (first + b * s.apart) * z.state, h + (begin + b) * z.state, z.state * sizeof(T));
+          std::memcpy(output + (first + b * s.apart) * z.state, h + (begin + b) * z.state,
+                      z.state * sizeof(T));
       }
     }
   });
@@ -207,32 +211,36 @@ Sizes check(const Tensor& input, const Tensor& hx, const Tensor& cx, const Tenso
             const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr, Mode mode, const Steps& s) {
   FL_CHECK_KIND(is_floating(input.dtype()), NotImplemented, "[rnn] expected a floating point input, got ",
                 name_of(input.dtype()));
-  FL_CHECK(w_ih.dim() == 2 && w_hh.dim() == 2, "[rnn] expected weights of 2 dimensions, got ", w_ih.sizes(), " and ",
-           w_hh.sizes());
+  FL_CHECK(w_ih.dim() == 2 && w_hh.dim() == 2, "[rnn] expected weights of 2 dimensions, got ", w_ih.sizes(),
+           " and ", w_hh.sizes());
   for (const Tensor* t : {&hx, &cx, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr})
-    FL_CHECK(!t->defined() || t->dtype() == input.dtype(), "[rnn] expected states and weights of the input's dtype ",
-             name_of(input.dtype()), ", got ", name_of(t->defined() ? t->dtype() : input.dtype()));
+    FL_CHECK(!t->defined() || t->dtype() == input.dtype(),
+             "[rnn] expected states and weights of the input's dtype ", name_of(input.dtype()), ", got ",
+             name_of(t->defined() ? t->dtype() : input.dtype()));
   Sizes z;
   z.input = input.size(-1);
   z.gates = w_hh.size(0);
   z.hidden = z.gates / gates_of(mode);
   z.state = w_hr.defined() ? w_hr.size(0) : z.hidden;
   const Dims ih{z.gates, z.input}, hh{z.hidden * gates_of(mode), z.state}, state{s.batch, z.state};
-  FL_CHECK(w_ih.sizes() == IntSpan(ih), "[rnn] expected input weights of ", IntSpan(ih), ", got ", w_ih.sizes());
-  FL_CHECK(w_hh.sizes() == IntSpan(hh), "[rnn] expected hidden weights of ", IntSpan(hh), ", got ", w_hh.sizes());
-  FL_CHECK(hx.sizes() == IntSpan(state), "[rnn] expected a hidden state of ", IntSpan(state), ", got ", hx.sizes());
+  FL_CHECK(w_ih.sizes() == IntSpan(ih), "[rnn] expected input weights of ", IntSpan(ih), ", got ",
+           w_ih.sizes());
+  FL_CHECK(w_hh.sizes() == IntSpan(hh), "[rnn] expected hidden weights of ", IntSpan(hh), ", got ",
+           w_hh.sizes());
+  FL_CHECK(hx.sizes() == IntSpan(state), "[rnn] expected a hidden state of ", IntSpan(state), ", got ",
+           hx.sizes());
   FL_CHECK(b_ih.defined() == b_hh.defined(), "[rnn] expected both biases or none, got one");
   if (b_ih.defined())
-    FL_CHECK(b_ih.numel() == z.gates && b_hh.numel() == z.gates, "[rnn] expected biases of ", z.gates, " elements, got ",
-             b_ih.numel(), " and ", b_hh.numel());
+    FL_CHECK(b_ih.numel() == z.gates && b_hh.numel() == z.gates, "[rnn] expected biases of ", z.gates,
+             " elements, got ", b_ih.numel(), " and ", b_hh.numel());
   FL_CHECK(!w_hr.defined() || mode == Mode::Lstm, "[rnn] expected a projection only in an LSTM, got one");
   if (w_hr.defined())
     FL_CHECK(w_hr.dim() == 2 && w_hr.size(1) == z.hidden, "[rnn] expected a projection of ", z.hidden,
              " columns, got ", w_hr.sizes());
   FL_CHECK((mode == Mode::Lstm) == cx.defined(), "[rnn] expected a cell state for an LSTM only");
   if (cx.defined())
-    FL_CHECK(cx.dim() == 2 && cx.size(0) == s.batch && cx.size(1) == z.hidden, "[rnn] expected a cell state of (",
-             s.batch, ", ", z.hidden, "), got ", cx.sizes());
+    FL_CHECK(cx.dim() == 2 && cx.size(0) == s.batch && cx.size(1) == z.hidden,
+             "[rnn] expected a cell state of (", s.batch, ", ", z.hidden, "), got ", cx.sizes());
   return z;
 }
 
@@ -243,10 +251,14 @@ Tensor fresh_state(const Tensor& t, DType compute) {
   return out;
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(
-    const Tensor& input, const Tensor& hx, const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
-    const Tensor& b_hh, const Tensor& w_hr, IntSpan batch_sizes, int64_t kind, bool reverse) {
-  FL_CHECK(input.dim() == 2 || input.dim() == 3, "[rnn] expected an input of 2 or 3 dimensions, got ", input.dim());
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input, const Tensor& hx,
+                                                             const Tensor& cx, const Tensor& w_ih,
+                                                             const Tensor& w_hh, const Tensor& b_ih,
+                                                             const Tensor& b_hh, const Tensor& w_hr,
+                                                             IntSpan batch_sizes, int64_t kind,
+                                                             bool reverse) {
+  FL_CHECK(input.dim() == 2 || input.dim() == 3, "[rnn] expected an input of 2 or 3 dimensions, got ",
+           input.dim());
   const Mode mode = static_cast<Mode>(kind);
   const Steps s = steps_of(input, batch_sizes, reverse);
   const Sizes z = check(input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, mode, s);
@@ -255,20 +267,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(
   Tensor gates = row_tensor(s, z.gates, wide);
   Tensor kept = mode == Mode::Lstm || mode == Mode::Gru ? row_tensor(s, z.hidden, wide) : empty({0}, wide);
   if (input.is_meta())
-    return {row_tensor(s, z.state, own), empty(hx.sizes(), own), empty(cx.defined() ? cx.sizes() : IntSpan({0}), own),
-            gates, kept};
+    return {row_tensor(s, z.state, own), empty(hx.sizes(), own),
+            empty(cx.defined() ? cx.sizes() : IntSpan({0}), own), gates, kept};
   Tensor output = row_tensor(s, z.state, wide);
   Tensor h = fresh_state(hx, compute), c = cx.defined() ? fresh_state(cx, compute) : empty({0}, wide);
   const Tensor x = in_row_order(input, s, compute), wi = as_run(w_ih, compute), wh = as_run(w_hh, compute),
                bi = as_run(b_ih, compute), bh = as_run(b_hh, compute), wr = as_run(w_hr, compute);
   if (compute == DType::Double)
-    run_forward<double>(s, mode, z, x.data<double>(), wi.data<double>(), wh.data<double>(), pointer<double>(bi),
-                        pointer<double>(bh), pointer<double>(wr), h.data<double>(), c.data<double>(),
-                        output.data<double>(), gates.data<double>(), kept.data<double>());
+    run_forward<double>(s, mode, z, x.data<double>(), wi.data<double>(), wh.data<double>(),
+                        pointer<double>(bi), pointer<double>(bh), pointer<double>(wr), h.data<double>(),
+                        c.data<double>(), output.data<double>(), gates.data<double>(), kept.data<double>());
   else
     run_forward<float>(s, mode, z, x.data<float>(), wi.data<float>(), wh.data<float>(), pointer<float>(bi),
-                       pointer<float>(bh), pointer<float>(wr), h.data<float>(), c.data<float>(), output.data<float>(),
-                       gates.data<float>(), kept.data<float>());
+                       pointer<float>(bh), pointer<float>(wr), h.data<float>(), c.data<float>(),
+                       output.data<float>(), gates.data<float>(), kept.data<float>());
   return {to_dtype(output, dtype), to_dtype(h, dtype), to_dtype(c, dtype), gates, kept};
 }
 
@@ -281,14 +293,15 @@ struct Gradients {
 
 template <class T>
 void sum_rows(const T* x, int64_t rows, int64_t columns, T* out) {
-  parallel_for(columns, std::max<int64_t>(64, kGrain / std::max<int64_t>(rows, 1)), [&](int64_t begin, int64_t end) {
-    std::memset(out + begin, 0, (end - begin) * sizeof(T));
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* row = x + r * columns;
+  parallel_for(columns, std::max<int64_t>(64, kGrain / std::max<int64_t>(rows, 1)),
+               [&](int64_t begin, int64_t end) {
+                 std::memset(out + begin, 0, (end - begin) * sizeof(T));
+                 for (int64_t r = 0; r < rows; ++r) {
+                   const T* row = x + r * columns;
 #pragma GCC ivdep
-      for (int64_t i = begin; i < end; ++i) out[i] += row[i];
-    }
-  });
+                   for (int64_t i = begin; i < end; ++i) out[i] += row[i];
+                 }
+               });
 }
 
 template <class T>
@@ -317,7 +330,8 @@ void run_backward(const Steps& s, Mode mode, Sizes z, const T* d_output, const T
       const T* d_out = dh;
       if (w_hr) {
         for (int64_t b = 0; b < count; ++b)
-          std::memcpy(d_state.data() + (first + b * s.apart) * z.state, dh + b * z.state, z.state * sizeof(T));
+          std::memcpy(d_state.data() + (first + b * s.apart) * z.state, dh + b * z.state,
+                      z.state * sizeof(T));
         Product<T>(count, n, z.state).a(dh, z.state).b(w_hr, n).into(scratch.data(), n);
         d_out = scratch.data();
       }
@@ -332,7 +346,8 @@ void run_backward(const Steps& s, Mode mode, Sizes z, const T* d_output, const T
           rows.lstm_gradient(g, kept + row * n, c_before, d_out + b * n, d.c + (begin + b) * n, dg, n);
           if (w_hr) rows.lstm_hidden(g, kept + row * n, unprojected.data() + row * n, n);
         } else if (gru) {
-          rows.gru_gradient(g, kept + row * n, h_before, dh + b * n, dg, d_hidden_gates.data() + row * wide, n);
+          rows.gru_gradient(g, kept + row * n, h_before, dh + b * n, dg, d_hidden_gates.data() + row * wide,
+                            n);
         } else {
           rows.plain_gradient(output + row * n, d_out + b * n, dg, n, mode == Mode::Relu);
         }
@@ -342,9 +357,12 @@ void run_backward(const Steps& s, Mode mode, Sizes z, const T* d_output, const T
     }
   });
   const T* d_recurrent = gru ? d_hidden_gates.data() : d_gates.data();
-  if (d.input) Product<T>(s.rows, z.input, wide).a(d_gates.data(), wide).b(w_ih, z.input).into(d.input, z.input);
-  if (d.w_ih) Product<T>(wide, z.input, s.rows).a(d_gates.data(), 1, wide).b(x, z.input).into(d.w_ih, z.input);
-  if (d.w_hh) Product<T>(wide, z.state, s.rows).a(d_recurrent, 1, wide).b(before.data(), z.state).into(d.w_hh, z.state);
+  if (d.input)
+    Product<T>(s.rows, z.input, wide).a(d_gates.data(), wide).b(w_ih, z.input).into(d.input, z.input);
+  if (d.w_ih)
+    Product<T>(wide, z.input, s.rows).a(d_gates.data(), 1, wide).b(x, z.input).into(d.w_ih, z.input);
+  if (d.w_hh)
+    Product<T>(wide, z.state, s.rows).a(d_recurrent, 1, wide).b(before.data(), z.state).into(d.w_hh, z.state);
   if (d.w_hr)
     Product<T>(z.state, n, s.rows).a(d_state.data(), 1, z.state).b(unprojected.data(), n).into(d.w_hr, n);
   if (d.b_ih) sum_rows(d_gates.data(), s.rows, wide, d.b_ih);
@@ -372,9 +390,10 @@ T* pointer_if(const Tensor& t) {
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer_backward(
-    const Tensor& grad_output, const Tensor& grad_hy, const Tensor& grad_cy, const Tensor& input, const Tensor& hx,
-    const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& w_hr, IntSpan batch_sizes, int64_t kind,
-    bool reverse, const Tensor& output, const Tensor& gates, const Tensor& kept, const std::vector<bool>& wanted) {
+    const Tensor& grad_output, const Tensor& grad_hy, const Tensor& grad_cy, const Tensor& input,
+    const Tensor& hx, const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& w_hr,
+    IntSpan batch_sizes, int64_t kind, bool reverse, const Tensor& output, const Tensor& gates,
+    const Tensor& kept, const std::vector<bool>& wanted) {
   FL_CHECK(wanted.size() == 8, "[rnn] expected 8 flags for the gradients, got ", wanted.size());
   const Mode mode = static_cast<Mode>(kind);
   const Steps s = steps_of(gates.dim() == 3 ? gates : input, batch_sizes, reverse);
@@ -386,7 +405,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
   Tensor d_c = cx.defined() ? start_of_gradient(grad_cy, cx.sizes(), wide) : Tensor();
   Tensor d_w_ih = wanted[3] ? empty(w_ih.sizes(), wide) : Tensor();
   Tensor d_w_hh = wanted[4] ? empty(w_hh.sizes(), wide) : Tensor();
-  Tensor d_b_ih = wanted[5] ? empty({z.gates}, wide) : Tensor(), d_b_hh = wanted[6] ? empty({z.gates}, wide) : Tensor();
+  Tensor d_b_ih = wanted[5] ? empty({z.gates}, wide) : Tensor(),
+         d_b_hh = wanted[6] ? empty({z.gates}, wide) : Tensor();
   Tensor d_w_hr = wanted[7] && w_hr.defined() ? empty(w_hr.sizes(), wide) : Tensor();
   if (!input.is_meta()) {
     const Tensor x = in_row_order(input, s, compute), h0 = as_run(hx, compute), c0 = as_run(cx, compute),
@@ -395,21 +415,21 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
                  k = kept.numel() ? in_row_order(kept, s, compute) : kept,
                  d_out = grad_output.defined() ? in_row_order(grad_output, s, compute) : grad_output;
     if (compute == DType::Double)
-      run_backward<double>(s, mode, z, pointer<double>(d_out), x.data<double>(), h0.data<double>(), pointer<double>(c0),
-                           wi.data<double>(), wh.data<double>(), pointer<double>(wr), out.data<double>(),
-                           g.data<double>(), k.data<double>(),
-                           Gradients<double>{pointer_if<double>(d_input), d_h.data<double>(), pointer_if<double>(d_c),
-                                             pointer_if<double>(d_w_ih), pointer_if<double>(d_w_hh),
-                                             pointer_if<double>(d_b_ih), pointer_if<double>(d_b_hh),
-                                             pointer_if<double>(d_w_hr)});
+      run_backward<double>(s, mode, z, pointer<double>(d_out), x.data<double>(), h0.data<double>(),
+                           pointer<double>(c0), wi.data<double>(), wh.data<double>(), pointer<double>(wr),
+                           out.data<double>(), g.data<double>(), k.data<double>(),
+                           Gradients<double>{pointer_if<double>(d_input), d_h.data<double>(),
+                                             pointer_if<double>(d_c), pointer_if<double>(d_w_ih),
+                                             pointer_if<double>(d_w_hh), pointer_if<double>(d_b_ih),
+                                             pointer_if<double>(d_b_hh), pointer_if<double>(d_w_hr)});
     else
-      run_backward<float>(s, mode, z, pointer<float>(d_out), x.data<float>(), h0.data<float>(), pointer<float>(c0),
-                          wi.data<float>(), wh.data<float>(), pointer<float>(wr), out.data<float>(), g.data<float>(),
-                          k.data<float>(),
-                          Gradients<float>{pointer_if<float>(d_input), d_h.data<float>(), pointer_if<float>(d_c),
-                                           pointer_if<float>(d_w_ih), pointer_if<float>(d_w_hh),
-                                           pointer_if<float>(d_b_ih), pointer_if<float>(d_b_hh),
-                                           pointer_if<float>(d_w_hr)});
+      run_backward<float>(
+          s, mode, z, pointer<float>(d_out), x.data<float>(), h0.data<float>(), pointer<float>(c0),
+          wi.data<float>(), wh.data<float>(), pointer<float>(wr), out.data<float>(), g.data<float>(),
+          k.data<float>(),
+          Gradients<float>{pointer_if<float>(d_input), d_h.data<float>(), pointer_if<float>(d_c),
+                           pointer_if<float>(d_w_ih), pointer_if<float>(d_w_hh), pointer_if<float>(d_b_ih),
+                           pointer_if<float>(d_b_hh), pointer_if<float>(d_w_hr)});
   }
   const auto finished = [&](const Tensor& t) {
     return t.defined() ? to_dtype(t, dtype) : empty({0}, {dtype, input.device()});

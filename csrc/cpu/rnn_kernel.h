@@ -1,4 +1,5 @@
-// The arithmetic of one row of a recurrent layer: gates to states, and gradients of states to gradients of gates.
+// The arithmetic of one row of a recurrent layer: gates to states, and gradients of states to gradients of
+// gates.
 #pragma once
 
 #include <cstdint>

@@ -332,15 +332,6 @@ def local_response_norm(
 # ---------------------------------------------------------------- weights by length and direction
 
 
-@composite("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor")
-def norm_except_dim(v: fl.Tensor, pow: int = 2, dim: int = 0) -> fl.Tensor:
-    """The norms over all dimensions but one, which keep their places with size 1; of everything if dim is -1."""
-    if dim == -1:
-        return fl.linalg.vector_norm(v, pow)
-    others = [d for d in range(v.dim()) if d != dim % v.dim()]
-    return fl.linalg.vector_norm(v, pow, others, keepdim=True) if others else v.abs()
-
-
 @composite("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", module="")
 def weight_norm(v: fl.Tensor, g: fl.Tensor, dim: int = 0) -> fl.Tensor:
     """Vectors of the direction of v and length g."""

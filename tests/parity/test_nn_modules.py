@@ -236,6 +236,31 @@ CASES = [
     case("nn.TripletMarginWithDistanceLoss(distance_function=nn.PairwiseDistance(1), swap=True)", "x(3, 4), x(3, 4), x(3, 4)"),
     case("nn.CTCLoss()", "x(6, 2, 5).log_softmax(-1), idx(4, 2, 3) + 1, ints([6, 5]), ints([3, 2])"),
     case("nn.CTCLoss(blank=2, reduction='sum', zero_infinity=True)", "x(6, 2, 5).log_softmax(-1), idx(2, 2, 3), ints([6, 5]), ints([3, 2])"),
+    *(case(f"nn.{kind}(3, 5{options})", "x(4, 2, 3)") for kind in ("RNN", "LSTM", "GRU")
+      for options in ("", ", 2", ", bidirectional=True", ", 2, bidirectional=True, batch_first=True", ", bias=False",
+                      ", num_layers=3, bias=False, bidirectional=True")),
+    *(case(f"nn.{kind}(3, 5, 2, bidirectional=True{first})", "x(4, 3)") for kind in ("RNN", "LSTM", "GRU")
+      for first in ("", ", batch_first=True")),
+    *(case(f"nn.{kind}(3, 5, 2, bidirectional=True, dropout=0.3)", "x(4, 2, 3)", random=True)
+      for kind in ("RNN", "LSTM", "GRU")),
+    *(case(f"nn.{kind}(3, 5)", f"x(4, 2, 3), {state}") for kind, state in
+      (("RNN", "x(1, 2, 5)"), ("GRU", "x(1, 2, 5)"), ("LSTM", "(x(1, 2, 5), x(1, 2, 5))"))),
+    *(case(f"nn.{kind}(3, 5, 2, bidirectional=True)", f"pack(x(4, 3, 3), {lengths}, False, {ordered}), {state}")
+      for lengths, ordered in (([4, 2, 1], True), ([1, 4, 3], False)) for kind, state in
+      (("RNN", "x(4, 3, 5)"), ("GRU", "x(4, 3, 5)"), ("LSTM", "(x(4, 3, 5), x(4, 3, 5))"))),
+    case("nn.RNN(3, 5, 2, 'relu')", "x(4, 2, 3)"),
+    case("nn.RNN(3, 5, nonlinearity='relu', batch_first=True)", "x(4, 2, 3)"),
+    case("nn.LSTM(3, 5, 2, proj_size=2, bidirectional=True)", "x(4, 2, 3)"),
+    case("nn.LSTM(3, 5, proj_size=2, bias=False, batch_first=True)", "x(4, 2, 3), (x(1, 4, 2), x(1, 4, 5))"),
+    case("nn.LSTM(3, 5, proj_size=2)", "pack(x(4, 3, 3), [4, 2, 1])"),
+    case("nn.LSTM(16, 40, batch_first=True)", "x(9, 12, 16)", tolerance=10),
+    case("nn.GRU(16, 40, 2, batch_first=True, bidirectional=True)", "x(9, 12, 16)", tolerance=10),
+    *(case(f"nn.{kind}({options})", inputs) for kind in ("RNNCell", "GRUCell") for options, inputs in
+      (("3, 5", "x(2, 3)"), ("3, 5, bias=False", "x(2, 3), x(2, 5)"), ("3, 5", "x(3)"), ("3, 5", "x(3), x(5)"))),
+    case("nn.RNNCell(3, 5, nonlinearity='relu')", "x(2, 3)"),
+    case("nn.LSTMCell(3, 5)", "x(2, 3)"),
+    case("nn.LSTMCell(3, 5, bias=False)", "x(2, 3), (x(2, 5), x(2, 5))"),
+    case("nn.LSTMCell(3, 5)", "x(3), (x(5), x(5))"),
     case("nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2))", "x(2, 3, 6, 6)"),
 ]  # fmt: skip
 
@@ -259,6 +284,7 @@ def evaluate(expression, lib, dtype, seed=0):
         "b": lambda *shape: lib.tensor(generator.integers(0, 2, shape).astype(bool).tolist()),
         "idx": lambda n, *shape: lib.tensor(generator.integers(0, n, shape).tolist()).reshape(shape),
         "ints": lambda values: lib.tensor(values),
+        "pack": lib.nn.utils.rnn.pack_padded_sequence,
         "lib": lib,
         "nn": lib.nn,
         "dt": getattr(lib, dtype),

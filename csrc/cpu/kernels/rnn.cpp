@@ -1,4 +1,5 @@
-// Rows of recurrent layers: see rnn_kernel.h. The loops are plain arithmetic that the compiler turns into vectors.
+// Rows of recurrent layers: see rnn_kernel.h. The loops are plain arithmetic that the compiler turns into
+// vectors.
 #include "cpu/rnn_kernel.h"
 
 #include "cpu/math.h"
@@ -34,7 +35,8 @@ void lstm(T* g, T* c, T* kept, T* h, int64_t n) {
   T *in = g, *forget = g + n, *cell = g + 2 * n, *out = g + 3 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const T a = math::sigmoid(in[i]), f = math::sigmoid(forget[i]), u = math::tanh(cell[i]), o = math::sigmoid(out[i]);
+    const T a = math::sigmoid(in[i]), f = math::sigmoid(forget[i]), u = math::tanh(cell[i]),
+            o = math::sigmoid(out[i]);
     in[i] = a, forget[i] = f, cell[i] = u, out[i] = o;
     const T next = f * c[i] + a * u;
     c[i] = next;
@@ -97,8 +99,7 @@ void gru_gradient(const T* g, const T* kept, const T* before, T* dh, T* dg, T* d
 
 template <class T>
 constexpr RecurrentRows<T> rows() {
-  return {plain<T>,       plain_gradient<T>, lstm<T>,        lstm_gradient<T>,
-          lstm_hidden<T>, gru<T>,            gru_gradient<T>};
+  return {plain<T>, plain_gradient<T>, lstm<T>, lstm_gradient<T>, lstm_hidden<T>, gru<T>, gru_gradient<T>};
 }
 
 }  // namespace

@@ -143,7 +143,8 @@ class RNNBase(Module):
         name = type(self).__name__
         dims = 2 if batch_sizes is not None else 3
         own = self._first_weight().dtype
-        if input.dtype != own and not fl.is_autocast_enabled(input.device.type):
+        autocast = getattr(fl, "is_autocast_enabled", None)
+        if input.dtype != own and not (autocast is not None and autocast(input.device.type)):
             raise ValueError(f"[{name}] expected an input of the weights' dtype {own}, got {input.dtype}")
         if input.dim() != dims:
             raise RuntimeError(f"[{name}] expected an input of {dims} dimensions, got {input.dim()}")

@@ -85,16 +85,13 @@ def clip_grad_norm(
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
-def clip_grad_value_(
-    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
-) -> None:
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Limits each element of the gradients to [-clip_value, clip_value], in place."""
     limit = float(clip_value)
     with fl.no_grad():
         for parameter in _tensors(parameters):
             if parameter.grad is not None:
                 parameter.grad.clamp_(min=-limit, max=limit)
-
 
 
 # As they were called before they were public.

@@ -42,9 +42,7 @@ class PackedSequence(PackedSequence_):
         sorted_indices: Tensor | None = None,
         unsorted_indices: Tensor | None = None,
     ) -> PackedSequence:
-        return super().__new__(
-            cls, *_packed_sequence_init_args(data, batch_sizes, sorted_indices, unsorted_indices)
-        )
+        return super().__new__(cls, *_packed_sequence_init_args(data, batch_sizes, sorted_indices, unsorted_indices))
 
     def pin_memory(self) -> PackedSequence:
         """The same in memory that devices can read directly."""
@@ -165,9 +163,7 @@ def pad_packed_sequence(
         if total_length < longest:
             raise ValueError(f"[pad_packed_sequence] expected total_length of at least {longest}, got {total_length}")
         longest = total_length
-    padded, lengths = fl._pad_packed_sequence(
-        sequence.data, sequence.batch_sizes, batch_first, padding_value, longest
-    )
+    padded, lengths = fl._pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, longest)
     order = sequence.unsorted_indices
     if order is not None:
         return padded.index_select(0 if batch_first else 1, order), lengths[order.cpu()]
@@ -216,4 +212,3 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences of a packed batch, in the order before packing."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
-

@@ -124,9 +124,9 @@ class SpectralNormLoadStateDictPreHook:
         if version is not None and version >= 1:
             return
         key = prefix + name
-        if version is None and all(key + suffix in state_dict for suffix in ("_orig", "_u", "_v")):
-            if key not in state_dict:
-                return
+        parts = (f"{key}_orig", f"{key}_u", f"{key}_v")
+        if version is None and key not in state_dict and all(part in state_dict for part in parts):
+            return
         missing = [key + suffix for suffix in ("_orig", "", "_u") if key + suffix not in state_dict]
         if missing:
             if strict:
