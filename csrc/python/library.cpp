@@ -50,6 +50,8 @@ PyObject* overload_new(PyTypeObject* type, PyObject* args, PyObject*) {
   });
 }
 
+}  // namespace
+
 Operator* operator_of(PyObject* o) {
   static PyObject* base = nullptr;
   if (!base) {
@@ -61,6 +63,8 @@ Operator* operator_of(PyObject* o) {
                 std::string(Py_TYPE(o)->tp_name));
   return &OperatorTable::get().at(PyUnicode_AsUTF8(o));
 }
+
+namespace {
 
 PyMemberDef overload_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OverloadObject, vectorcall), READONLY, nullptr}, {}};

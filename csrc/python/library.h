@@ -20,6 +20,9 @@ class WithGIL {
 // The overload object of an operator (torch.ops.aten.add.Tensor), borrowed; made when first asked for.
 PyObject* overload_object(const Operator& op);
 
+// The operator of an overload object or of a name; raises when there is none.
+Operator* operator_of(PyObject* o);
+
 // Arguments as Python objects, without those that equal their defaults: what kernels and handlers written in
 // Python get.
 void unparse_given(const Operator& op, const Value* args, Object& positional, Object& keywords);

@@ -31,6 +31,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_autograd(module.get());
     add_nn_module(module.get());
     add_optimizer(module.get());
+    add_compiled(module.get());
     return module.release();
   });
 }

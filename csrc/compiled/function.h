@@ -1,0 +1,49 @@
+// Compiled functions: programs behind a check of the inputs' geometry, and the node that runs their backward.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "autograd/node.h"
+#include "compiled/program.h"
+
+namespace fl::compiled {
+
+// What a graph was compiled for.
+struct InputSpec {
+  Dims sizes, strides;
+  DType dtype;
+  bool requires_grad;
+};
+
+// One graph for one geometry of the inputs. Without a backward program its results have no history.
+struct Graph : Counted {
+  std::vector<InputSpec> inputs;
+  bool grad_mode = false;
+  Program forward;
+  std::unique_ptr<Program> backward;  // takes what forward saved, then the gradients of the results
+  int results = 0;                    // outputs of forward that the caller gets; the rest is saved
+  std::vector<int> gradients_of;      // inputs, in the order of backward's outputs
+  std::vector<int> gradients_from;    // results, in the order of backward's last inputs
+  // Gradients of the inputs by running the original code again, recorded: for derivatives of derivatives.
+  std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs, const std::vector<Tensor>& grads)>
+      recorded;
+
+  bool fits(const Tensor* given) const;
+  std::vector<Tensor> run(const Tensor* given);
+};
+
+// A function compiled for every geometry it has met; `miss` compiles it for a new one.
+struct Function : Counted {
+  int inputs = 0;
+  std::function<Ref<Graph>(const Tensor* given)> miss;
+
+  std::vector<Tensor> call(const Tensor* given);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Ref<Graph>> graphs_;  // the latest used first
+};
+
+}  // namespace fl::compiled

@@ -1,0 +1,271 @@
+// Compiled functions seen from Python: programs are built from lists of steps, and called like functions.
+#include "compiled/function.h"
+#include "python/library.h"
+#include "python/parse.h"
+
+namespace fl::py {
+
+namespace {
+
+using compiled::Function;
+using compiled::Graph;
+using compiled::Program;
+
+// ---------------------------------------------------------------- reading steps
+
+PyObject* item(PyObject* tuple, Py_ssize_t i) {
+  FL_CHECK_KIND(PyTuple_Check(tuple) && i < PyTuple_GET_SIZE(tuple), Type,
+                "[program] expected a tuple of more items");
+  return PyTuple_GET_ITEM(tuple, i);
+}
+
+std::vector<int64_t> ints(PyObject* sequence) {
+  Object fast = own(PySequence_Fast(sequence, "[program] expected a sequence of integers"));
+  std::vector<int64_t> read;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+    read.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+  return read;
+}
+
+std::vector<int> slots(PyObject* sequence) {
+  const std::vector<int64_t> read = ints(sequence);
+  return {read.begin(), read.end()};
+}
+
+Dims dims(PyObject* sequence) {
+  return Dims(IntSpan(ints(sequence)));
+}
+
+std::vector<Tensor> tensors(PyObject* sequence) {
+  Object fast = own(PySequence_Fast(sequence, "[program] expected a sequence of tensors"));
+  std::vector<Tensor> read;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
+    FL_CHECK_KIND(o == Py_None || is_tensor(o), Type, "[program] expected tensors, got ",
+                  Py_TYPE(o)->tp_name);
+    read.push_back(o == Py_None ? Tensor() : unwrap(o));
+  }
+  return read;
+}
+
+// ("call", op, args, kwargs, slots of the tensors among the arguments in schema order, slots of the results)
+compiled::Call read_call(PyObject* step) {
+  compiled::Call call;
+  call.op = operator_of(item(step, 1));
+  std::vector<PyObject*> arguments;
+  PyObject* args = item(step, 2);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) arguments.push_back(PyTuple_GET_ITEM(args, i));
+  const Py_ssize_t positional = PyTuple_GET_SIZE(args);
+  Object names = own(PyTuple_New(PyDict_GET_SIZE(item(step, 3))));
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0, i = 0; PyDict_Next(item(step, 3), &at, &key, &value); ++i) {
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(key));
+    arguments.push_back(value);
+  }
+  ValueStack values(kMaxArgs);
+  Arena arena;
+  std::string why;
+  if (!parse(*call.op, arguments.data(), positional, names.get(), values.data(), arena, nullptr, &why))
+    fail(ErrorKind::Type, "[", call.op->schema.full_name(), "] expected ", why);
+  const std::vector<int> given = slots(item(step, 4));
+  size_t next = 0;
+  const auto take = [&] {
+    FL_CHECK(next < given.size(), "[program] expected a slot for each tensor of a call, got ", given.size());
+    return given[next++];
+  };
+  for (size_t i = 0; i < call.op->schema.args.size(); ++i) {
+    const Value& v = values.data()[i];
+    if (v.is_tensor() && !v.tensor()->wrapped_number) {
+      call.arguments.emplace_back();
+      call.tensors.emplace_back(static_cast<int>(i), take());
+    } else if (v.is_tensor_list()) {
+      compiled::Call::List list{static_cast<int>(i), {}};
+      for (size_t k = 0; k < v.length(); ++k) list.slots.push_back(v.tensors()[k].defined() ? take() : -1);
+      call.arguments.emplace_back();
+      call.lists.push_back(std::move(list));
+    } else {
+      call.arguments.push_back(v);
+    }
+  }
+  FL_CHECK(next == given.size(), "[program] expected ", next, " slots for the tensors of ",
+           call.op->schema.full_name(), ", got ", given.size());
+  call.results = slots(item(step, 5));
+  return call;
+}
+
+compiled::Launch read_launch(PyObject* step) {
+  compiled::Launch launch;
+  launch.entry = reinterpret_cast<compiled::Entry>(PyLong_AsVoidPtr(item(step, 1)));
+  FL_CHECK(launch.entry != nullptr, "[program] expected the address of a loop, got none");
+  const std::vector<int64_t> pointers = ints(item(step, 2));  // slot, bytes, slot, bytes ...
+  for (size_t i = 0; i + 1 < pointers.size(); i += 2)
+    launch.pointers.push_back({static_cast<int>(pointers[i]), pointers[i + 1]});
+  launch.numbers = ints(item(step, 3));
+  launch.work = int_value(item(step, 4));
+  FL_CHECK(launch.pointers.size() <= 256 && !launch.numbers.empty() && launch.numbers.size() <= 1024,
+           "[program] expected at most 256 pointers and 1024 numbers for a loop, got ",
+           launch.pointers.size(), " and ", launch.numbers.size());
+  return launch;
+}
+
+compiled::Step read_step(PyObject* step) {
+  const std::string kind = PyUnicode_AsUTF8(item(step, 0));
+  const auto number = [&](int i) { return static_cast<int>(int_value(item(step, i))); };
+  if (kind == "allocate")
+    return compiled::Allocate{number(1), dims(item(step, 2)), dims(item(step, 3)),
+                              dtype_value(item(step, 4))};
+  if (kind == "view")
+    return compiled::View{number(1), number(2), dims(item(step, 3)), dims(item(step, 4)),
+                          int_value(item(step, 5))};
+  if (kind == "launch") return read_launch(step);
+  if (kind == "call") return read_call(step);
+  FL_CHECK_KIND(kind == "release", Value, "[program] expected a kind of step, got ", kind);
+  return compiled::Release{slots(item(step, 1))};
+}
+
+// (inputs, slots, constants, steps, outputs, written)
+Program read_program(PyObject* spec) {
+  Program program;
+  program.inputs = static_cast<int>(int_value(item(spec, 0)));
+  program.slots = static_cast<int>(int_value(item(spec, 1)));
+  program.constants = tensors(item(spec, 2));
+  Object steps = own(PySequence_Fast(item(spec, 3), "[program] expected a list of steps"));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(steps.get()); ++i)
+    program.steps.push_back(read_step(PySequence_Fast_GET_ITEM(steps.get(), i)));
+  program.outputs = slots(item(spec, 4));
+  program.written = slots(item(spec, 5));
+  return program;
+}
+
+// ---------------------------------------------------------------- objects
+
+struct GraphObject {
+  PyObject_HEAD;
+  Ref<Graph> graph;
+};
+struct FunctionObject {
+  PyObject_HEAD;
+  vectorcallfunc vectorcall;
+  Ref<Function> function;
+};
+
+PyTypeObject graph_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+// A Python callable shared with native code, released under the interpreter's lock.
+std::shared_ptr<PyObject> shared(PyObject* o) {
+  return {Py_NewRef(o), [](PyObject* p) {
+            if (!Py_IsInitialized()) return;
+            WithGIL lock;
+            Py_DECREF(p);
+          }};
+}
+
+Object list_of(const std::vector<Tensor>& given) {
+  Object made = own(PyList_New(static_cast<Py_ssize_t>(given.size())));
+  for (size_t i = 0; i < given.size(); ++i)
+    PyList_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), check(wrap(given[i])));
+  return made;
+}
+
+// _compiled_graph(inputs, grad_mode, forward, backward, results, gradients_of, gradients_from, recorded):
+// `inputs` are tensors that show the geometry.
+PyObject* make_graph(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    Ref<Graph> graph(new Graph());
+    for (const Tensor& t : tensors(item(args, 0)))
+      graph->inputs.push_back({Dims(t.sizes()), Dims(t.strides()), t.dtype(), t.requires_grad()});
+    graph->grad_mode = item(args, 1) == Py_True;
+    graph->forward = read_program(item(args, 2));
+    if (item(args, 3) != Py_None) graph->backward = std::make_unique<Program>(read_program(item(args, 3)));
+    graph->results = static_cast<int>(int_value(item(args, 4)));
+    graph->gradients_of = slots(item(args, 5));
+    graph->gradients_from = slots(item(args, 6));
+    if (item(args, 7) != Py_None) {
+      graph->recorded = [callable = shared(item(args, 7))](const std::vector<Tensor>& inputs,
+                                                           const std::vector<Tensor>& grads) {
+        WithGIL lock;
+        Object given = list_of(inputs), of = list_of(grads);
+        Object made = own(PyObject_CallFunctionObjArgs(callable.get(), given.get(), of.get(), nullptr));
+        return tensors(made.get());
+      };
+    }
+    auto* self = reinterpret_cast<GraphObject*>(check(graph_type.tp_alloc(&graph_type, 0)));
+    new (&self->graph) Ref<Graph>(std::move(graph));
+    return reinterpret_cast<PyObject*>(self);
+  });
+}
+
+PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    Function& function = *reinterpret_cast<FunctionObject*>(callable)->function;
+    const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    FL_CHECK_KIND(n == function.inputs && kwnames == nullptr, Type, "[compiled function] expected ",
+                  function.inputs, " tensors, got ", static_cast<int64_t>(n), " arguments");
+    std::vector<Tensor> given;
+    given.reserve(n);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      FL_CHECK_KIND(is_tensor(args[i]), Type, "[compiled function] expected tensors, got ",
+                    Py_TYPE(args[i])->tp_name);
+      given.push_back(unwrap(args[i]));
+    }
+    const std::vector<Tensor> made = function.call(given.data());
+    Object result = own(PyTuple_New(static_cast<Py_ssize_t>(made.size())));
+    for (size_t i = 0; i < made.size(); ++i)
+      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), check(wrap(made[i])));
+    return result.release();
+  });
+}
+
+// _compiled_function(inputs, miss): miss(tensors) returns a graph for a geometry not met before.
+PyObject* make_function_object(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    Ref<Function> function(new Function());
+    function->inputs = static_cast<int>(int_value(item(args, 0)));
+    const int inputs = function->inputs;
+    function->miss = [callable = shared(item(args, 1)), inputs](const Tensor* given) {
+      WithGIL lock;
+      Object list = list_of({given, given + inputs});
+      Object made = own(PyObject_CallOneArg(callable.get(), list.get()));
+      FL_CHECK_KIND(Py_TYPE(made.get()) == &graph_type, Type, "[compiled function] expected a graph, got ",
+                    Py_TYPE(made.get())->tp_name);
+      return reinterpret_cast<GraphObject*>(made.get())->graph;
+    };
+    auto* self = reinterpret_cast<FunctionObject*>(check(function_type.tp_alloc(&function_type, 0)));
+    self->vectorcall = call_function;
+    new (&self->function) Ref<Function>(std::move(function));
+    return reinterpret_cast<PyObject*>(self);
+  });
+}
+
+PyMethodDef functions[] = {
+    {"_compiled_graph", make_graph, METH_VARARGS, nullptr},
+    {"_compiled_function", make_function_object, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+void add_compiled(PyObject* module) {
+  graph_type.tp_name = "flambeau._C.CompiledGraph";
+  graph_type.tp_basicsize = sizeof(GraphObject);
+  graph_type.tp_flags = Py_TPFLAGS_DEFAULT;
+  graph_type.tp_dealloc = [](PyObject* self) {
+    reinterpret_cast<GraphObject*>(self)->graph.~Ref();
+    Py_TYPE(self)->tp_free(self);
+  };
+  check(PyType_Ready(&graph_type));
+  function_type.tp_name = "flambeau._C.CompiledFunction";
+  function_type.tp_basicsize = sizeof(FunctionObject);
+  function_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
+  function_type.tp_vectorcall_offset = offsetof(FunctionObject, vectorcall);
+  function_type.tp_call = PyVectorcall_Call;
+  function_type.tp_dealloc = [](PyObject* self) {
+    reinterpret_cast<FunctionObject*>(self)->function.~Ref();
+    Py_TYPE(self)->tp_free(self);
+  };
+  check(PyType_Ready(&function_type));
+  check(PyModule_AddFunctions(module, functions));
+}
+
+}  // namespace fl::py

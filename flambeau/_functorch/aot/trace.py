@@ -1,0 +1,252 @@
+"""Recording a function: every operator call of one run on meta tensors, below autograd, in order.
+
+Nothing is computed, so a run takes some microseconds a call; it shows exactly what eager mode would execute for inputs of
+these sizes, derivatives included, because it is eager mode that runs. A function is therefore recorded anew for each
+geometry of its inputs, and what is generated from the records is shared between them.
+
+In:  a callable over a flat list of tensors, example inputs, the operators to replace by their definitions.
+Out: `Trace`: `Call`s on `Value`s. A value is a window (size, stride, offset) on a numbered storage; views are windows on
+     the storage of their base, and no calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau as fl
+from flambeau.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["Call", "Trace", "Unsupported", "Value", "trace_forward", "trace_joint"]
+
+
+class Unsupported(Exception):
+    """The function does something that compiled graphs cannot express; it runs in eager mode instead."""
+
+
+class Value:
+    """A tensor of the record: a window on a storage."""
+
+    __slots__ = ("dtype", "index", "offset", "requires_grad", "size", "storage", "stride", "tensor")
+
+    def __init__(self, index: int, tensor: Any, storage: int) -> None:
+        self.index = index
+        self.tensor = tensor  # without data; kept, so that its identity stays its own
+        self.storage = storage
+        self.size = tuple(tensor.shape)
+        self.stride = tuple(tensor.stride())
+        self.offset = tensor.storage_offset()
+        self.dtype = tensor.dtype
+
+    def __repr__(self) -> str:
+        return f"v{self.index}"
+
+
+class Call:
+    """One operator call. Tensors among the arguments are `Value`s."""
+
+    __slots__ = ("args", "backward", "kwargs", "op", "reads", "results", "writes")
+
+    def __init__(self, op: Any, args: Any, kwargs: Any, results: list[Value | None], writes: list[Value]) -> None:
+        self.op = op
+        self.args = args
+        self.kwargs = kwargs
+        self.results = results  # new tensors; those that are written are in `writes`
+        self.writes = writes
+        self.reads: list[Value] = list(values_in((*args, *kwargs.values())))
+        self.backward = False
+
+    def __repr__(self) -> str:
+        arguments = ", ".join([*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs.items())])
+        made = ", ".join(map(repr, self.results)) or "_"
+        return f"{made} = {self.op}({arguments})"
+
+
+class Trace:
+    """A recorded run."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.values: dict[int, Value] = {}  # by identity of the meta tensor
+        self.storages: dict[int, int] = {}  # by identity of the meta storage
+        self.inputs: list[Value] = []
+        self.outputs: list[Any] = []  # Value, or None
+        self.constants: dict[int, tuple[Value, Any]] = {}  # tensors with data that the function refers to
+        self.tangents: list[Value] = []  # gradients of the outputs, in a joint trace
+        self.gradients: list[Value | None] = []
+        self.forward_calls = 0
+        self.kept: list[Any] = []  # meta storages: numbers must not be used twice
+
+    def value(self, tensor: Any) -> Value:
+        """The value of a meta tensor, made when it is new."""
+        found = self.values.get(id(tensor))
+        if found is None:
+            storage = tensor.untyped_storage()
+            self.kept.append(storage)
+            number = self.storages.setdefault(storage._cdata, len(self.storages))
+            found = self.values[id(tensor)] = Value(len(self.values), tensor, number)
+        return found
+
+
+def values_in(items: Any) -> Any:
+    """The values among arguments, those in lists too."""
+    for item in items:
+        if isinstance(item, Value):
+            yield item
+        elif isinstance(item, (list, tuple)):
+            yield from values_in(item)
+
+
+def _map(function: Callable[[Any], Any], item: Any) -> Any:
+    if isinstance(item, fl.Tensor):
+        return function(item)
+    if isinstance(item, (list, tuple)):
+        return type(item)(_map(function, x) for x in item) if not hasattr(item, "_fields") else tuple(
+            _map(function, x) for x in item
+        )
+    return item
+
+
+_META = fl.device("meta")
+_CPU = fl.device("cpu")
+
+# Arguments that kernels write without saying so in the schema.
+_HIDDEN_WRITES = {"native_batch_norm": ("running_mean", "running_var")}
+
+
+class Recorder(TorchDispatchMode):
+    """Sees every operator call below autograd and enters it in a trace."""
+
+    def __init__(self, trace: Trace, definitions: dict[str, Callable[..., Any]]) -> None:
+        super().__init__()
+        self.trace = trace
+        self.definitions = definitions
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        definition = self.definitions.get(func._full_name)
+        if definition is not None:
+            with self:
+                made = definition(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
+        args = _map(self._without_data, args)
+        kwargs = {k: self._device(_map(self._without_data, v)) for k, v in kwargs.items()}
+        if not any(isinstance(a, fl.Tensor) for a in _flat((*args, *kwargs.values()))) and "device" in _names(func):
+            kwargs["device"] = _META
+        results = func(*args, **kwargs)
+        if not func.is_view:
+            self._enter(func, args, kwargs, results)
+        else:
+            for result in _flat((results,)):
+                self.trace.value(result)
+        return results
+
+    def _without_data(self, tensor: Any) -> Any:
+        """A tensor that the function refers to and did not get: it becomes a constant."""
+        if tensor.is_meta:
+            return tensor
+        if tensor.device != _CPU:
+            raise Unsupported(f"a tensor on {tensor.device}")
+        held = self.trace.constants.get(id(tensor))
+        if held is None:
+            twin = fl.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+            held = self.trace.constants[id(tensor)] = (self.trace.value(twin), tensor)
+        return held[0].tensor
+
+    @staticmethod
+    def _device(value: Any) -> Any:
+        return _META if isinstance(value, fl.device) else value
+
+    def _enter(self, func: Any, args: Any, kwargs: Any, results: Any) -> None:
+        trace = self.trace
+        written = {id(t) for t in self._written(func, args, kwargs)}
+        made: list[Value | None] = []
+        for result in results if isinstance(results, (list, tuple)) else (results,):
+            if not isinstance(result, fl.Tensor):
+                if result is not None and func._schema.returns:
+                    raise Unsupported(f"{func} returns {type(result).__name__}")
+                made.append(None)
+            elif id(result) in written:
+                made.append(None)
+            else:
+                made.append(trace.value(result))
+        writes = [trace.values[i] for i in written]
+        recorded = {k: _CPU if v is _META or v == _META else v for k, v in kwargs.items()}
+        trace.calls.append(
+            Call(func, _map(trace.value, args), {k: _map(trace.value, v) for k, v in recorded.items()}, made, writes)
+        )
+
+    @staticmethod
+    def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
+        hidden = _HIDDEN_WRITES.get(func._full_name, ())
+        if not func._schema.is_mutable and not hidden:
+            return []
+        found = []
+        for i, argument in enumerate(func._schema.arguments):
+            if argument.name in hidden or (argument.alias_info is not None and argument.alias_info.is_write):
+                value = args[i] if i < len(args) else kwargs.get(argument.name)
+                found += [t for t in _flat((value,)) if isinstance(t, fl.Tensor)]
+        return found
+
+
+def _flat(items: Any) -> Any:
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            yield from _flat(item)
+        else:
+            yield item
+
+
+def _names(func: Any) -> set[str]:
+    return {a.name for a in func._schema.arguments}
+
+
+def _twin(tensor: Any) -> Any:
+    """A tensor without data that looks like the given one, as a leaf."""
+    made = fl.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+    return made.requires_grad_() if tensor.requires_grad else made
+
+
+def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    twins = [_twin(t) for t in inputs]
+    trace.inputs = [trace.value(t) for t in twins]
+    with recorder:
+        made = function(*twins)
+    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
+    for output in outputs:
+        if output is not None and not isinstance(output, fl.Tensor):
+            raise Unsupported(f"a result of type {type(output).__name__}")
+    outputs = [None if t is None else recorder._without_data(t) for t in outputs]
+    trace.outputs = [None if t is None else trace.value(t) for t in outputs]
+    trace.forward_calls = len(trace.calls)
+    return twins, outputs
+
+
+def trace_forward(function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None) -> Trace:
+    """Records a run without derivatives."""
+    trace = Trace()
+    with fl.no_grad():
+        _run(trace, Recorder(trace, definitions or {}), function, inputs)
+    return trace
+
+
+def trace_joint(function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None) -> Trace:
+    """Records a run and the backward from all its differentiable results to all inputs that require a gradient."""
+    trace = Trace()
+    recorder = Recorder(trace, definitions or {})
+    with fl.enable_grad():
+        twins, outputs = _run(trace, recorder, function, inputs)
+        wanted = [t for t in twins if t.requires_grad]
+        sources = [t for t in outputs if t is not None and t.requires_grad and t.grad_fn is not None]
+        if not sources:
+            return trace
+        tangents = [fl.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_META) for t in sources]
+        trace.tangents = [trace.value(t) for t in tangents]
+        with recorder:
+            grads = fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
+    by_input = {id(t): g for t, g in zip(wanted, grads)}
+    trace.gradients = [None if (g := by_input.get(id(t))) is None else trace.value(g) for t in twins]
+    for call in trace.calls[trace.forward_calls :]:
+        call.backward = True
+    return trace
