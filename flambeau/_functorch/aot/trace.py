@@ -75,6 +75,7 @@ class Trace:
         self.tangents: list[Value] = []  # gradients of the outputs, in a joint trace
         self.gradients: list[Value | None] = []
         self.forward_calls = 0
+        self.roots: dict[int, Value] = {}  # by storage: the value it was made as
         self.kept: list[Any] = []  # meta storages: numbers must not be used twice
 
     def value(self, tensor: Any) -> Value:
@@ -85,6 +86,7 @@ class Trace:
             self.kept.append(storage)
             number = self.storages.setdefault(storage._cdata, len(self.storages))
             found = self.values[id(tensor)] = Value(len(self.values), tensor, number)
+            self.roots.setdefault(number, found)
         return found
 
 
@@ -101,8 +103,10 @@ def _map(function: Callable[[Any], Any], item: Any) -> Any:
     if isinstance(item, fl.Tensor):
         return function(item)
     if isinstance(item, (list, tuple)):
-        return type(item)(_map(function, x) for x in item) if not hasattr(item, "_fields") else tuple(
-            _map(function, x) for x in item
+        return (
+            type(item)(_map(function, x) for x in item)
+            if not hasattr(item, "_fields")
+            else tuple(_map(function, x) for x in item)
         )
     return item
 

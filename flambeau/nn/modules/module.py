@@ -265,7 +265,7 @@ class Module(_C.ModuleBase):
                     f"cannot assign '{type(value).__name__}' as child module '{name}' (nn.Module or None expected)"
                 )
             modules[name] = None
-        elif isinstance(value, Tensor) and isinstance(value, Buffer) or name in (state.get("_buffers") or ()):
+        elif (isinstance(value, Tensor) and isinstance(value, Buffer)) or name in (state.get("_buffers") or ()):
             self._set_buffer(name, value)
         else:
             super().__setattr__(name, value)

@@ -1,0 +1,223 @@
+"""Building kernels: C++ sources become shared objects, kept on disk under the hash of their content.
+
+A kernel's name is the hash of its source, of the flags, of the compiler and of the processor, so equal kernels of
+different layers, graphs and processes are one. Files are written under another name and renamed, so that a reader never
+sees half of one; an object that does not load is built again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from flambeau._inductor.cpp import Kernel
+
+__all__ = ["addresses", "cache_dir", "compiler"]
+
+FLAGS = (
+    "-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-fwrapv", "-fno-math-errno",
+    "-fno-trapping-math", "-ffp-contract=fast", "-fno-exceptions", "-w",
+)  # fmt: skip
+
+PRELUDE = """\
+#include <stdint.h>
+#include <stdlib.h>
+#include <limits>
+extern "C" int omp_get_thread_num(void);
+extern "C" int omp_get_num_threads(void);
+struct bfloat16 { uint16_t bits; };
+template <class C, class M> static inline C load(M x) { return (C)x; }
+template <> inline float load<float, bfloat16>(bfloat16 x) {
+  union { uint32_t u; float f; } v = {(uint32_t)x.bits << 16};
+  return v.f;
+}
+template <class M, class C> static inline void store(M& target, C x) { target = (M)x; }
+template <class C> static inline void store(bool& target, C x) { target = x != 0; }
+template <class C> static inline void store(bfloat16& target, C x) {
+  union { float f; uint32_t u; } v = {(float)x};
+  const uint32_t rounded = (v.u + 0x7fff + ((v.u >> 16) & 1)) >> 16;
+  target.bits = v.f != v.f ? 0x7fc0 : rounded;
+}
+"""
+
+# For kernels that need no more of the math library than this.
+SIMPLE_MATH = """\
+namespace math {
+template <class T> static inline T abs(T x) { return x < 0 ? -x : x; }
+static inline float abs(float x) { return __builtin_fabsf(x); }
+static inline double abs(double x) { return __builtin_fabs(x); }
+template <class T> static inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> static inline T minimum(T a, T b) { return a < b || a != a ? a : b; }
+static inline float sqrt(float x) { return __builtin_sqrtf(x); }
+static inline double sqrt(double x) { return __builtin_sqrt(x); }
+static inline float rsqrt(float x) { return 1 / __builtin_sqrtf(x); }
+static inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
+static inline float floor(float x) { return __builtin_floorf(x); }
+static inline double floor(double x) { return __builtin_floor(x); }
+static inline float ceil(float x) { return __builtin_ceilf(x); }
+static inline double ceil(double x) { return __builtin_ceil(x); }
+static inline float trunc(float x) { return __builtin_truncf(x); }
+static inline double trunc(double x) { return __builtin_trunc(x); }
+}
+"""
+_SIMPLE = frozenset("abs maximum minimum sqrt rsqrt floor ceil trunc".split())
+_FOLDS = """\
+#pragma omp declare reduction(fold_{0} : float, double, int64_t : omp_out = math::{0}(omp_out, omp_in)) \\
+    initializer(omp_priv = omp_orig)
+"""
+
+
+def cache_dir() -> Path:
+    """Where built kernels are kept."""
+    given = os.environ.get("FLAMBEAU_CACHE_DIR") or os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    base = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flambeau"
+    path = base / "kernels"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@functools.cache
+def compiler() -> str | None:
+    """The C++ compiler, or None when the machine has none."""
+    from shutil import which
+
+    for name in (os.environ.get("CXX"), "g++", "c++", "clang++"):
+        if name and (found := which(name)):
+            return found
+    return None
+
+
+@functools.cache
+def _identity() -> str:
+    """What a kernel's object depends on beside its source."""
+    path = compiler() or ""
+    stamp = os.stat(path) if path else None
+    try:
+        with open("/proc/cpuinfo") as file:
+            flags = next((line for line in file if line.startswith("flags")), "")
+    except OSError:
+        flags = ""
+    return f"{path} {stamp.st_size if stamp else 0} {stamp.st_mtime_ns if stamp else 0} {flags} {FLAGS} {PRELUDE}"
+
+
+@functools.cache
+def _headers() -> Path:
+    """The folder with the math library's headers."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "include", here.parent.parent / "csrc"):
+        if (folder / "cpu" / "math.h").exists():
+            return folder
+    raise FileNotFoundError("[inductor] expected the headers of the math library beside the package, got none")
+
+
+def _name(kernel: Kernel) -> str:
+    return "k_" + hashlib.sha256((_identity() + kernel.source).encode()).hexdigest()[:24]
+
+
+def _text(kernels: dict[str, Kernel]) -> str:
+    functions = set().union(*(k.functions for k in kernels.values()))
+    parts = [PRELUDE]
+    if functions <= _SIMPLE:
+        parts.append(SIMPLE_MATH)
+    else:
+        rest = functions - _SIMPLE - _in_plain_math()
+        parts.append(f'#include "cpu/{"record_math" if rest else "math"}.h"\nnamespace math = fl::math;\n')
+        if not rest:
+            parts.append("using namespace fl;\n")
+    parts += [_FOLDS.format(name) for name in ("maximum", "minimum") if name in functions]
+    parts += [kernel.source.replace("@NAME@", name) for name, kernel in kernels.items()]
+    return "\n".join(parts)
+
+
+@functools.cache
+def _in_plain_math() -> frozenset[str]:
+    """Functions that the plain header has: the others need the larger one."""
+    import re
+
+    text = (_headers() / "cpu" / "math.h").read_text()
+    return frozenset(re.findall(r"^(?:FL_MATH_INLINE|inline)[^\n(]*?\b(\w+)\(", text, re.MULTILINE))
+
+
+class BuildError(RuntimeError):
+    """The compiler refused a generated source."""
+
+
+def _compile(kernels: dict[str, Kernel], folder: Path) -> Path:
+    """Builds one object with all the given kernels and records which they are."""
+    digest = hashlib.sha256(" ".join(sorted(kernels)).encode()).hexdigest()[:24]
+    target = folder / f"{digest}.so"
+    source = folder / f"{digest}.cpp"
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        text = Path(scratch) / "kernels.cpp"
+        text.write_text(_text(kernels))
+        made = Path(scratch) / "kernels.so"
+        found = compiler()
+        assert found is not None
+        command = [found, *FLAGS, f"-I{_headers()}", str(text), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildError(
+                f"[inductor] expected the generated C++ to compile, got:\n{done.stderr}\n{text.read_text()}"
+            )
+        os.replace(text, source)
+        os.replace(made, target)
+    for name in kernels:
+        _write(folder / name, target.name)
+    return target
+
+
+def _write(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+_lock = threading.Lock()
+_loaded: dict[str, int] = {}  # address by kernel name
+_libraries: dict[str, ctypes.CDLL] = {}
+
+
+def _load(path: Path, names: Iterable[str]) -> None:
+    library = _libraries.get(path.name) or ctypes.CDLL(str(path))
+    _libraries[path.name] = library
+    for name in names:
+        _loaded[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+
+def _from_disk(name: str, folder: Path) -> bool:
+    try:
+        _load(folder / (folder / name).read_text(), [name])
+    except (OSError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def addresses(kernels: list[Kernel]) -> list[int]:
+    """Where the machine code of each kernel is, built where needed."""
+    names = [_name(k) for k in kernels]
+    with _lock:
+        folder = cache_dir()
+        wanted = {n: k for n, k in zip(names, kernels) if n not in _loaded and not _from_disk(n, folder)}
+        if wanted:
+            for batch, path in _build_all(wanted, folder):
+                _load(path, batch)
+    return [_loaded[n] for n in names]
+
+
+def _build_all(wanted: dict[str, Kernel], folder: Path) -> list[tuple[dict[str, Kernel], Path]]:
+    """In as many objects as there are processors to build them."""
+    workers = min(os.cpu_count() or 1, 1 + len(wanted) // 4)
+    names = list(wanted)
+    batches = [{n: wanted[n] for n in names[i::workers]} for i in range(workers)]
+    if workers == 1:
+        return [(batches[0], _compile(batches[0], folder))]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(zip(batches, pool.map(lambda batch: _compile(batch, folder), batches)))

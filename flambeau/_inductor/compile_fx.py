@@ -1,0 +1,129 @@
+"""The compiler's entry: a function over tensors becomes a native function that compiles itself for what it meets.
+
+A function is recorded for each geometry of its inputs (sizes, strides, dtypes, which require gradients). That is cheap; the
+kernels that come out of it do not depend on sizes and are built once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._functorch.aot.trace import Call, Trace, Value, trace_forward, trace_joint
+from flambeau._inductor.ir import Access, Loop
+from flambeau._inductor.lower import Lowering, defined
+from flambeau._inductor.plan import Plan
+from flambeau._inductor.schedule import schedule
+from flambeau.ops import expr as e
+
+__all__ = ["compile_fx", "compile_function"]
+
+
+def compile_fx(graph: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+    """A backend of `compile`: the graph module as a function of the same inputs."""
+    return compile_function(graph, len(example_inputs))
+
+
+def compile_function(function: Callable[..., Any], inputs: int) -> Callable[..., Any]:
+    """A function over that many tensors, returning a list of tensors, compiled."""
+    compiled = Compiled(function)
+    return _C._compiled_function(inputs, compiled.graph_for)
+
+
+class Compiled:
+    """What compiles one function for one geometry after the other."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def graph_for(self, inputs: list[Any]) -> Any:
+        """A native graph for inputs like these."""
+        grad_mode = fl.is_grad_enabled()
+        wants = grad_mode and any(t.requires_grad for t in inputs)
+        trace = (trace_joint if wants else trace_forward)(self.function, inputs, defined())
+        if not trace.tangents:
+            forward = _program(trace.calls, trace.inputs, trace, trace.outputs)
+            return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None)
+        forward_calls = _live(trace.calls[: trace.forward_calls], None)
+        backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
+        saved = _saved(forward_calls, backward_calls, trace)
+        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *saved])
+        wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
+        backward = _program(backward_calls, [*saved, *trace.tangents], trace, [trace.gradients[i] for i in wanted])
+        sources = [
+            k
+            for k, v in enumerate(trace.outputs)
+            if v is not None and v.tensor.requires_grad and v.tensor.grad_fn is not None
+        ]
+        return _C._compiled_graph(
+            inputs, grad_mode, forward, backward, len(trace.outputs), wanted, sources, self._recorded
+        )
+
+    def _recorded(self, inputs: list[Any], grads: list[Any]) -> list[Any]:
+        """Gradients of the inputs by the original function, recorded for further derivatives."""
+        with fl.enable_grad():
+            made = self.function(*inputs)
+            made = list(made) if isinstance(made, (list, tuple)) else [made]
+            sources = [t for t in made if t is not None and t.requires_grad]
+            wanted = [t for t in inputs if t.requires_grad]
+            found = fl.autograd.grad(sources, wanted, grads, create_graph=True, allow_unused=True)
+        return [g for g in found if g is not None]
+
+
+def _live(calls: list[Call], wanted: list[Value] | None) -> list[Call]:
+    """Calls whose results somebody uses; all that write are kept, and all of a forward (wanted None)."""
+    if wanted is None:
+        return calls
+    needed = {v.storage for v in wanted}
+    kept = []
+    for call in reversed(calls):
+        if call.writes or any(v is not None and v.storage in needed for v in call.results):
+            kept.append(call)
+            needed |= {v.storage for v in call.reads}
+    return kept[::-1]
+
+
+def _saved(forward: list[Call], backward: list[Call], trace: Trace) -> list[Value]:
+    """The storages that backward reads and does not make itself, each as the value it was made as."""
+    made = {v.storage for call in backward for v in call.results if v is not None}
+    made |= {v.storage for v in trace.tangents}
+    constants = {v.storage for v, _ in trace.constants.values()}
+    found: dict[int, Value] = {}
+    read = [v for call in backward for v in call.reads] + [g for g in trace.gradients if g is not None]
+    for value in read:
+        if value.storage not in made and value.storage not in constants:
+            found.setdefault(value.storage, trace.roots[value.storage])
+    return list(found.values())
+
+
+def _program(calls: list[Call], inputs: list[Value], trace: Trace, outputs: list[Value | None]) -> tuple[Any, ...]:
+    lowering = Lowering()
+    given = [lowering.enter(v, "input") for v in inputs]
+    used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
+    constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]
+    for call in calls:
+        lowering.lower(call)
+    last = []
+    for value, buffer in zip(inputs, given):
+        state = lowering.current[value.storage]
+        if state.memory is not buffer.memory:
+            last.append(_write_back(value, buffer, state, lowering))
+    plan = Plan(lowering, given, constants)
+    return plan.run(schedule(lowering.items, last), outputs)
+
+
+def _write_back(value: Value, buffer: Any, state: Any, lowering: Lowering) -> Loop:
+    """Copies the last state of a written input into its own memory."""
+    from flambeau._inductor.ir import Buffer
+
+    target = Buffer(lowering.count, buffer.dtype, buffer.size, buffer.stride, "loop")
+    lowering.count += 1
+    target.memory = buffer.memory
+    strides = tuple(0 if n == 1 else s for n, s in zip(value.size, value.stride))
+    lowering.current[value.storage] = target
+    return Loop(
+        "write back", value.size, e.Expr("load", 0), [Access(state, value.offset, strides)],
+        Access(target, value.offset, strides), buffer.dtype,
+    )  # fmt: skip

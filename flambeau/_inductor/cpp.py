@@ -1,0 +1,674 @@
+"""Printing a group of loops as one C++ function.
+
+The function takes pointers and numbers: the number of threads, the sizes of the dimensions, and every stride that is
+neither 0 nor 1. Sizes are never printed, so one function serves every size for which the loops lie in memory alike.
+
+    rows, in parallel
+      for each pass over the columns: a vectorised loop that computes, stores, and folds
+      between the passes: what is computed once a row
+    after the rows: folds along the rows are completed over the threads
+
+A value that a later pass needs is read back if it was stored, computed again if it is cheap, and otherwise kept in a
+scratch row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import flambeau as fl
+from flambeau._inductor.ir import Access, Buffer
+from flambeau._inductor.schedule import Group, Member
+from flambeau.ops.expr import Expr
+
+__all__ = ["Kernel", "print_group"]
+
+# dtype: type in memory, type to compute in
+TYPES = {
+    fl.float32: ("float", "float"),
+    fl.float64: ("double", "double"),
+    fl.bfloat16: ("bfloat16", "float"),
+    fl.float16: ("_Float16", "float"),
+    fl.bool: ("bool", "int64_t"),
+    fl.uint8: ("uint8_t", "int64_t"),
+    fl.int8: ("int8_t", "int64_t"),
+    fl.int16: ("int16_t", "int64_t"),
+    fl.int32: ("int32_t", "int64_t"),
+    fl.int64: ("int64_t", "int64_t"),
+}
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bitor": "|", "bitxor": "^", "lshift": "<<",
+    "rshift": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "land": "&&", "lor": "||",
+}  # fmt: skip
+_PREFIX = {"neg": "-", "bitnot": "~", "lnot": "!"}
+_SIMPLE = frozenset("abs maximum minimum sqrt rsqrt floor ceil trunc real conj".split())  # printed in the prelude
+_CHEAP = frozenset((*_INFIX, *_PREFIX, "where", "abs", "maximum", "minimum", "const", "load", "arg", "real", "conj"))
+BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
+
+
+@dataclass
+class Kernel:
+    """A printed function, and what a call of it passes."""
+
+    source: str  # with @NAME@ for the function's name
+    pointers: list[tuple[Buffer, int]]  # buffer and offset in elements
+    numbers: list[int]
+    work: int
+    functions: set[str]  # of the math library
+
+
+def _literal(value: Any, ctype: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value != value:
+        return f"std::numeric_limits<{ctype}>::quiet_NaN()"
+    if value in (float("inf"), float("-inf")):
+        return f"{'-' if value < 0 else ''}std::numeric_limits<{ctype}>::infinity()"
+    if isinstance(value, int) and value == -(1 << 63):
+        return f"{ctype}(-9223372036854775807LL - 1)"
+    return f"{ctype}({value!r}{'LL' if isinstance(value, int) else ''})"
+
+
+class _Body:
+    """Statements at one place of the kernel; each shared subexpression is computed once."""
+
+    def __init__(self, writer: _Writer, outer: dict[Any, str] | None = None) -> None:
+        self.writer = writer
+        self.lines: list[str] = []
+        self.seen: dict[Any, str] = dict(outer or {})
+
+    def expression(self, node: Expr, leaves: Any, ctype: str) -> str:
+        """The name or literal of an expression's value."""
+        if node.op == "const":
+            return _literal(node.args[0], ctype)
+        if node.op in ("load", "arg"):
+            return leaves(node)
+        parts = [self.expression(a, leaves, ctype) for a in node.args]  # type: ignore[arg-type]
+        key = (node.op, ctype, *parts)
+        if key not in self.seen:
+            self.seen[key] = self.writer.fresh("t")
+            self.lines.append(f"const auto {self.seen[key]} = {self._text(node.op, parts)};")
+        return self.seen[key]
+
+    def _text(self, op: str, parts: list[str]) -> str:
+        if op in _INFIX:
+            return f"{parts[0]} {_INFIX[op]} {parts[1]}"
+        if op in _PREFIX:
+            return f"{_PREFIX[op]}{parts[0]}"
+        if op == "where":
+            return f"{parts[0]} ? {parts[1]} : {parts[2]}"
+        self.writer.functions.add(op)
+        return f"math::{op}({', '.join(parts)})"
+
+
+class _Writer:
+    def __init__(self, group: Group, stored: set[Buffer]) -> None:
+        self.group = group
+        self.stored = stored
+        self.functions: set[str] = set()
+        self.count = 0
+        self.pointers: dict[tuple[Buffer, int], str] = {}
+        self.written: set[str] = set()
+        self.strides: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.numbers: list[int] = [1]
+        self.number_lines: list[str] = []
+        self._arrange()
+        self._depths()
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    # ---------------------------------------------------------------- dimensions
+
+    def _arrange(self) -> None:
+        """Orders dimensions as they lie in memory, merges neighbours, and decides on rows and columns."""
+        group = self.group
+        dims, split = list(group.dims), group.split
+        accesses = [[m.write, *m.reads] for m in group.members]
+        order = list(range(len(dims)))
+        if split is None:
+            lead = group.members[-1].write.strides
+            order.sort(key=lambda i: -lead[i])
+        merged: list[list[int]] = []  # runs of dimensions that are walked as one
+        flat = [a for group_of in accesses for a in group_of]
+        for place, i in enumerate(order):
+            if merged and (split is None or i != split):
+                j = order[place - 1]
+                if all(a.strides[j] == a.strides[i] * dims[i] for a in flat):
+                    merged[-1].append(i)
+                    continue
+            merged.append([i])
+        self.sizes = [_product(dims[i] for i in run) for run in merged]
+        self.picks = [run[-1] for run in merged]  # the stride of a run is that of its last dimension
+        if split is None:
+            self.rows = max(len(self.sizes) - 1, 0)
+        else:
+            self.rows = sum(1 for run in merged if run[0] < split)
+        self.size_names = [self._number(n, f"n{k}") for k, n in enumerate(self.sizes)]
+
+    def _number(self, value: int, name: str) -> str:
+        self.number_lines.append(f"const int64_t {name} = n[{len(self.numbers)}];")
+        self.numbers.append(value)
+        return name
+
+    # ---------------------------------------------------------------- which pass computes what
+
+    def _depths(self) -> None:
+        """The pass of each member: folds of a pass are known in the next one."""
+        self.depth: dict[Buffer, int] = {}
+        made = self.group.made
+        for member in self.group.members:
+            depth = 0
+            for access in member.reads:
+                source = made.get(access.buffer)
+                if source is not None:
+                    known = self.depth[access.buffer]
+                    later = source.level in ("fold", "row") and member.level not in ("row",)
+                    depth = max(depth, known + 1 if later else known)
+            self.depth[member.loop.write.buffer] = depth
+        self.passes = 1 + max(
+            (self.depth[m.loop.write.buffer] for m in self.group.members if m.level != "row"), default=-1
+        )
+        self.row_dtype = None
+        self.scratch: dict[Buffer, str] = {}
+        for member in self.group.members:
+            if member.level != "full" or member.loop.write.buffer in self.stored:
+                continue
+            mine = self.depth[member.loop.write.buffer]
+            used_later = any(
+                self.depth[user.loop.write.buffer] > mine
+                for user in self.group.members
+                if any(a.buffer is member.loop.write.buffer for a in user.reads)
+            )
+            if used_later and not self._is_cheap(member):
+                self.scratch[member.loop.write.buffer] = self.fresh("row")
+
+    def _is_cheap(self, member: Member) -> bool:
+        def cheap(node: Expr) -> bool:
+            return node.op in _CHEAP and all(cheap(a) for a in node.args if isinstance(a, Expr))
+
+        if not cheap(member.loop.expr):
+            return False
+        for access in member.reads:
+            source = self.group.made.get(access.buffer)
+            if (
+                source is None
+                or source.level != "full"
+                or access.buffer in self.stored
+                or access.buffer in self.scratch
+            ):
+                continue
+            if not self._is_cheap(source):
+                return False
+        return True
+
+    # ---------------------------------------------------------------- accesses
+
+    def pointer(self, access: Access, write: bool = False) -> str:
+        key = (access.buffer, access.offset)
+        if key not in self.pointers:
+            self.pointers[key] = f"p{len(self.pointers)}"
+        name = self.pointers[key]
+        if write:
+            self.written.add(name)
+        return name
+
+    def index(self, access: Access, columns: list[str] | None) -> str:
+        """The position of an element from its pointer; columns None: for what depends on the row only."""
+        name = self.pointer(access)
+        variables = [f"r{k}" for k in range(self.rows)] + (columns if columns is not None else [])
+        terms = []
+        for k, variable in enumerate(variables):
+            stride = access.strides[self.picks[k]]
+            if stride == 0:
+                continue
+            if stride == 1:
+                terms.append(variable)
+            else:
+                key = (name, (k, stride))
+                if key not in self.strides:
+                    self.strides[key] = self._number(stride, f"s{name[1:]}_{k}_{len(self.strides)}")
+                terms.append(f"{variable} * {self.strides[key]}")
+        return " + ".join(terms) or "0"
+
+    def load(self, body: _Body, access: Access, columns: list[str] | None) -> str:
+        """An element read from memory, in its compute type."""
+        text = f"{self.pointer(access)}[{self.index(access, columns)}]"
+        key = ("load", text)
+        if key not in body.seen:
+            ctype = TYPES[access.buffer.dtype][1]
+            body.seen[key] = self.fresh("x")
+            body.lines.append(f"const {ctype} {body.seen[key]} = load<{ctype}>({text});")
+        return body.seen[key]
+
+    # ---------------------------------------------------------------- values
+
+    def value(self, body: _Body, access: Access, user: Member, at: int, columns: list[str] | None) -> str:
+        """What a member reads, at pass `at`: a register, or memory."""
+        source = self.group.made.get(access.buffer)
+        if source is None:
+            return self.load(body, access, columns)
+        key = ("value", access.buffer)
+        if key in body.seen:
+            return body.seen[key]
+        if source.level != "full":
+            return self.row_values[access.buffer]
+        if self.depth[access.buffer] < at:
+            if access.buffer in self.stored:
+                return self.load(body, source.write, columns)
+            if access.buffer in self.scratch:
+                name = self.fresh("x")
+                ctype = TYPES[access.buffer.dtype][1]
+                body.lines.append(f"const {ctype} {name} = {self.scratch[access.buffer]}[{self.linear(columns)}];")
+                body.seen[key] = name
+                return name
+        return self.compute(body, source, at, columns)
+
+    def compute(self, body: _Body, member: Member, at: int, columns: list[str] | None) -> str:
+        """The value of a member at the current point, rounded as its buffer's dtype when that is an integer."""
+        key = ("value", member.loop.write.buffer)
+        if key not in body.seen:
+            text = self.operand(body, member, at, columns)
+            memory, ctype = TYPES[member.loop.write.buffer.dtype]
+            name = self.fresh("v")
+            narrow = ctype == "int64_t" and memory != "int64_t"
+            body.lines.append(f"const {ctype} {name} = {f'({memory})' if narrow else ''}({text});")
+            body.seen[key] = name
+        return body.seen[key]
+
+    def operand(self, body: _Body, member: Member, at: int, columns: list[str] | None) -> str:
+        """The value of a member's expression, in the type it computes in."""
+        ctype = TYPES[member.loop.compute][1]
+
+        def leaf(node: Expr) -> str:
+            access = member.reads[node.args[0]]  # type: ignore[call-overload]
+            name = self.value(body, access, member, at, columns)
+            if TYPES[access.buffer.dtype][1] == ctype:
+                return name
+            key = ("cast", name, ctype)
+            if key not in body.seen:
+                body.seen[key] = self.fresh("x")
+                body.lines.append(f"const {ctype} {body.seen[key]} = ({ctype}){name};")
+            return body.seen[key]
+
+        return body.expression(member.loop.expr, leaf, ctype)
+
+    def linear(self, columns: list[str] | None) -> str:
+        """The number of a column within its row."""
+        names = columns or []
+        text = names[0] if names else "0"
+        for name, size in zip(names[1:], self.size_names[self.rows + 1 :]):
+            text = f"({text}) * {size} + {name}"
+        return text
+
+    # ---------------------------------------------------------------- the function
+
+    def write(self) -> str:
+        self.row_values: dict[Buffer, str] = {}
+        members = self.group.members
+        self.column_folds = [m for m in members if m.level == "rows"]
+        whole = self.rows == 0 and any(m.level == "fold" for m in members)
+        inner = self._whole() if whole else self._by_rows()
+        head = [
+            f"{'' if name in self.written else 'const '}{TYPES[buffer.dtype][0]}* __restrict {name} = "
+            f"({'' if name in self.written else 'const '}{TYPES[buffer.dtype][0]}*)p[{k}];"
+            for k, ((buffer, _), name) in enumerate(self.pointers.items())
+        ]
+        lines = ["const int threads = (int)n[0];", *head, *self.number_lines, *inner]
+        text = "\n".join(_indented(lines))
+        return f'extern "C" void @NAME@(void* const* p, const int64_t* n) {{\n{text}\n}}\n'
+
+    def _by_rows(self) -> list[str]:
+        rows = self.size_names[: self.rows]
+        total = " * ".join(rows) or "1"
+        flat = self.rows == 0 and not self.column_folds  # one dimension: the threads divide it
+        lines: list[str] = []
+        accumulators = self._column_accumulators(lines)
+        body: list[str] = []
+        body.append("const int thread = omp_get_thread_num(), team = omp_get_num_threads();")
+        body.append(f"const int64_t total = {self.size_names[0] if flat and self.sizes else total};")
+        body.append("const int64_t begin = total * thread / team, end = total * (thread + 1) / team;")
+        for name, (array, ctype, width) in accumulators.items():
+            body.append(f"{ctype}* __restrict {name} = {array} + thread * {width};")
+        body += self._scratch_lines()
+        if flat:
+            body += self._pass(0, [], "begin", "end") if self.sizes else self._point()
+        else:
+            inner: list[str] = []
+            left = "row"
+            for k in range(self.rows - 1, -1, -1):
+                inner.append(f"const int64_t r{k} = {left if k == 0 else f'{left} % {rows[k]}'};")
+                if k:
+                    inner.append(f"const int64_t q{k} = {left} / {rows[k]};")
+                    left = f"q{k}"
+            for at in range(self.passes):
+                inner += self._pass(at, inner, "0", None)
+                inner += self._row_level(at)
+            if self.passes == 0:
+                inner += self._row_level(0)
+            body += ["for (int64_t row = begin; row < end; ++row) {", *_indented(inner), "}"]
+        body += self._scratch_free()
+        lines += ["#pragma omp parallel num_threads(threads) if (threads > 1)", "{", *_indented(body), "}"]
+        lines += self._finish_columns(accumulators)
+        return lines
+
+    def _point(self) -> list[str]:
+        """A group over a single element."""
+        body = _Body(self)
+        for member in self.group.members:
+            self._store(body, member, self.compute(body, member, 0, []), [])
+        return ["if (begin < end) {", *_indented(body.lines), "}"]
+
+    def _store(self, body: _Body, member: Member, name: str, columns: list[str] | None) -> None:
+        if member.loop.write.buffer in self.stored:
+            target = f"{self.pointer(member.write, write=True)}[{self.index(member.write, columns)}]"
+            body.lines.append(f"store({target}, {name});")
+
+    def _pass(self, at: int, outer: list[str], begin: str, end: str | None) -> list[str]:
+        """One walk over the columns of a row (or over a part of the only dimension)."""
+        members = [m for m in self.group.members if self.depth[m.loop.write.buffer] == at and m.level != "row"]
+        folds = [m for m in members if m.level == "fold"]
+        sizes = self.size_names[self.rows :]
+        columns = [f"c{k}" for k in range(len(sizes))]
+        body = _Body(self)
+        updates = []
+        for member in members:
+            buffer = member.loop.write.buffer
+            if member.level == "full":
+                if buffer in self.stored or buffer in self.scratch:
+                    name = self.compute(body, member, at, columns)
+                    self._store(body, member, name, columns)
+                    if buffer in self.scratch:
+                        body.lines.append(f"{self.scratch[buffer]}[{self.linear(columns)}] = {name};")
+                continue
+            reduce = member.loop.reduce
+            assert reduce is not None
+            ctype = TYPES[reduce.accumulate][1]
+            operand = self.operand(body, member, at, columns)
+            if member.level == "rows":
+                target = f"{self.column_names[buffer]}[{self.linear(columns)}]"
+            else:
+                target = self.partial[buffer] if buffer in getattr(self, "partial", {}) else ""
+            updates.append((member, ctype, operand, target))
+        lines: list[str] = []
+        clauses = []
+        closing = []
+        for member, ctype, operand, target in updates:
+            reduce = member.loop.reduce
+            if member.level == "rows":
+                body.lines.append(f"{target} = {self._combined(body, member, target, f'({ctype}){operand}', ctype)};")
+                continue
+            buffer = member.loop.write.buffer
+            total = self.fold_names.setdefault(buffer, self.fresh("fold")) if hasattr(self, "fold_names") else None
+            if total is None:
+                self.fold_names: dict[Buffer, str] = {}
+                total = self.fold_names.setdefault(buffer, self.fresh("fold"))
+            initial = self._initial(reduce, ctype)
+            wide = self._wide(ctype, reduce)
+            lines.append(f"{wide} {total} = {initial};")
+            part = self.fresh("part")
+            operation = self._operation(reduce, ctype)
+            clauses.append((part, ctype, initial, operation))
+            body.lines.append(f"{part} = {self._combined(body, member, part, f'({ctype}){operand}', ctype)};")
+            closing.append(f"{total} = {self._combined(body, member, total, f'({wide}){part}', wide, plain=True)};")
+        if not body.lines:
+            return lines
+        inner = columns[-1] if columns else None
+        walk: list[str] = []
+        if inner is None:
+            walk = [f"{c} {p} = {i};" for p, c, i, _ in clauses] + body.lines + closing
+            return [*lines, "{", *_indented(walk), "}"]
+        reductions = "".join(f" reduction({operation} : {part})" for part, _, _, operation in clauses)
+        last = end or sizes[-1]
+        simd = f"#pragma omp simd{reductions}"
+        loop_body = ["{", *_indented(body.lines), "}"]
+        if clauses:
+            walk = [
+                f"for (int64_t b = {begin}; b < {last}; b += {BLOCK}) {{",
+                *_indented(
+                    [
+                        f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};",
+                        *(f"{c} {p} = {i};" for p, c, i, _ in clauses),
+                        simd,
+                        f"for (int64_t {inner} = b; {inner} < e; ++{inner})",
+                        *loop_body,
+                        *closing,
+                    ]
+                ),
+                "}",
+            ]
+        else:
+            walk = [simd, f"for (int64_t {inner} = {begin}; {inner} < {last}; ++{inner})", *loop_body]
+        for k in range(len(columns) - 2, -1, -1):
+            walk = [f"for (int64_t c{k} = 0; c{k} < {sizes[k]}; ++c{k}) {{", *_indented(walk), "}"]
+        return [*lines, *walk]
+
+    def _combined(self, body: _Body, member: Member, a: str, b: str, ctype: str, plain: bool = False) -> str:
+        reduce = member.loop.reduce
+        assert reduce is not None
+        scope = _Body(self)
+        text = scope.expression(reduce.combine, lambda node: {"a": a, "b": b}[node.args[0]], ctype)
+        if len(scope.lines) == 1:
+            return scope.lines[0].partition(" = ")[2].rstrip(";")
+        if plain:
+            raise ValueError(f"[inductor] expected a simple combination, got {reduce.combine}")
+        body.lines += scope.lines
+        return text
+
+    @staticmethod
+    def _wide(ctype: str, reduce: Any) -> str:
+        return "double" if ctype == "float" and reduce.combine.op == "add" else ctype
+
+    def _initial(self, reduce: Any, ctype: str) -> str:
+        if reduce.init in ("lowest", "highest"):
+            if reduce.accumulate.is_floating_point:
+                return f"{'-' if reduce.init == 'lowest' else ''}std::numeric_limits<{ctype}>::infinity()"
+            return f"std::numeric_limits<{ctype}>::{'lowest' if reduce.init == 'lowest' else 'max'}()"
+        return _literal(int(reduce.init) if ctype == "int64_t" else reduce.init, ctype)
+
+    def _operation(self, reduce: Any, ctype: str) -> str:
+        """The operation of an OpenMP reduction clause."""
+        known = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}.get(reduce.combine.op)
+        if known is not None:
+            return known
+        if reduce.combine.op in ("maximum", "minimum"):
+            self.functions.add(reduce.combine.op)
+            return f"fold_{reduce.combine.op}"
+        raise ValueError(f"[inductor] expected a fold that OpenMP knows, got {reduce.combine.op}")
+
+    def _row_level(self, at: int) -> list[str]:
+        """What is known once a row's pass `at` is through: the ends of its folds, and loops over rows only."""
+        body = _Body(self)
+        for member in self.group.members:
+            if self.depth[member.loop.write.buffer] != at or member.level not in ("fold", "row"):
+                continue
+            self.row_values[member.loop.write.buffer] = self._row_value(body, member, at)
+            self._store(body, member, self.row_values[member.loop.write.buffer], None)
+        return body.lines
+
+    def _row_value(self, body: _Body, member: Member, at: int) -> str:
+        if member.level == "row":
+            return self.compute_row(body, member, at)
+        reduce = member.loop.reduce
+        assert reduce is not None
+        ctype = TYPES[reduce.accumulate][1]
+        count = " * ".join(self.size_names[self.rows :]) or "1"
+        total = self.fold_names[member.loop.write.buffer]
+        wide = self._wide(ctype, reduce)
+        text = body.expression(reduce.finish, lambda node: total if node.args[0] == "a" else f"({wide})({count})", wide)
+        name = self.fresh("v")
+        memory, out = TYPES[member.loop.write.buffer.dtype]
+        narrow = out == "int64_t" and memory != "int64_t"
+        body.lines.append(f"const {out} {name} = {f'({memory})' if narrow else ''}({text});")
+        return name
+
+    def compute_row(self, body: _Body, member: Member, at: int) -> str:
+        ctype = TYPES[member.loop.compute][1]
+
+        def leaf(node: Expr) -> str:
+            access = member.reads[node.args[0]]  # type: ignore[call-overload]
+            made = self.group.made.get(access.buffer)
+            name = self.row_values[access.buffer] if made is not None else self.load(body, access, None)
+            return name if TYPES[access.buffer.dtype][1] == ctype else f"({ctype}){name}"
+
+        text = body.expression(member.loop.expr, leaf, ctype)
+        name = self.fresh("v")
+        memory, out = TYPES[member.loop.write.buffer.dtype]
+        narrow = out == "int64_t" and memory != "int64_t"
+        body.lines.append(f"const {out} {name} = {f'({memory})' if narrow else ''}({text});")
+        return name
+
+    # ---------------------------------------------------------------- folds of everything
+
+    def _whole(self) -> list[str]:
+        """No rows: each pass is divided over the threads by itself."""
+        lines: list[str] = []
+        outer = self.size_names[0] if self.sizes else "1"
+        lines += self._scratch_lines("1")
+        for at in range(self.passes):
+            folds = [m for m in self.group.members if m.level == "fold" and self.depth[m.loop.write.buffer] == at]
+            walk = self._whole_pass(at)
+            for member in folds:
+                reduce = member.loop.reduce
+                assert reduce is not None
+                ctype = TYPES[reduce.accumulate][1]
+                wide = self._wide(ctype, reduce)
+                total = self.fold_names[member.loop.write.buffer]
+                lines.append(f"{wide} {total} = {self._initial(reduce, ctype)};")
+            inner = [
+                "const int thread = omp_get_thread_num(), team = omp_get_num_threads();",
+                f"const int64_t begin = {outer} * thread / team, end = {outer} * (thread + 1) / team;",
+                *walk,
+            ]
+            if folds:
+                inner += ["#pragma omp critical", "{"]
+                for member in folds:
+                    reduce = member.loop.reduce
+                    assert reduce is not None
+                    ctype = TYPES[reduce.accumulate][1]
+                    wide = self._wide(ctype, reduce)
+                    total = self.fold_names[member.loop.write.buffer]
+                    inner.append(
+                        f"  {total} = {self._combined(_Body(self), member, total, f'mine_{total}', wide, True)};"
+                    )
+                inner.append("}")
+            lines += ["#pragma omp parallel num_threads(threads) if (threads > 1)", "{", *_indented(inner), "}"]
+            lines += self._row_level(at)
+        lines += self._scratch_free()
+        return lines
+
+    def _whole_pass(self, at: int) -> list[str]:
+        lines = self._pass(at, [], "begin", "end") if len(self.sizes) == 1 else self._pass(at, [], "0", None)
+        text = "\n".join(lines)
+        if len(self.sizes) > 1:
+            text = text.replace(
+                f"for (int64_t c0 = 0; c0 < {self.size_names[0]}; ++c0)", "for (int64_t c0 = begin; c0 < end; ++c0)"
+            )
+        for name in getattr(self, "fold_names", {}).values():
+            text = _renamed(text, name, f"mine_{name}")
+        return text.split("\n")
+
+    # ---------------------------------------------------------------- folds along the rows
+
+    def _column_accumulators(self, lines: list[str]) -> dict[str, tuple[str, str, str]]:
+        self.column_names: dict[Buffer, str] = {}
+        made: dict[str, tuple[str, str, str]] = {}
+        if not self.column_folds:
+            return made
+        width = " * ".join(self.size_names[self.rows :]) or "1"
+        lines.append(f"const int64_t width = {width};")
+        for member in self.column_folds:
+            reduce = member.loop.reduce
+            assert reduce is not None
+            ctype = TYPES[reduce.accumulate][1]
+            array, name = self.fresh("sums"), self.fresh("sum")
+            lines.append(f"{ctype}* {array} = ({ctype}*)malloc(sizeof({ctype}) * width * threads);")
+            initial = self._initial(reduce, ctype)
+            lines.append(f"for (int64_t i = 0; i < width * threads; ++i) {array}[i] = {initial};")
+            made[name] = (array, ctype, "width")
+            self.column_names[member.loop.write.buffer] = name
+        return made
+
+    def _finish_columns(self, accumulators: dict[str, tuple[str, str, str]]) -> list[str]:
+        lines: list[str] = []
+        sizes = self.size_names[self.rows :]
+        columns = [f"c{k}" for k in range(len(sizes))]
+        count = " * ".join(self.size_names[: self.rows]) or "1"
+        for member in self.column_folds:
+            buffer = member.loop.write.buffer
+            reduce = member.loop.reduce
+            assert reduce is not None
+            array, ctype, _ = accumulators[self.column_names[buffer]]
+            body = _Body(self)
+            at = self.linear(columns)
+            body.lines.append(f"{ctype} all = {array}[{at}];")
+            combined = self._combined(body, member, "all", f"{array}[k * width + {at}]", ctype, plain=True)
+            body.lines.append(f"for (int k = 1; k < threads; ++k) all = {combined};")
+            text = body.expression(
+                reduce.finish, lambda node: "all" if node.args[0] == "a" else f"({ctype})({count})", ctype
+            )
+            target = f"{self.pointer(member.write, write=True)}[{self._column_index(member.write, columns)}]"
+            body.lines.append(f"store({target}, ({TYPES[buffer.dtype][1]})({text}));")
+            walk = ["{", *_indented(body.lines), "}"]
+            for k in range(len(columns) - 1, -1, -1):
+                walk = [f"for (int64_t c{k} = 0; c{k} < {sizes[k]}; ++c{k})", *walk]
+            lines += [*walk, f"free({array});"]
+        return lines
+
+    def _column_index(self, access: Access, columns: list[str]) -> str:
+        """Position in the result of a fold along the rows, which has no row dimensions."""
+        saved = self.rows
+        terms = self.index(Access(access.buffer, access.offset, access.strides), columns)
+        del saved
+        return terms
+
+    # ---------------------------------------------------------------- scratch rows
+
+    def _scratch_lines(self, teams: str = "1") -> list[str]:
+        if not self.scratch:
+            return []
+        width = " * ".join(self.size_names[self.rows :]) or "1"
+        return [
+            f"{TYPES[buffer.dtype][1]}* {name} = "
+            f"({TYPES[buffer.dtype][1]}*)malloc(sizeof({TYPES[buffer.dtype][1]}) * {width});"
+            for buffer, name in self.scratch.items()
+        ]
+
+    def _scratch_free(self) -> list[str]:
+        return [f"free({name});" for name in self.scratch.values()]
+
+
+def _product(numbers: Any) -> int:
+    total = 1
+    for n in numbers:
+        total *= n
+    return total
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [line if line.startswith("#") else f"  {line}" for line in lines]
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    import re
+
+    return re.sub(rf"\b{old}\b", new, text)
+
+
+def print_group(group: Group, stored: set[Buffer]) -> Kernel:
+    """The kernel of a group; `stored` are the buffers that somebody outside of it needs."""
+    writer = _Writer(group, stored)
+    text = writer.write()
+    ops = [m.loop.name for m in group.members]
+    source = f"// {', '.join(ops)}\n{text}"
+    cost = sum(_cost(m.loop.expr) for m in group.members)
+    work = _product(group.dims) * max(cost, 1)
+    return Kernel(source, list(writer.pointers), writer.numbers, work, writer.functions)
+
+
+def _cost(node: Expr) -> int:
+    """Simple operations of an expression."""
+    own = 0 if node.op in ("const", "arg") else 1 if node.op in _CHEAP else 8
+    return own + sum(_cost(a) for a in node.args if isinstance(a, Expr))

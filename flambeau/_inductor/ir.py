@@ -1,0 +1,121 @@
+"""Loop IR: what is computed at one point of an iteration space, and where it is read and written.
+
+A `Loop` has a domain (the sizes of its dimensions), an expression whose leaves are loads, and one store. A reduction
+folds the expression over some of the dimensions. Expressions are those of the op records (`ops/expr.py`) with
+`Expr("load", i)` for the element that access i of the loop reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau.ops.expr import Expr
+
+__all__ = ["Access", "Buffer", "Loop", "Operator", "Reduce", "refine", "split_strides"]
+
+
+class Buffer:
+    """A block of memory, or one state of it: writing in place makes a new state over the same memory."""
+
+    __slots__ = ("dtype", "index", "memory", "size", "source", "stride")
+
+    def __init__(self, index: int, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], source: str) -> None:
+        self.index = index
+        self.dtype = dtype
+        self.size = size
+        self.stride = stride
+        self.source = source  # "input", "constant", "loop" or "operator": who makes it
+        self.memory = self  # the buffer whose memory this is
+
+    def __repr__(self) -> str:
+        return f"b{self.index}"
+
+
+@dataclass(frozen=True)
+class Access:
+    """An element of a buffer for each point of a domain: offset + sum(index * stride)."""
+
+    buffer: Buffer
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass
+class Reduce:
+    """How a loop folds: finish(combine(... combine(init, x) ...), n) over the dimensions that are not kept."""
+
+    init: Any  # a number, "lowest" or "highest"
+    combine: Expr  # of arg("a") and arg("b")
+    finish: Expr  # of arg("a") and arg("n")
+    accumulate: Any  # dtype
+    kept: tuple[bool, ...]
+
+
+@dataclass
+class Loop:
+    """One op over one domain. `compute` is the dtype of its arithmetic, the store's dtype is the buffer's."""
+
+    name: str
+    domain: tuple[int, ...]
+    expr: Expr
+    reads: list[Access]
+    write: Access  # of a reduction: over the whole domain too, with stride 0 where it folds
+    compute: Any
+    reduce: Reduce | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Operator:
+    """A call that runs as it is, through the dispatcher."""
+
+    call: Any
+    reads: list[Any]  # (Buffer, Value) of each tensor argument, in the order of the arguments
+    results: list[Buffer | None]
+    written: list[Buffer] = field(default_factory=list)  # states made by writing in place
+
+
+def refine(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The coarsest dimensions of which both lists of sizes are products of neighbours; None if there are none."""
+    left, right = [n for n in a if n != 1], [n for n in b if n != 1]
+    made: list[int] = []
+    i, j = len(left) - 1, len(right) - 1
+    x = left[i] if i >= 0 else 1
+    y = right[j] if j >= 0 else 1
+    while i >= 0 and j >= 0:
+        if x == y:
+            made.append(x)
+            i, j = i - 1, j - 1
+            x = left[i] if i >= 0 else 1
+            y = right[j] if j >= 0 else 1
+        elif x > y:
+            if y == 0 or x % y:
+                return None
+            made.append(y)
+            x //= y
+            j -= 1
+            y = right[j] if j >= 0 else 1
+        else:
+            if x == 0 or y % x:
+                return None
+            made.append(x)
+            y //= x
+            i -= 1
+            x = left[i] if i >= 0 else 1
+    return tuple(reversed(made)) if i < 0 and j < 0 else None
+
+
+def split_strides(strides: tuple[int, ...], domain: tuple[int, ...], refined: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides over a domain as strides over a refinement of it."""
+    made: list[int] = []
+    at = len(refined) - 1
+    for size, stride in zip(reversed(domain), reversed(strides)):
+        if size == 1:
+            continue
+        covered = 1
+        while covered < size:
+            made.append(stride * covered)
+            covered *= refined[at]
+            at -= 1
+    return tuple(reversed(made))

@@ -1,0 +1,332 @@
+"""Lowering: recorded operator calls become loops, where their arithmetic is known, or stay operator calls.
+
+In:  calls on values (`_functorch.aot.trace`), which are windows on numbered storages.
+Out: `Loop`s and `Operator`s on buffers, in order. A storage that is written becomes a new buffer where that can be done
+     without a copy; otherwise the call stays and writes in place.
+
+The arithmetic comes from the op records: pointwise expressions, folds, and for some operators a definition in terms of
+those (`DEFINED`), which the recorder applies before calls get here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._functorch.aot.trace import Call, Value
+from flambeau._inductor.ir import Access, Buffer, Loop, Operator, Reduce
+from flambeau.backends import records
+from flambeau.ops import expr as e
+
+__all__ = ["Lowering", "defined"]
+
+# Operators that are recorded as their definitions, because what they are made of fuses with what is around them.
+DEFINED = (
+    "native_layer_norm", "_fused_rms_norm", "_softmax", "_log_softmax", "softmax.int", "log_softmax.int",
+)  # fmt: skip
+
+_REAL = {
+    fl.float32, fl.float64, fl.bfloat16, fl.float16, fl.bool, fl.uint8, fl.int8, fl.int16, fl.int32, fl.int64,
+}  # fmt: skip
+
+
+@functools.cache
+def defined() -> dict[str, Callable[..., Any]]:
+    """The definitions of the operators that are worth taking apart."""
+    from flambeau.ops import definitions
+
+    return {name: found for name in DEFINED if (found := definitions.find(name)) is not None}
+
+
+def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether a window covers a block of memory, each element once."""
+    expected = 1
+    for n, s in sorted(((n, s) for n, s in zip(size, stride) if n != 1), key=lambda pair: pair[1]):
+        if s != expected:
+            return False
+        expected *= n
+    return True
+
+
+class Lowering:
+    """The state of lowering one list of calls."""
+
+    def __init__(self) -> None:
+        self.items: list[Loop | Operator] = []
+        self.current: dict[int, Buffer] = {}  # the state of each storage
+        self.count = 0
+
+    # ---------------------------------------------------------------- buffers
+
+    def new_buffer(self, value: Value, source: str) -> Buffer:
+        buffer = Buffer(self.count, value.dtype, value.size, value.stride, source)
+        self.count += 1
+        return buffer
+
+    def enter(self, value: Value, source: str) -> Buffer:
+        """The buffer of a value that is given: an input or a constant."""
+        buffer = self.current[value.storage] = self.new_buffer(value, source)
+        return buffer
+
+    def result(self, value: Value, source: str = "loop") -> Buffer:
+        """A fresh buffer, from now on the state of the value's storage."""
+        buffer = self.current[value.storage] = self.new_buffer(value, source)
+        return buffer
+
+    def read(self, value: Value, shape: tuple[int, ...] | None = None) -> Access:
+        """The window of a value, broadcast to a shape."""
+        shape = value.size if shape is None else shape
+        strides = [0] * (len(shape) - len(value.size)) + list(value.stride)
+        padded = [1] * (len(shape) - len(value.size)) + list(value.size)
+        return Access(
+            self.current[value.storage],
+            value.offset,
+            tuple(0 if n == 1 else s for n, s in zip(padded, strides)),
+        )
+
+    # ---------------------------------------------------------------- calls
+
+    def lower(self, call: Call) -> None:
+        """Adds what a call becomes."""
+        handler = _HANDLERS.get(call.op._full_name)
+        if handler is not None and handler(self, call):
+            return
+        record = records.find(call.op)
+        if record is None and call.writes:
+            record = self._functional_record(call)
+        if record is not None and self._is_real(call):
+            if record.kind == "pointwise" and self._pointwise(call, record):
+                return
+            if record.kind == "reduction" and not call.writes and self._reduction(call, record):
+                return
+        self._operator(call)
+
+    @staticmethod
+    def _is_real(call: Call) -> bool:
+        values = [*call.reads, *(v for v in call.results if v is not None)]
+        return all(v.dtype in _REAL and 0 not in v.size for v in values)
+
+    @staticmethod
+    def _functional_record(call: Call) -> Any:
+        """The record of which an in-place operator is the other form."""
+        name, _, overload = call.op._full_name.partition(".")
+        if not name.endswith("_"):
+            return None
+        full = f"{name[:-1]}.{overload}" if overload else name[:-1]
+        return records._all().get(full)
+
+    def _target(self, call: Call) -> tuple[Value, bool] | None:
+        """Where the one result goes, and whether that is a whole storage written in place; None when it cannot be."""
+        if not call.writes:
+            value = call.results[0]
+            return (value, False) if len(call.results) == 1 and value is not None else None
+        if len(call.writes) != 1 or any(v is not None for v in call.results):
+            return None
+        value = call.writes[0]
+        buffer = self.current[value.storage]
+        whole = value.offset == 0 and is_dense(value.size, value.stride) and _numel(value.size) == _numel(buffer.size)
+        whole = whole and is_dense(buffer.size, buffer.stride)
+        return (value, True) if whole else None
+
+    def _store(self, name: str, target: tuple[Value, bool], expr: e.Expr, reads: list[Access], compute: Any) -> bool:
+        value, _ = target
+        made = self.result(value)
+        self.items.append(
+            Loop(name, value.size, expr, reads, Access(made, value.offset, _flat_strides(value)), compute)
+        )
+        return True
+
+    def _pointwise(self, call: Call, record: Any) -> bool:
+        target = self._target(call)
+        if target is None:
+            return False
+        details = record.details
+        given = records.bind(call.op, call.args, call.kwargs)
+        names = [a.name for a in record.schema.args if a.name != details["select"]]
+        elements = [a.name for a in record.schema.args if a.is_tensor]
+        typed = [_exemplar(given[n]) for n in elements if n not in details["mask"]]
+        compute = _C._promote_operands(typed)
+        if details["promote"] == "float" and records.dtype_class(compute) in "bi":
+            compute = fl.get_default_dtype()
+        elif details["promote"] in ("first", "self"):
+            compute = given[elements[0]].dtype
+        if compute not in _REAL:
+            return False
+        case = details["cases"].get(given[names[-1]]) if isinstance(given[names[-1]], (int, float)) else None
+        if case is not None:
+            details, names = case.details, names[:-1]
+        table = details["table"]
+        if details["select"]:
+            function = table.get(given[details["select"]])
+        else:
+            function = records.pick(table, records.dtype_class(compute))
+        if function is None:
+            return False
+        reads: list[Access] = []
+        leaves: dict[str, e.Expr] = {}
+        for name in names:
+            operand = given[name]
+            if isinstance(operand, Value):
+                leaves[name] = e.Expr("load", len(reads))
+                reads.append(self.read(operand, target[0].size))
+            elif isinstance(operand, (bool, int, float)):
+                leaves[name] = e.Expr("const", operand)
+            else:
+                return False
+        body = _substituted(e.lift(function(*map(e.arg, names))), leaves)
+        return self._store(record.name, target, body, reads, compute)
+
+    def _reduction(self, call: Call, record: Any) -> bool:
+        result = call.results[0]
+        details = record.details
+        given = records.bind(call.op, call.args, call.kwargs)
+        source = given["self"]
+        if result is None or (details["accumulate"] == "real" and source.dtype not in _REAL):
+            return False
+        dims = given.get("dim")
+        dims = [dims] if isinstance(dims, int) else list(dims or range(len(source.size)))
+        dims = {d % len(source.size) for d in dims} if source.size else set()
+        compute = given.get("dtype") or source.dtype
+        if details["result"] == "sum" and records.dtype_class(compute) in "bi":
+            compute = fl.int64
+        names = [a.name for a in record.schema.args if a.name not in ("self", "dim", "keepdim", "dtype")]
+        if any(not isinstance(given[n], (bool, int, float)) for n in names):
+            return False
+        parameters = [e.Expr("const", given[n]) for n in names]
+        load = records.pick(details["load"], records.dtype_class(compute))
+        a, b, n = map(e.arg, "abn")
+        accumulate = {"int": fl.int64, "bool": fl.bool}.get(details["accumulate"], compute)
+        kept = tuple(d not in dims for d in range(len(source.size)))
+        made = self.result(result)
+        own = iter(_flat_strides(result))
+        keeps_dims = len(result.size) == len(source.size)
+        strides = tuple(s if k else 0 for k, s in _placed(kept, own, keeps_dims))
+        self.items.append(
+            Loop(
+                record.name,
+                source.size,
+                e.lift(load(e.Expr("load", 0), *parameters)),
+                [self.read(source)],
+                Access(made, 0, strides),
+                compute,
+                Reduce(
+                    details["init"],
+                    e.lift(details["combine"](a, b)),
+                    e.lift(details["finish"](a, n, *parameters)),
+                    accumulate,
+                    kept,
+                ),
+            )
+        )
+        return True
+
+    def _operator(self, call: Call) -> None:
+        reads = [(self.current[v.storage], v) for v in call.reads]
+        made: list[Buffer | None] = []
+        for value in call.results:
+            if value is None:
+                made.append(None)
+            elif value.storage in self.current:
+                made.append(None)  # the operator gave back (a window on) something it was given
+            else:
+                made.append(self.result(value, "operator"))
+        item = Operator(call, reads, made)
+        for value in call.writes:
+            old = self.current[value.storage]
+            state = Buffer(self.count, old.dtype, old.size, old.stride, "operator")
+            self.count += 1
+            state.memory = old.memory
+            self.current[value.storage] = state
+            item.written.append(state)
+        self.items.append(item)
+
+
+def _numel(size: tuple[int, ...]) -> int:
+    total = 1
+    for n in size:
+        total *= n
+    return total
+
+
+def _flat_strides(value: Value) -> tuple[int, ...]:
+    return tuple(0 if n == 1 else s for n, s in zip(value.size, value.stride))
+
+
+def _placed(kept: tuple[bool, ...], strides: Any, keeps_dims: bool) -> Any:
+    """For each dimension of a fold's source whether it is kept, and the result's stride there."""
+    for k in kept:
+        yield k, next(strides) if k or keeps_dims else 0
+
+
+def _substituted(node: e.Expr, leaves: dict[str, e.Expr]) -> e.Expr:
+    """The expression with its arguments replaced."""
+    if node.op == "arg":
+        return leaves[node.args[0]]  # type: ignore[index]
+    if node.op in ("const", "load"):
+        return node
+    return e.Expr(node.op, *(_substituted(a, leaves) for a in node.args))  # type: ignore[arg-type]
+
+
+def _exemplar(operand: Any) -> Any:
+    return operand.tensor if isinstance(operand, Value) else operand
+
+
+# ---------------------------------------------------------------- operators that only move or make numbers
+
+
+def _copy(lowering: Lowering, call: Call) -> bool:
+    """copy_(self, src): an element of src for each of self."""
+    target = lowering._target(call)
+    source = call.args[1]
+    if target is None or not isinstance(source, Value) or not lowering._is_real(call):
+        return False
+    value = target[0]
+    reads = [lowering.read(source, value.size)]
+    return lowering._store("copy_", target, e.Expr("load", 0), reads, source.dtype)
+
+
+def _clone(lowering: Lowering, call: Call) -> bool:
+    source, result = call.args[0], call.results[0]
+    if result is None or not isinstance(source, Value) or not lowering._is_real(call):
+        return False
+    reads = [lowering.read(source)]
+    return lowering._store(call.op._opname, (result, False), e.Expr("load", 0), reads, source.dtype)
+
+
+def _fill(value_of: Callable[[Call], Any]) -> Callable[[Lowering, Call], bool]:
+    def handle(lowering: Lowering, call: Call) -> bool:
+        target = lowering._target(call)
+        number = value_of(call)
+        if target is None or not isinstance(number, (bool, int, float)) or target[0].dtype not in _REAL:
+            return False
+        if 0 in target[0].size:
+            return False
+        return lowering._store(call.op._opname, target, e.Expr("const", number), [], target[0].dtype)
+
+    return handle
+
+
+def _argument(place: int, name: str) -> Callable[[Call], Any]:
+    return lambda call: call.args[place] if len(call.args) > place else call.kwargs.get(name)
+
+
+_HANDLERS: dict[str, Callable[[Lowering, Call], bool]] = {
+    "copy_": _copy,
+    "clone": _clone,
+    "_to_copy": _clone,
+    "contiguous": _clone,
+    "fill_": _fill(_argument(1, "value")),
+    "zero_": _fill(lambda call: 0),
+    "zeros": _fill(lambda call: 0),
+    "ones": _fill(lambda call: 1),
+    "zeros_like": _fill(lambda call: 0),
+    "ones_like": _fill(lambda call: 1),
+    "full": _fill(_argument(1, "fill_value")),
+    "full_like": _fill(_argument(1, "fill_value")),
+    "new_zeros": _fill(lambda call: 0),
+    "new_ones": _fill(lambda call: 1),
+    "scalar_tensor": _fill(_argument(0, "s")),
+}

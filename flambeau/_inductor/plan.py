@@ -1,0 +1,132 @@
+"""Planning: scheduled groups and operator calls become the steps of a native program over slots.
+
+Every block of memory has a slot; windows on it that operators need are slots too, made when they are first used. A slot is
+let go after its last use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau._functorch.aot.trace import Value
+from flambeau._inductor import build
+from flambeau._inductor.cpp import print_group
+from flambeau._inductor.ir import Buffer, Operator
+from flambeau._inductor.lower import Lowering
+from flambeau._inductor.schedule import Group
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """Steps under construction."""
+
+    def __init__(self, lowering: Lowering, inputs: list[Buffer], constants: list[tuple[Buffer, Any]]) -> None:
+        self.lowering = lowering
+        self.inputs = len(inputs)
+        self.constants = [tensor for _, tensor in constants]
+        self.slots: dict[Any, int] = {}
+        self.count = 0
+        for buffer in [*inputs, *(b for b, _ in constants)]:
+            self._new(buffer.memory)
+        self.steps: list[Any] = []
+        self.uses: list[list[int]] = []  # slots that each step touches
+
+    def _new(self, key: Any) -> int:
+        self.slots[key] = self.count
+        self.count += 1
+        return self.count - 1
+
+    def _step(self, step: tuple[Any, ...], uses: list[int]) -> None:
+        self.steps.append(step)
+        self.uses.append(uses)
+
+    def window(self, buffer: Buffer, value: Value) -> int:
+        """The slot of a value: its buffer's, or that of a window on it."""
+        base = self.slots[buffer.memory]
+        memory = buffer.memory
+        if value.offset == 0 and value.size == memory.size and value.stride == memory.stride:
+            return base
+        key = (memory, value.size, value.stride, value.offset)
+        if key not in self.slots:
+            slot = self._new(key)
+            self._step(("view", slot, base, value.size, value.stride, value.offset), [slot, base])
+        return self.slots[key]
+
+    def run(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> tuple[Any, ...]:
+        """The program: what the native side reads."""
+        needed = self._needed(scheduled, outputs)
+        kernels = {id(g): print_group(g, {b for b in g.made if b in needed}) for g in scheduled if isinstance(g, Group)}
+        places = dict(zip(kernels, build.addresses(list(kernels.values())))) if kernels else {}
+        self.kernels = list(kernels.values())
+        for item in scheduled:
+            if isinstance(item, Operator):
+                self._operator(item)
+            else:
+                self._group(item, kernels[id(item)], places[id(item)], needed)
+        results = [-1 if v is None else self.window(self.lowering.current[v.storage], v) for v in outputs]
+        written = [
+            i for i in range(self.inputs) if any(b.memory is not b and self.slots.get(b.memory) == i for b in needed)
+        ]
+        return self.inputs, self.count, self.constants, self._with_releases(results), results, written
+
+    def _needed(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> set[Buffer]:
+        """Buffers that somebody outside of the group that makes them reads."""
+        needed = {self.lowering.current[v.storage] for v in outputs if v is not None}
+        for item in scheduled:
+            if isinstance(item, Operator):
+                needed |= {b for b, _ in item.reads}
+                needed |= set(item.written)
+                continue
+            for member in item.members:
+                needed |= {a.buffer for a in member.reads if a.buffer not in item.made}
+                if member.level == "rows" or member.loop.write.buffer.memory is not member.loop.write.buffer:
+                    needed.add(member.loop.write.buffer)
+        return needed
+
+    def _operator(self, item: Operator) -> None:
+        given = [self.window(b, v) for b, v in item.reads]
+        results = [-1 if b is None else self._new(b) for b in item.results]
+        args = _with_tensors(item.call.args)
+        kwargs = {k: _with_tensors(v) for k, v in item.call.kwargs.items()}
+        self._step(("call", item.call.op, args, kwargs, given, results), given + [r for r in results if r >= 0])
+
+    def _group(self, group: Group, kernel: Any, address: int, needed: set[Buffer]) -> None:
+        for buffer in group.made:
+            if buffer in needed and buffer.memory not in self.slots:
+                slot = self._new(buffer)
+                self._step(("allocate", slot, buffer.size, buffer.stride, buffer.dtype), [slot])
+        pointers = []
+        uses = []
+        for buffer, offset in kernel.pointers:
+            slot = self.slots[buffer.memory]
+            pointers += [slot, offset * buffer.dtype.itemsize]
+            uses.append(slot)
+        self._step(("launch", address, pointers, kernel.numbers, kernel.work), uses)
+
+    def _with_releases(self, results: list[int]) -> list[Any]:
+        """The steps with slots let go after their last use; inputs, constants and results are kept."""
+        kept = set(results) | set(range(self.inputs + len(self.constants)))
+        last: dict[int, int] = {}
+        for at, uses in enumerate(self.uses):
+            for slot in uses:
+                last[slot] = at
+        dying: dict[int, list[int]] = {}
+        for slot, at in last.items():
+            if slot not in kept:
+                dying.setdefault(at, []).append(slot)
+        made: list[Any] = []
+        for at, step in enumerate(self.steps):
+            made.append(step)
+            if at in dying:
+                made.append(("release", dying[at]))
+        return made
+
+
+def _with_tensors(item: Any) -> Any:
+    """Arguments with meta tensors for values: they show where tensors stand."""
+    if isinstance(item, Value):
+        return item.tensor
+    if isinstance(item, (list, tuple)):
+        return type(item)(_with_tensors(x) for x in item)
+    return item

@@ -1,0 +1,223 @@
+"""Scheduling: which loops run together as one kernel.
+
+A group runs its loops point by point over one domain, so that a value computed by one loop and used by another stays in
+a register. Its dimensions may be divided into rows and columns: folds along the columns give a number for each row, which
+later passes over the same row use (softmax, layer norm); folds along the rows give a vector as long as a row, complete
+when the group is through (the gradient of a bias).
+
+Loops are taken in the order of the program. A loop joins the latest group that it fits and that comes after everything it
+reads; else it starts a group of its own. What is written between two groups can therefore never be read too early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau._inductor.ir import Access, Buffer, Loop, Operator, refine, split_strides
+
+__all__ = ["Group", "Member", "schedule"]
+
+MOST_BUFFERS = 48  # of one group: more would only spill registers
+
+
+@dataclass
+class Member:
+    """A loop in a group, its accesses expressed over the group's dimensions."""
+
+    loop: Loop
+    level: str  # "full": every point; "row": once a row; "fold": along columns; "rows": along rows
+    reads: list[Access]
+    write: Access
+
+
+@dataclass
+class Group:
+    dims: tuple[int, ...]
+    split: int | None = None  # the first column dimension, once a fold has divided them
+    members: list[Member] = field(default_factory=list)
+    made: dict[Buffer, Member] = field(default_factory=dict)
+    buffers: set[Buffer] = field(default_factory=set)
+
+    def _with_dims(self, dims: tuple[int, ...], split: int | None) -> None:
+        """Divides dimensions further."""
+        if dims != self.dims:
+            for member in self.members:
+                member.reads = [_refined(a, self.dims, dims) for a in member.reads]
+                member.write = _refined(member.write, self.dims, dims)
+            self.dims = dims
+        self.split = split
+
+    def admits(self, loop: Loop) -> Any:
+        """How the loop would become a member, or None: (level, dims, split, reads, write)."""
+        touched = {a.buffer for a in loop.reads} | {loop.write.buffer}
+        if len(self.buffers | touched) > MOST_BUFFERS:
+            return None
+        found = self._as_row(loop) or self._as_full(loop)
+        return found if found is not None and self._reads_match(*found) else None
+
+    def _as_full(self, loop: Loop) -> Any:
+        dims = refine(self.dims, loop.domain)
+        if dims is None:
+            return None
+        split = None if self.split is None else _position(self.dims, dims, self.split)
+        level = "full"
+        if loop.reduce is not None:
+            folded = _fold_split(loop, dims)
+            if folded is None:
+                return None
+            level, at = folded
+            if split is not None and at != split:
+                return None
+            split = at
+        reads = [_refined(a, loop.domain, dims) for a in loop.reads]
+        return level, dims, split, reads, _refined(loop.write, loop.domain, dims)
+
+    def _as_row(self, loop: Loop) -> Any:
+        if self.split is None or loop.reduce is not None:
+            return None
+        rows, columns = self.dims[: self.split], self.dims[self.split :]
+        if _numel(columns) == 1:
+            return None
+        refined = refine(rows, loop.domain)
+        if refined is None:
+            return None
+        dims = refined + columns
+        pad = (0,) * len(columns)
+        return (
+            "row",
+            dims,
+            len(refined),
+            [_padded(_refined(a, loop.domain, refined), pad) for a in loop.reads],
+            _padded(_refined(loop.write, loop.domain, refined), pad),
+        )
+
+    def _reads_match(self, level: str, dims: tuple[int, ...], split: Any, reads: list[Access], write: Access) -> bool:
+        """Whether everything that the loop reads of this group's results lies where it was computed."""
+        for access in reads:
+            member = self.made.get(access.buffer)
+            if member is None:
+                continue
+            if member.level == "rows" or _refined(member.write, self.dims, dims) != access:
+                return False
+            if level == "row" and member.level == "full":
+                return False
+        return True
+
+    def add(self, loop: Loop, found: Any) -> None:
+        level, dims, split, reads, write = found
+        self._with_dims(dims, split)
+        member = Member(loop, level, reads, write)
+        self.members.append(member)
+        self.made[loop.write.buffer] = member
+        self.buffers |= {a.buffer for a in loop.reads} | {loop.write.buffer}
+
+
+def _numel(dims: tuple[int, ...]) -> int:
+    total = 1
+    for n in dims:
+        total *= n
+    return total
+
+
+def _refined(access: Access, old: tuple[int, ...], new: tuple[int, ...]) -> Access:
+    return Access(access.buffer, access.offset, split_strides(access.strides, old, new))
+
+
+def _padded(access: Access, pad: tuple[int, ...]) -> Access:
+    return Access(access.buffer, access.offset, access.strides + pad)
+
+
+def _position(old: tuple[int, ...], new: tuple[int, ...], at: int) -> int:
+    """Where a boundary between dimensions is after they were divided further."""
+    before = _numel(old[:at])
+    covered, place = 1, 0
+    while covered < before:
+        covered *= new[place]
+        place += 1
+    return place
+
+
+def _fold_split(loop: Loop, dims: tuple[int, ...]) -> tuple[str, int] | None:
+    """Whether a fold runs along the last or the first dimensions, and the boundary; None for one in the middle."""
+    assert loop.reduce is not None
+    kept = [k for k, n in zip(loop.reduce.kept, loop.domain) if n != 1]
+    sizes = tuple(n for n in loop.domain if n != 1)
+    if not any(kept):
+        return "fold", 0
+    if all(kept):
+        return "fold", len(dims)
+    boundary = kept.index(not kept[0])
+    if any(k == kept[0] for k in kept[boundary:]):
+        return None
+    return ("fold" if kept[0] else "rows"), _position(sizes, dims, boundary)
+
+
+def schedule(items: list[Loop | Operator], last: list[Loop]) -> list[Group | Operator]:
+    """Groups and operator calls in the order in which they run; `last` are loops that come after all others."""
+    steps: list[Group | Operator] = []
+    made_by: dict[Buffer, int] = {}  # the step that makes each buffer
+    first_open = 0  # the first step that may still be joined
+    for item in [*items, None, *last]:
+        if item is None:
+            first_open = len(steps)
+            continue
+        if isinstance(item, Operator):
+            steps.append(item)
+            here = len(steps) - 1
+            for buffer in [b for b in item.results if b is not None] + item.written:
+                made_by[buffer] = here
+            continue
+        earliest = max([made_by.get(a.buffer, -1) for a in item.reads], default=-1)
+        place = None
+        for at in range(len(steps) - 1, max(earliest, first_open) - 1, -1):
+            group = steps[at]
+            if isinstance(group, Group) and (found := group.admits(item)) is not None and _worth(group, item):
+                place = at
+                group.add(item, found)
+                break
+        if place is None:
+            group = Group(tuple(n for n in item.domain if n != 1))
+            found = group.admits(item)
+            assert found is not None or item.reduce is not None
+            if found is None:
+                steps.append(_alone(item))
+                place = len(steps) - 1
+            else:
+                group.add(item, found)
+                steps.append(group)
+                place = len(steps) - 1
+        made_by[item.write.buffer] = place
+    return steps
+
+
+def _alone(loop: Loop) -> Group:
+    """A group for a fold over dimensions in the middle: the kept ones first, then the folded ones."""
+    assert loop.reduce is not None
+    order = [i for i, k in enumerate(loop.reduce.kept) if k] + [i for i, k in enumerate(loop.reduce.kept) if not k]
+    moved = Loop(
+        loop.name,
+        tuple(loop.domain[i] for i in order),
+        loop.expr,
+        [Access(a.buffer, a.offset, tuple(a.strides[i] for i in order)) for a in loop.reads],
+        Access(loop.write.buffer, loop.write.offset, tuple(loop.write.strides[i] for i in order)),
+        loop.compute,
+        type(loop.reduce)(
+            loop.reduce.init,
+            loop.reduce.combine,
+            loop.reduce.finish,
+            loop.reduce.accumulate,
+            tuple(sorted(loop.reduce.kept, reverse=True)),
+        ),
+    )
+    group = Group(tuple(n for n in moved.domain if n != 1))
+    found = group.admits(moved)
+    assert found is not None
+    group.add(moved, found)
+    return group
+
+
+def _worth(group: Group, loop: Loop) -> bool:
+    """Loops that share nothing gain nothing from one kernel, unless they are small."""
+    touched = {a.buffer for a in loop.reads}
+    return bool(touched & group.buffers) or _numel(group.dims) <= 4096
