@@ -371,6 +371,17 @@ def generate_updates(records, out: Path) -> tuple[list[str], str]:
     return declarations, "\n".join(definitions)
 
 
+def generate_each(records) -> str:
+    """Definitions and registration of the operators that call another one for each tensor."""
+    return "\n".join(
+        f"EachDef each_{identifier(r)}{{{quote(r.details['target'])}}};\n"
+        f"detail::Register register_{identifier(r)}{{{quote(r.name)}, {{Key::Composite}}, "
+        f"Kernel{{each_kernel, &each_{identifier(r)}}}}};"
+        for r in records
+        if r.kind == "each"
+    )
+
+
 # ---------------------------------------------------------------- the operator table
 
 FLAGS = {"view": "kView", "random": "kRandom", "no_grad": "kNoGrad"}
@@ -471,6 +482,7 @@ def generate_operators(records, derivatives, out: Path) -> None:
 #include "cpu/reduce.h"
 #include "cpu/updates.h"
 #include "dispatch/builtin.h"
+#include "dispatch/each.h"
 #include "dispatch/kernel.h"
 
 namespace fl {{
@@ -506,6 +518,7 @@ namespace {{
 {chr(10).join(entries)}
 {reduce_definitions}
 {update_definitions}
+{generate_each(records)}
 }}  // namespace
 
 const BuiltinOperator builtin_operators[] = {{

@@ -1,12 +1,13 @@
 """Op records: the one place where an operator is written down.
 
 A record holds an operator's schema, where it is exposed, its arithmetic, its derivative and its samples. Records are
-plain data built by five constructors:
+plain data built by six constructors:
 
   pointwise   a scalar expression; the kernels for every dtype and layout are generated from it
   reduction   an initial value and a combining expression over some dimensions
   native      a kernel written by hand in csrc/, registered there under the same name
   composite   a Python function in terms of other ops (its definition, and its kernel on every device)
+  each        another operator, called for each tensor of a list
   update      the new values of several tensors, written in place for whole lists of them at once (optimizer steps)
 
 This module needs no native code: `tools/generate.py` reads the records at build time and writes the operator table,
@@ -35,7 +36,7 @@ class Record:
     """What is known of one operator overload."""
 
     schema: Schema
-    kind: str  # pointwise | reduction | native | composite | update
+    kind: str  # pointwise | reduction | native | composite | each | update
     function: bool = True  # exposed as a function of `module`
     method: bool = True  # exposed as a Tensor method
     module: str = ""  # "", "linalg", "nn.functional", ... where the function is found
@@ -184,6 +185,14 @@ def composite(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Cal
         return fn
 
     return decorate
+
+
+def each(schema: str, target: str, **options: Any) -> Record:
+    """Calls the operator `target` for each position of the list arguments; other arguments are the same in all calls.
+
+    Arguments go to the target's argument of the same name, else to the one in the same position.
+    """
+    return _add(schema, "each", {"module": "", "method": False, **options}, _caller(), target=target)
 
 
 def update(schema: str, expr: Expression, *, scalars: tuple[str, ...] = (), **options: Any) -> Record:
