@@ -27,7 +27,8 @@ void unscale(const std::vector<Tensor>& self, const Tensor& found_inf, const Ten
   FL_CHECK(found_inf.dtype() == DType::Float && inv_scale.dtype() == DType::Float, "[", name,
            "] expected found_inf and inv_scale in float32");
   for (const Tensor& t : self)
-    FL_CHECK(is_floating(t.dtype()), "[", name, "] expected floating point gradients, got ", name_of(t.dtype()));
+    FL_CHECK(is_floating(t.dtype()), "[", name, "] expected floating point gradients, got ",
+             name_of(t.dtype()));
   if (found_inf.is_meta()) return;
   const float factor = *inv_scale.data<float>();
   bool finite = true;

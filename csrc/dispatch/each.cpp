@@ -27,10 +27,11 @@ void resolve(EachDef& def, const Operator& op) {
 
 // The number at a position of a one-dimensional tensor of them.
 Value number_at(const char* name, const Tensor& numbers, int64_t i, int64_t n) {
-  FL_CHECK(numbers.dim() == 1 && numbers.size(0) == n, "[", name, "] expected a one-dimensional tensor of ", n,
-           " numbers, got the shape ", numbers.sizes());
+  FL_CHECK(numbers.dim() == 1 && numbers.size(0) == n, "[", name, "] expected a one-dimensional tensor of ",
+           n, " numbers, got the shape ", numbers.sizes());
   const int64_t at[1] = {0};
-  return Value(item(alias(numbers, IntSpan(at, 0), IntSpan(at, 0), numbers.offset() + i * numbers.stride(0))));
+  return Value(
+      item(alias(numbers, IntSpan(at, 0), IntSpan(at, 0), numbers.offset() + i * numbers.stride(0))));
 }
 
 }  // namespace

@@ -23,7 +23,9 @@ def _both(name: str, overload: str, rest: str, target: str) -> None:
     """An operator that makes tensors, and its in-place form."""
     base, _, variant = target.partition(".")
     each(f"_foreach_{name}.{overload}(Tensor[] self, {rest}) -> Tensor[]", target)
-    each(f"_foreach_{name}_.{overload}(Tensor(!)[] self, {rest}) -> ()", f"{base}_" + (f".{variant}" if variant else ""))
+    each(
+        f"_foreach_{name}_.{overload}(Tensor(!)[] self, {rest}) -> ()", f"{base}_" + (f".{variant}" if variant else "")
+    )
 
 
 # name -> operator for one tensor, further arguments of the list form, whether one tensor may stand for all
@@ -122,7 +124,7 @@ def _skipped(grads, grad_scale, found_inf) -> bool:
     return False
 
 
-def _run_adam(decoupled, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, amsgrad, grad_scale, found_inf, **numbers):  # fmt: skip # noqa: E501
+def _run_adam(decoupled, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, amsgrad, grad_scale, found_inf, **numbers):  # fmt: skip
     with fl.no_grad():
         if _skipped(grads, grad_scale, found_inf):
             return

@@ -28,6 +28,7 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
     "minimum": min,
     "abs": abs,
 }
+_CLAMPS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # of a tensor and a number
 
 
 def _evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any]) -> Any:
@@ -37,6 +38,8 @@ def _evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any]) -> 
     numbers = not any(isinstance(a, fl.Tensor) for a in args)
     if node.op == "where" and not isinstance(args[0], fl.Tensor):
         memo[id(node)] = args[1] if args[0] else args[2]
+    elif node.op in _CLAMPS and isinstance(args[0], fl.Tensor) and not isinstance(args[1], fl.Tensor):
+        memo[id(node)] = getattr(fl, _CLAMPS[node.op])(*args)
     elif numbers and node.op == "div" and args[1] == 0:
         memo[id(node)] = math.nan
     elif numbers and node.op in _NUMBERS:

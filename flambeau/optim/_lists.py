@@ -42,6 +42,21 @@ def run_update(record: str, lists: list[list[Tensor]], found: int, differentiabl
         update(*part, **numbers)
 
 
+def check_at_least_zero(**values: Any) -> None:
+    """Raise for the first negative value; keys are the words for it, with underscores for spaces."""
+    for name, value in values.items():
+        if not value >= 0.0:
+            words = name.removesuffix("_value")
+            spoken = f"{words} value" if name.endswith("_value") else words.replace("_", " ")
+            raise ValueError(f"Invalid {spoken}: {value}")
+
+
+def check_betas(betas: Any) -> None:
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+
+
 def zeros_like(p: Tensor) -> Tensor:
     return fl.zeros_like(p, memory_format=fl.preserve_format)
 

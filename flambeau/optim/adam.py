@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import Tensor
-from flambeau.optim._lists import ListOptimizer, run_update, zeros_like
+from flambeau.optim._lists import ListOptimizer, check_at_least_zero, check_betas, run_update, zeros_like
 from flambeau.optim.optimizer import ParamsT, _check_tensor_lr
 
 __all__ = ["Adam"]
@@ -31,15 +31,8 @@ class Adam(ListOptimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         _check_tensor_lr(lr, foreach, capturable)
-        if not lr >= 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps >= 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        check_at_least_zero(learning_rate=lr, epsilon_value=eps, weight_decay_value=weight_decay)
+        check_betas(betas)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
             "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,

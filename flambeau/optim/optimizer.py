@@ -15,6 +15,7 @@ from typing import Any, Union
 import flambeau as fl
 from flambeau import Tensor
 from flambeau.autograd.profiler import record_function
+from flambeau.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer", "register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"]
 
@@ -32,40 +33,26 @@ class _RequiredParameter:
 required = _RequiredParameter()
 
 
-class _HookHandle:
-    """Takes a hook off again, by `remove` or at the end of a block."""
-
-    _next = 0
-
-    def __init__(self, hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> None:
-        self.hooks, self.id = hooks, _HookHandle._next
-        _HookHandle._next += 1
-        hooks[self.id] = hook
-        if prepend:
-            hooks.move_to_end(self.id, last=False)
-
-    def remove(self) -> None:
-        self.hooks.pop(self.id, None)
-
-    def __enter__(self) -> _HookHandle:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.remove()
+def _add_hook(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
 
 
 _global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
-def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> _HookHandle:
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before every step of every optimizer."""
-    return _HookHandle(_global_optimizer_pre_hooks, hook)
+    return _add_hook(_global_optimizer_pre_hooks, hook)
 
 
-def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> _HookHandle:
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after every step of every optimizer."""
-    return _HookHandle(_global_optimizer_post_hooks, hook)
+    return _add_hook(_global_optimizer_post_hooks, hook)
 
 
 # ---------------------------------------------------------------- helpers that optimizers share
@@ -241,34 +228,34 @@ class Optimizer:
                     else:
                         p.grad.requires_grad_(False)
                     kept.append(p.grad)
-            for grad in kept:
-                grad.zero_()
+            if kept:
+                fl._foreach_zero_(kept)
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> _HookHandle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; it may return new args and kwargs."""
-        return _HookHandle(self._optimizer_step_pre_hooks, hook)
+        return _add_hook(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> _HookHandle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step."""
-        return _HookHandle(self._optimizer_step_post_hooks, hook)
+        return _add_hook(self._optimizer_step_post_hooks, hook)
 
     # ---------------------------------------------------------------- checkpoints
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _HookHandle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict` reads anything."""
-        return _HookHandle(self._optimizer_state_dict_pre_hooks, hook, prepend)
+        return _add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _HookHandle:
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` on the result, which it may change or replace."""
-        return _HookHandle(self._optimizer_state_dict_post_hooks, hook, prepend)
+        return _add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _HookHandle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading; it may return another state dict."""
-        return _HookHandle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+        return _add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _HookHandle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` after loading."""
-        return _HookHandle(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+        return _add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     def state_dict(self) -> StateDict:
         """State and options, with numbers in the place of parameters. Tensors are not copied."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.optim._lists import _MISSING, ListOptimizer, run_update
+from flambeau.optim._lists import _MISSING, ListOptimizer, check_at_least_zero, run_update
 from flambeau.optim.optimizer import ParamsT
 
 __all__ = ["SGD"]
@@ -31,12 +31,7 @@ class SGD(ListOptimizer):
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
-        if lr < 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if momentum < 0.0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
-        if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        check_at_least_zero(learning_rate=lr, momentum_value=momentum, weight_decay_value=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         defaults = {

@@ -1,0 +1,204 @@
+"""Optimizers beside PyTorch's: the same path for fifty steps, and checkpoints that go both ways."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import flambeau
+
+torch = pytest.importorskip("torch")
+
+STEPS = 50
+SHAPES = ((4, 3), (5,), (), (2, 3, 4))
+
+OPTIONS = {
+    "SGD": [{"lr": 0.1}, {"lr": 0.1, "momentum": 0.9}, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+            {"lr": 0.1, "momentum": 0.8, "dampening": 0.3}, {"lr": 0.1, "weight_decay": 0.2, "maximize": True},
+            {"lr": 0.1, "momentum": 0.9, "fused": True}],
+    "Adam": [{}, {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-4}, {"amsgrad": True}, {"weight_decay": 0.1, "maximize": True},
+             {"weight_decay": 0.1, "decoupled_weight_decay": True}, {"fused": True, "lr": 0.05}, {"foreach": False}],
+    "AdamW": [{}, {"amsgrad": True, "lr": 0.1}, {"weight_decay": 0.3, "maximize": True}, {"fused": True}],
+    "RMSprop": [{}, {"centered": True}, {"momentum": 0.9}, {"momentum": 0.9, "centered": True, "weight_decay": 0.1},
+                {"maximize": True, "alpha": 0.9}],
+    "Adagrad": [{}, {"lr_decay": 0.1, "weight_decay": 0.1}, {"initial_accumulator_value": 0.3, "maximize": True},
+                {"fused": True, "lr_decay": 0.05}],
+    "Adadelta": [{}, {"rho": 0.8, "weight_decay": 0.1}, {"maximize": True, "lr": 0.5}],
+    "Adamax": [{}, {"weight_decay": 0.1, "betas": (0.8, 0.9)}, {"maximize": True}],
+    "NAdam": [{}, {"weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled_weight_decay": True}, {"momentum_decay": 0.01, "maximize": True}],
+    "RAdam": [{}, {"weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled_weight_decay": True}, {"betas": (0.8, 0.9), "maximize": True}],
+    "ASGD": [{}, {"t0": 10, "weight_decay": 0.1}, {"lr": 0.1, "lambd": 0.01, "maximize": True}],
+    "Rprop": [{}, {"etas": (0.3, 1.5), "step_sizes": (1e-3, 0.1)}, {"maximize": True}],
+    "Adafactor": [{}, {"weight_decay": 0.1, "d": 2.0}, {"maximize": True, "eps": (1e-6, 1e-2)}],
+}  # fmt: skip
+CASES = [(name, options) for name, sets in OPTIONS.items() for options in sets]
+IDS = [f"{name}-{','.join(f'{k}={v}' for k, v in options.items())}" for name, options in CASES]
+
+
+def data(shapes=SHAPES, steps=STEPS, kind="float32"):
+    rng = np.random.default_rng(0)
+
+    def draw(shape):
+        x = rng.standard_normal(shape)
+        return (x + 1j * rng.standard_normal(shape) if kind.startswith("complex") else x).astype(kind)
+
+    return [draw(s) for s in shapes], [[draw(s) for s in shapes] for _ in range(steps)]
+
+
+def walk(library, name, options, start, gradients, optimizer=None):
+    """Make the steps; returns the optimizer and its parameters."""
+    if optimizer is None:
+        params = [library.tensor(x).requires_grad_() for x in start]
+        if options.get("differentiable"):
+            params = [p.clone() for p in params]
+        optimizer = getattr(library.optim, name)(params, **options)
+    params = optimizer.param_groups[0]["params"]
+    for step in gradients:
+        for p, g in zip(params, step):
+            p.grad = library.tensor(g)
+        optimizer.step()
+    return optimizer, params
+
+
+def assert_close(ours, theirs, tolerance=1e-5):
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_paths_agree(name, options):
+    start, gradients = data()
+    ours, a = walk(flambeau, name, options, start, gradients)
+    theirs, b = walk(torch, name, options, start, gradients)
+    assert_close(a, b)
+    mine, other = ours.state_dict(), theirs.state_dict()
+    assert mine["param_groups"] == other["param_groups"]
+    for i, state in other["state"].items():
+        assert list(mine["state"][i]) == list(state)
+        for key, value in state.items():
+            assert str(mine["state"][i][key].dtype).endswith(str(value.dtype).removeprefix("torch"))
+            assert_close([mine["state"][i][key]], [value], 1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIONS if n not in ("Adafactor",)])
+@pytest.mark.parametrize("kind", ["float64", "complex64"])
+def test_other_dtypes_agree(name, kind):
+    start, gradients = data(steps=20, kind=kind)
+    options = {"lr": 0.05, "momentum": 0.9} if name == "SGD" else {}
+    assert_close(*(walk(library, name, options, start, gradients)[1] for library in (flambeau, torch)))
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIONS if n not in ("Adafactor",)])
+def test_differentiable_steps_agree(name):
+    start, gradients = data(steps=10)
+    options = {"differentiable": True, **({"lr": 0.05, "momentum": 0.9} if name == "SGD" else {})}
+    assert_close(*(walk(library, name, options, start, gradients)[1] for library in (flambeau, torch)))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_gradients_through_steps_agree(name):
+    found = []
+    for library in (flambeau, torch):
+        start = library.tensor([[0.5, -1.0], [2.0, 0.3]], requires_grad=True)
+        p = start.clone()
+        opt = getattr(library.optim, name)([p], lr=0.1, differentiable=True)
+        for _ in range(3):
+            p.grad = start * 0.7 + start**2
+            opt.step()
+        (g,) = library.autograd.grad(p.pow(2).sum(), [start])
+        found.append(g)
+    assert_close([found[0]], [found[1]], 1e-4)
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD", "RMSprop"])
+def test_rates_as_tensors_agree(name):
+    start, gradients = data(steps=10)
+    assert_close(*(walk(t, name, {"lr": t.tensor(0.03)}, start, gradients)[1] for t in (flambeau, torch)))
+
+
+def to(library, value):
+    """A state dict with the tensors of the other library."""
+    if hasattr(value, "detach"):
+        return library.tensor(value.detach().numpy())
+    if isinstance(value, dict):
+        return {k: to(library, v) for k, v in value.items()}
+    return [to(library, v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+@pytest.mark.parametrize("saver", ["flambeau", "torch"])
+def test_checkpoints_go_both_ways(name, options, saver):
+    first, second = (flambeau, torch) if saver == "flambeau" else (torch, flambeau)
+    start, gradients = data(steps=10)
+    opt, params = walk(first, name, options, start, gradients[:5])
+    loaded, _ = walk(second, name, {}, [p.detach().numpy().copy() for p in params], [])
+    loaded.load_state_dict(to(second, copy.deepcopy(opt.state_dict())))
+    walk(first, name, options, None, gradients[5:], opt)
+    walk(second, name, options, None, gradients[5:], loaded)
+    assert_close(loaded.param_groups[0]["params"], params)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"lr": 0.1, "max_iter": 5}, {"line_search_fn": "strong_wolfe"}, {"history_size": 3, "lr": 0.2},
+    {"line_search_fn": "strong_wolfe", "history_size": 2, "max_iter": 6},
+], ids=str)  # fmt: skip
+def test_lbfgs(options):
+    def run(library):
+        a = library.tensor([-1.2, 0.7, 1.4], dtype=library.float64, requires_grad=True)
+        b = library.tensor([[0.3, -0.4]], dtype=library.float64, requires_grad=True)
+        opt = library.optim.LBFGS([a, b], **options)
+
+        def closure():
+            opt.zero_grad()
+            loss = (100 * (a[1:] - a[:-1] ** 2) ** 2 + (1 - a[:-1]) ** 2).sum() + (b - 2).pow(4).sum()
+            loss.backward()
+            return loss
+
+        path = [opt.step(closure).item() for _ in range(3)]
+        state = opt.state_dict()["state"][0]
+        return path, a, b, state["n_iter"], state["func_evals"], len(state["old_dirs"])
+
+    ours, theirs = run(flambeau), run(torch)
+    assert ours[0] == pytest.approx(theirs[0], rel=1e-5)
+    assert_close(ours[1:3], theirs[1:3], 1e-4)
+    assert ours[3:] == theirs[3:]
+
+
+def test_muon():
+    start, gradients = data(shapes=((6, 4), (3, 8)), steps=10)
+    for options in ({}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}):
+        found = [walk(library, "Muon", options, start, gradients)[1] for library in (flambeau, torch)]
+        assert_close(*found, tolerance=2e-3)  # iterations in bfloat16
+
+
+BAD = [
+    lambda o, p: o.SGD([p], lr=-1.0), lambda o, p: o.SGD([p], momentum=-1), lambda o, p: o.SGD([p], nesterov=True),
+    lambda o, p: o.SGD([p], fused=True, foreach=True), lambda o, p: o.Adam([p], eps=-1), lambda o, p: o.Adam([p], betas=(0, 1)),
+    lambda o, p: o.Adam([p], fused=True, differentiable=True), lambda o, p: o.RMSprop([p], alpha=-1),
+    lambda o, p: o.Adagrad([p], lr_decay=-1), lambda o, p: o.Adadelta([p], rho=2), lambda o, p: o.NAdam([p], momentum_decay=-1),
+    lambda o, p: o.RAdam([p], weight_decay=-1), lambda o, p: o.Adamax([p], lr=-1), lambda o, p: o.ASGD([p], weight_decay=-1),
+    lambda o, p: o.Rprop([p], etas=(1, 0.5)), lambda o, p: o.SparseAdam([p], lr=0), lambda o, p: o.Adafactor([p], d=0.5),
+    lambda o, p: o.Muon([p]), lambda o, p: o.Muon([p.reshape(1, -1).detach()], adjust_lr_fn="x"),
+    lambda o, p: o.LBFGS([{"params": [p]}, {"params": [p.detach()]}]), lambda o, p: o.Adam(p), lambda o, p: o.Adam([]),
+    lambda o, p: o.Adam([p, p.detach(), "x"]), lambda o, p: o.SparseAdam([p]).step(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", BAD)
+def test_bad_arguments(make):
+    seen = []
+    for library in (torch, flambeau):
+        p = library.zeros(3, requires_grad=True)
+        p.grad = library.ones(3)
+        with pytest.raises(Exception) as error:
+            make(library.optim, p)
+        seen.append((type(error.value), str(error.value)))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", [*OPTIONS, "LBFGS", "SparseAdam", "Muon"])
+def test_reprs_and_defaults_agree(name):
+    found = [getattr(library.optim, name)([library.zeros(2, 2, requires_grad=True)]) for library in (flambeau, torch)]
+    assert repr(found[0]) == repr(found[1])
+    assert found[0].defaults == found[1].defaults
+    assert list(found[0].defaults) == list(found[1].defaults)
