@@ -385,10 +385,11 @@ def rotate(
             [[-0.5 * width, -0.5 * height, 1.0], [-0.5 * width, 0.5 * height, 1.0],
              [0.5 * width, 0.5 * height, 1.0], [0.5 * width, -0.5 * height, 1.0]]
         ) @ flambeau.tensor(matrix).reshape(2, 3).t()  # fmt: skip
-        # Rounded as a picture that is not rotated at all must keep its size.
-        low = ((corners.amin(0) + flambeau.tensor([width * 0.5, height * 0.5])) / 1e-3).trunc() * 1e-3
-        high = ((corners.amax(0) + flambeau.tensor([width * 0.5, height * 0.5])) / 1e-3).trunc() * 1e-3
-        new_width, new_height = (high.ceil() - low.floor()).to(flambeau.int64).tolist()
+        # Cut after four digits, so that what is an integer but for rounding stays one.
+        middle = (width * 0.5, height * 0.5)
+        low = [math.floor(math.trunc((v + m) * 1e4) / 1e4) for v, m in zip(corners.amin(0).tolist(), middle)]
+        high = [math.ceil(math.trunc((v + m) * 1e4) / 1e4) for v, m in zip(corners.amax(0).tolist(), middle)]
+        new_width, new_height = high[0] - low[0], high[1] - low[1]
         size = (new_height, new_width)
     return _sample(img, matrix, mode, fill, size)
 
