@@ -1,0 +1,529 @@
+"""Reading and writing attributes as the interpreter sees them.
+
+Reads follow the language's protocol by hand, so that Python code in properties, descriptors and __getattr__ is
+interpreted and every place that took part is guarded. Writes to outside objects stay in the tracer's overlay.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from flambeau import _C
+from flambeau._dynamo import breaks
+from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.source import Source
+from flambeau._dynamo.trace import CONSTANTS, MISSING, Tracer, fl_module, is_result_tuple, lookup_type
+from flambeau._dynamo.traced import NULL, Interpreted, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
+
+# Attributes of a tensor that are known from its shape and type alone.
+_SHAPE_ATTRIBUTES = frozenset("shape dtype ndim requires_grad is_leaf layout itemsize nbytes output_nr retains_grad".split())
+_DEVICE_ATTRIBUTES = frozenset(
+    "is_cuda is_cpu is_meta is_mps is_xpu is_xla is_vulkan is_ipu is_mkldnn is_quantized is_sparse is_sparse_csr is_nested".split()
+)
+_VIEW_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
+_VALUE_METHODS = frozenset("item tolist numpy __array__ __int__ __float__ __bool__ __index__ data_ptr untyped_storage storage".split())
+_STATE_METHODS = frozenset("requires_grad_ register_hook retain_grad register_post_accumulate_grad_hook set_ resize_ share_memory_ __setstate__".split())
+
+
+def load(tracer: Tracer, value: Any, name: str) -> Any:
+    """The value of `value.name`."""
+    cls = type(value)
+    if cls is TracedTensor:
+        return _load_from_tensor(tracer, value, name)
+    if cls is types.ModuleType or issubclass(cls, types.ModuleType):
+        return _load_from_python_module(tracer, value, name)
+    if isinstance(value, type):
+        return _load_from_class(tracer, value, name)
+    if cls is types.FunctionType:
+        return _load_from_function(tracer, value, name)
+    if cls is super:
+        return _load_from_super(tracer, value, name)
+    if cls is types.MethodType:
+        if name == "__self__":
+            return value.__self__
+        if name == "__func__":
+            return value.__func__
+        if isinstance(value.__self__, (TracedGenerator, TracedIterator)):
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, name)
+        return load(tracer, value.__func__, name)
+    if cls in (TracedGenerator, Interpreted, TracedIterator, TensorMethod):
+        if cls is TracedGenerator and name in ("send", "throw", "close", "__next__", "__iter__", "__name__", "__qualname__"):
+            return getattr(value, name)
+        if cls is Interpreted:
+            return load(tracer, value.function, name)
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
+    if _is_native(cls):
+        if id(value) in tracer.known and cls not in CONSTANTS and not callable(value):
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
+        return _native_attribute(tracer, value, name)
+    return _load_from_instance(tracer, value, name)
+
+
+def _is_native(cls: type) -> bool:
+    """Types whose attributes are all implemented natively and have no instance dict."""
+    return not (cls.__flags__ & (1 << 9)) or cls in CONSTANTS or is_result_tuple(cls) or cls.__module__ == "torch._C"
+
+
+def _native_attribute(tracer: Tracer, value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name)
+    except Exception as error:
+        raise UserError(error) from None
+
+
+# ---------------------------------------------------------------------------------------------- tensors
+
+
+def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
+    if name in _SHAPE_ATTRIBUTES:
+        return getattr(tensor.fake, name)
+    if name == "device":
+        return tensor.device
+    if name in _DEVICE_ATTRIBUTES:
+        if name in ("is_cpu", "is_cuda", "is_meta", "is_mps", "is_xpu"):
+            return tensor.device.type == name[3:]
+        return getattr(tensor.fake, name)
+    if name in _VIEW_ATTRIBUTES:
+        return tracer.call_function(getattr, (tensor, name), {})
+    if name == "__class__":
+        return tensor.cls
+    if name in _VALUE_METHODS:
+        raise Unsupported(breaks.TENSOR_VALUE, name)
+    if name == "backward":
+        raise Unsupported(breaks.BACKWARD)
+    if name in _STATE_METHODS:
+        raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
+    if name == "grad":
+        if tensor.source is None or tensor.real is None:
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "grad of an intermediate tensor")
+        return tracer.wrap(tensor.real.grad, tensor.source.grad())
+    raw = lookup_type(_C.Tensor, name)
+    if raw is NULL:
+        if tensor.real is not None and tensor.source is not None:
+            state = getattr(tensor.real, "__dict__", None) or {}
+            if name in state:
+                return tracer.wrap(state[name], tensor.source.attribute(name))
+            if lookup_type(tensor.cls, name) is NULL:
+                tensor.source.attribute(name).check("absent")
+                raise UserError(AttributeError(f"'{tensor.cls.__name__}' object has no attribute '{name}'"))
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"Tensor.{name}")
+        raise UserError(AttributeError(f"'Tensor' object has no attribute '{name}'"))
+    if isinstance(raw, types.FunctionType):
+        return types.MethodType(raw, tensor)
+    if name.startswith("__") and name not in _OPERATOR_METHODS and name not in ("__iter__", "__len__"):
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"Tensor.{name}")
+    if callable(raw):
+        return TensorMethod(tensor, name)
+    raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"Tensor.{name}")
+
+
+_OPERATOR_METHODS = frozenset(
+    f"__{prefix}{name}__"
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+    for prefix in ("", "r", "i")
+) | frozenset(f"__{n}__" for n in "lt le gt ge eq ne neg pos invert abs getitem setitem".split())
+
+
+# ---------------------------------------------------------------------------------------------- modules, classes
+
+
+def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
+    pending = tracer.pending(module, name)
+    if pending is not MISSING:
+        if pending is NULL:
+            raise UserError(AttributeError(f"module '{module.__name__}' has no attribute '{name}'"))
+        return pending
+    value = module.__dict__.get(name, MISSING)
+    if value is MISSING:
+        try:
+            value = getattr(module, name)  # a package that imports its parts on first use
+        except Exception as error:
+            if "__getattr__" not in module.__dict__:
+                tracer.sources.constant(module).attribute(name).check("absent")
+            raise UserError(error) from None
+        if module.__dict__.get(name, MISSING) is not value:
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{module.__name__}.{name}, which is computed")
+    return tracer.wrap(value, tracer.sources.constant(module.__dict__).dict_item(name))
+
+
+def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source, value_known: bool = True) -> Any:
+    """A class member as an instance (or the class, when owner is None) sees it."""
+    kind = type(raw)
+    if kind is types.FunctionType:
+        source.check("id", raw)
+        tracer._know(raw, tracer.sources.constant(raw))
+        return raw if owner is None else types.MethodType(raw, owner)
+    if kind is staticmethod:
+        source.check("id", raw)
+        function = raw.__func__
+        return tracer.wrap(function, tracer.sources.constant(raw).attribute("__func__"))
+    if kind is classmethod:
+        source.check("id", raw)
+        function = tracer.wrap(raw.__func__, tracer.sources.constant(raw).attribute("__func__"))
+        return types.MethodType(function, cls)
+    if kind in (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType):
+        if owner is None:
+            source.check("id", raw)
+            return raw if kind is not types.ClassMethodDescriptorType else getattr(cls, raw.__name__)
+        if id(owner) in tracer.known and kind is not types.BuiltinFunctionType:
+            if raw.__objclass__ is object or isinstance(owner, BaseException):
+                return types.MethodType(raw, owner)
+            if not _is_safe_on_known(raw):
+                raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{raw.__name__} of {cls.__name__}")
+        return raw.__get__(owner, cls)
+    get = lookup_type(kind, "__get__")
+    if get is NULL:
+        return tracer.wrap(raw, source)
+    if isinstance(get, types.FunctionType):
+        source.check("id", raw)
+        tracer._know(raw, tracer.sources.constant(raw))
+        return tracer.call(types.MethodType(get, raw), (owner, cls), {})
+    if kind is property and owner is None:
+        source.check("id", raw)
+        return raw
+    if owner is None and kind in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        source.check("id", raw)
+        if kind is types.GetSetDescriptorType and raw.__name__ in ("__dict__",):
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "__dict__ of a class")
+        return raw
+    if owner is not None and type(raw).__module__ == "flambeau":
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, str(raw))
+    if type(raw).__name__ in ("partialmethod", "cached_property"):
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, type(raw).__name__)
+    if owner is None and callable(raw):
+        source.check("id", raw)
+        return raw
+    raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"descriptor {kind.__name__}")
+
+
+def _is_safe_on_known(raw: Any) -> bool:
+    return False
+
+
+def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
+    if cls.__module__ == "builtins" or not (cls.__flags__ & (1 << 9)):
+        return _native_attribute(tracer, cls, name)
+    pending = tracer.pending(cls, name)
+    if pending is not MISSING:
+        if pending is NULL:
+            raise UserError(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
+        return pending
+    if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__annotations__"):
+        value = _native_attribute(tracer, cls, name)
+        return value if not isinstance(value, dict) else tracer.wrap(value, tracer.sources.constant(cls).attribute(name))
+    if name == "__class__":
+        return type(cls)
+    meta = lookup_type(type(cls), name)
+    if meta is not NULL and lookup_type(type(meta), "__set__") is not NULL:
+        if isinstance(meta, property) and isinstance(meta.fget, types.FunctionType):
+            return tracer.call(meta.fget, (cls,), {})
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{cls.__name__}.{name}")
+    raw = lookup_type(cls, name)
+    source = tracer.sources.constant(cls).type_attribute(name)
+    if raw is not NULL:
+        return _bind(tracer, raw, None, cls, source)
+    if meta is not NULL:
+        if isinstance(meta, types.FunctionType):
+            return types.MethodType(meta, cls)
+        return _native_attribute(tracer, cls, name)
+    if lookup_type(type(cls), "__getattr__") is not NULL:
+        try:
+            value = getattr(cls, name)
+        except Exception as error:
+            raise UserError(error) from None
+        if name in getattr(cls, "__members__", {}):
+            return value
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{cls.__name__}.{name}")
+    source.check("absent")
+    return _native_attribute(tracer, cls, name)
+
+
+def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
+    known = tracer.known.get(id(function))
+    if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        return _native_attribute(tracer, function, name)
+    if name in ("__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__", "__get__", "__annotations__"):
+        if known is not None and name in ("__defaults__", "__kwdefaults__"):
+            return tracer.wrap(getattr(function, name), known[1].attribute(name))
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
+    if known is None:
+        return _native_attribute(tracer, function, name)
+    pending = tracer.pending(function, name)
+    if pending is not MISSING and pending is not NULL:
+        return pending
+    if name == "__dict__":
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "__dict__ of a function")
+    if name in function.__dict__:
+        return tracer.wrap(function.__dict__[name], known[1].attribute(name))
+    if name != "__wrapped__" and hasattr(types.FunctionType, name):
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
+    known[1].attribute(name).check("absent")
+    raise UserError(AttributeError(f"'function' object has no attribute '{name}'"))
+
+
+def _load_from_super(tracer: Tracer, value: Any, name: str) -> Any:
+    this, owner, start = value.__thisclass__, value.__self__, value.__self_class__
+    bases = start.__mro__
+    for base in bases[bases.index(this) + 1 :]:
+        if name in base.__dict__:
+            raw = base.__dict__[name]
+            bound_to_class = isinstance(owner, type) and owner is start
+            source = tracer.sources.constant(base).type_attribute(name)
+            if name == "__setattr__" and raw is object.__setattr__ or name == "__new__":
+                return types.MethodType(raw, owner) if name != "__new__" else raw.__func__ if isinstance(raw, staticmethod) else raw
+            if isinstance(raw, property):
+                source.check("id", raw)
+                return tracer.call(raw.fget, (owner,), {})
+            if bound_to_class and isinstance(raw, types.FunctionType):
+                return _bind(tracer, raw, None, start, source)
+            return _bind(tracer, raw, owner, start, source)
+    raise UserError(AttributeError(f"'super' object has no attribute '{name}'"))
+
+
+# ---------------------------------------------------------------------------------------------- instances
+
+
+def instance_value(tracer: Tracer, value: Any, name: str) -> Any:
+    """The instance's own attribute, or MISSING."""
+    known = tracer.known.get(id(value))
+    if known is None:
+        state = getattr(value, "__dict__", None)
+        return MISSING if state is None or name not in state else state[name]
+    pending = tracer.pending(value, name)
+    if pending is not MISSING:
+        return MISSING if pending is NULL else pending
+    state = getattr(value, "__dict__", None)
+    if state is None or name not in state:
+        return MISSING
+    return tracer.wrap(state[name], known[1].instance(name))
+
+
+def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
+    cls = type(value)
+    if lookup_type(cls, "__getattribute__") is not object.__getattribute__ and not isinstance(value, (BaseException, *_module_types())):
+        hook = lookup_type(cls, "__getattribute__")
+        if isinstance(hook, types.FunctionType):
+            tracer.guard_type_attribute(cls, "__getattribute__")
+            return tracer.call(hook, (value, name), {})
+        if getattr(hook, "__objclass__", None) not in (dict, list, tuple, set, int, str, float):
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
+    return load_generic(tracer, value, name)
+
+
+def _module_types() -> tuple[Any, ...]:
+    module = fl_module()
+    return (module,) if module != () else ()
+
+
+def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
+    """What object.__getattribute__ does, then __getattr__."""
+    cls = type(value)
+    known = tracer.known.get(id(value))
+    raw = lookup_type(cls, name)
+    type_source = tracer.sources.constant(cls).type_attribute(name)
+    if raw is not NULL:
+        kind = type(raw)
+        if kind is property:
+            type_source.check("id", raw)
+            if raw.fget is None:
+                raise UserError(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
+            return tracer.call(raw.fget, (value,), {})
+        if kind is types.MemberDescriptorType:
+            return _load_slot(tracer, value, name, raw, known)
+        if kind is types.GetSetDescriptorType:
+            return _load_special(tracer, value, name, known)
+        if lookup_type(kind, "__set__") is not NULL and lookup_type(kind, "__get__") is not NULL:
+            return _bind(tracer, raw, value, cls, type_source)
+    found = instance_value(tracer, value, name)
+    if found is not MISSING:
+        if raw is NULL:
+            type_source.check("absent")
+        return found
+    if known is not None and raw is not NULL and name not in ("__init__", "__class__"):
+        _guard_absent(tracer, value, name, known[1])
+    if raw is not NULL:
+        if type(raw).__name__ == "_tuplegetter":
+            return _native_attribute(tracer, value, name)
+        if type(raw).__name__ == "cached_property":
+            return _load_cached(tracer, value, name, raw, type_source)
+        return _bind(tracer, raw, value, cls, type_source)
+    if known is not None:
+        _guard_absent(tracer, value, name, known[1])
+    type_source.check("absent")
+    module = fl_module()
+    hook = lookup_type(cls, "__getattr__")
+    if module != () and isinstance(value, module) and (hook is NULL or hook is lookup_type(module, "__getattr__")):
+        return _load_member(tracer, value, name)
+    if isinstance(hook, types.FunctionType):
+        tracer.guard_type_attribute(cls, "__getattr__")
+        return tracer.call(hook, (value, name), {})
+    if hook is not NULL:
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
+    raise UserError(_attribute_error(value, name))
+
+
+def _attribute_error(value: Any, name: str) -> AttributeError:
+    return AttributeError(f"'{type(value).__name__}' object has no attribute '{name}'")
+
+
+def _guard_absent(tracer: Tracer, value: Any, name: str, source: Source) -> None:
+    if getattr(value, "__dict__", None) is not None and tracer.pending(value, name) is MISSING:
+        source.instance(name).check("absent")
+
+
+def _load_cached(tracer: Tracer, value: Any, name: str, raw: Any, source: Source) -> Any:
+    source.check("id", raw)
+    result = tracer.call(raw.func, (value,), {})
+    store_plain(tracer, value, name, result)
+    return result
+
+
+def _load_slot(tracer: Tracer, value: Any, name: str, raw: Any, known: Any) -> Any:
+    if known is None:
+        return _native_attribute(tracer, value, name)
+    pending = tracer.pending(value, name)
+    if pending is not MISSING:
+        if pending is NULL:
+            raise UserError(AttributeError(name))
+        return pending
+    try:
+        found = raw.__get__(value, type(value))
+    except AttributeError as error:
+        known[1].attribute(name).check("absent")
+        raise UserError(error) from None
+    return tracer.wrap(found, known[1].attribute(name))
+
+
+def _load_special(tracer: Tracer, value: Any, name: str, known: Any) -> Any:
+    if name == "__class__":
+        return type(value)
+    if name == "__dict__":
+        if known is None:
+            return value.__dict__
+        return tracer.wrap(value.__dict__, known[1].attribute("__dict__")) if id(value) not in tracer.overlays else _overlaid_dict(tracer, value)
+    if isinstance(value, BaseException):
+        if name in ("args", "__cause__", "__context__", "__suppress_context__") and known is None:
+            return getattr(value, name)
+        if name == "__traceback__":
+            return None
+    raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {type(value).__name__}")
+
+
+def _overlaid_dict(tracer: Tracer, value: Any) -> Any:
+    raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "__dict__ of an object that was written to")
+
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def _load_member(tracer: Tracer, module: Any, name: str) -> Any:
+    """A parameter, buffer or submodule of an nn.Module."""
+    known = tracer.known.get(id(module))
+    for table in _TABLES:
+        members = module.__dict__.get(table)
+        if members is None:
+            continue
+        if known is None:
+            if name in members:
+                return members[name]
+            continue
+        shadow = tracer.memo.get(id(members))
+        if shadow is not None:
+            if name in shadow[1]:
+                return shadow[1][name]
+            continue
+        place = known[1].instance(table)
+        if name in members:
+            return tracer.wrap(members[name], place.dict_item(name))
+        place.dict_item(name).check("absent")
+    raise UserError(AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'"))
+
+
+# ---------------------------------------------------------------------------------------------- stores
+
+
+def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
+    """`value.name = new`, or `del value.name` when new is NULL."""
+    cls = type(value)
+    if cls is TracedTensor:
+        raise Unsupported(breaks.STORE, f"Tensor.{name}")
+    if isinstance(value, (type, types.ModuleType)) or cls is types.FunctionType:
+        if cls is types.FunctionType and id(value) not in tracer.known and not name.startswith("__"):
+            value.__dict__[name] = new
+            return
+        if cls is types.FunctionType and id(value) not in tracer.known and name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
+            setattr(value, name, new)
+            return
+        if isinstance(value, type) and type(value) is not type:
+            raise Unsupported(breaks.STORE, f"{value.__name__}.{name}")
+        if cls is types.FunctionType and name.startswith("__"):
+            raise Unsupported(breaks.STORE, name)
+        if isinstance(value, type):
+            raw = lookup_type(value, name)
+            if raw is not NULL and (hasattr(type(raw), "__set__") or callable(raw)):
+                raise Unsupported(breaks.STORE, f"{value.__name__}.{name}")
+        tracer.overlay(value).values[name] = new
+        return
+    special = "__delattr__" if new is NULL else "__setattr__"
+    hook = lookup_type(cls, special)
+    if isinstance(hook, types.FunctionType):
+        tracer.guard_type_attribute(cls, special)
+        tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
+        return
+    if hook is not getattr(object, special) and not isinstance(value, BaseException):
+        if getattr(hook, "__objclass__", None) not in (object, dict, list, set, tuple):
+            raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
+    store_generic(tracer, value, name, new)
+
+
+def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
+    """What object.__setattr__ does."""
+    cls = type(value)
+    raw = lookup_type(cls, name)
+    if raw is not NULL:
+        kind = type(raw)
+        if kind is property:
+            tracer.guard_type_attribute(cls, name)
+            function = raw.fdel if new is NULL else raw.fset
+            if function is None:
+                raise Unsupported(breaks.EXCEPTION, f"property {name} cannot be set")
+            tracer.call(function, (value,) if new is NULL else (value, new), {})
+            return
+        setter = lookup_type(kind, "__delete__" if new is NULL else "__set__")
+        if setter is not NULL and kind is not types.MemberDescriptorType:
+            if isinstance(setter, types.FunctionType):
+                tracer.guard_type_attribute(cls, name)
+                tracer._know(raw, tracer.sources.constant(raw))
+                tracer.call(setter, (raw, value) if new is NULL else (raw, value, new), {})
+                return
+            if id(value) not in tracer.known and isinstance(value, BaseException) and new is not NULL:
+                setattr(value, name, new)
+                return
+            raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
+    store_plain(tracer, value, name, new)
+
+
+def store_plain(tracer: Tracer, value: Any, name: str, new: Any) -> None:
+    """Into the instance itself."""
+    if id(value) not in tracer.known:
+        if id(value) not in tracer.fresh:
+            raise Unsupported(breaks.STORE, f"{type(value).__name__}.{name}")
+        try:
+            if new is NULL:
+                object.__delattr__(value, name)
+            else:
+                object.__setattr__(value, name, new)
+        except Exception as error:
+            raise UserError(error) from None
+        return
+    module = fl_module()
+    if module != () and isinstance(value, module):
+        tracer.impure = True
+    if "__dict__" in value.__class__.__dict__ or hasattr(value, "__dict__"):
+        if id(value.__dict__) in tracer.memo:
+            raise Unsupported(breaks.STORE, "attribute of an object whose __dict__ is in use")
+    if new is NULL and instance_value(tracer, value, name) is MISSING and lookup_type(type(value), name) is NULL:
+        raise UserError(AttributeError(name))
+    tracer.overlay(value).values[name] = new
+

@@ -1,0 +1,391 @@
+"""From the interpreter's final state back to Python: the code of an artifact.
+
+An artifact is a generated Python function. It fetches what the graph needs, runs the graph, rebuilds the values that
+are alive, replays the side effects and returns, or performs the instruction that broke the graph and hands over to a
+resume function. Its lines carry the line numbers of the user's code, so that tracebacks point there.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import enum
+import functools
+import types
+import warnings
+from typing import Any
+
+from flambeau._dynamo import breaks
+from flambeau._dynamo.breaks import SkipFrame, Unsupported
+from flambeau._dynamo.source import Names, Source
+from flambeau._dynamo.trace import LITERALS, TENSOR_CONSTANTS, Shadow, Tracer, is_namedtuple, is_result_tuple, lookup_type
+from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
+
+
+class Rebuilder:
+    """Collects the lines of an artifact."""
+
+    def __init__(self, tracer: Tracer, arguments: int) -> None:
+        self.tracer = tracer
+        self.names = Names()
+        self.arguments = arguments
+        self.fetch: list[str] = []  # before the graph
+        self.lines: list[tuple[str, int]] = []  # after it
+        self.memo: dict[int, str] = {}
+        self.source_memo: dict[Source, str] = {}
+        self.outputs: list[TracedTensor] = []
+        self.output_names: dict[int, str] = {}
+        self.busy: set[int] = set()
+        self.keep: list[Any] = []
+        self.count = 0
+        self.line_number = 0
+        self.names.bind("lookup_type", lookup_type)
+
+    def emit(self, text: str) -> None:
+        self.lines.append((text, self.line_number))
+
+    def fresh_name(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def source(self, source: Source) -> str:
+        """A value from outside, fetched before anything changes."""
+        name = self.source_memo.get(source)
+        if name is None:
+            text = source.expression(self.names)
+            if source.kind in ("argument", "constant"):
+                name = text
+            else:
+                name = self.fresh_name()
+                self.fetch.append(f"{name} = {text}")
+            self.source_memo[source] = name
+        return name
+
+    def value(self, value: Any) -> str:
+        """An expression for a value of the interpreter."""
+        cls = type(value)
+        if cls in LITERALS:
+            if cls in (int, bool, str, type(None)) and (cls is not int or abs(value) < 1 << 62):
+                return repr(value)
+            return self.names.add(value)
+        if cls is Lazy:
+            return self.source(value.source)
+        if cls is TracedTensor:
+            return self.tensor(value)
+        known = self.memo.get(id(value))
+        if known is not None:
+            return known
+        tracer = self.tracer
+        shadow = tracer.shadows.get(id(value))
+        if shadow is not None:
+            text = self.source(shadow.source)
+        elif id(value) in tracer.known:
+            text = self.source(tracer.known[id(value)][1])
+        elif cls in TENSOR_CONSTANTS and not isinstance(value, slice):
+            text = self.names.add(value)
+        else:
+            if id(value) in self.busy:
+                raise SkipFrame(f"a {cls.__name__} that contains itself")
+            self.busy.add(id(value))
+            text = self.build(value)
+            self.busy.discard(id(value))
+        self.memo[id(value)] = text
+        self.keep.append(value)
+        return text
+
+    def tensor(self, value: TracedTensor) -> str:
+        if value.source is not None:
+            return self.source(value.source)
+        name = self.output_names.get(id(value))
+        if name is None:
+            name = self.output_names[id(value)] = f"t{len(self.outputs)}"
+            self.outputs.append(value)
+        return name
+
+    def _assign(self, text: str) -> str:
+        name = self.fresh_name()
+        self.emit(f"{name} = {text}")
+        return name
+
+    def _start(self, value: Any, text: str) -> str:
+        """A container that is filled after it exists, so that it may contain itself."""
+        name = self._assign(text)
+        self.memo[id(value)] = name
+        self.keep.append(value)
+        self.busy.discard(id(value))
+        return name
+
+    def _is_leaf(self, value: Any) -> bool:
+        return type(value) in LITERALS or type(value) in (TracedTensor, Lazy) or id(value) in self.memo
+
+    def build(self, value: Any) -> str:
+        """Code that makes a new object."""
+        cls = type(value)
+        if cls is tuple:
+            items = ", ".join(self.value(v) for v in value)
+            return self._assign(f"({items},)" if len(value) == 1 else f"({items})")
+        if cls is list:
+            if all(self._is_leaf(v) for v in value):
+                return self._assign(f"[{', '.join(self.value(v) for v in value)}]")
+            name = self._start(value, "[]")
+            self.emit(f"{name}.extend(({', '.join(self.value(v) for v in value)},))")
+            return name
+        if cls in (dict, collections.OrderedDict):
+            name = self._start(value, "{}" if cls is dict else f"{self.names.add(cls)}()")
+            for key, item in value.items():
+                self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
+            return name
+        if cls is collections.Counter:
+            name = self._start(value, f"{self.names.add(cls)}()")
+            for key, item in value.items():
+                self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
+            return name
+        if cls is collections.defaultdict:
+            name = self._start(value, f"{self.names.add(cls)}({self.value(value.default_factory)})")
+            for key, item in value.items():
+                self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
+            return name
+        if cls in (set, frozenset):
+            return self._assign(f"{cls.__name__}(({''.join(self.value(v) + ', ' for v in value)}))")
+        if cls is collections.deque:
+            items = "".join(self.value(v) + ", " for v in value)
+            return self._assign(f"{self.names.add(cls)}(({items}), {value.maxlen!r})")
+        if cls is slice:
+            return self._assign(f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})")
+        if is_result_tuple(cls):
+            return self._assign(f"{self.names.add(cls)}(({''.join(self.value(v) + ', ' for v in value)}))")
+        if is_namedtuple(cls):
+            items = "".join(self.value(v) + ", " for v in value)
+            return self._assign(f"tuple.__new__({self.names.add(cls)}, ({items}))")
+        if cls is types.CellType:
+            return self._build_cell(value)
+        if cls is types.FunctionType:
+            return self._build_function(value)
+        if cls is types.MethodType:
+            if isinstance(value.__self__, (TracedGenerator, TracedIterator)):
+                raise Unsupported(breaks.GENERATOR)
+            method = self.names.add(types.MethodType)
+            function = value.__func__
+            if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+                return self._assign(f"{self.names.add(function)}.__get__({self.value(value.__self__)})")
+            return self._assign(f"{method}({self.value(function)}, {self.value(value.__self__)})")
+        if cls is TensorMethod:
+            return self._assign(f"{self.value(value.tensor)}.{value.name}")
+        if cls is Interpreted:
+            return self.value(value.function)
+        if cls is functools.partial:
+            args = "".join(", " + self.value(a) for a in value.args)
+            keywords = "".join(f", {k}={self.value(v)}" for k, v in value.keywords.items())
+            return self._assign(f"{self.names.add(cls)}({self.value(value.func)}{args}{keywords})")
+        if cls is super:
+            made = f"super({self.value(value.__thisclass__)}, {self.value(value.__self__)})"
+            return self._assign(made)
+        if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, enum.Enum)):
+            owner = getattr(value, "__self__", None)
+            if isinstance(value, types.BuiltinFunctionType) and not (owner is None or isinstance(owner, (type, types.ModuleType))):
+                return self._assign(f"{self.value(owner)}.{value.__name__}")
+            return self.names.add(value)
+        if isinstance(value, (TracedGenerator, TracedIterator)):
+            raise Unsupported(breaks.GENERATOR)
+        if type(value).__module__ == "torch._C" and callable(value):
+            return self.names.add(value)
+        if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.CodeType, property):
+            return self.names.add(value)
+        if isinstance(value, BaseException):
+            return self._build_exception(value)
+        from flambeau._dynamo.calls import DICT_VIEWS, ITERATORS
+
+        if cls in ITERATORS:
+            return self._build_iterator(value)
+        if cls in DICT_VIEWS:
+            owner, kind = value.mapping, cls.__name__.removeprefix("odict_").removeprefix("dict_")
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"{kind} of a dict across a break {type(owner).__name__}")
+        if id(value) in self.tracer.fresh:
+            return self._build_object(value)
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"a {cls.__name__} cannot be rebuilt")
+
+    def _build_cell(self, value: Any) -> str:
+        name = self._start(value, f"{self.names.add(types.CellType)}()")
+        try:
+            contents = value.cell_contents
+        except ValueError:
+            return name
+        self.emit(f"{name}.cell_contents = {self.value(contents)}")
+        return name
+
+    def _build_function(self, value: Any) -> str:
+        cells = value.__closure__ or ()
+        closure = "".join(self.value(cell) + ", " for cell in cells)
+        made = self.names.add(types.FunctionType)
+        code, names = self.names.add(value.__code__), self.names.add(value.__globals__)
+        defaults = self.value(value.__defaults__) if value.__defaults__ else "None"
+        name = self._assign(f"{made}({code}, {names}, {value.__name__!r}, {defaults}, ({closure}))")
+        self.memo[id(value)] = name
+        self.emit(f"{name}.__qualname__ = {value.__qualname__!r}")
+        if value.__kwdefaults__:
+            self.emit(f"{name}.__kwdefaults__ = {self.value(value.__kwdefaults__)}")
+        if value.__annotations__:
+            self.emit(f"{name}.__annotations__ = {self.value(value.__annotations__)}")
+        for key, item in value.__dict__.items():
+            self.emit(f"{name}.{key} = {self.value(item)}")
+        if value.__doc__ is not None and value.__doc__ is not (value.__code__.co_consts or (None,))[0]:
+            self.emit(f"{name}.__doc__ = {value.__doc__!r}")
+        return name
+
+    def _build_exception(self, value: BaseException) -> str:
+        cls = type(value)
+        args = "".join(self.value(a) + ", " for a in value.args)
+        name = self._start(value, f"{self.names.add(cls)}.__new__({self.names.add(cls)}, {args})")
+        self.emit(f"{name}.args = ({args})")
+        for key, item in getattr(value, "__dict__", {}).items():
+            self.emit(f"{name}.{key} = {self.value(item)}")
+        if value.__cause__ is not None:
+            self.emit(f"{name}.__cause__ = {self.value(value.__cause__)}")
+        if value.__context__ is not None:
+            self.emit(f"{name}.__context__ = {self.value(value.__context__)}")
+        return name
+
+    def _build_iterator(self, value: Any) -> str:
+        """Iterators of built-in types say themselves how to make them again."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reduced = value.__reduce__()
+        function, args = reduced[0], reduced[1]
+        name = self._assign(f"{self.names.add(function)}({''.join(self.value(a) + ', ' for a in args)})")
+        if len(reduced) > 2 and reduced[2] is not None:
+            self.emit(f"{name}.__setstate__({self.value(reduced[2])})")
+        return name
+
+    def _build_object(self, value: Any) -> str:
+        cls = type(value)
+        made = self.names.add(cls)
+        base = next((b for b in (list, dict, set, collections.deque) if isinstance(value, b)), object)
+        name = self._start(value, f"{base.__name__ if base is not collections.deque else self.names.add(base)}.__new__({made})")
+        if base is dict:
+            for key, item in dict.items(value):
+                self.emit(f"dict.__setitem__({name}, {self.value(key)}, {self.value(item)})")
+        elif base is list:
+            self.emit(f"list.extend({name}, ({''.join(self.value(v) + ', ' for v in list.__iter__(value))}))")
+        elif base is not object:
+            self.emit(f"{base.__name__}.update({name}, ({''.join(self.value(v) + ', ' for v in value)}))")
+        state = getattr(value, "__dict__", None) or {}
+        for key, item in state.items():
+            self._set(name, key, self.value(item))
+        for part in cls.__mro__:
+            for slot in _slots(part):
+                if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
+                    self._set(name, slot, self.value(getattr(value, slot)))
+        return name
+
+    def _set(self, name: str, key: str, text: str) -> None:
+        setter = self.names.add(object.__setattr__)
+        self.emit(f"{setter}({name}, {key!r}, {text})")
+
+    # ------------------------------------------------------------------------------------------ side effects
+
+    def side_effects(self) -> None:
+        tracer = self.tracer
+        replay: list[str] = []
+        changed = [shadow for shadow in tracer.shadows.values() if shadow.changed()]
+        # All new values are computed first: the stores below change what sources find.
+        for shadow in changed:
+            replay += self._container(shadow)
+        for overlay in tracer.overlays.values():
+            target = self.source(overlay.source)
+            if isinstance(overlay.target, dict):
+                for key, item in overlay.values.items():
+                    replay.append(f"del {target}[{key!r}]" if item is NULL else f"{target}[{key!r}] = {self.value(item)}")
+            elif isinstance(overlay.target, types.CellType):
+                item = overlay.values["cell_contents"]
+                replay.append(f"del {target}.cell_contents" if item is NULL else f"{target}.cell_contents = {self.value(item)}")
+            else:
+                plain = isinstance(overlay.target, (type, types.ModuleType, types.FunctionType))
+                for key, item in overlay.values.items():
+                    if item is NULL:
+                        deleter = "delattr" if plain else self.names.add(object.__delattr__)
+                        replay.append(f"{deleter}({target}, {key!r})")
+                    else:
+                        setter = "setattr" if plain else self.names.add(_setter(overlay.target))
+                        replay.append(f"{setter}({target}, {key!r}, {self.value(item)})")
+        for line in replay:
+            self.emit(line)
+        for function, args, kwargs in tracer.printed:
+            text = ", ".join([*(self.value(a) for a in args), *(f"{k}={self.value(v)}" for k, v in kwargs.items())])
+            self.emit(f"{self.names.add(function)}({text})")
+
+    def _container(self, shadow: Shadow) -> list[str]:
+        target = self.source(shadow.source)
+        value = shadow.value
+        if isinstance(value, list):
+            return [f"{target}[:] = ({''.join(self.value(v) + ', ' for v in value)})"]
+        if isinstance(value, dict):
+            before = shadow.before
+            now = list(value.items())
+            grown = len(now) >= len(before) and all(a[0] is b[0] for a, b in zip(before, now))
+            lines = [] if grown else [f"dict.clear({target})"] if type(value) is dict else [f"{target}.clear()"]
+            for i, (key, item) in enumerate(now):
+                if grown and i < len(before) and before[i][1] is item:
+                    continue
+                lines.append(f"{target}[{self.value(key)}] = {self.value(item)}")
+            return lines
+        if isinstance(value, set):
+            return [f"{target}.clear()", f"{target}.update(({''.join(self.value(v) + ', ' for v in value)}))"]
+        return [f"{target}.clear()", f"{target}.extend(({''.join(self.value(v) + ', ' for v in value)}))"]
+
+    # ------------------------------------------------------------------------------------------ the function
+
+    def finish(self, graph: Any, filename: str, name: str, first_line: int) -> tuple[Any, str]:
+        """Compiles the artifact; `graph` is the callable that runs the graph, or None."""
+        head: list[tuple[str, int]] = [(line, first_line) for line in self.fetch]
+        if graph is not None:
+            self.names.bind("graph", graph)
+            inputs = ", ".join(self.source(t.source) for t in self.tracer.inputs if t.source is not None)
+            head = [(line, first_line) for line in self.fetch]
+            results = "".join(f"t{i}, " for i in range(len(self.outputs)))
+            head.append((f"{results}= graph({inputs})" if results else f"graph({inputs})", first_line))
+        body = head + self.lines
+        parameters = ", ".join(f"a{i}" for i in range(self.arguments))
+        text = f"def {_identifier(name)}({parameters}):\n"
+        numbers = [first_line]
+        for line, number in body:
+            text += f"    {line}\n"
+            numbers.append(number or first_line)
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if hasattr(node, "lineno"):
+                number = numbers[min(node.lineno - 1, len(numbers) - 1)]
+                node.lineno = node.end_lineno = number  # type: ignore[attr-defined]
+        code = compile(tree, filename, "exec")
+        namespace: dict[str, Any] = dict(self.names.table)
+        exec(code, namespace)
+        return namespace[_identifier(name)], text
+
+
+def _identifier(name: str) -> str:
+    return name if name.isidentifier() else "compiled"
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _setter(target: Any) -> Any:
+    from flambeau._dynamo.trace import fl_module
+
+    module = fl_module()
+    if module != () and isinstance(target, module):
+        return _set_on_module
+    return object.__setattr__
+
+
+def _set_on_module(module: Any, name: str, value: Any) -> None:
+    """Stores an attribute that is no member, counting the change as Module.__setattr__ does."""
+    from flambeau.nn.modules import module as implementation
+
+    object.__setattr__(module, name, value)
+    implementation.mutations[0] += 1
+
+

@@ -1,0 +1,161 @@
+"""Functions that continue another one in the middle.
+
+A resume function is the original code with a prologue in front: it takes one tuple, puts the value stack and the locals
+back and jumps to the given instruction. Jumps are relative in these versions of Python, so the original bytes stay as
+they are; only the exception table and the line table are shifted.
+"""
+
+from __future__ import annotations
+
+import opcode
+import types
+from typing import Any
+
+from flambeau._dynamo.bytecode import CACHES, Handler, build_exception_table, decode, parse_exception_table
+
+_OP = opcode.opmap
+
+
+class _Assembler:
+    def __init__(self) -> None:
+        self.code = bytearray()
+
+    def emit(self, name: str, arg: int = 0) -> None:
+        op = _OP[name]
+        if arg > 0xFFFFFF:
+            self.code += bytes((_OP["EXTENDED_ARG"], arg >> 24))
+        if arg > 0xFFFF:
+            self.code += bytes((_OP["EXTENDED_ARG"], arg >> 16 & 0xFF))
+        if arg > 0xFF:
+            self.code += bytes((_OP["EXTENDED_ARG"], arg >> 8 & 0xFF))
+        self.code += bytes((op, arg & 0xFF))
+        self.code += bytes(2 * CACHES.get(op, 0))
+
+
+def _location(instructions: int) -> bytes:
+    """Entries of the line table without a line, for the given number of code units."""
+    out = bytearray()
+    while instructions > 0:
+        length = min(instructions, 8)
+        out.append(0x80 | 15 << 3 | length - 1)
+        instructions -= length
+    return bytes(out)
+
+
+def make_resume_code(
+    code: types.CodeType, offset: int, stack: list[bool], slots: list[int], raise_into: Handler | None = None
+) -> types.CodeType | None:
+    """The code of `code` continued at `offset`.
+
+    The tuple holds the values of the stack (those whose entry in `stack` is true; the others are NULL), then those of
+    the `slots` of the frame, and with `raise_into` an exception that is raised where that handler catches it. Returns
+    None when the code has no slot for the tuple.
+    """
+    if code.co_nlocals == 0:
+        widened = _with_spare_local(code)
+        if widened is None:
+            return None
+        code, offset, slots = widened, offset, [slot + 1 for slot in slots]
+    consts = list(code.co_consts)
+
+    def const(value: int) -> int:
+        consts.append(value)
+        return len(consts) - 1
+
+    out = _Assembler()
+    if code.co_freevars:
+        out.emit("COPY_FREE_VARS", len(code.co_freevars))
+    generator = bool(code.co_flags & 0x20)
+    if generator:
+        return None
+    out.emit("RESUME", 0)
+
+    def load(index: int) -> None:
+        out.emit("LOAD_FAST", 0)
+        out.emit("LOAD_CONST", const(index))
+        out.emit("BINARY_SUBSCR")
+
+    position = 0
+    for present in stack:
+        if present:
+            load(position)
+            position += 1
+        else:
+            out.emit("PUSH_NULL")
+    if raise_into is not None:
+        load(position + len(slots))
+    first: int | None = None
+    for i, slot in enumerate(slots):
+        if slot == 0:
+            first = position + i
+            continue
+        load(position + i)
+        out.emit("STORE_FAST", slot)
+    if first is not None:
+        load(first)
+        out.emit("STORE_FAST", 0)
+    else:
+        out.emit("DELETE_FAST", 0)
+    handlers = parse_exception_table(code.co_exceptiontable)
+    extra: list[Handler] = []
+    raise_at = len(out.code)
+    if raise_into is not None:
+        out.emit("RAISE_VARARGS", 1)
+    else:
+        out.emit("NOP")
+        out.emit("NOP")
+        out.emit("NOP")
+    prologue = len(out.code)
+    if raise_into is not None:
+        extra.append(
+            Handler(raise_at, raise_at + 2, raise_into.target + prologue, raise_into.depth, raise_into.push_offset)
+        )
+    else:
+        jump = _Assembler()
+        # From the end of the jump to the instruction, in code units.
+        distance = offset // 2
+        jump.emit("JUMP_FORWARD", distance)
+        while len(jump.code) < 6:
+            jump.code = bytearray((_OP["EXTENDED_ARG"], 0)) + jump.code
+        if len(jump.code) > 6:
+            return None
+        out.code[-6:] = jump.code
+    shifted = extra + [
+        Handler(h.start + prologue, h.end + prologue, h.target + prologue, h.depth, h.push_offset) for h in handlers
+    ]
+    return code.replace(
+        co_code=bytes(out.code) + code.co_code,
+        co_consts=tuple(consts),
+        co_argcount=1,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~0x0C,
+        co_stacksize=max(code.co_stacksize, len(stack) + 4) + 2,
+        co_linetable=_location(prologue // 2) + code.co_linetable,
+        co_exceptiontable=build_exception_table(shifted),
+        co_name=code.co_name,
+    )
+
+
+_SHIFTED = frozenset(
+    _OP[name]
+    for name in "LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_CLASSDEREF MAKE_CELL LOAD_FAST STORE_FAST "
+    "DELETE_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FROM_DICT_OR_DEREF".split()
+    if name in _OP
+)
+
+
+def _with_spare_local(code: types.CodeType) -> types.CodeType | None:
+    """The same code with one more local in front; its cells and free variables move up by one."""
+    raw = bytearray(code.co_code)
+    for instruction in decode(code).instructions:
+        if instruction.opcode in _SHIFTED:
+            position = instruction.next_offset - 2 - 2 * CACHES.get(instruction.opcode, 0)
+            if instruction.arg >= 255:
+                return None
+            raw[position + 1] = instruction.arg + 1
+        elif instruction.name.startswith(("LOAD_FAST", "STORE_FAST")):
+            return None
+    return code.replace(co_code=bytes(raw), co_varnames=("__state",), co_nlocals=1)
+
+

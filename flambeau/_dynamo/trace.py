@@ -1,0 +1,628 @@
+"""The state of one capture: the graph, the values loaded from outside with their guards, and pending side effects.
+
+Values from outside enter through `Tracer.wrap`, which guards them and gives the interpreter something it may change
+freely: a copy of a container, a stand-in for a tensor, the object itself where all writes go through `Overlay`. Nothing
+outside is touched while capturing; `rebuild.py` turns what changed into code that runs after the graph.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo import breaks, config
+from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.source import Source, Sources
+from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedTensor
+from flambeau.fx.graph import Graph
+
+Function = type(fl.sin)
+MISSING: Any = object()
+Size = fl.Size
+LITERALS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
+TENSOR_CONSTANTS = frozenset(
+    {type(fl.float32), fl.device, type(fl.strided), type(fl.contiguous_format), fl.Size, slice, range}
+)
+CONSTANTS = LITERALS | TENSOR_CONSTANTS
+CALLABLES = (types.BuiltinFunctionType, Function, type, types.ModuleType, type(fl.tensor), types.MethodDescriptorType,
+             types.WrapperDescriptorType, type(_C.Tensor.sin), type(_C.Tensor.type), types.MethodWrapperType,
+             types.GetSetDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
+
+
+class Overlay:
+    """Pending stores into an outside object: attributes of an instance, names of globals, a cell's contents."""
+
+    __slots__ = ("target", "source", "values")
+
+    def __init__(self, target: Any, source: Source) -> None:
+        self.target = target
+        self.source = source
+        self.values: dict[str, Any] = {}
+
+
+class Shadow:
+    """A copy of an outside container, with what it held at first."""
+
+    __slots__ = ("source", "real", "value", "before")
+
+    def __init__(self, source: Source, real: Any, value: Any) -> None:
+        self.source = source
+        self.real = real
+        self.value = value
+        self.before: Any = None
+
+    def remember(self) -> None:
+        self.before = list(self.value.items()) if isinstance(self.value, dict) else list(self.value)
+
+    def changed(self) -> bool:
+        now = list(self.value.items()) if isinstance(self.value, dict) else list(self.value)
+        if len(now) != len(self.before):
+            return True
+        if isinstance(self.value, dict):
+            return any(a[0] is not b[0] or a[1] is not b[1] for a, b in zip(now, self.before))
+        if isinstance(self.value, set):
+            return {id(v) for v in now} != {id(v) for v in self.before}
+        return any(a is not b for a, b in zip(now, self.before))
+
+
+def is_namedtuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and cls is not tuple
+
+
+def is_result_tuple(cls: type) -> bool:
+    """The named results of an operator."""
+    return issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
+
+
+def lookup_type(cls: type, name: str) -> Any:
+    """Raw lookup along the bases, without descriptors; NULL when there is none."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return NULL
+
+
+class Tracer:
+    def __init__(self, breaks_at: dict[int, Any]) -> None:
+        self.graph = Graph()
+        self.sources = Sources()
+        self.breaks_at = breaks_at
+        self.inputs: list[TracedTensor] = []
+        self.memo: dict[int, tuple[Any, Any]] = {}  # id of an outside object -> (object, value)
+        self.known: dict[int, tuple[Any, Source]] = {}  # outside objects that stand for themselves
+        self.fresh: dict[int, Any] = {}  # objects made during capture that stand for themselves
+        self.shadows: dict[int, Shadow] = {}  # by id of the copy
+        self.overlays: dict[int, Overlay] = {}
+        self.relations: list[tuple[str, Source, Source]] = []
+        self.distinct: list[Source] = []
+        self.generators: list[Any] = []
+        self.traced_by_fake: dict[int, TracedTensor] = {}
+        self.handled: BaseException | None = None
+        self.depth = 0
+        self.steps = 0
+        self.operations = 0
+        self.impure = False
+        self.frame: Any = None
+        self.root: Any = None
+        self.printed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        self.keep: list[Any] = []
+
+    # ------------------------------------------------------------------------------------------ values from outside
+
+    def wrap(self, value: Any, source: Source) -> Any:
+        """The interpreter's value for an outside one, guarded."""
+        cls = type(value)
+        if cls in LITERALS:
+            source.check("equals", value)
+            return value
+        known = self.memo.get(id(value))
+        if known is not None:
+            self._same(value, source)
+            return known[1]
+        if cls in TENSOR_CONSTANTS:
+            if cls is slice and not all(type(v) in LITERALS for v in (value.start, value.stop, value.step)):
+                source.check("type", slice)
+                start, stop, step = (
+                    self.wrap(getattr(value, n), source.attribute(n)) for n in ("start", "stop", "step")
+                )
+                return slice(start, stop, step)
+            source.check("equals", value)
+            return value
+        wrapper = WRAPPERS.get(cls)
+        if wrapper is not None:
+            return wrapper(self, value, source)
+        if isinstance(value, _C.Tensor):
+            return self._wrap_tensor(value, source)
+        if isinstance(value, type) or cls in CALLABLES:
+            source.check("id", value)
+            self._know(value, self.sources.constant(value))
+            return value
+        if isinstance(value, enum.Enum):
+            source.check("id", value)
+            self._know(value, self.sources.constant(value))
+            return value
+        if is_result_tuple(cls) or is_namedtuple(cls):
+            return self._wrap_tuple(value, source)
+        return self._wrap_object(value, source)
+
+    def _know(self, value: Any, source: Source) -> None:
+        self.memo[id(value)] = (value, value)
+        self.known[id(value)] = (value, source)
+
+    def _same(self, value: Any, source: Source) -> None:
+        """A second way to an object that is known already."""
+        first = self.source_of(value)
+        if first is None or first is source:
+            return
+        if first.kind == "constant":
+            source.check("id", value)
+        else:
+            self.relations.append(("same", first, source))
+
+    def source_of(self, value: Any) -> Source | None:
+        """Where an outside object (not its stand-in) was found first."""
+        if id(value) in self.known:
+            return self.known[id(value)][1]
+        stand_in = self.memo[id(value)][1] if id(value) in self.memo else None
+        if isinstance(stand_in, TracedTensor):
+            return stand_in.source
+        shadow = self.shadows.get(id(stand_in))
+        return shadow.source if shadow is not None else None
+
+    def _wrap_tensor(self, value: Any, source: Source) -> Any:
+        cls = type(value)
+        if cls is not _C.Tensor and not is_parameter_class(cls):
+            source.check("type", cls)
+            raise Unsupported(breaks.SUBCLASS, cls.__name__)
+        traced = self.add_input(value, source)
+        self.memo[id(value)] = (value, traced)
+        if not source.in_module:
+            self.distinct.append(source)
+        return traced
+
+    def add_input(self, value: Any, source: Source) -> TracedTensor:
+        node = self.graph.placeholder(f"arg{len(self.inputs)}")
+        fake = make_fake(value)
+        source.check("tensor", value)
+        traced = TracedTensor(self, node, fake, value.device, source, type(value))
+        traced.real = value
+        node.meta["example_value"] = fake
+        node.meta["source"] = source
+        self.inputs.append(traced)
+        self.traced_by_fake[id(fake)] = traced
+        return traced
+
+    def _items(self, values: Any, source: Source) -> list[Any]:
+        return [self.wrap(value, source.item(i)) for i, value in enumerate(values)]
+
+    def _limit(self, value: Any) -> None:
+        if len(value) > config.max_container_size:
+            raise Unsupported(breaks.LARGE, f"{type(value).__name__} of {len(value)}")
+
+    def _wrap_tuple(self, value: Any, source: Source) -> Any:
+        cls = type(value)
+        self._limit(value)
+        source.check("type", cls)
+        source.check("length", len(value))
+        items = self._items(value, source)
+        if cls is tuple or cls is Size:
+            return cls(items) if cls is tuple else value
+        if is_result_tuple(cls):
+            return cls(items)
+        return tuple.__new__(cls, items)
+
+    def _add_shadow(self, value: Any, copy: Any, source: Source) -> None:
+        shadow = Shadow(source, value, copy)
+        self.shadows[id(copy)] = shadow
+        self.memo[id(value)] = (value, copy)
+        if not source.in_module:
+            self.distinct.append(source)
+
+    def _wrap_list(self, value: Any, source: Source) -> Any:
+        self._limit(value)
+        source.check("type", type(value))
+        source.check("length", len(value))
+        copy: list[Any] = []
+        self._add_shadow(value, copy, source)
+        copy.extend(self._items(list(value), source))
+        self.shadows[id(copy)].remember()
+        return copy
+
+    def _wrap_dict(self, value: Any, source: Source) -> Any:
+        self._limit(value)
+        cls = type(value)
+        source.check("type", cls)
+        keys = list(value)
+        for key in keys:
+            if not self._is_plain_key(key):
+                raise Unsupported(breaks.UNKNOWN_OPERATION, f"dict with a key of type {type(key).__name__}")
+        source.check("dict_keys", keys)
+        copy: Any
+        if cls is collections.defaultdict:
+            copy = collections.defaultdict(self.native_callable(self.wrap(value.default_factory, source.attribute("default_factory"))))
+        else:
+            copy = cls()
+        self._add_shadow(value, copy, source)
+        for key in keys:
+            stand_in = key
+            if isinstance(key, _C.Tensor):
+                stand_in = self.wrap(key, self.sources.constant(key))
+            dict.__setitem__(copy, stand_in, self.wrap(value[key], source.dict_item(key)))
+        self.shadows[id(copy)].remember()
+        return copy
+
+    def _is_plain_key(self, key: Any) -> bool:
+        cls = type(key)
+        if cls in CONSTANTS or isinstance(key, (enum.Enum, type, types.FunctionType, _C.Tensor)):
+            return True
+        if cls in (tuple, frozenset):
+            return all(self._is_plain_key(k) for k in key)
+        return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+
+    def _wrap_set(self, value: Any, source: Source) -> Any:
+        self._limit(value)
+        cls = type(value)
+        source.check("type", cls)
+        source.check("length", len(value))
+        if not all(type(v) in CONSTANTS or isinstance(v, (enum.Enum, type, str)) for v in value):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "set of objects")
+        source.check("equals_container", cls(value))
+        if cls is frozenset:
+            return value
+        copy = cls(value)
+        self._add_shadow(value, copy, source)
+        self.shadows[id(copy)].remember()
+        return copy
+
+    def _wrap_deque(self, value: Any, source: Source) -> Any:
+        self._limit(value)
+        source.check("type", collections.deque)
+        source.check("length", len(value))
+        source.attribute("maxlen").check("equals", value.maxlen)
+        copy: Any = collections.deque([], value.maxlen)
+        self._add_shadow(value, copy, source)
+        copy.extend(self.wrap(v, source.item(i)) for i, v in enumerate(list(value)))
+        self.shadows[id(copy)].remember()
+        return copy
+
+    def _wrap_function(self, value: Any, source: Source) -> Any:
+        if source.kind == "constant" or _rooted_in_constant(source):
+            source.check("id", value)
+            self._know(value, self.sources.constant(value))
+            return value
+        # A function made anew for each call: what matters is its code and what it closes over.
+        source.check("type", type(value))
+        source.check("function", value)
+        self._know(value, source)
+        return value
+
+    def _wrap_method(self, value: Any, source: Source) -> Any:
+        source.check("type", types.MethodType)
+        function = self.wrap(value.__func__, source.attribute("__func__"))
+        bound = types.MethodType(function, self.wrap(value.__self__, source.attribute("__self__")))
+        return bound
+
+    def _wrap_partial(self, value: Any, source: Source) -> Any:
+        source.check("type", functools.partial)
+        function = self.wrap(value.func, source.attribute("func"))
+        args = self.wrap(value.args, source.attribute("args"))
+        keywords = self.wrap(value.keywords, source.attribute("keywords"))
+        made = functools.partial(function, *args, **keywords)
+        self.memo[id(value)] = (value, made)
+        return made
+
+    def _wrap_cell(self, value: Any, source: Source) -> Any:
+        source.check("type", types.CellType)
+        self._know(value, source)
+        return value
+
+    def _wrap_builtin_method(self, value: Any, source: Source) -> Any:
+        owner = value.__self__
+        if owner is None or isinstance(owner, (types.ModuleType, type)):
+            source.check("id", value)
+            self._know(value, self.sources.constant(value))
+            return value
+        source.check("type", type(value))
+        bound = self.wrap(owner, source.attribute("__self__"))
+        source.attribute("__name__").check("equals", value.__name__)
+        return self.load_attribute(bound, value.__name__)
+
+    def _wrap_object(self, value: Any, source: Source) -> Any:
+        """An instance of some class: it stands for itself, and its attributes are loaded one by one."""
+        cls = type(value)
+        source.check("type", cls)
+        if isinstance(value, fl_module()):
+            source.in_module = True
+            source.check("module", value)
+        elif not source.in_module:
+            self.distinct.append(source)
+        self._know(value, source)
+        return value
+
+    # ------------------------------------------------------------------------------------------ operators
+
+    def call_function(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._record("call_function", target, args, kwargs)
+
+    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._record("call_method", name, args, kwargs)
+
+    def _record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs an operator on shapes and adds it to the graph."""
+        name = target if op == "call_method" else getattr(target, "__name__", str(target))
+        device: Any = None
+        tensors: list[TracedTensor] = []
+
+        def fake_of(value: Any) -> Any:
+            cls = type(value)
+            if cls is TracedTensor:
+                tensors.append(value)
+                return value.fake
+            if cls is tuple or cls is list or cls is Size:
+                return cls([fake_of(v) for v in value])
+            if cls is dict:
+                return {k: fake_of(v) for k, v in value.items()}
+            if cls is slice:
+                return slice(fake_of(value.start), fake_of(value.stop), fake_of(value.step))
+            if cls in CONSTANTS:
+                return value
+            if isinstance(value, tuple):
+                return tuple(fake_of(v) for v in value)
+            raise Unsupported(breaks.UNKNOWN_CALL, f"{name} of {cls.__name__}")
+
+        fake_args = fake_of(args)
+        fake_kwargs = fake_of(kwargs)
+        device = kwargs.get("device")
+        if device is not None:
+            fake_kwargs["device"] = "meta"
+            device = fl.device(device)
+        if op == "call_method":
+            function = getattr(tensors[0].fake, target) if args and type(args[0]) is TracedTensor else None
+            if function is None:
+                raise Unsupported(breaks.UNKNOWN_CALL, name)
+            positional = fake_args[1:]
+            if target == "to" and positional and isinstance(positional[0], (str, fl.device)):
+                device = fl.device(positional[0])
+                positional = ("meta", *positional[1:])
+        else:
+            function = target
+            positional = fake_args
+        if device is None:
+            device = next((t.device for t in tensors if t.fake.ndim), tensors[0].device if tensors else None)
+        if device is None:
+            device = fl.get_default_device()
+            fake_kwargs["device"] = "meta"
+        try:
+            result = function(*positional, **fake_kwargs)
+        except (Unsupported, UserError):
+            raise
+        except Exception as error:
+            record = breaks.DYNAMIC_OUTPUT if "meta" in str(error) else breaks.OPERATOR_FAILED
+            raise Unsupported(record, f"{name}: {error}") from None
+        if result is None and op == "call_function" and target is operator.setitem:
+            self._node(op, target, args, kwargs)
+            self.impure = True
+            return None
+        if isinstance(result, (bool, int, float, str, type(fl.float32))) or type(result) is Size:
+            return result
+        if isinstance(result, _C.Tensor):
+            known = self.traced_by_fake.get(id(result))
+            if known is not None:
+                if is_inplace(op, target) or "out" in kwargs:
+                    self._node(op, target, args, kwargs)
+                    self.impure = True
+                # The operator handed back its input: the same tensor in the program, too.
+                return known
+            if is_inplace(op, target):
+                self.impure = True
+            return self._traced(self._node(op, target, args, kwargs), result, device)
+        if isinstance(result, (tuple, list)):
+            node = self._node(op, target, args, kwargs)
+            if is_inplace(op, target):
+                self.impure = True
+            return self._sequence(node, result, device)
+        if result is None and is_inplace(op, target):
+            self.impure = True
+            self._node(op, target, args, kwargs)
+            return None
+        raise Unsupported(breaks.UNKNOWN_CALL, f"{name} returns {type(result).__name__}")
+
+    def _sequence(self, node: Any, result: Any, device: Any) -> Any:
+        items = []
+        node.meta["example_value"] = result
+        for i, value in enumerate(result):
+            if isinstance(value, _C.Tensor):
+                known = self.traced_by_fake.get(id(value))
+                if known is None:
+                    item = self.graph.call_function(operator.getitem, (node, i))
+                    item.meta["stack_trace"] = node.meta.get("stack_trace")
+                    known = self._traced(item, value, device)
+                items.append(known)
+            elif isinstance(value, (tuple, list)):
+                item = self.graph.call_function(operator.getitem, (node, i))
+                items.append(self._sequence(item, value, device))
+            elif type(value) in CONSTANTS:
+                items.append(value)
+            else:
+                raise Unsupported(breaks.UNKNOWN_CALL, f"operator returning {type(value).__name__}")
+        cls = type(result)
+        if cls is tuple or cls is list:
+            return cls(items)
+        return cls(items) if is_result_tuple(cls) else tuple(items)
+
+    def _traced(self, node: Any, fake: Any, device: Any) -> TracedTensor:
+        node.meta["example_value"] = fake
+        traced = TracedTensor(self, node, fake, device, None, type(fake))
+        self.traced_by_fake[id(fake)] = traced
+        return traced
+
+    def _node(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        node = self.graph.create_node(op, target, node_arguments(args), node_arguments(kwargs))
+        self.operations += 1
+        frame = self.frame
+        if frame is not None:
+            node.meta["stack_trace"] = f'File "{frame.code.co_filename}", line {frame.line()}, in {frame.code.co_name}'
+        return node
+
+    def set_mode(self, function: Callable[..., Any], *args: Any) -> Any:
+        """A switch of the thread's state: thrown now, for what follows in the capture, and again in the graph."""
+        previous = function(*args)
+        self._node("call_function", function, args, {})
+        self.impure = True
+        return previous
+
+    # ------------------------------------------------------------------------------------------ pending stores
+
+    def overlay(self, target: Any) -> Overlay:
+        overlay = self.overlays.get(id(target))
+        if overlay is None:
+            known = self.known.get(id(target))
+            if known is None:
+                raise Unsupported(breaks.STORE, f"store into {type(target).__name__}")
+            overlay = self.overlays[id(target)] = Overlay(target, known[1])
+        return overlay
+
+    def pending(self, target: Any, name: str) -> Any:
+        """A value stored by the program that the outside does not have yet; MISSING if there is none."""
+        overlay = self.overlays.get(id(target))
+        return MISSING if overlay is None else overlay.values.get(name, MISSING)
+
+    def make_fresh(self, value: Any) -> Any:
+        self.fresh[id(value)] = value
+        return value
+
+    def native_callable(self, function: Any) -> Any:
+        """A callable as native code may be given it."""
+        if isinstance(function, (types.FunctionType, types.MethodType, functools.partial)) or (
+            callable(function)
+            and not isinstance(function, (types.BuiltinFunctionType, Interpreted, type, type(operator.itemgetter(0))))
+        ):
+            return Interpreted(self, function)
+        if isinstance(function, type) and not is_native_class(function):
+            return Interpreted(self, function)
+        return function
+
+    # These are filled in by the modules that implement them.
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from flambeau._dynamo import calls
+
+        return calls.call(self, function, args, kwargs)
+
+    def load_attribute(self, value: Any, name: str) -> Any:
+        from flambeau._dynamo import attributes
+
+        return attributes.load(self, value, name)
+
+    def call_special(self, value: Any, name: str, *args: Any) -> Any:
+        """Calls a special method looked up on the class, as the language does."""
+        method = lookup_type(type(value), name)
+        if method is NULL:
+            raise UserError(TypeError(f"'{type(value).__name__}' object has no {name}"))
+        self.guard_type_attribute(type(value), name)
+        return self.call(method, (value, *args), {})
+
+    def guard_type_attribute(self, cls: type, name: str) -> None:
+        if cls.__module__.partition(".")[0] == "builtins":
+            return
+        raw = lookup_type(cls, name)
+        source = self.sources.constant(cls).type_attribute(name)
+        source.check("absent" if raw is NULL else "id", *(() if raw is NULL else (raw,)))
+
+    def realize(self, lazy: Lazy) -> Any:
+        return self.wrap(lazy.value, lazy.source)
+
+
+def node_arguments(value: Any) -> Any:
+    """Arguments as a graph node holds them."""
+    cls = type(value)
+    if cls is TracedTensor:
+        return value.node
+    if cls is tuple or cls is list:
+        return cls([node_arguments(v) for v in value])
+    if cls is dict:
+        return {k: node_arguments(v) for k, v in value.items()}
+    if cls is slice:
+        return slice(node_arguments(value.start), node_arguments(value.stop), node_arguments(value.step))
+    if cls is Size:
+        return tuple(value)
+    return value
+
+
+def is_inplace(op: str, target: Any) -> bool:
+    if op == "call_method":
+        return bool(target.endswith("_") and not target.endswith("__")) or target in ("__setitem__",)
+    name = getattr(target, "__name__", "")
+    if target in _INPLACE_OPERATORS:
+        return True
+    return bool(name.endswith("_") and not name.endswith("__") and getattr(operator, name, None) is not target)
+
+
+_INPLACE_OPERATORS = frozenset(
+    getattr(operator, "i" + name)
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+) | {operator.setitem}
+
+
+def is_native_class(cls: type) -> bool:
+    """A class whose construction runs no Python code."""
+    return not (cls.__flags__ & (1 << 9))  # not a heap type
+
+
+def is_parameter_class(cls: type) -> bool:
+    module = cls.__module__
+    return module == "flambeau.nn.parameter" and cls.__name__ in ("Parameter", "Buffer")
+
+
+@functools.lru_cache(None)
+def fl_module() -> Any:
+    try:
+        from flambeau.nn.modules.module import Module
+    except ImportError:
+        return ()
+    return Module
+
+
+def _rooted_in_constant(source: Source) -> bool:
+    root = source
+    while root.parent is not None:
+        root = root.parent
+    return root.kind == "constant"
+
+
+def make_fake(value: Any) -> Any:
+    """A tensor without data that has the shape and autograd state of a real one."""
+    with fl.enable_grad():
+        if value.is_inference():
+            fake = fl.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype, device="meta")
+            return fake
+        fake = fl.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype, device="meta")
+        if value.requires_grad:
+            fake.requires_grad_(True)
+            if not value.is_leaf:
+                fake = fake.view_as(fake) if False else fake.clone()
+    return fake
+
+
+WRAPPERS: dict[type, Callable[[Tracer, Any, Source], Any]] = {
+    tuple: Tracer._wrap_tuple,
+    list: Tracer._wrap_list,
+    dict: Tracer._wrap_dict,
+    collections.OrderedDict: Tracer._wrap_dict,
+    collections.defaultdict: Tracer._wrap_dict,
+    collections.Counter: Tracer._wrap_dict,
+    set: Tracer._wrap_set,
+    frozenset: Tracer._wrap_set,
+    collections.deque: Tracer._wrap_deque,
+    types.FunctionType: Tracer._wrap_function,
+    types.MethodType: Tracer._wrap_method,
+    types.BuiltinFunctionType: Tracer._wrap_builtin_method,
+    functools.partial: Tracer._wrap_partial,
+    types.CellType: Tracer._wrap_cell,
+}

@@ -1,0 +1,247 @@
+"""The stand-ins that the interpreter computes with in place of real values.
+
+Ordinary Python values stand for themselves. Tensors are `TracedTensor`s, which record what is done to them; Python
+functions handed to native code are `Interpreted`, and suspended generators are `TracedGenerator`s.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flambeau._dynamo import breaks
+from flambeau._dynamo.breaks import Unsupported, UserError
+
+if TYPE_CHECKING:
+    from flambeau._dynamo.source import Source
+    from flambeau._dynamo.trace import Tracer
+
+
+class _Null:
+    """An empty slot: the NULL of the value stack, an unbound variable, a deleted attribute."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<null>"
+
+
+NULL = _Null()
+
+
+class Lazy:
+    """An argument that nothing has looked at yet, and that needs no guard while that is so."""
+
+    __slots__ = ("value", "source")
+
+    def __init__(self, value: Any, source: Source) -> None:
+        self.value = value
+        self.source = source
+
+
+class TracedTensor:
+    """A tensor of the captured graph: its node, and a tensor on the meta device that has its shape."""
+
+    __slots__ = ("tracer", "node", "fake", "device", "source", "cls", "real", "__weakref__")
+
+    def __init__(self, tracer: Tracer, node: Any, fake: Any, device: Any, source: Source | None, cls: type) -> None:
+        self.tracer = tracer
+        self.node = node
+        self.fake = fake
+        self.device = device
+        self.source = source
+        self.cls = cls
+        self.real: Any = None  # the real tensor, for those that come from outside
+
+    def __repr__(self) -> str:
+        raise Unsupported(breaks.PRINT, "text of a tensor")
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        raise Unsupported(breaks.PRINT, "text of a tensor")
+
+    def __bool__(self) -> bool:
+        raise Unsupported(breaks.BRANCH)
+
+    def __len__(self) -> int:
+        if not self.fake.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self.fake.shape[0])
+
+    def _value(self, *args: Any) -> Any:
+        raise Unsupported(breaks.TENSOR_VALUE)
+
+    __int__ = __float__ = __complex__ = __index__ = _value
+    __contains__ = _value
+
+    def __iter__(self) -> Any:
+        if not self.fake.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.tracer.call_method("unbind", (self, 0), {}))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.tracer.call_function(operator.getitem, (self, key), {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.tracer.call_function(operator.setitem, (self, key, value), {})
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: Any) -> Any:
+        return self.tracer.call_function(operator.eq, (self, other), {})
+
+    def __ne__(self, other: Any) -> Any:
+        return self.tracer.call_function(operator.ne, (self, other), {})
+
+
+def _define_operators() -> None:
+    def forward(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, other: self.tracer.call_function(function, (self, other), {})
+
+    def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, other: self.tracer.call_function(function, (other, self), {})
+
+    def unary(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self: self.tracer.call_function(function, (self,), {})
+
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
+        function = getattr(operator, name + "_" if name in ("and", "or") else name)
+        setattr(TracedTensor, f"__{name}__", forward(function))
+        setattr(TracedTensor, f"__r{name}__", reflected(function))
+        setattr(TracedTensor, f"__i{name}__", forward(getattr(operator, "i" + name)))
+    for name in "lt le gt ge".split():
+        setattr(TracedTensor, f"__{name}__", forward(getattr(operator, name)))
+    for name in "neg pos invert abs".split():
+        setattr(TracedTensor, f"__{name}__", unary(getattr(operator, name)))
+
+
+_define_operators()
+
+
+class TensorMethod:
+    """A method of a traced tensor, not yet called."""
+
+    __slots__ = ("tensor", "name")
+
+    def __init__(self, tensor: TracedTensor, name: str) -> None:
+        self.tensor = tensor
+        self.name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.tensor.tracer.call_method(self.name, (self.tensor, *args), kwargs)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, TensorMethod) and self.tensor is other.tensor and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((id(self.tensor), self.name))
+
+
+class Interpreted:
+    """A Python callable as native code sees it: calling it runs the interpreter."""
+
+    __slots__ = ("tracer", "function")
+
+    def __init__(self, tracer: Tracer, function: Any) -> None:
+        self.tracer = tracer
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.tracer.call(self.function, args, kwargs)
+        except UserError as error:
+            raise error.exception from None
+
+
+class TracedIterator:
+    """An object with __next__ in Python, as native code sees it."""
+
+    __slots__ = ("tracer", "iterator")
+
+    def __init__(self, tracer: Tracer, iterator: Any) -> None:
+        self.tracer = tracer
+        self.iterator = iterator
+
+    def __iter__(self) -> TracedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self.tracer.call_special(self.iterator, "__next__")
+        except UserError as error:
+            raise error.exception from None
+
+
+class TracedGenerator:
+    """A generator whose frame is run by the interpreter."""
+
+    __slots__ = ("tracer", "frame", "running", "finished", "started", "__name__", "__qualname__")
+
+    def __init__(self, tracer: Tracer, frame: Any) -> None:
+        self.tracer = tracer
+        self.frame = frame
+        self.running = self.finished = self.started = False
+        self.__name__: str = frame.code.co_name
+        self.__qualname__: str = frame.code.co_qualname
+        tracer.generators.append(self)
+
+    def _resume(self, value: Any, error: BaseException | None) -> Any:
+        if self.running:
+            raise ValueError("generator already executing")
+        if self.finished:
+            if error is not None:
+                raise error
+            raise StopIteration
+        if error is not None and not self.started:
+            self.finished = True
+            raise error
+        self.running = True
+        first, self.started = not self.started, True
+        if first and value is not None:
+            self.running = self.started = False
+            raise TypeError("can't send non-None value to a just-started generator")
+        try:
+            done, result = self.frame.resume(value, error, first)
+        except UserError as raised:
+            self.finished = True
+            if isinstance(raised.exception, StopIteration):
+                wrapped = RuntimeError("generator raised StopIteration")
+                wrapped.__cause__ = wrapped.__context__ = raised.exception
+                raise wrapped from raised.exception
+            raise raised.exception from None
+        except BaseException:
+            self.finished = True
+            raise
+        finally:
+            self.running = False
+        if done:
+            self.finished = True
+            stop = StopIteration() if result is None else StopIteration(result)
+            raise stop
+        return result
+
+    def __iter__(self) -> TracedGenerator:
+        return self
+
+    def __next__(self) -> Any:
+        return self._resume(None, None)
+
+    def send(self, value: Any) -> Any:
+        return self._resume(value, None)
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
+        if isinstance(kind, type):
+            kind = kind() if value is None else value if isinstance(value, kind) else kind(value)
+        return self._resume(None, kind)
+
+    def close(self) -> None:
+        if self.finished or not self.started:
+            self.finished = True
+            return
+        try:
+            self._resume(None, GeneratorExit())
+        except (GeneratorExit, StopIteration):
+            return
+        raise RuntimeError("generator ignored GeneratorExit")
