@@ -1,4 +1,5 @@
 // The extension module flambeau._C.
+#include "python/guards.h"
 #include "python/library.h"
 
 namespace {
@@ -30,6 +31,8 @@ PyMODINIT_FUNC PyInit__C() {
     add_dispatch_modes(module.get());
     add_autograd(module.get());
     add_nn_module(module.get());
+    add_guards(module.get());
+    add_compiled_function(module.get());
     add_optimizer(module.get());
     add_compiled(module.get());
     return module.release();

@@ -1,4 +1,5 @@
 // __torch_function__: finding the arguments that override a call, the mode stack, and the protocol itself.
+#include "python/guards.h"
 #include "python/library.h"
 
 #include <structmember.h>
@@ -89,6 +90,10 @@ void collect(PyObject* o, std::vector<PyObject*>& found) {
 }
 
 }  // namespace
+
+bool function_modes_active() {
+  return state & kModes;
+}
 
 bool any_override(PyObject* const* args, Py_ssize_t n) {
   if (__builtin_expect(state != 0, 0)) {

@@ -17,13 +17,19 @@ from flambeau._dynamo.trace import CONSTANTS, MISSING, Tracer, fl_module, is_res
 from flambeau._dynamo.traced import NULL, Interpreted, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
 
 # Attributes of a tensor that are known from its shape and type alone.
-_SHAPE_ATTRIBUTES = frozenset("shape dtype ndim requires_grad is_leaf layout itemsize nbytes output_nr retains_grad".split())
+_SHAPE_ATTRIBUTES = frozenset(
+    "shape dtype ndim requires_grad is_leaf layout itemsize nbytes output_nr retains_grad".split()
+)
 _DEVICE_ATTRIBUTES = frozenset(
     "is_cuda is_cpu is_meta is_mps is_xpu is_xla is_vulkan is_ipu is_mkldnn is_quantized is_sparse is_sparse_csr is_nested".split()
 )
 _VIEW_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
-_VALUE_METHODS = frozenset("item tolist numpy __array__ __int__ __float__ __bool__ __index__ data_ptr untyped_storage storage".split())
-_STATE_METHODS = frozenset("requires_grad_ register_hook retain_grad register_post_accumulate_grad_hook set_ resize_ share_memory_ __setstate__".split())
+_VALUE_METHODS = frozenset(
+    "item tolist numpy __array__ __int__ __float__ __bool__ __index__ data_ptr untyped_storage storage".split()
+)
+_STATE_METHODS = frozenset(
+    "requires_grad_ register_hook retain_grad register_post_accumulate_grad_hook set_ resize_ share_memory_ __setstate__".split()
+)
 
 
 def load(tracer: Tracer, value: Any, name: str) -> Any:
@@ -48,7 +54,15 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, name)
         return load(tracer, value.__func__, name)
     if cls in (TracedGenerator, Interpreted, TracedIterator, TensorMethod):
-        if cls is TracedGenerator and name in ("send", "throw", "close", "__next__", "__iter__", "__name__", "__qualname__"):
+        if cls is TracedGenerator and name in (
+            "send",
+            "throw",
+            "close",
+            "__next__",
+            "__iter__",
+            "__name__",
+            "__qualname__",
+        ):
             return getattr(value, name)
         if cls is Interpreted:
             return load(tracer, value.function, name)
@@ -88,12 +102,8 @@ def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
         return tracer.call_function(getattr, (tensor, name), {})
     if name == "__class__":
         return tensor.cls
-    if name in _VALUE_METHODS:
-        raise Unsupported(breaks.TENSOR_VALUE, name)
-    if name == "backward":
-        raise Unsupported(breaks.BACKWARD)
-    if name in _STATE_METHODS:
-        raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
+    if name in _VALUE_METHODS or name in _STATE_METHODS or name == "backward":
+        return TensorMethod(tensor, name)
     if name == "grad":
         if tensor.source is None or tensor.real is None:
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "grad of an intermediate tensor")
@@ -162,7 +172,12 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source, value
         source.check("id", raw)
         function = tracer.wrap(raw.__func__, tracer.sources.constant(raw).attribute("__func__"))
         return types.MethodType(function, cls)
-    if kind in (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType):
+    if kind in (
+        types.MethodDescriptorType,
+        types.WrapperDescriptorType,
+        types.ClassMethodDescriptorType,
+        types.BuiltinFunctionType,
+    ):
         if owner is None:
             source.check("id", raw)
             return raw if kind is not types.ClassMethodDescriptorType else getattr(cls, raw.__name__)
@@ -211,7 +226,9 @@ def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
         return pending
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__annotations__"):
         value = _native_attribute(tracer, cls, name)
-        return value if not isinstance(value, dict) else tracer.wrap(value, tracer.sources.constant(cls).attribute(name))
+        return (
+            value if not isinstance(value, dict) else tracer.wrap(value, tracer.sources.constant(cls).attribute(name))
+        )
     if name == "__class__":
         return type(cls)
     meta = lookup_type(type(cls), name)
@@ -243,7 +260,15 @@ def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
     known = tracer.known.get(id(function))
     if name in ("__name__", "__qualname__", "__module__", "__doc__"):
         return _native_attribute(tracer, function, name)
-    if name in ("__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__", "__get__", "__annotations__"):
+    if name in (
+        "__code__",
+        "__globals__",
+        "__closure__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__get__",
+        "__annotations__",
+    ):
         if known is not None and name in ("__defaults__", "__kwdefaults__"):
             return tracer.wrap(getattr(function, name), known[1].attribute(name))
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
@@ -270,8 +295,14 @@ def _load_from_super(tracer: Tracer, value: Any, name: str) -> Any:
             raw = base.__dict__[name]
             bound_to_class = isinstance(owner, type) and owner is start
             source = tracer.sources.constant(base).type_attribute(name)
-            if name == "__setattr__" and raw is object.__setattr__ or name == "__new__":
-                return types.MethodType(raw, owner) if name != "__new__" else raw.__func__ if isinstance(raw, staticmethod) else raw
+            if (name == "__setattr__" and raw is object.__setattr__) or name == "__new__":
+                return (
+                    types.MethodType(raw, owner)
+                    if name != "__new__"
+                    else raw.__func__
+                    if isinstance(raw, staticmethod)
+                    else raw
+                )
             if isinstance(raw, property):
                 source.check("id", raw)
                 return tracer.call(raw.fget, (owner,), {})
@@ -301,7 +332,9 @@ def instance_value(tracer: Tracer, value: Any, name: str) -> Any:
 
 def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
     cls = type(value)
-    if lookup_type(cls, "__getattribute__") is not object.__getattribute__ and not isinstance(value, (BaseException, *_module_types())):
+    if lookup_type(cls, "__getattribute__") is not object.__getattribute__ and not isinstance(
+        value, (BaseException, *_module_types())
+    ):
         hook = lookup_type(cls, "__getattribute__")
         if isinstance(hook, types.FunctionType):
             tracer.guard_type_attribute(cls, "__getattribute__")
@@ -401,7 +434,11 @@ def _load_special(tracer: Tracer, value: Any, name: str, known: Any) -> Any:
     if name == "__dict__":
         if known is None:
             return value.__dict__
-        return tracer.wrap(value.__dict__, known[1].attribute("__dict__")) if id(value) not in tracer.overlays else _overlaid_dict(tracer, value)
+        return (
+            tracer.wrap(value.__dict__, known[1].attribute("__dict__"))
+            if id(value) not in tracer.overlays
+            else _overlaid_dict(tracer, value)
+        )
     if isinstance(value, BaseException):
         if name in ("args", "__cause__", "__context__", "__suppress_context__") and known is None:
             return getattr(value, name)
@@ -428,8 +465,11 @@ def _load_member(tracer: Tracer, module: Any, name: str) -> Any:
             if name in members:
                 return members[name]
             continue
+        pending = tracer.pending(members, name)
+        if pending is not MISSING:
+            return pending
         shadow = tracer.memo.get(id(members))
-        if shadow is not None:
+        if shadow is not None and shadow[1] is not members:
             if name in shadow[1]:
                 return shadow[1][name]
             continue
@@ -452,7 +492,11 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         if cls is types.FunctionType and id(value) not in tracer.known and not name.startswith("__"):
             value.__dict__[name] = new
             return
-        if cls is types.FunctionType and id(value) not in tracer.known and name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
+        if (
+            cls is types.FunctionType
+            and id(value) not in tracer.known
+            and name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__")
+        ):
             setattr(value, name, new)
             return
         if isinstance(value, type) and type(value) is not type:
@@ -467,6 +511,10 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         return
     special = "__delattr__" if new is NULL else "__setattr__"
     hook = lookup_type(cls, special)
+    module = fl_module()
+    if module != () and isinstance(value, module) and hook is lookup_type(module, special):
+        _store_member(tracer, value, name, new)
+        return
     if isinstance(hook, types.FunctionType):
         tracer.guard_type_attribute(cls, special)
         tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
@@ -475,6 +523,28 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         if getattr(hook, "__objclass__", None) not in (object, dict, list, set, tuple):
             raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     store_generic(tracer, value, name, new)
+
+
+def _store_member(tracer: Tracer, module: Any, name: str, new: Any) -> None:
+    """Module.__setattr__: a buffer or a plain attribute."""
+    known = tracer.known.get(id(module))
+    if known is None or new is NULL or isinstance(new, fl_module()):
+        raise Unsupported(breaks.STORE, f"{type(module).__name__}.{name}")
+    if type(new) is TracedTensor and new.cls is not _C.Tensor:
+        raise Unsupported(breaks.STORE, f"parameter {type(module).__name__}.{name}")
+    for table in _TABLES:
+        members = module.__dict__[table]
+        if name in members:
+            if table != "_buffers" or not (new is None or type(new) is TracedTensor):
+                raise Unsupported(breaks.STORE, f"{type(module).__name__}.{name}")
+            if id(members) in tracer.memo and id(members) not in tracer.known:
+                raise Unsupported(breaks.STORE, "buffer of a module whose members are in use")
+            tracer._know(members, known[1].instance(table))
+            known[1].instance(table).dict_item(name).check("capture")
+            tracer.overlay(members).values[name] = new
+            return
+        known[1].instance(table).dict_item(name).check("absent")
+    store_generic(tracer, module, name, new)
 
 
 def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
@@ -520,10 +590,8 @@ def store_plain(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     module = fl_module()
     if module != () and isinstance(value, module):
         tracer.impure = True
-    if "__dict__" in value.__class__.__dict__ or hasattr(value, "__dict__"):
-        if id(value.__dict__) in tracer.memo:
-            raise Unsupported(breaks.STORE, "attribute of an object whose __dict__ is in use")
+    if ("__dict__" in value.__class__.__dict__ or hasattr(value, "__dict__")) and id(value.__dict__) in tracer.memo:
+        raise Unsupported(breaks.STORE, "attribute of an object whose __dict__ is in use")
     if new is NULL and instance_value(tracer, value, name) is MISSING and lookup_type(type(value), name) is NULL:
         raise UserError(AttributeError(name))
     tracer.overlay(value).values[name] = new
-

@@ -98,7 +98,9 @@ def decode(code: types.CodeType) -> Decoded:
             lines[offset] = number if number is not None else line
         line = number if number is not None else line
     for instruction in instructions:
-        instruction.line = lines.get(instruction.next_offset - 2 - 2 * CACHES.get(instruction.opcode, 0), code.co_firstlineno)
+        instruction.line = lines.get(
+            instruction.next_offset - 2 - 2 * CACHES.get(instruction.opcode, 0), code.co_firstlineno
+        )
         _resolve(instruction, code, names, index_of)
     cell_names = set(code.co_cellvars)
     cells = frozenset(i for i, name in enumerate(names[: len(names) - len(code.co_freevars)]) if name in cell_names)
@@ -113,9 +115,7 @@ def _resolve(instruction: Instruction, code: types.CodeType, names: tuple[str, .
         instruction.target = index_of[offset]
     if name == "LOAD_CONST" or name == "RETURN_CONST" or name == "KW_NAMES":
         instruction.value = code.co_consts[arg]
-    elif name == "LOAD_GLOBAL":
-        instruction.value = code.co_names[arg >> 1]
-    elif name == "LOAD_ATTR" and VERSION >= (3, 12):
+    elif name == "LOAD_GLOBAL" or (name == "LOAD_ATTR" and VERSION >= (3, 12)):
         instruction.value = code.co_names[arg >> 1]
     elif name == "LOAD_SUPER_ATTR":
         instruction.value = code.co_names[arg >> 2]

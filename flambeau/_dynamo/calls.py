@@ -119,7 +119,9 @@ def is_transparent(value: Any, depth: int = 8) -> bool:
 
 
 def is_opaque_iterator(tracer: Tracer, value: Any) -> bool:
-    return id(value) in tracer.known and hasattr(type(value), "__next__") and not python_special(type(value), "__next__")
+    return (
+        id(value) in tracer.known and hasattr(type(value), "__next__") and not python_special(type(value), "__next__")
+    )
 
 
 # ---------------------------------------------------------------------------------------------- iteration
@@ -130,7 +132,12 @@ def iterate(tracer: Tracer, value: Any) -> Any:
     cls = type(value)
     if cls is TracedTensor:
         return native(iter, value)
-    if isinstance(value, (TracedGenerator, TracedIterator)) or cls in CONTAINERS or cls in ITERATORS or cls in DICT_VIEWS:
+    if (
+        isinstance(value, (TracedGenerator, TracedIterator))
+        or cls in CONTAINERS
+        or cls in ITERATORS
+        or cls in DICT_VIEWS
+    ):
         if is_opaque_iterator(tracer, value):
             return value
         return native(iter, value)
@@ -212,17 +219,29 @@ def truth(tracer: Tracer, value: Any) -> bool:
     return True
 
 
-_REFLECTED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__", "__eq__": "__eq__", "__ne__": "__ne__"}
+_REFLECTED = {
+    "__lt__": "__gt__",
+    "__gt__": "__lt__",
+    "__le__": "__ge__",
+    "__ge__": "__le__",
+    "__eq__": "__eq__",
+    "__ne__": "__ne__",
+}
 _OPERATORS = {
     "+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul), "/": ("truediv", operator.truediv),
     "//": ("floordiv", operator.floordiv), "%": ("mod", operator.mod), "**": ("pow", operator.pow),
     "@": ("matmul", operator.matmul), "&": ("and", operator.and_), "|": ("or", operator.or_), "^": ("xor", operator.xor),
     "<<": ("lshift", operator.lshift), ">>": ("rshift", operator.rshift),
 }  # fmt: skip
-_INPLACE = {
-    symbol: getattr(operator, "i" + name) for symbol, (name, _) in _OPERATORS.items()
+_INPLACE = {symbol: getattr(operator, "i" + name) for symbol, (name, _) in _OPERATORS.items()}
+_COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
-_COMPARISONS = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}
 _COMPARISON_NAMES = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
 _SYMBOL_OF = {function: symbol for symbol, (_, function) in _OPERATORS.items()}
 _SYMBOL_OF_COMPARISON = {function: symbol for symbol, function in _COMPARISONS.items()}
@@ -232,7 +251,7 @@ def _check_native(tracer: Tracer, *values: Any) -> None:
     for value in values:
         if id(value) in tracer.known and type(value) not in CONSTANTS and not isinstance(value, (type, enum.Enum)):
             cls = type(value)
-            if not (cls.__eq__ is object.__eq__ or cls.__flags__ & (1 << 9) == 0 and callable(value)):
+            if not (cls.__eq__ is object.__eq__ or (cls.__flags__ & (1 << 9) == 0 and callable(value))):
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"operation on {cls.__name__}")
 
 
@@ -260,7 +279,9 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
         attempts.insert(0, (left, f"__i{name}__", right))
     reflected = (right, f"__r{name}__", left)
     if left_type is not right_type:
-        if issubclass(right_type, left_type) and lookup_type(right_type, reflected[1]) is not lookup_type(left_type, reflected[1]):
+        if issubclass(right_type, left_type) and lookup_type(right_type, reflected[1]) is not lookup_type(
+            left_type, reflected[1]
+        ):
             attempts.insert(len(attempts) - 1, reflected)
         else:
             attempts.append(reflected)
@@ -338,7 +359,11 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
         tracer.guard_type_attribute(cls, "__contains__")
         return truth(tracer, call(tracer, hook, (container, item), {}))
     if cls in (list, tuple, collections.deque) or hook is NULL:
-        if is_transparent(item) and (cls not in (list, tuple, collections.deque) or is_transparent(container)) and hook is not NULL:
+        if (
+            is_transparent(item)
+            and (cls not in (list, tuple, collections.deque) or is_transparent(container))
+            and hook is not NULL
+        ):
             return bool(native(operator.contains, container, item))
         iterator = iterate(tracer, container)
         while True:
@@ -444,8 +469,7 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return call_descriptor(tracer, function, args, kwargs)
     if cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
         return _call_getter(tracer, function, args)
-    original = getattr(cls, "_dynamo_original", None)
-    if original is not None:
+    if cls is _C.CompiledFunction:
         return call(tracer, function._dynamo_function, args, kwargs)
     module = fl_module()
     if module != () and isinstance(function, module):
@@ -506,7 +530,9 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
     if name in attributes._VALUE_METHODS:
         raise Unsupported(breaks.TENSOR_VALUE, name)
-    if name in attributes._STATE_METHODS or name in ("backward", "apply_", "map_", "map2_", "to_dense"):
+    if name == "backward":
+        raise Unsupported(breaks.BACKWARD)
+    if name in attributes._STATE_METHODS or name in ("apply_", "map_", "map2_", "to_dense"):
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
     if name in attributes._OPERATOR_METHODS:
         return native(getattr(TracedTensor, name), *args)
@@ -578,7 +604,9 @@ _BLIND = frozenset(
     "reverse rotate add __setitem__ __getitem__ __len__ fromkeys move_to_end discard remove __contains__ __iter__ __init__ "
     "elements most_common".split()
 )
-_HASHING = frozenset("add discard remove get setdefault pop __contains__ __getitem__ __setitem__ count index update".split())
+_HASHING = frozenset(
+    "add discard remove get setdefault pop __contains__ __getitem__ __setitem__ count index update".split()
+)
 
 
 def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -596,7 +624,18 @@ def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
         raise Unsupported(breaks.PRINT, f"str.{name}")
     if isinstance(owner, CONTAINERS) and name not in _BLIND and not (is_transparent(args) and is_transparent(owner)):
         raise Unsupported(breaks.UNKNOWN_CALL, f"{type(owner).__name__}.{name}")
-    if name in ("extend", "update", "extendleft", "union", "intersection", "difference", "join", "__init__", "issubset", "issuperset"):
+    if name in (
+        "extend",
+        "update",
+        "extendleft",
+        "union",
+        "intersection",
+        "difference",
+        "join",
+        "__init__",
+        "issubset",
+        "issuperset",
+    ):
         args = tuple(a if isinstance(a, dict) and name in ("update", "__init__") else iterable(tracer, a) for a in args)
     return native(function, *args, **kwargs)
 
@@ -630,8 +669,12 @@ def _is_text_safe(value: Any) -> bool:
         return all(_is_text_safe(v) for v in value)
     if cls in (dict, collections.OrderedDict, collections.Counter):
         return all(_is_text_safe(k) and _is_text_safe(v) for k, v in value.items())
-    if isinstance(value, enum.Enum) or isinstance(value, type):
-        return not python_special(cls, "__str__", "__repr__", "__format__") or cls.__module__ == "enum" or isinstance(value, enum.Enum) and lookup_type(cls, "__str__") in (enum.Enum.__str__,)
+    if isinstance(value, (enum.Enum, type)):
+        return (
+            not python_special(cls, "__str__", "__repr__", "__format__")
+            or cls.__module__ == "enum"
+            or (isinstance(value, enum.Enum) and lookup_type(cls, "__str__") in (enum.Enum.__str__,))
+        )
     if isinstance(value, BaseException) and not python_special(cls, "__str__", "__repr__"):
         return all(_is_text_safe(v) for v in value.args)
     if is_namedtuple(cls) and not cls.__dict__.get("__str__"):
@@ -674,9 +717,9 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         raise Unsupported(breaks.UNKNOWN_CALL, f"{type(owner).__name__}.{function.__name__}")
     if type(owner) is TracedTensor:
         return native(function, *args, **kwargs)
-    if isinstance(owner, (*CONTAINERS, str, bytes, int, float, complex, slice, range, *DICT_VIEWS, types.MappingProxyType)) or (
-        type(owner) in CONSTANTS
-    ):
+    if isinstance(
+        owner, (*CONTAINERS, str, bytes, int, float, complex, slice, range, *DICT_VIEWS, types.MappingProxyType)
+    ) or (type(owner) in CONSTANTS):
         return native_method(tracer, function, args, kwargs)
     if isinstance(owner, BaseException) and function.__name__ in ("with_traceback", "__init__", "add_note"):
         return native(function, *args, **kwargs)
@@ -781,7 +824,7 @@ _CALLBACK_FIRST = (map, filter, itertools.starmap, itertools.takewhile, itertool
 
 def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if cls in (list, tuple, set, frozenset, enumerate, zip, collections.deque, itertools.chain, itertools.product):
-        if cls is zip and len(args) > 0 or cls not in (enumerate, collections.deque):
+        if (cls is zip and len(args) > 0) or cls not in (enumerate, collections.deque):
             args = tuple(iterable(tracer, a) for a in args)
         elif args:
             args = (iterable(tracer, args[0]), *args[1:])
@@ -807,7 +850,9 @@ def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
         return native(cls, function, *(iterable(tracer, a) for a in args[1:]))
     if cls is itertools.accumulate or cls is itertools.groupby:
         rest = [tracer.native_callable(a) if a is not None else a for a in args[1:2]] + list(args[2:])
-        kwargs = {k: tracer.native_callable(v) if k in ("func", "key") and v is not None else v for k, v in kwargs.items()}
+        kwargs = {
+            k: tracer.native_callable(v) if k in ("func", "key") and v is not None else v for k, v in kwargs.items()
+        }
         if cls is itertools.accumulate and not rest and "func" not in kwargs:
             rest = [Interpreted(tracer, operator.add)]
         return native(cls, iterable(tracer, args[0]), *rest, **kwargs)
@@ -866,6 +911,10 @@ def call_module(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
     cls = type(module)
     base = fl_module()
     hook = lookup_type(cls, "__call__")
+    if "_orig_mod" in cls.__dict__:  # a module that is compiled by itself: its original is captured here
+        original = cls.__dict__["_orig_mod"]
+        tracer._know(original, tracer.sources.constant(original))
+        return call_module(tracer, original, args, kwargs)
     if isinstance(hook, types.FunctionType) and hook is not lookup_type(base, "__call__"):
         tracer.guard_type_attribute(cls, "__call__")
         return call(tracer, hook, (module, *args), kwargs)
@@ -924,9 +973,11 @@ def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:
     if cls is not type(value):
         return bool(native(issubclass, cls, classes))
     for candidate in classes if isinstance(classes, tuple) else (classes,):
-        if isinstance(lookup_type(type(candidate), "__instancecheck__"), types.FunctionType) and type(candidate) is not abc.ABCMeta:
-            if type(candidate).__module__.partition(".")[0] not in ("flambeau", "typing", "enum"):
-                raise Unsupported(breaks.UNKNOWN_CALL, f"isinstance with {type(candidate).__name__}")
+        if (
+            isinstance(lookup_type(type(candidate), "__instancecheck__"), types.FunctionType)
+            and type(candidate) is not abc.ABCMeta
+        ) and type(candidate).__module__.partition(".")[0] not in ("flambeau", "typing", "enum"):
+            raise Unsupported(breaks.UNKNOWN_CALL, f"isinstance with {type(candidate).__name__}")
     return bool(native(isinstance, value, classes))
 
 
@@ -1006,7 +1057,9 @@ def _super(tracer: Tracer, *args: Any) -> Any:
         cell = frame.locals[len(frame.locals) - len(names) + names.index("__class__")]
         cls = frame.cell_value(cell, "__class__")
         first = frame.locals[0]
-        first = frame.cell_value(first, code.co_varnames[0]) if isinstance(first, types.CellType) else frame.load_local(0)
+        first = (
+            frame.cell_value(first, code.co_varnames[0]) if isinstance(first, types.CellType) else frame.load_local(0)
+        )
         return native(super, cls, first)
     return native(super, *args)
 
@@ -1133,7 +1186,7 @@ def _unary(function: Any, name: str) -> Callable[..., Any]:
 def _hash(tracer: Tracer, value: Any) -> Any:
     if python_special(type(value), "__hash__"):
         return tracer.call_special(value, "__hash__")
-    if type(value) in LITERALS or isinstance(value, (tuple, frozenset)) and _is_text_safe(value):
+    if type(value) in LITERALS or (isinstance(value, (tuple, frozenset)) and _is_text_safe(value)):
         return native(hash, value)
     raise Unsupported(breaks.IDENTITY, "hash")
 
@@ -1143,7 +1196,11 @@ def _callable(tracer: Tracer, value: Any) -> bool:
 
 
 def _format(tracer: Tracer, value: Any, spec: str = "") -> Any:
-    if type(value) is not TracedTensor and python_special(type(value), "__format__") and not isinstance(value, enum.Enum):
+    if (
+        type(value) is not TracedTensor
+        and python_special(type(value), "__format__")
+        and not isinstance(value, enum.Enum)
+    ):
         return tracer.call_special(value, "__format__", spec)
     if _is_text_safe(value):
         return native(format, value, spec)
@@ -1179,7 +1236,11 @@ def _chain_from_iterable(tracer: Tracer, values: Any) -> Any:
 
 
 def _update_wrapper(tracer: Tracer, wrapper: Any, wrapped: Any, *args: Any, **kwargs: Any) -> Any:
-    if isinstance(wrapper, types.FunctionType) and id(wrapper) not in tracer.known and isinstance(wrapped, types.FunctionType):
+    if (
+        isinstance(wrapper, types.FunctionType)
+        and id(wrapper) not in tracer.known
+        and isinstance(wrapped, types.FunctionType)
+    ):
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(wrapper, name, getattr(wrapped, name))
         wrapper.__dict__["__wrapped__"] = wrapped
@@ -1199,6 +1260,9 @@ def _build_special() -> dict[int, Callable[..., Any]]:
     def put(function: Any, handler: Callable[..., Any]) -> None:
         table[function] = handler
 
+    module = fl_module()
+    if module != ():
+        put(module._call_impl, call_module)
     for function, handler in [
         (isinstance, _isinstance), (type, _type), (len, _len), (getattr, _getattr), (hasattr, _hasattr), (setattr, _setattr),
         (delattr, _delattr), (iter, _iter), (next, _next), (super, _super), (print, _print), (sum, _float_sum),
@@ -1237,10 +1301,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
 _KEEP: list[Any] = []
 
 SAFE: frozenset[Any] = frozenset(
-    [
-        getattr(builtins, name)
-        for name in "ascii bin chr divmod hex oct ord pow round abs".split()
-    ]
+    [getattr(builtins, name) for name in "ascii bin chr divmod hex oct ord pow round abs".split()]
     + [v for k, v in vars(math).items() if isinstance(v, types.BuiltinFunctionType)]
     + [v for k, v in vars(operator).items() if isinstance(v, types.BuiltinFunctionType)]
     + [sys.intern, sys.getrecursionlimit, itertools.tee, functools.cmp_to_key]

@@ -102,7 +102,9 @@ class Frame:
                 index = names.index(name, code.co_posonlyargcount, positional + keyword_only)
             except ValueError:
                 if extra is None:
-                    raise Unsupported(breaks.EXCEPTION, f"unexpected argument {name} of {function.__qualname__}") from None
+                    raise Unsupported(
+                        breaks.EXCEPTION, f"unexpected argument {name} of {function.__qualname__}"
+                    ) from None
                 extra[name] = value
                 continue
             if local[index] is not NULL:
@@ -197,9 +199,8 @@ class Frame:
                     if isinstance(stop, Unsupported) and stop.where is None:
                         stop.where = (self.code.co_filename, instruction.line, self.code.co_name)
                     raise
-                if outcome is not None:
-                    if outcome is _RETURN or outcome is _YIELD:
-                        return outcome
+                if outcome is not None and (outcome is _RETURN or outcome is _YIELD):
+                    return outcome
                 if tracer.steps > budget:
                     raise Unsupported(breaks.TOO_LONG)
         finally:
@@ -330,7 +331,9 @@ def _load_index(frame: Frame, index: int) -> None:
     value = frame.locals[index]
     if value is NULL:
         name = frame.decoded.names[index]
-        raise UserError(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+        raise UserError(
+            UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value")
+        )
     frame.stack.append(frame.load_local(index))
 
 
@@ -706,7 +709,9 @@ def _unpack_ex(frame: Frame, inst: Instruction) -> None:
     before, after = inst.arg & 0xFF, inst.arg >> 8
     items = _unpack(frame, frame.stack.pop(), -1)
     if len(items) < before + after:
-        raise UserError(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})"))
+        raise UserError(
+            ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+        )
     end = len(items) - after
     frame.stack.extend(reversed(items[end:]))
     frame.stack.append(items[before:end])
@@ -891,7 +896,9 @@ def _set_function_attribute(frame: Frame, inst: Instruction) -> None:
     function = frame.stack.pop()
     value = frame.stack.pop()
     if inst.arg == 8:
-        made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, value)
+        made = types.FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__, value
+        )
         made.__qualname__ = function.__qualname__
         made.__kwdefaults__ = function.__kwdefaults__
         made.__annotations__ = function.__annotations__

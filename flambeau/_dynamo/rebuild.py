@@ -18,7 +18,15 @@ from typing import Any
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.source import Names, Source
-from flambeau._dynamo.trace import LITERALS, TENSOR_CONSTANTS, Shadow, Tracer, is_namedtuple, is_result_tuple, lookup_type
+from flambeau._dynamo.trace import (
+    LITERALS,
+    TENSOR_CONSTANTS,
+    Shadow,
+    Tracer,
+    is_namedtuple,
+    is_result_tuple,
+    lookup_type,
+)
 from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
 
 
@@ -184,7 +192,9 @@ class Rebuilder:
             return self._assign(made)
         if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, enum.Enum)):
             owner = getattr(value, "__self__", None)
-            if isinstance(value, types.BuiltinFunctionType) and not (owner is None or isinstance(owner, (type, types.ModuleType))):
+            if isinstance(value, types.BuiltinFunctionType) and not (
+                owner is None or isinstance(owner, (type, types.ModuleType))
+            ):
                 return self._assign(f"{self.value(owner)}.{value.__name__}")
             return self.names.add(value)
         if isinstance(value, (TracedGenerator, TracedIterator)):
@@ -262,7 +272,9 @@ class Rebuilder:
         cls = type(value)
         made = self.names.add(cls)
         base = next((b for b in (list, dict, set, collections.deque) if isinstance(value, b)), object)
-        name = self._start(value, f"{base.__name__ if base is not collections.deque else self.names.add(base)}.__new__({made})")
+        name = self._start(
+            value, f"{base.__name__ if base is not collections.deque else self.names.add(base)}.__new__({made})"
+        )
         if base is dict:
             for key, item in dict.items(value):
                 self.emit(f"dict.__setitem__({name}, {self.value(key)}, {self.value(item)})")
@@ -296,10 +308,14 @@ class Rebuilder:
             target = self.source(overlay.source)
             if isinstance(overlay.target, dict):
                 for key, item in overlay.values.items():
-                    replay.append(f"del {target}[{key!r}]" if item is NULL else f"{target}[{key!r}] = {self.value(item)}")
+                    replay.append(
+                        f"del {target}[{key!r}]" if item is NULL else f"{target}[{key!r}] = {self.value(item)}"
+                    )
             elif isinstance(overlay.target, types.CellType):
                 item = overlay.values["cell_contents"]
-                replay.append(f"del {target}.cell_contents" if item is NULL else f"{target}.cell_contents = {self.value(item)}")
+                replay.append(
+                    f"del {target}.cell_contents" if item is NULL else f"{target}.cell_contents = {self.value(item)}"
+                )
             else:
                 plain = isinstance(overlay.target, (type, types.ModuleType, types.FunctionType))
                 for key, item in overlay.values.items():
@@ -336,15 +352,31 @@ class Rebuilder:
 
     # ------------------------------------------------------------------------------------------ the function
 
-    def finish(self, graph: Any, filename: str, name: str, first_line: int) -> tuple[Any, str]:
-        """Compiles the artifact; `graph` is the callable that runs the graph, or None."""
+    def finish(
+        self, graph: Any, filename: str, name: str, first_line: int, replay: tuple[Any, str] | None
+    ) -> tuple[Any, str]:
+        """Compiles the artifact.
+
+        `graph` is the callable that runs the graph, or None. `replay` is the original function and its arguments: when
+        a graph without effects raises, the program runs once more in Python, to raise what it would have raised.
+        """
         head: list[tuple[str, int]] = [(line, first_line) for line in self.fetch]
         if graph is not None:
             self.names.bind("graph", graph)
             inputs = ", ".join(self.source(t.source) for t in self.tracer.inputs if t.source is not None)
             head = [(line, first_line) for line in self.fetch]
             results = "".join(f"t{i}, " for i in range(len(self.outputs)))
-            head.append((f"{results}= graph({inputs})" if results else f"graph({inputs})", first_line))
+            run = f"{results}= graph({inputs})" if results else f"graph({inputs})"
+            if replay is None:
+                head.append((run, first_line))
+            else:
+                self.names.bind("original", replay[0])
+                head.append(("try:", first_line))
+                head.append((f"    {run}", first_line))
+                head.append(("except Exception:", first_line))
+                mode = self.names.add(_restore_mode)
+                head.append((f"    {mode}({self.tracer.grad_mode})", first_line))
+                head.append((f"    return original({replay[1]})", first_line))
         body = head + self.lines
         parameters = ", ".join(f"a{i}" for i in range(self.arguments))
         text = f"def {_identifier(name)}({parameters}):\n"
@@ -367,6 +399,12 @@ def _identifier(name: str) -> str:
     return name if name.isidentifier() else "compiled"
 
 
+def _restore_mode(enabled: bool) -> None:
+    from flambeau import _C
+
+    _C._set_grad_enabled(enabled)
+
+
 def _slots(cls: type) -> tuple[str, ...]:
     slots = cls.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
@@ -387,5 +425,3 @@ def _set_on_module(module: Any, name: str, value: Any) -> None:
 
     object.__setattr__(module, name, value)
     implementation.mutations[0] += 1
-
-

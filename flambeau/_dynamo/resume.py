@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import opcode
 import types
-from typing import Any
 
 from flambeau._dynamo.bytecode import CACHES, Handler, build_exception_table, decode, parse_exception_table
 
@@ -44,18 +43,19 @@ def _location(instructions: int) -> bytes:
 
 def make_resume_code(
     code: types.CodeType, offset: int, stack: list[bool], slots: list[int], raise_into: Handler | None = None
-) -> types.CodeType | None:
-    """The code of `code` continued at `offset`.
+) -> tuple[types.CodeType, int, int] | None:
+    """The code of `code` continued at `offset`, the new offset of that instruction, and by how much slots moved.
 
     The tuple holds the values of the stack (those whose entry in `stack` is true; the others are NULL), then those of
     the `slots` of the frame, and with `raise_into` an exception that is raised where that handler catches it. Returns
     None when the code has no slot for the tuple.
     """
+    moved = 0
     if code.co_nlocals == 0:
         widened = _with_spare_local(code)
         if widened is None:
             return None
-        code, offset, slots = widened, offset, [slot + 1 for slot in slots]
+        code, slots, moved = widened, [slot + 1 for slot in slots], 1
     consts = list(code.co_consts)
 
     def const(value: int) -> int:
@@ -123,7 +123,7 @@ def make_resume_code(
     shifted = extra + [
         Handler(h.start + prologue, h.end + prologue, h.target + prologue, h.depth, h.push_offset) for h in handlers
     ]
-    return code.replace(
+    made = code.replace(
         co_code=bytes(out.code) + code.co_code,
         co_consts=tuple(consts),
         co_argcount=1,
@@ -133,8 +133,8 @@ def make_resume_code(
         co_stacksize=max(code.co_stacksize, len(stack) + 4) + 2,
         co_linetable=_location(prologue // 2) + code.co_linetable,
         co_exceptiontable=build_exception_table(shifted),
-        co_name=code.co_name,
     )
+    return made, offset + prologue, moved
 
 
 _SHIFTED = frozenset(
@@ -157,5 +157,3 @@ def _with_spare_local(code: types.CodeType) -> types.CodeType | None:
         elif instruction.name.startswith(("LOAD_FAST", "STORE_FAST")):
             return None
     return code.replace(co_code=bytes(raw), co_varnames=("__state",), co_nlocals=1)
-
-

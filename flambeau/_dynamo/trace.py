@@ -113,6 +113,7 @@ class Tracer:
         self.root: Any = None
         self.printed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.keep: list[Any] = []
+        self.grad_mode: bool = _C.is_grad_enabled()
 
     # ------------------------------------------------------------------------------------------ values from outside
 
@@ -140,6 +141,8 @@ class Tracer:
             return wrapper(self, value, source)
         if isinstance(value, _C.Tensor):
             return self._wrap_tensor(value, source)
+        if cls.__name__ == "Registry" and cls.__module__ == "flambeau.nn.modules.module":
+            return self._wrap_registry(value, source)
         if isinstance(value, type) or cls in CALLABLES:
             source.check("id", value)
             self._know(value, self.sources.constant(value))
@@ -246,7 +249,9 @@ class Tracer:
         source.check("dict_keys", keys)
         copy: Any
         if cls is collections.defaultdict:
-            copy = collections.defaultdict(self.native_callable(self.wrap(value.default_factory, source.attribute("default_factory"))))
+            copy = collections.defaultdict(
+                self.native_callable(self.wrap(value.default_factory, source.attribute("default_factory")))
+            )
         else:
             copy = cls()
         self._add_shadow(value, copy, source)
@@ -255,6 +260,19 @@ class Tracer:
             if isinstance(key, _C.Tensor):
                 stand_in = self.wrap(key, self.sources.constant(key))
             dict.__setitem__(copy, stand_in, self.wrap(value[key], source.dict_item(key)))
+        self.shadows[id(copy)].remember()
+        return copy
+
+    def _wrap_registry(self, value: Any, source: Source) -> Any:
+        """The members or hooks of a module, as an ordinary ordered dict."""
+        if id(value) in self.overlays:
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "members of a module that was written to")
+        keys = list(value)
+        source.check("dict_keys", keys)
+        copy: Any = collections.OrderedDict()
+        self._add_shadow(value, copy, source)
+        for key in keys:
+            copy[key] = self.wrap(value[key], source.dict_item(key))
         self.shadows[id(copy)].remember()
         return copy
 
@@ -286,7 +304,7 @@ class Tracer:
         source.check("type", collections.deque)
         source.check("length", len(value))
         source.attribute("maxlen").check("equals", value.maxlen)
-        copy: Any = collections.deque([], value.maxlen)
+        copy: Any = collections.deque(maxlen=value.maxlen)
         self._add_shadow(value, copy, source)
         copy.extend(self.wrap(v, source.item(i)) for i, v in enumerate(list(value)))
         self.shadows[id(copy)].remember()
@@ -330,9 +348,13 @@ class Tracer:
             self._know(value, self.sources.constant(value))
             return value
         source.check("type", type(value))
-        bound = self.wrap(owner, source.attribute("__self__"))
-        source.attribute("__name__").check("equals", value.__name__)
-        return self.load_attribute(bound, value.__name__)
+        try:
+            bound = self.wrap(owner, source.attribute("__self__"))
+            source.attribute("__name__").check("equals", value.__name__)
+            return self.load_attribute(bound, value.__name__)
+        except Unsupported:
+            self._know(value, source)  # opaque: calling it breaks the graph
+            return value
 
     def _wrap_object(self, value: Any, source: Source) -> Any:
         """An instance of some class: it stands for itself, and its attributes are loaded one by one."""
@@ -475,7 +497,6 @@ class Tracer:
         """A switch of the thread's state: thrown now, for what follows in the capture, and again in the graph."""
         previous = function(*args)
         self._node("call_function", function, args, {})
-        self.impure = True
         return previous
 
     # ------------------------------------------------------------------------------------------ pending stores
@@ -534,6 +555,15 @@ class Tracer:
         raw = lookup_type(cls, name)
         source = self.sources.constant(cls).type_attribute(name)
         source.check("absent" if raw is NULL else "id", *(() if raw is NULL else (raw,)))
+
+    # ------------------------------------------------------------------------------------------ sizes
+
+    def size_relations(self) -> tuple[int, tuple[Any, ...]]:
+        """How many symbols the sizes have, and what was assumed about them."""
+        return 0, ()
+
+    def tensor_facts(self, value: Any, source: Source) -> tuple[Any, ...]:
+        return (value,)
 
     def realize(self, lazy: Lazy) -> Any:
         return self.wrap(lazy.value, lazy.source)

@@ -1,8 +1,4 @@
-"""The switches of compilation, and `compile` itself.
-
-There is no compiler yet: `compile` returns what it is given, and the marks that steer a compiler change nothing. What a
-program may ask (`is_compiling`) is answered truthfully.
-"""
+"""The switches of compilation, and `compile` itself, over flambeau._dynamo, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -45,14 +41,83 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """The function or module itself; a decorator when it is called with options only."""
+    """A function or module that runs captured graphs; a decorator when it is called with options only."""
     if mode is not None and options is not None:
         raise RuntimeError("[compile] expected mode or options, got both")
     if model is None:
-        return lambda function: function
+        return lambda function: compile(
+            function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
     if not callable(model):
         raise RuntimeError(f"[compile] expected a function or module, got {type(model).__name__}")
-    return model
+    if disable:
+        return model
+    from flambeau._dynamo.compile import Settings
+
+    extra = {name: value for name, value in (("mode", mode), ("options", options)) if value is not None}
+    return compile_with(model, Settings(backend, fullgraph, dynamic, extra))
+
+
+def compile_with(model: Any, settings: Any) -> Any:
+    """compile() with its options in one object."""
+    import types
+
+    from flambeau._dynamo.compile import compile_function
+    from flambeau.nn.modules.module import Module
+
+    model = getattr(model, "_dynamo_function", model)
+    if isinstance(model, Module):
+        return _compile_module(model, settings)
+    if isinstance(model, types.MethodType):
+        if isinstance(model.__self__, Module) and model.__func__ is Module._call_impl:
+            return compile_function(_caller(model), settings)
+        if isinstance(model.__func__, types.FunctionType):
+            return types.MethodType(compile_function(model.__func__, settings), model.__self__)
+        return model
+    if isinstance(model, types.FunctionType):
+        return compile_function(model, settings)
+    if isinstance(model, type) or not isinstance(
+        vars(type(model)).get("__call__", type(model).__call__), types.FunctionType
+    ):
+        return model  # native code: there is nothing to capture
+    return compile_function(_caller(model), settings)
+
+
+def _caller(model: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    return call
+
+
+def _compile_module(model: Any, settings: Any) -> Any:
+    """A second object on the same state, of a class whose calls are compiled: names in state dicts stay as they are."""
+    from flambeau._dynamo.compile import compile_function
+
+    original = getattr(model, "_orig_mod", model)
+    cls = type(original)
+    compiled = compile_function(_caller(original), settings)
+    made = type(
+        "OptimizedModule",
+        (cls,),
+        {
+            "__call__": staticmethod(compiled),
+            "__module__": __name__,
+            "_orig_mod": original,
+            "_compiled_call": compiled,
+            "__reduce_ex__": lambda self, protocol: (compile, (original,)),
+            "__deepcopy__": _copy_compiled,
+        },
+    )
+    wrapper = made.__new__(made)
+    object.__setattr__(wrapper, "__dict__", original.__dict__)
+    return wrapper
+
+
+def _copy_compiled(self: Any, memo: Any) -> Any:
+    import copy
+
+    return compile(copy.deepcopy(self._orig_mod, memo))
 
 
 def _mark(function: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -61,15 +126,21 @@ def _mark(function: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    return _mark(fn)
+    from flambeau import _dynamo
+
+    return _dynamo.disable(fn, recursive, reason=reason)
 
 
 def allow_in_graph(fn: Any) -> Any:
-    return fn
+    from flambeau import _dynamo
+
+    return _dynamo.allow_in_graph(fn)
 
 
 def assume_constant_result(fn: Any) -> Any:
-    return fn
+    from flambeau import _dynamo
+
+    return _dynamo.assume_constant_result(fn)
 
 
 def nested_compile_region(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -92,28 +163,52 @@ def is_exporting() -> bool:
     return False
 
 
-def reset() -> None: ...
+def reset() -> None:
+    """Forgets everything that was compiled."""
+    from flambeau import _dynamo
+
+    _dynamo.reset()
 
 
 def cudagraph_mark_step_begin() -> None: ...
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    return ["inductor"]
+    from flambeau import _dynamo
+
+    return _dynamo.list_backends(exclude_tags)
 
 
 class set_stance:
     """How compiled functions are run from now on; a context manager and a decorator too."""
 
     def __init__(self, stance: str = "default", **options: Any) -> None:
+        from flambeau import _C
+
         self.stance = stance
+        self._change = _C._disable_compiled
+        self._amount = 1 if stance == "force_eager" else 0
+        self._change(self._amount)
 
     def __call__(self, fn: Any) -> Any:
-        return fn
+        import functools
+
+        self._change(-self._amount)
+
+        @functools.wraps(fn)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            self._change(self._amount)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                self._change(-self._amount)
+
+        return wrapper
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        self._change(-self._amount)
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:

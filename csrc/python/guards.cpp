@@ -1,0 +1,617 @@
+// Evaluates guards natively: a walk over the places that a capture looked at, with one check after another.
+#include "python/guards.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/keys.h"
+
+namespace fl::py {
+namespace {
+
+// How a place is reached; the numbers are those of flambeau/_dynamo/guards.py.
+enum class Access : int {
+  Argument,
+  Constant,
+  Attribute,
+  Item,
+  DictItem,
+  Cell,
+  Type,
+  TypeAttribute,
+  Instance,
+  Grad,
+  Sequence
+};
+enum class CheckKind : int {
+  Id,
+  Type,
+  Equals,
+  Length,
+  DictKeys,
+  Tensor,
+  Absent,
+  Function,
+  EqualsContainer,
+  Module,
+  Capture
+};
+
+struct TensorFacts {
+  PyTypeObject* type;
+  DType dtype;
+  Device device;
+  bool requires_grad, inference, dynamic;
+  uint32_t keys;
+  Dims sizes, strides;
+  std::vector<int> symbols;  // of each size: index of the symbol it defines, or -1
+
+  bool match(PyObject* o, int64_t* values) const {
+    if (Py_TYPE(o) != type) return false;
+    const TensorImpl* t = impl_of(o);
+    if (t->dtype != dtype || t->device != device || t->inference != inference || t->keys.bits() != keys)
+      return false;
+    if ((t->autograd && t->autograd->requires_grad) != requires_grad) return false;
+    const size_t n = sizes.size();
+    if (t->sizes.size() != n) return false;
+    if (!dynamic) {
+      return std::memcmp(t->sizes.data(), sizes.data(), n * sizeof(int64_t)) == 0 &&
+             std::memcmp(t->strides.data(), strides.data(), n * sizeof(int64_t)) == 0;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      if (symbols[i] >= 0) {
+        values[symbols[i]] = t->sizes[i];
+      } else if (t->sizes[i] != sizes[i]) {
+        return false;
+      }
+      if (symbols[n + i] >= 0) {
+        values[symbols[n + i]] = t->strides[i];
+      } else if (strides[i] >= 0 && t->strides[i] != strides[i]) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+struct Check {
+  CheckKind kind;
+  Object value;
+  Py_ssize_t number = 0;
+  std::unique_ptr<TensorFacts> tensor;
+  std::vector<Object> keys;
+};
+
+struct Node;
+struct Later {
+  const Node* node;
+  Object object;  // what the node's place holds
+};
+
+struct Node {
+  Access access;
+  Object key;
+  Py_ssize_t index = 0;
+  std::vector<Check> checks;
+  std::vector<std::unique_ptr<Node>> children;
+  Object name;
+  int slot = -1;
+  bool module = false;  // an nn.Module: members are known to be unchanged while the counter stands still
+  bool stable = false;  // a member of a module that changes only together with the counter
+  // Of a module: what was found when the counter had this value.
+  mutable PyObject* seen = nullptr;
+  mutable int64_t seen_count = -1;
+  mutable std::vector<Later> later;
+};
+
+// A small postfix program over symbols: relations between sizes.
+struct Relation {
+  std::vector<std::pair<int, int64_t>> program;
+  Object name;
+};
+enum Opcode : int {
+  kConst,
+  kSymbol,
+  kAdd,
+  kMul,
+  kFloorDiv,
+  kMod,
+  kMax,
+  kMin,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kAnd,
+  kOr,
+  kNot
+};
+
+int64_t floor_divide(int64_t a, int64_t b, bool& bad) {
+  if (b == 0) {
+    bad = true;
+    return 0;
+  }
+  const int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+bool holds(const Relation& relation, const int64_t* symbols) {
+  int64_t stack[64];
+  int top = 0;
+  bool bad = false;
+  for (auto [op, value] : relation.program) {
+    if (op == kConst) {
+      stack[top++] = value;
+    } else if (op == kSymbol) {
+      stack[top++] = symbols[value];
+    } else if (op == kNot) {
+      stack[top - 1] = !stack[top - 1];
+    } else {
+      const int64_t b = stack[--top], a = stack[top - 1];
+      int64_t r = 0;
+      switch (op) {
+        case kAdd:
+          r = a + b;
+          break;
+        case kMul:
+          r = a * b;
+          break;
+        case kFloorDiv:
+          r = floor_divide(a, b, bad);
+          break;
+        case kMod:
+          r = a - floor_divide(a, b, bad) * b;
+          break;
+        case kMax:
+          r = std::max(a, b);
+          break;
+        case kMin:
+          r = std::min(a, b);
+          break;
+        case kEq:
+          r = a == b;
+          break;
+        case kNe:
+          r = a != b;
+          break;
+        case kLt:
+          r = a < b;
+          break;
+        case kLe:
+          r = a <= b;
+          break;
+        case kAnd:
+          r = a && b;
+          break;
+        case kOr:
+          r = a || b;
+          break;
+        default:
+          return false;
+      }
+      stack[top - 1] = r;
+    }
+    if (top > 60 || bad) return false;
+  }
+  return top == 1 && stack[0] != 0;
+}
+
+PyObject* mutations = nullptr;  // the list whose item counts changes of modules
+
+int64_t mutation_count() {
+  if (mutations == nullptr || PyList_GET_SIZE(mutations) == 0) return -1;
+  return PyLong_AsLongLong(PyList_GET_ITEM(mutations, 0));
+}
+
+bool same_value(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyFloat_CheckExact(a)) {
+    const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+    return std::memcmp(&x, &y, sizeof x) == 0;
+  }
+  if (PyComplex_CheckExact(a)) {
+    const Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+    return std::memcmp(&x, &y, sizeof x) == 0;
+  }
+  const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal > 0;
+}
+
+class Tree final : public GuardTree {
+ public:
+  std::vector<std::unique_ptr<Node>> roots;
+  std::vector<std::pair<int, int>> same;
+  std::vector<int> distinct;
+  std::vector<Relation> relations;
+  mutable std::vector<PyObject*> slots;
+  mutable std::vector<int64_t> symbols;
+  mutable std::vector<PyObject*> sorted;
+  mutable PyObject* failure = nullptr;
+  mutable std::vector<Later>* recorder = nullptr;
+  ThreadState state;
+  DType default_type;
+  bool busy = false;
+
+  bool fail(const Node& node) const {
+    failure = node.name.get();
+    return false;
+  }
+
+  bool satisfied(const Check& check, PyObject* o) const {
+    switch (check.kind) {
+      case CheckKind::Id:
+        return o == check.value.get();
+      case CheckKind::Type:
+        return reinterpret_cast<PyObject*>(Py_TYPE(o)) == check.value.get();
+      case CheckKind::Equals:
+        return same_value(o, check.value.get());
+      case CheckKind::Length: {
+        Py_ssize_t n;
+        if (PyTuple_Check(o)) {
+          n = PyTuple_GET_SIZE(o);
+        } else if (PyList_Check(o)) {
+          n = PyList_GET_SIZE(o);
+        } else {
+          n = PyObject_Size(o);
+        }
+        return n == check.number;
+      }
+      case CheckKind::DictKeys: {
+        if (!PyDict_Check(o) || PyDict_GET_SIZE(o) != static_cast<Py_ssize_t>(check.keys.size()))
+          return false;
+        if (PyDict_CheckExact(o)) {
+          PyObject *key, *value;
+          Py_ssize_t position = 0;
+          for (size_t i = 0; PyDict_Next(o, &position, &key, &value); ++i)
+            if (!same_value(key, check.keys[i].get())) return false;
+          return true;
+        }
+        if (check.keys.empty()) return true;
+        // An ordered dict keeps its order elsewhere.
+        Object iterator = Object::steal(PyObject_GetIter(o));
+        if (!iterator) return false;
+        for (const Object& wanted : check.keys) {
+          Object key = Object::steal(PyIter_Next(iterator.get()));
+          if (!key || !same_value(key.get(), wanted.get())) return false;
+        }
+        return true;
+      }
+      case CheckKind::Tensor:
+        return check.tensor->match(o, symbols.data());
+      case CheckKind::Absent:
+        return false;
+      case CheckKind::Function: {
+        if (!PyFunction_Check(o)) return false;
+        PyObject* wanted = check.value.get();
+        return PyFunction_GET_CODE(o) == PyFunction_GET_CODE(wanted) &&
+               PyFunction_GET_GLOBALS(o) == PyFunction_GET_GLOBALS(wanted) &&
+               (PyFunction_GET_CLOSURE(o) == nullptr) == (PyFunction_GET_CLOSURE(wanted) == nullptr) &&
+               (PyFunction_GET_DEFAULTS(o) == nullptr) == (PyFunction_GET_DEFAULTS(wanted) == nullptr) &&
+               (PyFunction_GET_KW_DEFAULTS(o) == nullptr) == (PyFunction_GET_KW_DEFAULTS(wanted) == nullptr);
+      }
+      case CheckKind::EqualsContainer: {
+        if (Py_TYPE(o) != Py_TYPE(check.value.get())) return false;
+        return PyObject_RichCompareBool(o, check.value.get(), Py_EQ) > 0;
+      }
+      case CheckKind::Module:
+      case CheckKind::Capture:
+        return true;
+    }
+    return false;
+  }
+
+  bool visit(const Node& node, PyObject* o) const {
+    for (const Check& check : node.checks)
+      if (!satisfied(check, o)) return fail(node);
+    if (node.slot >= 0) slots[node.slot] = o;
+    if (node.children.empty()) return true;
+    if (node.module && recorder == nullptr) {
+      const int64_t count = mutation_count();
+      if (node.seen == o && node.seen_count == count) {
+        for (const Later& later : node.later)
+          if (!visit(*later.node, later.object.get())) return false;
+        return true;
+      }
+      node.seen = nullptr;
+      node.later.clear();
+      recorder = &node.later;
+      const bool good = visit_children(node, o);
+      recorder = nullptr;
+      if (good && count >= 0) {
+        node.seen = o;
+        node.seen_count = count;
+      }
+      return good;
+    }
+    return visit_children(node, o);
+  }
+
+  bool visit_children(const Node& node, PyObject* o) const {
+    for (const auto& child : node.children)
+      if (!reach(*child, o)) return false;
+    return true;
+  }
+
+  // Found something at a child's place.
+  bool arrive(const Node& node, PyObject* o) const {
+    if (recorder != nullptr && !node.stable) {
+      // Not covered by the counter: look at it again at every call.
+      recorder->push_back({&node, Object::borrow(o)});
+      auto* saved = std::exchange(recorder, nullptr);
+      const bool good = visit(node, o);
+      recorder = saved;
+      return good;
+    }
+    return visit(node, o);
+  }
+
+  bool missing(const Node& node) const {
+    if (PyErr_Occurred()) PyErr_Clear();
+    return node.checks.size() == 1 && node.checks[0].kind == CheckKind::Absent ? true : fail(node);
+  }
+
+  bool reach(const Node& node, PyObject* parent) const {
+    switch (node.access) {
+      case Access::Item: {
+        PyObject* found;
+        if (PyTuple_Check(parent)) {
+          if (node.index >= PyTuple_GET_SIZE(parent)) return missing(node);
+          found = PyTuple_GET_ITEM(parent, node.index);
+        } else if (PyList_Check(parent)) {
+          if (node.index >= PyList_GET_SIZE(parent)) return missing(node);
+          found = PyList_GET_ITEM(parent, node.index);
+        } else {
+          Object item = Object::steal(PySequence_GetItem(parent, node.index));
+          return item ? arrive(node, item.get()) : missing(node);
+        }
+        return arrive(node, found);
+      }
+      case Access::DictItem: {
+        if (!PyDict_Check(parent)) return fail(node);
+        PyObject* found = PyDict_GetItemWithError(parent, node.key.get());
+        return found ? arrive(node, found) : missing(node);
+      }
+      case Access::Cell: {
+        if (!PyCell_Check(parent)) return fail(node);
+        PyObject* found = PyCell_GET(parent);
+        return found ? arrive(node, found) : missing(node);
+      }
+      case Access::Type:
+        return arrive(node, reinterpret_cast<PyObject*>(Py_TYPE(parent)));
+      case Access::TypeAttribute: {
+        if (!PyType_Check(parent)) return fail(node);
+        PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(parent), node.key.get());
+        return found ? arrive(node, found) : missing(node);
+      }
+      case Access::Instance: {
+        Object dict = Object::steal(PyObject_GenericGetDict(parent, nullptr));
+        if (!dict) return missing(node);
+        PyObject* found = PyDict_GetItemWithError(dict.get(), node.key.get());
+        return found ? arrive(node, found) : missing(node);
+      }
+      case Access::Attribute:
+      case Access::Grad: {
+        Object found = Object::steal(PyObject_GetAttr(parent, node.key.get()));
+        if (!found) return missing(node);
+        // The attribute may be computed: nothing else may keep it alive.
+        auto* saved = std::exchange(recorder, nullptr);
+        const bool good = visit(node, found.get());
+        recorder = saved;
+        if (saved != nullptr && !node.stable) never_cached = true;
+        return good;
+      }
+      default:
+        return fail(node);
+    }
+  }
+  mutable bool never_cached = false;
+
+  bool check(PyObject* const* args, size_t count) override {
+    const ThreadState& now = thread_state();
+    if (now.grad_mode != state.grad_mode || now.inference_mode != state.inference_mode ||
+        now.included.bits() != state.included.bits() || now.excluded.bits() != state.excluded.bits() ||
+        default_dtype() != default_type) {
+      failure = nullptr;
+      return false;
+    }
+    if (busy) return false;  // a guard's own Python code came back here
+    busy = true;
+    const bool good = check_roots(args, count);
+    busy = false;
+    return good;
+  }
+
+  bool check_roots(PyObject* const* args, size_t count) const {
+    for (const auto& root : roots) {
+      PyObject* o = root->key.get();
+      if (root->access == Access::Argument) {
+        if (static_cast<size_t>(root->index) >= count) return fail(*root);
+        o = args[root->index];
+      }
+      recorder = nullptr;
+      never_cached = false;
+      if (!visit(*root, o)) return false;
+      if (never_cached) forget(*root);
+    }
+    for (auto [a, b] : same)
+      if (slots[a] != slots[b]) {
+        failure = nullptr;
+        return false;
+      }
+    if (distinct.size() > 1) {
+      if (distinct.size() <= 8) {
+        for (size_t i = 1; i < distinct.size(); ++i)
+          for (size_t j = 0; j < i; ++j)
+            if (slots[distinct[i]] == slots[distinct[j]]) return false;
+      } else {
+        sorted.clear();
+        for (int slot : distinct) sorted.push_back(slots[slot]);
+        std::sort(sorted.begin(), sorted.end());
+        if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
+      }
+    }
+    for (const Relation& relation : relations)
+      if (!holds(relation, symbols.data())) {
+        failure = relation.name.get();
+        return false;
+      }
+    return true;
+  }
+
+  void forget(const Node& node) const {
+    node.seen = nullptr;
+    for (const auto& child : node.children) forget(*child);
+  }
+
+  PyObject* failed() const override { return failure; }
+};
+
+int64_t number(PyObject* o) {
+  const int64_t value = PyLong_AsLongLong(o);
+  if (value == -1 && PyErr_Occurred()) throw PythonError();
+  return value;
+}
+
+PyObject* item(PyObject* tuple, Py_ssize_t i) {
+  FL_CHECK_KIND(PyTuple_Check(tuple) && i < PyTuple_GET_SIZE(tuple), Value,
+                "[guards] expected a longer tuple");
+  return PyTuple_GET_ITEM(tuple, i);
+}
+
+std::vector<int64_t> numbers(PyObject* o) {
+  std::vector<int64_t> out;
+  FL_CHECK_KIND(PyTuple_Check(o), Value, "[guards] expected a tuple of numbers");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) out.push_back(number(PyTuple_GET_ITEM(o, i)));
+  return out;
+}
+
+// (tensor, sizes, strides, symbols): sizes and strides of -1 are free, symbols say what they define.
+std::unique_ptr<TensorFacts> tensor_facts(PyObject* description) {
+  auto facts = std::make_unique<TensorFacts>();
+  PyObject* tensor = item(description, 1);
+  FL_CHECK_KIND(is_tensor(tensor), Value, "[guards] expected a tensor");
+  const TensorImpl* t = impl_of(tensor);
+  facts->type = Py_TYPE(tensor);
+  facts->dtype = t->dtype;
+  facts->device = t->device;
+  facts->inference = t->inference;
+  facts->requires_grad = t->autograd && t->autograd->requires_grad;
+  facts->keys = t->keys.bits();
+  facts->sizes = t->sizes;
+  facts->strides = t->strides;
+  facts->dynamic = PyTuple_GET_SIZE(description) > 2;
+  if (facts->dynamic) {
+    facts->sizes = Dims(numbers(item(description, 2)));
+    facts->strides = Dims(numbers(item(description, 3)));
+    for (int64_t s : numbers(item(description, 4))) facts->symbols.push_back(static_cast<int>(s));
+    FL_CHECK_KIND(facts->sizes.size() == t->sizes.size() && facts->strides.size() == t->sizes.size() &&
+                      facts->symbols.size() == 2 * t->sizes.size(),
+                  Value, "[guards] expected one symbol for each size and stride");
+  }
+  return facts;
+}
+
+Check make_check(PyObject* description) {
+  Check check;
+  check.kind = static_cast<CheckKind>(number(item(description, 0)));
+  switch (check.kind) {
+    case CheckKind::Length:
+      check.number = number(item(description, 1));
+      break;
+    case CheckKind::DictKeys: {
+      PyObject* keys = item(description, 1);
+      FL_CHECK_KIND(PyList_Check(keys), Value, "[guards] expected a list of keys");
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys); ++i)
+        check.keys.push_back(Object::borrow(PyList_GET_ITEM(keys, i)));
+      break;
+    }
+    case CheckKind::Tensor:
+      check.tensor = tensor_facts(description);
+      break;
+    case CheckKind::Absent:
+    case CheckKind::Module:
+    case CheckKind::Capture:
+      break;
+    default:
+      check.value = Object::borrow(item(description, 1));
+  }
+  return check;
+}
+
+// (access, key, checks, children, name, slot, stable)
+std::unique_ptr<Node> make_node(PyObject* description) {
+  auto node = std::make_unique<Node>();
+  node->access = static_cast<Access>(number(item(description, 0)));
+  PyObject* key = item(description, 1);
+  node->key = Object::borrow(key);
+  if (node->access == Access::Argument || node->access == Access::Item || node->access == Access::Sequence)
+    node->index = number(key);
+  PyObject* checks = item(description, 2);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(checks); ++i) {
+    node->checks.push_back(make_check(PyTuple_GET_ITEM(checks, i)));
+    if (node->checks.back().kind == CheckKind::Module) node->module = true;
+  }
+  PyObject* children = item(description, 3);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(children); ++i)
+    node->children.push_back(make_node(PyTuple_GET_ITEM(children, i)));
+  node->name = Object::borrow(item(description, 4));
+  node->slot = static_cast<int>(number(item(description, 5)));
+  node->stable = item(description, 6) == Py_True;
+  return node;
+}
+
+PyObject* set_mutations(PyObject*, PyObject* list) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(PyList_Check(list), Type, "[guards] expected a list");
+    Py_XDECREF(mutations);
+    mutations = Py_NewRef(list);
+    Py_RETURN_NONE;
+  });
+}
+
+PyMethodDef functions[] = {
+    {"_set_module_mutations", set_mutations, METH_O, "Names the list whose item counts changes of modules."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+// (roots, same, distinct, slots, symbols, relations, grad_mode, inference_mode)
+std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
+  auto tree = std::make_unique<Tree>();
+  PyObject* roots = item(description, 0);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(roots); ++i)
+    tree->roots.push_back(make_node(PyTuple_GET_ITEM(roots, i)));
+  PyObject* same = item(description, 1);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(same); ++i) {
+    const auto pair = numbers(PyTuple_GET_ITEM(same, i));
+    tree->same.emplace_back(pair[0], pair[1]);
+  }
+  for (int64_t slot : numbers(item(description, 2))) tree->distinct.push_back(static_cast<int>(slot));
+  tree->slots.resize(number(item(description, 3)));
+  tree->symbols.resize(number(item(description, 4)));
+  PyObject* relations = item(description, 5);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(relations); ++i) {
+    PyObject* given = PyTuple_GET_ITEM(relations, i);
+    Relation relation;
+    PyObject* program = item(given, 0);
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(program); ++j) {
+      const auto step = numbers(PyTuple_GET_ITEM(program, j));
+      relation.program.emplace_back(static_cast<int>(step[0]), step[1]);
+    }
+    relation.name = Object::borrow(item(given, 1));
+    tree->relations.push_back(std::move(relation));
+  }
+  tree->state = thread_state();
+  tree->default_type = default_dtype();
+  return tree;
+}
+
+void add_guards(PyObject* module) {
+  check(PyModule_AddFunctions(module, functions));
+}
+
+}  // namespace fl::py

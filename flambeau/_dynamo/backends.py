@@ -1,0 +1,56 @@
+"""The registry of backends: callables that take a captured graph and example inputs and return what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Backend = Callable[..., Callable[..., Any]]
+_BACKENDS: dict[str, Backend] = {}
+
+
+class InvalidBackend(RuntimeError):
+    pass
+
+
+def register_backend(function: Any = None, name: str | None = None, tags: Sequence[str] = ()) -> Any:
+    """Registers a backend under its name; a decorator, with or without arguments."""
+    if function is None:
+        return lambda given: register_backend(given, name, tags)
+    _BACKENDS[name or function.__name__] = function
+    return function
+
+
+def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> list[str]:
+    hidden = {"eager", "aot_eager"} if "debug" in (exclude_tags or ()) else set()
+    return sorted(name for name in _BACKENDS if name not in hidden)
+
+
+def lookup_backend(backend: Any) -> Backend:
+    if callable(backend):
+        return backend
+    if backend not in _BACKENDS:
+        raise InvalidBackend(f"[compile] expected one of {sorted(_BACKENDS)} or a callable as backend, got {backend!r}")
+    return _BACKENDS[backend]
+
+
+@register_backend
+def eager(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
+    """Runs the graph operator by operator."""
+    return gm.forward  # type: ignore[no-any-return]
+
+
+@register_backend
+def aot_eager(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
+    """Like eager, as long as there is no ahead-of-time autograd."""
+    return gm.forward  # type: ignore[no-any-return]
+
+
+@register_backend
+def inductor(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
+    """The compiler, where there is one; else the graph operator by operator."""
+    try:
+        from flambeau._inductor.compile_fx import compile_fx
+    except ImportError:
+        return gm.forward  # type: ignore[no-any-return]
+    return compile_fx(gm, example_inputs, **kwargs)  # type: ignore[no-any-return]

@@ -1,0 +1,405 @@
+"""From a call that no artifact fits to a new artifact: capture, backend, guards.
+
+`Settings` is what `compile()` was asked for; a `Unit` is one function (or the rest of one) compiled with them. The native
+`CompiledFunction` calls `Unit.compile` on a miss.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo import backends, breaks, calls, config, guards, logs
+from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
+from flambeau._dynamo.bytecode import Handler
+from flambeau._dynamo.cut import Cut
+from flambeau._dynamo.interpreter import Frame, _BreakHere
+from flambeau._dynamo.rebuild import Rebuilder
+from flambeau._dynamo.resume import make_resume_code
+from flambeau._dynamo.trace import Tracer, fl_module
+from flambeau._dynamo.traced import NULL, Lazy
+from flambeau.fx.graph_module import GraphModule
+
+_lock = threading.RLock()
+_active = threading.local()
+_units: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class Settings:
+    """The options of one compile() call, shared by all functions it leads to."""
+
+    def __init__(
+        self, backend: Any, fullgraph: bool = False, dynamic: bool | None = None, options: dict[str, Any] | None = None
+    ) -> None:
+        self.backend_name = backend
+        self.backend = backends.lookup_backend(backend)
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.options = options or {}
+        self.nested: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.nested_counts: dict[types.CodeType, int] = {}
+        self.report: Report | None = None
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls a function that could not be inlined as a whole; parts of it may be captured."""
+        target = self.target(function)
+        return function(*args, **kwargs) if target is None else target(*args, **kwargs)
+
+    def target(self, function: Any) -> Any:
+        """The compiled form of a callable, or None when it is to be called as it is."""
+        if isinstance(function, types.MethodType):
+            inner = self.target(function.__func__)
+            return None if inner is None else types.MethodType(inner, function.__self__)
+        module = fl_module()
+        if module != () and isinstance(function, module):
+            state = function.__dict__
+            hooked = any(state.get(name) for name in calls._HOOKS)
+            if hooked or state.get("_compiled_call_impl") is not None or "__call__" in type(function).__dict__:
+                return None
+            forward = function.forward
+            return self.target(forward) if isinstance(forward, types.MethodType) else None
+        if not isinstance(function, types.FunctionType) or not _is_worth_capturing(function):
+            return None
+        compiled = self.nested.get(function)
+        if compiled is None:
+            count = self.nested_counts.get(function.__code__, 0)
+            if count >= config.recompile_limit:
+                return None
+            self.nested_counts[function.__code__] = count + 1
+            compiled = self.nested[function] = Unit(function, self).compiled
+        return compiled
+
+
+class Report:
+    """What explain() tells."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+        self.breaks: list[Break] = []
+        self.guards: list[str] = []
+        self.operations = 0
+        self.times: list[float] = []
+        self.artifacts: list[str] = []
+        self.skips: list[str] = []
+
+
+class Captured:
+    """One capture, ready to be turned into an artifact."""
+
+    def __init__(self, tracer: Tracer, rebuilder: Rebuilder) -> None:
+        self.tracer = tracer
+        self.rebuilder = rebuilder
+
+
+class Unit:
+    """A function, or the rest of one after a graph break, and how to compile it."""
+
+    def __init__(
+        self, function: Any, settings: Settings, start: tuple[int, list[bool], list[int]] | None = None
+    ) -> None:
+        self.function = function
+        self.settings = settings
+        self.start = start  # of a resume function: (offset in its code, stack, slots)
+        self.resumes: dict[Any, Any] = {}
+        self.compiled = _C.CompiledFunction(function, self.compile)
+        self.artifacts = 0
+        _units.add(self.compiled)
+
+    # ------------------------------------------------------------------------------------------ compiling
+
+    def compile(self, compiled: Any, arguments: tuple[Any, ...]) -> Any:
+        """(guards, artifact) for a call with these arguments, or None to run the original."""
+        if getattr(_active, "tracing", False) or not config.enabled:
+            return None
+        with _lock:
+            _active.tracing = True
+            try:
+                return self._compile(compiled, arguments)
+            finally:
+                _active.tracing = False
+
+    def _compile(self, compiled: Any, arguments: tuple[Any, ...]) -> Any:
+        calls.prepare()
+        if self.artifacts >= config.recompile_limit:
+            self._give_up(compiled)
+            return None
+        if self.artifacts and logs.enabled("recompiles"):
+            logs.log("recompiles", f"{self._where()}: {self._failure(compiled)}")
+        begin = time.perf_counter()
+        grad, inference = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
+        try:
+            made = self._capture(arguments)
+        except SkipFrame as skip:
+            made = self._skip(skip.reason)
+        except GraphBreakError:
+            raise
+        except Exception as error:
+            if not config.suppress_errors:
+                raise
+            made = self._skip(f"capture failed: {type(error).__name__}: {error}")
+        finally:
+            _C._set_grad_enabled(grad)
+            if _C.is_inference_mode_enabled() != inference:
+                _C._set_inference_mode(inference)
+        self.artifacts += 1
+        report = self.settings.report
+        if report is not None:
+            report.times.append(time.perf_counter() - begin)
+        return made
+
+    def _skip(self, reason: str) -> Any:
+        report = self.settings.report
+        if report is not None:
+            report.skips.append(f"{self._where()}: {reason}")
+        logs.log("graph_breaks", f"{self._where()} runs in plain Python: {reason}")
+        if self.settings.fullgraph and self.settings.report is None:
+            code = self.function.__code__
+            record = Break(breaks.INTERNAL, reason, code.co_filename, code.co_firstlineno, code.co_name)
+            if not reason.startswith("the program raises"):
+                raise GraphBreakError(record)
+        self.compiled._skip()
+        return None
+
+    def _where(self) -> str:
+        code = self.function.__code__
+        return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+
+    def _failure(self, compiled: Any) -> str:
+        places = [place for place in compiled._failures() if place]
+        return f"the guard on {places[-1]} failed" if places else "the mode of the thread changed"
+
+    def _give_up(self, compiled: Any) -> None:
+        if self.start is None or logs.enabled("recompiles"):
+            warnings.warn(
+                f"[compile] {self._where()} was compiled {self.artifacts} times, the limit; it runs in plain Python from now "
+                f"on. Last reason: {self._failure(compiled)}. Make what is there the same for all calls, pass it as a "
+                "tensor, or raise flambeau._dynamo.config.recompile_limit.",
+                stacklevel=3,
+            )
+        compiled._skip()
+
+    def _capture(self, arguments: tuple[Any, ...]) -> Any:
+        breaks_at: dict[int, Break] = {}
+        for _ in range(8):
+            grad = _C.is_grad_enabled()
+            tracer = Tracer(breaks_at)
+            try:
+                frame = self._root(tracer, arguments)
+            except Unsupported as stop:
+                raise SkipFrame(f"{stop.record.title} {stop.detail}") from None
+            try:
+                frame.run()
+            except _BreakHere:
+                return self._finish(tracer, frame, breaks_at[frame.step])
+            except Unsupported as stop:
+                _C._set_grad_enabled(grad)
+                breaks_at = self._plan_break(tracer, frame, stop, breaks_at)
+                continue
+            except UserError as error:
+                _C._set_grad_enabled(grad)
+                record = self._break(breaks.EXCEPTION, type(error.exception).__name__, frame)
+                if frame.step in breaks_at:
+                    raise SkipFrame("the program raises") from None
+                if self.settings.fullgraph:
+                    raise SkipFrame("the program raises") from None
+                breaks_at = {frame.step: record}
+                continue
+            _C._set_grad_enabled(grad)
+            try:
+                return self._finish(tracer, frame, None)
+            except Unsupported as stop:
+                raise SkipFrame(f"result cannot be rebuilt: {stop.record.title} {stop.detail}") from None
+        raise SkipFrame("too many attempts")
+
+    def _root(self, tracer: Tracer, arguments: tuple[Any, ...]) -> Frame:
+        function = self.function
+        frame = Frame(tracer, function.__code__, function.__globals__, function.__closure__)
+        frame.root = True
+        frame.function = function
+        tracer.root = frame
+        for cell in function.__closure__ or ():
+            tracer._know(cell, tracer.sources.constant(cell))
+        if self.start is None:
+            for index, value in enumerate(arguments):
+                frame.locals[index] = Lazy(value, tracer.sources.argument(index))
+            return frame
+        # A resume function: its prologue is performed here.
+        offset, stack, slots = self.start
+        state = arguments[0]
+        place = tracer.sources.argument(0)
+        position = 0
+        code = function.__code__
+        if code.co_freevars:
+            frame.locals[len(frame.locals) - len(code.co_freevars) :] = list(function.__closure__)
+        for present in stack:
+            if present:
+                frame.stack.append(Lazy(state[position], place.item(position)))
+                position += 1
+            else:
+                frame.stack.append(NULL)
+        for i, slot in enumerate(slots):
+            value = state[position + i]
+            source = place.item(position + i)
+            if isinstance(value, types.CellType):
+                frame.locals[slot] = tracer.wrap(value, source)
+            else:
+                frame.locals[slot] = Lazy(value, source)
+        frame.stack[:] = [tracer.realize(v) if type(v) is Lazy else v for v in frame.stack]
+        frame.pc = frame.decoded.index_of[offset]
+        return frame
+
+    def _break(self, record: breaks.Record, detail: str, frame: Frame) -> Break:
+        code = frame.code
+        return Break(record, detail, code.co_filename, frame.line(), code.co_name)
+
+    def _plan_break(
+        self, tracer: Tracer, frame: Frame, stop: Unsupported, before: dict[int, Break]
+    ) -> dict[int, Break]:
+        filename, line, name = stop.where or (frame.code.co_filename, frame.line(), frame.code.co_name)
+        record = Break(stop.record, stop.detail, filename, line, name)
+        if self.settings.fullgraph and self.settings.report is None:
+            raise GraphBreakError(record)
+        step = frame.raised_at[-1] if frame.raised_at else frame.step
+        if step in before or step == 0:
+            raise SkipFrame(f"{record.record.title} {record.detail}")
+        return {step: record}
+
+    def _finish(self, tracer: Tracer, frame: Frame, cause: Break | None) -> Any:
+        settings = self.settings
+        code = self.function.__code__
+        parameters = _parameter_count(code)
+        rebuilder = Rebuilder(tracer, parameters)
+        rebuilder.line_number = frame.line()
+        if cause is None:
+            result = rebuilder.value(frame.result)
+            rebuilder.side_effects()
+            rebuilder.emit(f"return {result}")
+        else:
+            if settings.report is not None:
+                settings.report.breaks.append(cause)
+            logs.log("graph_breaks", str(cause))
+            nested = None if cause.record is breaks.DISABLED else settings.call
+            try:
+                Cut(rebuilder, frame, self._make_resume, nested).generate(frame.current)
+            except Unsupported as stop:
+                raise SkipFrame(f"{cause.record.title}; {stop.record.title} {stop.detail}") from None
+        runner = self._run_backend(tracer, rebuilder)
+        artifact, text = rebuilder.finish(
+            runner, code.co_filename, code.co_name, code.co_firstlineno, None if tracer.impure else self._replay()
+        )
+        description = guards.Builder(tracer).build()
+        report = settings.report
+        if report is not None:
+            report.guards += guards.describe(tracer)
+            report.artifacts.append(text)
+        if logs.enabled("guards"):
+            logs.log("guards", "\n".join(guards.describe(tracer)))
+        if logs.enabled("bytecode"):
+            logs.log("bytecode", text)
+        return description, artifact
+
+    def _replay(self) -> tuple[Any, str]:
+        """The original function and how to call it with flat arguments, for when the graph raises."""
+        code = self.function.__code__
+        names = code.co_varnames
+        parts = [f"a{i}" for i in range(code.co_argcount)]
+        count = code.co_argcount + code.co_kwonlyargcount
+        if code.co_flags & 0x04:
+            parts.append(f"*a{count}")
+        parts += [f"{names[i]}=a{i}" for i in range(code.co_argcount, count)]
+        if code.co_flags & 0x08:
+            parts.append(f"**a{count + bool(code.co_flags & 0x04)}")
+        return self.function, ", ".join(parts)
+
+    def _run_backend(self, tracer: Tracer, rebuilder: Rebuilder) -> Callable[..., Any] | None:
+        """Hands the graph to the backend; None when there is nothing to run."""
+        settings = self.settings
+        if not tracer.operations:
+            return None
+        graph = tracer.graph
+        graph.output(tuple(t.node for t in rebuilder.outputs))
+        for traced in tracer.inputs:
+            if not traced.node.users:
+                graph.erase_node(traced.node)
+        tracer.inputs = [traced for traced in tracer.inputs if traced.node.users]
+        module = GraphModule(fl.nn.Module(), graph)
+        report = settings.report
+        if report is not None:
+            report.graphs.append(module)
+            report.operations += tracer.operations
+        if logs.enabled("graph_code"):
+            logs.log("graph_code", f"{self._where()}\n{module.code}")
+        examples = [t.fake for t in tracer.inputs]
+        runner = settings.backend(module, examples, **settings.options)
+        if not callable(runner):
+            raise TypeError(f"[compile] expected a callable from the backend, got {type(runner).__name__}")
+        return runner
+
+    def _make_resume(
+        self, offset: int, stack: list[bool], slots: list[int], handler: Handler | None, native: bool
+    ) -> Any:
+        """The function that continues this one at an offset."""
+        key = (offset, tuple(stack), tuple(slots), handler, native)
+        made = self.resumes.get(key)
+        if made is not None:
+            return made
+        function = self.function
+        made_code = make_resume_code(function.__code__, offset, stack, slots, handler)
+        if made_code is None:
+            raise SkipFrame("code that cannot be resumed")
+        code, start, shift = made_code
+        resumed = types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+        if native:
+            made = resumed
+        else:
+            unit = Unit(resumed, self.settings, (start, stack, [slot + shift for slot in slots]))
+            made = unit.compiled
+        self.resumes[key] = made
+        return made
+
+
+def _parameter_count(code: types.CodeType) -> int:
+    return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+
+
+def compile_function(function: Any, settings: Settings) -> Any:
+    unit = Unit(function, settings)
+    compiled = unit.compiled
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        compiled.__dict__[name] = getattr(function, name, None)
+    compiled.__dict__.update(function.__dict__)
+    compiled.__dict__["_unit"] = unit
+    return compiled
+
+
+# ---------------------------------------------------------------------------------------------- nested captures
+
+_STANDARD = os.__file__.rpartition("/")[0]
+_PACKAGE = fl.__file__.rpartition("/")[0]
+
+
+def _is_worth_capturing(function: Any) -> bool:
+    """Code of the user's own and of libraries, not of Python or this package (but for its containers)."""
+    filename = function.__code__.co_filename
+    if function.__dict__.get("_dynamo_disable") or filename.startswith("<frozen"):
+        return False
+    if filename.startswith(_PACKAGE):
+        return filename.startswith(_PACKAGE + "/nn/")
+    return not filename.startswith(_STANDARD) or "site-packages" in filename
+
+
+def reset() -> None:
+    """Forgets everything that was compiled."""
+    for compiled in list(_units):
+        compiled._reset()
+        unit = compiled.__dict__.get("_unit")
+        if unit is not None:
+            unit.artifacts = 0
