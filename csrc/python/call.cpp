@@ -258,6 +258,27 @@ PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* cons
   fail(ErrorKind::Type, text);
 }
 
+// The overload of a function or method that a call with these arguments would reach.
+PyObject* resolve_call(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  // _resolve_call(function, *args, **kwargs) -> overload; None when `function` is no operator's
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(nargs > 0, Type, "[resolve_call] expected a function, got no argument");
+    PyTypeObject* type = Py_TYPE(args[0]);
+    if (type != function_type && type != method_type) Py_RETURN_NONE;
+    const auto& overloads = *reinterpret_cast<FunctionObject*>(args[0])->overloads;
+    ValueStack stack(kMaxArgs);
+    Arena arena;
+    for (Operator* op : overloads) {
+      PyObject* out = nullptr;
+      arena.used = 0;
+      if (!parse(*op, args + 1, nargs - 1, kwnames, stack.data(), arena, op->out ? &out : nullptr, nullptr))
+        continue;
+      return Py_NewRef(overload_object(out ? *op->out : *op));
+    }
+    return call_overloads(overloads, args + 1, nargs - 1, kwnames);  // says why nothing fits
+  });
+}
+
 PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
@@ -489,6 +510,33 @@ PyObject* install(PyObject*, PyObject* args) {
   });
 }
 
+const BuiltinOperator* row_of(const Operator* op) {
+  static const auto* rows = [] {
+    auto* made = new std::map<const Operator*, const BuiltinOperator*>;
+    for (int i = 0; i < builtin_operator_count; ++i) (*made)[&builtin_operator(i)] = &builtin_operators[i];
+    return made;
+  }();
+  const auto found = rows->find(op);
+  return found == rows->end() ? nullptr : found->second;
+}
+
+PyObject* operator_definition(PyObject*, PyObject* name) {
+  // _operator_definition(full name) -> (is it pointwise, is it its definition only, the definition or None)
+  return guarded([&]() -> PyObject* {
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text) throw PythonError();
+    const Operator& op = OperatorTable::get().at(text);
+    const BuiltinOperator* row = row_of(&op);
+    Object function = Object::borrow(Py_None);
+    if (row && row->python_module[0] != 0) {
+      Object module = own(PyImport_ImportModule(row->python_module));
+      function = own(PyObject_GetAttrString(module.get(), row->python_function));
+    }
+    return Py_BuildValue("(OOO)", row && row->pointwise ? Py_True : Py_False,
+                         op.is_composite() ? Py_True : Py_False, function.get());
+  });
+}
+
 PyObject* list_operators(PyObject*, PyObject*) {
   return guarded([&]() -> PyObject* {
     Object list = own(PyList_New(0));
@@ -500,9 +548,12 @@ PyObject* list_operators(PyObject*, PyObject*) {
   });
 }
 
-PyMethodDef call_functions[] = {{"_install", install, METH_VARARGS, nullptr},
-                                {"_list_operators", list_operators, METH_NOARGS, nullptr},
-                                {}};
+PyMethodDef call_functions[] = {
+    {"_install", install, METH_VARARGS, nullptr},
+    {"_resolve_call", reinterpret_cast<PyCFunction>(resolve_call), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"_operator_definition", operator_definition, METH_O, nullptr},
+    {"_list_operators", list_operators, METH_NOARGS, nullptr},
+    {}};
 
 }  // namespace
 

@@ -15,7 +15,7 @@ PyObject* hook_name = nullptr;  // "__torch_function__"
 PyObject* disabled_impl;        // the function that means "no override"
 // Everything that makes a call of plain tensors special, in one word: calls of the usual kind look at nothing
 // else.
-enum : unsigned { kAllDisabled = 1, kModes = 2, kSubclassesDisabled = 4 };
+enum : unsigned { kAllDisabled = 1, kModes = 2, kSubclassesDisabled = 4, kSkipNext = 8 };
 thread_local unsigned state __attribute__((tls_model("initial-exec"))) = 0;
 thread_local std::vector<Object>* mode_stack = nullptr;
 
@@ -200,19 +200,32 @@ PyObject* is_enabled(PyObject*, PyObject*) {
   return PyBool_FromLong(!(state & (kAllDisabled | kSubclassesDisabled)));
 }
 
+// A handler runs the body of a function written in Python, which asks first whether it is overridden: once,
+// no.
+bool skipped() {
+  return swap_flag(kSkipNext, false);
+}
+PyObject* skip_next(PyObject*, PyObject*) {
+  swap_flag(kSkipNext, true);
+  Py_RETURN_NONE;
+}
+
 PyObject* has_override(PyObject*, PyObject* relevant) {
+  if (__builtin_expect(state != 0, 0) && skipped()) Py_RETURN_FALSE;
   Object fast = Object::steal(PySequence_Fast(relevant, "[has_torch_function] expected a sequence"));
   if (!fast) return nullptr;
   return PyBool_FromLong(
       any_override(PySequence_Fast_ITEMS(fast.get()), PySequence_Fast_GET_SIZE(fast.get())));
 }
 PyObject* has_override_variadic(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (__builtin_expect(state != 0, 0) && skipped()) Py_RETURN_FALSE;
   return PyBool_FromLong(any_override(args, n));
 }
 
 PyMethodDef override_functions[] = {
     {"_disabled_torch_function_impl", reinterpret_cast<PyCFunction>(disabled), METH_VARARGS | METH_KEYWORDS,
      nullptr},
+    {"_skip_next_torch_function", skip_next, METH_NOARGS, nullptr},
     {"_push_torch_function_mode", push_mode, METH_O, nullptr},
     {"_pop_torch_function_mode", pop_mode, METH_NOARGS, nullptr},
     {"_len_torch_function_stack", mode_count, METH_NOARGS, nullptr},

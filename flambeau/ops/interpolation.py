@@ -85,7 +85,7 @@ def _sizes_and_factors(
     if len(factors) != ndim:
         raise ValueError(f"[interpolate] expected {ndim} values for scale_factor, got {tuple(factors)}")
     factors = [float(f) for f in factors]
-    return [int(n * f) for n, f in zip(input.shape[2:], factors)], None if recompute else factors
+    return [fl.sym_int(n * f) for n, f in zip(input.shape[2:], factors)], None if recompute else factors
 
 
 @_functional(

@@ -324,7 +324,7 @@ def _floordiv(a: Expr, b: Expr) -> Expr:
         if -inf < ends[0] and ends[1] < inf and ends[0] // b.constant == ends[1] // b.constant:
             return constant(int(ends[0]) // b.constant)
         varying = a - a.constant
-        if varying.terms[_leading(varying)] < 0:  # rounding up, written as people write it
+        if all(value < 0 for value in varying.terms.values()):  # rounding up, written as people write it
             return scale(floordiv(scale(a, -1) + (b.constant - 1), b), -1)
     # What divides is taken out of the quotient; what stays decides whether anything of it is left.
     whole, rest = _divide(a, b)

@@ -251,13 +251,21 @@ class SymBool:
 class SymFloat:
     """A float computed from symbolic integers: how, and its value at the hints."""
 
-    __slots__ = ("text", "env", "hint", "compute")
+    __slots__ = ("text", "env", "hint", "compute", "ratio")
 
-    def __init__(self, text: str, env: ShapeEnv, hint: float | None, compute: Callable[[Any], float]) -> None:
+    def __init__(
+        self,
+        text: str,
+        env: ShapeEnv,
+        hint: float | None,
+        compute: Callable[[Any], float],
+        ratio: tuple[Expr, int] | None = None,
+    ) -> None:
         self.text = text
         self.env = env
         self.hint = hint
         self.compute = compute
+        self.ratio = ratio  # numerator and denominator, where the value is a fraction of integers
 
     __torch_function__ = staticmethod(_handle)
 
@@ -323,14 +331,20 @@ class SymFloat:
     def __sym_sqrt__(self) -> Any:
         return _float("math.sqrt", math.sqrt, self)
 
-    def __trunc__(self) -> int:
+    def __trunc__(self) -> Any:
+        if self.ratio is not None and exprs.range_of(self.ratio[0])[0] >= 0:
+            return math.floor(self)
         return math.trunc(float(self))
 
-    def __floor__(self) -> int:
-        return math.floor(float(self))
+    def __floor__(self) -> Any:
+        if self.ratio is None:
+            return math.floor(float(self))
+        numerator, denominator = self.ratio
+        hint = None if self.hint is None else math.floor(self.hint)
+        return wrap(exprs.floordiv(numerator, constant(denominator)), self.env, hint)
 
-    def __ceil__(self) -> int:
-        return math.ceil(float(self))
+    def __ceil__(self) -> Any:
+        return -math.floor(-self) if self.ratio is not None else math.ceil(float(self))
 
     def __round__(self, digits: int | None = None) -> Any:
         return round(float(self), digits)
@@ -450,7 +464,40 @@ def _float(sign: str, compute: Callable[..., Any], *args: Any) -> Any:
         ]
         return float(compute(*numbers))
 
-    return SymFloat(text, env, hint, at)
+    return SymFloat(text, env, hint, at, _ratio(sign, *args))
+
+
+def _ratio(sign: str, *args: Any) -> tuple[Expr, int] | None:
+    """The value of an operation as a fraction, if its operands are fractions with small denominators."""
+    fractions: list[tuple[Expr, int]] = []
+    for a in args:
+        if type(a) is SymInt:
+            fractions.append((a.expr, 1))
+        elif type(a) is SymFloat:
+            if a.ratio is None:
+                return None
+            fractions.append(a.ratio)
+        else:
+            if not math.isfinite(a):
+                return None
+            top, bottom = a.as_integer_ratio()
+            if bottom > 4096:
+                return None
+            fractions.append((constant(top), bottom))
+    (x, d), (y, e) = fractions[0], fractions[-1]
+    if sign == "neg":
+        return exprs.scale(x, -1), d
+    if sign == "float":
+        return x, d
+    if sign == "*":
+        return exprs.multiply(x, y), d * e
+    if sign == "+":
+        return exprs.add(exprs.scale(x, e), exprs.scale(y, d)), d * e
+    if sign == "-":
+        return exprs.subtract(exprs.scale(x, e), exprs.scale(y, d)), d * e
+    if sign == "/" and y.is_constant and y.constant > 0:
+        return exprs.scale(x, e), d * y.constant
+    return None
 
 
 # ---------------------------------------------------------------------------------------------- functions
@@ -491,6 +538,8 @@ def sym_float(a: Any) -> Any:
 
 def sym_int(a: Any) -> Any:
     """The integer part of a number."""
+    if isinstance(a, SymFloat):
+        return math.trunc(a)
     return a if isinstance(a, SymInt) else int(a)
 
 

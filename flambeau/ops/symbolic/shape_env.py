@@ -114,6 +114,13 @@ class ShapeEnv:
         """The expression with symbols replaced by what they were found equal to."""
         return substitute(e, self.replacements)
 
+    def simplified(self, value: Any) -> Any:
+        """A number with symbols replaced by what they were found equal to."""
+        if type(value) is not SymInt:
+            return value
+        expr = substitute(value.expr, self.replacements)
+        return value if expr is value.expr else wrap(expr, self, value.hint)
+
     def bounds(self, e: Expr) -> tuple[Number, Number]:
         """Least and greatest value an expression can have, from what is known."""
         return bounds(self.simplify(e), self.ranges)
@@ -287,6 +294,7 @@ class ShapeEnv:
         """The guards as Python, with symbols by their sources or the given names."""
         table = self.sources if names is None else names
         texts = [python_condition(guard.condition, lambda atom: table.get(atom, atom.name)) for guard in self.guards]
+        texts += [f"{guard.text} == {guard.value}" for guard in self.float_guards]
         return list(dict.fromkeys(texts))
 
     def c_guard_texts(self, names: Mapping[Atom, str]) -> list[str]:

@@ -1,0 +1,702 @@
+"""Fake tensors: shape, dtype, strides and device of tensors without their data, sizes possibly symbolic.
+
+A FakeTensor is a tensor on the meta device at the sizes of the hints, and carries its symbolic sizes, strides and offset
+beside. A call with fake tensors is caught before its arguments are parsed (`__torch_function__`). The operator then runs
+on the meta tensors, which settles dtype, order of strides and errors; the symbolic sizes come from the operator's shape
+rule (`ops/shapes`). An operator that is nothing but its definition runs its definition on the fakes. One without a rule
+gives up its symbols: they become the numbers they are at the hints, and a guard says so. With plain sizes the meta
+kernels alone answer. Fakes have no autograd graph; `requires_grad` is worked out.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._ops import OpOverload
+from flambeau._subclasses import fake_attributes
+from flambeau.ops import shapes
+from flambeau.ops.shapes.geometry import Geometry, Ints, broadcast, contiguous_strides, dense_strides
+from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
+from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
+from flambeau.overrides import TorchFunctionMode
+
+_OUT, _NO_GRAD = 4, 16  # flags of operators
+
+
+class UnsupportedFakeTensorException(RuntimeError):
+    """Something that fake tensors cannot stand in for."""
+
+
+class DynamicOutputShapeException(DataDependentOutput):
+    """An operator whose result's size only the data decides."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"[{name}] expected sizes that do not depend on data, got an operator whose result's size does; run it outside of "
+            "the traced part"
+        )
+        self.func = name
+
+
+_FROM_DATA = frozenset("tensor as_tensor asarray from_numpy frombuffer".split())
+DATA_DEPENDENT = frozenset(
+    "nonzero _nonzero_numpy masked_select _unique _unique_rows bincount repeat_interleave.Tensor narrow.Tensor "
+    "tensor_split.tensor_indices_or_sections".split()
+)
+
+
+class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
+    """A tensor that has everything but data."""
+
+    fake_mode: FakeTensorMode
+    fake_device: Any
+    constant: Any
+    _geometry: Geometry
+    _seen: int  # how many replacements of symbols the geometry takes into account
+
+    @staticmethod
+    def __torch_function__(
+        func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        mode = _mode_of((args, kwargs))
+        if mode is None:
+            raise RuntimeError(f"[fake] expected a fake tensor among the arguments of {func}, got none")
+        return mode.call(func, args, kwargs or {})
+
+    @property
+    def geometry(self) -> Geometry:
+        """Sizes, strides and offset, in terms of the symbols that are left."""
+        env = self.fake_mode.shape_env
+        if env is not None and self._seen != len(env.replacements):
+            self._seen = len(env.replacements)
+            known = self._geometry
+            self._geometry = Geometry(
+                tuple(map(env.simplified, known.sizes)), tuple(map(env.simplified, known.strides)),
+                env.simplified(known.offset),
+            )  # fmt: skip
+        return self._geometry
+
+    @geometry.setter
+    def geometry(self, value: Geometry) -> None:
+        self._geometry = value
+        self._seen = 0
+
+    @property
+    def is_symbolic(self) -> bool:
+        geometry = self.geometry
+        return any(type(x) is SymInt for x in (*geometry.sizes, *geometry.strides, geometry.offset))
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        sizes = ", ".join(str(s) for s in self.geometry.sizes)
+        with disabled():
+            kind = self.dtype
+        shown = "" if str(self.fake_device) == "cpu" else f", device='{self.fake_device}'"
+        grad = ", requires_grad=True" if self.fake_requires_grad else ""
+        return f"FakeTensor(size=({sizes}), dtype={kind}{shown}{grad})"
+
+    fake_requires_grad: bool
+    fake_is_leaf: bool
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"[fake] expected tensors with data to pickle, got {self!r}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
+        made = memo[id(self)] = self.fake_mode.wrap(
+            self.meta(), self.geometry, self.fake_device, self.fake_requires_grad
+        )
+        return made
+
+    def meta(self) -> Any:
+        """The meta tensor at the sizes of the hints, on the same (absent) storage."""
+        with disabled():
+            return self.detach()
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    """Calls in the block are not caught."""
+    before = _C._set_torch_function_all_disabled(True)
+    try:
+        yield
+    finally:
+        _C._set_torch_function_all_disabled(before)
+
+
+class FakeTensorMode(TorchFunctionMode):
+    """Makes fake tensors, and answers calls on them. As a context, it answers all calls: new tensors are fake too.
+
+    shape_env  where symbols of symbolic sizes live; without one, all sizes are plain.
+    """
+
+    def __init__(
+        self,
+        *,
+        shape_env: ShapeEnv | None = None,
+        static_shapes: bool | None = None,
+        allow_fallback_kernels: bool = True,
+        allow_non_fake_inputs: bool = True,
+        **ignored: Any,
+    ) -> None:
+        super().__init__()
+        self.shape_env = shape_env
+        self.static_shapes = shape_env is None if static_shapes is None else static_shapes
+        self.allow_non_fake_inputs = allow_non_fake_inputs
+        self.inside_definition = 0
+        self._known: dict[int, tuple[Any, FakeTensor]] = {}  # by address of the tensor, with a weak reference to it
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        # While it handles a call the mode is off the stack, and fakes answer for themselves.
+        return self.call(func, args, kwargs or {})
+
+    # ------------------------------------------------------------------------------------------ making fakes
+
+    def wrap(self, meta: Any, geometry: Geometry, device: Any, requires_grad: bool = False) -> FakeTensor:
+        """A fake tensor over a meta tensor."""
+        with disabled():
+            made: FakeTensor = fl.Tensor._make_subclass(FakeTensor, meta)
+        made.fake_mode = self
+        made.fake_device = device
+        made.geometry = geometry
+        made.fake_requires_grad = requires_grad
+        made.fake_is_leaf = True
+        made.constant = None
+        return made
+
+    def from_tensor(
+        self,
+        tensor: Any,
+        *,
+        static_shapes: bool | None = None,
+        source: Any = None,
+        symbolic_context: Any = None,
+        dynamic_dims: Sequence[int] | None = None,
+        shape_env: ShapeEnv | None = None,
+        **ignored: Any,
+    ) -> Any:
+        """The fake of a tensor. With symbolic sizes, every size in `dynamic_dims` (default: all) gets a symbol, named
+        after `source` in guards."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        known = self._known.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        static = self.static_shapes if static_shapes is None else static_shapes
+        with disabled():
+            sizes, strides, offset = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+            extent = offset + sum((n - 1) * s for n, s in zip(sizes, strides)) + 1 if 0 not in sizes else offset
+            meta = fl.empty(extent, dtype=tensor.dtype, device="meta").as_strided(sizes, strides, offset)
+            grad, device, leaf = tensor.requires_grad, tensor.device, tensor.is_leaf
+        geometry = Geometry(sizes, strides, offset)
+        if not static and self.shape_env is not None:
+            dims = range(len(sizes)) if dynamic_dims is None else [d % len(sizes) for d in dynamic_dims]
+            geometry = self._symbolic(geometry, set(dims), str(source) if source is not None else "")
+        made = self.wrap(meta, geometry, device, grad)
+        made.fake_is_leaf = leaf
+        if not isinstance(tensor, fl.Tensor) or type(tensor) is not fl.Tensor:
+            made.is_parameter = isinstance(tensor, fl.nn.Parameter)
+        self._known[id(tensor)] = (weakref.ref(tensor), made)
+        return made
+
+    def _symbolic(self, geometry: Geometry, dims: set[int], source: str) -> Geometry:
+        assert self.shape_env is not None
+        sizes = tuple(
+            self.shape_env.create_symbol(size, f"{source}.size({d})" if source else "") if d in dims else size
+            for d, size in enumerate(geometry.sizes)
+        )
+        strides = dense_strides(sizes, geometry.strides, geometry.sizes)
+        return Geometry(sizes, geometry.strides if strides is None else strides, geometry.offset)
+
+    def fake_like(
+        self, sizes: Sequence[Any], dtype: Any, device: Any = "cpu", requires_grad: bool = False
+    ) -> FakeTensor:
+        """A contiguous fake tensor of given sizes, symbolic or not."""
+        hints = [hint_of(s) for s in sizes]
+        with disabled():
+            meta = fl.empty(hints, dtype=dtype, device="meta")
+        return self.wrap(meta, Geometry(tuple(sizes), contiguous_strides(sizes), 0), fl.device(device), requires_grad)
+
+    # ------------------------------------------------------------------------------------------ calls
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call whose arguments hold fake tensors or symbolic numbers."""
+        if isinstance(func, OpOverload):
+            return self.operator(func, args, kwargs)
+        if isinstance(func, (_C.Function, _C.Method)):
+            concrete_args, concrete_kwargs = _at_hints(self._faked(args)), _at_hints(self._faked(kwargs))
+            with disabled():
+                op = _C._resolve_call(func, *concrete_args, **concrete_kwargs)
+            return self.operator(op, args, kwargs)
+        handler = fake_attributes.find(func)
+        if handler is not None:
+            return handler(*args, **kwargs)
+        if getattr(func, "__name__", "") in _FROM_DATA:
+            return self._from_data(func, args, kwargs)
+        wrapped = getattr(func, "__wrapped__", None)
+        if wrapped is not None and not isinstance(func, types.FunctionType):
+            return wrapped(*args, **kwargs)
+        if isinstance(func, types.FunctionType):
+            # The body of a function of ours or the user's, which asked whether it is overridden.
+            _C._skip_next_torch_function()
+            return func(*args, **kwargs)
+        getter = fake_attributes.python_getter(func)
+        if getter is not None:
+            return getter(*args)
+        with disabled():
+            result = func(*_at_hints(args), **_at_hints(kwargs))
+        return fl.utils._pytree.tree_map(self._from_meta, result)
+
+    def _from_data(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
+        """A tensor made from plain data; one element is remembered."""
+        if args and isinstance(args[0], FakeTensor):
+            return args[0].to(**{k: v for k, v in kwargs.items() if k in ("dtype", "device")}) if kwargs else args[0]
+        _specialize([args, kwargs])
+        with disabled():
+            real = func(*_at_hints(args), **_at_hints(kwargs))
+            small = real.numel() == 1
+        made: FakeTensor = self.from_tensor(real, static_shapes=True)
+        made.constant = real if small else None
+        return made
+
+    def _from_meta(self, value: Any) -> Any:
+        if isinstance(value, fl.Tensor) and not isinstance(value, FakeTensor):
+            with disabled():
+                geometry = Geometry(tuple(value.shape), tuple(value.stride()), value.storage_offset())
+                return self.wrap(value, geometry, fl.device("cpu"))
+        return value
+
+    def _faked(self, value: Any) -> Any:
+        """Arguments with fakes in place of tensors with data."""
+        if isinstance(value, fl.Tensor):
+            if isinstance(value, FakeTensor):
+                return value
+            if not self.allow_non_fake_inputs:
+                raise UnsupportedFakeTensorException("[fake] expected fake tensors only, got one with data beside them")
+            return self.from_tensor(value, static_shapes=True)
+        if isinstance(value, (list, tuple)) and not isinstance(value, fl.Size):
+            items = [self._faked(x) for x in value]
+            return tuple(items) if type(value) is tuple else items
+        if isinstance(value, dict):
+            return {k: self._faked(v) for k, v in value.items()}
+        return value
+
+    def operator(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator on fakes."""
+        wanted_grad = bool(kwargs.get("requires_grad"))
+        kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
+        info = _info(op)
+        bound = bind(op, self._faked(args), self._faked(kwargs))
+        if info.base in DATA_DEPENDENT:
+            raise DynamicOutputShapeException(info.base)
+        if info.base == "_local_scalar_dense":
+            return fake_attributes.item(bound["self"])
+        if info.base in ("cpu", "_to_cpu"):
+            return self._on_cpu(bound["self"])
+        symbolic = _is_symbolic(bound)
+        rule = shapes.find(info.base) if symbolic else None
+        if info.definition is not None and rule is None and (symbolic or info.composite):
+            result = self._by_definition(op, info, bound)
+        else:
+            result = self._by_kernel(op, info, bound, rule, symbolic)
+        if wanted_grad and isinstance(result, FakeTensor):
+            result.fake_requires_grad = True
+        return result
+
+    def _on_cpu(self, t: FakeTensor) -> FakeTensor:
+        if t.fake_device.type == "cpu":
+            return t
+        moved: FakeTensor = t.clone()
+        moved.fake_device = fl.device("cpu")
+        return moved
+
+    def _by_definition(self, op: OpOverload, info: _Info, bound: dict[str, Any]) -> Any:
+        """Run the operator's definition on the fakes."""
+        inputs = {name: value for name, value in bound.items() if name not in info.outs}
+        arguments = [a for a in op._schema.arguments if a.name not in info.outs]
+        positional = [inputs[a.name] for a in arguments if not a.kwarg_only]
+        named = {a.name: inputs[a.name] for a in arguments if a.kwarg_only}
+        device = _common_device(op, bound)
+        # What the definition makes on the way is fake too.
+        self.inside_definition += 1
+        _C._push_torch_function_mode(self)
+        try:
+            result = info.definition(*positional, **named)
+        finally:
+            _C._pop_torch_function_mode()
+            self.inside_definition -= 1
+        result = self._settled(op, result, device, bound)
+        if info.writes_first:
+            target = next(iter(bound.values()))
+            return target if result is target else target.copy_(result)
+        if info.outs:
+            results = list(result) if isinstance(result, (tuple, list)) else [result]
+            for name, value in zip(info.outs, results):
+                self._take_over(bound[name], value)
+            return bound[info.outs[0]] if len(results) == 1 else tuple(bound[name] for name in info.outs)
+        return result
+
+    def _settled(self, op: OpOverload, result: Any, device: Any, bound: dict[str, Any]) -> Any:
+        """What a definition returned, on the device it belongs to and with names where the operator's results have."""
+        arguments = {id(t) for t in _tensors(bound)}
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        for value in results:
+            if isinstance(value, FakeTensor) and id(value) not in arguments and not self.inside_definition:
+                value.fake_device = device
+        if len(op._schema.returns) > 1 and op._schema.returns[0].name and type(result) in (tuple, list):
+            return _named(op, bound)(results)
+        return result
+
+    def _take_over(self, out: FakeTensor, value: FakeTensor) -> None:
+        """Give an out= tensor the sizes of what is written to it."""
+        out.geometry = value.geometry._replace(offset=out.geometry.offset)
+        with disabled():
+            out.resize_([hint_of(s) for s in value.geometry.sizes])
+
+    def _by_kernel(self, op: OpOverload, info: _Info, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
+        device = _common_device(op, bound)
+        concrete = {k: _at_hints(v) for k, v in bound.items()}
+        for argument in op._schema.arguments:
+            if argument.type.text.startswith("device"):
+                concrete[argument.name] = "meta"
+        positional = [concrete[a.name] for a in op._schema.arguments if not a.kwarg_only]
+        named = {a.name: concrete[a.name] for a in op._schema.arguments if a.kwarg_only}
+        with disabled(), fl.no_grad():
+            result = op(*positional, **named)
+        if info.writes_first:
+            target = next(iter(bound.values()))
+            self._written(op, info, target, bound, rule)
+            return target
+        if info.outs:
+            for name in info.outs:
+                with disabled():
+                    meta = bound[name].detach()
+                    bound[name].geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
+                if symbolic:
+                    _specialize(bound)
+            return bound[info.outs[0]] if len(info.outs) == 1 else tuple(bound[n] for n in info.outs)
+        geometries = self._geometries(info, bound, rule, symbolic, result)
+        grad = self._requires_grad(info, bound)
+        return self._wrapped(result, geometries, device, grad, info)
+
+    def _written(self, op: OpOverload, info: _Info, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
+        """Bring a tensor that was written in place up to date."""
+        with disabled():
+            changed = tuple(target.detach().shape) != tuple(hint_of(s) for s in target.geometry.sizes)
+        if changed or info.base in (
+            "squeeze_",
+            "unsqueeze_",
+            "transpose_",
+            "t_",
+            "as_strided_",
+            "resize_",
+            "_set_storage_",
+        ):
+            found = shapes.find(info.base.rstrip("_")) if "resize" not in info.base else None
+            if found is not None and target.is_symbolic:
+                made = shapes.apply(info.base.rstrip("_"), _geometric(bound))
+                target.geometry = made if isinstance(made, Geometry) else Geometry(made, contiguous_strides(made))
+            elif "size" in bound:
+                target.geometry = Geometry(tuple(bound["size"]), contiguous_strides(bound["size"]), 0)
+            else:
+                with disabled():
+                    meta = target.detach()
+                    target.geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
+        if fl.is_grad_enabled() and not target.fake_requires_grad and self._requires_grad(info, bound):
+            target.fake_requires_grad, target.fake_is_leaf = True, False
+
+    def _requires_grad(self, info: _Info, bound: dict[str, Any]) -> bool:
+        if info.flags & _NO_GRAD or not fl.is_grad_enabled():
+            return False
+        return any(t.fake_requires_grad for t in _tensors(bound))
+
+    def _geometries(self, info: _Info, bound: dict[str, Any], rule: Any, symbolic: bool, result: Any) -> list[Geometry]:
+        """Sizes, strides and offset of each result."""
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        with disabled():
+            plain = [
+                Geometry(tuple(r.shape), tuple(r.stride()), r.storage_offset()) if isinstance(r, fl.Tensor) else None
+                for r in results
+            ]
+        if not symbolic:
+            return plain  # type: ignore[return-value]
+        if (
+            info.base == "view.dtype"
+            and plain[0] is not None
+            and plain[0].sizes == _at_hints(bound["self"].geometry.sizes)
+        ):
+            answers: Any = [bound["self"].geometry]  # a dtype of the same width
+        elif rule is None and info.pointwise:
+            sizes = broadcast(*(t.geometry.sizes for t in _tensors(bound)))
+            answers = [sizes]
+        elif rule is not None:
+            try:
+                answers = shapes.apply(info.base, _geometric(bound))
+            except NotImplementedError:
+                answers = None
+        else:
+            answers = None
+        if answers is None:
+            if any(p is not None and p.sizes for p in plain):
+                _specialize(bound)
+            return plain  # type: ignore[return-value]
+        if not isinstance(answers, list):
+            answers = [answers]
+        made = []
+        for answer, at_hints in zip(answers, plain, strict=True):
+            geometry = _completed(answer, at_hints) if at_hints is not None else None
+            if geometry is None:
+                _specialize(bound)
+                return plain  # type: ignore[return-value]
+            made.append(geometry)
+        return made
+
+    def _wrapped(self, result: Any, geometries: list[Geometry], device: Any, grad: bool, info: _Info) -> Any:
+        if isinstance(result, fl.Tensor):
+            return self._one(result, geometries[0], device, grad, info)
+        if isinstance(result, (tuple, list)):
+            items = [
+                self._one(r, g, device, grad, info) if isinstance(r, fl.Tensor) else r
+                for r, g in zip(result, geometries)
+            ]
+            return type(result)(items)
+        return result
+
+    def _one(self, meta: Any, geometry: Geometry, device: Any, grad: bool, info: _Info) -> FakeTensor:
+        with disabled():
+            differentiable = meta.is_floating_point() or meta.is_complex()
+        made = self.wrap(meta, geometry, device, grad and differentiable)
+        made.fake_is_leaf = not made.fake_requires_grad
+        return made
+
+
+# ---------------------------------------------------------------------------------------------- operators
+
+
+class _Info:
+    """What a call needs to know of an operator, looked up once."""
+
+    __slots__ = ("base", "flags", "pointwise", "composite", "definition", "outs", "writes_first")
+
+    def __init__(self, op: OpOverload) -> None:
+        _, flags, functional = _C._operator_info(op)
+        self.flags: int = flags
+        self.base: str = functional or op._full_name
+        self.pointwise, self.composite, self.definition = _C._operator_definition(self.base)
+        first = op._schema.arguments[0] if op._schema.arguments else None
+        self.writes_first = (
+            not flags & _OUT and first is not None and first.alias_info is not None and bool(first.alias_info.is_write)
+        )
+        self.outs: list[str] = []
+        if flags & _OUT:
+            self.outs = [a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+
+
+def _named(op: OpOverload, bound: dict[str, Any]) -> Any:
+    """The type of an operator's results that have names: what the operator returns on the meta device."""
+    found = _NAMED.get(op)
+    if found is None:
+        positional = [_at_hints(bound[a.name]) for a in op._schema.arguments if not a.kwarg_only]
+        named = {a.name: _at_hints(bound[a.name]) for a in op._schema.arguments if a.kwarg_only}
+        with disabled(), fl.no_grad():
+            found = _NAMED[op] = type(op(*positional, **named))
+    return found
+
+
+_NAMED: dict[OpOverload, Any] = {}
+_INFOS: dict[OpOverload, _Info] = {}
+
+
+def _info(op: OpOverload) -> _Info:
+    found = _INFOS.get(op)
+    if found is None:
+        found = _INFOS[op] = _Info(op)
+    return found
+
+
+_REPEATED = re.compile(r"\[(\d+)\]")
+_ALIASES = {"input": "self", "x": "self", "a": "self", "x1": "self", "self": "input", "axis": "dim", "keepdims": "keepdim",
+            "x2": "other"}  # fmt: skip
+
+
+def bind(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by the names of the schema, with defaults filled in, as the native parser reads them."""
+    formals = op._schema.arguments
+    positional = [a for a in formals if not a.kwarg_only]
+    bound: dict[str, Any] = {}
+    for i, argument in enumerate(positional):
+        if i >= len(args):
+            break
+        text = argument.type.text
+        # x.view(2, 3): the rest of the positional arguments is the list.
+        last_list = i + 1 == len(positional) and "[]" in text and not isinstance(args[i], (list, tuple, type(None)))
+        if last_list and (not isinstance(args[i], fl.Tensor) or text.startswith("Tensor")):
+            bound[argument.name] = list(args[i:])
+            break
+        bound[argument.name] = args[i]
+    names = {a.name for a in formals}
+    for name, value in kwargs.items():
+        bound[name if name in names else _ALIASES.get(name, name)] = value
+    for argument in formals:
+        if argument.name not in bound:
+            bound[argument.name] = argument.default_value
+        count = _REPEATED.search(argument.type.text)
+        value = bound[argument.name]
+        if count is not None and value is not None and not isinstance(value, (list, tuple)):
+            bound[argument.name] = [value] * int(count[1])  # one value stands for all
+    return {a.name: bound[a.name] for a in formals}
+
+
+def _tensors(bound: dict[str, Any]) -> list[FakeTensor]:
+    found: list[FakeTensor] = []
+    for value in bound.values():
+        if isinstance(value, FakeTensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(v for v in value if isinstance(v, FakeTensor))
+    return found
+
+
+def _is_symbolic(bound: dict[str, Any]) -> bool:
+    for value in bound.values():
+        if isinstance(value, FakeTensor):
+            if value.is_symbolic:
+                return True
+        elif isinstance(value, (SymInt, SymFloat, SymBool)):
+            return True
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                if isinstance(item, (SymInt, SymFloat, SymBool)) or (isinstance(item, FakeTensor) and item.is_symbolic):
+                    return True
+    return False
+
+
+def _geometric(value: Any) -> Any:
+    """Arguments with geometries in place of tensors."""
+    if isinstance(value, FakeTensor):
+        return value.geometry
+    if isinstance(value, dict):
+        return {k: _geometric(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(_geometric(v) for v in value)
+    return value
+
+
+def _at_hints(value: Any) -> Any:
+    """Arguments with the numbers of the hints in place of symbolic ones."""
+    cls = type(value)
+    if cls is SymInt or cls is SymFloat or cls is SymBool:
+        return hint_of(value)
+    if cls is slice:
+        return slice(_at_hints(value.start), _at_hints(value.stop), _at_hints(value.step))
+    if isinstance(value, (list, tuple)) and cls is not fl.Size:
+        items = [_at_hints(v) for v in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if cls is dict:
+        return {k: _at_hints(v) for k, v in value.items()}
+    return value
+
+
+def _specialize(value: Any) -> None:
+    """Turn all symbols in arguments into the numbers of the hints, by guards."""
+    if isinstance(value, FakeTensor):
+        for size in value.geometry.sizes:
+            if type(size) is SymInt:
+                int(size)
+    elif type(value) is SymInt:
+        int(value)
+    elif type(value) is SymFloat:
+        float(value)
+    elif isinstance(value, dict):
+        _specialize(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _specialize(item)
+
+
+def _completed(answer: Any, at_hints: Geometry) -> Geometry | None:
+    """A rule's answer with strides; None when it contradicts what the kernel said."""
+    sizes: Ints = answer.sizes if isinstance(answer, Geometry) else tuple(answer)
+    hints = tuple(hint_of(s) for s in sizes)
+    if hints != at_hints.sizes:
+        return None
+    if isinstance(answer, Geometry):
+        return answer
+    strides = dense_strides(sizes, at_hints.strides, hints)
+    return None if strides is None else Geometry(sizes, strides, at_hints.offset)
+
+
+def _common_device(op: OpOverload, bound: dict[str, Any]) -> Any:
+    """Where the results of a call live."""
+    for argument in op._schema.arguments:
+        if argument.type.text.startswith("device"):
+            given = bound[argument.name]
+            if given is not None:
+                return fl.device(given)
+    name = op._full_name
+    if name in ("cpu", "_to_cpu"):
+        return fl.device("cpu")
+    if name == "to.other":
+        return bound["other"].fake_device
+    chosen = None
+    tensors = _tensors(bound)
+    if tensors and tensors[0].fake_mode.inside_definition:
+        return fl.device("meta")
+    for tensor in tensors:
+        if chosen is None or (chosen.type == "cpu" and tensor.fake_device.type != "cpu"):
+            chosen = tensor.fake_device
+    for tensor in tensors:
+        # A number in a tensor goes anywhere; everything else must be in one place.
+        if tensor.fake_device != chosen and tensor.geometry.sizes and name not in ("copy_",):
+            raise RuntimeError(
+                f"[{op._opname}] expected all tensors on one device, got {chosen} and {tensor.fake_device}"
+            )
+    return chosen if chosen is not None else fl.device(fl.get_default_device())
+
+
+def _mode_of(value: Any) -> FakeTensorMode | None:
+    if isinstance(value, FakeTensor):
+        return value.fake_mode
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            found = _mode_of(item)
+            if found is not None:
+                return found
+    elif isinstance(value, dict):
+        return _mode_of(list(value.values()))
+    elif isinstance(value, slice):
+        return _mode_of((value.start, value.stop, value.step))
+    return None
+
+
+def handle_symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call with symbolic numbers and no fake tensor, as `zeros(n, 3)`: the result is fake."""
+    mode = _mode_of((args, kwargs))
+    if mode is None:
+        env = _env_of((args, kwargs))
+        mode = getattr(env, "fake_mode", None)
+        if mode is None:
+            mode = FakeTensorMode(shape_env=env)
+            if env is not None:
+                env.fake_mode = mode
+    return mode.call(func, args, kwargs)
+
+
+def _env_of(value: Any) -> ShapeEnv | None:
+    if isinstance(value, (SymInt, SymFloat, SymBool)):
+        return value.env
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            found = _env_of(item)
+            if found is not None:
+                return found
+    elif isinstance(value, dict):
+        return _env_of(list(value.values()))
+    return None
