@@ -8,6 +8,7 @@
 
 #include "autograd/node.h"
 #include "dispatch/kernel.h"
+#include "dispatch/profiling.h"
 
 namespace fl::autograd {
 
@@ -172,6 +173,7 @@ void tensor_hooks(Node& node, Accumulate* leaf, std::vector<Tensor>& in) {
 }
 
 std::vector<Tensor> run_node(Node& node, std::vector<Tensor>&& in) {
+  const profiling::Scope recorded([&] { return "autograd::engine::evaluate_function: " + node.name(); });
   Running scope(&node);
   std::vector<Tensor> out;
   const bool anomaly = anomaly_mode.load(std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/view_tracking.h"
 #include "dispatch/kernel.h"
+#include "dispatch/profiling.h"
 
 namespace fl {
 
@@ -157,6 +158,7 @@ void remember_views_of(const Value& base, Value* results, int n) {
 }  // namespace
 
 void Operator::call_with(KeySet keys, Value* args, Value* results) const {
+  const profiling::Scope recorded(*this, args);
   if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0))
     rebuild();
   // Devices: an explicit device wins over the CPU (zero-dim CPU operands may join any device).

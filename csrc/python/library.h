@@ -53,5 +53,6 @@ PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other =
 
 void add_dispatch_modes(PyObject* module);
 void add_memory(PyObject* module);
+void add_profiling(PyObject* module);
 
 }  // namespace fl::py

@@ -25,6 +25,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_overrides(module.get());
     add_interop(module.get());
     add_memory(module.get());
+    add_profiling(module.get());
     add_random(module.get());
     add_calls(module.get());
     add_library(module.get());

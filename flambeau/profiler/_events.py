@@ -2,75 +2,135 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg"]
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 
 
-class FunctionEvent:
-    """One call of an operator or one named range; times are in microseconds."""
+class Interval:
+    """Start and end in microseconds."""
 
-    def __init__(self, name: str, start: int, end: int, kind: str, shapes: Any) -> None:
-        self.name = self.key = name
-        self.start, self.end, self.kind, self.input_shapes = start, end, kind, shapes
-        self.count = 1
-        self.self_cpu_time_total = 0.0  # filled when the list is made
-        self.device_time_total = self.self_device_time_total = 0.0
-        self.cpu_memory_usage = self.self_cpu_memory_usage = 0
+    def __init__(self, start: float, end: float) -> None:
+        self.start, self.end = start, end
 
-    @property
-    def cpu_time_total(self) -> float:
-        return (self.end - self.start) / 1e3
-
-    cpu_time = cpu_time_total
+    def elapsed_us(self) -> float:
+        return self.end - self.start
 
     def __repr__(self) -> str:
-        return f"<FunctionEvent {self.name} {self.cpu_time_total:.3f}us>"
+        return f"Interval({self.start}, {self.end})"
 
 
-class FunctionEventAvg:
-    """The calls of one name together."""
+class _Costs:
+    """Counters that events and their sums share."""
 
-    def __init__(self, key: str, shapes: Any = None) -> None:
-        self.key = self.name = key
-        self.input_shapes = shapes
-        self.count = 0
-        self.cpu_time_total = self.self_cpu_time_total = 0.0
-        self.device_time_total = self.self_device_time_total = self.cuda_time_total = self.self_cuda_time_total = 0.0
-        self.cpu_memory_usage = self.self_cpu_memory_usage = self.flops = 0
+    count = 1
+    cpu_time_total = self_cpu_time_total = 0.0
+    device_time_total = self_device_time_total = cuda_time_total = self_cuda_time_total = device_time = 0.0
+    cpu_memory_usage = self_cpu_memory_usage = device_memory_usage = self_device_memory_usage = 0
+    flops = 0
+    is_async = is_remote = is_legacy = is_user_annotation = False
+    device_type = "cpu"
+    node_id = -1
 
     @property
     def cpu_time(self) -> float:
         return self.cpu_time_total / max(1, self.count)
 
-    def add(self, event: Any) -> None:
+    @property
+    def cpu_time_total_str(self) -> str:
+        return _time(self.cpu_time_total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        return _time(self.self_cpu_time_total)
+
+    @property
+    def cpu_time_str(self) -> str:
+        return _time(self.cpu_time)
+
+
+class FunctionEvent(_Costs):
+    """One call of an operator or one named range; start and end are nanoseconds, sums are microseconds."""
+
+    def __init__(
+        self,
+        name: str,
+        start: int,
+        end: int,
+        kind: str,
+        shapes: Any = None,
+        thread: int = 0,
+        memory: int = 0,
+        stack: Any = (),
+        sequence: int = 0,
+    ) -> None:
+        self.name = self.key = self.trace_name = name
+        self.start, self.end, self.kind, self.input_shapes = start, end, kind, shapes
+        self.thread, self.id, self.sequence_nr = thread, sequence, -1
+        self.cpu_time_total = self.self_cpu_time_total = (end - start) / 1e3
+        self.cpu_memory_usage = self.self_cpu_memory_usage = memory
+        self.stack = list(stack)
+        self.is_user_annotation = kind == "user_annotation"
+        self.cpu_parent: FunctionEvent | None = None
+        self.cpu_children: list[FunctionEvent] = []
+
+    @property
+    def time_range(self) -> Interval:
+        return Interval(self.start / 1e3, self.end / 1e3)
+
+    def __repr__(self) -> str:
+        return f"<FunctionEvent {self.name} {self.cpu_time_total:.3f}us>"
+
+
+class FunctionEventAvg(_Costs):
+    """The calls of one name together."""
+
+    def __init__(self, key: str = "", shapes: Any = None, stack: Any = ()) -> None:
+        self.key = self.name = key
+        self.input_shapes, self.stack = shapes, list(stack)
+        self.count = 0
+
+    def add(self, event: Any) -> FunctionEventAvg:
         self.count += event.count
-        self.cpu_time_total += event.cpu_time_total
-        self.self_cpu_time_total += event.self_cpu_time_total
+        for name in ("cpu_time_total", "self_cpu_time_total", "cpu_memory_usage", "self_cpu_memory_usage"):
+            setattr(self, name, getattr(self, name) + getattr(event, name))
+        self.is_user_annotation = event.is_user_annotation
+        return self
 
     def __repr__(self) -> str:
         return f"<FunctionEventAvg {self.key} {self.cpu_time_total:.3f}us in {self.count}>"
 
 
-class EventList(list):
+_SORTABLE = frozenset(
+    "cpu_time cpu_time_total self_cpu_time_total cpu_memory_usage self_cpu_memory_usage count device_time "
+    "device_time_total self_device_time_total device_memory_usage self_device_memory_usage".split()
+)
+
+
+class EventList(list):  # type: ignore[type-arg]
     """Events or their averages."""
 
-    def __init__(self, events: Any) -> None:
+    def __init__(self, events: Any = (), profile_memory: bool = False, with_stack: bool = False) -> None:
         super().__init__(events)
-        if self and isinstance(self[0], FunctionEvent):
-            _find_own_time(self)
+        self._profile_memory, self._with_stack = profile_memory, with_stack
 
     @property
     def self_cpu_time_total(self) -> float:
         return sum(event.self_cpu_time_total for event in self)
 
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """Sums by name, and by shapes and innermost frames where asked for."""
         groups: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shapes else None
-            group = groups.setdefault((event.key, str(shapes)), FunctionEventAvg(event.key, shapes))
-            group.add(event)
-        return EventList(groups.values())
+            stack = tuple(event.stack[:group_by_stack_n])
+            key = (event.key, str(shapes), stack)
+            if key not in groups:
+                groups[key] = FunctionEventAvg(event.key, shapes, stack)
+            groups[key].add(event)
+        return EventList(groups.values(), self._profile_memory, bool(group_by_stack_n))
 
     def total_average(self) -> FunctionEventAvg:
         total = FunctionEventAvg("Total")
@@ -79,64 +139,136 @@ class EventList(list):
         return total
 
     def table(
-        self, sort_by: str | None = None, row_limit: int = 100, max_name_column_width: int = 55, **options: Any
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
     ) -> str:
-        """A table of the entries, largest first when sort_by names a column."""
+        """The entries as text, largest first when sort_by names a column."""
         rows = list(self)
+        if top_level_events_only:
+            rows = [row for row in rows if getattr(row, "cpu_parent", None) is None]
         if sort_by:
             name = sort_by.replace("cuda_", "device_")
-            rows.sort(key=lambda row: getattr(row, name, 0), reverse=True)
-        if row_limit >= 0:
-            rows = rows[:row_limit]
+            if name not in _SORTABLE:
+                raise AttributeError(f"[table] expected sort_by to be one of {sorted(_SORTABLE)}, got {sort_by!r}")
+            rows.sort(key=lambda row: getattr(row, name), reverse=True)
         total = self.self_cpu_time_total or 1.0
-        heads = ("Name", "Self CPU %", "Self CPU", "CPU total", "CPU time avg", "# of Calls")
-        cells = [
-            (
-                row.key[:max_name_column_width],
+        with_shapes = any(row.input_shapes for row in rows)
+        with_stack = any(row.stack for row in rows)
+        heads = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
+        heads += ["CPU Mem", "Self CPU Mem"] if self._profile_memory else []
+        heads += ["# of Calls"]
+        heads += ["Input Shapes"] if with_shapes else []
+        heads += ["Source Location"] if with_stack else []
+        lines = []
+        for row in rows[: row_limit if row_limit >= 0 else None]:
+            cells = [
+                _short(row.key, max_name_column_width),
                 f"{100 * row.self_cpu_time_total / total:.2f}%",
-                _time(row.self_cpu_time_total),
-                _time(row.cpu_time_total),
-                _time(row.cpu_time),
-                str(row.count),
-            )
-            for row in rows
-        ]
-        widths = [max(len(line[i]) for line in [heads, *cells]) + 2 for i in range(len(heads))]
+                _time(row.self_cpu_time_total, time_unit),
+                f"{100 * row.cpu_time_total / total:.2f}%",
+                _time(row.cpu_time_total, time_unit),
+                _time(row.cpu_time, time_unit),
+            ]
+            if self._profile_memory:
+                cells += [_bytes(row.cpu_memory_usage), _bytes(row.self_cpu_memory_usage)]
+            cells += [str(row.count)]
+            if with_shapes:
+                cells += [_short(str(row.input_shapes or ""), max_shapes_column_width)]
+            if with_stack:
+                cells += [_short(row.stack[0], max_src_column_width) if row.stack else ""]
+            lines.append(cells)
+        widths = [max(len(cells[i]) for cells in [heads, *lines]) + 2 for i in range(len(heads))]
         rule = "  ".join("-" * width for width in widths)
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in [heads, *cells]]
-        return "\n".join([rule, lines[0], rule, *lines[1:], rule, f"Self CPU time total: {_time(total)}", ""])
+        text = ["  ".join(cell.rjust(width) for cell, width in zip(c, widths, strict=True)) for c in [heads, *lines]]
+        head = [header] if header else []
+        end = f"Self CPU time total: {_time(self.self_cpu_time_total)}"
+        return "\n".join([*head, rule, text[0], rule, *text[1:], rule, end, ""])
 
-    def export_chrome_trace(self, path: str) -> None:
+    def export_chrome_trace(self, path: Any, metadata: dict[str, Any] | None = None) -> None:
         """A file for chrome://tracing and Perfetto; compressed when the name ends in .gz."""
         import gzip
-        import json
-        import os
 
-        events = [
-            {"name": e.name, "cat": e.kind, "ph": "X", "ts": e.start / 1e3, "dur": e.cpu_time_total, "pid": os.getpid(), "tid": 0}
-            for e in self
-        ]  # fmt: skip
-        text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+        process = os.getpid()
+        events: list[dict[str, Any]] = [
+            {"name": "process_name", "ph": "M", "pid": process, "tid": 0, "args": {"name": "python"}}
+        ]
+        for event in self:
+            details: dict[str, Any] = {"External id": event.id}
+            if event.input_shapes:
+                details["Input Dims"] = event.input_shapes
+            if event.stack:
+                details["Call stack"] = ";".join(event.stack)
+            if self._profile_memory:
+                details["Bytes"] = event.cpu_memory_usage
+            events.append(
+                {
+                    "ph": "X", "cat": event.kind, "name": event.name, "pid": process, "tid": event.thread,
+                    "ts": event.start / 1e3, "dur": event.cpu_time_total, "args": details,
+                }
+            )  # fmt: skip
+        text = json.dumps(
+            {"schemaVersion": 1, **(metadata or {}), "displayTimeUnit": "ms", "traceEvents": events}, default=str
+        )
         with gzip.open(path, "wt") if str(path).endswith(".gz") else open(path, "w") as file:  # type: Any
             file.write(text)
+
+    def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
+        """Stacks with their cost, one a line, as flame graph tools read them."""
+        if metric not in ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total"):
+            raise ValueError(f"[export_stacks] expected self_cpu_time_total or self_cuda_time_total, got {metric!r}")
+        with open(path, "w") as file:
+            for event in self:
+                if event.stack and (cost := int(getattr(event, metric))) > 0:
+                    frames = ";".join(frame.replace(" ", "_").replace(";", ",") for frame in reversed(event.stack))
+                    file.write(f"{frames};{event.name.replace(' ', '_')} {cost}\n")
 
     def __str__(self) -> str:
         return self.table()
 
 
-def _find_own_time(events: list[Any]) -> None:
-    """The time of each event that is not spent in events inside it."""
-    open_events: list[Any] = []
-    for event in sorted(events, key=lambda e: (e.start, -e.end)):
-        event.self_cpu_time_total = event.cpu_time_total
-        while open_events and open_events[-1].end <= event.start:
+def nest(events: list[FunctionEvent]) -> list[FunctionEvent]:
+    """Events in order of their start, each with its parent and without the costs of the events inside it."""
+    events = sorted(events, key=lambda e: (e.thread, e.start, -e.end, e.id))
+    open_events: list[FunctionEvent] = []
+    for event in events:
+        while open_events and (open_events[-1].thread != event.thread or open_events[-1].end < event.end):
             open_events.pop()
         if open_events:
-            open_events[-1].self_cpu_time_total -= event.cpu_time_total
+            parent = event.cpu_parent = open_events[-1]
+            parent.cpu_children.append(event)
+            parent.self_cpu_time_total -= event.cpu_time_total
+            parent.self_cpu_memory_usage -= event.cpu_memory_usage
         open_events.append(event)
+    for event in reversed(events):
+        if event.is_user_annotation:  # memory is counted by operators only
+            event.cpu_memory_usage = sum(child.cpu_memory_usage for child in event.cpu_children)
+            event.self_cpu_memory_usage = 0
+            if event.cpu_parent is not None:
+                event.cpu_parent.self_cpu_memory_usage -= event.cpu_memory_usage
+    return sorted(events, key=lambda e: (e.start, -e.end, e.id))
 
 
-def _time(microseconds: float) -> str:
-    if microseconds >= 1e6:
+def _time(microseconds: float, unit: str | None = None) -> str:
+    if unit == "s" or (unit is None and microseconds >= 1e6):
         return f"{microseconds / 1e6:.3f}s"
-    return f"{microseconds / 1e3:.3f}ms" if microseconds >= 1e3 else f"{microseconds:.3f}us"
+    if unit == "ms" or (unit is None and microseconds >= 1e3):
+        return f"{microseconds / 1e3:.3f}ms"
+    return f"{microseconds:.3f}us"
+
+
+def _bytes(count: int) -> str:
+    for factor, unit in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if abs(count) >= factor:
+            return f"{count / factor:.2f} {unit}"
+    return f"{count} B"
+
+
+def _short(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else text[: width - 3] + "..."

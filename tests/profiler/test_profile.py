@@ -1,6 +1,9 @@
 """The profiler records operators and named ranges, and follows a schedule."""
 
+import gzip
 import json
+
+import pytest
 
 import flambeau as fl
 from flambeau.profiler import ProfilerAction, profile, record_function, schedule
@@ -39,3 +42,58 @@ def test_schedules_hand_over_each_cycle():
             fl.ones(2) + 1
             prof.step()
     assert len(ready) == 1 and ready[0] >= 4
+
+
+def test_operators_inside_operators_are_subtracted():
+    x = fl.randn(16, 16, requires_grad=True)
+    with profile(record_shapes=True, profile_memory=True, with_stack=True) as prof, record_function("all"):
+        (x @ x).sum().backward()
+    events = {event.name: event for event in prof.events()}
+    outer = events["all"]
+    assert abs(sum(e.self_cpu_time_total for e in prof.events()) - outer.cpu_time_total) < 1
+    node = next(e for e in prof.events() if "MatmulBackward" in e.name)
+    assert node.cpu_parent is outer and node.cpu_children and node.self_cpu_time_total < node.cpu_time_total
+    first = next(e for e in prof.events() if e.name == "aten::matmul")
+    assert first.input_shapes[:2] == [[16, 16], [16, 16]] and first.cpu_memory_usage == 1024
+    assert "test_profile.py" in first.stack[0] and outer.cpu_memory_usage >= 1024
+    averages = prof.key_averages(group_by_input_shape=True, group_by_stack_n=1)
+    text = averages.table(sort_by="self_cpu_memory_usage", row_limit=3)
+    for head in ("Input Shapes", "Source Location", "Self CPU Mem", "CPU total %"):
+        assert head in text
+
+
+def test_threads_are_kept_apart(tmp_path):
+    import threading
+
+    with profile(with_stack=True) as prof:
+        thread = threading.Thread(target=lambda: fl.ones(3).exp())
+        thread.start()
+        thread.join()
+        fl.ones(3).log()
+    by_name = {event.name: event for event in prof.events()}
+    assert by_name["aten::exp"].thread != by_name["aten::log"].thread
+    prof.export_stacks(tmp_path / "stacks.txt")
+    prof.export_chrome_trace(tmp_path / "trace.json.gz")
+    with gzip.open(tmp_path / "trace.json.gz") as file:
+        names = [event["name"] for event in json.load(file)["traceEvents"]]
+    assert names.count("aten::exp") == 1
+
+
+def test_one_profiler_at_a_time_and_bad_columns():
+    with profile() as prof:
+        fl.ones(1)
+        with pytest.raises(RuntimeError, match="one profiler"):
+            profile().start()
+    with pytest.raises(AttributeError, match="sort_by"):
+        prof.key_averages().table(sort_by="beauty")
+
+
+def test_errors_inside_operators_are_survived():
+    with profile() as prof:
+        with pytest.raises(RuntimeError):
+            fl.ones(2) @ fl.ones(3)
+        fl.ones(2) + 1
+    assert [e.name for e in prof.events()].count("aten::add") == 1
+    with fl.autograd.profiler.profile(record_shapes=True) as old:
+        fl.ones(2) * 2
+    assert "aten::mul" in old.table() and old.function_events
