@@ -27,13 +27,14 @@ _hub_dir: str | None = None
 _list = list
 
 
+def _get_torch_home() -> str:
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
 def get_dir() -> str:
     """The folder for downloads: set_dir, $TORCH_HOME/hub, or ~/.cache/torch/hub."""
-    if _hub_dir is not None:
-        return _hub_dir
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
-    return os.path.join(home, "hub")
+    return os.path.join(_get_torch_home(), "hub") if _hub_dir is None else _hub_dir
 
 
 def set_dir(d: str | os.PathLike) -> None:
