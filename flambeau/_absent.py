@@ -37,6 +37,18 @@ class AbsentType(type):
         return f"<class '{cls.__module__}.{cls.__qualname__}' (not available)>"
 
 
+class Description:
+    """Base of classes that only describe what something lacking would do: they are made, and remember how."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._args = args
+        self.__dict__.update(kwargs)
+
+    def __repr__(self) -> str:
+        given = [*map(repr, self._args), *(f"{k}={v!r}" for k, v in self.__dict__.items() if k != "_args")]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+
 class AbsentValue:
     """A constant that something lacking would take; equal to itself only."""
 
@@ -108,7 +120,7 @@ def answer(name: str, value: Any) -> Callable[..., Any]:
 
 def _name(token: str) -> str:
     """The name in a word of the table."""
-    return token.lstrip("@!:").partition("{")[0].partition("=")[0].removesuffix("()")
+    return token.lstrip("@!:~").partition("{")[0].partition("=")[0].removesuffix("()")
 
 
 def _make(module: str, token: str, why: str) -> tuple[str, Any]:
@@ -125,6 +137,8 @@ def _make(module: str, token: str, why: str) -> tuple[str, Any]:
         return name, passing_decorator(name)
     if token.startswith("!"):
         return name, type(name, (RuntimeError,), {"__module__": module})
+    if token.startswith("~"):
+        return name, type(name, (Description,), {"__module__": module, "__absent__": _message(full, why)})
     if name == "patch":
         return name, patch
     if name.isupper() or token.startswith(":"):

@@ -2,7 +2,8 @@
 
 A word is the name of a class when it starts with a capital, of a constant when it is in capitals, else of a function;
 `Class{a,B}` gives a class members, `:name` is a constant all the same. Some need nothing to work: `name=value`,
-`name()=value` (a function with one answer), `@name` (a decorator that changes nothing), `!Name` (an exception).
+`name()=value` (a function with one answer), `@name` (a decorator that changes nothing), `!Name` (an exception),
+`~Name` (a class whose objects only say what is wanted).
 """
 
 _MANY = "training over several processes is not written"
@@ -25,14 +26,13 @@ _FSDP = (
     "FullyShardedDataParallel{full_optim_state_dict,optim_state_dict,optim_state_dict_to_load,rekey_optim_state_dict,"
     "scatter_full_optim_state_dict,shard_full_optim_state_dict,state_dict_type,set_state_dict_type,summon_full_params,"
     "fsdp_modules} "
-    "BackwardPrefetch{BACKWARD_PRE,BACKWARD_POST} CPUOffload CPUOffloadPolicy DataParallelMeshDims FSDPModule "
-    "FlatParameter FullStateDictConfig FullOptimStateDictConfig LocalStateDictConfig LocalOptimStateDictConfig "
-    "ShardedStateDictConfig ShardedOptimStateDictConfig MixedPrecision MixedPrecisionPolicy OffloadPolicy "
-    "OptimStateKeyType{PARAM_ID,PARAM_NAME} StateDictConfig OptimStateDictConfig StateDictSettings UnshardHandle "
+    "BackwardPrefetch{BACKWARD_PRE,BACKWARD_POST} ~CPUOffload ~CPUOffloadPolicy DataParallelMeshDims FSDPModule "
+    "FlatParameter ~FullStateDictConfig ~FullOptimStateDictConfig ~LocalStateDictConfig ~LocalOptimStateDictConfig "
+    "ShardedStateDictConfig ~ShardedOptimStateDictConfig ~MixedPrecision ~MixedPrecisionPolicy ~OffloadPolicy "
+    "OptimStateKeyType{PARAM_ID,PARAM_NAME} ~StateDictConfig ~OptimStateDictConfig StateDictSettings UnshardHandle "
     "ShardingStrategy{FULL_SHARD,NO_SHARD,SHARD_GRAD_OP,HYBRID_SHARD,_HYBRID_SHARD_ZERO2} "
     "StateDictType{FULL_STATE_DICT,SHARDED_STATE_DICT,LOCAL_STATE_DICT} fully_shard register_fsdp_forward_method"
 )
-_PLACEMENTS = "Placement Partial Replicate Shard{local_shard_size_and_offset}"
 _QUANT_NAMES = (
     "DeQuantStub QConfig QConfigMapping QuantStub QuantWrapper FakeQuantize FakeQuantizeBase HistogramObserver "
     "MinMaxObserver MovingAverageMinMaxObserver ObserverBase PerChannelMinMaxObserver PlaceholderObserver convert "
@@ -57,7 +57,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "it is not written", "quantize_per_tensor quantize_per_channel empty_quantized PyTorchFileReader"
         " :float8_e4m3fn :float8_e5m2 :float8_e4m3fnuz :float8_e5m2fnuz :float8_e8m0fnu :float4_e2m1fn_x2 :complex32"
         " :qint8 :quint8 :qint32 :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
-        " :jagged :sparse_bsr :sparse_bsc",
+        " :uint16 :uint32 :uint64 :jagged :sparse_bsr :sparse_bsc",
     ),
     # ------------------------------------------------------------------------------------------ capture and compile
     "fx": (
@@ -205,7 +205,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed._shard": ("", ""),
     "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),
     "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
-    "distributed._tensor": (_SHARD, f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor"),
     "distributed._tools": ("", ""),
     "distributed.autograd": (_RPC, "backward context get_gradients"),
     _CHECKPOINT: (
@@ -226,7 +225,7 @@ TABLE: dict[str, tuple[str, str]] = {
     f"{_CHECKPOINT}.staging": (_SHARD, "BlockingAsyncStager DefaultStager StagingOptions"),
     f"{_CHECKPOINT}.state_dict": (
         _SHARD,
-        "StateDictOptions get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict "
+        "~StateDictOptions get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict "
         "set_optimizer_state_dict set_state_dict",
     ),
     f"{_CHECKPOINT}.state_dict_loader": (_SHARD, "load load_state_dict"),
@@ -276,8 +275,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.run": (_MANY, "get_args_parser main run parse_args config_from_args"),
     "distributed.tensor": (
         _SHARD,
-        "DTensor{from_local} DeviceMesh init_device_mesh distribute_module distribute_tensor empty full ones rand randn zeros "
-        + _PLACEMENTS,
+        "DTensor{from_local} DeviceMesh init_device_mesh distribute_module distribute_tensor empty full ones rand randn zeros",
     ),
     "distributed.tensor._dtensor_spec": (_SHARD, "DTensorSpec TensorMeta"),
     "distributed.tensor._utils": (_SHARD, "compute_local_shape_and_global_offset"),
@@ -287,11 +285,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.tensor.experimental._attention": (_SHARD, "context_parallel_unshard set_rotate_method _set_cp_global_var"),
     "distributed.tensor.parallel": (
         _SHARD,
-        "ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput RowwiseParallel "
-        "SequenceParallel loss_parallel parallelize_module",
+        "~ColwiseParallel ~ParallelStyle ~PrepareModuleInput ~PrepareModuleInputOutput ~PrepareModuleOutput ~RowwiseParallel "
+        "~SequenceParallel loss_parallel parallelize_module",
     ),
-    "distributed.tensor.parallel.style": (_SHARD, "ColwiseParallel ParallelStyle PrepareModuleInput RowwiseParallel SequenceParallel"),
-    "distributed.tensor.placement_types": (_SHARD, _PLACEMENTS + " _StridedShard"),
+    "distributed.tensor.parallel.style": (_SHARD, "~ColwiseParallel ~ParallelStyle ~PrepareModuleInput ~RowwiseParallel ~SequenceParallel"),
     "numa": ("", ""),
     "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),
     # ------------------------------------------------------------------------------------------ tools and native code

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau
+from flambeau._absent import AbsentValue
 
 # Floating formats: bits in all, bits of the mantissa, exponent bias, largest value, decimal resolution.
 _FLOATING = {
@@ -17,6 +18,8 @@ _FLOATING = {
     "bfloat16": (16, 7, 127, (2 - 2.0**-7) * 2.0**127, 1e-2),
     "float8_e4m3fn": (8, 3, 7, 448.0, 1.0),
     "float8_e5m2": (8, 2, 15, 57344.0, 1.0),
+    "float8_e4m3fnuz": (8, 3, 8, 240.0, 1.0),
+    "float8_e5m2fnuz": (8, 3, 16, 57344.0, 1.0),
 }
 _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 _INTEGER = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
@@ -24,6 +27,8 @@ _INTEGER = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "in
 
 def _name(dtype: Any, function: str) -> str:
     """'float32' for `flambeau.float32`."""
+    if isinstance(dtype, AbsentValue):  # formats that have limits though no tensors
+        return dtype.name
     if not isinstance(dtype, flambeau.dtype):
         got = type(dtype).__name__
         raise TypeError(f"{function}(): argument 'type' (position 1) must be flambeau.dtype, not {got}")

@@ -475,3 +475,38 @@ def treespec_pprint(treespec: TreeSpec) -> str:
             return "*"
 
     return repr(treespec.unflatten([Star()] * treespec.num_leaves))
+
+
+# ---------------------------------------------------------------------------------------------- for other libraries
+# How the standard containers come apart, for classes that are registered as relatives of them.
+
+
+def _dict_flatten(d: Mapping[Any, Any]) -> tuple[list[Any], Context]:
+    return list(d.values()), list(d.keys())
+
+
+def _dict_flatten_with_keys(d: Mapping[Any, Any]) -> tuple[list[tuple[KeyEntry, Any]], Context]:
+    return [(MappingKey(key), value) for key, value in d.items()], list(d.keys())
+
+
+def _dict_unflatten(values: Iterable[Any], context: Context) -> dict[Any, Any]:
+    return dict(zip(context, values))
+
+
+def _list_flatten(d: Iterable[Any]) -> tuple[list[Any], Context]:
+    return list(d), None
+
+
+def _list_flatten_with_keys(d: Iterable[Any]) -> tuple[list[tuple[KeyEntry, Any]], Context]:
+    return [(SequenceKey(i), value) for i, value in enumerate(d)], None
+
+
+def _list_unflatten(values: Iterable[Any], context: Context) -> list[Any]:
+    return list(values)
+
+
+def _tuple_unflatten(values: Iterable[Any], context: Context) -> tuple[Any, ...]:
+    return tuple(values)
+
+
+_tuple_flatten, _tuple_flatten_with_keys = _list_flatten, _list_flatten_with_keys
