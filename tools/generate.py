@@ -415,7 +415,9 @@ def derivative_entry(record, found) -> str:
     names = [a.name for a in record.schema.args]
     rows = []
     for gradient in found:
-        if gradient is None or gradient.kind == "zero":
+        if gradient is None:  # not known
+            rows.append("{nullptr, false, -1, {}}")
+        elif gradient.kind == "zero":
             rows.append("{nullptr, false, 0, {}}")
         elif gradient.kind == "identity":
             rows.append("{nullptr, true, 0, {}}")

@@ -6,9 +6,9 @@
 namespace fl {
 
 struct PointwiseGradient {
-  const char* op;  // operator that computes it, or null
-  bool identity;   // the gradient is the incoming one
-  int n_sources;
+  const char* op;     // operator that computes it; null: zero, unless one of the next two says otherwise
+  bool identity;      // the gradient is the incoming one
+  int n_sources;      // -1: the derivative is not known
   int8_t source[10];  // the operator's inputs: -1 the incoming gradient, -2 the result, else the position of
                       // an argument
 };

@@ -30,7 +30,16 @@ std::vector<Tensor> apply_pointwise(const Derivative& self, OperatorNode& node, 
       out[flat] = grads[0];
       continue;
     }
-    if (!entry.gradient_ops[k]) continue;
+    FL_CHECK_KIND(g.n_sources >= 0, NotImplemented, "[", base.schema.name,
+                  "] expected a gradient that is known, got one with respect to '",
+                  base.schema.args[arg].name, "': the derivative for '", base.schema.name, ": ",
+                  base.schema.args[arg].name, "' is not implemented");
+    if (!entry.gradient_ops[k]) {
+      static const Operator& zeros = OperatorTable::get().at("zeros");
+      const OutputMeta& in = node.inputs[flat];
+      out[flat] = call_tensor(zeros, in.sizes.vec(), Value(in.dtype), Value(), Value(in.device), Value());
+      continue;
+    }
     if (thread_state().grad_mode && expression_gradient) {
       out[flat] = expression_gradient(base, static_cast<int>(k), grads[0], node);
       continue;

@@ -1,6 +1,8 @@
 // Turns the generated table into operators, with the derived in-place and out= forms of each.
 #include "dispatch/builtin.h"
 
+#include "dispatch/kernel.h"
+
 #include "cpu/pointwise.h"
 
 namespace fl {
@@ -20,12 +22,30 @@ Operator& builtin_operator(int row) {
 
 namespace {
 
-// In-place form of any op: compute, then copy into the first argument.
+// Whether what runs now is recorded for backward.
+bool recorded(const Operator& op, const Value* args) {
+  const ThreadState& state = thread_state();
+  if (!state.grad_mode || state.excluded.has(Key::Autograd)) return false;
+  for (size_t i = 0; i < op.schema.args.size(); ++i)
+    if (args[i].is_tensor() && args[i].tensor().defined() && args[i].tensor().requires_grad()) return true;
+  return false;
+}
+
+// In-place form of any op: compute, then copy into the first argument. Where the computation is recorded, it
+// is that of a copy: it may have kept its operand, which is overwritten next.
 void run_inplace(const Operator& op, void*, KeySet, Value* args, Value* results) {
   static const Operator& copy = OperatorTable::get().at("copy_");
   const Tensor self = args[0].tensor();
   Value fresh[1];
-  op.functional->call(args, fresh);
+  if (recorded(op, args)) {
+    static const Operator& clone = OperatorTable::get().at("clone");
+    const Value kept = args[0];
+    args[0] = Value(call_tensor(clone, self, Value()));
+    op.functional->call(args, fresh);
+    args[0] = kept;
+  } else {
+    op.functional->call(args, fresh);
+  }
   FL_CHECK(fresh[0].tensor_impl()->sizes == self->sizes, "[", op.schema.name,
            "] expected a result of the shape ", self.sizes(), " of the tensor it is written to, got ",
            fresh[0].tensor().sizes());

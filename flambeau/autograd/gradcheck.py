@@ -120,6 +120,45 @@ def _compare(
                 )
 
 
+def _random_like(x: Tensor, generator: Any) -> Tensor:
+    """A random tensor of x's shape and dtype, of which the numbers are of size one together."""
+    flat = fl.randn(_flat(x).shape, generator=generator, dtype=_flat(x).dtype)
+    flat = flat / max(float(flat.norm()), 1e-30) if flat.numel() else flat
+    return (fl.view_as_complex(flat.view(-1, 2)) if x.is_complex() else flat).reshape(x.shape)
+
+
+def _compare_fast(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float, rtol: float) -> None:
+    """The Jacobian between random directions of each input and each output, instead of all its entries."""
+    outputs = _call(func, inputs)
+    wanted = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
+    if not outputs or not wanted:
+        return
+    generator = fl.Generator().manual_seed(0)
+    directions = [_random_like(inputs[i], generator) for i in wanted]
+    slopes = []  # of every output along the direction of each input
+    for i, u in zip(wanted, directions):
+        sides = []
+        for step in (eps, -eps):
+            moved = list(inputs)
+            moved[i] = _like(inputs[i], inputs[i].detach() + step * u)
+            sides.append([o.detach() for o in _call(func, moved)])
+        slopes.append([(a - b) / (2 * eps) for a, b in zip(*sides)])
+    for j, output in enumerate(outputs):
+        v = _random_like(output, generator) * max(1.0, output.numel() ** 0.5)
+        found = grad(output, [inputs[i] for i in wanted], v, retain_graph=True, allow_unused=True)
+        for i, u, g, slope in zip(wanted, directions, found, slopes):
+            if u.numel() == 0:
+                continue
+            want = float((_flat(slope[j]) * _flat(v)).sum())
+            got = 0.0 if g is None else float((_flat(g) * _flat(u)).sum())
+            if not abs(got - want) <= atol + rtol * abs(want) and not (got != got and want != want):
+                raise GradcheckError(
+                    "[gradcheck] expected the gradients of finite differences, got others: Jacobian mismatch for "
+                    f"output {j} with respect to input {i} between random directions (fast mode): numerical {want}, "
+                    f"analytical {got}"
+                )
+
+
 def _check_inputs(inputs: Sequence[Any]) -> None:
     if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
         raise ValueError(
@@ -169,7 +208,9 @@ def gradcheck(
     listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     _check_inputs(listed)
     try:
-        if check_backward_ad:
+        if check_backward_ad and fast_mode:
+            _compare_fast(func, listed, eps, atol, rtol)
+        elif check_backward_ad:
             _compare(func, listed, eps, atol, rtol, nondet_tol)
         if check_undefined_grad:
             _check_undefined(func, listed)
@@ -228,4 +269,5 @@ def gradgradcheck(
         raise_exception=raise_exception,
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
+        fast_mode=fast_mode,
     )

@@ -81,13 +81,29 @@ def evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any] | Non
             x if isinstance(x, fl.Tensor) else fl.scalar_tensor(x, dtype=like.dtype, device=like.device) for x in (a, b)
         )
         result = fl.where(cond, a, b) if isinstance(cond, fl.Tensor) else (a if cond else b)
-    elif node.op not in _PYTHON and not any(isinstance(a, fl.Tensor) for a in args):
-        like = next(x for x in values.values() if isinstance(x, fl.Tensor))
-        result = _function(node.op)(*(fl.scalar_tensor(a, dtype=like.dtype, device=like.device) for a in args))
+    elif node.op in _PYTHON:
+        result = _PYTHON[node.op](*args)
     else:
-        result = _function(node.op)(*args)
+        result = _call(_function(node.op), args, values)
     memo[id(node)] = result
     return result
+
+
+def _call(function: Callable[..., Any], args: list[Any], values: dict[str, Any]) -> Any:
+    """A tensor op on tensors and numbers; numbers become tensors where the op takes nothing else."""
+    if any(isinstance(a, fl.Tensor) for a in args):
+        try:
+            return function(*args)
+        except TypeError:
+            pass
+    like = next(x for x in (*args, *values.values()) if isinstance(x, fl.Tensor) and x.dtype != fl.bool)
+    lifted = [
+        a
+        if isinstance(a, fl.Tensor)
+        else fl.scalar_tensor(a, dtype=fl.bool if isinstance(a, bool) else like.dtype, device=like.device)
+        for a in args
+    ]
+    return function(*lifted)
 
 
 def _record(name: str) -> Record:
@@ -114,7 +130,7 @@ def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -
     complex_valued = any(isinstance(x, fl.Tensor) and x.is_complex() for x in (g, out, *args))
     vjp = record.vjp
     if isinstance(vjp, dict):
-        vjp = vjp[values[select]] if select else vjp.get("c" if complex_valued else "", vjp.get(""))
+        vjp = vjp[values[select]] if select else vjp.get("c" if complex_valued else "f", vjp.get(""))
     holomorphic = complex_valued and "nonholomorphic" not in record.tags
     values.update(g=g.conj_physical() if holomorphic and g.is_complex() else g, out=out)
     leaves = [expr.arg("g"), *(expr.arg(n) for n in names if n != select), expr.arg("out")]

@@ -144,6 +144,10 @@ def index_reduce_vjp(g, self, dim, index, source, reduce, include_self, out, nee
     return grad_self if needs[0] else None, None, spread(share) * hit_source if needs[2] else None
 
 
+def _conj(x: fl.Tensor) -> fl.Tensor:
+    return x.conj() if x.is_complex() else x
+
+
 def _product_gradients(g, self, source, include_self, needs, multiply, spread, index, dim):
     """Gradients of products gathered by index; where a single factor is zero, the product of the others is what counts."""
     base = self if include_self else self.index_fill(dim, index, 1)
@@ -152,10 +156,11 @@ def _product_gradients(g, self, source, include_self, needs, multiply, spread, i
     others = multiply(base.masked_fill(zero_self, 1), source.masked_fill(zero_source, 1))
     alive = others.masked_fill(counted != 0, 0)  # no zeros: the whole product
     single = others.masked_fill(counted != 1, 0)  # one zero: the product of the rest, for that factor
-    grad_self = g * fl.where(zero_self, single, alive / base.masked_fill(zero_self, 1))
+    grad_self = g * _conj(fl.where(zero_self, single, alive / base.masked_fill(zero_self, 1)))
     if not include_self:
         grad_self = grad_self.index_fill(dim, index, 0)
-    grad_source = spread(g) * fl.where(zero_source, spread(single), spread(alive) / source.masked_fill(zero_source, 1))
+    rest = fl.where(zero_source, spread(single), spread(alive) / source.masked_fill(zero_source, 1))
+    grad_source = spread(g) * _conj(rest)
     return grad_self if needs[0] else None, None, grad_source if needs[2] else None
 
 

@@ -42,15 +42,16 @@ native(
     tags=RANDOM,
 )
 native(f"randperm(int n, *, Generator? generator=None, {FACTORY}) -> Tensor", out=True, tags=RANDOM)
-native(f"rand_like(Tensor self, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=RANDOM)
-native(f"randn_like(Tensor self, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=RANDOM)
+LIKE_TAGS = ("random", "no_grad")
+native(f"rand_like(Tensor self, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=LIKE_TAGS)
+native(f"randn_like(Tensor self, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=LIKE_TAGS)
 native(
-    f"randint_like(Tensor self, int high, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=RANDOM
+    f"randint_like(Tensor self, int high, *, Generator? generator=None, {LIKE}) -> Tensor", method=False, tags=LIKE_TAGS
 )
 native(
     f"randint_like.low_dtype(Tensor self, int low, int high, *, Generator? generator=None, {LIKE}) -> Tensor",
     method=False,
-    tags=RANDOM,
+    tags=LIKE_TAGS,
 )
 
 # ---------------------------------------------------------------- sampling from tensors
@@ -290,6 +291,16 @@ def overwritten_vjp(g):
 @vjp("bernoulli_.Tensor", "binomial")
 def drawn_vjp(g):
     return None, None
+
+
+@vjp("_standard_gamma")
+def standard_gamma_vjp(g, self, out):
+    """With the quantile kept, dx/da = -(dF/da) / (dF/dx), F being the distribution; dF/da by a central difference."""
+    a, x = self.detach().double(), out.detach().double()
+    step = 1e-5 * a
+    slope = (fl.igamma(a + step, x) - fl.igamma(a - step, x)) / (2 * step)
+    log_density = (a - 1) * x.log() - x - fl.lgamma(a)
+    return g * (-slope * (-log_density).exp()).to(g.dtype)
 
 
 @vjp("native_dropout")

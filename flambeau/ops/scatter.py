@@ -70,6 +70,10 @@ def scatter_reduce_vjp(g, self, dim, index, src, reduce, include_self, out, need
     return grad_self if needs[0] else None, None, grad_part if needs[2] else None
 
 
+def _conj(x: fl.Tensor) -> fl.Tensor:
+    return x.conj() if x.is_complex() else x
+
+
 def _reduced_gradients(g, self, dim, index, src, reduce, include_self, out, needs):
     def untouched(x: fl.Tensor) -> fl.Tensor:
         return x if include_self else x.scatter(dim, index, 0)
@@ -88,10 +92,9 @@ def _reduced_gradients(g, self, dim, index, src, reduce, include_self, out, need
         others = base.masked_fill(zero_self, 1).scatter_reduce(dim, index, src.masked_fill(zero_src, 1), "prod")
         alive = others.masked_fill(counted != 0, 0)
         single = others.masked_fill(counted != 1, 0)
-        grad_self = g * fl.where(zero_self, single, alive / base.masked_fill(zero_self, 1))
-        grad_src = g.gather(dim, index) * fl.where(
-            zero_src, single.gather(dim, index), alive.gather(dim, index) / src.masked_fill(zero_src, 1)
-        )
+        grad_self = g * _conj(fl.where(zero_self, single, alive / base.masked_fill(zero_self, 1)))
+        others = fl.where(zero_src, single.gather(dim, index), alive.gather(dim, index) / src.masked_fill(zero_src, 1))
+        grad_src = g.gather(dim, index) * _conj(others)
         return untouched(grad_self), grad_src
     # Maxima and minima share the gradient among those that reach it.
     hit_self = (self == out).to(g.dtype)

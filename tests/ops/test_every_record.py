@@ -1,0 +1,85 @@
+"""Every record on its samples: the CPU kernel against the definition on the reference device, against the shapes that the
+meta device answers, and against its own in-place form."""
+
+import pathlib
+import sys
+
+import pytest
+
+import flambeau as fl
+import flambeau.backends.reference
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from sampled import NAMES, RECORDS, calls, operator, run, tensors
+
+# Memory without defined values, and numbers that cannot be compared one by one.
+UNWRITTEN = set("empty_like new_empty new_empty_strided resize_ resize_as_".split())
+
+
+def random(name):
+    return "random" in RECORDS[name].tags or "dropout" in name
+
+
+def flat(result):
+    return [result] if isinstance(result, fl.Tensor) else tensors(result)
+
+
+def samples_of(name):
+    return [c for dtype in (fl.float64, fl.float32) for c in calls(name, dtype)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_meta_answers_as_the_cpu(name):
+    op = operator(name)
+    for call in samples_of(name):
+        want = flat(call.result(run(op, call, lambda t: t.clone())))
+        try:
+            got = flat(call.result(run(op, call, lambda t: t.to("meta"))))
+        except (NotImplementedError, RuntimeError):
+            assert name in NEEDS_VALUES, f"{name} gives no answer on meta"
+            continue
+        for g, w in zip(got, want):
+            assert (g.shape, g.dtype) == (w.shape, w.dtype)
+
+
+# What they return depends on the values.
+NEEDS_VALUES = set(
+    "where _local_scalar_dense index.Tensor nonzero _nonzero_numpy nonzero.as_tuple argwhere masked_select combinations "
+    "tensor_split.tensor_indices_or_sections narrow.Tensor repeat_interleave.Tensor repeat_interleave.self_Tensor allclose "
+    "equal _unique _unique_rows bincount cpu _to_cpu to.device".split()
+)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in UNWRITTEN and not random(n)])
+def test_definition_gives_the_same(name):
+    op = operator(name)
+    for call in calls(name, fl.float64)[:3]:
+        want = flat(call.result(run(op, call, lambda t: t.clone())))
+        try:
+            got = flat(call.result(run(op, call, lambda t: t.to("ref"))))
+        except NotImplementedError:
+            pytest.skip("no definition")
+        except RuntimeError as error:
+            if "on the CPU" in str(error):
+                pytest.skip("takes an index of the CPU alone")
+            raise
+        assert len(got) == len(want)
+        for g, w in zip(got, want):
+            g = g.cpu() if g.device.type == "ref" else g
+            assert g.dtype == w.dtype and g.shape == w.shape
+            tolerance = 1e-5 if w.dtype == fl.float32 else 1e-8
+            assert fl.allclose(g, w, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if RECORDS[n].inplace and not random(n)])
+def test_in_place_form_gives_the_same(name):
+    schema = RECORDS[name].schema
+    in_place = operator(f"{schema.name}_.{schema.overload}" if schema.overload else f"{schema.name}_")
+    op = operator(name)
+    for call in calls(name, fl.float64):
+        want = run(op, call, lambda t: t.clone())
+        self = call.args[0]
+        if not isinstance(self, fl.Tensor) or (want.shape, want.dtype) != (self.shape, self.dtype):
+            continue
+        got = run(in_place, call, lambda t: t.clone())
+        assert fl.allclose(got, want, equal_nan=True)
