@@ -90,12 +90,37 @@ def matrices(torch: Any) -> Cases:
     return found
 
 
+def optimizers(torch: Any) -> Cases:
+    torch.manual_seed(0)
+
+    def parameters(count: int, *shape: int) -> list[Any]:
+        made = [torch.randn(*shape).requires_grad_() for _ in range(count)]
+        for p in made:
+            p.grad = torch.randn(*shape)
+        return made
+
+    small, large = parameters(200, 32, 32), parameters(4, 1000, 1000)
+    grads = [p.grad for p in small]
+    optim = torch.optim
+    return {
+        "Adam, 200 of 1024": optim.Adam(small).step,
+        "AdamW, 200 of 1024": optim.AdamW(small).step,
+        "SGD, 200 of 1024": optim.SGD(small, lr=1e-3, momentum=0.9).step,
+        "RMSprop, 200 of 1024": optim.RMSprop(small).step,
+        "Adam, 4 million": optim.Adam(large).step,
+        "SGD, 4 million": optim.SGD(large, lr=1e-3, momentum=0.9).step,
+        "norms, 200 of 1024": lambda: torch._foreach_norm(grads),
+        "scaling, 200 of 1024": lambda: torch._foreach_mul_(grads, 1.0),
+    }
+
+
 # name -> (cases, geometric mean at most, worst at most)
 GROUPS: dict[str, tuple[Callable[[Any], Cases], float, float]] = {
     "tiny tensors": (tiny, 0.35, 0.35),
     "one million elements": (million, 0.95, 1.15),
     "strided and broadcast": (strided, 1.0, math.inf),
     "matrices and convolutions": (matrices, 1.0, math.inf),
+    "optimizers": (optimizers, 0.3, 1.0),
 }
 
 

@@ -35,6 +35,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_guards(module.get());
     add_compiled_function(module.get());
     add_optimizer(module.get());
+    add_autocast(module.get());
     add_compiled(module.get());
     return module.release();
   });

@@ -65,7 +65,7 @@ each("_foreach_clone(Tensor[] self, *, memory_format? memory_format=None) -> Ten
 each("_foreach_zero_(Tensor(!)[] self) -> ()", "zero_")
 each("_foreach_max(Tensor[] self) -> Tensor[]", "max")
 each("_foreach_mm(Tensor[] self, Tensor[] mat2) -> Tensor[]", "mm")
-each("_foreach_norm.Scalar(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> Tensor[]", "linalg_vector_norm")
+native("_foreach_norm.Scalar(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> Tensor[]", module="", method=False)
 
 
 @composite("_foreach_powsum.Scalar(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> Tensor[]", module="")

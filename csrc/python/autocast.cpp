@@ -1,0 +1,107 @@
+// Mixed precision as Python sees it: the thread's state by type of device, and the table of rules.
+#include "dispatch/autocast.h"
+
+#include <cstring>
+
+#include "python/common.h"
+
+namespace fl::py {
+
+namespace {
+
+DeviceType type_from(PyObject* o) {
+  const char* text = PyUnicode_AsUTF8(o);
+  if (!text) throw PythonError();
+  return parse_device(text).type;
+}
+
+PyObject* is_enabled(PyObject*, PyObject* device) {
+  return guarded([&] { return PyBool_FromLong(autocast::enabled(type_from(device))); });
+}
+
+PyObject* set_enabled(PyObject*, PyObject* args) {
+  PyObject* device;
+  int on;
+  if (!PyArg_ParseTuple(args, "Up", &device, &on)) return nullptr;
+  return guarded([&] {
+    autocast::set_enabled(type_from(device), on);
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyObject* get_dtype(PyObject*, PyObject* device) {
+  return guarded([&] { return Py_NewRef(dtype_object(autocast::lower_dtype(type_from(device)))); });
+}
+
+PyObject* set_dtype(PyObject*, PyObject* args) {
+  PyObject *device, *dtype;
+  if (!PyArg_ParseTuple(args, "UO", &device, &dtype)) return nullptr;
+  return guarded([&] {
+    FL_CHECK_KIND(is_dtype(dtype), Type, "[set_autocast_dtype] expected a dtype, got ",
+                  std::string(Py_TYPE(dtype)->tp_name));
+    autocast::set_lower_dtype(type_from(device), dtype_value(dtype));
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyObject* is_cache_enabled(PyObject*, PyObject*) {
+  return PyBool_FromLong(autocast::cache_enabled());
+}
+
+PyObject* set_cache_enabled(PyObject*, PyObject* on) {
+  const int yes = PyObject_IsTrue(on);
+  if (yes < 0) return nullptr;
+  autocast::set_cache_enabled(yes);
+  Py_RETURN_NONE;
+}
+
+PyObject* increment_nesting(PyObject*, PyObject*) {
+  return PyLong_FromLong(autocast::increment_nesting());
+}
+PyObject* decrement_nesting(PyObject*, PyObject*) {
+  return PyLong_FromLong(autocast::decrement_nesting());
+}
+
+PyObject* clear_cache(PyObject*, PyObject*) {
+  return guarded([&] {
+    autocast::clear_cache();
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyObject* set_rules(PyObject*, PyObject* args) {
+  // _set_autocast_rules(device, {name: rule}): for the overloads of each name that make new tensors.
+  PyObject *device, *rules;
+  if (!PyArg_ParseTuple(args, "UO!", &device, &PyDict_Type, &rules)) return nullptr;
+  return guarded([&] {
+    const DeviceType type = type_from(device);
+    for (Operator* op : OperatorTable::get().all()) {
+      if (op->flags & (kInplace | kOut)) continue;
+      const char* name = op->schema.name.c_str();
+      // Functions of nn.functional that differ from the operator of their name have a prefix.
+      PyObject* rule = PyDict_GetItemString(rules, std::strncmp(name, "nn_", 3) == 0 ? name + 3 : name);
+      if (rule) autocast::set_rule(*op, type, static_cast<autocast::Rule>(PyLong_AsLong(rule)));
+    }
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyMethodDef functions[] = {{"_is_autocast_enabled", is_enabled, METH_O, nullptr},
+                           {"_set_autocast_enabled", set_enabled, METH_VARARGS, nullptr},
+                           {"_get_autocast_dtype", get_dtype, METH_O, nullptr},
+                           {"_set_autocast_dtype", set_dtype, METH_VARARGS, nullptr},
+                           {"_is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS, nullptr},
+                           {"_set_autocast_cache_enabled", set_cache_enabled, METH_O, nullptr},
+                           {"_autocast_increment_nesting", increment_nesting, METH_NOARGS, nullptr},
+                           {"_autocast_decrement_nesting", decrement_nesting, METH_NOARGS, nullptr},
+                           {"_clear_autocast_cache", clear_cache, METH_NOARGS, nullptr},
+                           {"_set_autocast_rules", set_rules, METH_VARARGS, nullptr},
+                           {}};
+
+}  // namespace
+
+void add_autocast(PyObject* module) {
+  check(PyModule_AddFunctions(module, functions));
+}
+
+}  // namespace fl::py
