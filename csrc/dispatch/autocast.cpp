@@ -104,6 +104,10 @@ void autocast_kernel(const Operator& op, void* context, KeySet keys, Value* args
     for_tensors(op, args, [&](const Tensor& t) {
       if (eligible(t, device) && t.dtype() != dtype) dtype = DType::Float;
     });
+  if (rule == Rule::First) {
+    if (!args[0].is_tensor() || !eligible(args[0].tensor(), device)) return op.call(args, results);
+    dtype = args[0].tensor_impl()->dtype;
+  }
   std::vector<Value> converted(args, args + op.schema.args.size());  // the caller may look at its own again
   convert_arguments(op, converted.data(), device, dtype);
   op.call(converted.data(), results);

@@ -13,6 +13,7 @@ enum class Rule : uint8_t {
   Single,   // in float32: what loses too much otherwise
   Widest,   // in the widest dtype of the arguments
   Refused,  // has no safe precision
+  First,    // in the dtype of the first argument
   Own,      // in the dtype of its arguments, and so do the operators it consists of
 };
 

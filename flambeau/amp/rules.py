@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flambeau import _C
 
-LOWER, SINGLE, WIDEST, REFUSED, OWN = 1, 2, 3, 4, 5  # as csrc/dispatch/autocast.h has them
+LOWER, SINGLE, WIDEST, REFUSED, FIRST, OWN = 1, 2, 3, 4, 5, 6  # as csrc/dispatch/autocast.h has them
 
 _PRODUCTS = (
     "conv1d conv2d conv3d _convolution conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d matmul mm bmm "
@@ -46,15 +46,16 @@ _ACCELERATOR_SINGLE = (
 
 _RULES: dict[str, dict[str, int]] = {
     "cpu": {
-        **dict.fromkeys(_PRODUCTS, LOWER),
+        **dict.fromkeys([*_PRODUCTS, "lstm", "rnn_tanh", "rnn_relu"], LOWER),
         **dict.fromkeys([*_LOSSES, *_CPU_SINGLE], SINGLE),
         **dict.fromkeys(("cat", "stack", "index_copy"), WIDEST),
         **dict.fromkeys(_CPU_OWN, OWN),
+        "gru": FIRST,
     },
     "cuda": {
         **dict.fromkeys(
             [*_PRODUCTS, "addmv", "addr", "mv", "chain_matmul", "linalg_multi_dot", "gru_cell", "lstm_cell",
-             "rnn_relu_cell", "rnn_tanh_cell"], LOWER,
+             "rnn_relu_cell", "rnn_tanh_cell", "lstm", "gru", "rnn_tanh", "rnn_relu"], LOWER,
         ),
         **dict.fromkeys([*_LOSSES, *_ACCELERATOR_SINGLE], SINGLE),
         **dict.fromkeys(

@@ -6,10 +6,11 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau.optim._functional import adagrad
 from flambeau.optim._lists import ListOptimizer, check_at_least_zero, run_update
 from flambeau.optim.optimizer import ParamsT, _check_tensor_lr
 
-__all__ = ["Adagrad"]
+__all__ = ["Adagrad", "adagrad"]
 
 
 class Adagrad(ListOptimizer):

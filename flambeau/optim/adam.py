@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import Tensor
+from flambeau.optim._functional import adam
 from flambeau.optim._lists import ListOptimizer, check_at_least_zero, check_betas, run_update, zeros_like
 from flambeau.optim.optimizer import ParamsT, _check_tensor_lr
 
-__all__ = ["Adam"]
+__all__ = ["Adam", "adam"]
 
 
 class Adam(ListOptimizer):

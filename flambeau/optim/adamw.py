@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import Tensor
+from flambeau.optim._functional import adamw
 from flambeau.optim.adam import Adam
 from flambeau.optim.optimizer import ParamsT
 
-__all__ = ["AdamW"]
+__all__ = ["AdamW", "adamw"]
 
 
 class AdamW(Adam):

@@ -6,10 +6,11 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau.optim._functional import rprop
 from flambeau.optim._lists import ListOptimizer, check_at_least_zero, run_update, zeros_like
 from flambeau.optim.optimizer import ParamsT, _check_tensor_lr
 
-__all__ = ["Rprop"]
+__all__ = ["Rprop", "rprop"]
 
 
 class Rprop(ListOptimizer):

@@ -6,10 +6,11 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau.optim._functional import sgd
 from flambeau.optim._lists import _MISSING, ListOptimizer, check_at_least_zero, run_update
 from flambeau.optim.optimizer import ParamsT
 
-__all__ = ["SGD"]
+__all__ = ["SGD", "sgd"]
 
 
 class SGD(ListOptimizer):

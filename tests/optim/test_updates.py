@@ -117,3 +117,25 @@ def test_meta_tensors_are_left_alone():
 def test_lists_that_do_not_fit(lists):
     with pytest.raises(RuntimeError, match="_update_sgd_"):
         _ops._update_sgd_(*lists, lr=0.5, weight_decay=0.0, maximize=False)
+
+
+def test_steps_as_functions():
+    from flambeau.optim import adam, sgd
+
+    (p, q), g = ([fl.ones(3, requires_grad=True) for _ in range(2)], fl.tensor([1.0, -2.0, 0.5]))
+    q.grad = g.clone()
+    opt = fl.optim.Adam([q], amsgrad=True)
+    states = [[fl.zeros(3)] for _ in range(3)]
+    steps = [fl.tensor(0.0)]
+    for _ in range(3):
+        opt.step()
+        adam.adam(
+            [p], [g], *states, steps, amsgrad=True, beta1=0.9, beta2=0.999, lr=1e-3, weight_decay=0.0, eps=1e-8,
+            maximize=False,
+        )  # fmt: skip
+    assert fl.equal(p, q)
+    assert steps[0] == 3
+    buffers = [None]
+    options = {"weight_decay": 0.0, "momentum": 0.9, "lr": 0.1, "dampening": 0.0, "nesterov": False, "maximize": False}
+    sgd.sgd([p], [g], buffers, **options)
+    assert fl.equal(buffers[0], g)
