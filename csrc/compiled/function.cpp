@@ -99,6 +99,7 @@ std::vector<Tensor> Function::call(const Tensor* given) {
   }
   if (!graph) {
     graph = miss(given);
+    if (!graph) return original(given);
     const std::lock_guard<std::mutex> lock(mutex_);
     graphs_.insert(graphs_.begin(), graph);
   }

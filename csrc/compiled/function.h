@@ -34,10 +34,12 @@ struct Graph : Counted {
   std::vector<Tensor> run(const Tensor* given);
 };
 
-// A function compiled for every geometry it has met; `miss` compiles it for a new one.
+// A function compiled for every geometry it has met; `miss` compiles it for a new one. Where it cannot, it
+// returns null, and `original` runs.
 struct Function : Counted {
   int inputs = 0;
   std::function<Ref<Graph>(const Tensor* given)> miss;
+  std::function<std::vector<Tensor>(const Tensor* given)> original;
 
   std::vector<Tensor> call(const Tensor* given);
 

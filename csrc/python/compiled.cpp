@@ -217,7 +217,8 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
   });
 }
 
-// _compiled_function(inputs, miss): miss(tensors) returns a graph for a geometry not met before.
+// _compiled_function(inputs, miss, original): miss(tensors) returns a graph for a geometry not met before, or
+// None; original(*tensors) is the function itself.
 PyObject* make_function_object(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     Ref<Function> function(new Function());
@@ -227,9 +228,17 @@ PyObject* make_function_object(PyObject*, PyObject* args) {
       WithGIL lock;
       Object list = list_of({given, given + inputs});
       Object made = own(PyObject_CallOneArg(callable.get(), list.get()));
+      if (made.get() == Py_None) return Ref<Graph>();
       FL_CHECK_KIND(Py_TYPE(made.get()) == &graph_type, Type, "[compiled function] expected a graph, got ",
                     Py_TYPE(made.get())->tp_name);
       return reinterpret_cast<GraphObject*>(made.get())->graph;
+    };
+    function->original = [callable = shared(item(args, 2)), inputs](const Tensor* given) {
+      WithGIL lock;
+      Object list = list_of({given, given + inputs});
+      Object arguments = own(PyList_AsTuple(list.get()));
+      Object made = own(PyObject_CallObject(callable.get(), arguments.get()));
+      return is_tensor(made.get()) ? std::vector<Tensor>{unwrap(made.get())} : tensors(made.get());
     };
     auto* self = reinterpret_cast<FunctionObject*>(check(function_type.tp_alloc(&function_type, 0)));
     self->vectorcall = call_function;
@@ -255,7 +264,7 @@ void add_compiled(PyObject* module) {
     Py_TYPE(self)->tp_free(self);
   };
   check(PyType_Ready(&graph_type));
-  function_type.tp_name = "flambeau._C.CompiledFunction";
+  function_type.tp_name = "flambeau._C.CompiledGraphs";
   function_type.tp_basicsize = sizeof(FunctionObject);
   function_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
   function_type.tp_vectorcall_offset = offsetof(FunctionObject, vectorcall);

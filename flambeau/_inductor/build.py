@@ -68,6 +68,14 @@ static inline float trunc(float x) { return __builtin_truncf(x); }
 static inline double trunc(double x) { return __builtin_trunc(x); }
 }
 """
+# What the plain header has for floating point only.
+INTEGER_MATH = """\
+namespace fl { namespace math {
+inline int64_t abs(int64_t x) { return x < 0 ? -x : x; }
+inline int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+} }
+"""
 _SIMPLE = frozenset("abs maximum minimum sqrt rsqrt floor ceil trunc".split())
 _FOLDS = """\
 #pragma omp declare reduction(fold_{0} : float, double, int64_t : omp_out = math::{0}(omp_out, omp_in)) \\
@@ -131,7 +139,7 @@ def _text(kernels: dict[str, Kernel]) -> str:
         rest = functions - _SIMPLE - _in_plain_math()
         parts.append(f'#include "cpu/{"record_math" if rest else "math"}.h"\nnamespace math = fl::math;\n')
         if not rest:
-            parts.append("using namespace fl;\n")
+            parts.append(INTEGER_MATH)
     parts += [_FOLDS.format(name) for name in ("maximum", "minimum") if name in functions]
     parts += [kernel.source.replace("@NAME@", name) for name, kernel in kernels.items()]
     return "\n".join(parts)

@@ -6,12 +6,16 @@ kernels that come out of it do not depend on sizes and are built once.
 
 from __future__ import annotations
 
+import functools
+import logging
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._functorch.aot.trace import Call, Trace, Value, trace_forward, trace_joint
+from flambeau._functorch.aot.trace import Call, Trace, Unsupported, Value, trace_forward, trace_joint
+from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.plan import Plan
@@ -20,16 +24,51 @@ from flambeau.ops import expr as e
 
 __all__ = ["compile_fx", "compile_function"]
 
+log = logging.getLogger(__name__)
+
 
 def compile_fx(graph: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """A backend of `compile`: the graph module as a function of the same inputs."""
-    return compile_function(graph, len(example_inputs))
+    function = getattr(graph, "forward", graph)
+    if build.compiler() is None:
+        _warn_once()
+        return function
+    if all(isinstance(t, fl.Tensor) for t in example_inputs):
+        return compile_function(function, len(example_inputs))
+    return _with_numbers(function)
 
 
 def compile_function(function: Callable[..., Any], inputs: int) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled."""
-    compiled = Compiled(function)
-    return _C._compiled_function(inputs, compiled.graph_for)
+    return _C._compiled_function(inputs, Compiled(function).graph_for, function)
+
+
+def _with_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose arguments are tensors and numbers: one compiled function for each set of numbers."""
+    made: dict[Any, Callable[..., Any]] = {}
+
+    def call(*args: Any) -> Any:
+        tensors = [a for a in args if isinstance(a, fl.Tensor)]
+        key = tuple(None if isinstance(a, fl.Tensor) else (type(a), a) for a in args)
+        if key not in made:
+
+            def fixed(*given: Any) -> Any:
+                rest = iter(given)
+                return function(*(next(rest) if isinstance(a, fl.Tensor) else a for a in args))
+
+            made[key] = compile_function(fixed, len(tensors))
+        return made[key](*tensors)
+
+    return call
+
+
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        "compile: no C++ compiler was found, so compiled functions run operator by operator; install g++ to get the "
+        "generated kernels",
+        stacklevel=2,
+    )
 
 
 class Compiled:
@@ -39,7 +78,14 @@ class Compiled:
         self.function = function
 
     def graph_for(self, inputs: list[Any]) -> Any:
-        """A native graph for inputs like these."""
+        """A native graph for inputs like these; None when the function cannot be one."""
+        try:
+            return self._graph_for(inputs)
+        except Unsupported as reason:
+            log.info("runs operator by operator: %s", reason)
+            return None
+
+    def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()
         wants = grad_mode and any(t.requires_grad for t in inputs)
         trace = (trace_joint if wants else trace_forward)(self.function, inputs, defined())
