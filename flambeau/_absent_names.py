@@ -310,6 +310,5 @@ TABLE: dict[str, tuple[str, str]] = {
         "HIP_HOME=None ROCM_HOME=None IS_HIP_EXTENSION=False include_paths library_paths load load_inline "
         "verify_ninja_availability _get_cuda_arch_flags",
     ),
-    "utils.tensorboard.summary": ("writing of event files is not written", "image scalar"),
     "utils.mkldnn": ("models are not converted for oneDNN; it is used anyway", "to_mkldnn"),
 }  # fmt: skip

@@ -52,6 +52,8 @@ def _shared(data: Any) -> Tensor | None:
     """A tensor over the memory of array-like data, or None when data is plain Python."""
     if isinstance(data, Tensor):
         return data
+    if type(data).__module__ == "flambeau.storage":
+        return data._view()
     if isinstance(data, (list, tuple, int, float, complex)) and not hasattr(data, "__array_interface__"):
         return None
     if hasattr(data, "__array_interface__"):

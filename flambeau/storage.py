@@ -87,9 +87,12 @@ class UntypedStorage:
     def is_cuda(self) -> bool:
         return self._bytes.is_cuda
 
+    _file: str | None = None
+
     @property
-    def filename(self) -> None:
-        return None
+    def filename(self) -> str | None:
+        """The file that writes go to, if the storage maps one."""
+        return self._file
 
     def _view(self) -> Tensor:
         """The bytes as they are now: resizing changes their number."""
@@ -117,10 +120,38 @@ class UntypedStorage:
         self._view()
         return self
 
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The bytes of a file, mapped; with `shared` writes reach the file, which grows to `nbytes` if it is short."""
+        import mmap
+
+        with open(filename, "r+b" if shared else "rb") as file:
+            size = file.seek(0, 2)
+            if shared and size < nbytes:
+                file.truncate(nbytes)
+                size = nbytes
+            if nbytes < 0 or nbytes > size:
+                raise RuntimeError(f"[from_file] expected a file of at least {nbytes} bytes, got {size}")
+            nbytes = nbytes or size
+            if nbytes == 0:
+                return cls(0)
+            memory = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+        address, owner = _C._buffer_address(memory)
+        storage = cls._over(_C._from_pointer(owner, address, (nbytes,), (1,), flambeau.uint8))
+        storage._file = str(filename) if shared else None
+        return storage
+
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
+        """One byte, or a storage over the memory of some of them."""
+        if not isinstance(key, slice):
+            return self._view()[key].item()
+        start, stop, step = key.indices(self.nbytes())
+        if step != 1:
+            raise TypeError(f"[storage] expected a slice of step 1, got {step}")
+        count = max(0, stop - start)
+        if count == 0 or self.device.type != "cpu":
             return storage_of(self._view()[key].clone())
-        return self._view()[key].item()
+        return storage_of(_C._from_pointer(self._bytes, self.data_ptr() + start, (count,), (1,), flambeau.uint8))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._view()[key] = value._view() if isinstance(value, UntypedStorage) else value

@@ -88,6 +88,49 @@ __attribute__((target("pclmul,sse4.1"))) uint32_t by_folding(uint32_t c, const u
 
 }  // namespace
 
+namespace {
+
+constexpr uint32_t kCastagnoli = 0x82F63B78u;
+
+uint32_t castagnoli_by_table(uint32_t c, const uint8_t* p, size_t n) {
+  static const auto table = [] {
+    std::array<uint32_t, 256> t{};
+    for (uint32_t b = 0; b < 256; ++b) {
+      uint32_t x = b;
+      for (int i = 0; i < 8; ++i) x = (x & 1) ? (x >> 1) ^ kCastagnoli : x >> 1;
+      t[b] = x;
+    }
+    return t;
+  }();
+  for (; n; ++p, --n) c = (c >> 8) ^ table[(c ^ *p) & 0xff];
+  return c;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) uint32_t castagnoli_by_instruction(uint32_t c, const uint8_t* p, size_t n) {
+  uint64_t wide = c;
+  for (; n >= 8; p += 8, n -= 8) {
+    uint64_t x;
+    std::memcpy(&x, p, 8);
+    wide = _mm_crc32_u64(wide, x);
+  }
+  c = static_cast<uint32_t>(wide);
+  for (; n; ++p, --n) c = _mm_crc32_u8(c, *p);
+  return c;
+}
+#endif
+
+}  // namespace
+
+uint32_t crc32c(uint32_t crc, const void* data, size_t bytes) {
+  const auto* p = static_cast<const uint8_t*>(data);
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2");
+  if (has_instruction) return ~castagnoli_by_instruction(~crc, p, bytes);
+#endif
+  return ~castagnoli_by_table(~crc, p, bytes);
+}
+
 uint32_t crc32(uint32_t crc, const void* data, size_t bytes) {
   const auto* p = static_cast<const uint8_t*>(data);
   uint32_t c = ~crc;

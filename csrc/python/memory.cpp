@@ -74,14 +74,15 @@ PyObject* storage_memory(PyObject*, PyObject* o) {
   });
 }
 
-// _crc32(buffer, start=0)
-PyObject* crc32_of(PyObject*, PyObject* args) {
+// _crc32(buffer, start=0), _crc32c(buffer, start=0)
+template <uint32_t (*function)(uint32_t, const void*, size_t)>
+PyObject* checksum(PyObject*, PyObject* args) {
   Py_buffer buffer;
   unsigned int start = 0;
   if (!PyArg_ParseTuple(args, "y*|I", &buffer, &start)) return nullptr;
   uint32_t crc;
   Py_BEGIN_ALLOW_THREADS;
-  crc = crc32(start, buffer.buf, static_cast<size_t>(buffer.len));
+  crc = function(start, buffer.buf, static_cast<size_t>(buffer.len));
   Py_END_ALLOW_THREADS;
   PyBuffer_Release(&buffer);
   return PyLong_FromUnsignedLong(crc);
@@ -93,7 +94,8 @@ PyMethodDef memory_functions[] = {{"_empty_shared", empty_shared, METH_O, nullpt
                                   {"_storage_descriptor", storage_descriptor, METH_O, nullptr},
                                   {"_map_shared", map_shared_, METH_VARARGS, nullptr},
                                   {"_storage_memory", storage_memory, METH_O, nullptr},
-                                  {"_crc32", crc32_of, METH_VARARGS, nullptr},
+                                  {"_crc32", checksum<crc32>, METH_VARARGS, nullptr},
+                                  {"_crc32c", checksum<crc32c>, METH_VARARGS, nullptr},
                                   {}};
 
 }  // namespace
