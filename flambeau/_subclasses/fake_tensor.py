@@ -149,6 +149,9 @@ class FakeTensorMode(TorchFunctionMode):
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.allow_non_fake_inputs = allow_non_fake_inputs
         self.inside_definition = 0
+        # Called with (operator, bound arguments, result) for each operator that a kernel would serve; `decompose(operator)`
+        # may give a function to be run in its place. This is how graphs are made from fakes.
+        self.recorder: Any = None
         self._known: dict[int, tuple[Any, FakeTensor]] = {}  # by address of the tensor, with a weak reference to it
 
     def __torch_function__(
@@ -300,12 +303,21 @@ class FakeTensorMode(TorchFunctionMode):
             return fake_attributes.item(bound["self"])
         if info.base in ("cpu", "_to_cpu"):
             return self._on_cpu(bound["self"])
+        if self.recorder is not None:
+            decomposed = self.recorder.decompose(op)
+            if decomposed is not None:
+                result = decomposed(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
         symbolic = _is_symbolic(bound)
-        rule = shapes.find(info.base) if symbolic else None
+        taken_apart = self.recorder is not None and info.composite and info.definition is not None
+        rule = shapes.find(info.base) if symbolic and not taken_apart else None
         if info.definition is not None and rule is None and (symbolic or info.composite):
             result = self._by_definition(op, info, bound)
         else:
             result = self._by_kernel(op, info, bound, rule, symbolic)
+            if self.recorder is not None:
+                self.recorder(op, bound, result)
         if wanted_grad and isinstance(result, FakeTensor):
             result.fake_requires_grad = True
         return result

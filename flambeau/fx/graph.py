@@ -319,9 +319,7 @@ class Graph:
             if target.startswith("__") and target.endswith("__"):
                 target = target[2:-2]
             return _snake_case(target.lstrip("*"))
-        name = getattr(target, "__name__", None)
-        if name is None:
-            name = type(target).__name__
+        name = getattr(target, "_opname", None) or getattr(target, "__name__", None) or type(target).__name__
         if name.startswith("__") and name.endswith("__"):
             name = name[2:-2]
         if "." in name:

@@ -1,0 +1,316 @@
+"""make_fx: the graph of operators that a function calls, autograd's included, found by running it.
+
+In tracing mode "real" the function runs on the tensors given, and a mode below autograd sees each operator. In "fake" and
+"symbolic" it runs on fake tensors, which tell of each operator they answer; in "symbolic" the graph computes the sizes it
+needs from its inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flambeau
+from flambeau._ops import OpOverload
+from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from flambeau.fx._symbolic_trace import Tracer
+from flambeau.fx.graph import Graph
+from flambeau.fx.graph_module import GraphModule
+from flambeau.fx.node import Node
+from flambeau.fx.proxy import Proxy, Scope
+from flambeau.nn.modules.module import Module
+from flambeau.ops.symbolic import Atom, Expr, ShapeEnv, SymFloat, SymInt
+from flambeau.utils import _pytree as pytree
+from flambeau.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+
+__all__ = ["ProxyTorchDispatchMode", "PythonKeyTracer", "get_proxy_mode", "make_fx", "maybe_disable_fake_tensor_mode"]
+
+
+class PythonKeyTracer(Tracer):
+    """A tracer that is told of operators rather than seeing proxies used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Module()
+        self.graph = Graph(tracer_cls=PythonKeyTracer)
+        self.scope = Scope("", None)
+
+
+class _Record:
+    """The graph in the making: which node each tensor is, and nodes for calls."""
+
+    def __init__(self, tracer: PythonKeyTracer, decompositions: dict[Any, Callable[..., Any]]) -> None:
+        self.tracer = tracer
+        self.decompositions = decompositions
+        self.nodes: dict[int, tuple[Any, Node]] = {}  # by address; the tensor is kept so that the address stays its own
+        self.sizes: dict[Atom, Node] = {}
+        self.exprs: dict[Expr, Node] = {}
+
+    def track(self, value: Any, node: Node) -> None:
+        """Note that a node computes a value; parts of tuples get nodes of their own."""
+        if isinstance(value, flambeau.Tensor):
+            self.nodes[id(value)] = (value, node)
+            node.meta["val"] = value if isinstance(value, FakeTensor) else _without_data(value)
+        elif isinstance(value, (tuple, list)):
+            node.meta["val"] = value
+            for i, item in enumerate(value):
+                if isinstance(item, flambeau.Tensor):
+                    self.track(item, self.tracer.create_node("call_function", operator.getitem, (node, i), {}))
+
+    def argument(self, value: Any) -> Any:
+        """A value as an argument of a node."""
+        if isinstance(value, flambeau.Tensor):
+            known = self.nodes.get(id(value))
+            if known is not None:
+                return known[1]
+            return self.tracer._tensor_node(value)
+        if isinstance(value, SymInt):
+            return self.size_node(value.env.simplify(value.expr))
+        if isinstance(value, SymFloat):
+            return float(value)
+        if isinstance(value, (list, tuple)):
+            return [self.argument(v) for v in value]
+        if isinstance(value, dict):
+            return {k: self.argument(v) for k, v in value.items()}
+        return value
+
+    def size_node(self, expr: Expr) -> Any:
+        """A node that computes an expression of sizes."""
+        if expr.is_constant:
+            return expr.constant
+        if expr in self.exprs:
+            return self.exprs[expr]
+        total: Any = None
+        for monomial, factor in expr.terms.items():
+            term: Any = factor if factor != 1 or not monomial else None
+            for atom in monomial:
+                term = self._atom_node(atom) if term is None else self._call(operator.mul, term, self._atom_node(atom))
+            total = term if total is None else self._call(operator.add, total, term)
+        self.exprs[expr] = total
+        return total
+
+    def _atom_node(self, atom: Atom) -> Any:
+        if atom.kind == "symbol":
+            return self.sizes[atom]
+        a, b = (self.size_node(arg) for arg in atom.args[:2])
+        if atom.kind == "floordiv":
+            return self._call(operator.floordiv, a, b)
+        function = flambeau.sym_max if atom.kind == "max" else flambeau.sym_min
+        made = self._call(function, a, b)
+        for arg in atom.args[2:]:
+            made = self._call(function, made, self.size_node(arg))
+        return made
+
+    def _call(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
+        if not isinstance(a, Node) and not isinstance(b, Node):
+            return function(a, b)
+        return self.tracer.create_node("call_function", function, (a, b), {})
+
+    def call(self, op: OpOverload, args: Any, kwargs: Any, result: Any) -> None:
+        """Add the node of a call that returned `result`."""
+        node = self.tracer.create_node(
+            "call_function", op, tuple(self.argument(a) for a in args), self.argument(kwargs)
+        )
+        self.track(result, node)
+
+    # As the recorder of fake tensors.
+
+    def decompose(self, op: OpOverload) -> Callable[..., Any] | None:
+        return self.decompositions.get(op)
+
+    def __call__(self, op: OpOverload, bound: dict[str, Any], result: Any) -> None:
+        formals = op._schema.arguments
+        args = [bound[a.name] for a in formals if not a.kwarg_only]
+        defaults = [a for a in formals if not a.kwarg_only]
+        while args and defaults[-1].has_default_value() and _same(args[-1], defaults[-1].default_value):
+            args.pop()
+            defaults.pop()
+        kwargs = {
+            a.name: bound[a.name]
+            for a in formals
+            if a.kwarg_only and not (a.has_default_value() and _same(bound[a.name], a.default_value))
+        }
+        self.call(op, args, kwargs, result)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return not isinstance(a, flambeau.Tensor) and type(a) is type(b) and bool(a == b)
+
+
+def _without_data(value: Any) -> Any:
+    """What is kept of a tensor in a node's meta: everything but its data."""
+    mode = _META_MODE
+    return mode.fake_like(tuple(value.shape), value.dtype, value.device) if value.layout is flambeau.strided else None
+
+
+_META_MODE = FakeTensorMode()
+
+
+class ProxyTorchDispatchMode(TorchDispatchMode):
+    """While active, operators on tracked tensors become nodes."""
+
+    def __init__(self, tracer: PythonKeyTracer, tracing_mode: str = "real", decompositions: Any = None) -> None:
+        super().__init__()
+        self.tracer = tracer
+        self.tracing_mode = tracing_mode
+        self.record = _Record(tracer, decompositions or {})
+        self.enable_tracing = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.enable_tracing:
+            return func(*args, **kwargs)
+        decomposed = self.record.decompose(func)
+        if decomposed is not None:
+            with self:
+                result = decomposed(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        schema = func._schema
+        if schema.is_mutable and schema.arguments[0].alias_info is not None and schema.arguments[0].alias_info.is_write:
+            result = args[0]
+        self.record.call(func, args, kwargs, result)
+        return result
+
+
+def get_proxy_mode() -> ProxyTorchDispatchMode | None:
+    """The innermost active tracing mode."""
+    for mode in reversed(_get_current_dispatch_mode_stack()):
+        if isinstance(mode, ProxyTorchDispatchMode):
+            return mode
+    return None
+
+
+@contextlib.contextmanager
+def maybe_disable_fake_tensor_mode() -> Iterator[None]:
+    """Run a block on tensors with data, whatever fake mode is active."""
+    from flambeau.overrides import _get_current_function_mode, _pop_mode_temporarily
+
+    if isinstance(_get_current_function_mode(), FakeTensorMode):
+        with _pop_mode_temporarily():
+            yield
+    else:
+        yield
+
+
+@contextlib.contextmanager
+def disable_proxy_modes_tracing() -> Iterator[None]:
+    """Let operators in a block go unrecorded."""
+    mode = get_proxy_mode()
+    if mode is None:
+        yield
+        return
+    mode.enable_tracing = False
+    try:
+        yield
+    finally:
+        mode.enable_tracing = True
+
+
+def make_fx(
+    f: Callable[..., Any],
+    decomposition_table: dict[Any, Callable[..., Any]] | None = None,
+    tracing_mode: str = "real",
+    _allow_non_fake_inputs: bool = True,
+    *,
+    pre_dispatch: bool = False,
+    record_module_stack: bool = False,
+    **ignored: Any,
+) -> Callable[..., GraphModule]:
+    """A function that runs f on its arguments and returns the graph of the operators f called.
+
+    decomposition_table  functions to be run in place of operators
+    tracing_mode         "real", "fake" (sizes are numbers) or "symbolic" (sizes of the inputs are symbols)
+    """
+    if tracing_mode not in ("real", "fake", "symbolic"):
+        raise AssertionError(f"[make_fx] expected tracing_mode real, fake or symbolic, got {tracing_mode!r}")
+
+    def traced(*args: Any) -> GraphModule:
+        tracer = PythonKeyTracer()
+        leaves, spec = pytree.tree_flatten(args)
+        names = _names(f, len(leaves))
+        if tracing_mode == "real":
+            mode = ProxyTorchDispatchMode(tracer, tracing_mode, decomposition_table)
+            record = mode.record
+            inputs = [_fresh(x) for x in leaves]
+            _placeholders(record, names, inputs)
+            with mode:
+                result = f(*pytree.tree_unflatten(inputs, spec))
+            shape_env = None
+        else:
+            shape_env = ShapeEnv() if tracing_mode == "symbolic" else None
+            fakes = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=_allow_non_fake_inputs)
+            record = _Record(tracer, decomposition_table or {})
+            inputs = [
+                fakes.from_tensor(x, source=name) if isinstance(x, flambeau.Tensor) else x
+                for x, name in zip(leaves, names)
+            ]
+            _placeholders(record, names, inputs)
+            fakes.recorder = record
+            with fakes:
+                result = f(*pytree.tree_unflatten(inputs, spec))
+            fakes.recorder = None
+        flat, out_spec = pytree.tree_flatten(result)
+        returned: list[Any] = [record.argument(x) for x in flat]
+        output = pytree.tree_unflatten(returned, out_spec)
+        tracer.create_node("output", "output", (output,), {})
+        _drop_unused_sizes(tracer.graph)
+        module = GraphModule(tracer.root, tracer.graph)
+        if shape_env is not None:
+            module.shape_env = shape_env
+            module.meta["shape_env"] = shape_env
+        return module
+
+    return traced
+
+
+def _fresh(x: Any) -> Any:
+    """An input under an identity of its own, so that one tensor given twice is two inputs."""
+    return x.detach().requires_grad_(x.requires_grad) if isinstance(x, flambeau.Tensor) else x
+
+
+def _placeholders(record: _Record, names: list[str], inputs: list[Any]) -> None:
+    made = [record.tracer.create_node("placeholder", name, (), {}) for name in names]
+    for node, value in zip(made, inputs):
+        if isinstance(value, flambeau.Tensor):
+            record.track(value, node)
+        else:
+            node.meta["val"] = value
+    for node, value in zip(made, inputs):
+        if isinstance(value, FakeTensor):
+            for d, size in enumerate(value.geometry.sizes):
+                if isinstance(size, SymInt):
+                    (atom,) = size.expr.symbols
+                    if atom not in record.sizes:
+                        made_size = record.tracer.create_node(
+                            "call_function", flambeau.Tensor.size, (node, d), {}, "sym_size"
+                        )
+                        made_size.meta["val"] = size
+                        record.sizes[atom] = made_size
+
+
+def _drop_unused_sizes(graph: Graph) -> None:
+    for node in reversed(graph.nodes):
+        if not node.users and node.op == "call_function" and node.target in (flambeau.Tensor.size, operator.getitem):
+            graph.erase_node(node)
+
+
+def _names(f: Any, count: int) -> list[str]:
+    try:
+        parameters = [p for p in inspect.signature(f).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
+    except (TypeError, ValueError):
+        parameters = []
+    if len(parameters) == count:
+        return [f"{p.name}_1" for p in parameters]
+    return [f"arg{i}_1" for i in range(count)]
+
+
+def fetch_object_proxy(tracer: Any, t: Any) -> Any:
+    """The proxy of a tensor that the active mode tracks, or the tensor."""
+    mode = get_proxy_mode()
+    known = mode.record.nodes.get(id(t)) if mode is not None else None
+    return t if known is None else Proxy(known[1], tracer)
