@@ -33,10 +33,16 @@ void each_tensor(const Operator& op, Value* args, const F& f) {
   }
 }
 
+// A copy that has the history of the tensor as it is now.
 Tensor copy_of(const Tensor& t) {
-  ExcludeKeys below{KeySet(Key::Autograd)};
   static const Operator& clone = OperatorTable::get().at("clone");
-  return call_tensor(clone, detach(t), Value());
+  Tensor copy;
+  {
+    ExcludeKeys below{KeySet(Key::Autograd)};
+    copy = call_tensor(clone, detach(t), Value());
+  }
+  if (const Edge edge = gradient_edge(t)) set_history(copy, edge.node, edge.input);
+  return copy;
 }
 
 void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
