@@ -6,6 +6,7 @@ Most steps are update records (`ops/updates.py`): one native call for all parame
 from flambeau.optim import lr_scheduler
 from flambeau.optim._adafactor import Adafactor
 from flambeau.optim._muon import Muon
+from flambeau.optim._stateless import swap_in_optimizer_params_and_state
 from flambeau.optim.adadelta import Adadelta
 from flambeau.optim.adagrad import Adagrad
 from flambeau.optim.adam import Adam
@@ -24,6 +25,7 @@ from flambeau.optim.sparse_adam import SparseAdam
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer",
     "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]  # fmt: skip
 
 

@@ -274,3 +274,32 @@ def test_differentiable_step():
     (g,) = fl.autograd.grad(p.sum(), [p0])
     assert g.isfinite().all()
     assert (g != 0).any()
+
+
+def test_other_parameters_for_a_block():
+    (p,) = parameters((2,))
+    opt = SGD([p], lr=0.1, momentum=0.9)
+    opt.step()
+    before, saved = p.detach().clone(), copy.deepcopy(opt.state_dict())
+    q = fl.ones(2, requires_grad=True)
+    q.grad = fl.ones(2)
+    with fl.optim.swap_in_optimizer_params_and_state(opt, {"w": q}, saved):
+        opt.step()
+    assert not fl.equal(q.detach(), fl.ones(2))
+    assert fl.equal(p.detach(), before)
+    assert opt.param_groups[0]["params"] == [p]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam", "RMSprop", "Rprop", "ASGD"])
+def test_devices_without_the_kernel(name):
+    import flambeau.backends.reference  # noqa: F401
+
+    found = []
+    for device in ("cpu", "ref"):
+        p, q = fl.tensor([1.0, -2.0]).to(device).requires_grad_(), fl.ones(1, requires_grad=True)
+        opt = getattr(fl.optim, name)([p, q], lr=0.1, **({"momentum": 0.9} if name == "SGD" else {}))
+        for _ in range(2):
+            p.grad, q.grad = fl.tensor([0.5, 0.25]).to(device), fl.ones(1)
+            opt.step()
+        found.append(p.detach().cpu())
+    assert fl.allclose(*found)

@@ -1,6 +1,7 @@
 """Optimizers beside PyTorch's: the same path for fifty steps, and checkpoints that go both ways."""
 
 import copy
+import importlib
 
 import numpy as np
 import pytest
@@ -202,3 +203,70 @@ def test_reprs_and_defaults_agree(name):
     assert repr(found[0]) == repr(found[1])
     assert found[0].defaults == found[1].defaults
     assert list(found[0].defaults) == list(found[1].defaults)
+
+
+@pytest.mark.parametrize("saver", ["flambeau", "torch"])
+def test_checkpoint_files_go_both_ways(saver, tmp_path):
+    first, second = (flambeau, torch) if saver == "flambeau" else (torch, flambeau)
+    start, gradients = data(steps=10)
+    opt, params = walk(first, "AdamW", {"amsgrad": True}, start, gradients[:5])
+    first.save({"optimizer": opt.state_dict(), "parameters": params}, tmp_path / "checkpoint.pt")
+    loaded = second.load(tmp_path / "checkpoint.pt")
+    other, _ = walk(second, "AdamW", {}, [p.detach().numpy().copy() for p in loaded["parameters"]], [])
+    other.load_state_dict(loaded["optimizer"])
+    walk(first, "AdamW", {}, None, gradients[5:], opt)
+    walk(second, "AdamW", {}, None, gradients[5:], other)
+    assert_close(other.param_groups[0]["params"], params)
+
+
+def test_several_groups_with_options_of_their_own():
+    start, gradients = data(steps=20)
+    found = []
+    for library in (flambeau, torch):
+        params = [library.tensor(x).requires_grad_() for x in start]
+        opt = library.optim.AdamW([{"params": params[:2], "lr": 0.1, "weight_decay": 0.0}], lr=0.01)
+        opt.add_param_group({"params": params[2:3], "betas": (0.5, 0.9), "amsgrad": True})
+        opt.add_param_group({"params": params[3], "eps": 1e-3, "maximize": True})
+        for k, step in enumerate(gradients):
+            for i, (p, g) in enumerate(zip(params, step)):
+                p.grad = None if (k + i) % 3 == 0 else library.tensor(g)
+            opt.step()
+        found.append(params)
+    assert_close(*found)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Rprop"])
+def test_reduced_precision_stays_near(name):
+    start, gradients = data(steps=10)
+    found = []
+    for library in (flambeau, torch):
+        params = [library.tensor(x).bfloat16().requires_grad_() for x in start]
+        opt = getattr(library.optim, name)(params, lr=0.01)
+        for step in gradients:
+            for p, g in zip(params, step):
+                p.grad = library.tensor(g).bfloat16()
+            opt.step()
+        found.append([p.detach().float() for p in params])
+    assert_close(*found, tolerance=3e-2)
+
+
+def test_hooks_are_called_alike():
+    calls = []
+    for library in (flambeau, torch):
+        seen = []
+        p = library.ones(2, requires_grad=True)
+        p.grad = library.ones(2)
+        opt = library.optim.SGD([p], lr=0.1)
+        opt.register_step_pre_hook(lambda o, a, k, seen=seen: seen.append(("pre", len(a), dict(k))))
+        opt.register_step_post_hook(lambda o, a, k, seen=seen: seen.append(("post", len(a), dict(k))))
+        opt.register_state_dict_pre_hook(lambda o, seen=seen: seen.append("state"))
+        opt.register_load_state_dict_post_hook(lambda o, seen=seen: seen.append("loaded"))
+        opt.register_state_dict_post_hook(lambda o, s, seen=seen: seen.append(sorted(s)), prepend=True)
+        base = importlib.import_module(f"{library.__name__}.optim.optimizer")
+        handle = base.register_optimizer_step_pre_hook(lambda o, a, k, seen=seen: seen.append("global"))
+        opt.step()
+        opt.step(closure=lambda: None)
+        handle.remove()
+        opt.load_state_dict(opt.state_dict())
+        calls.append(seen)
+    assert calls[0] == calls[1]

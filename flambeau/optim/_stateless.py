@@ -1,0 +1,48 @@
+"""An optimizer with other parameters and state for the time of a block."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flambeau import Tensor
+from flambeau.optim.optimizer import Optimizer
+
+__all__ = ["swap_in_optimizer_params_and_state"]
+
+
+@contextmanager
+def swap_in_optimizer_params_and_state(
+    optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
+) -> Iterator[None]:
+    """Within the block, steps work on these parameters, given in the optimizer's order, and on this state dict.
+
+    What steps write into the given tensors stays; anything else that they change in the optimizer is undone.
+    """
+    given = list(swapin_parameters.values())
+    groups = optimizer.param_groups
+    if len(given) != sum(len(group["params"]) for group in groups):
+        raise ValueError(
+            f"[swap_in_optimizer_params_and_state] expected {sum(len(g['params']) for g in groups)} parameters, "
+            f"got {len(given)}"
+        )
+    numbered: dict[Any, Tensor] = {}
+    inside = []
+    rest = iter(given)
+    for saved in swapin_optim_state["param_groups"]:
+        params = []
+        for number in saved["params"]:
+            numbered[number] = next(rest)
+            params.append(numbered[number])
+        inside.append({**saved, "params": params})
+    state: defaultdict[Any, Any] = defaultdict(dict)
+    for key, value in swapin_optim_state["state"].items():
+        state[numbered.get(key, key)] = dict(value) if isinstance(value, dict) else value
+    before = optimizer.param_groups, optimizer.state
+    optimizer.param_groups, optimizer.state = inside, state
+    try:
+        yield
+    finally:
+        optimizer.param_groups, optimizer.state = before
