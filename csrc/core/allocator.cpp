@@ -1,6 +1,8 @@
 // The caching CPU allocator: thread-local free lists for small blocks, one locked table for large ones.
 #include "core/allocator.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -83,7 +85,13 @@ struct LargeCache {
   }
 };
 LargeCache& large_cache() {
-  static auto* cache = new LargeCache;  // never destroyed: tensors may outlive static destruction
+  static auto* cache = [] {
+    auto* made = new LargeCache;  // never destroyed: tensors may outlive static destruction
+    // A child forked while another thread holds the lock would wait for it for ever.
+    pthread_atfork([] { large_cache().mutex.lock(); }, [] { large_cache().mutex.unlock(); },
+                   [] { large_cache().mutex.unlock(); });
+    return made;
+  }();
   return *cache;
 }
 

@@ -22,10 +22,13 @@ namespace {
 struct Mapping {
   size_t length = 0;
   int descriptor = -1;
+  void* before = nullptr;  // where the bytes were, when another library still looks at them there
+  size_t before_bytes = 0;
 
   void operator()(void* address) const {
     ::munmap(address, length);
     if (descriptor >= 0) ::close(descriptor);
+    if (before) cpu_free(before, before_bytes);
   }
 };
 
@@ -76,7 +79,7 @@ void* map_or_close(int descriptor, size_t bytes) {
 Ref<Storage> allocate_shared(size_t bytes) {
   const int descriptor = create(bytes);
   void* address = map_or_close(descriptor, bytes);
-  return Storage::adopt(address, bytes, Device{}, Mapping{mapped_length(bytes), descriptor});
+  return Storage::adopt(address, bytes, Device{}, Mapping{mapped_length(bytes), descriptor, nullptr, 0});
 }
 
 void share(Storage& storage) {
@@ -90,12 +93,16 @@ void share(Storage& storage) {
   void* before = storage.data;
   storage.data = address;
   const std::function<void(void*)> release = std::move(storage.foreign_delete);
-  storage.foreign_delete = Mapping{mapped_length(storage.bytes), descriptor};
+  Mapping mapping{mapped_length(storage.bytes), descriptor, nullptr, 0};
+  if (!release && !storage.resizable) {  // lent to another library, which does not learn of the move
+    mapping.before = before;
+    mapping.before_bytes = storage.bytes;
+  }
+  const bool owned = !release && storage.resizable;
+  storage.foreign_delete = mapping;
   storage.resizable = false;
-  if (release)
-    release(before);
-  else
-    cpu_free(before, storage.bytes);
+  if (release) release(before);
+  if (owned) cpu_free(before, storage.bytes);
 }
 
 Ref<Storage> map_shared(int descriptor, size_t bytes, bool keep_descriptor) {
@@ -118,7 +125,7 @@ Ref<Storage> map_shared(int descriptor, size_t bytes, bool keep_descriptor) {
     if (kept >= 0) ::close(kept);
     throw;
   }
-  return Storage::adopt(address, bytes, Device{}, Mapping{mapped_length(bytes), kept});
+  return Storage::adopt(address, bytes, Device{}, Mapping{mapped_length(bytes), kept, nullptr, 0});
 }
 
 bool is_shared(const Storage& storage) {

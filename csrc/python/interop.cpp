@@ -315,6 +315,7 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       sizes[d] = t.size(d);
       strides[d] = t.stride(d) * t.itemsize();
     }
+    t->storage->resizable = false;  // the array keeps looking at this memory
     Object array = own(reinterpret_cast<New>(api[kNew])(reinterpret_cast<PyTypeObject*>(args[2]),
                                                         static_cast<int>(t.dim()), sizes, number, strides,
                                                         t.raw(), 0, kAlignedWriteable, nullptr));
@@ -374,6 +375,7 @@ PyObject* to_dlpack(PyObject*, PyObject* o) {
                   std::string(Py_TYPE(o)->tp_name));
     const Tensor t = unwrap(o);
     FL_CHECK(t.is_cpu(), "[to_dlpack] expected a CPU tensor, got one on ", to_string(t.device()));
+    t->storage->resizable = false;
     auto* e = new Exported{{}, t};
     e->managed.tensor = {
         t.raw(),           {1, 0}, static_cast<int32_t>(t.dim()), dl_dtype(t.dtype()), t->sizes.data(),

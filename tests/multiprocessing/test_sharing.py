@@ -201,3 +201,41 @@ def test_failures_of_started_processes():
     assert len(context.pids()) == 1
     while not context.join():
         pass
+
+
+def test_arrays_stay_valid_when_the_storage_moves():
+    tensor = fl.arange(100_000.0)
+    array = tensor.numpy()
+    tensor.share_memory_()
+    assert array[-1] == 99_999 and tensor[-1] == 99_999
+    lent = fl.arange(4.0)
+    array = lent.numpy()
+    with pytest.raises(RuntimeError, match="resize_"):
+        lent.resize_(100_000)
+    assert array.tolist() == [0, 1, 2, 3]
+
+
+def test_forking_while_another_thread_allocates():
+    import threading
+
+    stop = threading.Event()
+
+    def churn():
+        while not stop.is_set():
+            fl.empty(100_000)
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        for _ in range(30):
+            pid = os.fork()
+            if pid == 0:
+                fl.ones(200_000).sum()
+                os._exit(0)
+            deadline = time.monotonic() + 10
+            while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                assert time.monotonic() < deadline, "the child hangs"
+                time.sleep(0.001)
+    finally:
+        stop.set()
+        thread.join()
