@@ -329,6 +329,86 @@ def test_backward_from_four_threads_on_a_shared_graph():
     assert fl.allclose(x.grad, expected * 100)
 
 
+def live_tensors():
+    gc.collect()
+    return sum(isinstance(o, fl.Tensor) for o in gc.get_objects())
+
+
+def network_step(x, weights):
+    """Ops with native, fused and Python derivatives, views and a write in place."""
+    h = x
+    for w in weights:
+        h = fl.nn.functional.layer_norm((h @ w).tanh(), (8,))
+    a, b = h.split(4, 1)
+    out = fl.cat([a * 2, b.clone().mul_(3)], 1)
+    return fl.nn.functional.cross_entropy(out, fl.zeros(len(out), dtype=fl.int64))
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["separate", "shared"])
+def test_threads_leave_nothing_behind(shared):
+    """Objects and memory are after many backward passes of four threads what they were before."""
+    fl.manual_seed(0)
+    weights = [fl.randn(8, 8, requires_grad=True) for _ in range(3)]
+    x = fl.randn(16, 8)
+    loss = network_step(x, weights) if shared else None
+
+    def work(i):
+        own = weights if shared else [w.detach().clone().requires_grad_() for w in weights]
+        for _ in range(20):
+            (network_step(x, own) if loss is None else loss).backward(retain_graph=shared)
+
+    def run():
+        run_in_threads(work)
+        for w in weights:
+            w.grad = None
+
+    run()  # caches fill
+    objects, memory = live_tensors(), fl._C._memory_stats()["allocated"]
+    for _ in range(3):
+        run()
+    assert live_tensors() == objects
+    assert fl._C._memory_stats()["allocated"] == memory
+
+
+def test_threads_add_up_in_shared_weights():
+    """Four threads with graphs of their own over the same leaves."""
+    w = fl.ones(64, dtype=fl.float64, requires_grad=True)
+
+    def work(i):
+        for _ in range(50):
+            (w * (i + 1.0)).sum().backward()
+
+    run_in_threads(work)
+    assert w.grad.tolist() == [50.0 * (1 + 2 + 3 + 4)] * 64
+
+
+def test_hooks_run_in_the_thread_that_calls_backward():
+    seen = {}
+
+    def work(i):
+        x = leaf(1.0)
+        x.register_hook(lambda g: seen.update({i: threading.get_ident()}))
+        (x * 2).backward()
+        assert seen[i] == threading.get_ident()
+
+    run_in_threads(work)
+    assert len(set(seen)) == 4
+
+
+def test_an_error_in_one_thread_does_not_reach_the_others():
+    def work(i):
+        x = leaf(1.0)
+        y = x * x
+        y.backward()
+        if i % 2:
+            with pytest.raises(RuntimeError, match="second time"):
+                y.backward()
+        (x * x).backward()
+        assert x.grad.tolist() == [4.0]
+
+    run_in_threads(work)
+
+
 def test_modes_belong_to_their_thread():
     seen = []
     with fl.no_grad():
