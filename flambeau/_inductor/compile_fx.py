@@ -14,13 +14,14 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._functorch.aot.trace import Call, Trace, Unsupported, Value, trace_forward, trace_joint
+from flambeau._functorch.aot.trace import Call, Trace, Value, trace_forward, trace_joint
 from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.plan import Plan
 from flambeau._inductor.schedule import schedule
 from flambeau.ops import expr as e
+from flambeau.ops.recording import DependsOnData
 
 __all__ = ["compile_fx", "compile_function"]
 
@@ -81,7 +82,7 @@ class Compiled:
         """A native graph for inputs like these; None when the function cannot be one."""
         try:
             return self._graph_for(inputs)
-        except Unsupported as reason:
+        except DependsOnData as reason:
             log.info("runs operator by operator: %s", reason)
             return None
 

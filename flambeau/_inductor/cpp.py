@@ -14,6 +14,7 @@ scratch row.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +43,8 @@ _INFIX = {
     "rshift": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "land": "&&", "lor": "||",
 }  # fmt: skip
 _PREFIX = {"neg": "-", "bitnot": "~", "lnot": "!"}
-_SIMPLE = frozenset("abs maximum minimum sqrt rsqrt floor ceil trunc real conj".split())  # printed in the prelude
 _CHEAP = frozenset((*_INFIX, *_PREFIX, "where", "abs", "maximum", "minimum", "const", "load", "arg", "real", "conj"))
+_FOLDS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
 
 
@@ -84,11 +85,16 @@ class _Body:
             return _literal(node.args[0], ctype)
         if node.op in ("load", "arg"):
             return leaves(node)
+        op = node.op
         parts = [self.expression(a, leaves, ctype) for a in node.args]  # type: ignore[arg-type]
-        key = (node.op, ctype, *parts)
+        if op == "mul" and (one := _literal(1, ctype)) in parts:
+            return parts[1 - parts.index(one)]
+        if op == "div" and ctype in ("float", "double"):
+            op, parts = self.writer.divided(node.args[1], parts, ctype)
+        key = (op, ctype, *parts)
         if key not in self.seen:
             self.seen[key] = self.writer.fresh("t")
-            self.lines.append(f"const auto {self.seen[key]} = {self._text(node.op, parts)};")
+            self.lines.append(f"const auto {self.seen[key]} = {self._text(op, parts)};")
         return self.seen[key]
 
     def _text(self, op: str, parts: list[str]) -> str:
@@ -113,6 +119,11 @@ class _Writer:
         self.strides: dict[tuple[str, tuple[int, ...]], str] = {}
         self.numbers: list[int] = [1]
         self.number_lines: list[str] = []
+        self.row_values: dict[Buffer, str] = {}  # what is known once a row
+        self.reciprocals: dict[str, str] = {}  # of those
+        self.before_walk: list[str] = []  # statements that a walk over the columns needs
+        self.fold_names: dict[Buffer, str] = {}  # accumulators of folds along the columns
+        self.column_names: dict[Buffer, str] = {}  # accumulators of folds along the rows
         self._arrange()
         self._depths()
 
@@ -204,6 +215,18 @@ class _Writer:
                 return False
         return True
 
+    def divided(self, divisor: Any, parts: list[str], ctype: str) -> tuple[str, list[str]]:
+        """A division, or the multiplication that does the same: by a power of two, or by what is fixed for a row."""
+        number = divisor.args[0] if divisor.op == "const" else None
+        if isinstance(number, (int, float)) and number and math.frexp(number)[0] in (0.5, -0.5):
+            return "mul", [parts[0], _literal(1.0 / number, ctype)]
+        if parts[1] in self.row_values.values():
+            if parts[1] not in self.reciprocals:
+                self.reciprocals[parts[1]] = self.fresh("by")
+                self.before_walk.append(f"const auto {self.reciprocals[parts[1]]} = 1 / {parts[1]};")
+            return "mul", [parts[0], self.reciprocals[parts[1]]]
+        return "div", parts
+
     # ---------------------------------------------------------------- accesses
 
     def pointer(self, access: Access, write: bool = False) -> str:
@@ -267,16 +290,19 @@ class _Writer:
         return self.compute(body, source, at, columns)
 
     def compute(self, body: _Body, member: Member, at: int, columns: list[str] | None) -> str:
-        """The value of a member at the current point, rounded as its buffer's dtype when that is an integer."""
+        """The value of a member at the current point."""
         key = ("value", member.loop.write.buffer)
         if key not in body.seen:
-            text = self.operand(body, member, at, columns)
-            memory, ctype = TYPES[member.loop.write.buffer.dtype]
-            name = self.fresh("v")
-            narrow = ctype == "int64_t" and memory != "int64_t"
-            body.lines.append(f"const {ctype} {name} = {f'({memory})' if narrow else ''}({text});")
-            body.seen[key] = name
+            body.seen[key] = self._named(body, member, self.operand(body, member, at, columns))
         return body.seen[key]
+
+    def _named(self, body: _Body, member: Member, text: str) -> str:
+        """A variable for a member's value; integers are cut to what their buffer holds."""
+        memory, ctype = TYPES[member.loop.write.buffer.dtype]
+        name = self.fresh("v")
+        narrow = f"({memory})" if ctype == "int64_t" and memory != "int64_t" else ""
+        body.lines.append(f"const {ctype} {name} = {narrow}({text});")
+        return name
 
     def operand(self, body: _Body, member: Member, at: int, columns: list[str] | None) -> str:
         """The value of a member's expression, in the type it computes in."""
@@ -306,7 +332,6 @@ class _Writer:
     # ---------------------------------------------------------------- the function
 
     def write(self) -> str:
-        self.row_values: dict[Buffer, str] = {}
         members = self.group.members
         self.column_folds = [m for m in members if m.level == "rows"]
         whole = self.rows == 0 and any(m.level == "fold" for m in members)
@@ -334,7 +359,7 @@ class _Writer:
             body.append(f"{ctype}* __restrict {name} = {array} + thread * {width};")
         body += self._scratch_lines()
         if flat:
-            body += self._pass(0, [], "begin", "end") if self.sizes else self._point()
+            body += self._pass(0, "begin", "end") if self.sizes else self._point()
         else:
             inner: list[str] = []
             left = "row"
@@ -344,7 +369,7 @@ class _Writer:
                     inner.append(f"const int64_t q{k} = {left} / {rows[k]};")
                     left = f"q{k}"
             for at in range(self.passes):
-                inner += self._pass(at, inner, "0", None)
+                inner += self._pass(at)
                 inner += self._row_level(at)
             if self.passes == 0:
                 inner += self._row_level(0)
@@ -366,14 +391,20 @@ class _Writer:
             target = f"{self.pointer(member.write, write=True)}[{self.index(member.write, columns)}]"
             body.lines.append(f"store({target}, {name});")
 
-    def _pass(self, at: int, outer: list[str], begin: str, end: str | None) -> list[str]:
-        """One walk over the columns of a row (or over a part of the only dimension)."""
+    def _pass(self, at: int, begin: str = "0", end: str | None = None, prefix: str = "") -> list[str]:
+        """One walk over the columns of a row. `begin` and `end` are bounds of the outermost column dimension; `prefix`
+        names the accumulators of a thread that walks over a part only."""
         members = [m for m in self.group.members if self.depth[m.loop.write.buffer] == at and m.level != "row"]
-        folds = [m for m in members if m.level == "fold"]
         sizes = self.size_names[self.rows :]
         columns = [f"c{k}" for k in range(len(sizes))]
+        bounds = [("0", size) for size in sizes]
+        if bounds:
+            bounds[0] = (begin, end or sizes[0])
         body = _Body(self)
-        updates = []
+        lines: list[str] = []  # before the walk
+        parts: list[str] = []  # of single precision, before a block
+        clauses: list[str] = []
+        closing: list[str] = []  # after a block
         for member in members:
             buffer = member.loop.write.buffer
             if member.level == "full":
@@ -386,97 +417,60 @@ class _Writer:
             reduce = member.loop.reduce
             assert reduce is not None
             ctype = TYPES[reduce.accumulate][1]
-            operand = self.operand(body, member, at, columns)
+            operand = f"({ctype}){self.operand(body, member, at, columns)}"
             if member.level == "rows":
                 target = f"{self.column_names[buffer]}[{self.linear(columns)}]"
-            else:
-                target = self.partial[buffer] if buffer in getattr(self, "partial", {}) else ""
-            updates.append((member, ctype, operand, target))
-        lines: list[str] = []
-        clauses = []
-        closing = []
-        for member, ctype, operand, target in updates:
-            reduce = member.loop.reduce
-            if member.level == "rows":
-                body.lines.append(f"{target} = {self._combined(body, member, target, f'({ctype}){operand}', ctype)};")
+                body.lines.append(f"{target} = {self._combined(reduce, target, operand, ctype)};")
                 continue
-            buffer = member.loop.write.buffer
-            total = self.fold_names.setdefault(buffer, self.fresh("fold")) if hasattr(self, "fold_names") else None
-            if total is None:
-                self.fold_names: dict[Buffer, str] = {}
-                total = self.fold_names.setdefault(buffer, self.fresh("fold"))
-            initial = self._initial(reduce, ctype)
-            wide = self._wide(ctype, reduce)
-            lines.append(f"{wide} {total} = {initial};")
+            total = prefix + self.fold_names.setdefault(buffer, self.fresh("fold"))
             part = self.fresh("part")
-            operation = self._operation(reduce, ctype)
-            clauses.append((part, ctype, initial, operation))
-            body.lines.append(f"{part} = {self._combined(body, member, part, f'({ctype}){operand}', ctype)};")
-            closing.append(f"{total} = {self._combined(body, member, total, f'({wide}){part}', wide, plain=True)};")
+            wide = _wide(reduce)
+            lines.append(f"{wide} {total} = {self._initial(reduce, wide)};")
+            parts.append(f"{ctype} {part} = {self._initial(reduce, ctype)};")
+            clauses.append(f" reduction({self._operation(reduce)} : {part})")
+            body.lines.append(f"{part} = {self._combined(reduce, part, operand, ctype)};")
+            closing.append(f"{total} = {self._combined(reduce, total, f'({wide}){part}', wide)};")
+        lines += self.before_walk
+        self.before_walk = []
         if not body.lines:
             return lines
-        inner = columns[-1] if columns else None
-        walk: list[str] = []
-        if inner is None:
-            walk = [f"{c} {p} = {i};" for p, c, i, _ in clauses] + body.lines + closing
-            return [*lines, "{", *_indented(walk), "}"]
-        reductions = "".join(f" reduction({operation} : {part})" for part, _, _, operation in clauses)
-        last = end or sizes[-1]
-        simd = f"#pragma omp simd{reductions}"
-        loop_body = ["{", *_indented(body.lines), "}"]
+        if not columns:
+            return [*lines, "{", *_indented([*parts, *body.lines, *closing]), "}"]
+        inner, (first, last) = columns[-1], bounds[-1]
+        simd = f"#pragma omp simd{''.join(clauses)}"
+        walk = [f"for (int64_t {inner} = {first}; {inner} < {last}; ++{inner})", "{", *_indented(body.lines), "}"]
         if clauses:
-            walk = [
-                f"for (int64_t b = {begin}; b < {last}; b += {BLOCK}) {{",
-                *_indented(
-                    [
-                        f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};",
-                        *(f"{c} {p} = {i};" for p, c, i, _ in clauses),
-                        simd,
-                        f"for (int64_t {inner} = b; {inner} < e; ++{inner})",
-                        *loop_body,
-                        *closing,
-                    ]
-                ),
-                "}",
-            ]
+            walk[0] = f"for (int64_t {inner} = b; {inner} < e; ++{inner})"
+            block = [f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};", *parts, simd, *walk, *closing]
+            walk = [f"for (int64_t b = {first}; b < {last}; b += {BLOCK}) {{", *_indented(block), "}"]
         else:
-            walk = [simd, f"for (int64_t {inner} = {begin}; {inner} < {last}; ++{inner})", *loop_body]
-        for k in range(len(columns) - 2, -1, -1):
-            walk = [f"for (int64_t c{k} = 0; c{k} < {sizes[k]}; ++c{k}) {{", *_indented(walk), "}"]
+            walk = [simd, *walk]
+        for name, (low, high) in reversed(list(zip(columns[:-1], bounds))):
+            walk = [f"for (int64_t {name} = {low}; {name} < {high}; ++{name}) {{", *_indented(walk), "}"]
         return [*lines, *walk]
 
-    def _combined(self, body: _Body, member: Member, a: str, b: str, ctype: str, plain: bool = False) -> str:
-        reduce = member.loop.reduce
-        assert reduce is not None
+    def _combined(self, reduce: Any, a: str, b: str, ctype: str) -> str:
+        """One step of a fold, as an expression."""
         scope = _Body(self)
-        text = scope.expression(reduce.combine, lambda node: {"a": a, "b": b}[node.args[0]], ctype)
-        if len(scope.lines) == 1:
-            return scope.lines[0].partition(" = ")[2].rstrip(";")
-        if plain:
-            raise ValueError(f"[inductor] expected a simple combination, got {reduce.combine}")
-        body.lines += scope.lines
-        return text
+        scope.expression(reduce.combine, lambda node: {"a": a, "b": b}[node.args[0]], ctype)
+        (line,) = scope.lines
+        return line.partition(" = ")[2].rstrip(";")
 
     @staticmethod
-    def _wide(ctype: str, reduce: Any) -> str:
-        return "double" if ctype == "float" and reduce.combine.op == "add" else ctype
-
-    def _initial(self, reduce: Any, ctype: str) -> str:
+    def _initial(reduce: Any, ctype: str) -> str:
         if reduce.init in ("lowest", "highest"):
             if reduce.accumulate.is_floating_point:
                 return f"{'-' if reduce.init == 'lowest' else ''}std::numeric_limits<{ctype}>::infinity()"
             return f"std::numeric_limits<{ctype}>::{'lowest' if reduce.init == 'lowest' else 'max'}()"
         return _literal(int(reduce.init) if ctype == "int64_t" else reduce.init, ctype)
 
-    def _operation(self, reduce: Any, ctype: str) -> str:
+    def _operation(self, reduce: Any) -> str:
         """The operation of an OpenMP reduction clause."""
-        known = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}.get(reduce.combine.op)
+        known = _FOLDS.get(reduce.combine.op)
         if known is not None:
             return known
-        if reduce.combine.op in ("maximum", "minimum"):
-            self.functions.add(reduce.combine.op)
-            return f"fold_{reduce.combine.op}"
-        raise ValueError(f"[inductor] expected a fold that OpenMP knows, got {reduce.combine.op}")
+        self.functions.add(reduce.combine.op)
+        return f"fold_{reduce.combine.op}"
 
     def _row_level(self, at: int) -> list[str]:
         """What is known once a row's pass `at` is through: the ends of its folds, and loops over rows only."""
@@ -484,96 +478,57 @@ class _Writer:
         for member in self.group.members:
             if self.depth[member.loop.write.buffer] != at or member.level not in ("fold", "row"):
                 continue
-            self.row_values[member.loop.write.buffer] = self._row_value(body, member, at)
-            self._store(body, member, self.row_values[member.loop.write.buffer], None)
+            name = self.row_values[member.loop.write.buffer] = self._row_value(body, member)
+            self._store(body, member, name, None)
         return body.lines
 
-    def _row_value(self, body: _Body, member: Member, at: int) -> str:
-        if member.level == "row":
-            return self.compute_row(body, member, at)
+    def _row_value(self, body: _Body, member: Member) -> str:
+        """The value of a member that has one for each row."""
         reduce = member.loop.reduce
-        assert reduce is not None
-        ctype = TYPES[reduce.accumulate][1]
-        count = " * ".join(self.size_names[self.rows :]) or "1"
-        total = self.fold_names[member.loop.write.buffer]
-        wide = self._wide(ctype, reduce)
-        text = body.expression(reduce.finish, lambda node: total if node.args[0] == "a" else f"({wide})({count})", wide)
-        name = self.fresh("v")
-        memory, out = TYPES[member.loop.write.buffer.dtype]
-        narrow = out == "int64_t" and memory != "int64_t"
-        body.lines.append(f"const {out} {name} = {f'({memory})' if narrow else ''}({text});")
-        return name
+        if reduce is None:
+            ctype = TYPES[member.loop.compute][1]
+            text = body.expression(member.loop.expr, lambda node: self._row_operand(body, member, node, ctype), ctype)
+        else:
+            wide = _wide(reduce)
+            count = " * ".join(self.size_names[self.rows :]) or "1"
+            total = self.fold_names[member.loop.write.buffer]
+            ends = {"a": total, "n": f"({wide})({count})"}
+            text = body.expression(reduce.finish, lambda node: ends[node.args[0]], wide)
+        return self._named(body, member, text)
 
-    def compute_row(self, body: _Body, member: Member, at: int) -> str:
-        ctype = TYPES[member.loop.compute][1]
-
-        def leaf(node: Expr) -> str:
-            access = member.reads[node.args[0]]  # type: ignore[call-overload]
-            made = self.group.made.get(access.buffer)
-            name = self.row_values[access.buffer] if made is not None else self.load(body, access, None)
-            return name if TYPES[access.buffer.dtype][1] == ctype else f"({ctype}){name}"
-
-        text = body.expression(member.loop.expr, leaf, ctype)
-        name = self.fresh("v")
-        memory, out = TYPES[member.loop.write.buffer.dtype]
-        narrow = out == "int64_t" and memory != "int64_t"
-        body.lines.append(f"const {out} {name} = {f'({memory})' if narrow else ''}({text});")
-        return name
+    def _row_operand(self, body: _Body, member: Member, node: Expr, ctype: str) -> str:
+        access = member.reads[node.args[0]]  # type: ignore[call-overload]
+        made = access.buffer in self.group.made
+        name = self.row_values[access.buffer] if made else self.load(body, access, None)
+        return name if TYPES[access.buffer.dtype][1] == ctype else f"({ctype}){name}"
 
     # ---------------------------------------------------------------- folds of everything
 
     def _whole(self) -> list[str]:
         """No rows: each pass is divided over the threads by itself."""
-        lines: list[str] = []
+        lines = self._scratch_lines()
         outer = self.size_names[0] if self.sizes else "1"
-        lines += self._scratch_lines("1")
         for at in range(self.passes):
-            folds = [m for m in self.group.members if m.level == "fold" and self.depth[m.loop.write.buffer] == at]
-            walk = self._whole_pass(at)
-            for member in folds:
-                reduce = member.loop.reduce
-                assert reduce is not None
-                ctype = TYPES[reduce.accumulate][1]
-                wide = self._wide(ctype, reduce)
-                total = self.fold_names[member.loop.write.buffer]
-                lines.append(f"{wide} {total} = {self._initial(reduce, ctype)};")
+            walk = self._pass(at, "begin", "end", "mine_")
             inner = [
                 "const int thread = omp_get_thread_num(), team = omp_get_num_threads();",
                 f"const int64_t begin = {outer} * thread / team, end = {outer} * (thread + 1) / team;",
                 *walk,
             ]
-            if folds:
-                inner += ["#pragma omp critical", "{"]
-                for member in folds:
-                    reduce = member.loop.reduce
-                    assert reduce is not None
-                    ctype = TYPES[reduce.accumulate][1]
-                    wide = self._wide(ctype, reduce)
-                    total = self.fold_names[member.loop.write.buffer]
-                    inner.append(
-                        f"  {total} = {self._combined(_Body(self), member, total, f'mine_{total}', wide, True)};"
-                    )
-                inner.append("}")
+            folds = [m for m in self.group.members if m.level == "fold" and self.depth[m.loop.write.buffer] == at]
+            for member in folds:
+                reduce, total = member.loop.reduce, self.fold_names[member.loop.write.buffer]
+                wide = _wide(reduce)
+                lines.append(f"{wide} {total} = {self._initial(reduce, wide)};")
+                combined = self._combined(reduce, total, f"mine_{total}", wide)
+                inner += ["#pragma omp critical", f"{total} = {combined};"]
             lines += ["#pragma omp parallel num_threads(threads) if (threads > 1)", "{", *_indented(inner), "}"]
             lines += self._row_level(at)
-        lines += self._scratch_free()
-        return lines
-
-    def _whole_pass(self, at: int) -> list[str]:
-        lines = self._pass(at, [], "begin", "end") if len(self.sizes) == 1 else self._pass(at, [], "0", None)
-        text = "\n".join(lines)
-        if len(self.sizes) > 1:
-            text = text.replace(
-                f"for (int64_t c0 = 0; c0 < {self.size_names[0]}; ++c0)", "for (int64_t c0 = begin; c0 < end; ++c0)"
-            )
-        for name in getattr(self, "fold_names", {}).values():
-            text = _renamed(text, name, f"mine_{name}")
-        return text.split("\n")
+        return lines + self._scratch_free()
 
     # ---------------------------------------------------------------- folds along the rows
 
     def _column_accumulators(self, lines: list[str]) -> dict[str, tuple[str, str, str]]:
-        self.column_names: dict[Buffer, str] = {}
         made: dict[str, tuple[str, str, str]] = {}
         if not self.column_folds:
             return made
@@ -597,36 +552,27 @@ class _Writer:
         columns = [f"c{k}" for k in range(len(sizes))]
         count = " * ".join(self.size_names[: self.rows]) or "1"
         for member in self.column_folds:
-            buffer = member.loop.write.buffer
-            reduce = member.loop.reduce
+            buffer, reduce = member.loop.write.buffer, member.loop.reduce
             assert reduce is not None
             array, ctype, _ = accumulators[self.column_names[buffer]]
             body = _Body(self)
             at = self.linear(columns)
+            combined = self._combined(reduce, "all", f"{array}[k * width + {at}]", ctype)
             body.lines.append(f"{ctype} all = {array}[{at}];")
-            combined = self._combined(body, member, "all", f"{array}[k * width + {at}]", ctype, plain=True)
             body.lines.append(f"for (int k = 1; k < threads; ++k) all = {combined};")
-            text = body.expression(
-                reduce.finish, lambda node: "all" if node.args[0] == "a" else f"({ctype})({count})", ctype
-            )
-            target = f"{self.pointer(member.write, write=True)}[{self._column_index(member.write, columns)}]"
+            ends = {"a": "all", "n": f"({ctype})({count})"}
+            text = body.expression(reduce.finish, lambda node, ends=ends: ends[node.args[0]], ctype)
+            target = f"{self.pointer(member.write, write=True)}[{self.index(member.write, columns)}]"
             body.lines.append(f"store({target}, ({TYPES[buffer.dtype][1]})({text}));")
             walk = ["{", *_indented(body.lines), "}"]
-            for k in range(len(columns) - 1, -1, -1):
-                walk = [f"for (int64_t c{k} = 0; c{k} < {sizes[k]}; ++c{k})", *walk]
+            for name, size in reversed(list(zip(columns, sizes))):
+                walk = [f"for (int64_t {name} = 0; {name} < {size}; ++{name})", *walk]
             lines += [*walk, f"free({array});"]
         return lines
 
-    def _column_index(self, access: Access, columns: list[str]) -> str:
-        """Position in the result of a fold along the rows, which has no row dimensions."""
-        saved = self.rows
-        terms = self.index(Access(access.buffer, access.offset, access.strides), columns)
-        del saved
-        return terms
-
     # ---------------------------------------------------------------- scratch rows
 
-    def _scratch_lines(self, teams: str = "1") -> list[str]:
+    def _scratch_lines(self) -> list[str]:
         if not self.scratch:
             return []
         width = " * ".join(self.size_names[self.rows :]) or "1"
@@ -651,10 +597,10 @@ def _indented(lines: list[str]) -> list[str]:
     return [line if line.startswith("#") else f"  {line}" for line in lines]
 
 
-def _renamed(text: str, old: str, new: str) -> str:
-    import re
-
-    return re.sub(rf"\b{old}\b", new, text)
+def _wide(reduce: Any) -> str:
+    """The type in which blocks are combined: sums of single precision go on in double."""
+    ctype = TYPES[reduce.accumulate][1]
+    return "double" if ctype == "float" and reduce.combine.op == "add" else ctype
 
 
 def print_group(group: Group, stored: set[Buffer]) -> Kernel:

@@ -28,6 +28,8 @@ DEFINED = (
     "native_layer_norm", "_fused_rms_norm", "_softmax", "_log_softmax", "softmax.int", "log_softmax.int",
 )  # fmt: skip
 
+_COMBINATIONS = frozenset(("add", "mul", "bitor", "bitand", "maximum", "minimum"))
+
 _REAL = {
     fl.float32, fl.float64, fl.bfloat16, fl.float16, fl.bool, fl.uint8, fl.int8, fl.int16, fl.int32, fl.int64,
 }  # fmt: skip
@@ -198,6 +200,9 @@ class Lowering:
         parameters = [e.Expr("const", given[n]) for n in names]
         load = records.pick(details["load"], records.dtype_class(compute))
         a, b, n = map(e.arg, "abn")
+        combine = e.lift(details["combine"](a, b))
+        if combine.op not in _COMBINATIONS or {x.op for x in combine.args} != {"arg"}:  # type: ignore[union-attr]
+            return False
         accumulate = {"int": fl.int64, "bool": fl.bool}.get(details["accumulate"], compute)
         kept = tuple(d not in dims for d in range(len(source.size)))
         made = self.result(result)
@@ -214,7 +219,7 @@ class Lowering:
                 compute,
                 Reduce(
                     details["init"],
-                    e.lift(details["combine"](a, b)),
+                    combine,
                     e.lift(details["finish"](a, n, *parameters)),
                     accumulate,
                     kept,

@@ -6,6 +6,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite
+from flambeau.ops.recording import without_data
 
 OP = "grouped_mm"
 
@@ -64,7 +65,7 @@ def grouped_mm(
     # What is cut: rows of a against a stack of b, columns of b against a stack of a, or the summed dimension of both.
     rows, columns = mat_a.shape[-2], mat_b.shape[-1]
     both = mat_a.dim() == mat_b.dim() == 2
-    if mat_a.is_meta:
+    if without_data("grouped_mm", mat_a):
         shape = [offs.shape[0], rows, columns] if both else [rows, columns]
         return fl.empty(shape, dtype=mat_a.dtype, device="meta")
     if both:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import flambeau as fl
 from flambeau.ops.record import composite
+from flambeau.ops.recording import without_data
 
 _EMPTY = {"sum": 0.0, "mean": float("nan"), "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
@@ -41,7 +42,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
         raise RuntimeError(f"[segment_reduce] expected axis to be the last of {given.dim()} dimensions, got {axis}")
     count = given.shape[-1] - (0 if lengths is not None else 1)
     rest, batch = data.shape[axis + 1 :], data.shape[:axis]
-    if data.is_meta or given.is_meta:
+    if without_data("segment_reduce", data, given):
         return data.new_empty((*batch, count, *rest))
     rows = data.reshape(-1, data.shape[axis], *rest) if axis else data.unsqueeze(0)
     results = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops.record import composite, native
+from flambeau.ops.recording import without_data
 
 BINS = range  # `range` is an argument of the histograms
 DATA = ("data_dependent", "no_grad")
@@ -288,7 +289,7 @@ def _edges(x: fl.Tensor, bins: list[int], range: list[float] | None) -> list[fl.
         if len(range) != 2 * len(bins):
             raise RuntimeError(f"[histogram] expected a range of {2 * len(bins)} numbers, got {len(range)}")
         ends = [(float(range[2 * i]), float(range[2 * i + 1])) for i in BINS(len(bins))]
-    elif x.numel() == 0 or x.is_meta:
+    elif x.numel() == 0 or without_data("histogram", x):
         ends = [(0.0, 1.0)] * len(bins)
     else:
         low, high = fl.amin(x, 0).tolist(), fl.amax(x, 0).tolist()

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops.recording import DependsOnData, refused
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["Call", "Trace", "Unsupported", "Value", "trace_forward", "trace_joint"]
 
 
-class Unsupported(Exception):
+class Unsupported(DependsOnData):
     """The function does something that compiled graphs cannot express; it runs in eager mode instead."""
 
 
@@ -86,7 +87,8 @@ class Trace:
             self.kept.append(storage)
             number = self.storages.setdefault(storage._cdata, len(self.storages))
             found = self.values[id(tensor)] = Value(len(self.values), tensor, number)
-            self.roots.setdefault(number, found)
+            if self.roots.setdefault(number, found).dtype != found.dtype:
+                raise Unsupported("memory that is read as another dtype")
         return found
 
 
@@ -215,7 +217,7 @@ def _twin(tensor: Any) -> Any:
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     twins = [_twin(t) for t in inputs]
     trace.inputs = [trace.value(t) for t in twins]
-    with recorder:
+    with recorder, refused():
         made = function(*twins)
     outputs = list(made) if isinstance(made, (list, tuple)) else [made]
     for output in outputs:

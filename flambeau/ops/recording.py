@@ -1,0 +1,34 @@
+"""Definitions that look at data, and recorders that run them on tensors without any.
+
+A definition that takes another way on the meta device, because the real one depends on values, asks `without_data`; a
+recorder, to which the other way would be a lie, is told so.
+"""
+
+from __future__ import annotations
+
+import threading
+
+_state = threading.local()
+
+
+class DependsOnData(Exception):
+    """What an operator does depends on values that are not there."""
+
+
+class refused:
+    """Inside the block, ways that depend on data are refused."""
+
+    def __enter__(self) -> None:
+        _state.depth = getattr(_state, "depth", 0) + 1
+
+    def __exit__(self, *error: object) -> None:
+        _state.depth -= 1
+
+
+def without_data(op: str, *tensors: object) -> bool:
+    """Whether one of the tensors is on the meta device; raises when that is only for the sake of a record."""
+    if not any(getattr(t, "is_meta", False) for t in tensors):
+        return False
+    if getattr(_state, "depth", 0):
+        raise DependsOnData(f"[{op}] what it computes depends on the values of its input")
+    return True
