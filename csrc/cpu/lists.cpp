@@ -12,7 +12,9 @@ namespace fl {
 namespace {
 
 constexpr int64_t kPiece = 32768;  // elements summed by one thread at a time
-constexpr int64_t kRun = 1024;     // elements summed in the dtype's own precision
+constexpr int64_t kNormGrain =
+    4 * kGrain;                 // a square and an addition are cheaper than a simple operation that writes
+constexpr int64_t kRun = 1024;  // elements summed in the dtype's own precision
 
 enum class Order { One, Two, Largest };
 
@@ -62,7 +64,7 @@ std::vector<Tensor> norms_of(const Tensor* list, size_t n, Order order) {
   }
   std::vector<double> parts(pieces.size());
   const int64_t count = static_cast<int64_t>(pieces.size());
-  parallel_for(count, std::max<int64_t>(1, count * kGrain / std::max<int64_t>(total, 1)),
+  parallel_for(count, std::max<int64_t>(1, count * kNormGrain / std::max<int64_t>(total, 1)),
                [&](int64_t begin, int64_t end) {
                  for (int64_t k = begin; k < end; ++k) {
                    const Piece& p = pieces[k];

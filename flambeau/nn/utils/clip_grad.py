@@ -28,8 +28,10 @@ def get_total_norm(
         return fl.tensor(0.0)
     with fl.no_grad():
         device = grads[0].device
-        norms = [fl.linalg.vector_norm(grad, norm_type) for grad in grads]
-        total = fl.linalg.vector_norm(fl.stack([norm.to(device) for norm in norms]), norm_type)
+        norms = fl._foreach_norm(grads, norm_type)
+        if any(norm.device != device for norm in norms):
+            norms = [norm.to(device) for norm in norms]
+        total = fl.linalg.vector_norm(fl.stack(norms), norm_type)
         if error_if_nonfinite and not bool(total.isfinite()):
             raise RuntimeError(
                 f"[clip_grad_norm_] expected a finite norm of order {norm_type}, got {total.item()}; "
@@ -48,6 +50,9 @@ def clip_grads_with_norm_(
     with fl.no_grad():
         # Multiplying by a factor that may be 1 costs less than waiting for the norm to be known.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp_(max=1.0)
+        if all(grad.device == factor.device for grad in grads):
+            fl._foreach_mul_(grads, factor)
+            return
         for grad in grads:
             grad.mul_(factor.to(grad.device))
 
@@ -88,10 +93,11 @@ def clip_grad_norm(
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Limits each element of the gradients to [-clip_value, clip_value], in place."""
     limit = float(clip_value)
-    with fl.no_grad():
-        for parameter in _tensors(parameters):
-            if parameter.grad is not None:
-                parameter.grad.clamp_(min=-limit, max=limit)
+    grads = [parameter.grad for parameter in _tensors(parameters) if parameter.grad is not None]
+    if grads:
+        with fl.no_grad():
+            fl._foreach_clamp_min_(grads, -limit)
+            fl._foreach_clamp_max_(grads, limit)
 
 
 # As they were called before they were public.
