@@ -8,13 +8,12 @@ A word is the name of a class when it starts with a capital, of a constant when 
 
 _MANY = "training over several processes is not written"
 _SHARD = "sharding parameters over processes is not written"
-_SYMBOLIC = "symbolic sizes are not written"
 _QUANT = "quantization is not written"
 _ONNX = "export to ONNX is not written"
 _EXPORT = "export of programs is not written"
 _CAPTURE = "capture of programs is not written"
 _COMPILER = "the compiler is not written"
-_FX = "fx graphs are not written"
+_UNBACKED = "sizes that depend on data are not carried through graphs"
 _SPARSE = "sparse tensors are not written"
 _NESTED = "nested tensors are not written"
 _RPC = "remote procedure calls are not written"
@@ -43,12 +42,6 @@ _QUANT_NAMES = (
     "quantize_qat propagate_qconfig_"
 )
 _QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
-_SYMBOLIC_SHAPES = (
-    "DimDynamic{DYNAMIC,STATIC,UNBACKED,DUCK} DivideByKey !GuardOnDataDependentSymNode RelaxedUnspecConstraint ShapeEnv "
-    "StatelessSymbolicContext StrictMinMaxConstraint SymNode compute_unbacked_bindings free_symbols is_symbolic "
-    "free_unbacked_symbols guard_or_false guard_or_true guard_size_oblivious optimization_hint statically_known_true "
-    "has_free_symbols guard_scalar hint_int definitely_true definitely_false"
-)
 _HOOKS = "distributed.algorithms.ddp_comm_hooks"
 _CHECKPOINT = "distributed.checkpoint"
 
@@ -60,31 +53,9 @@ TABLE: dict[str, tuple[str, str]] = {
         " :uint16 :uint32 :uint64 :jagged :sparse_bsr :sparse_bsc",
     ),
     # ------------------------------------------------------------------------------------------ capture and compile
-    "fx": (
-        _FX,
-        "Graph GraphModule Interpreter Node Proxy Tracer Transformer CodeGen map_arg replace_pattern symbolic_trace "
-        "@wrap @has_side_effect",
-    ),
-    "fx._compatibility": (_FX, "@compatibility"),
-    "fx._symbolic_trace": (_FX, "Tracer symbolic_trace @wrap is_fx_tracing()=False"),
-    "fx.graph": (_FX, "CodeGen Graph PythonCode"),
-    "fx.graph_module": (_FX, "GraphModule reduce_graph_module"),
-    "fx.immutable_collections": (_FX, "immutable_list immutable_dict"),
-    "fx.interpreter": (_FX, "Interpreter Transformer"),
-    "fx.node": (_FX, "Argument Node Target map_arg map_aggregate @has_side_effect"),
-    "fx.proxy": (_FX, "GraphAppendingTracer ParameterProxy Proxy Attribute TracerBase TraceError"),
-    "fx.traceback": (_FX, "@annotate_fn annotate preserve_node_meta format_stack"),
-    "fx.passes": ("", ""),
-    "fx.passes.infra.pass_base": (_FX, "PassBase PassResult"),
-    "fx.passes.regional_inductor": (_FX, "regional_inductor"),
-    "fx.passes.runtime_assert": (_FX, "insert_deferred_runtime_asserts"),
-    "fx.passes.shape_prop": (_FX, "ShapeProp TensorMetadata"),
-    "fx.passes.split_module": (_FX, "split_module"),
-    "fx.experimental": ("", ""),
-    "fx.experimental.const_fold": (_FX, "split_const_subgraphs"),
-    "fx.experimental.optimization": (_FX, "fuse optimize_for_inference"),
-    "fx.experimental.proxy_tensor": (_FX, "ProxyTorchDispatchMode get_proxy_mode make_fx maybe_disable_fake_tensor_mode"),
-    "fx.experimental.symbolic_shapes": (_SYMBOLIC, _SYMBOLIC_SHAPES),
+    "fx.passes.regional_inductor": (_COMPILER, "regional_inductor"),
+    "fx.passes.runtime_assert": (_COMPILER, "insert_deferred_runtime_asserts"),
+    "fx.experimental.symbolic_shapes": (_UNBACKED, "DivideByKey SymNode compute_unbacked_bindings"),
     "_dynamo": (
         _CAPTURE,
         "OptimizedModule @allow_in_graph @disable @disallow_in_graph @forbid_in_graph @mark_static_address @nonstrict_trace "
@@ -125,9 +96,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "_inductor.utils": (_COMPILER, "fresh_inductor_cache fresh_cache"),
     "_inductor.virtualized": (_COMPILER, ""),
     "_logging": ("logging of the compiler is not written", "set_logs"),
-    "_subclasses": (_SYMBOLIC, "FakeTensor FakeTensorMode CrossRefFakeMode !DynamicOutputShapeException !UnsupportedFakeTensorException"),
-    "_subclasses.fake_tensor": (_SYMBOLIC, "FakeTensor FakeTensorMode FakeTensorConverter unset_fake_temporarily"),
-    "_subclasses.functional_tensor": (_SYMBOLIC, "FunctionalTensor FunctionalTensorMode"),
+    "_subclasses.functional_tensor": (_COMPILER, "FunctionalTensor FunctionalTensorMode"),
     "export": (
         _EXPORT,
         "Dim{AUTO,DYNAMIC,STATIC} AdditionalInputs ExportedProgram ShapesCollection dims draft_export export load "

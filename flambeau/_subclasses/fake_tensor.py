@@ -25,7 +25,7 @@ from flambeau.ops import shapes
 from flambeau.ops.shapes.geometry import Geometry, Ints, broadcast, contiguous_strides, dense_strides
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
-from flambeau.overrides import TorchFunctionMode
+from flambeau.overrides import TorchFunctionMode, _get_current_function_mode
 
 _OUT, _NO_GRAD = 4, 16  # flags of operators
 
@@ -129,6 +129,26 @@ def disabled() -> Iterator[None]:
         _C._set_torch_function_all_disabled(before)
 
 
+@contextmanager
+def unset_fake_temporarily() -> Iterator[None]:
+    """Calls in the block are answered by kernels, whatever mode is active."""
+    modes = []
+    while isinstance(_get_current_function_mode(), FakeTensorMode):
+        modes.append(_C._pop_torch_function_mode())
+    try:
+        yield
+    finally:
+        for mode in reversed(modes):
+            _C._push_torch_function_mode(mode)
+
+
+class FakeTensorConverter:
+    """From tensors to their fakes in a mode; the mode remembers them."""
+
+    def from_real_tensor(self, fake_mode: FakeTensorMode, t: Any, **options: Any) -> Any:
+        return fake_mode.from_tensor(t, **{k: v for k, v in options.items() if k != "shape_env"})
+
+
 class FakeTensorMode(TorchFunctionMode):
     """Makes fake tensors, and answers calls on them. As a context, it answers all calls: new tensors are fake too.
 
@@ -199,6 +219,8 @@ class FakeTensorMode(TorchFunctionMode):
             meta = fl.empty(extent, dtype=tensor.dtype, device="meta").as_strided(sizes, strides, offset)
             grad, device, leaf = tensor.requires_grad, tensor.device, tensor.is_leaf
         geometry = Geometry(sizes, strides, offset)
+        if symbolic_context is not None and dynamic_dims is None:
+            dynamic_dims = getattr(symbolic_context, "symbolic_dims", None)
         if not static and self.shape_env is not None:
             dims = range(len(sizes)) if dynamic_dims is None else [d % len(sizes) for d in dynamic_dims]
             geometry = self._symbolic(geometry, set(dims), str(source) if source is not None else "")

@@ -22,6 +22,7 @@ from flambeau.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.node import Argument, Node
 from flambeau.fx.proxy import (
+    _CONSTANTS,
     ParameterProxy,
     Proxy,
     Scope,
@@ -245,6 +246,11 @@ class Tracer(TracerBase):
 
     def create_arg(self, a: Any) -> Argument:
         """A value as an argument of a node. Tensors become attributes of the root, which nodes then refer to."""
+        cls = type(a)
+        if cls is Proxy:
+            return a.node
+        if cls in _CONSTANTS:
+            return a
         if isinstance(a, flambeau.Tensor):
             return self._tensor_node(a)
         if isinstance(a, Module):

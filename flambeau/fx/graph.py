@@ -318,7 +318,7 @@ class Graph:
         if type(target) is str:
             if target.startswith("__") and target.endswith("__"):
                 target = target[2:-2]
-            return _snake_case(target.lstrip("*"))
+            return _snake_case(target)
         name = getattr(target, "_opname", None) or getattr(target, "__name__", None) or type(target).__name__
         if name.startswith("__") and name.endswith("__"):
             name = name[2:-2]

@@ -89,6 +89,22 @@ def _set(module: Any, name: str, value: Any, source: Any = None) -> None:
         setattr(module, name, value)
 
 
+class _Forward:
+    """The forward method of a graph module before anybody looked at it: passes recompile more often than they run."""
+
+    __slots__ = ("owner", "python_code")
+
+    def __init__(self, owner: type, python_code: PythonCode) -> None:
+        self.owner = owner
+        self.python_code = python_code
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        function = _forward_from_src(self.python_code.src, self.python_code.globals)
+        if self.owner.__dict__.get("forward") is self:
+            setattr(self.owner, "forward", function)  # noqa: B010
+        return function if instance is None else function.__get__(instance, owner)
+
+
 class GraphModule(Module):
     """A module made from a graph. `root` provides the modules and attributes that the graph refers to: a module, from
     which they are taken by path, or a dict from path to value."""
@@ -148,14 +164,15 @@ class GraphModule(Module):
         return self._code
 
     def recompile(self) -> PythonCode:
-        """Make forward do what the graph says now. Call it after changing the graph."""
+        """Make forward do what the graph says now. Call it after changing the graph. The source is printed at once and
+        compiled when forward is first asked for."""
         codegen = self._graph._codegen
         if isinstance(codegen, _PyTreeCodeGen):
             self._in_spec = codegen.pytree_info.in_spec
             self._out_spec = codegen.pytree_info.out_spec
         python_code = self._graph.python_code(root_module="self")
         self._code = python_code.src
-        type(self).forward = _forward_from_src(python_code.src, python_code.globals)
+        setattr(type(self), "forward", _Forward(type(self), python_code))  # noqa: B010
         return python_code
 
     # ------------------------------------------------------------------------------------------ module surgery

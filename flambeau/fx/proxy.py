@@ -71,6 +71,8 @@ class TracerBase:
     trace_asserts: bool = False
     proxy_buffer_attributes: bool = False
     traced_func_name: str = "forward"
+    # Nodes whose value was written to while nobody else knew it, with the node of the write and its true target.
+    assumed_unused: dict[Node, tuple[Node, Callable[..., Any]]] | None = None
     scope: Scope
     module_stack: dict[str, Any]
     node_name_to_scope: dict[str, tuple[str, Any]]
@@ -87,11 +89,27 @@ class TracerBase:
         """Add a node to the graph."""
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
+        if self.assumed_unused is not None:
+            for used in node._input_nodes:
+                known = self.assumed_unused.get(used)
+                if known is not None and known[0] is not node:
+                    known[0].target = known[1]
+                    del self.assumed_unused[used]
         if self.module_stack:
             node.meta["nn_module_stack"] = self.module_stack
         if fx_traceback._active:
             fx_traceback._annotate(node)
         return node
+
+    def makes_new_value(self, node: Node) -> bool:
+        """Whether a node's value shares memory with no other."""
+        if node.op == "call_module":
+            root = getattr(self, "root", None)
+            if root is None:
+                return False
+            kind = type(root.get_submodule(str(node.target)))
+            return kind.__module__.startswith("flambeau.nn") and kind.__name__.startswith(_NEW_VALUE_LAYERS)
+        return node.op == "call_function" and node.target in _NEW_VALUES
 
     def proxy(self, node: Node) -> Proxy:
         return Proxy(node, self)
@@ -368,6 +386,34 @@ def _reflected_method(name: str) -> Callable[[Proxy, Any], Any]:
     return method
 
 
+def _inplace_method(name: str) -> Callable[[Proxy, Any], Any]:
+    """`x += y`. Where x is a value that only this statement knows, writing to it cannot be told from making a new one, and
+    the node is the plain sum that tools look for. Should the old value be used after all, the node becomes the write."""
+    written = getattr(operator, name)
+    plain = getattr(operator, name[1:] if hasattr(operator, name[1:]) else f"{name[1:]}_")
+
+    def method(self: Proxy, other: Any) -> Any:
+        node, tracer = self.node, self.tracer
+        if node.users or not tracer.makes_new_value(node):
+            return tracer.create_proxy("call_function", written, (self, other), {})
+        made = tracer.create_proxy("call_function", plain, (self, other), {})
+        if tracer.assumed_unused is None:
+            tracer.assumed_unused = {}
+        tracer.assumed_unused[node] = (made.node, written)
+        return made
+
+    return method
+
+
+# Operators and layers whose results share memory with nothing.
+_NEW_VALUES = frozenset(
+    [getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "matmul", "neg", "pow")]
+    + [f for name in ("add", "sub", "mul", "div", "matmul", "mm", "bmm", "addmm", "conv1d", "conv2d", "conv3d")
+       if (f := getattr(flambeau, name, None)) is not None]
+)  # fmt: skip
+_NEW_VALUE_LAYERS = ("Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Linear", "Embedding", "Bilinear")
+
+
 def _setitem(self: Proxy, key: Any, value: Any) -> None:
     self.tracer.create_proxy("call_function", operator.setitem, (self, key, value), {})
 
@@ -378,7 +424,7 @@ def _install_operators() -> None:
     for name in reflectable_magic_methods:
         setattr(Proxy, f"__r{name.strip('_')}__", _reflected_method(name))
     for name in inplace_methods:
-        setattr(Proxy, f"__{name}__", _operator_method(name))
+        setattr(Proxy, f"__{name}__", _inplace_method(name))
     setattr(Proxy, "__setitem__", _setitem)  # noqa: B010
     # Comparisons by value make a class unhashable unless it says how; proxies are keys of dicts by identity.
     Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -7,9 +7,10 @@ notes to every node made in a `with` block.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.fx.node import Node
@@ -68,6 +69,20 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
     finally:
         _active -= 1
         _state.annotations = before
+
+
+def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: `annotate` around all calls of a function."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def annotated(*args: Any, **kwargs: Any) -> Any:
+            with annotate(annotation_dict):
+                return function(*args, **kwargs)
+
+        return annotated
+
+    return decorate
 
 
 def has_preserved_node_meta() -> bool:

@@ -139,7 +139,7 @@ def test_names_are_legal_and_fresh():
     names = [
         graph.placeholder(wish).name for wish in ("x", "x", "sum", "class", "a.b", "layers.0", "layers.0", "*args")
     ]
-    assert names == ["x", "x_1", "sum_1", "class_1", "a_b", "layers_0", "layers_1", "args"]
+    assert names == ["x", "x_1", "sum_1", "class_1", "a_b", "layers_0", "layers_1", "_args"]
 
 
 def test_dead_code_goes_and_effects_stay():

@@ -1,6 +1,7 @@
 """Symbolic tracing: what is recorded, what is refused and how."""
 
 import math
+import operator
 import threading
 
 import pytest
@@ -175,6 +176,29 @@ def test_other_threads_do_not_notice_a_trace():
     fx.symbolic_trace(Slow())
     assert seen == [[2, 3]]
     assert "__call__" not in fl.nn.Module.__dict__
+
+
+def test_writes_are_kept_where_they_can_be_told():
+    def residual(x, w):
+        y = x @ w
+        y += x
+        return y
+
+    def alias(x):
+        row = x[0]
+        row += 1
+        return x
+
+    def both(x):
+        y = x * 2
+        z = y
+        y += 1
+        return y + z
+
+    assert targets(fx.symbolic_trace(residual))[-1] is operator.add
+    for function in (alias, both):
+        x = fl.ones(2, 2)
+        assert fl.equal(fx.symbolic_trace(function)(x.clone()), function(x.clone()))
 
 
 def test_is_fx_tracing():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau.ops.symbolic import DataDependentOutput, ShapeEnv, SymBool, SymFloat, SymInt, hint_of
@@ -9,7 +11,8 @@ from flambeau.ops.symbolic import DataDependentOutput, ShapeEnv, SymBool, SymFlo
 GuardOnDataDependentSymNode = DataDependentOutput
 
 __all__ = [
-    "GuardOnDataDependentSymNode", "ShapeEnv", "definitely_false", "definitely_true", "free_symbols", "guard_bool",
+    "DimDynamic", "GuardOnDataDependentSymNode", "RelaxedUnspecConstraint", "ShapeEnv", "StatelessSymbolicContext",
+    "StrictMinMaxConstraint", "free_unbacked_symbols", "optimization_hint", "size_hint", "definitely_false", "definitely_true", "free_symbols", "guard_bool",
     "guard_int", "guard_or_false", "guard_or_true", "guard_size_oblivious", "has_free_symbols", "hint_int", "is_concrete_bool",
     "is_concrete_int", "is_symbolic", "statically_known_false", "statically_known_true", "sym_eq",
 ]  # fmt: skip
@@ -34,7 +37,47 @@ def hint_int(value: Any, fallback: int | None = None) -> int:
     return int(hint_of(value))
 
 
-size_hint = hint_int
+size_hint = optimization_hint = hint_int
+
+
+class DimDynamic(enum.Enum):
+    """What becomes of an input's size in a trace: a symbol, or the number it has."""
+
+    DYNAMIC = 0
+    DUCK = 1
+    STATIC = 2
+    SIZE_LIKE_UNBACKED = 3
+    INFER_STRIDE = 4
+    OBLIVIOUS_SIZE = 5
+    UNBACKED = 6
+
+
+@dataclass(frozen=True)
+class RelaxedUnspecConstraint:
+    """A size that must stay a symbol."""
+
+    warn_only: bool = False
+
+
+@dataclass(frozen=True)
+class StrictMinMaxConstraint:
+    """A size that must stay a symbol, within bounds."""
+
+    warn_only: bool = False
+    vr: Any = None
+
+
+@dataclass
+class StatelessSymbolicContext:
+    """What becomes of each size of an input: `FakeTensorMode.from_tensor` takes it as symbolic_context."""
+
+    dynamic_sizes: list[DimDynamic] = field(default_factory=list)
+    constraint_sizes: list[Any] = field(default_factory=list)
+    dynamic_strides: list[DimDynamic] = field(default_factory=list)
+
+    @property
+    def symbolic_dims(self) -> list[int]:
+        return [d for d, kind in enumerate(self.dynamic_sizes) if kind is not DimDynamic.STATIC]
 
 
 def statically_known_true(value: Any) -> bool:
@@ -85,6 +128,11 @@ def free_symbols(value: Any) -> set[Any]:
     return free_symbols(tuple(value.shape)) if hasattr(value, "shape") else set()
 
 
+def free_unbacked_symbols(value: Any) -> set[Any]:
+    """The symbols among them whose value only the data decides."""
+    return {symbol for symbol in free_symbols(value) if symbol.name.startswith("u")}
+
+
 def has_free_symbols(value: Any) -> bool:
     return bool(free_symbols(value))
 
@@ -94,3 +142,9 @@ def sym_eq(a: Any, b: Any) -> Any:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(bool(sym_eq(x, y)) for x, y in zip(a, b))
     return a == b
+
+
+def __getattr__(name: str) -> Any:
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)

@@ -79,7 +79,7 @@ def split_module(
     for name in order:
         part = parts[name]
         submodule = f"{prefix}{name}"
-        attributes[submodule] = _built(m, part, submodule, qualname_map)
+        attributes[submodule] = _built(m, part, submodule, qualname_map, bool(keep_original_node_name))
         call = base.call_module(submodule, tuple(values[n] for n in part.inputs))
         outputs = list(part.outputs)
         if len(outputs) == 1:
@@ -114,7 +114,9 @@ def _fetch(m: Any, path: str) -> Any:
     return m
 
 
-def _built(m: GraphModule, part: _Part, submodule: str, qualname_map: dict[str, str] | None) -> GraphModule:
+def _built(
+    m: GraphModule, part: _Part, submodule: str, qualname_map: dict[str, str] | None, keep_names: bool
+) -> GraphModule:
     graph = part.graph
     values: dict[Node, Node] = {}
     for node in part.inputs:
@@ -144,7 +146,7 @@ def _built(m: GraphModule, part: _Part, submodule: str, qualname_map: dict[str, 
             if qualname_map is not None:
                 qualname_map[f"{submodule}.{target}"] = str(node.target)
         args, kwargs = map_arg(node.args, value_of), map_arg(dict(node.kwargs), value_of)
-        made = graph.create_node(node.op, target, args, kwargs, node.name, node.type)
+        made = graph.create_node(node.op, target, args, kwargs, node.name if keep_names else None, node.type)
         made.meta = node.meta.copy()
         values[node] = made
     outputs = tuple(values[n] for n in part.outputs)
