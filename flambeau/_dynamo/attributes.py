@@ -362,6 +362,8 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
             if raw.fget is None:
                 raise UserError(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
             return tracer.call(raw.fget, (value,), {})
+        if kind.__name__ == "_tuplegetter":
+            return _native_attribute(tracer, value, name)
         if kind is types.MemberDescriptorType:
             return _load_slot(tracer, value, name, raw, known)
         if kind is types.GetSetDescriptorType:
@@ -376,8 +378,6 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
     if known is not None and raw is not NULL and name not in ("__init__", "__class__"):
         _guard_absent(tracer, value, name, known[1])
     if raw is not NULL:
-        if type(raw).__name__ == "_tuplegetter":
-            return _native_attribute(tracer, value, name)
         if type(raw).__name__ == "cached_property":
             return _load_cached(tracer, value, name, raw, type_source)
         return _bind(tracer, raw, value, cls, type_source)

@@ -319,7 +319,8 @@ def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
 def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     left_type, right_type = type(left), type(right)
     name = _COMPARISON_NAMES[symbol]
-    if not python_special(left_type, name) and not python_special(right_type, _REFLECTED[name]):
+    names = ("__ne__", "__eq__") if symbol == "!=" else (name,)
+    if not python_special(left_type, *names) and not python_special(right_type, _REFLECTED[name], *names):
         if left_type is TracedTensor or right_type is TracedTensor:
             other = right if left_type is TracedTensor else left
             if type(other) is not TracedTensor and not isinstance(other, (bool, int, float, complex)):
@@ -335,9 +336,8 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     attempts = [(left, name, right), (right, _REFLECTED[name], left)]
     if left_type is not right_type and issubclass(right_type, left_type):
         attempts.reverse()
-    if symbol == "!=" and not python_special(left_type, "__ne__") and python_special(left_type, "__eq__"):
-        result = compare(tracer, "==", left, right)
-        return not truth(tracer, result)
+    if symbol == "!=" and not python_special(left_type, "__ne__") and not python_special(right_type, "__ne__"):
+        return not truth(tracer, compare(tracer, "==", left, right))  # what object.__ne__ does
     return _attempt(tracer, attempts, symbol, left, right)
 
 
@@ -746,6 +746,8 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     special = SPECIAL.get(id(cls))
     if special is not None:
         return special(tracer, *args, **kwargs)
+    if cls is collections.Counter and is_transparent(args) and is_transparent(kwargs):
+        return native(cls, *args, **kwargs)
     if cls in NATIVE_CLASSES:
         return _construct_native(tracer, cls, args, kwargs)
     meta = type(cls)

@@ -11,6 +11,7 @@ import ast
 import collections
 import enum
 import functools
+import operator
 import types
 import warnings
 from typing import Any
@@ -205,6 +206,9 @@ class Rebuilder:
             return self.names.add(value)
         if isinstance(value, BaseException):
             return self._build_exception(value)
+        if cls in (operator.itemgetter, operator.attrgetter):
+            kind, args = value.__reduce__()[:2]
+            return self._assign(f"{self.names.add(kind)}({''.join(self.value(a) + ', ' for a in args)})")
         from flambeau._dynamo.calls import DICT_VIEWS, ITERATORS
 
         if cls in ITERATORS:
@@ -308,20 +312,23 @@ class Rebuilder:
             target = self.source(overlay.source)
             if isinstance(overlay.target, dict):
                 for key, item in overlay.values.items():
-                    replay.append(
-                        f"del {target}[{key!r}]" if item is NULL else f"{target}[{key!r}] = {self.value(item)}"
-                    )
+                    if item is not NULL:
+                        replay.append(f"{target}[{key!r}] = {self.value(item)}")
+                    elif key in overlay.target:
+                        replay.append(f"del {target}[{key!r}]")
             elif isinstance(overlay.target, types.CellType):
                 item = overlay.values["cell_contents"]
-                replay.append(
-                    f"del {target}.cell_contents" if item is NULL else f"{target}.cell_contents = {self.value(item)}"
-                )
+                if item is not NULL:
+                    replay.append(f"{target}.cell_contents = {self.value(item)}")
+                elif overlay.target != types.CellType():
+                    replay.append(f"del {target}.cell_contents")
             else:
                 plain = isinstance(overlay.target, (type, types.ModuleType, types.FunctionType))
                 for key, item in overlay.values.items():
                     if item is NULL:
                         deleter = "delattr" if plain else self.names.add(object.__delattr__)
-                        replay.append(f"{deleter}({target}, {key!r})")
+                        if key in getattr(overlay.target, "__dict__", ()) or _fills_slot(overlay.target, key):
+                            replay.append(f"{deleter}({target}, {key!r})")
                     else:
                         setter = "setattr" if plain else self.names.add(_setter(overlay.target))
                         replay.append(f"{setter}({target}, {key!r}, {self.value(item)})")
@@ -408,6 +415,11 @@ def _restore_mode(enabled: bool) -> None:
 def _slots(cls: type) -> tuple[str, ...]:
     slots = cls.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _fills_slot(target: Any, name: str) -> bool:
+    """Whether a slot of __slots__ has a value."""
+    return isinstance(lookup_type(type(target), name), types.MemberDescriptorType) and hasattr(target, name)
 
 
 def _setter(target: Any) -> Any:

@@ -397,6 +397,8 @@ class Tracer:
                 return value
             if isinstance(value, tuple):
                 return tuple(fake_of(v) for v in value)
+            if isinstance(value, (int, float)) and isinstance(value, enum.Enum):
+                return value.value
             raise Unsupported(breaks.UNKNOWN_CALL, f"{name} of {cls.__name__}")
 
         fake_args = fake_of(args)
@@ -582,6 +584,8 @@ def node_arguments(value: Any) -> Any:
         return slice(node_arguments(value.start), node_arguments(value.stop), node_arguments(value.step))
     if cls is Size:
         return tuple(value)
+    if isinstance(value, enum.Enum) and isinstance(value, (int, float)):
+        return value.value
     return value
 
 
