@@ -34,14 +34,16 @@ enum class CheckKind : int {
   Function,
   EqualsContainer,
   Module,
-  Capture
+  Capture,
+  Integer,
+  Float
 };
 
 struct TensorFacts {
   PyTypeObject* type;
   DType dtype;
   Device device;
-  bool requires_grad, inference, dynamic;
+  bool requires_grad, inference, dynamic, contiguous = false;
   uint32_t keys;
   Dims sizes, strides;
   std::vector<int> symbols;  // of each size: index of the symbol it defines, or -1
@@ -58,10 +60,11 @@ struct TensorFacts {
       return std::memcmp(t->sizes.data(), sizes.data(), n * sizeof(int64_t)) == 0 &&
              std::memcmp(t->strides.data(), strides.data(), n * sizeof(int64_t)) == 0;
     }
+    if (contiguous && !t->contiguous) return false;
     for (size_t i = 0; i < n; ++i) {
       if (symbols[i] >= 0) {
         values[symbols[i]] = t->sizes[i];
-      } else if (t->sizes[i] != sizes[i]) {
+      } else if (sizes[i] >= 0 && t->sizes[i] != sizes[i]) {
         return false;
       }
       if (symbols[n + i] >= 0) {
@@ -296,6 +299,17 @@ class Tree final : public GuardTree {
         if (Py_TYPE(o) != Py_TYPE(check.value.get())) return false;
         return PyObject_RichCompareBool(o, check.value.get(), Py_EQ) > 0;
       }
+      case CheckKind::Integer: {
+        if (!PyLong_CheckExact(o)) return false;
+        int overflow = 0;
+        const int64_t value = PyLong_AsLongLongAndOverflow(o, &overflow);
+        // Expressions over it are computed in 64 bits.
+        if (overflow || value > (int64_t(1) << 31) || value < -(int64_t(1) << 31)) return false;
+        symbols[check.number] = value;
+        return true;
+      }
+      case CheckKind::Float:
+        return PyFloat_CheckExact(o);
       case CheckKind::Module:
       case CheckKind::Capture:
         return true;
@@ -506,6 +520,7 @@ std::unique_ptr<TensorFacts> tensor_facts(PyObject* description) {
   if (facts->dynamic) {
     facts->sizes = Dims(numbers(item(description, 2)));
     facts->strides = Dims(numbers(item(description, 3)));
+    facts->contiguous = item(description, 5) == Py_True;
     for (int64_t s : numbers(item(description, 4))) facts->symbols.push_back(static_cast<int>(s));
     FL_CHECK_KIND(facts->sizes.size() == t->sizes.size() && facts->strides.size() == t->sizes.size() &&
                       facts->symbols.size() == 2 * t->sizes.size(),
@@ -519,6 +534,7 @@ Check make_check(PyObject* description) {
   check.kind = static_cast<CheckKind>(number(item(description, 0)));
   switch (check.kind) {
     case CheckKind::Length:
+    case CheckKind::Integer:
       check.number = number(item(description, 1));
       break;
     case CheckKind::DictKeys: {
@@ -534,6 +550,7 @@ Check make_check(PyObject* description) {
     case CheckKind::Absent:
     case CheckKind::Module:
     case CheckKind::Capture:
+    case CheckKind::Float:
       break;
     default:
       check.value = Object::borrow(item(description, 1));

@@ -12,13 +12,22 @@ from typing import Any
 from flambeau import _C
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.sizes import SYMBOLIC, SymInt
 from flambeau._dynamo.source import Source
 from flambeau._dynamo.trace import CONSTANTS, MISSING, Tracer, fl_module, is_result_tuple, lookup_type
-from flambeau._dynamo.traced import NULL, Interpreted, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
+from flambeau._dynamo.traced import (
+    NULL,
+    Interpreted,
+    TensorMethod,
+    TracedGenerator,
+    TracedIterator,
+    TracedNumber,
+    TracedTensor,
+)
 
 # Attributes of a tensor that are known from its shape and type alone.
 _SHAPE_ATTRIBUTES = frozenset(
-    "shape dtype ndim requires_grad is_leaf layout itemsize nbytes output_nr retains_grad".split()
+    "shape device dtype ndim requires_grad is_leaf layout itemsize nbytes output_nr retains_grad".split()
 )
 _DEVICE_ATTRIBUTES = frozenset(
     "is_cuda is_cpu is_meta is_mps is_xpu is_xla is_vulkan is_ipu is_mkldnn is_quantized is_sparse is_sparse_csr is_nested".split()
@@ -67,6 +76,10 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
         if cls is Interpreted:
             return load(tracer, value.function, name)
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
+    if cls in SYMBOLIC:
+        return _native_attribute(tracer, int(value) if cls is SymInt else value, name)
+    if cls is TracedNumber:
+        return _native_attribute(tracer, value.specialize(), name)
     if _is_native(cls):
         if id(value) in tracer.known and cls not in CONSTANTS and not callable(value):
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
@@ -90,13 +103,7 @@ def _native_attribute(tracer: Tracer, value: Any, name: str) -> Any:
 
 
 def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
-    if name in _SHAPE_ATTRIBUTES:
-        return getattr(tensor.fake, name)
-    if name == "device":
-        return tensor.device
-    if name in _DEVICE_ATTRIBUTES:
-        if name in ("is_cpu", "is_cuda", "is_meta", "is_mps", "is_xpu"):
-            return tensor.device.type == name[3:]
+    if name in _SHAPE_ATTRIBUTES or name in _DEVICE_ATTRIBUTES:
         return getattr(tensor.fake, name)
     if name in _VIEW_ATTRIBUTES:
         return tracer.call_function(getattr, (tensor, name), {})

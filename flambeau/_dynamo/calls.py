@@ -23,10 +23,12 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import attributes, breaks, config
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymBool, SymFloat, SymInt, plain
 from flambeau._dynamo.trace import (
     CONSTANTS,
     LITERALS,
     Function,
+    OverridableFunction,
     Tracer,
     fl_module,
     is_namedtuple,
@@ -34,9 +36,16 @@ from flambeau._dynamo.trace import (
     is_result_tuple,
     lookup_type,
 )
-from flambeau._dynamo.traced import NULL, Interpreted, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
+from flambeau._dynamo.traced import (
+    NULL,
+    Interpreted,
+    TensorMethod,
+    TracedGenerator,
+    TracedIterator,
+    TracedNumber,
+    TracedTensor,
+)
 
-OverridableFunction = type(fl.tensor)
 TENSOR_METHODS = (type(_C.Tensor.sin), type(_C.Tensor.type), type(_C.Tensor.__dict__.get("size")))
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -58,6 +67,10 @@ def real_type(value: Any) -> type:
     cls = type(value)
     if cls is TracedTensor:
         return value.cls  # type: ignore[no-any-return]
+    if cls in SYMBOLIC:
+        return _SYMBOLIC_TYPES[cls]
+    if cls is TracedNumber:
+        return float
     if cls is TracedGenerator:
         return types.GeneratorType
     if cls is Interpreted:
@@ -67,6 +80,9 @@ def real_type(value: Any) -> type:
     if cls is TensorMethod:
         return types.BuiltinFunctionType
     return cls
+
+
+_SYMBOLIC_TYPES: dict[type, type] = {SymInt: int, SymBool: bool, SymFloat: float, SymbolicSize: fl.Size}
 
 
 def native(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -87,7 +103,7 @@ def native(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def python_special(cls: type, *names: str) -> bool:
     """Whether a class implements one of the special methods in Python."""
-    if not (cls.__flags__ & (1 << 9)) or cls is TracedTensor:
+    if not (cls.__flags__ & (1 << 9)) or cls is TracedTensor or cls is TracedNumber or cls in SYMBOLIC:
         return False
     return any(isinstance(lookup_type(cls, name), (types.FunctionType, property)) for name in names)
 
@@ -99,7 +115,7 @@ _INSPECTED = ("__eq__", "__hash__", "__lt__", "__gt__", "__le__", "__ge__", "__b
 def is_transparent(value: Any, depth: int = 8) -> bool:
     """Whether native code may look into the value without running Python code that should be interpreted."""
     cls = type(value)
-    if cls in LITERALS or cls is TracedTensor or cls in CONSTANTS:
+    if cls in LITERALS or cls is TracedTensor or cls in CONSTANTS or cls in SYMBOLIC or cls is TracedNumber:
         return True
     if depth == 0:
         return False
@@ -130,7 +146,7 @@ def is_opaque_iterator(tracer: Tracer, value: Any) -> bool:
 def iterate(tracer: Tracer, value: Any) -> Any:
     """iter(value), as an iterator that native code may use."""
     cls = type(value)
-    if cls is TracedTensor:
+    if cls is TracedTensor or cls is SymbolicSize:
         return native(iter, value)
     if (
         isinstance(value, (TracedGenerator, TracedIterator))
@@ -205,7 +221,7 @@ def truth(tracer: Tracer, value: Any) -> bool:
     cls = type(value)
     if cls is bool:
         return value  # type: ignore[no-any-return]
-    if cls in CONSTANTS or cls in CONTAINERS or cls is TracedTensor:
+    if cls in CONSTANTS or cls in CONTAINERS or cls is TracedTensor or cls in SYMBOLIC or cls is TracedNumber:
         return bool(native(bool, value))
     for name in ("__bool__", "__len__"):
         hook = lookup_type(cls, name)
@@ -258,10 +274,10 @@ def _check_native(tracer: Tracer, *values: Any) -> None:
 def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """A binary operator; `+=` and the like have the symbol with "="."""
     inplace = len(symbol) > 1 and symbol.endswith("=")
-    plain = symbol[:-1] if inplace else symbol
-    name, function = _OPERATORS[plain]
+    base = symbol[:-1] if inplace else symbol
+    name, function = _OPERATORS[base]
     if inplace:
-        function = _INPLACE[plain]
+        function = _INPLACE[base]
     left_type, right_type = type(left), type(right)
     if not python_special(left_type, f"__{name}__", f"__r{name}__", f"__i{name}__") and not python_special(
         right_type, f"__{name}__", f"__r{name}__"
@@ -269,8 +285,12 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
         if left_type is TracedTensor or right_type is TracedTensor:
             return _tensor_binary(tracer, function, left, right)
         _check_native(tracer, left, right)
-        if symbol == "%" and left_type in (str, bytes) and not _is_text_safe(right):
-            raise Unsupported(breaks.PRINT, "formatting")
+        if symbol == "%" and left_type in (str, bytes):
+            right = plain(right)
+            if not _is_text_safe(right):
+                raise Unsupported(breaks.PRINT, "formatting")
+        if left_type is SymInt or right_type is SymInt:
+            return _symbolic_binary(function, plain if symbol in _INEXACT else None, left, right)
         return native(function, left, right)
     if left_type is TracedTensor or right_type is TracedTensor:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {right_type.__name__}")
@@ -286,6 +306,19 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
         else:
             attempts.append(reflected)
     return _attempt(tracer, attempts, symbol, left, right)
+
+
+# Operators whose result is a float, or that have no symbolic form: the sizes become numbers.
+_INEXACT = frozenset({"/", "/=", "**", "**=", "<<", ">>", "&", "|", "^", "<<=", ">>=", "&=", "|=", "^="})
+
+
+def _symbolic_binary(function: Any, specialize: Any, left: Any, right: Any) -> Any:
+    if type(left) is not SymInt and not isinstance(left, (int, SymInt)) or type(right) is not SymInt and type(right) is not int:
+        specialize = plain
+    if specialize is not None:
+        left, right = specialize(left), specialize(right)
+    result = native(function, left, right)
+    return result if type(result) in (int, SymInt) or type(result) not in SYMBOLIC else native(function, plain(left), plain(right))
 
 
 def _attempt(tracer: Tracer, attempts: list[Any], symbol: str, left: Any, right: Any) -> Any:
@@ -311,7 +344,7 @@ def _attempt(tracer: Tracer, attempts: list[Any], symbol: str, left: Any, right:
 
 def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
     for value in (left, right):
-        if type(value) is not TracedTensor and not isinstance(value, (bool, int, float, complex)):
+        if type(value) is not TracedTensor and not isinstance(value, (bool, int, float, complex, SymInt, TracedNumber)):
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{function.__name__} of a tensor and {type(value).__name__}")
     return tracer.call_function(function, (left, right), {})
 
@@ -323,7 +356,7 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if not python_special(left_type, *names) and not python_special(right_type, _REFLECTED[name], *names):
         if left_type is TracedTensor or right_type is TracedTensor:
             other = right if left_type is TracedTensor else left
-            if type(other) is not TracedTensor and not isinstance(other, (bool, int, float, complex)):
+            if type(other) is not TracedTensor and not isinstance(other, (bool, int, float, complex, SymInt, TracedNumber)):
                 if other is None and symbol in ("==", "!="):
                     return symbol == "!="
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {type(other).__name__}")
@@ -332,6 +365,8 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
             if isinstance(left, CONTAINERS) and type(left) is type(right) and symbol in ("==", "!="):
                 return _compare_containers(tracer, symbol, left, right)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of {left_type.__name__} and {right_type.__name__}")
+        if left_type in SYMBOLIC or right_type in SYMBOLIC:
+            return bool(native(_COMPARISONS[symbol], left, right))
         return native(_COMPARISONS[symbol], left, right)
     attempts = [(left, name, right), (right, _REFLECTED[name], left)]
     if left_type is not right_type and issubclass(right_type, left_type):
@@ -352,6 +387,7 @@ def _compare_containers(tracer: Tracer, symbol: str, left: Any, right: Any) -> b
 
 def contains(tracer: Tracer, item: Any, container: Any) -> bool:
     cls = type(container)
+    item = plain(item)
     if cls is TracedTensor:
         raise Unsupported(breaks.TENSOR_VALUE, "in")
     hook = lookup_type(cls, "__contains__")
@@ -398,6 +434,7 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {cls.__name__}")
     if isinstance(container, dict) and python_special(cls, "__missing__") and not dict.__contains__(container, key):
         return tracer.call_special(container, "__missing__", key)
+    key = plain(key)
     if not is_transparent(key) and python_special(type(key), "__hash__", "__eq__", "__index__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     result = native(operator.getitem, container, key)
@@ -421,6 +458,7 @@ def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> Non
         if hook is NULL:
             native(operator.setitem, container, key, value)  # raises the error of the type
         raise Unsupported(breaks.STORE, f"item of {cls.__name__}")
+    key = plain(key)
     if python_special(type(key), "__hash__", "__eq__", "__index__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     if isinstance(key, slice) and value is not NULL and not isinstance(value, CONTAINERS):
@@ -443,7 +481,7 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return inline(tracer, function, args, kwargs)
     if cls is types.MethodType:
         owner = function.__self__
-        if isinstance(owner, (TracedGenerator, TracedIterator)):
+        if isinstance(owner, (TracedGenerator, TracedIterator)) or type(owner) in SYMBOLIC:
             return native(function, *args, **kwargs)
         return call(tracer, function.__func__, (owner, *args), kwargs)
     if cls is TensorMethod:
@@ -525,7 +563,7 @@ def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Any:
     if name in ("cpu", "cuda"):
-        if name == "cpu" and args[0].device.type == "cpu" and not kwargs and len(args) == 1:
+        if name == "cpu" and args[0].fake.fake_device.type == "cpu" and not kwargs and len(args) == 1:
             return args[0]
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
     if name in attributes._VALUE_METHODS:
@@ -612,6 +650,9 @@ _HASHING = frozenset(
 def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method of a container or constant."""
     owner, name = function.__self__, function.__name__
+    if isinstance(owner, (dict, set, frozenset, str, bytes)):
+        args = tuple(plain(a) for a in args)
+        kwargs = kwargs if isinstance(owner, dict) else {k: plain(v) for k, v in kwargs.items()}
     if isinstance(owner, (list, collections.deque)) and name in ("remove", "index", "count"):
         if not (is_transparent(owner) and is_transparent(args)):
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{name} of a list of objects")
@@ -682,8 +723,23 @@ def _is_text_safe(value: Any) -> bool:
     return False
 
 
+def _plain_text(value: Any) -> Any:
+    """A value with symbols turned into numbers, also inside plain containers."""
+    cls = type(value)
+    if cls is TracedNumber:
+        return value.specialize()
+    if cls in SYMBOLIC:
+        return plain(value)
+    if cls is list or cls is tuple:
+        return cls([_plain_text(v) for v in value])
+    if cls is dict:
+        return {_plain_text(k): _plain_text(v) for k, v in value.items()}
+    return value
+
+
 def to_text(tracer: Tracer, value: Any, function: Callable[[Any], str]) -> Any:
     """str(value) or repr(value)."""
+    value = _plain_text(value)
     if _is_text_safe(value):
         return native(function, value)
     names = ("__str__", "__repr__") if function is str else ("__repr__",)
@@ -701,6 +757,7 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     owner = getattr(function, "__self__", None)
     if isinstance(owner, types.ModuleType) or owner is None:
         if function in SAFE:
+            args = tuple(_plain_text(a) for a in args)
             if all(is_transparent(a) for a in args) and all(is_transparent(a) for a in kwargs.values()):
                 return native(function, *args, **kwargs)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{function.__name__} of an object")
@@ -881,7 +938,11 @@ def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
         if args and id(args[0]) in tracer.known:
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
-        return native(cls, *args, **kwargs)
+        if cls is int and len(args) == 1 and type(args[0]) is SymInt:
+            return args[0]
+        if cls is float and len(args) == 1 and type(args[0]) is TracedNumber:
+            return args[0]
+        return native(cls, *(plain(a) for a in args), **kwargs)
     if cls is functools.partial:
         return functools.partial(*args, **kwargs)
     if cls is object:
@@ -996,6 +1057,8 @@ def _len(tracer: Tracer, value: Any) -> Any:
     hook = lookup_type(type(value), "__len__")
     if isinstance(hook, types.FunctionType) and type(value) is not TracedTensor:
         return tracer.call_special(value, "__len__")
+    if type(value) is TracedTensor and value.fake.ndim:
+        return value.fake.shape[0]
     if id(value) in tracer.known and type(value) not in CONSTANTS:
         if hook is NULL:
             raise UserError(TypeError(f"object of type '{type(value).__name__}' has no len()"))
@@ -1067,6 +1130,7 @@ def _super(tracer: Tracer, *args: Any) -> Any:
 
 
 def _print(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
+    args = tuple(_plain_text(a) for a in args)
     if kwargs.get("file") is not None or not _is_text_safe(args):
         raise Unsupported(breaks.PRINT, "print")
     tracer.printed.append((print, tuple(_copy_text(a) for a in args), kwargs))
@@ -1186,6 +1250,7 @@ def _unary(function: Any, name: str) -> Callable[..., Any]:
 
 
 def _hash(tracer: Tracer, value: Any) -> Any:
+    value = _plain_text(value)
     if python_special(type(value), "__hash__"):
         return tracer.call_special(value, "__hash__")
     if type(value) in LITERALS or (isinstance(value, (tuple, frozenset)) and _is_text_safe(value)):
@@ -1204,6 +1269,7 @@ def _format(tracer: Tracer, value: Any, spec: str = "") -> Any:
         and not isinstance(value, enum.Enum)
     ):
         return tracer.call_special(value, "__format__", spec)
+    value = _plain_text(value)
     if _is_text_safe(value):
         return native(format, value, spec)
     if not spec and lookup_type(type(value), "__format__") is object.__format__:

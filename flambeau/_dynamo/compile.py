@@ -111,6 +111,7 @@ class Unit:
         self.resumes: dict[Any, Any] = {}
         self.compiled = _C.CompiledFunction(function, self.compile)
         self.artifacts = 0
+        self.moving: set[str] = set()  # places of numbers that made guards fail
         _units.add(self.compiled)
 
     # ------------------------------------------------------------------------------------------ compiling
@@ -131,6 +132,8 @@ class Unit:
         if self.artifacts >= config.recompile_limit:
             self._give_up(compiled)
             return None
+        if self.artifacts:
+            self.moving.update(place for place in compiled._failures() if place)
         if self.artifacts and logs.enabled("recompiles"):
             logs.log("recompiles", f"{self._where()}: {self._failure(compiled)}")
         begin = time.perf_counter()
@@ -190,7 +193,7 @@ class Unit:
         breaks_at: dict[int, Break] = {}
         for _ in range(8):
             grad = _C.is_grad_enabled()
-            tracer = Tracer(breaks_at)
+            tracer = Tracer(breaks_at, self.settings.dynamic, frozenset(self.moving))
             try:
                 frame = self._root(tracer, arguments)
             except Unsupported as stop:

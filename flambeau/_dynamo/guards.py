@@ -13,7 +13,7 @@ _ACCESS = {
 }  # fmt: skip
 _CHECK = {
     "id": 0, "type": 1, "equals": 2, "length": 3, "dict_keys": 4, "tensor": 5, "absent": 6, "function": 7,
-    "equals_container": 8, "module": 9, "capture": 10,
+    "equals_container": 8, "module": 9, "capture": 10, "integer": 11, "float": 12,
 }  # fmt: skip
 
 
@@ -86,11 +86,12 @@ def describe(tracer: Tracer) -> list[str]:
                 if kind == "tensor":
                     value = values[0]
                     text = f"{value.dtype} {tuple(value.shape)} on {value.device}, requires_grad={value.requires_grad}"
-                elif kind in ("absent", "module"):
+                elif kind in ("absent", "module", "capture", "integer", "float"):
                     text = kind
                 elif kind == "id":
                     text = f"is {getattr(values[0], '__qualname__', None) or repr(values[0])[:60]}"
                 else:
                     text = f"{kind} {repr(values[0])[:60]}"
                 lines.append(f"{place.describe()}: {text}")
+    lines += tracer.sizes.env.guard_texts()
     return lines

@@ -19,9 +19,10 @@ from flambeau._dynamo import attributes, breaks, calls, config
 from flambeau._dynamo.breaks import SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import VERSION, Decoded, Handler, Instruction, decode, find_handler
 from flambeau._dynamo.calls import native
+from flambeau._dynamo.sizes import SYMBOLIC, plain
 from flambeau._dynamo.source import Source
 from flambeau._dynamo.trace import MISSING, Tracer
-from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
+from flambeau._dynamo.traced import NULL, Lazy, TracedNumber, TracedTensor
 
 _RETURN = object()
 _YIELD = object()
@@ -585,13 +586,15 @@ def _build_list(frame: Frame, inst: Instruction) -> None:
 
 
 def _check_key(key: Any) -> None:
+    if type(key) in SYMBOLIC or type(key) is TracedNumber or type(key) is tuple and key != plain(key):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, "symbolic key")  # callers make keys plain first
     if calls.python_special(type(key), "__hash__", "__eq__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
 
 
 @_op("BUILD_SET")
 def _build_set(frame: Frame, inst: Instruction) -> None:
-    items = _pop_many(frame, inst.arg)
+    items = [plain(item) for item in _pop_many(frame, inst.arg)]
     for item in items:
         _check_key(item)
     frame.stack.append(native(set, items))
@@ -601,7 +604,7 @@ def _build_set(frame: Frame, inst: Instruction) -> None:
 def _build_map(frame: Frame, inst: Instruction) -> None:
     items = _pop_many(frame, 2 * inst.arg)
     made: dict[Any, Any] = {}
-    for key, value in zip(items[::2], items[1::2]):
+    for key, value in zip(map(plain, items[::2]), items[1::2]):
         _check_key(key)
         native(made.__setitem__, key, value)
     frame.stack.append(made)
@@ -631,7 +634,7 @@ def _list_append(frame: Frame, inst: Instruction) -> None:
 
 @_op("SET_ADD")
 def _set_add(frame: Frame, inst: Instruction) -> None:
-    value = frame.stack.pop()
+    value = plain(frame.stack.pop())
     _check_key(value)
     native(frame.stack[-inst.arg].add, value)
 
@@ -639,7 +642,7 @@ def _set_add(frame: Frame, inst: Instruction) -> None:
 @_op("MAP_ADD")
 def _map_add(frame: Frame, inst: Instruction) -> None:
     value = frame.stack.pop()
-    key = frame.stack.pop()
+    key = plain(frame.stack.pop())
     _check_key(key)
     native(frame.stack[-inst.arg].__setitem__, key, value)
 

@@ -18,17 +18,28 @@ from typing import Any
 
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
+from flambeau._dynamo.sizes import SymbolicSize, SymInt
 from flambeau._dynamo.source import Names, Source
 from flambeau._dynamo.trace import (
     LITERALS,
     TENSOR_CONSTANTS,
     Shadow,
+    Size,
     Tracer,
     is_namedtuple,
     is_result_tuple,
     lookup_type,
 )
-from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
+from flambeau._dynamo.traced import (
+    NULL,
+    Interpreted,
+    Lazy,
+    TensorMethod,
+    TracedGenerator,
+    TracedIterator,
+    TracedNumber,
+    TracedTensor,
+)
 
 
 class Rebuilder:
@@ -42,7 +53,8 @@ class Rebuilder:
         self.lines: list[tuple[str, int]] = []  # after it
         self.memo: dict[int, str] = {}
         self.source_memo: dict[Source, str] = {}
-        self.outputs: list[TracedTensor] = []
+        self.size_memo: dict[tuple[Source, int], str] = {}
+        self.outputs: list[Any] = []
         self.output_names: dict[int, str] = {}
         self.busy: set[int] = set()
         self.keep: list[Any] = []
@@ -81,6 +93,10 @@ class Rebuilder:
             return self.names.add(value)
         if cls is Lazy:
             return self.source(value.source)
+        if cls is SymInt:
+            return self.tracer.sizes.text(value, self._size)
+        if cls is TracedNumber:
+            return self.number(value)
         if cls is TracedTensor:
             return self.tensor(value)
         known = self.memo.get(id(value))
@@ -104,7 +120,23 @@ class Rebuilder:
         self.keep.append(value)
         return text
 
-    def tensor(self, value: TracedTensor) -> str:
+    def _size(self, source: Source, dim: int) -> str:
+        """A size (or, below zero, a number) from outside, read before anything changes."""
+        if dim < 0:
+            return self.source(source)
+        name = self.size_memo.get((source, dim))
+        if name is None:
+            base = self.source(source)
+            name = self.size_memo[source, dim] = self.fresh_name()
+            self.fetch.append(f"{name} = {base}.shape[{dim}]")
+        return name
+
+    def number(self, value: TracedNumber) -> str:
+        if value.source is not None:
+            return self.source(value.source)
+        return self.tensor(value)
+
+    def tensor(self, value: Any) -> str:
         if value.source is not None:
             return self.source(value.source)
         name = self.output_names.get(id(value))
@@ -127,7 +159,7 @@ class Rebuilder:
         return name
 
     def _is_leaf(self, value: Any) -> bool:
-        return type(value) in LITERALS or type(value) in (TracedTensor, Lazy) or id(value) in self.memo
+        return type(value) in LITERALS or type(value) in (TracedTensor, Lazy, SymInt, TracedNumber) or id(value) in self.memo
 
     def build(self, value: Any) -> str:
         """Code that makes a new object."""
@@ -161,6 +193,8 @@ class Rebuilder:
         if cls is collections.deque:
             items = "".join(self.value(v) + ", " for v in value)
             return self._assign(f"{self.names.add(cls)}(({items}), {value.maxlen!r})")
+        if cls is SymbolicSize:
+            return self._assign(f"{self.names.add(Size)}(({''.join(self.value(v) + ', ' for v in value)}))")
         if cls is slice:
             return self._assign(f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})")
         if is_result_tuple(cls):

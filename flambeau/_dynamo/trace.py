@@ -19,11 +19,14 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import breaks, config
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source, Sources
-from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedTensor
+from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedNumber, TracedTensor
 from flambeau.fx.graph import Graph
+from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
 Function = type(fl.sin)
+OverridableFunction = type(fl.tensor)
 MISSING: Any = object()
 Size = fl.Size
 LITERALS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
@@ -90,11 +93,17 @@ def lookup_type(cls: type, name: str) -> Any:
 
 
 class Tracer:
-    def __init__(self, breaks_at: dict[int, Any]) -> None:
+    def __init__(
+        self, breaks_at: dict[int, Any], dynamic: bool | None = None, moving: frozenset[str] = frozenset()
+    ) -> None:
         self.graph = Graph()
+        self.dynamic = dynamic
+        self.moving = moving  # places of numbers that changed between calls
+        self.sizes = Sizes(self)
+        self.last_input: Any = None
         self.sources = Sources()
         self.breaks_at = breaks_at
-        self.inputs: list[TracedTensor] = []
+        self.inputs: list[TracedTensor | TracedNumber] = []
         self.memo: dict[int, tuple[Any, Any]] = {}  # id of an outside object -> (object, value)
         self.known: dict[int, tuple[Any, Source]] = {}  # outside objects that stand for themselves
         self.fresh: dict[int, Any] = {}  # objects made during capture that stand for themselves
@@ -112,6 +121,7 @@ class Tracer:
         self.frame: Any = None
         self.root: Any = None
         self.printed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        self.numbers: dict[Source, Any] = {}
         self.keep: list[Any] = []
         self.grad_mode: bool = _C.is_grad_enabled()
 
@@ -121,6 +131,8 @@ class Tracer:
         """The interpreter's value for an outside one, guarded."""
         cls = type(value)
         if cls in LITERALS:
+            if self.moving and (cls is int or cls is float) and source.describe() in self.moving:
+                return self._wrap_number(value, source)
             source.check("equals", value)
             return value
         known = self.memo.get(id(value))
@@ -190,17 +202,73 @@ class Tracer:
             self.distinct.append(source)
         return traced
 
+    def _wrap_number(self, value: Any, source: Source) -> Any:
+        """A number that differs from call to call, as an input of the graph."""
+        known = self.numbers.get(source)
+        if known is None:
+            if type(value) is int:
+                source.check("integer", value)
+                known = self.sizes.number(value, source)
+                source.checks[("integer", None)] = ("integer", self.sizes.slot_of(known))
+            else:
+                source.check("float")
+                known = TracedNumber(self, None, value, source, {source: value})
+            self.numbers[source] = known
+        return known
+
+    def placeholder(self) -> Any:
+        """A new input of the graph, after the other inputs."""
+        with self.graph.inserting_after(self.last_input):
+            self.last_input = self.graph.placeholder(f"arg{len(self.inputs)}")
+        return self.last_input
+
+    def number_input(self, source: Source, hint: Any) -> Any:
+        node = self.placeholder()
+        node.meta["example_value"] = hint
+        node.meta["source"] = source
+        self.inputs.append(TracedNumber(self, node, hint, source, {}))
+        return node
+
+    def call_number(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Arithmetic with floats that are inputs of the graph."""
+        hints = [a.hint if isinstance(a, TracedNumber) else int(a) if type(a) is SymInt else a for a in args]
+        try:
+            result = function(*hints)
+        except ArithmeticError:
+            return function(*[a.specialize() if isinstance(a, TracedNumber) else a for a in args])
+        roots: dict[Source, float] = {}
+        for a in args:
+            if isinstance(a, TracedNumber):
+                roots.update(a.roots)
+        if function is operator.truediv and (hints[1] == 0 or isinstance(args[1], TracedNumber)):
+            return function(*[a.specialize() if isinstance(a, TracedNumber) else a for a in args])
+        node = self._node("call_function", function, args, {})
+        node.meta["example_value"] = result
+        return TracedNumber(self, node, result, None, roots)
+
     def add_input(self, value: Any, source: Source) -> TracedTensor:
-        node = self.graph.placeholder(f"arg{len(self.inputs)}")
-        fake = make_fake(value)
+        node = self.placeholder()
+        fake, slots = self.sizes.fake(value, source, self._dynamic_dims(value, source))
         source.check("tensor", value)
-        traced = TracedTensor(self, node, fake, value.device, source, type(value))
-        traced.real = value
+        traced = TracedTensor(self, node, fake, source, type(value))
+        traced.real, traced.slots, traced.first_geometry = value, slots, fake.geometry
+        self.sizes.bind(traced)
         node.meta["example_value"] = fake
         node.meta["source"] = source
         self.inputs.append(traced)
         self.traced_by_fake[id(fake)] = traced
         return traced
+
+    def _dynamic_dims(self, value: Any, source: Source) -> list[int]:
+        """Sizes of arguments are symbols, those of parameters and other fixtures are numbers."""
+        if self.dynamic is False:
+            return []
+        state = getattr(value, "__dict__", None) or {}
+        asked = state.get("_dynamo_dynamic", ())
+        if source.in_module or _rooted_in_constant(source) or is_parameter_class(type(value)):
+            return sorted(d % value.ndim for d in asked)
+        fixed = {d % value.ndim for d in state.get("_dynamo_static", ())}
+        return [d for d in range(value.ndim) if d not in fixed]
 
     def _items(self, values: Any, source: Source) -> list[Any]:
         return [self.wrap(value, source.item(i)) for i, value in enumerate(values)]
@@ -379,22 +447,21 @@ class Tracer:
     def _record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an operator on shapes and adds it to the graph."""
         name = target if op == "call_method" else getattr(target, "__name__", str(target))
-        device: Any = None
-        tensors: list[TracedTensor] = []
 
         def fake_of(value: Any) -> Any:
             cls = type(value)
             if cls is TracedTensor:
-                tensors.append(value)
                 return value.fake
-            if cls is tuple or cls is list or cls is Size:
+            if cls is tuple or cls is list:
                 return cls([fake_of(v) for v in value])
+            if cls in CONSTANTS or cls is SymInt:
+                return value
+            if cls is TracedNumber:
+                return value.hint
             if cls is dict:
                 return {k: fake_of(v) for k, v in value.items()}
             if cls is slice:
                 return slice(fake_of(value.start), fake_of(value.stop), fake_of(value.step))
-            if cls in CONSTANTS:
-                return value
             if isinstance(value, tuple):
                 return tuple(fake_of(v) for v in value)
             if isinstance(value, (int, float)) and isinstance(value, enum.Enum):
@@ -403,38 +470,24 @@ class Tracer:
 
         fake_args = fake_of(args)
         fake_kwargs = fake_of(kwargs)
-        device = kwargs.get("device")
-        if device is not None:
-            fake_kwargs["device"] = "meta"
-            device = fl.device(device)
-        if op == "call_method":
-            function = getattr(tensors[0].fake, target) if args and type(args[0]) is TracedTensor else None
-            if function is None:
-                raise Unsupported(breaks.UNKNOWN_CALL, name)
-            positional = fake_args[1:]
-            if target == "to" and positional and isinstance(positional[0], (str, fl.device)):
-                device = fl.device(positional[0])
-                positional = ("meta", *positional[1:])
-        else:
-            function = target
-            positional = fake_args
-        if device is None:
-            device = next((t.device for t in tensors if t.fake.ndim), tensors[0].device if tensors else None)
-        if device is None:
-            device = fl.get_default_device()
-            fake_kwargs["device"] = "meta"
         try:
-            result = function(*positional, **fake_kwargs)
+            if op == "call_method":
+                result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
+            elif isinstance(target, (Function, OverridableFunction)):
+                result = self.sizes.mode.call(target, fake_args, fake_kwargs)
+            else:
+                result = target(*fake_args, **fake_kwargs)
         except (Unsupported, UserError):
             raise
+        except DataDependentOutput as error:
+            raise Unsupported(breaks.DYNAMIC_OUTPUT, f"{name}: {error}") from None
         except Exception as error:
-            record = breaks.DYNAMIC_OUTPUT if "meta" in str(error) else breaks.OPERATOR_FAILED
-            raise Unsupported(record, f"{name}: {error}") from None
+            raise Unsupported(breaks.OPERATOR_FAILED, f"{name}: {error}") from None
         if result is None and op == "call_function" and target is operator.setitem:
             self._node(op, target, args, kwargs)
             self.impure = True
             return None
-        if isinstance(result, (bool, int, float, str, type(fl.float32))) or type(result) is Size:
+        if isinstance(result, (bool, int, float, str, type(fl.float32), fl.device)) or type(result) in (Size, SymInt, SymbolicSize):
             return result
         if isinstance(result, _C.Tensor):
             known = self.traced_by_fake.get(id(result))
@@ -446,19 +499,19 @@ class Tracer:
                 return known
             if is_inplace(op, target):
                 self.impure = True
-            return self._traced(self._node(op, target, args, kwargs), result, device)
+            return self._traced(self._node(op, target, args, kwargs), result)
         if isinstance(result, (tuple, list)):
             node = self._node(op, target, args, kwargs)
             if is_inplace(op, target):
                 self.impure = True
-            return self._sequence(node, result, device)
+            return self._sequence(node, result)
         if result is None and is_inplace(op, target):
             self.impure = True
             self._node(op, target, args, kwargs)
             return None
         raise Unsupported(breaks.UNKNOWN_CALL, f"{name} returns {type(result).__name__}")
 
-    def _sequence(self, node: Any, result: Any, device: Any) -> Any:
+    def _sequence(self, node: Any, result: Any) -> Any:
         items = []
         node.meta["example_value"] = result
         for i, value in enumerate(result):
@@ -467,12 +520,12 @@ class Tracer:
                 if known is None:
                     item = self.graph.call_function(operator.getitem, (node, i))
                     item.meta["stack_trace"] = node.meta.get("stack_trace")
-                    known = self._traced(item, value, device)
+                    known = self._traced(item, value)
                 items.append(known)
             elif isinstance(value, (tuple, list)):
                 item = self.graph.call_function(operator.getitem, (node, i))
-                items.append(self._sequence(item, value, device))
-            elif type(value) in CONSTANTS:
+                items.append(self._sequence(item, value))
+            elif type(value) in CONSTANTS or type(value) in SYMBOLIC:
                 items.append(value)
             else:
                 raise Unsupported(breaks.UNKNOWN_CALL, f"operator returning {type(value).__name__}")
@@ -481,19 +534,45 @@ class Tracer:
             return cls(items)
         return cls(items) if is_result_tuple(cls) else tuple(items)
 
-    def _traced(self, node: Any, fake: Any, device: Any) -> TracedTensor:
+    def _traced(self, node: Any, fake: Any) -> TracedTensor:
         node.meta["example_value"] = fake
-        traced = TracedTensor(self, node, fake, device, None, type(fake))
+        traced = TracedTensor(self, node, fake, None, _C.Tensor)
         self.traced_by_fake[id(fake)] = traced
         return traced
 
     def _node(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        node = self.graph.create_node(op, target, node_arguments(args), node_arguments(kwargs))
+        node = self.graph.create_node(op, target, self.node_arguments(args), self.node_arguments(kwargs))
         self.operations += 1
         frame = self.frame
         if frame is not None:
             node.meta["stack_trace"] = f'File "{frame.code.co_filename}", line {frame.line()}, in {frame.code.co_name}'
         return node
+
+    def node_arguments(self, value: Any) -> Any:
+        """Arguments as a graph node holds them."""
+        cls = type(value)
+        if cls is TracedTensor:
+            return value.node
+        if cls is tuple or cls is list:
+            return cls([self.node_arguments(v) for v in value])
+        if cls in LITERALS:
+            return value
+        if cls is SymInt:
+            return self.sizes.node(value)
+        if cls is TracedNumber:
+            if value.node is None:
+                value.node = self.number_input(value.source, value.hint)
+            return value.node
+        if cls is dict:
+            return {k: self.node_arguments(v) for k, v in value.items()}
+        if cls is slice:
+            parts = (value.start, value.stop, value.step)
+            return slice(*(self.node_arguments(v) for v in parts))
+        if cls is Size or cls is SymbolicSize:
+            return tuple(self.node_arguments(v) for v in value)
+        if isinstance(value, enum.Enum) and isinstance(value, (int, float)):
+            return value.value
+        return value
 
     def set_mode(self, function: Callable[..., Any], *args: Any) -> Any:
         """A switch of the thread's state: thrown now, for what follows in the capture, and again in the graph."""
@@ -562,31 +641,16 @@ class Tracer:
 
     def size_relations(self) -> tuple[int, tuple[Any, ...]]:
         """How many symbols the sizes have, and what was assumed about them."""
-        return 0, ()
+        return self.sizes.all_relations()
 
     def tensor_facts(self, value: Any, source: Source) -> tuple[Any, ...]:
-        return (value,)
+        traced = self.memo[id(value)][1]
+        if traced.source is not source:
+            return (value,) if all(slot < 0 for slot in traced.slots) else self.sizes.loose_facts(traced)
+        return self.sizes.facts(traced)
 
     def realize(self, lazy: Lazy) -> Any:
         return self.wrap(lazy.value, lazy.source)
-
-
-def node_arguments(value: Any) -> Any:
-    """Arguments as a graph node holds them."""
-    cls = type(value)
-    if cls is TracedTensor:
-        return value.node
-    if cls is tuple or cls is list:
-        return cls([node_arguments(v) for v in value])
-    if cls is dict:
-        return {k: node_arguments(v) for k, v in value.items()}
-    if cls is slice:
-        return slice(node_arguments(value.start), node_arguments(value.stop), node_arguments(value.step))
-    if cls is Size:
-        return tuple(value)
-    if isinstance(value, enum.Enum) and isinstance(value, (int, float)):
-        return value.value
-    return value
 
 
 def is_inplace(op: str, target: Any) -> bool:
@@ -628,20 +692,6 @@ def _rooted_in_constant(source: Source) -> bool:
     while root.parent is not None:
         root = root.parent
     return root.kind == "constant"
-
-
-def make_fake(value: Any) -> Any:
-    """A tensor without data that has the shape and autograd state of a real one."""
-    with fl.enable_grad():
-        if value.is_inference():
-            fake = fl.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype, device="meta")
-            return fake
-        fake = fl.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype, device="meta")
-        if value.requires_grad:
-            fake.requires_grad_(True)
-            if not value.is_leaf:
-                fake = fake.view_as(fake) if False else fake.clone()
-    return fake
 
 
 WRAPPERS: dict[type, Callable[[Tracer, Any, Source], Any]] = {

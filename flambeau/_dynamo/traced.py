@@ -41,18 +41,20 @@ class Lazy:
 
 
 class TracedTensor:
-    """A tensor of the captured graph: its node, and a tensor on the meta device that has its shape."""
+    """A tensor of the captured graph: its node, and a fake tensor that has its shape."""
 
-    __slots__ = ("tracer", "node", "fake", "device", "source", "cls", "real", "__weakref__")
+    __slots__ = ("tracer", "node", "fake", "source", "cls", "real", "slots", "first_geometry", "__weakref__")
 
-    def __init__(self, tracer: Tracer, node: Any, fake: Any, device: Any, source: Source | None, cls: type) -> None:
+    def __init__(self, tracer: Tracer, node: Any, fake: Any, source: Source | None, cls: type) -> None:
         self.tracer = tracer
         self.node = node
         self.fake = fake
-        self.device = device
         self.source = source
         self.cls = cls
-        self.real: Any = None  # the real tensor, for those that come from outside
+        # Of tensors from outside: the real one, the symbols of its sizes for the guards, sizes and strides at first.
+        self.real: Any = None
+        self.slots: list[int] = []
+        self.first_geometry: Any = None
 
     def __repr__(self) -> str:
         raise Unsupported(breaks.PRINT, "text of a tensor")
@@ -68,7 +70,7 @@ class TracedTensor:
     def __len__(self) -> int:
         if not self.fake.ndim:
             raise TypeError("len() of a 0-d tensor")
-        return int(self.fake.shape[0])
+        return int(self.fake.shape[0])  # native callers need a number
 
     def _value(self, *args: Any) -> Any:
         raise Unsupported(breaks.TENSOR_VALUE)
@@ -118,6 +120,86 @@ def _define_operators() -> None:
 
 
 _define_operators()
+
+
+class TracedNumber:
+    """A float from outside that is an input of the graph, or computed from such.
+
+    It can be calculated with; where its value decides something, the floats it came from are guarded.
+    """
+
+    __slots__ = ("tracer", "node", "hint", "source", "roots")
+
+    def __init__(self, tracer: Tracer, node: Any, hint: float, source: Source | None, roots: dict[Source, float]) -> None:
+        self.tracer = tracer
+        self.node = node
+        self.hint = hint
+        self.source = source
+        self.roots = roots
+
+    def specialize(self) -> float:
+        """The value, assumed from now on."""
+        for source, value in self.roots.items():
+            source.checks.pop(("float", None), None)
+            source.check("equals", value)
+        return self.hint
+
+    def __float__(self) -> float:
+        return self.specialize()
+
+    def __int__(self) -> int:
+        return int(self.specialize())
+
+    def __bool__(self) -> bool:
+        return bool(self.specialize())
+
+    def __hash__(self) -> int:
+        return hash(self.specialize())
+
+    def __repr__(self) -> str:
+        return repr(self.specialize())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.specialize(), spec)
+
+
+def _define_arithmetic() -> None:
+    def plain(value: Any) -> Any:
+        return value.specialize() if isinstance(value, TracedNumber) else value
+
+    def arithmetic(function: Callable[..., Any], swap: bool) -> Callable[..., Any]:
+        def method(self: Any, other: Any) -> Any:
+            if isinstance(other, TracedTensor):
+                return NotImplemented
+            if not isinstance(other, (int, float, TracedNumber)):
+                return function(*((other, plain(self)) if swap else (plain(self), other)))
+            return self.tracer.call_number(function, *((other, self) if swap else (self, other)))
+
+        return method
+
+    def exact(function: Callable[..., Any], swap: bool) -> Callable[..., Any]:
+        def method(self: Any, other: Any) -> Any:
+            a, b = plain(self), plain(other)
+            return function(b, a) if swap else function(a, b)
+
+        return method
+
+    for name in "add sub mul truediv".split():
+        setattr(TracedNumber, f"__{name}__", arithmetic(getattr(operator, name), False))
+        setattr(TracedNumber, f"__r{name}__", arithmetic(getattr(operator, name), True))
+    for name in "floordiv mod pow".split():
+        setattr(TracedNumber, f"__{name}__", exact(getattr(operator, name), False))
+        setattr(TracedNumber, f"__r{name}__", exact(getattr(operator, name), True))
+    for name in "lt le gt ge eq ne".split():
+        setattr(TracedNumber, f"__{name}__", exact(getattr(operator, name), False))
+    for name in "neg pos abs".split():
+        function = getattr(operator, name)
+        setattr(TracedNumber, f"__{name}__", lambda self, _function=function: self.tracer.call_number(_function, self))
+    setattr(TracedNumber, "__round__", lambda self, *digits: round(self.specialize(), *digits))
+    setattr(TracedNumber, "__trunc__", lambda self: int(self.specialize()))
+
+
+_define_arithmetic()
 
 
 class TensorMethod:

@@ -1,0 +1,247 @@
+"""Symbolic sizes of one capture: where symbols come from, their nodes in the graph, and their guards.
+
+Sizes of tensors that come in as arguments are symbols from the first capture on. What the program assumed about them (a
+branch, an index) is recorded by the ShapeEnv and handed to the native guards as small programs.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from flambeau._dynamo.source import Source
+from flambeau._subclasses.fake_attributes import SymbolicSize
+from flambeau._subclasses.fake_tensor import FakeTensorMode
+from flambeau.ops.symbolic.condition import Condition
+from flambeau.ops.symbolic.expr import Atom, Expr, single_symbol
+from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt
+from flambeau.ops.symbolic.printing import python_condition, python_text
+from flambeau.ops.symbolic.shape_env import ShapeEnv
+
+if TYPE_CHECKING:
+    from flambeau._dynamo.trace import Tracer
+    from flambeau._dynamo.traced import TracedTensor
+
+SYMBOLIC = frozenset({SymInt, SymBool, SymFloat, SymbolicSize})
+# Instructions of the native evaluator (csrc/python/guards.cpp).
+_CONST, _SYMBOL, _ADD, _MUL, _FLOORDIV, _MOD, _MAX, _MIN, _EQ, _NE, _LT, _LE, _AND, _OR, _NOT = range(15)
+Program = list[tuple[int, int]]
+
+
+class Sizes:
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.env)
+        self.slots: dict[Atom, int] = {}
+        self.places: dict[Atom, tuple[Source, int]] = {}  # of the dimension (or -1: the number itself) a symbol stands for
+        self.nodes: dict[Expr, Any] = {}
+        self.origins: dict[Atom, Any] = {}
+        self.pending: list[tuple[int, Any]] = []  # slots of strides, and what they must be
+
+    def fake(self, value: Any, source: Source, dynamic: list[int]) -> tuple[Any, list[int]]:
+        """The stand-in of a tensor from outside, with symbols for the given dimensions; the slots of its sizes."""
+        slots = [-1] * value.ndim
+        if not dynamic:
+            return self.mode.from_tensor(value, static_shapes=True), slots
+        fake = self.mode.from_tensor(value, static_shapes=False, dynamic_dims=dynamic, source=source.describe())
+        for dim in dynamic:
+            atom = single_symbol(fake.geometry.sizes[dim].expr)
+            assert atom is not None
+            slots[dim] = self.slots[atom] = len(self.slots)
+            self.places[atom] = (source, dim)
+        return fake, slots
+
+    def bind(self, traced: TracedTensor) -> None:
+        """Notes the graph input that symbols are read from."""
+        for dim, size in enumerate(traced.first_geometry.sizes):
+            if type(size) is SymInt:
+                atom = single_symbol(size.expr)
+                if atom is not None:
+                    self.origins.setdefault(atom, (traced, dim))
+
+    def number(self, value: int, source: Source) -> SymInt:
+        """A symbol for an integer from outside."""
+        made = self.env.create_symbol(value, source.describe(), lower=-(2**62))
+        atom = single_symbol(made.expr)
+        assert atom is not None
+        self.slots[atom] = len(self.slots)
+        self.places[atom] = (source, -1)
+        return made
+
+    def slot_of(self, value: SymInt) -> int:
+        atom = single_symbol(value.expr)
+        assert atom is not None
+        return self.slots[atom]
+
+    # ------------------------------------------------------------------------------------------ use
+
+    def node(self, value: SymInt) -> Any:
+        """The graph node of a symbolic integer, or a number when it became one."""
+        return self._node(self.env.simplify(value.expr))
+
+    def _node(self, expr: Expr) -> Any:
+        if expr.is_constant:
+            return expr.constant
+        made = self.nodes.get(expr)
+        if made is None:
+            made = self._sum(expr)
+            if not isinstance(made, int):
+                made.meta.setdefault("example_value", self.env.sym_int(expr))
+            self.nodes[expr] = made
+        return made
+
+    def _call(self, function: Any, *args: Any) -> Any:
+        node = self.tracer.graph.call_function(function, args)
+        return node
+
+    def _sum(self, expr: Expr) -> Any:
+        total: Any = None
+        for monomial, factor in expr.terms.items():
+            term: Any = None
+            for atom in monomial:
+                part = self._atom(atom)
+                term = part if term is None else self._call(operator.mul, term, part)
+            if term is None:
+                term = factor
+            elif factor != 1:
+                term = self._call(operator.mul, term, factor)
+            total = term if total is None else self._call(operator.add, total, term)
+        return total
+
+    def _atom(self, atom: Atom) -> Any:
+        if atom.kind == "symbol":
+            origin = self.origins.get(atom)
+            if origin is None:
+                source, dim = self.places[atom]
+                if dim < 0:
+                    made = self.tracer.number_input(source, self.env.hints[atom])
+                    self.nodes[_symbol(atom)] = made
+                    return made
+                raise AssertionError("a size without a tensor")
+            traced, dim = origin
+            key = _symbol(atom)
+            if key not in self.nodes:
+                node = self.tracer.graph.call_method("size", (traced.node, dim))
+                node.meta["example_value"] = self.env.sym_int(key)
+                self.nodes[key] = node
+            return self.nodes[key]
+        parts = [self._node(arg) for arg in atom.args]
+        if atom.kind == "floordiv":
+            return self._call(operator.floordiv, *parts)
+        return self._call(min if atom.kind == "min" else max, *parts)
+
+    def text(self, value: SymInt, name: Any) -> str:
+        """Python code for a symbolic integer; `name` gives the code of a place's dimension."""
+        expr = self.env.simplify(value.expr)
+        return f"({python_text(expr, lambda atom: name(*self.places[atom]))})"
+
+    # ------------------------------------------------------------------------------------------ guards
+
+    def facts(self, traced: TracedTensor) -> tuple[Any, ...]:
+        """What the native guard checks of a tensor: (tensor, sizes, strides, symbols, whether contiguous)."""
+        value = traced.real
+        if all(slot < 0 for slot in traced.slots):
+            return (value,)
+        contiguous = value.is_contiguous()
+        symbols = list(traced.slots)
+        for dim in range(value.ndim):
+            if contiguous:
+                symbols.append(-1)
+                continue
+            slot = len(self.slots) + len(self.pending)
+            symbols.append(slot)
+            self.pending.append((slot, traced.first_geometry.strides[dim]))
+        return value, tuple(value.shape), (-1,) * value.ndim, tuple(symbols), contiguous
+
+    def loose_facts(self, traced: TracedTensor) -> tuple[Any, ...]:
+        """For a second way to the same tensor, whose sizes are checked at the first."""
+        value = traced.real
+        sizes = tuple(-1 if slot >= 0 else size for slot, size in zip(traced.slots, value.shape))
+        return value, sizes, (-1,) * value.ndim, (-1,) * (2 * value.ndim), False
+
+    def all_relations(self) -> tuple[int, tuple[Any, ...]]:
+        out: list[tuple[Any, str]] = []
+        for guard in self.env.guards:
+            program: Program = []
+            self._condition(guard.condition, program)
+            out.append((tuple(program), f"sizes: {python_condition(guard.condition, self._name)}"))
+        if self.env.float_guards:
+            for atom, slot in self.slots.items():
+                program = [(_SYMBOL, slot), (_CONST, self.env.hints[atom]), (_EQ, 0)]
+                out.append((tuple(program), f"sizes: {self._name(atom)} == {self.env.hints[atom]}"))
+        for slot, stride in self.pending:
+            program = [(_SYMBOL, slot)]
+            if type(stride) is SymInt:
+                self._expression(stride.expr, program)
+            else:
+                program.append((_CONST, int(stride)))
+            program.append((_EQ, 0))
+            out.append((tuple(program), "strides of a tensor"))
+        return len(self.slots) + len(self.pending), tuple(out)
+
+    def _name(self, atom: Atom) -> str:
+        if atom not in self.places:
+            return atom.name
+        source, dim = self.places[atom]
+        return f"{source.describe()}.size({dim})" if dim >= 0 else source.describe()
+
+    def _condition(self, condition: Condition, program: Program) -> None:
+        if condition.kind in ("and", "or"):
+            if not condition.parts:
+                program.append((_CONST, int(condition.kind == "and")))
+                return
+            for i, part in enumerate(condition.parts):
+                self._condition(part, program)
+                if i:
+                    program.append((_AND if condition.kind == "and" else _OR, 0))
+            return
+        if condition.kind == "ge":
+            program.append((_CONST, 0))
+            self._expression(condition.expr, program)
+            program.append((_LE, 0))
+            return
+        self._expression(condition.expr, program)
+        program.append((_CONST, 0))
+        program.append((_EQ if condition.kind == "eq" else _NE, 0))
+
+    def _expression(self, expr: Expr, program: Program) -> None:
+        if not expr.terms:
+            program.append((_CONST, 0))
+            return
+        for i, (monomial, factor) in enumerate(expr.terms.items()):
+            program.append((_CONST, factor))
+            for atom in monomial:
+                if atom.kind == "symbol":
+                    program.append((_SYMBOL, self.slots[atom]))
+                else:
+                    for j, arg in enumerate(atom.args):
+                        self._expression(arg, program)
+                        if j:
+                            kind = _FLOORDIV if atom.kind == "floordiv" else _MIN if atom.kind == "min" else _MAX
+                            program.append((kind, 0))
+                program.append((_MUL, 0))
+            if i:
+                program.append((_ADD, 0))
+
+
+def _symbol(atom: Atom) -> Expr:
+    from flambeau.ops.symbolic.expr import symbol
+
+    return symbol(atom.name, atom.lower)
+
+
+def plain(value: Any) -> Any:
+    """A value with symbolic integers turned into numbers, which guards them: for keys, text and hashes."""
+    cls = type(value)
+    if cls is SymInt:
+        return int(value)
+    if cls is SymbolicSize:
+        import flambeau as fl
+
+        return fl.Size([int(v) for v in value])
+    if cls is tuple:
+        return tuple(plain(v) for v in value) if any(type(v) in SYMBOLIC or type(v) is tuple for v in value) else value
+    if cls is list and any(type(v) in SYMBOLIC for v in value):
+        return [plain(v) for v in value]
+    return value
