@@ -526,9 +526,9 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         tracer.guard_type_attribute(cls, special)
         tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
         return
-    if hook is not getattr(object, special) and not isinstance(value, BaseException):
-        if getattr(hook, "__objclass__", None) not in (object, dict, list, set, tuple):
-            raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
+    owner = getattr(hook, "__objclass__", None)
+    if owner not in (object, dict, list, set, tuple) and not isinstance(value, BaseException):
+        raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     store_generic(tracer, value, name, new)
 
 

@@ -313,12 +313,18 @@ _INEXACT = frozenset({"/", "/=", "**", "**=", "<<", ">>", "&", "|", "^", "<<=", 
 
 
 def _symbolic_binary(function: Any, specialize: Any, left: Any, right: Any) -> Any:
-    if type(left) is not SymInt and not isinstance(left, (int, SymInt)) or type(right) is not SymInt and type(right) is not int:
+    if (type(left) is not SymInt and not isinstance(left, (int, SymInt))) or (
+        type(right) is not SymInt and type(right) is not int
+    ):
         specialize = plain
     if specialize is not None:
         left, right = specialize(left), specialize(right)
     result = native(function, left, right)
-    return result if type(result) in (int, SymInt) or type(result) not in SYMBOLIC else native(function, plain(left), plain(right))
+    return (
+        result
+        if type(result) in (int, SymInt) or type(result) not in SYMBOLIC
+        else native(function, plain(left), plain(right))
+    )
 
 
 def _attempt(tracer: Tracer, attempts: list[Any], symbol: str, left: Any, right: Any) -> Any:
@@ -356,7 +362,9 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if not python_special(left_type, *names) and not python_special(right_type, _REFLECTED[name], *names):
         if left_type is TracedTensor or right_type is TracedTensor:
             other = right if left_type is TracedTensor else left
-            if type(other) is not TracedTensor and not isinstance(other, (bool, int, float, complex, SymInt, TracedNumber)):
+            if type(other) is not TracedTensor and not isinstance(
+                other, (bool, int, float, complex, SymInt, TracedNumber)
+            ):
                 if other is None and symbol in ("==", "!="):
                     return symbol == "!="
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {type(other).__name__}")

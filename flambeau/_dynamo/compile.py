@@ -25,7 +25,7 @@ from flambeau._dynamo.interpreter import Frame, _BreakHere
 from flambeau._dynamo.rebuild import Rebuilder
 from flambeau._dynamo.resume import make_resume_code
 from flambeau._dynamo.trace import Tracer, fl_module
-from flambeau._dynamo.traced import NULL, Lazy
+from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
 from flambeau.fx.graph_module import GraphModule
 
 _lock = threading.RLock()
@@ -108,6 +108,9 @@ class Unit:
         self.function = function
         self.settings = settings
         self.start = start  # of a resume function: (offset in its code, stack, slots)
+        # A resume function continues the function it was made from: what continues it, continues that one.
+        self.origin: Unit = self
+        self.prologue = self.moved = 0
         self.resumes: dict[Any, Any] = {}
         self.compiled = _C.CompiledFunction(function, self.compile)
         self.artifacts = 0
@@ -340,7 +343,7 @@ class Unit:
             report.operations += tracer.operations
         if logs.enabled("graph_code"):
             logs.log("graph_code", f"{self._where()}\n{module.code}")
-        examples = [t.fake for t in tracer.inputs]
+        examples = [t.fake if isinstance(t, TracedTensor) else t.hint for t in tracer.inputs]
         runner = settings.backend(module, examples, **settings.options)
         if not callable(runner):
             raise TypeError(f"[compile] expected a callable from the backend, got {type(runner).__name__}")
@@ -350,6 +353,13 @@ class Unit:
         self, offset: int, stack: list[bool], slots: list[int], handler: Handler | None, native: bool
     ) -> Any:
         """The function that continues this one at an offset."""
+        if self.origin is not self:
+            shift = self.prologue
+            if handler is not None:
+                start, end, target, depth, push = handler
+                handler = Handler(start - shift, end - shift, target - shift, depth, push)
+            slots = [slot - self.moved for slot in slots]
+            return self.origin._make_resume(max(offset - shift, 0), stack, slots, handler, native)
         key = (offset, tuple(stack), tuple(slots), handler, native)
         made = self.resumes.get(key)
         if made is not None:
@@ -364,6 +374,7 @@ class Unit:
             made = resumed
         else:
             unit = Unit(resumed, self.settings, (start, stack, [slot + shift for slot in slots]))
+            unit.origin, unit.prologue, unit.moved = self, start - offset, shift
             made = unit.compiled
         self.resumes[key] = made
         return made

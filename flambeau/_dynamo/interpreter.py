@@ -586,7 +586,7 @@ def _build_list(frame: Frame, inst: Instruction) -> None:
 
 
 def _check_key(key: Any) -> None:
-    if type(key) in SYMBOLIC or type(key) is TracedNumber or type(key) is tuple and key != plain(key):
+    if type(key) in SYMBOLIC or type(key) is TracedNumber or (type(key) is tuple and key != plain(key)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, "symbolic key")  # callers make keys plain first
     if calls.python_special(type(key), "__hash__", "__eq__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")

@@ -159,7 +159,11 @@ class Rebuilder:
         return name
 
     def _is_leaf(self, value: Any) -> bool:
-        return type(value) in LITERALS or type(value) in (TracedTensor, Lazy, SymInt, TracedNumber) or id(value) in self.memo
+        return (
+            type(value) in LITERALS
+            or type(value) in (TracedTensor, Lazy, SymInt, TracedNumber)
+            or id(value) in self.memo
+        )
 
     def build(self, value: Any) -> str:
         """Code that makes a new object."""

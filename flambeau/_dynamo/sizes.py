@@ -34,7 +34,9 @@ class Sizes:
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env)
         self.slots: dict[Atom, int] = {}
-        self.places: dict[Atom, tuple[Source, int]] = {}  # of the dimension (or -1: the number itself) a symbol stands for
+        self.places: dict[
+            Atom, tuple[Source, int]
+        ] = {}  # of the dimension (or -1: the number itself) a symbol stands for
         self.nodes: dict[Expr, Any] = {}
         self.origins: dict[Atom, Any] = {}
         self.pending: list[tuple[int, Any]] = []  # slots of strides, and what they must be

@@ -487,7 +487,11 @@ class Tracer:
             self._node(op, target, args, kwargs)
             self.impure = True
             return None
-        if isinstance(result, (bool, int, float, str, type(fl.float32), fl.device)) or type(result) in (Size, SymInt, SymbolicSize):
+        if isinstance(result, (bool, int, float, str, type(fl.float32), fl.device)) or type(result) in (
+            Size,
+            SymInt,
+            SymbolicSize,
+        ):
             return result
         if isinstance(result, _C.Tensor):
             known = self.traced_by_fake.get(id(result))

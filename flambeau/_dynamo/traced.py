@@ -130,7 +130,9 @@ class TracedNumber:
 
     __slots__ = ("tracer", "node", "hint", "source", "roots")
 
-    def __init__(self, tracer: Tracer, node: Any, hint: float, source: Source | None, roots: dict[Source, float]) -> None:
+    def __init__(
+        self, tracer: Tracer, node: Any, hint: float, source: Source | None, roots: dict[Source, float]
+    ) -> None:
         self.tracer = tracer
         self.node = node
         self.hint = hint
@@ -195,8 +197,8 @@ def _define_arithmetic() -> None:
     for name in "neg pos abs".split():
         function = getattr(operator, name)
         setattr(TracedNumber, f"__{name}__", lambda self, _function=function: self.tracer.call_number(_function, self))
-    setattr(TracedNumber, "__round__", lambda self, *digits: round(self.specialize(), *digits))
-    setattr(TracedNumber, "__trunc__", lambda self: int(self.specialize()))
+    TracedNumber.__round__ = lambda self, *digits: round(self.specialize(), *digits)
+    TracedNumber.__trunc__ = lambda self: int(self.specialize())
 
 
 _define_arithmetic()

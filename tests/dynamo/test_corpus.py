@@ -38,11 +38,11 @@ def same(a, b, seen=None):
     if isinstance(a, fl.Tensor):
         if a.shape != b.shape or a.dtype != b.dtype or a.requires_grad != b.requires_grad or a.stride() != b.stride():
             return False
-        if (a.grad is None) != (b.grad is None) or a.grad is not None and not same(a.grad, b.grad, seen):
+        if (a.grad is None) != (b.grad is None) or (a.grad is not None and not same(a.grad, b.grad, seen)):
             return False
         return fl.equal(a.detach().nan_to_num(7), b.detach().nan_to_num(7))
     if isinstance(a, float):
-        return a == b or math.isnan(a) and math.isnan(b)
+        return a == b or (math.isnan(a) and math.isnan(b))
     if isinstance(a, (int, str, bytes, complex, type(None), type, fl.dtype, fl.device, range, slice)):
         return a == b
     seen[id(a)] = id(b)
@@ -50,7 +50,7 @@ def same(a, b, seen=None):
         plain = len(a) == len(b) and all(same(x, y, seen) for x, y in zip(a.items(), b.items()))
         return plain and same(getattr(a, "__dict__", None), getattr(b, "__dict__", None), seen)
     if isinstance(a, (set, frozenset)):
-        return a == b or len(a) == len(b) and sorted(map(str, a)) == sorted(map(str, b))
+        return a == b or (len(a) == len(b) and sorted(map(str, a)) == sorted(map(str, b)))
     if hasattr(a, "__len__") and hasattr(a, "__iter__") and not hasattr(a, "forward"):
         return len(a) == len(b) and all(same(x, y, seen) for x, y in zip(a, b))
     if isinstance(a, types.FunctionType):

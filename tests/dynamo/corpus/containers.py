@@ -1,3 +1,4 @@
+# ruff: noqa: B, C4, UP, SIM, PIE, RUF
 """Lists, tuples, dicts, sets, deques, named tuples, dataclasses, ranges and itertools."""
 
 import collections
@@ -90,7 +91,7 @@ def dict_argument(x, d):
     return x + d["a"] * d["n"]
 
 
-@program(t(3), lambda: {})
+@program(t(3), dict)
 def fill_dict_argument(x, d):
     d["y"] = x + 1
     d["z"] = d["y"] * 2
@@ -399,7 +400,7 @@ def equality(x):
 def identity(x):
     a = [x]
     b = a
-    return a is b, a is not [x], x is x, None is None
+    return a is b, a != [x], x is x, None is None
 
 
 @program(t(3))

@@ -1,3 +1,4 @@
+# ruff: noqa: B, C4, UP, SIM, PIE, RUF
 """Branches, loops, comprehensions and assignments."""
 
 import flambeau as fl

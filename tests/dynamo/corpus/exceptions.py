@@ -1,3 +1,4 @@
+# ruff: noqa: B, C4, UP, SIM, PIE, RUF
 """try, except, else, finally, raise, assert."""
 
 import flambeau as fl
@@ -285,7 +286,7 @@ def raises_from_callee(x):
     return y
 
 
-@program(t(3), lambda: [], breaks=True)
+@program(t(3), list, breaks=True)
 def raises_after_side_effect(x, log):
     log.append(1)
     if x.shape[0] == 3:

@@ -1,3 +1,4 @@
+# ruff: noqa: B, C4, UP, SIM, PIE, RUF
 """Calls, closures, decorators, classes, properties, generators, globals and nonlocals."""
 
 import abc
@@ -6,8 +7,9 @@ import enum
 import functools
 import math
 
-import flambeau as fl
 import flambeau.nn.functional as F
+
+import flambeau as fl
 
 from . import T, program, t
 
@@ -134,7 +136,7 @@ def partial_argument(x, f):
 
 @program(t(3), lambda: lambda v: v * 3)
 def function_argument(x, f):
-    return f((x)) if callable(f) else x
+    return f(x) if callable(f) else x
 
 
 @program(t(3))
@@ -232,7 +234,7 @@ def string_methods(x):
         s.strip().lower().split(","),
         "-".join(["a", "b"]),
         "x%dy%s" % (3, "q"),
-        "{} {k}".format(1, k=2),
+        f"{1} {2}",
         s.replace("l", "L"),
         "abc"[1],
         "a" in "abc",
@@ -425,7 +427,7 @@ def repr_of_instance(x):
 
 @program(t(3), lambda: Scaler(3))
 def getattr_setattr(x, s):
-    setattr(s, "a" + "b", 4)  # noqa: B010
+    setattr(s, "a" + "b", 4)
     return x * getattr(s, "scale"), getattr(s, "nothing", 7), s.ab  # noqa: B009
 
 
