@@ -28,3 +28,16 @@ __all__ = [
     "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
     "WeightedRandomSampler", "_DatasetKind", "default_collate", "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip
+
+# Chained datasets are imported when they are asked for.
+_PIPES = ("DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "functional_datapipe")
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _PIPES:
+        return getattr(importlib.import_module("flambeau.utils.data.datapipes.datapipe"), name)
+    if name == "datapipes":
+        return importlib.import_module("flambeau.utils.data.datapipes")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -423,6 +423,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 self._finish()
             raise
 
+    @property
+    def _workers(self) -> list[Any]:
+        """The processes."""
+        return [worker.process for worker in self._pool.workers]
+
     def _alive(self) -> bool:
         return all(worker.process.is_alive() or not worker.active for worker in self._pool.workers)
 
