@@ -155,12 +155,15 @@ def _is_path(f: Any) -> bool:
     return isinstance(f, (str, os.PathLike))
 
 
+_PIECE = 16 << 20
+
+
 class _DescriptorSink:
     """Writes all of each piece to a descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._written = 0
+        self._written = self._started = 0
 
     def reserve(self, size: int) -> None:
         """Room for a file of about this size, found at once instead of piece by piece."""
@@ -171,9 +174,14 @@ class _DescriptorSink:
     def write(self, data: Any) -> None:
         view = memoryview(data)
         while len(view):
-            count = os.write(self._descriptor, view)
+            count = os.write(self._descriptor, view[:_PIECE])
             self._written += count
             view = view[count:]
+            if self._written - self._started >= _PIECE and hasattr(os, "posix_fadvise"):
+                # Lets the disk begin with what it has to finish anyway.
+                size = self._written - self._started
+                os.posix_fadvise(self._descriptor, self._started, size, os.POSIX_FADV_DONTNEED)
+                self._started = self._written
 
     def finish(self) -> None:
         os.ftruncate(self._descriptor, self._written)
