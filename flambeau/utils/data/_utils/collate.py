@@ -1,7 +1,4 @@
-"""Batches from samples: samples of one structure become one structure of tensors.
-
-In a worker process batches are made in shared memory at once, so that sending them to the parent copies nothing.
-"""
+"""Batches from samples: samples of one structure become one structure of tensors."""
 
 from __future__ import annotations
 
@@ -12,19 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau
-from flambeau import _C
 from flambeau._C import Tensor
 
 np_str_obj_array_pattern = re.compile(r"[SaUO]")
-
-# Below this many bytes a batch travels by value: a message is cheaper than a mapping.
-SHARED_FROM = 16384
-_in_worker = False
-
-
-def set_in_worker(value: bool) -> None:
-    global _in_worker
-    _in_worker = value
 
 
 def _is_array(value: Any) -> bool:
@@ -113,23 +100,7 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0]
     if first.layout is not flambeau.strided:
         raise RuntimeError(f"[default_collate] expected dense tensors, got layout {first.layout}")
-    if _in_worker:
-        size = len(batch) * first.numel() * first.element_size()
-        if size >= SHARED_FROM and first.is_cpu and all(t.dtype == first.dtype for t in batch):
-            memory = _C._empty_shared(size)
-            out = memory.view(first.dtype).view(len(batch), *first.shape)
-            return flambeau.stack([t.detach() for t in batch] if first.requires_grad else batch, 0, out=out)
     return flambeau.stack(batch, 0)
-
-
-def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:
-    """Rows of a tensor as a new one; what stacking them one by one would give."""
-    if _in_worker:
-        size = len(rows) * (tensor.numel() // max(len(tensor), 1)) * tensor.element_size()
-        if size >= SHARED_FROM:
-            out = _C._empty_shared(size).view(tensor.dtype).view(len(rows), *tensor.shape[1:])
-            return flambeau.index_select(tensor.detach(), 0, rows, out=out)
-    return flambeau.index_select(tensor, 0, rows)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:

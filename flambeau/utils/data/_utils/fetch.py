@@ -22,7 +22,7 @@ def _rows(dataset: Any, indices: list[int]) -> list[Any] | None:
     if not all(type(i) is int and -count <= i < count for i in indices):
         return None
     chosen = flambeau.tensor([i if i >= 0 else i + count for i in indices], dtype=flambeau.int64)
-    return [collate.take_rows(t, chosen) for t in dataset.tensors]
+    return [flambeau.index_select(t, 0, chosen) for t in dataset.tensors]
 
 
 _TENSOR_ITEM = TensorDataset.__getitem__

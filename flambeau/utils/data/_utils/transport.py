@@ -19,10 +19,12 @@ from typing import Any
 import flambeau
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.utils.data._utils.collate import SHARED_FROM
 
-# Task, kind, whether the pickle is shared memory too; how many memories are tensors and how many there are; bytes of
-# the pickle. The sizes of the memories follow, then the pickle.
+# Below this many bytes a tensor travels in the message: copying it costs less than mapping memory.
+SHARED_FROM = 16384
+# Task, kind, whether the pickle is shared memory too, the last one; how many memories there are and how many of them
+# pickle knows as buffers; bytes of the pickle. The sizes of the memories, the positions of the buffers and the pickle
+# follow.
 _HEADER = struct.Struct("<qB?HHQ")
 DATA, ERROR, ENDED, RESUMED = range(4)
 _MAX_DESCRIPTORS = 200  # the kernel passes at most 253 at once
@@ -65,26 +67,56 @@ class _Descriptor:
         self.index = index
 
 
+class _Memories:
+    """Descriptors of shared memory with what was copied into it, closed when they are no longer held.
+
+    The memory is written as a file: mapping it here only to fill it would cost a fault for each page.
+    """
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+        self.sizes: list[int] = []
+
+    def add(self, data: memoryview) -> int:
+        """The position of a copy of some bytes."""
+        descriptor = os.memfd_create("flambeau", os.MFD_CLOEXEC)
+        self._keep(descriptor, len(data))
+        while len(data):
+            data = data[os.write(descriptor, data) :]
+        return len(self.sizes) - 1
+
+    def add_shared(self, descriptor: int, size: int) -> int:
+        """The position of memory that is shared already."""
+        self._keep(os.dup(descriptor), size)
+        return len(self.sizes) - 1
+
+    def _keep(self, descriptor: int, size: int) -> None:
+        self.descriptors.append(descriptor)
+        self.sizes.append(size)
+
+    def __del__(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
 class _Pickler(pickle.Pickler):
-    """Takes large tensors and buffers out of the pickle and keeps them as shared memory with its length."""
+    """Takes large tensors and buffers out of the pickle into shared memory."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream, 5, buffer_callback=self._buffer)
-        self.tensors: list[tuple[Tensor, int]] = []
-        self.buffers: list[tuple[Tensor, int]] = []  # arrays, in the order in which pickle asks for them again
+        self.memories = _Memories()
+        self.buffers: list[int] = []  # positions of arrays, in the order in which pickle asks for them again
         self._by_storage: dict[int, int] = {}
 
     def _is_full(self) -> bool:
-        return len(self.tensors) + len(self.buffers) >= _MAX_DESCRIPTORS
+        return len(self.memories.sizes) >= _MAX_DESCRIPTORS
 
     def _buffer(self, buffer: pickle.PickleBuffer) -> bool:
         """True leaves a buffer in the pickle."""
         raw = buffer.raw()
         if raw.nbytes < SHARED_FROM or self._is_full():
             return True
-        memory = _C._empty_shared(raw.nbytes)
-        _C._storage_memory(memory)[:] = raw
-        self.buffers.append((memory, raw.nbytes))
+        self.buffers.append(self.memories.add(raw))
         return False
 
     def persistent_id(self, obj: Any) -> Any:
@@ -101,28 +133,29 @@ class _Pickler(pickle.Pickler):
         plain = obj.detach() if obj.requires_grad else obj
         size = plain.numel() * plain.element_size()
         number, shape = _DTYPE_NUMBERS[plain.dtype], tuple(plain.shape)
+        whole = plain._storage_bytes() == size and not plain.storage_offset()
+        if size >= SHARED_FROM and whole and (descriptor := _C._storage_descriptor(plain)) >= 0:
+            index = self._by_storage.get(plain._storage_id())
+            if index is None:
+                index = self._by_storage[plain._storage_id()] = self.memories.add_shared(descriptor, size)
+            return _from_memory, (_Descriptor(index), number, shape, plain.stride(), obj.requires_grad)
+        # Only this tensor is copied: its storage may be a whole dataset.
+        plain = plain.contiguous()
+        start = plain.storage_offset() * plain.element_size()
+        data = _C._storage_memory(plain)[start : start + size]
         if size < SHARED_FROM or self._is_full():
-            plain = plain.contiguous()
-            start = plain.storage_offset() * plain.element_size()
-            data = bytes(_C._storage_memory(plain)[start : start + size])
-            return _from_bytes, (data, number, shape, obj.requires_grad)
-        if _C._storage_descriptor(plain) < 0 or plain.storage_offset() or plain._storage_bytes() != size:
-            # A new piece of shared memory for just this tensor: its storage may be a whole dataset.
-            memory = _C._empty_shared(size)
-            plain = memory.view(plain.dtype).view(shape).copy_(plain)
-        index = self._by_storage.setdefault(plain._storage_id(), len(self.tensors))
-        if index == len(self.tensors):
-            self.tensors.append((plain, size))
+            return _from_bytes, (bytes(data), number, shape, obj.requires_grad)
+        index = self.memories.add(data)
         return _from_memory, (_Descriptor(index), number, shape, plain.stride(), obj.requires_grad)
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: Any, tensors: list[Tensor], buffers: list[Tensor]) -> None:
-        super().__init__(io.BytesIO(data), buffers=[memory.numpy() for memory in buffers])
-        self._tensors = tensors
+    def __init__(self, data: Any, memories: list[Tensor], buffers: tuple[int, ...]) -> None:
+        super().__init__(io.BytesIO(data), buffers=[memories[i].numpy() for i in buffers])
+        self._memories = memories
 
     def persistent_load(self, index: int) -> Tensor:
-        return self._tensors[index]
+        return self._memories[index]
 
 
 # ---------------------------------------------------------------------------------------------- packets
@@ -146,15 +179,13 @@ class Packet:
         pickler.dump(value)
         payload: Any = stream.getbuffer()
         length = len(payload)
-        self.keep = pickler.tensors + pickler.buffers
+        memories = self._memories = pickler.memories
         if outside := length > _MAX_PACKET:
-            memory = _C._empty_shared(length)
-            _C._storage_memory(memory)[:] = payload
-            self.keep.append((memory, length))
+            memories.add(payload)
             payload = b""
-        header = _HEADER.pack(task, kind, outside, len(pickler.tensors), len(self.keep), length)
-        self.parts = [header, array.array("Q", [size for _, size in self.keep]), payload]
-        descriptors = array.array("i", [_C._storage_descriptor(memory) for memory, _ in self.keep])
+        header = _HEADER.pack(task, kind, outside, len(memories.sizes), len(pickler.buffers), length)
+        self.parts = [header, array.array("Q", memories.sizes), array.array("H", pickler.buffers), payload]
+        descriptors = array.array("i", memories.descriptors)
         self.ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
 
     def send(self, end: socket.socket) -> bool:
@@ -181,13 +212,14 @@ def receive(end: socket.socket) -> tuple[int, int, Any]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(body[: len(body) - len(body) % descriptors.itemsize])
     try:
-        task, kind, outside, tensors, count, length = _HEADER.unpack_from(data)
+        task, kind, outside, count, buffer_count, length = _HEADER.unpack_from(data)
         if len(descriptors) != count:
             raise RuntimeError(
                 f"[DataLoader] expected {count} descriptors with a batch, got {len(descriptors)}: this process has too "
                 "many open files; raise the limit (ulimit -n)"
             )
         sizes = struct.unpack_from(f"<{count}Q", data, _HEADER.size)
+        buffers = struct.unpack_from(f"<{buffer_count}H", data, _HEADER.size + 8 * count)
         memories = [_C._map_shared(d, size, False) for d, size in zip(descriptors, sizes, strict=True)]
     finally:
         for descriptor in descriptors:
@@ -196,5 +228,5 @@ def receive(end: socket.socket) -> tuple[int, int, Any]:
         whole = memories.pop()
         payload = _C._storage_memory(whole)[:length]
     else:
-        payload = memoryview(data)[_HEADER.size + 8 * count :]
-    return task, kind, _Unpickler(payload, memories[:tensors], memories[tensors:]).load()
+        payload = memoryview(data)[_HEADER.size + 8 * count + 2 * buffer_count :]
+    return task, kind, _Unpickler(payload, memories, buffers).load()

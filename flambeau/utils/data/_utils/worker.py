@@ -9,7 +9,6 @@ from typing import Any
 
 import flambeau
 from flambeau._utils import ExceptionWrapper
-from flambeau.utils.data._utils import collate
 from flambeau.utils.data._utils.transport import DATA, ENDED, ERROR, RESUMED, Closed, Packet, receive
 
 
@@ -71,7 +70,6 @@ def run(
     end.setblocking(True)
     flambeau.set_num_threads(1)
     seed_everything(seed)
-    collate.set_in_worker(True)
     _worker_info = WorkerInfo(worker_id, num_workers, seed, dataset)
     failure: ExceptionWrapper | None = None
     fetcher = None
