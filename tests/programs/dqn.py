@@ -17,7 +17,7 @@ def main():
     target.load_state_dict(network.state_dict())
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, amsgrad=True)
     memory, criterion, step = deque(maxlen=1000), nn.SmoothL1Loss(), 0
-    for episode in range(25):
+    for _ in range(25):
         state, done = env.reset(), False
         while not done:
             if rng.rand() < 0.5:
