@@ -11,10 +11,9 @@ namespace fl {
 
 namespace {
 
-constexpr int64_t kPiece = 32768;  // elements summed by one thread at a time
-constexpr int64_t kNormGrain =
-    4 * kGrain;                 // a square and an addition are cheaper than a simple operation that writes
-constexpr int64_t kRun = 1024;  // elements summed in the dtype's own precision
+constexpr int64_t kPiece = 32768;            // elements summed by one thread at a time
+constexpr int64_t kNormGrain = 16 * kGrain;  // adding is so fast that a second thread pays late
+constexpr int64_t kRun = 1024;               // elements summed in the dtype's own precision
 
 enum class Order { One, Two, Largest };
 
