@@ -506,14 +506,11 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         ):
             setattr(value, name, new)
             return
-        if isinstance(value, type) and type(value) is not type:
+        if isinstance(value, type):
+            # Instances and subclasses would have to see it at once.
             raise Unsupported(breaks.STORE, f"{value.__name__}.{name}")
         if cls is types.FunctionType and name.startswith("__"):
             raise Unsupported(breaks.STORE, name)
-        if isinstance(value, type):
-            raw = lookup_type(value, name)
-            if raw is not NULL and (hasattr(type(raw), "__set__") or callable(raw)):
-                raise Unsupported(breaks.STORE, f"{value.__name__}.{name}")
         tracer.overlay(value).values[name] = new
         return
     special = "__delattr__" if new is NULL else "__setattr__"

@@ -635,6 +635,8 @@ def call_descriptor(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -
                 return to_text(tracer, subject, repr)
             raise Unsupported(breaks.IDENTITY, name)
         raise Unsupported(breaks.UNKNOWN_CALL, name)
+    if type(subject) is TracedTensor and name in attributes._OPERATOR_METHODS:
+        return native(getattr(TracedTensor, name), *args)
     if isinstance(subject, BaseException) and id(subject) not in tracer.known:
         return native(function, *args, **kwargs)
     if id(subject) in tracer.known and type(subject) not in CONSTANTS:
@@ -658,6 +660,8 @@ _HASHING = frozenset(
 def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method of a container or constant."""
     owner, name = function.__self__, function.__name__
+    if name == "join" and isinstance(owner, (str, bytes)) and len(args) == 1:
+        args = (iterable_list(tracer, args[0]),)
     if isinstance(owner, (dict, set, frozenset, str, bytes)):
         args = tuple(plain(a) for a in args)
         kwargs = kwargs if isinstance(owner, dict) else {k: plain(v) for k, v in kwargs.items()}
@@ -977,6 +981,13 @@ def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
 _HOOKS = ("_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks")
 
 
+def has_global_hooks() -> bool:
+    """Whether hooks on the calls of all modules are registered."""
+    from flambeau.nn.modules import global_hooks
+
+    return any(global_hooks._CALL_HOOKS)
+
+
 def call_module(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
     """module(...): forward with the hooks around it."""
     cls = type(module)
@@ -1289,6 +1300,10 @@ def _mode(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args: tracer.set_mode(function, *args)
 
 
+def _result_type(tracer: Tracer, *args: Any) -> Any:
+    return native(_C._result_type, *(a.fake.meta() if type(a) is TracedTensor else plain(a) for a in args))
+
+
 def _graph_break(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
     raise Unsupported(breaks.REQUESTED)
 
@@ -1357,6 +1372,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_C.is_inference_mode_enabled, _natively(_C.is_inference_mode_enabled)),
         (_C.get_default_dtype, _natively(_C.get_default_dtype)), (_C.promote_types, _natively(_C.promote_types)),
         (_C.can_cast, _natively(_C.can_cast)),
+        (_C._result_type, _result_type),
         (_C._has_torch_function, _constant(False)), (_C._has_torch_function_unary, _constant(False)),
         (_C._has_torch_function_variadic, _constant(False)),
         (overrides.has_torch_function, _constant(False)), (overrides.has_torch_function_unary, _constant(False)),

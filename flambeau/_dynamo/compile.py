@@ -61,7 +61,7 @@ class Settings:
         module = fl_module()
         if module != () and isinstance(function, module):
             state = function.__dict__
-            hooked = any(state.get(name) for name in calls._HOOKS)
+            hooked = any(state.get(name) for name in calls._HOOKS) or calls.has_global_hooks()
             if hooked or state.get("_compiled_call_impl") is not None or "__call__" in type(function).__dict__:
                 return None
             forward = function.forward

@@ -22,6 +22,7 @@ from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source, Sources
 from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedNumber, TracedTensor
+from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.fx.graph import Graph
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
@@ -471,18 +472,17 @@ class Tracer:
         fake_args = fake_of(args)
         fake_kwargs = fake_of(kwargs)
         try:
-            if op == "call_method":
-                result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
-            elif isinstance(target, (Function, OverridableFunction)):
-                result = self.sizes.mode.call(target, fake_args, fake_kwargs)
-            else:
-                result = target(*fake_args, **fake_kwargs)
+            result = self._run_fake(op, target, fake_args, fake_kwargs)
         except (Unsupported, UserError):
             raise
         except DataDependentOutput as error:
-            raise Unsupported(breaks.DYNAMIC_OUTPUT, f"{name}: {error}") from None
+            if target is not operator.setitem:
+                raise Unsupported(breaks.DYNAMIC_OUTPUT, f"{name}: {error}") from None
+            result = None  # a mask says where to write; nothing gets a new shape
         except Exception as error:
             raise Unsupported(breaks.OPERATOR_FAILED, f"{name}: {error}") from None
+        if op == "call_method" and target in _MAY_RETURN_SELF and _is_unchanged(fake_args[0], result, kwargs):
+            return args[0]
         if result is None and op == "call_function" and target is operator.setitem:
             self._node(op, target, args, kwargs)
             self.impure = True
@@ -514,6 +514,25 @@ class Tracer:
             self._node(op, target, args, kwargs)
             return None
         raise Unsupported(breaks.UNKNOWN_CALL, f"{name} returns {type(result).__name__}")
+
+    def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def run() -> Any:
+            if op == "call_method":
+                return getattr(args[0], target)(*args[1:], **kwargs)
+            if isinstance(target, (Function, OverridableFunction)):
+                return self.sizes.mode.call(target, args, kwargs)
+            return target(*args, **kwargs)
+
+        try:
+            return run()
+        except (Unsupported, UserError, DataDependentOutput):
+            raise
+        except Exception:
+            if not self.sizes.slots:
+                raise
+            # What cannot be said of symbols may be true of the numbers.
+            specialize((args, kwargs))
+            return run()
 
     def _sequence(self, node: Any, result: Any) -> Any:
         items = []
@@ -664,6 +683,20 @@ def is_inplace(op: str, target: Any) -> bool:
     if target in _INPLACE_OPERATORS:
         return True
     return bool(name.endswith("_") and not name.endswith("__") and getattr(operator, name, None) is not target)
+
+
+# Methods that hand back the tensor itself when there is nothing to do.
+_MAY_RETURN_SELF = frozenset(
+    "to contiguous float double half bfloat16 int long short char byte bool cpu type type_as resolve_conj resolve_neg".split()
+)
+
+
+def _is_unchanged(before: Any, after: Any, kwargs: dict[str, Any]) -> bool:
+    if not isinstance(after, _C.Tensor) or kwargs.get("copy") or kwargs.get("memory_format") is not None:
+        return False
+    if after.dtype != before.dtype or after.device != before.device:
+        return False
+    return bool(after.meta().stride() == before.meta().stride())
 
 
 _INPLACE_OPERATORS = frozenset(

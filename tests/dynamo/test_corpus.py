@@ -32,7 +32,7 @@ def same(a, b, seen=None):
     """Equal in value and kind, to the bit."""
     seen = {} if seen is None else seen
     if id(a) in seen:
-        return seen[id(a)] == id(b)
+        return seen[id(a)][0] is b
     if type(a) is not type(b):
         return False
     if isinstance(a, fl.Tensor):
@@ -45,7 +45,9 @@ def same(a, b, seen=None):
         return a == b or (math.isnan(a) and math.isnan(b))
     if isinstance(a, (int, str, bytes, complex, type(None), type, fl.dtype, fl.device, range, slice)):
         return a == b
-    seen[id(a)] = id(b)
+    seen[id(a)] = (b, a)  # kept alive: an address may not be used again meanwhile
+    if type(a).__name__ == "Registry" and all(isinstance(key, int) for key in a):
+        a, b = list(a.values()), list(b.values())  # hooks: their numbers count up in the process
     if isinstance(a, dict):
         plain = len(a) == len(b) and all(same(x, y, seen) for x, y in zip(a.items(), b.items()))
         return plain and same(getattr(a, "__dict__", None), getattr(b, "__dict__", None), seen)

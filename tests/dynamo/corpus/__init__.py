@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -34,7 +35,9 @@ def program(*inputs: Any, breaks: bool = False, state: Any = None) -> Callable[[
 
     def register(function: Any) -> Any:
         def make() -> tuple[Any, ...]:
-            return tuple(value() if callable(value) and not isinstance(value, type) else value for value in inputs)
+            return tuple(
+                value() if callable(value) and not isinstance(value, enum.EnumMeta) else value for value in inputs
+            )
 
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.rpartition('.')[2]}"
         PROGRAMS.append(Program(name, function, make, breaks, state))

@@ -1,4 +1,4 @@
-# ruff: noqa: B, C4, UP, SIM, PIE, RUF
+# ruff: noqa
 """Lists, tuples, dicts, sets, deques, named tuples, dataclasses, ranges and itertools."""
 
 import collections

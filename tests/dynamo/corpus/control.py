@@ -1,4 +1,4 @@
-# ruff: noqa: B, C4, UP, SIM, PIE, RUF
+# ruff: noqa
 """Branches, loops, comprehensions and assignments."""
 
 import flambeau as fl

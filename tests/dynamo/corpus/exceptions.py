@@ -1,4 +1,4 @@
-# ruff: noqa: B, C4, UP, SIM, PIE, RUF
+# ruff: noqa
 """try, except, else, finally, raise, assert."""
 
 import flambeau as fl

@@ -1,4 +1,4 @@
-# ruff: noqa: B, C4, UP, SIM, PIE, RUF
+# ruff: noqa
 """Calls, closures, decorators, classes, properties, generators, globals and nonlocals."""
 
 import abc
