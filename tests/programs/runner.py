@@ -13,14 +13,12 @@ PROGRAMS = sorted(
     path.name for path in FOLDER.glob("*.py") if path.name not in NOT_PROGRAMS and not path.name.startswith("test_")
 )
 # A program with several faces is run with each.
-VARIANTS = {"word_language_model.py": [["--model", kind] for kind in ("LSTM", "GRU", "RNN_TANH")]}
+VARIANTS = {"word_language_model.py": [["--model", kind] for kind in ("LSTM", "GRU", "RNN_TANH", "Transformer")]}
 # Programs that wait for a part of the library that is not there yet.
 WAITING = {
     "actor_critic.py",  # distributions
     "reinforce.py",
     "gcn.py",  # sparse tensors
-    "processes.py",  # nn.parallel
-    "vision_transformer.py",  # attention
 }
 CASES = [(name, tuple(options)) for name in PROGRAMS if name not in WAITING for options in VARIANTS.get(name, [[]])]
 

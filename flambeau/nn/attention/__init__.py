@@ -1,0 +1,53 @@
+"""Which implementation attention may use. There is one here, and the choice is only remembered."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["SDPBackend", "sdpa_kernel", "WARN_FOR_UNFUSED_KERNELS"]
+
+WARN_FOR_UNFUSED_KERNELS = False
+
+
+class SDPBackend(enum.IntEnum):
+    """Implementations of scaled_dot_product_attention."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+_SWITCHES = {
+    SDPBackend.MATH: "math",
+    SDPBackend.FLASH_ATTENTION: "flash",
+    SDPBackend.EFFICIENT_ATTENTION: "mem_efficient",
+    SDPBackend.CUDNN_ATTENTION: "cudnn",
+}
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """The implementations allowed inside a `with` block."""
+    from flambeau.backends import cuda
+
+    chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    if not all(isinstance(backend, SDPBackend) for backend in chosen):
+        raise AssertionError(f"[sdpa_kernel] expected members of SDPBackend, got {backends}")
+    before = dict(cuda._attention)
+    cuda._attention.update({name: backend in chosen for backend, name in _SWITCHES.items()})
+    try:
+        yield
+    finally:
+        cuda._attention.update(before)
+
+
+def __getattr__(name: str) -> Any:
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)
