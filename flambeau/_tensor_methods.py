@@ -102,11 +102,6 @@ def is_neg(self: Tensor) -> bool:
     return False
 
 
-@_method
-def is_coalesced(self: Tensor) -> bool:
-    raise RuntimeError("[is_coalesced] expected a sparse tensor, got a strided one")
-
-
 def _needs(kind: str, error: Any, names: str) -> None:
     """Methods of tensors of another kind, which a strided tensor refuses with the error PyTorch has for it."""
     for name in names.split():
@@ -118,15 +113,65 @@ def _needs(kind: str, error: Any, names: str) -> None:
         _method(refuse)
 
 
-_needs("sparse coordinate", RuntimeError, "coalesce indices")
-_needs("sparse", RuntimeError, "values")
-_needs("sparse", NotImplementedError, "_coalesced_ _indices _nnz _values")
-_needs("sparse", NotImplementedError, "sparse_mask sparse_resize_ sparse_resize_and_clear_")
-_needs("row-compressed", RuntimeError, "col_indices crow_indices")
-_needs("column-compressed", RuntimeError, "ccol_indices row_indices")
 _needs("quantized", NotImplementedError, "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points")
 _needs("quantized", NotImplementedError, "q_scale q_zero_point qscheme")
 _needs("nested", NotImplementedError, "to_padded_tensor")
+
+
+def _of_sparse(error: Any, names: str) -> None:
+    """Methods of sparse tensors, which a strided one refuses."""
+    for name in names.split():
+
+        def method(self: Tensor, *args: Any, _name: str = name, **kwargs: Any) -> Any:
+            if self.layout is _C.strided:
+                raise error(f"[{_name}] expected a sparse tensor, got a strided one")
+            from flambeau.sparse import methods
+
+            return getattr(methods, _name)(self, *args, **kwargs)
+
+        method.__name__ = method.__qualname__ = name
+        _method(method)
+
+
+def _to_sparse(names: str) -> None:
+    """Methods that lead from one layout to another."""
+    for name in names.split():
+
+        def method(self: Tensor, *args: Any, _name: str = name, **kwargs: Any) -> Any:
+            from flambeau.sparse import methods
+
+            return getattr(methods, _name)(self, *args, **kwargs)
+
+        method.__name__ = method.__qualname__ = name
+        _method(method)
+
+
+_of_sparse(RuntimeError, "coalesce indices values is_coalesced col_indices crow_indices ccol_indices row_indices")
+_of_sparse(NotImplementedError, "_coalesced_ _indices _nnz _values sparse_resize_ sparse_resize_and_clear_")
+_to_sparse("to_sparse to_sparse_coo to_sparse_csr to_sparse_csc sparse_mask")
+
+
+@_method
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
+    if self.layout is _C.strided:
+        return self if dtype is None else self.to(dtype)
+    from flambeau.sparse import methods
+
+    return methods.to_dense(self, dtype)
+
+
+@_method
+def sparse_dim(self: Tensor) -> int:
+    if self.layout is _C.strided:
+        return 0
+    from flambeau.sparse import methods
+
+    return methods.sparse_dim(self)
+
+
+@_method
+def dense_dim(self: Tensor) -> int:
+    return self.dim() - self.sparse_dim()
 
 
 @_method
@@ -137,11 +182,6 @@ def chalf(self: Tensor, *, memory_format: Any = None) -> Tensor:
 @_method
 def xpu(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     raise AssertionError("[xpu] expected an XPU device, got a machine or build without one")
-
-
-@_method
-def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool = True) -> Tensor:
-    return self if dtype is None else self.to(dtype)
 
 
 @_method
@@ -293,10 +333,13 @@ def __deepcopy__(self: Tensor, memo: dict[Any, Any]) -> Tensor:
         )
     from copy import deepcopy
 
-    storage = self.untyped_storage().__deepcopy__(memo)
-    made = fl.empty(0, dtype=self.dtype, device=self.device).set_(
-        storage, self.storage_offset(), self.shape, self.stride()
-    )
+    if self.layout is not _C.strided:
+        made = self.detach().clone()
+    else:
+        storage = self.untyped_storage().__deepcopy__(memo)
+        made = fl.empty(0, dtype=self.dtype, device=self.device).set_(
+            storage, self.storage_offset(), self.shape, self.stride()
+        )
     if self.__class__ is not Tensor:
         made = made.as_subclass(self.__class__)
     if self.requires_grad:
@@ -332,6 +375,10 @@ def _reduce_ex_internal(self: Tensor, protocol: Any) -> Any:
 
     from flambeau import _utils
 
+    if self.layout is not _C.strided:
+        from flambeau.sparse import methods
+
+        return (_utils._rebuild_sparse_tensor, (self.layout, methods.data_of(self)))
     if self.is_meta:
         return (
             _utils._rebuild_meta_tensor_no_storage,

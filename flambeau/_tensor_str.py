@@ -227,6 +227,10 @@ def gradient_suffix(tensor) -> str | None:
 def _str(tensor, *, tensor_contents: str | None = None) -> str:
     """The text of `repr(tensor)`; `tensor_contents` stands in for the numbers when a subclass supplies its own."""
     with DisableTorchFunctionSubclass():
+        if tensor.layout is not flambeau.strided:
+            from flambeau.sparse import methods
+
+            return methods.text(tensor)
         plain = type(tensor) is flambeau.Tensor or type(tensor).__name__ == "Parameter"
         prefix = "tensor(" if plain else f"{type(tensor).__name__}("
         indent = len(prefix)

@@ -66,6 +66,12 @@ def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires
     return made.requires_grad_() if requires_grad else made
 
 
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
+    from flambeau.sparse import methods
+
+    return methods.rebuild(layout, data)
+
+
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
     return flambeau.nn.Parameter(data, requires_grad)
 
@@ -105,6 +111,7 @@ def use_torch_names() -> None:
 
     for module, functions in (
         ("_utils", (_rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_meta_tensor_no_storage)),
+        ("_utils", (_rebuild_sparse_tensor,)),
         ("_utils", (_rebuild_parameter, _rebuild_parameter_with_state)),
         ("_tensor", (_rebuild_from_type_v2,)),
     ):

@@ -31,7 +31,7 @@ LAYERS = (
         "storage",
     ),
     ("autograd",),
-    ("testing", "serialization", "linalg", "fft", "special", "func", "_functional", "utils.checkpoint"),
+    ("testing", "serialization", "linalg", "fft", "special", "sparse", "func", "_functional", "utils.checkpoint"),
     ("nn", "optim", "amp"),
     ("_subclasses",),
     ("fx",),

@@ -71,9 +71,12 @@ void accumulate(Tensor& slot, Tensor&& grad, bool track) {
   }
   static const Operator& add = OperatorTable::get().at("add.Tensor");
   static const Operator& add_ = OperatorTable::get().at("add_.Tensor");
-  if (!track && slot->use_count() == 1 && slot->storage->use_count() == 1 && slot->python == nullptr &&
-      is_dense(slot) && slot.sizes() == grad.sizes() && slot.dtype() == grad.dtype())
+  if (!track && !slot->sparse && slot->use_count() == 1 && slot->storage->use_count() == 1 &&
+      slot->python == nullptr && is_dense(slot) && slot.sizes() == grad.sizes() &&
+      slot.dtype() == grad.dtype())
     call_tensor(add_, slot, grad, int64_t(1));
+  else if (slot->sparse)  // a dense gradient comes first
+    slot = call_tensor(add, grad->sparse ? slot : grad, grad->sparse ? grad : slot, int64_t(1));
   else
     slot = call_tensor(add, slot, grad, int64_t(1));
 }
@@ -291,6 +294,11 @@ std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Ten
     Node* node = task->node;
     std::vector<Tensor> in = std::move(task->grads);
     in.resize(std::max(in.size(), node->outputs.size()));
+    for (Tensor& g : in)
+      if (g.defined() && __builtin_expect(bool(g->sparse), 0) && !node->takes_sparse()) {
+        static const Operator& to_dense = OperatorTable::get().at("_sparse_to_dense");
+        g = call_tensor(to_dense, g);
+      }
     std::vector<Tensor> out;
     if (task->needed) {
       auto* leaf = node->sequence == UINT64_MAX ? dynamic_cast<Accumulate*>(node) : nullptr;

@@ -181,6 +181,7 @@ struct Geometry {
 
 // Gradient of a view as a window on the gradient of its base.
 struct AsStridedView final : Node {
+  bool takes_sparse() const override { return false; }
   Geometry at;
   explicit AsStridedView(Geometry g) : at(std::move(g)) {}
   std::string name() const override { return "AsStridedBackward0"; }
@@ -200,6 +201,7 @@ struct AsStridedView final : Node {
 // In-place write to a view, seen from the base: gradient goes through the written op inside the window,
 // unchanged outside.
 struct CopySlices final : Node {
+  bool takes_sparse() const override { return false; }
   Geometry at;
   Ref<Node> fn;
   explicit CopySlices(Geometry g) : at(std::move(g)) {}
@@ -433,7 +435,14 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
   Meta& m = *meta_of(t);
   const bool track = thread_state().grad_mode;
   std::unique_lock<std::mutex> lock(grad_mutexes[reinterpret_cast<uintptr_t>(&m) / 64 % 16]);
-  if (!m.grad.defined()) {
+  if (__builtin_expect(grad->sparse || (m.grad.defined() && m.grad->sparse), 0)) {
+    if (!m.grad.defined())
+      m.grad = track ? std::move(grad) : detach(grad);
+    else if (track || m.grad->sparse)
+      m.grad = call_tensor(add, grad->sparse ? m.grad : grad, grad->sparse ? grad : m.grad, int64_t(1));
+    else
+      call_tensor(add_, m.grad, grad, int64_t(1));
+  } else if (!m.grad.defined()) {
     // Keep it as it is when nobody else can see it.
     const bool own = !track && grad->use_count() == 1 && grad->storage->use_count() == 1 && is_dense(grad) &&
                      grad->python == nullptr;

@@ -59,6 +59,9 @@ struct Node : Counted {
   virtual std::string name() const = 0;
   virtual std::vector<Tensor> apply(std::vector<Tensor>&& grads) = 0;
   virtual void release_saved() {}
+  virtual bool takes_sparse() const {
+    return true;
+  }  // gradients; derivatives of most operators take dense ones
   bool needs(size_t i) const { return i < next.size() && bool(next[i]); }
 
  protected:
@@ -210,6 +213,7 @@ struct OperatorNode final : Node {
   std::string name() const override;
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override;
   void release_saved() override;
+  bool takes_sparse() const override { return op_name().compare(0, 8, "_sparse_") == 0; }
   Tensor saved_arg(size_t flat) { return saved_args[flat].unpack(this, op_name()); }
   Tensor saved_result(size_t i) { return saved_results[i].unpack(this, op_name()); }
   const std::string& op_name() const { return op->schema.name; }

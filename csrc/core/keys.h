@@ -18,6 +18,7 @@ enum class Key : uint8_t {
   Autograd = 17,
   Autocast = 18,
   Functionalize = 19,
+  Sparse = 20,     // tensors made of parts: calls are rewritten as calls on the parts, before anything else
   Composite = 31,  // not a key of tensors: where an op's decomposition is stored
 };
 constexpr int kKeys = 32;

@@ -72,6 +72,7 @@ void TensorImpl::refresh_keys() {
   // Inference tensors pass autograd too: it refuses to write to them outside inference mode.
   if ((autograd && autograd->requires_grad) || inference) keys |= Key::Autograd;
   if (python_key) keys |= Key::Python;
+  if (sparse) keys |= Key::Sparse;
 }
 
 DType default_dtype() {
@@ -224,6 +225,10 @@ Tensor alias(const Tensor& base, IntSpan sizes, IntSpan strides, int64_t offset)
   impl->inference = base->inference;
   if (impl->inference) impl->keys |= Key::Autograd;
   impl->own_version = base->own_version;
+  if (__builtin_expect(bool(base->sparse), 0)) {
+    impl->sparse = base->sparse;
+    impl->keys |= Key::Sparse;
+  }
   impl->refresh();
   return Tensor(std::move(impl));
 }

@@ -13,6 +13,10 @@
 
 namespace fl {
 
+// How elements lie in memory. Tensors of the other layouts than Strided are made of strided parts
+// (core/sparse.h).
+enum class Layout : int8_t { Strided, Sparse, SparseCsr, SparseCsc };
+
 enum class MemoryFormat : int8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
 
 class Tensor;
@@ -36,6 +40,8 @@ struct TensorImpl final : Counted {
   KeySet keys;
   void* python = nullptr;  // the one Python object of this tensor
   Ref<AutogradMeta> autograd;
+  Ref<Counted>
+      sparse;  // the SparseParts of a tensor that is not strided; such a tensor has no elements of its own
   std::shared_ptr<std::atomic<uint32_t>> own_version;  // `.data` shares bytes but not the version counter
 
   void refresh();  // recomputes numel, contiguity after sizes or strides changed

@@ -172,6 +172,10 @@ Scalar read_cpu(const Tensor& t);
 }
 
 Scalar item(const Tensor& t) {
+  if (__builtin_expect(bool(t->sparse), 0)) {
+    static const Operator& to_dense = OperatorTable::get().at("_sparse_to_dense");
+    return item(call_tensor(to_dense, t));
+  }
   FL_CHECK(t.numel() == 1, "[item] expected a tensor of one element, got shape ", t.sizes());
   // Subclasses, modes and devices see an operator; plain CPU tensors, by far the most, are read at once.
   if (!t.is_cpu() || t->keys.has(Key::Python) || thread_state().included.has(Key::Python)) {

@@ -18,8 +18,6 @@ struct Opaque : Counted {
   virtual Generator* generator() { return nullptr; }  // the random generator it is, if it is one
 };
 
-enum class Layout : int8_t { Strided, Sparse };
-
 class Value {
  public:
   enum class Tag : uint8_t {

@@ -15,6 +15,7 @@ namespace fl::py {
 namespace {
 
 Tensor on_cpu(const Tensor& t, const char* op) {
+  FL_CHECK(!t->sparse, "[", op, "] expected a strided tensor, got a sparse one; use to_dense() first");
   FL_CHECK_KIND(!t.is_meta(), NotImplemented, "[", op,
                 "] expected a tensor with data, got one on the meta device");
   if (t.is_cpu()) return t;
@@ -308,6 +309,8 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     void** api = static_cast<void**>(PyCapsule_GetPointer(args[1], nullptr));
     if (!api) throw PythonError();
     const Tensor t = unwrap(args[0]);
+    FL_CHECK_KIND(!t->sparse, Type,
+                  "[numpy] expected a strided tensor, got a sparse one; use to_dense() first");
     const int number = numbers[static_cast<int>(t.dtype())];
     FL_CHECK_KIND(number >= 0, Type, "[numpy] expected a dtype that NumPy has, got ", name_of(t.dtype()));
     Py_ssize_t sizes[64], strides[64];

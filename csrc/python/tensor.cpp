@@ -1,5 +1,6 @@
 // The Tensor type: object life time, attributes and the number protocol. Everything that is an operator is
 // attached to the type by the operator table instead.
+#include "core/sparse.h"
 #include "python/common.h"
 
 #include <structmember.h>
@@ -139,6 +140,11 @@ namespace {
 
 // ---------------------------------------------------------------- attributes
 
+void check_strided(const char* op, const Tensor& t) {
+  FL_CHECK(!t->sparse, "[", op,
+           "] expected a strided tensor, got a sparse one, whose parts have memory of their own");
+}
+
 #define GETTER(name, expression)                \
   PyObject* get_##name(PyObject* self, void*) { \
     return guarded([&]() -> PyObject* {         \
@@ -149,10 +155,12 @@ namespace {
 GETTER(shape, make_size(t.sizes()))
 GETTER(dtype, Py_NewRef(dtype_object(t.dtype())))
 GETTER(device, make_device(t.device()))
-GETTER(layout, Py_NewRef(layout_object(Layout::Strided)))
+GETTER(layout, Py_NewRef(layout_object(layout_of(t))))
+GETTER(is_sparse, PyBool_FromLong(layout_of(t) == Layout::Sparse))
+GETTER(is_sparse_csr, PyBool_FromLong(layout_of(t) == Layout::SparseCsr))
 GETTER(ndim, PyLong_FromLongLong(t.dim()))
 GETTER(itemsize, PyLong_FromLongLong(t.itemsize()))
-GETTER(nbytes, PyLong_FromLongLong(t.itemsize() * t.numel()))
+GETTER(nbytes, (check_strided("nbytes", t), PyLong_FromLongLong(t.itemsize() * t.numel())))
 GETTER(is_cuda, PyBool_FromLong(t.device().type == DeviceType::CUDA))
 GETTER(is_cpu, PyBool_FromLong(t.is_cpu()))
 GETTER(is_meta, PyBool_FromLong(t.is_meta()))
@@ -180,6 +188,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
     t->sizes = from->sizes;
     t->strides = from->strides;
     t->dtype = from->dtype;
+    t->sparse = from->sparse;
     t->device = from->device;
     t->refresh();
     t->refresh_keys();
@@ -199,8 +208,8 @@ PyGetSetDef tensor_getset[] = {
     {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
     {"is_cpu", get_is_cpu, nullptr, nullptr, nullptr},
     {"is_meta", get_is_meta, nullptr, nullptr, nullptr},
-    {"is_sparse", get_false, nullptr, nullptr, nullptr},
-    {"is_sparse_csr", get_false, nullptr, nullptr, nullptr},
+    {"is_sparse", get_is_sparse, nullptr, nullptr, nullptr},
+    {"is_sparse_csr", get_is_sparse_csr, nullptr, nullptr, nullptr},
     {"is_quantized", get_false, nullptr, nullptr, nullptr},
     {"is_mkldnn", get_false, nullptr, nullptr, nullptr},
     {"is_mps", get_false, nullptr, nullptr, nullptr},
@@ -232,6 +241,8 @@ PyObject* tensor_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, P
 PyObject* tensor_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     const TensorImpl* t = impl_of(self);
+    FL_CHECK(!t->sparse,
+             "[stride] expected a strided tensor, got a sparse one: sparse tensors do not have strides");
     const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     if (total == 0 || args[0] == Py_None) {
       PyObject* tuple = check(PyTuple_New(t->strides.size()));
@@ -255,9 +266,12 @@ PyObject* tensor_storage_offset(PyObject* self, PyObject*) {
   return PyLong_FromLongLong(impl_of(self)->offset);
 }
 PyObject* tensor_data_ptr(PyObject* self, PyObject*) {
-  const TensorImpl* t = impl_of(self);
-  if (t->numel == 0 || t->device.type == DeviceType::Meta) return PyLong_FromLong(0);
-  return PyLong_FromVoidPtr(t->data());
+  return guarded([&]() -> PyObject* {
+    const TensorImpl* t = impl_of(self);
+    check_strided("data_ptr", unwrap(self));
+    if (t->numel == 0 || t->device.type == DeviceType::Meta) return PyLong_FromLong(0);
+    return PyLong_FromVoidPtr(t->data());
+  });
 }
 PyObject* tensor_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
@@ -310,6 +324,8 @@ PyObject* tensor_storage_resize(PyObject* self, PyObject* bytes) {
 PyObject* tensor_storage_view(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
+    FL_CHECK_KIND(!t->sparse, NotImplemented,
+                  "[storage] expected a strided tensor, got a sparse one without storage");
     Tensor bytes = alias(t, {static_cast<int64_t>(t->storage->bytes)}, {1}, 0);
     bytes->dtype = DType::UInt8;
     return wrap(bytes);

@@ -12,9 +12,23 @@ native("embedding_renorm_(Tensor(!) self, Tensor indices, float max_norm, float 
 native("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", module="")  # fmt: skip
 
 
+def sparse_rows(indices, rows, size, padding_idx):
+    """The gradient of a table of which few rows are used, as a sparse tensor of these rows."""
+    from flambeau.sparse.construction import sparse_coo_tensor
+
+    if padding_idx >= 0:
+        kept = (indices != padding_idx).nonzero().squeeze(1)
+        indices, rows = indices.index_select(0, kept), rows.index_select(0, kept)
+    return sparse_coo_tensor(indices.unsqueeze(0), rows, size)
+
+
 @vjp("embedding")
-def embedding_vjp(g, weight_sizes, indices, padding_idx, scale_grad_by_freq):
+def embedding_vjp(g, weight_sizes, indices, padding_idx, scale_grad_by_freq, sparse):
     flat, rows = indices.reshape(-1), g.reshape(-1, weight_sizes[-1])
+    if sparse:
+        if scale_grad_by_freq:
+            raise RuntimeError("[embedding] expected scale_grad_by_freq=False with sparse gradients, got True")
+        return sparse_rows(flat, rows, weight_sizes, padding_idx), None
     if padding_idx >= 0:
         rows = rows.masked_fill((flat == padding_idx).unsqueeze(-1), 0)
     if scale_grad_by_freq:
@@ -27,9 +41,9 @@ def embedding_vjp(g, weight_sizes, indices, padding_idx, scale_grad_by_freq):
 
 @vjp("_embedding_bag")
 def embedding_bag_vjp(
-    g0, weight, indices, scale_grad_by_freq, mode, per_sample_weights, padding_idx, out1, out2, out3, needs
+    g0, weight, indices, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx, out1, out2, out3, needs
 ):
-    zeros = fl.zeros(weight.shape, dtype=g0.dtype, device=g0.device)
+    zeros = None if sparse else fl.zeros(weight.shape, dtype=g0.dtype, device=g0.device)
     if mode == 2:
         grad = g0 * (out2 > 0).unsqueeze(-1)
         return zeros.scatter_add(0, out3, grad), None, None, None
@@ -47,6 +61,8 @@ def embedding_bag_vjp(
             0, indices, fl.ones(indices.shape, dtype=g0.dtype, device=g0.device)
         )
         rows = rows / times.index_select(0, indices).unsqueeze(-1)
+    if sparse and needs[0]:
+        return sparse_rows(indices, rows, weight.shape, padding_idx), None, None, grad_factors
     return zeros.index_add(0, indices, rows) if needs[0] else None, None, None, grad_factors
 
 

@@ -21,6 +21,8 @@ native("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
 
 
 # ---------------------------------------------------------------- searching
+#
+# Decorators apply from below: the overload for tensors comes first, else one element would be taken for a number.
 
 
 def _check_search(sequence: fl.Tensor, values: fl.Tensor, sorter: fl.Tensor | None) -> None:
@@ -47,13 +49,13 @@ def _check_search(sequence: fl.Tensor, values: fl.Tensor, sorter: fl.Tensor | No
 
 
 @composite(
-    "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, "
+    "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, "
     "str? side=None, Tensor? sorter=None) -> Tensor",
     out=True,
     method=False,
 )
 @composite(
-    "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, "
+    "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, "
     "str? side=None, Tensor? sorter=None) -> Tensor",
     out=True,
     method=False,
@@ -84,12 +86,12 @@ def searchsorted(
 
 
 @composite(
-    "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-    out=True,
+    "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     method=False,
 )
 @composite(
-    "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+    "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+    out=True,
     method=False,
 )
 def bucketize(

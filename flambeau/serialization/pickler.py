@@ -11,6 +11,7 @@ import pickle
 from struct import pack
 from typing import Any, ClassVar
 
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storage_of
 
@@ -130,13 +131,22 @@ class CheckpointPickler(pickle._Pickler):
         self.write(b")R")
 
     def save_tensor(self, tensor: Tensor) -> None:
-        if tensor.__dict__ or tensor.is_meta or getattr(tensor, "_backward_hooks", None):
+        special = tensor.is_meta or tensor.layout is not _C.strided
+        if tensor.__dict__ or special or getattr(tensor, "_backward_hooks", None):
             self.save_reduce(*tensor.__reduce_ex__(self.proto), obj=tensor)
             return
         self.write_tensor(tensor, tensor.requires_grad)
         self.memoize(tensor)
 
     dispatch[Tensor] = save_tensor
+
+    def save_layout(self, kind: Any) -> None:
+        self.write_name("torch.serialization", "_get_layout")
+        self.save((str(kind),))
+        self.write(b"R")
+        self.memoize(kind)
+
+    dispatch[_C.layout] = save_layout
 
     def save_parameter(self, parameter: Any) -> None:
         if parameter.__dict__ or parameter.is_meta or getattr(parameter, "_backward_hooks", None):

@@ -181,9 +181,21 @@ def make_device(*where: Any) -> Any:
 
 
 def get_layout(name: Any) -> Any:
-    if name != "torch.strided":
-        raise UnpicklingError(f"[load] expected the layout torch.strided, got {name!r}")
-    return flambeau.strided
+    if name not in _LAYOUTS:
+        raise UnpicklingError(f"[load] expected one of the layouts {sorted(_LAYOUTS)}, got {name!r}")
+    return _LAYOUTS[name]
+
+
+def rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
+    """`_rebuild_sparse_tensor`: the parts are checked as if the user had given them."""
+    if layout not in _LAYOUTS.values() or type(data) is not tuple or len(data) not in (3, 4):
+        raise UnpicklingError("[load] expected the layout and the parts of a sparse tensor, got other values")
+    tensors = data[:2] if layout is flambeau.sparse_coo else data[:3]
+    for part in tensors:
+        _need_tensor(part)
+    from flambeau.sparse.methods import rebuild
+
+    return rebuild(layout, data)
 
 
 def check_key(key: Any) -> Any:
@@ -220,7 +232,11 @@ class _FromType:
         return _set_attributes(made, state)
 
 
+_LAYOUTS = {
+    str(kind): kind for kind in (flambeau.strided, flambeau.sparse_coo, flambeau.sparse_csr, flambeau.sparse_csc)
+}
 _CALLABLE: dict[str, Any] = {
+    "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
     "torch._utils._rebuild_tensor": rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": rebuild_tensor_v3,
@@ -245,6 +261,7 @@ _VALUES: dict[str, Any] = {
     "torch.Tensor": Tensor,
     "torch.storage.UntypedStorage": StorageKind(None),
 }
+_VALUES.update(_LAYOUTS)
 for _dtype, _name in STORAGE_NAMES.items():
     _VALUES[f"torch.{_name}"] = StorageKind(_dtype)
     _VALUES[f"torch.cuda.{_name}"] = StorageKind(_dtype)

@@ -46,7 +46,7 @@ def test_meta_answers_as_the_cpu(name):
 NEEDS_VALUES = set(
     "where _local_scalar_dense index.Tensor nonzero _nonzero_numpy nonzero.as_tuple argwhere masked_select combinations "
     "tensor_split.tensor_indices_or_sections narrow.Tensor repeat_interleave.Tensor repeat_interleave.self_Tensor allclose "
-    "equal _unique _unique_rows bincount cpu _to_cpu to.device "
+    "equal _sparse_groups _unique _unique_rows bincount cpu _to_cpu to.device "
     "_foreach_addcmul.Tensor _foreach_addcmul_.Tensor _foreach_addcdiv.Tensor _foreach_addcdiv_.Tensor lstm.data gru.data "
     "rnn_tanh.data rnn_relu.data _pack_padded_sequence _pad_packed_sequence".split()
 )

@@ -1,0 +1,119 @@
+// The operators by which sparse tensors are put together and taken apart. What the parts must look like is
+// checked by their caller, flambeau/sparse/construction.py.
+#include "core/sparse.h"
+
+#include "dispatch/kernel.h"
+
+namespace fl {
+
+namespace {
+
+// The same memory without history.
+Tensor plain(const Tensor& t) {
+  return t.defined() ? alias(t, t.sizes(), t.strides(), t.offset()) : t;
+}
+
+Tensor make(Layout layout, const Tensor& compressed, const Tensor& indices, const Tensor& values,
+            IntSpan size, bool coalesced) {
+  numel_of(size);
+  Ref<SparseParts> parts(new SparseParts);
+  parts->layout = layout;
+  parts->compressed = plain(compressed);
+  parts->indices = plain(indices);
+  parts->values = plain(values);
+  parts->coalesced = coalesced;
+  Tensor out = empty({0}, values.options());
+  out->sizes.assign(size);
+  out->strides = contiguous_strides(size);
+  out->refresh();
+  out->sparse = Ref<Counted>(parts.get());
+  out->refresh_keys();
+  return out;
+}
+
+void check_sparse(const char* op, const Tensor& self) {
+  FL_CHECK(self->sparse, "[", op, "] expected a sparse tensor, got a strided one");
+}
+
+Tensor sparse_coo(const Tensor& indices, const Tensor& values, IntSpan size, bool coalesced) {
+  return make(Layout::Sparse, Tensor(), indices, values, size, coalesced);
+}
+
+Tensor sparse_compressed(const Tensor& compressed, const Tensor& indices, const Tensor& values, IntSpan size,
+                         bool columns) {
+  return make(columns ? Layout::SparseCsc : Layout::SparseCsr, compressed, indices, values, size, true);
+}
+
+Tensor sparse_values(const Tensor& self) {
+  check_sparse("values", self);
+  return plain(sparse_parts(self).values);
+}
+
+Tensor sparse_indices(const Tensor& self) {
+  check_sparse("indices", self);
+  return plain(sparse_parts(self).indices);
+}
+
+Tensor sparse_starts(const Tensor& self) {
+  check_sparse("crow_indices", self);
+  const Tensor& t = sparse_parts(self).compressed;
+  FL_CHECK(t.defined(), "[crow_indices] expected a compressed sparse tensor, got layout torch.sparse_coo");
+  return plain(t);
+}
+
+bool sparse_is_coalesced(const Tensor& self) {
+  check_sparse("is_coalesced", self);
+  return sparse_parts(self).coalesced;
+}
+
+// Replaces what a sparse tensor is made of.
+Tensor sparse_assign_(const Tensor& self, const Tensor& source) {
+  check_sparse("copy_", self);
+  check_sparse("copy_", source);
+  self->sparse = source->sparse;
+  self->sizes = source->sizes;
+  self->strides = source->strides;
+  self->dtype = source->dtype;
+  self->refresh();
+  self.bump_version();
+  return self;
+}
+
+Tensor sparse_coalesced_(const Tensor& self, bool coalesced) {
+  check_sparse("_coalesced_", self);
+  sparse_parts(self).coalesced = coalesced;
+  return self;
+}
+
+FL_KERNEL_ALL("_sparse_coo", sparse_coo);
+FL_KERNEL_ALL("_sparse_compressed", sparse_compressed);
+FL_KERNEL_ALL("_sparse_values", sparse_values);
+FL_KERNEL_ALL("_sparse_indices", sparse_indices);
+FL_KERNEL_ALL("_sparse_starts", sparse_starts);
+FL_KERNEL_ALL("_sparse_is_coalesced", sparse_is_coalesced);
+FL_KERNEL_ALL("_sparse_assign_", sparse_assign_);
+FL_KERNEL_ALL("_sparse_coalesced_", sparse_coalesced_);
+
+void pass(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  op.call_with(keys.below(Key::Sparse), args, results);
+}
+void refuse(const Operator& op, void*, KeySet, Value*, Value*) {
+  const Operator& base = op.functional ? *op.functional : op;
+  fail(ErrorKind::NotImplemented, "[", base.schema.name,
+       "] expected strided tensors, got a sparse one; use to_dense() first");
+}
+
+// The operators on the parts pass the key Sparse; the others have kernels in flambeau/sparse/ or are refused.
+struct Install {
+  Install() {
+    for (const char* name :
+         {"_sparse_coo", "_sparse_compressed", "_sparse_values", "_sparse_indices", "_sparse_starts",
+          "_sparse_is_coalesced", "_sparse_assign_", "_sparse_coalesced_"})
+      OperatorTable::add_kernel(name, Key::Sparse, Kernel{pass, nullptr});
+    OperatorTable::get().set_fallback(Key::Sparse, Kernel{refuse, nullptr});
+  }
+} install;
+
+}  // namespace
+
+}  // namespace fl

@@ -1,0 +1,70 @@
+"""Sparse tensors: how they are put together and taken apart, and the kernels on their parts.
+
+A sparse tensor is a shape around strided parts (`csrc/core/sparse.h`). The operators here are all that knows of both
+sides; what other operators do with sparse tensors is written in `flambeau/sparse/`, in terms of the parts, and is
+differentiated through them.
+"""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau.ops.record import composite, native, vjp
+
+native("_sparse_coo(Tensor indices, Tensor values, int[] size, bool is_coalesced=False) -> Tensor")
+native("_sparse_compressed(Tensor starts, Tensor indices, Tensor values, int[] size, bool columns=False) -> Tensor")
+native("_sparse_values(Tensor self) -> Tensor", method=False)
+native("_sparse_indices(Tensor self) -> Tensor", method=False, tags=("no_grad",))
+native("_sparse_starts(Tensor self) -> Tensor", method=False, tags=("no_grad",))
+native("_sparse_is_coalesced(Tensor self) -> bool", method=False, tags=("no_grad",))
+native("_sparse_assign_(Tensor(!) self, Tensor source) -> Tensor", method=False)
+native("_sparse_coalesced_(Tensor(!) self, bool is_coalesced) -> Tensor", method=False, tags=("no_grad",))
+
+# The distinct columns of indices in order, and for each column the number of its place among them.
+native("_sparse_groups(Tensor indices, int[] size) -> (Tensor, Tensor)", tags=("no_grad",))
+# The product of the matrix of `rows` rows with values at (row, column) and a dense matrix.
+native("_sparse_mm(Tensor row, Tensor column, Tensor values, Tensor dense, int rows) -> Tensor")
+# For each pair (row, column) the product of that row of a and that row of b.
+native("_sparse_dots(Tensor row, Tensor column, Tensor a, Tensor b) -> Tensor")
+
+
+@composite("_sparse_to_dense(Tensor self) -> Tensor", method=False)
+def sparse_to_dense(self: fl.Tensor) -> fl.Tensor:
+    from flambeau.sparse.construction import to_dense
+
+    return to_dense(self)
+
+
+@vjp("_sparse_coo")
+def sparse_coo_vjp(g, indices):
+    from flambeau.sparse.construction import gather
+
+    return None, gather(g, indices)
+
+
+@vjp("_sparse_compressed")
+def sparse_compressed_vjp(g, starts, indices, columns):
+    from flambeau.sparse.construction import expand_starts, gather
+
+    outer = expand_starts(starts, indices.shape[-1])
+    return None, None, gather(g, fl.stack([indices, outer] if columns else [outer, indices]))
+
+
+@vjp("_sparse_values")
+def sparse_values_vjp(g, self):
+    from flambeau.sparse.construction import gradient_of_values
+
+    return gradient_of_values(self, g)
+
+
+@vjp("_sparse_mm")
+def sparse_mm_vjp(g, row, column, values, dense, needs):
+    of_values = fl._ops._sparse_dots(row, column, g, dense.conj()) if needs[2] else None
+    of_dense = fl._ops._sparse_mm(column, row, values.conj(), g, dense.shape[0]) if needs[3] else None
+    return None, None, of_values, of_dense
+
+
+@vjp("_sparse_dots")
+def sparse_dots_vjp(g, row, column, a, b, needs):
+    of_a = fl._ops._sparse_mm(row, column, g, b.conj(), a.shape[0]) if needs[2] else None
+    of_b = fl._ops._sparse_mm(column, row, g, a.conj(), b.shape[0]) if needs[3] else None
+    return None, None, of_a, of_b

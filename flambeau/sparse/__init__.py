@@ -1,0 +1,149 @@
+"""Sparse tensors: `torch.sparse` and what makes tensors of the layouts sparse_coo, sparse_csr and sparse_csc work.
+
+construction.py   making sparse tensors and taking them apart
+kernels.py        what operators do with them, written on their parts
+methods.py        methods that only they have
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C, _ops
+from flambeau._C import Tensor
+from flambeau.sparse import kernels
+from flambeau.sparse.construction import (
+    coalesce,
+    coordinates,
+    is_sparse,
+    sparse_coo_tensor,
+    to_coo,
+    with_values,
+)
+
+__all__ = [
+    "addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
+    "as_sparse_gradcheck",
+]  # fmt: skip
+
+kernels.register()
+
+
+def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
+    """The product of matrices of which at least one is sparse; gradients reach the elements that are there."""
+    if reduce in (None, "sum"):
+        return fl.mm(mat1, mat2)
+    # Other reductions over the products of a row: mean, amax, amin.
+    (rows, columns), values = coordinates(mat1), _ops._sparse_values(mat1)
+    products = values.unsqueeze(1) * mat2.index_select(0, columns)
+    places = rows.unsqueeze(1).expand(products.shape)
+    out = fl.zeros(mat1.shape[0], mat2.shape[1], dtype=products.dtype, device=products.device)
+    return out.scatter_reduce(0, places, products, reduce, include_self=False)
+
+
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
+    """beta * mat + alpha * (mat1 @ mat2)."""
+    return fl.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
+    """The sum of all elements, or along some dimensions; sparse as long as a sparse dimension is left."""
+    return input.sum(dtype=dtype) if dim is None else input.sum(dim, dtype=dtype)
+
+
+def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Softmax over the elements that are there."""
+    return fl.softmax(input, dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Logarithm of the softmax over the elements that are there."""
+    return fl.log_softmax(input, dim, dtype)
+
+
+def sampled_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None
+) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) at the coordinates of a sparse input only."""
+    if not is_sparse(input):
+        raise RuntimeError("[sampled_addmm] expected a sparse input, got a strided one")
+    rows, columns = coordinates(input)
+    products = _ops._sparse_dots(rows, columns, mat1, mat2.t())
+    result = with_values(input, _ops._sparse_values(input) * beta + products * alpha)
+    return result if out is None else out.copy_(result)
+
+
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> Tensor:
+    """A sparse matrix with the given rows as its diagonals."""
+    diagonals = diagonals.unsqueeze(0) if diagonals.dim() == 1 else diagonals
+    offsets = offsets.reshape(-1)
+    if offsets.shape[0] != diagonals.shape[0]:
+        raise RuntimeError(f"[spdiags] expected {diagonals.shape[0]} offsets, got {offsets.shape[0]}")
+    if offsets.unique().numel() != offsets.numel():
+        raise RuntimeError("[spdiags] expected distinct offsets, got repeated ones")
+    if layout not in (None, _C.sparse_coo, _C.sparse_csr, _C.sparse_csc):
+        raise RuntimeError(f"[spdiags] expected a sparse layout, got {layout}")
+    rows, columns = shape
+    column = fl.arange(diagonals.shape[1]).expand(diagonals.shape)
+    row = column - offsets.unsqueeze(1)
+    inside = (row >= 0) & (row < rows) & (column < columns)
+    made = sparse_coo_tensor(fl.stack([row[inside], column[inside]]), diagonals[inside], (rows, columns))
+    return made if layout in (None, _C.sparse_coo) else made.to_sparse(layout=layout)
+
+
+class check_sparse_tensor_invariants:
+    """Whether the parts of a sparse tensor are checked when it is made. They always are; the switch is remembered."""
+
+    _enabled = False
+
+    def __init__(self, enable: bool = True) -> None:
+        self.state = enable
+        self.saved: bool | None = None
+
+    @staticmethod
+    def is_enabled() -> bool:
+        return check_sparse_tensor_invariants._enabled
+
+    @staticmethod
+    def enable() -> None:
+        check_sparse_tensor_invariants._enabled = True
+
+    @staticmethod
+    def disable() -> None:
+        check_sparse_tensor_invariants._enabled = False
+
+    def __enter__(self) -> None:
+        self.saved, check_sparse_tensor_invariants._enabled = self.is_enabled(), self.state
+
+    def __exit__(self, *error: Any) -> None:
+        check_sparse_tensor_invariants._enabled = bool(self.saved)
+
+    def __call__(self, function: Any) -> Any:
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self.state):
+                return function(*args, **kwargs)
+
+        return checked
+
+
+def as_sparse_gradcheck(gradcheck: Any) -> Any:
+    """A gradcheck that takes sparse inputs and outputs: it varies the values of their elements."""
+
+    def check(function: Any, inputs: Any, **options: Any) -> bool:
+        inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        options.pop("masked", None)
+        strided = [
+            _ops._sparse_values(coalesce(to_coo(t))).detach().requires_grad_() if is_sparse(t) else t for t in inputs
+        ]
+        patterns = [coalesce(to_coo(t)).detach() if is_sparse(t) else None for t in inputs]
+
+        def on_values(*values: Any) -> Any:
+            args = [v if p is None else with_values(p, v) for v, p in zip(values, patterns)]
+            out = function(*args)
+            outs = out if isinstance(out, (tuple, list)) else (out,)
+            return tuple(t.to_dense() if is_sparse(t) else t for t in outs)
+
+        return gradcheck(on_values, tuple(strided), **options)
+
+    return check

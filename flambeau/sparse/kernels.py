@@ -1,0 +1,626 @@
+"""What operators do with sparse tensors, written on their parts.
+
+Each function here is the kernel of some operators at the dispatch key Sparse: it is called, before autograd, when any
+argument is sparse, and calls operators on the parts, which are differentiated as usual. Operators without a kernel here
+refuse sparse tensors. `register` hands the table to the dispatcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C, _ops
+from flambeau._C import Tensor
+from flambeau.sparse.construction import (
+    coalesce,
+    coordinates,
+    empty_coo,
+    flat_places,
+    gather,
+    is_sparse,
+    parts,
+    to_compressed,
+    to_coo,
+    to_dense,
+    with_values,
+)
+
+KEY = 20  # Key::Sparse of csrc/core/keys.h
+KERNELS: dict[str, Callable[..., Any]] = {}
+
+
+def kernel(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            KERNELS[name] = fn
+        return fn
+
+    return add
+
+
+def register() -> None:
+    for name, fn in KERNELS.items():
+        _C._set_kernel(name, KEY, fn)
+
+
+def writes(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The in-place form of a kernel."""
+
+    def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        result = fn(self, *args, **kwargs)
+        if not is_sparse(self):
+            return self.copy_(result)
+        if result.dtype != self.dtype:
+            if not fl.can_cast(result.dtype, self.dtype):
+                raise RuntimeError(f"[{fn.__name__}_] expected a result that fits {self.dtype}, got {result.dtype}")
+            result = result.to(self.dtype)
+        return _ops._sparse_assign_(self, result)
+
+    return write
+
+
+def is_number(x: Any) -> bool:
+    return not isinstance(x, Tensor) or (x.dim() == 0 and not is_sparse(x))
+
+
+def same_shape(op: str, a: Tensor, b: Tensor) -> None:
+    if a.shape != b.shape:
+        raise RuntimeError(f"[{op}] expected sparse tensors of one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+
+
+def sparse_dims(t: Tensor) -> int:
+    return _ops._sparse_indices(t).shape[0] if t.layout is _C.sparse_coo else 2
+
+
+def wrapped(op: str, dim: int, dims: int) -> int:
+    if not -dims <= dim < max(dims, 1):
+        raise IndexError(f"[{op}] expected a dimension in [{-dims}, {dims - 1}], got {dim}")
+    return dim % dims if dims else 0
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    if not is_sparse(self):
+        return add_to_dense(self, other, alpha)
+    if not is_sparse(other):
+        raise RuntimeError("[add] expected add(dense, sparse), got add(sparse, dense)")
+    same_shape("add", self, other)
+    layout = self.layout
+    if layout is not _C.sparse_coo or other.layout is not _C.sparse_coo:
+        total = add(to_coo(self), to_coo(other), alpha=alpha)
+        return to_compressed(total, layout) if layout is not _C.sparse_coo else total
+    (i, v), (j, w) = parts(self), parts(other)
+    if i.shape[0] != j.shape[0]:
+        raise RuntimeError(f"[add] expected as many sparse dimensions, got {i.shape[0]} and {j.shape[0]}")
+    w = w if alpha == 1 else w * alpha
+    if i.shape == j.shape and (i.data_ptr() == j.data_ptr() or fl.equal(i, j)):
+        return with_values(self, v + w)
+    both = _ops._sparse_is_coalesced(self) and _ops._sparse_is_coalesced(other)
+    dtype = fl.result_type(v, w)
+    total = _ops._sparse_coo(fl.cat([i, j], 1), fl.cat([v.to(dtype), w.to(dtype)]), self.shape)
+    return coalesce(total) if both else total
+
+
+def add_to_dense(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
+    if self.shape != other.shape:
+        self = self.expand(fl.broadcast_shapes(self.shape, other.shape))
+        same_shape("add", self, other)
+    indices, values = parts(other)
+    dims = indices.shape[0]
+    dtype = fl.result_type(self, values)
+    values = (values if alpha == 1 else values * alpha).to(dtype)
+    flat = self.to(dtype).reshape(-1, *self.shape[dims:]) if dims else self.to(dtype).unsqueeze(0)
+    return flat.index_add(0, flat_places(indices, self.shape[:dims]), values).reshape(self.shape)
+
+
+@kernel("add_.Tensor")
+def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    if is_sparse(self) or not self.is_contiguous() or self.requires_grad:
+        return writes(add)(self, other, alpha=alpha)
+    # Few elements of a large dense tensor: only they are touched.
+    same_shape("add_", self, other)
+    indices, values = parts(other)
+    dims = indices.shape[0]
+    flat = self.view(-1, *self.shape[dims:]) if dims else self.unsqueeze(0)
+    flat.index_add_(0, flat_places(indices, self.shape[:dims]), values.to(self.dtype), alpha=alpha)
+    return self
+
+
+def sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    if is_sparse(self) and not is_sparse(other):
+        raise RuntimeError("[sub] expected sub(dense, sparse), got sub(sparse, dense)")
+    return add(self, other, alpha=-alpha)
+
+
+def mul(self: Tensor, other: Any) -> Tensor:
+    if is_number(other):
+        return with_values(self, _ops._sparse_values(self) * other)
+    if is_number(self):
+        return with_values(other, self * _ops._sparse_values(other))
+    if not is_sparse(self) or not is_sparse(other):
+        sparse, dense = (self, other) if is_sparse(self) else (other, self)
+        dense = dense.expand(sparse.shape)
+        indices, values = parts(sparse)
+        return with_values(sparse, values * gather(dense, indices))
+    same_shape("mul", self, other)
+    (i, v), (j, _) = parts(self), parts(other)
+    if i.shape == j.shape and fl.equal(i, j) and self._nnz() == coalesce(to_coo(self))._nnz():
+        return with_values(self, v * _ops._sparse_values(other))
+    # Elements that both have.
+    a, b = coalesce(to_coo(self)), coalesce(to_coo(other))
+    (i, v), (j, w) = parts(a), parts(b)
+    size = a.shape[: i.shape[0]]
+    known, wanted = flat_places(j, size), flat_places(i, size)
+    if known.numel() == 0:
+        return empty_coo(a.shape, i.shape[0], fl.result_type(v, w), v.device)
+    at = fl.searchsorted(known, wanted).clamp(max=known.shape[0] - 1)
+    kept = (known[at] == wanted).nonzero().squeeze(1)
+    product = v.index_select(0, kept) * w.index_select(0, at[kept])
+    return _ops._sparse_coo(i[:, kept], product, a.shape, True)
+
+
+def div(self: Tensor, other: Any) -> Tensor:
+    if not is_sparse(self) or not is_number(other):
+        raise RuntimeError("[div] expected a sparse tensor divided by a number, got another divisor")
+    return with_values(self, _ops._sparse_values(self) / other)
+
+
+@kernel("div.Tensor_mode", "divide.Tensor_mode")
+def div_mode(self: Tensor, other: Any, *, rounding_mode: Any) -> Tensor:
+    if not is_sparse(self) or not is_number(other):
+        raise RuntimeError("[div] expected a sparse tensor divided by a number, got another divisor")
+    self = coalesce(to_coo(self)) if rounding_mode else self
+    return with_values(self, fl.div(_ops._sparse_values(self), other, rounding_mode=rounding_mode))
+
+
+for _fn, _names in ((add, ("add",)), (sub, ("sub", "subtract")), (mul, ("mul", "multiply")),
+                    (div, ("div", "divide", "true_divide"))):  # fmt: skip
+    for _name in _names:
+        kernel(f"{_name}.Tensor")(_fn)
+        if _fn is not add:
+            kernel(f"{_name}_.Tensor")(writes(_fn))
+
+
+def neg(self: Tensor) -> Tensor:
+    return with_values(self, -_ops._sparse_values(self))
+
+
+kernel("neg", "negative")(neg)
+kernel("neg_", "negative_")(writes(neg))
+
+
+@kernel("pow.Tensor_Tensor")
+def pow(self: Tensor, exponent: Any) -> Tensor:
+    if not is_number(exponent) or not is_sparse(self):
+        raise RuntimeError("[pow] expected a sparse tensor and a number, got another exponent")
+    if not float(exponent) > 0:
+        raise RuntimeError(f"[pow] expected a positive exponent, which keeps zeros, got {float(exponent)}")
+    self = coalesce(self) if self.layout is _C.sparse_coo else self
+    return with_values(self, _ops._sparse_values(self).pow(exponent))
+
+
+kernel("pow_.Tensor_Tensor")(writes(pow))
+
+
+def keeps_zero(name: str, op: Any) -> None:
+    """An operator of one tensor that maps zero to zero works on the values alone."""
+
+    def unary(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        self = coalesce(self) if self.layout is _C.sparse_coo else self
+        return with_values(self, op(_ops._sparse_values(self), *args, **kwargs))
+
+    unary.__name__ = name
+    kernel(name)(unary)
+    if _C._operator_exists(f"{name}_"):
+        kernel(f"{name}_")(writes(unary))
+
+
+for _name in (
+    "abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac isinf isnan isneginf isposinf log1p nan_to_num "
+    "rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc fix arcsin arcsinh arctan arctanh absolute"
+).split():
+    if _C._operator_exists(_name):
+        keeps_zero(_name, getattr(fl, _name))
+
+
+@kernel("conj", "resolve_conj", "positive", "alias")
+def conj(self: Tensor) -> Tensor:
+    values = _ops._sparse_values(self)
+    return with_values(self, values.conj() if values.is_complex() else values)
+
+
+# ---------------------------------------------------------------------------------------------- reductions
+
+
+@kernel("sum")
+def sum(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    indices, values = parts(self)
+    dims = self.dim()
+    if dim is None or (isinstance(dim, Sequence) and len(dim) == 0):
+        return values.sum(dtype=dtype)
+    gone = {wrapped("sum", d, dims) for d in ([dim] if isinstance(dim, int) else dim)}
+    split = indices.shape[0]
+    inside = [d - split + 1 for d in sorted(gone) if d >= split]
+    values = values.sum(inside, keepdim=keepdim, dtype=dtype) if inside else values
+    if dtype is not None:
+        values = values.to(dtype)
+    elif not (values.is_floating_point() or values.is_complex()):
+        values = values.long()
+    kept = [d for d in range(split) if d not in gone]
+    if not kept and not keepdim:
+        return values.sum(0)
+    rows, size = indices[kept], [self.shape[d] for d in kept]
+    if keepdim:
+        rows = fl.stack([indices[d] if d not in gone else fl.zeros_like(indices[d]) for d in range(split)])
+        size = [1 if d in gone else self.shape[d] for d in range(split)]
+    return coalesce(_ops._sparse_coo(rows, values, [*size, *values.shape[1:]]))
+
+
+@kernel("any")
+def any(self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    if dim is not None:
+        raise NotImplementedError("[any] expected no dimension for a sparse tensor, got one")
+    return _ops._sparse_values(coalesce(to_coo(self))).any()
+
+
+@kernel("norm")
+def norm(self: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    if dim is not None and len(dim):
+        raise NotImplementedError("[norm] expected no dimension for a sparse tensor, got one")
+    return _ops._sparse_values(coalesce(to_coo(self))).flatten().norm(2 if p == "fro" else p, dtype=dtype)
+
+
+@kernel("linalg_vector_norm")
+def vector_norm(self: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    return norm(self, ord, dim, keepdim, dtype=dtype)
+
+
+def soften(op: str, self: Tensor, dim: int, dtype: Any) -> Tensor:
+    """softmax or log_softmax along a dimension over the elements that are there."""
+    self = coalesce(to_coo(self))
+    indices, values = parts(self)
+    values = values if dtype is None else values.to(dtype)
+    dim, split = wrapped(op, dim, self.dim()), indices.shape[0]
+    function = fl.softmax if op == "softmax" else fl.log_softmax
+    if dim >= split:
+        return with_values(self, function(values, dim - split + 1))
+    kept = [d for d in range(split) if d != dim]
+    lines, group = _ops._sparse_groups(indices[kept].reshape(len(kept), -1), [self.shape[d] for d in kept])
+    places = group.reshape(-1, *[1] * (values.dim() - 1)).expand(values.shape)
+    lowest = fl.full((lines.shape[1], *values.shape[1:]), float("-inf"), dtype=values.dtype, device=values.device)
+    largest = lowest.scatter_reduce(0, places, values.detach(), "amax")
+    shifted = values - largest.index_select(0, group)
+    exponentials = shifted.exp()
+    total = fl.zeros_like(lowest).index_add(0, group, exponentials)
+    if op == "softmax":
+        return with_values(self, exponentials / total.index_select(0, group))
+    return with_values(self, shifted - total.log().index_select(0, group))
+
+
+@kernel("softmax.int")
+def softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    return soften("softmax", self, dim, dtype)
+
+
+@kernel("log_softmax.int")
+def log_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    return soften("log_softmax", self, dim, dtype)
+
+
+# ---------------------------------------------------------------------------------------------- products
+
+
+def check_product(op: str, a: Tensor, b: Tensor) -> None:
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
+        raise RuntimeError(f"[{op}] expected (m, k) @ (k, n), got {tuple(a.shape)} @ {tuple(b.shape)}")
+    for t in (a, b):
+        if is_sparse(t) and sparse_dims(t) != 2:
+            raise RuntimeError(f"[{op}] expected matrices without dense dimensions, got one with some")
+
+
+@kernel("mm")
+def mm(self: Tensor, mat2: Tensor) -> Tensor:
+    check_product("mm", self, mat2)
+    if is_sparse(self) and is_sparse(mat2):
+        product = mm_sparse(self, mat2)
+        return to_compressed(product, self.layout) if self.layout is not _C.sparse_coo else product
+    if is_sparse(self):
+        (rows, columns), values = parts(self)
+        return _ops._sparse_mm(rows, columns, values, mat2, self.shape[0])
+    (rows, columns), values = parts(mat2)
+    return _ops._sparse_mm(columns, rows, values, self.t(), mat2.shape[1]).t()
+
+
+def mm_sparse(a: Tensor, b: Tensor) -> Tensor:
+    """Every element of a meets the elements of that row of b; what falls on one place is added."""
+    b = to_compressed(b, _C.sparse_csr)
+    (rows, columns), v = parts(to_coo(a))
+    starts, w = _ops._sparse_starts(b).long(), _ops._sparse_values(b)
+    inner = _ops._sparse_indices(b).long()
+    lengths = starts.diff()[columns]
+    left = fl.repeat_interleave(fl.arange(lengths.shape[0], device=v.device), lengths)
+    first = lengths.cumsum(0) - lengths
+    right = fl.arange(left.shape[0], device=v.device) - first[left] + starts[columns][left]
+    products = v.index_select(0, left) * w.index_select(0, right)
+    return coalesce(_ops._sparse_coo(fl.stack([rows[left], inner[right]]), products, (a.shape[0], b.shape[1])))
+
+
+@kernel("mv")
+def mv(self: Tensor, vec: Tensor) -> Tensor:
+    if vec.dim() != 1:
+        raise RuntimeError(f"[mv] expected a vector, got {vec.dim()} dimensions")
+    return mm(self, vec.unsqueeze(1)).squeeze(1)
+
+
+@kernel("bmm")
+def bmm(self: Tensor, mat2: Tensor) -> Tensor:
+    if not is_sparse(self) or is_sparse(mat2) or self.dim() != 3 or mat2.dim() != 3:
+        raise NotImplementedError("[bmm] expected a batch of sparse matrices and a dense batch, got others")
+    if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
+        raise RuntimeError(f"[bmm] expected (b, m, k) @ (b, k, n), got {tuple(self.shape)} @ {tuple(mat2.shape)}")
+    (batch, rows, columns), values = parts(self)
+    count, m, k = self.shape
+    out = _ops._sparse_mm(batch * m + rows, batch * k + columns, values, mat2.reshape(-1, mat2.shape[2]), count * m)
+    return out.reshape(count, m, -1)
+
+
+@kernel("matmul")
+def matmul(self: Tensor, other: Tensor) -> Tensor:
+    if self.dim() == 2 and other.dim() == 2:
+        return mm(self, other)
+    if self.dim() == 2 and other.dim() == 1:
+        return mv(self, other)
+    if self.dim() == 1 and other.dim() == 2:
+        return mm(self.unsqueeze(0), other).squeeze(0)
+    return bmm(self, other)
+
+
+@kernel("addmm")
+def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    product = mm(mat1, mat2)
+    product = product if alpha == 1 else product * alpha
+    if is_sparse(self) == is_sparse(product):
+        return (self if beta == 1 else self * beta) + product
+    dense, sparse = (product, self * beta) if is_sparse(self) else (self * beta, product)
+    return dense + sparse
+
+
+kernel("addmm_")(writes(addmm))
+
+
+# ---------------------------------------------------------------------------------------------- shapes
+
+
+@kernel("permute")
+def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
+    order = [wrapped("permute", d, self.dim()) for d in dims]
+    if sorted(order) != list(range(self.dim())):
+        raise RuntimeError(f"[permute] expected each of {self.dim()} dimensions once, got {tuple(dims)}")
+    split = sparse_dims(self)
+    if set(order[:split]) != set(range(split)):
+        raise RuntimeError("[permute] expected sparse dimensions to stay before dense ones, got them mixed")
+    if order == list(range(self.dim())):
+        return self
+    if self.layout is not _C.sparse_coo:
+        columns = self.layout is _C.sparse_csr
+        swapped = (_ops._sparse_starts(self), _ops._sparse_indices(self), _ops._sparse_values(self))
+        return _ops._sparse_compressed(*swapped, [self.shape[1], self.shape[0]], columns)
+    indices, values = parts(self)
+    inside = [0, *[d - split + 1 for d in order[split:]]]
+    return _ops._sparse_coo(indices[order[:split]], values.permute(inside), [self.shape[d] for d in order])
+
+
+@kernel("transpose")
+def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    order = list(range(self.dim()))
+    a, b = wrapped("transpose", dim0, self.dim()), wrapped("transpose", dim1, self.dim())
+    order[a], order[b] = b, a
+    return permute(self, order)
+
+
+kernel("transpose_")(writes(transpose))
+kernel("t_")(writes(lambda self: transpose(self, 0, 1)))
+
+
+@kernel("unsqueeze")
+def unsqueeze(self: Tensor, dim: int) -> Tensor:
+    self = to_coo(self)
+    dim, split = wrapped("unsqueeze", dim, self.dim() + 1), sparse_dims(self)
+    indices, values = parts(self)
+    size = [*self.shape[:dim], 1, *self.shape[dim:]]
+    if dim > split:
+        return _ops._sparse_coo(indices, values.unsqueeze(dim - split + 1), size, self.is_coalesced())
+    row = fl.zeros(1, indices.shape[1], dtype=_C.int64, device=indices.device)
+    return _ops._sparse_coo(fl.cat([indices[:dim], row, indices[dim:]]), values, size, self.is_coalesced())
+
+
+@kernel("squeeze.dim")
+def squeeze(self: Tensor, dim: int) -> Tensor:
+    dim = wrapped("squeeze", dim, self.dim())
+    return select(self, dim, 0) if self.shape[dim] == 1 else self
+
+
+@kernel("select")
+def select(self: Tensor, dim: int, index: int) -> Tensor:
+    dim = wrapped("select", dim, self.dim())
+    length = self.shape[dim]
+    if not -length <= index < length:
+        raise IndexError(f"[select] expected an index in [{-length}, {length - 1}], got {index}")
+    self = coalesce(to_coo(self))
+    indices, values = parts(self)
+    split = indices.shape[0]
+    size = [*self.shape[:dim], *self.shape[dim + 1 :]]
+    if dim >= split:
+        return _ops._sparse_coo(indices, values.select(dim - split + 1, index), size, True)
+    kept = (indices[dim] == index % length).nonzero().squeeze(1)
+    chosen = values.index_select(0, kept)
+    if split == 1:
+        return chosen.sum(0)
+    rest = fl.cat([indices[:dim], indices[dim + 1 :]])[:, kept]
+    return _ops._sparse_coo(rest, chosen, size, True)
+
+
+@kernel("unbind.int")
+def unbind(self: Tensor, dim: int = 0) -> list[Tensor]:
+    return [select(self, dim, i) for i in range(self.shape[wrapped("unbind", dim, self.dim())])]
+
+
+@kernel("index_select")
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    self = to_coo(self)
+    dim = wrapped("index_select", dim, self.dim())
+    indices, values = parts(self)
+    split = indices.shape[0]
+    size = [*self.shape[:dim], index.numel(), *self.shape[dim + 1 :]]
+    if dim >= split:
+        return _ops._sparse_coo(indices, values.index_select(dim - split + 1, index), size, self.is_coalesced())
+    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= self.shape[dim]):
+        raise IndexError(f"[index_select] expected indices in [0, {self.shape[dim]}), got one outside")
+    # The elements sorted by their place along dim; each index takes a run of them.
+    order = fl.argsort(indices[dim], stable=True)
+    places = indices[dim][order]
+    first, last = fl.searchsorted(places, index.long()), fl.searchsorted(places, index.long(), right=True)
+    lengths = last - first
+    target = fl.repeat_interleave(fl.arange(index.numel(), device=index.device), lengths)
+    begin = lengths.cumsum(0) - lengths
+    taken = order[fl.arange(target.shape[0], device=index.device) - begin[target] + first[target]]
+    rows = indices[:, taken]
+    rows = fl.cat([rows[:dim], target.unsqueeze(0), rows[dim + 1 :]])
+    return _ops._sparse_coo(rows, values.index_select(0, taken), size)
+
+
+@kernel("narrow_copy")
+def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    dim = wrapped("narrow_copy", dim, self.dim())
+    start = start + self.shape[dim] if start < 0 else start
+    if not 0 <= start <= start + length <= self.shape[dim]:
+        raise RuntimeError(f"[narrow_copy] expected a range within {self.shape[dim]}, got {start} and {length}")
+    return index_select(self, dim, fl.arange(start, start + length, device=self.device))
+
+
+@kernel("cat")
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    for t in tensors:
+        if not is_sparse(t):
+            raise RuntimeError("[cat] expected sparse tensors only, got a strided one among them")
+    tensors = [to_coo(t) for t in tensors]
+    first = tensors[0]
+    dim, split = wrapped("cat", dim, first.dim()), sparse_dims(first)
+    for t in tensors:
+        if sparse_dims(t) != split or [*t.shape[:dim], *t.shape[dim + 1 :]] != [
+            *first.shape[:dim],
+            *first.shape[dim + 1 :],
+        ]:
+            raise RuntimeError(
+                f"[cat] expected shapes equal but for dimension {dim}, got {[tuple(t.shape) for t in tensors]}"
+            )
+    size = list(first.shape)
+    size[dim] = 0
+    rows, values = [], []
+    for t in tensors:
+        i, v = parts(t)
+        if dim < split:
+            i = fl.cat([i[:dim], i[dim : dim + 1] + size[dim], i[dim + 1 :]])
+        else:  # the other tensors have nothing there
+            before = fl.zeros(*v.shape[: dim - split + 1], size[dim], *v.shape[dim - split + 2 :], dtype=v.dtype)
+            total = 0
+            for other in tensors:
+                total += other.shape[dim]
+            after_size = total - size[dim] - t.shape[dim]
+            after = fl.zeros(*v.shape[: dim - split + 1], after_size, *v.shape[dim - split + 2 :], dtype=v.dtype)
+            v = fl.cat([before, v, after], dim - split + 1)
+        rows.append(i)
+        values.append(v)
+        size[dim] += t.shape[dim]
+    return _ops._sparse_coo(fl.cat(rows, 1), fl.cat(values), size)
+
+
+@kernel("stack")
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    dim = wrapped("stack", dim, tensors[0].dim() + 1)
+    return cat([unsqueeze(t, dim) for t in tensors], dim)
+
+
+# ---------------------------------------------------------------------------------------------- copies
+
+
+@kernel("clone")
+def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
+    return rebuilt(self, lambda t: t.clone())
+
+
+def rebuilt(self: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """The tensor with each of its parts changed alike."""
+    if self.layout is _C.sparse_coo:
+        indices, values = change(_ops._sparse_indices(self)), change(_ops._sparse_values(self))
+        return _ops._sparse_coo(indices, values, self.shape, _ops._sparse_is_coalesced(self))
+    starts, indices = change(_ops._sparse_starts(self)), change(_ops._sparse_indices(self))
+    columns = self.layout is _C.sparse_csc
+    return _ops._sparse_compressed(starts, indices, change(_ops._sparse_values(self)), self.shape, columns)
+
+
+@kernel("detach")
+def detach(self: Tensor) -> Tensor:
+    return with_values(self, _ops._sparse_values(self).detach())
+
+
+@kernel("_to_copy")
+def to_copy(self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, **options: Any) -> Tensor:
+    out = self if layout is None or layout is self.layout else _to_layout(self, layout)
+    if not is_sparse(out):
+        return out.to(device=device, dtype=dtype)
+    moved = rebuilt(out, lambda t: t.to(device) if device is not None else t.clone())
+    return moved if dtype is None else with_values(moved, _ops._sparse_values(moved).to(dtype))
+
+
+def _to_layout(self: Tensor, layout: Any) -> Tensor:
+    from flambeau.sparse.construction import to_sparse
+
+    return to_sparse(self, layout=layout)
+
+
+@kernel("copy_")
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    if not is_sparse(self) or not is_sparse(src):
+        raise RuntimeError("[copy_] expected both tensors sparse or both strided, got one of each; use to_dense()")
+    if self.shape != src.shape:
+        raise RuntimeError(f"[copy_] expected shape {tuple(self.shape)}, got {tuple(src.shape)}")
+    return _ops._sparse_assign_(self, clone(src if src.dtype == self.dtype else src.to(self.dtype)))
+
+
+@kernel("zero_")
+def zero_(self: Tensor) -> Tensor:
+    return _ops._sparse_assign_(self, empty_coo(self.shape, sparse_dims(self), self.dtype, self.device))
+
+
+@kernel("zeros_like", "empty_like")
+def zeros_like(self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, **options: Any) -> Tensor:
+    dtype, device = dtype or self.dtype, device or self.device
+    if layout is _C.strided:
+        return fl.zeros(self.shape, dtype=dtype, device=device)
+    return empty_coo(self.shape, sparse_dims(self), dtype, device)
+
+
+@kernel("ones_like", "full_like", "rand_like", "randn_like")
+def dense_like(self: Tensor, *args: Any, layout: Any = None, **options: Any) -> Tensor:
+    if layout is not _C.strided:
+        raise NotImplementedError("[ones_like] expected layout=torch.strided for values that are not zero, got sparse")
+    shape = fl.zeros(self.shape, dtype=self.dtype, device=self.device)
+    return fl.full_like(shape, *args, **options) if args else fl.ones_like(shape, **options)
+
+
+@kernel("index.Tensor")
+def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    given = [(dim, i) for dim, i in enumerate(indices) if i is not None]
+    if len(given) == 1 and given[0][1].dim() == 1:
+        dim, places = given[0]
+        places = places.nonzero().squeeze(1) if places.dtype == _C.bool else places
+        return index_select(self, dim, fl.where(places < 0, places + self.shape[dim], places))
+    raise NotImplementedError("[index] expected one vector of indices for a sparse tensor, got others")
+
+
+__all__ = ["KERNELS", "coordinates", "register", "to_dense"]
