@@ -32,6 +32,14 @@ struct Mapping {
   }
 };
 
+// The deleter of windows on mapped memory.
+struct Window {
+  Ref<Storage> mapped;
+  std::function<void()> release;
+
+  void operator()(void*) const { release(); }
+};
+
 // An empty mapping is not allowed.
 size_t mapped_length(size_t bytes) {
   return bytes ? bytes : 1;
@@ -128,8 +136,15 @@ Ref<Storage> map_shared(int descriptor, size_t bytes, bool keep_descriptor) {
   return Storage::adopt(address, bytes, Device{}, Mapping{mapped_length(bytes), kept, nullptr, 0});
 }
 
+Ref<Storage> shared_window(Ref<Storage> mapped, size_t bytes, std::function<void()> release) {
+  FL_CHECK(bytes <= mapped->bytes, "[shared memory] expected at most ", static_cast<int64_t>(mapped->bytes),
+           " bytes, got ", static_cast<int64_t>(bytes));
+  void* address = mapped->data;
+  return Storage::adopt(address, bytes, Device{}, Window{std::move(mapped), std::move(release)});
+}
+
 bool is_shared(const Storage& storage) {
-  return storage.foreign_delete.target<Mapping>() != nullptr;
+  return storage.foreign_delete.target<Mapping>() || storage.foreign_delete.target<Window>();
 }
 
 int shared_descriptor(const Storage& storage) {

@@ -15,6 +15,9 @@ void share(Storage& storage);
 // `keep_descriptor` the storage holds a copy of the descriptor, by which it can be handed on without copying.
 Ref<Storage> map_shared(int descriptor, size_t bytes, bool keep_descriptor);
 
+// The first bytes of mapped memory as a storage of their own; `release` is called when it goes.
+Ref<Storage> shared_window(Ref<Storage> mapped, size_t bytes, std::function<void()> release);
+
 bool is_shared(const Storage& storage);
 // The descriptor of a shared storage, which keeps owning it; -1 when it has none.
 int shared_descriptor(const Storage& storage);

@@ -62,6 +62,46 @@ PyObject* map_shared_(PyObject*, PyObject* args) {
   });
 }
 
+// _shared_window(mapped, bytes, owner): the first bytes of mapped memory; lets go of `owner` when they go.
+PyObject* shared_window_(PyObject*, PyObject* args) {
+  PyObject *mapped, *owner;
+  long long bytes;
+  if (!PyArg_ParseTuple(args, "OLO", &mapped, &bytes, &owner)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_tensor(mapped) && bytes >= 0, Type,
+                  "[shared memory] expected a tensor and a size, got other values");
+    Py_INCREF(owner);
+    return as_bytes(shared_window(impl_of(mapped)->storage, static_cast<size_t>(bytes), [owner] {
+      if (!Py_IsInitialized()) return;
+      const PyGILState_STATE state = PyGILState_Ensure();
+      Py_DECREF(owner);
+      PyGILState_Release(state);
+    }));
+  });
+}
+
+// _swap_tensors(a, b): each object gets the tensor of the other; classes and attributes are swapped by the
+// caller.
+PyObject* swap_tensors(PyObject*, PyObject* args) {
+  PyObject *a, *b;
+  if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_tensor(a) && is_tensor(b), Type,
+                  "[swap_tensors] expected two tensors, got other values");
+    auto* left = reinterpret_cast<TensorObject*>(a);
+    auto* right = reinterpret_cast<TensorObject*>(b);
+    for (TensorObject* one : {left, right})
+      FL_CHECK(
+          one->impl->use_count() == 1 && !one->impl->owns_python,
+          "[swap_tensors] expected tensors that only Python refers to, got one that a graph or a container "
+          "of the engine holds too");
+    std::swap(left->impl, right->impl);
+    left->impl->python = a;
+    right->impl->python = b;
+    Py_RETURN_NONE;
+  });
+}
+
 // _storage_memory(tensor): all bytes of the storage as a memoryview, which does not keep the tensor alive.
 PyObject* storage_memory(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
@@ -93,6 +133,8 @@ PyMethodDef memory_functions[] = {{"_empty_shared", empty_shared, METH_O, nullpt
                                   {"_storage_is_shared", storage_is_shared, METH_O, nullptr},
                                   {"_storage_descriptor", storage_descriptor, METH_O, nullptr},
                                   {"_map_shared", map_shared_, METH_VARARGS, nullptr},
+                                  {"_shared_window", shared_window_, METH_VARARGS, nullptr},
+                                  {"_swap_tensors", swap_tensors, METH_VARARGS, nullptr},
                                   {"_storage_memory", storage_memory, METH_O, nullptr},
                                   {"_crc32", checksum<crc32>, METH_VARARGS, nullptr},
                                   {"_crc32c", checksum<crc32c>, METH_VARARGS, nullptr},

@@ -42,6 +42,26 @@ def rebuild_storage(handle: Any, size: int) -> UntypedStorage:
         os.close(descriptor)
 
 
+class StorageWeakRef:
+    """A storage by identity, without keeping it alive."""
+
+    __slots__ = ("_alive", "cdata")
+
+    def __init__(self, storage: Any) -> None:
+        storage = storage.untyped()
+        self.cdata = storage._cdata
+        self._alive = weakref.ref(storage)
+
+    def expired(self) -> bool:
+        return self._alive() is None
+
+    def __hash__(self) -> int:
+        return hash(self.cdata)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, StorageWeakRef) and self.cdata == other.cdata)
+
+
 def rebuild_plain_storage(size: int, device: str) -> UntypedStorage:
     return UntypedStorage(size, device=device)
 

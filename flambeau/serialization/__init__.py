@@ -463,6 +463,11 @@ def own_global(module: str, name: str) -> Any:
     return place
 
 
+def normalize_storage_type(storage_type: Any) -> Any:
+    """The class of storages of a dtype, for a class of storages."""
+    return getattr(flambeau, storage_type.__name__)
+
+
 def _get_layout(name: str) -> Any:
     """What pickles of layouts call."""
     return _safe.get_layout(name)

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 _FUNCTIONS = {
+    "swap_tensors": "swapping",
     "rename_privateuse1_backend": "backend_registration",
     "generate_methods_for_privateuse1_backend": "backend_registration",
 }

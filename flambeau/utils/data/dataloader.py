@@ -259,6 +259,10 @@ class _BaseDataLoaderIter:
 
     def __next__(self) -> Any:
         data = self._next_data()
+        if self._pin_memory:
+            from flambeau.utils.data._utils.pin_memory import pin_memory
+
+            data = pin_memory(data)
         self._num_yielded += 1
         promised = self._IterableDataset_len_called
         if promised is not None and self._num_yielded > promised and self._dataset_kind == _DatasetKind.Iterable:
@@ -325,14 +329,14 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._reset(loader, first_iter=True)
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
-        from flambeau.utils.data._utils.transport import RESUMED, Packet
+        from flambeau.utils.data._utils.transport import RESUMED
 
         super()._reset(loader, first_iter)
         if not first_iter:
             outstanding = {worker.number for worker in self._pool.workers}
             for worker in self._pool.workers:
                 worker.active = True
-                worker.send(Packet(-1, RESUMED, None))
+                worker.send(-1, RESUMED, None)
             while outstanding:  # batches of the epoch that was broken off arrive before the answers
                 worker, _, kind, _ = self._wait()
                 if kind == RESUMED:
@@ -355,7 +359,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _hand_out(self) -> None:
         """Gives the next indices to the next worker that still takes them."""
-        from flambeau.utils.data._utils.transport import DATA, Packet
+        from flambeau.utils.data._utils.transport import DATA
 
         if self._exhausted:
             return
@@ -375,7 +379,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._who[task] = workers[number]
         self._load[number] += 1
         with contextlib.suppress(_utils.Closed):  # noticed when its batch is waited for
-            workers[number].send(Packet(task, DATA, index))
+            workers[number].send(task, DATA, index)
 
     def _accept(self, message: Any) -> None:
         """Notes what a worker sent, and gives out another task in return."""

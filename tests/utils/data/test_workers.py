@@ -306,3 +306,63 @@ def test_workers_end_with_a_loader_that_is_killed():
         assert time.monotonic() < deadline, "workers live on"
         time.sleep(0.05)
     assert not glob.glob("/dev/shm/*flambeau*")
+
+
+class Filled(Dataset):
+    """Samples of 64 KB with their number in every element, and the worker's count of open files."""
+
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, i):
+        return fl.full((16384,), float(i)), len(os.listdir("/proc/self/fd"))
+
+
+def test_memory_is_used_again_but_never_while_it_is_looked_at():
+    kept, places, files = [], set(), []
+    for number, (batch, count) in enumerate(DataLoader(Filled(), batch_size=2, num_workers=2)):
+        assert batch[0, 0] == 2 * number and batch[1, -1] == 2 * number + 1
+        places.add(batch.data_ptr())
+        files.append(count.max().item())
+        if number % 10 == 0:
+            kept.append((number, batch, batch[1].numpy()))
+    assert len(places) < 60  # of a hundred batches
+    assert max(files) < min(files) + 40
+    for number, batch, array in kept:
+        assert (batch[0] == 2 * number).all() and (array == 2 * number + 1).all()
+
+
+def test_many_batches_may_be_kept():
+    batches = list(DataLoader(Filled(), batch_size=1, num_workers=1))
+    for number, (batch, _) in enumerate(batches):
+        assert (batch == number).all()
+
+
+def test_a_forked_child_keeps_seeing_the_batch_it_was_forked_with():
+    iterator = iter(DataLoader(Filled(), batch_size=2, num_workers=1))
+    batch, _ = next(iterator)
+    ready, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.read(ready, 1)
+        os._exit(0 if bool((batch[1] == 1).all()) else 1)
+    for _ in range(50):
+        batch, _ = next(iterator)
+    os.write(go, b"x")
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(ready)
+    os.close(go)
+
+
+def test_batches_can_be_sent_on():
+    from flambeau import multiprocessing
+
+    ours, theirs = multiprocessing.Pipe()
+    for number, (batch, _) in enumerate(DataLoader(Filled(), batch_size=2, num_workers=1)):
+        ours.send(batch)
+        received = theirs.recv()
+        assert (received[0] == 2 * number).all()
+        batch.add_(1)
+        assert (received[0] == 2 * number + 1).all()
+        if number == 10:
+            break

@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from flambeau.utils.data._utils import transport
-from flambeau.utils.data._utils.transport import DATA, ENDED, ERROR, RESUMED, Closed, Packet
+from flambeau.utils.data._utils.transport import Channel, Closed, Packet
 
 _GRACE = 5.0  # seconds a worker gets to finish the sample it is at
 
@@ -47,6 +47,7 @@ class Worker:
             raise
         finally:
             theirs.close()
+        self.channel = Channel(self.end, recycle=False)
         self.waiting: collections.deque[Packet] = collections.deque()  # messages the socket had no room for
         self.active = True
 
@@ -54,8 +55,8 @@ class Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    def send(self, packet: Packet) -> None:
-        self.waiting.append(packet)
+    def send(self, task: int, kind: int, value: Any) -> None:
+        self.waiting.append(self.channel.packet(task, kind, value))
         self.flush()
 
     def flush(self) -> None:
@@ -124,7 +125,7 @@ class WorkerPool:
                     if event & select.POLLOUT:
                         worker.flush()
                     if event & ~select.POLLOUT:
-                        return (worker, *transport.receive(worker.end))
+                        return (worker, *worker.channel.receive())
                 except BlockingIOError:
                     continue
                 except Closed:
@@ -132,7 +133,7 @@ class WorkerPool:
             for worker in dead:
                 # What it sent before it died still counts.
                 try:
-                    return (worker, *transport.receive(worker.end))
+                    return (worker, *worker.channel.receive())
                 except (Closed, BlockingIOError, OSError):
                     pass
                 if worker.active:
@@ -156,7 +157,7 @@ class WorkerPool:
             worker.active = False
             worker.waiting.clear()
             with contextlib.suppress(OSError):
-                worker.end.close()
+                worker.channel.close()
         deadline = time.monotonic() + _GRACE
         for worker in workers:
             process = worker.process
@@ -169,6 +170,3 @@ class WorkerPool:
                 process.join()
             with contextlib.suppress(ValueError):
                 process.close()
-
-
-__all__ = ["DATA", "ENDED", "ERROR", "RESUMED", "Packet", "Worker", "WorkerPool"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import flambeau
 from flambeau._utils import ExceptionWrapper
-from flambeau.utils.data._utils.transport import DATA, ENDED, ERROR, RESUMED, Closed, Packet, receive
+from flambeau.utils.data._utils.transport import DATA, ENDED, ERROR, RESUMED, Channel, Closed, Packet
 
 
 class WorkerInfo:
@@ -68,6 +68,7 @@ def run(
     """The life of a worker."""
     global _worker_info
     end.setblocking(True)
+    channel = Channel(end, recycle=True)
     flambeau.set_num_threads(1)
     seed_everything(seed)
     _worker_info = WorkerInfo(worker_id, num_workers, seed, dataset)
@@ -81,16 +82,16 @@ def run(
         except Exception:
             failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
         while not is_abandoned(end):
-            task, kind, value = receive(end)
+            task, kind, value = channel.receive()
             if kind == RESUMED:
                 failure = None
                 try:
                     fetcher = make_fetcher(dataset, *fetcher_args)
                 except Exception:
                     failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
-                Packet(task, RESUMED, None).send(end)
+                channel.packet(task, RESUMED, None).send(end)
                 continue
-            _answer(task, value, fetcher, failure, worker_id).send(end)
+            _answer(channel, task, value, fetcher, failure, worker_id).send(end)
             failure = None
             del value
     except (Closed, KeyboardInterrupt):
@@ -99,26 +100,26 @@ def run(
         end.close()
 
 
-def _answer(task: int, index: Any, fetcher: Any, failure: Any, worker_id: int) -> Packet:
+def _answer(channel: Channel, task: int, index: Any, fetcher: Any, failure: Any, worker_id: int) -> Packet:
     """The message with a batch, or with what prevented it."""
     try:
         if failure is not None:
-            return Packet(task, ERROR, failure)
-        return Packet(task, DATA, fetcher.fetch(index))
+            return channel.packet(task, ERROR, failure)
+        return channel.packet(task, DATA, fetcher.fetch(index))
     except StopIteration:
         from flambeau.utils.data._utils.fetch import IterableFetcher
 
         if isinstance(fetcher, IterableFetcher):
-            return Packet(task, ENDED, None)
-        return _error(task, worker_id)
+            return channel.packet(task, ENDED, None)
+        return _error(channel, task, worker_id)
     except Exception:
-        return _error(task, worker_id)
+        return _error(channel, task, worker_id)
 
 
-def _error(task: int, worker_id: int) -> Packet:
+def _error(channel: Channel, task: int, worker_id: int) -> Packet:
     wrapper = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
     try:
-        return Packet(task, ERROR, wrapper)
+        return channel.packet(task, ERROR, wrapper)
     except Exception:  # the exception's class cannot be pickled
         wrapper.exc_type = RuntimeError
-        return Packet(task, ERROR, wrapper)
+        return channel.packet(task, ERROR, wrapper)

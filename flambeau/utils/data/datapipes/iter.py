@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import fnmatch
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +16,8 @@ __all__ = [
     "Batcher",
     "Collator",
     "Concater",
+    "FileLister",
+    "FileOpener",
     "Filter",
     "IterableWrapper",
     "Mapper",
@@ -36,6 +40,39 @@ class IterableWrapper(IterDataPipe):
         return len(self.iterable)
 
 
+class FileLister(IterDataPipe):
+    """Paths of the files below folders."""
+
+    def __init__(
+        self,
+        root: Any = ".",
+        masks: Any = "",
+        *,
+        recursive: bool = False,
+        abspath: bool = False,
+        non_deterministic: bool = False,
+        length: int = -1,
+    ) -> None:
+        self.roots = [root] if isinstance(root, str) else root
+        self.masks = [masks] if isinstance(masks, str) else list(masks)
+        self.recursive, self.abspath, self.length = recursive, abspath, length
+
+    def __iter__(self) -> Iterator[str]:
+        for root in self.roots:
+            for folder, folders, names in os.walk(os.path.abspath(root) if self.abspath else root):
+                folders.sort()
+                for name in sorted(names):
+                    if not any(self.masks) or any(fnmatch.fnmatch(name, mask) for mask in self.masks):
+                        yield os.path.join(folder, name)
+                if not self.recursive:
+                    break
+
+    def __len__(self) -> int:
+        if self.length < 0:
+            raise TypeError(f"[FileLister] expected a stream of known length, got {type(self).__name__}")
+        return self.length
+
+
 class _Step(IterDataPipe):
     """A step over one stream, as long as it."""
 
@@ -44,6 +81,19 @@ class _Step(IterDataPipe):
 
     def __len__(self) -> int:
         return len(self.datapipe)
+
+
+@functional_datapipe("open_files")
+class FileOpener(_Step):
+    """Paths with the opened files."""
+
+    def __init__(self, datapipe: Any, mode: str = "r", encoding: str | None = None, length: int = -1) -> None:
+        super().__init__(datapipe)
+        self.mode, self.encoding = mode, encoding
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for path in self.datapipe:
+            yield path, open(path, self.mode, encoding=self.encoding)  # noqa: SIM115
 
 
 @functional_datapipe("map")
