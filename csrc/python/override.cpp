@@ -4,6 +4,7 @@
 
 #include <structmember.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -58,6 +59,20 @@ bool is_plain(PyObject* o) {
          t == &PyUnicode_Type || t == parameter_type;
 }
 
+// The ends of a slice; a symbolic one overrides as an index of its own does.
+std::array<PyObject*, 3> ends_of(PyObject* o) {
+  auto* s = reinterpret_cast<PySliceObject*>(o);
+  return {s->start, s->stop, s->step};
+}
+
+bool overrides_alone(PyObject* o) {
+  if (is_plain(o)) return false;
+  if (!PySlice_Check(o)) return hook_of(Py_TYPE(o)) != nullptr;
+  for (PyObject* end : ends_of(o))
+    if (!is_plain(end) && hook_of(Py_TYPE(end))) return true;
+  return false;
+}
+
 bool overrides(PyObject* o) {
   if (is_plain(o)) return false;
   PyTypeObject* t = Py_TYPE(o);
@@ -65,10 +80,10 @@ bool overrides(PyObject* o) {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     PyObject** items = PySequence_Fast_ITEMS(o);
     for (Py_ssize_t i = 0; i < n; ++i)
-      if (!is_plain(items[i]) && hook_of(Py_TYPE(items[i]))) return true;
+      if (overrides_alone(items[i])) return true;
     return false;
   }
-  return hook_of(t) != nullptr;
+  return overrides_alone(o);
 }
 
 void collect(PyObject* o, std::vector<PyObject*>& found) {
@@ -78,6 +93,11 @@ void collect(PyObject* o, std::vector<PyObject*>& found) {
       PyObject* item = PySequence_Fast_GET_ITEM(o, i);
       if (!PyTuple_Check(item) && !PyList_Check(item)) collect(item, found);
     }
+    return;
+  }
+  if (PySlice_Check(o)) {
+    for (PyObject* end : ends_of(o))
+      if (!PySlice_Check(end)) collect(end, found);
     return;
   }
   if (is_plain(o) || !hook_of(t)) return;

@@ -284,8 +284,10 @@ def _consumed(entry: Any) -> int:
 
 @method("__getitem__")
 def getitem(t: Any, index: Any) -> Any:
-    if not isinstance(t, fl.Tensor):
-        return t[index]
+    from flambeau._subclasses.fake_tensor import FakeTensor, mode_for
+
+    if not isinstance(t, FakeTensor):  # data indexed with fakes or symbolic numbers
+        t = mode_for((t, index)).from_tensor(t, static_shapes=True)
     view, tensors = _parts(t, index)
     if any(e is not None for e in tensors):
         while tensors and tensors[-1] is None:

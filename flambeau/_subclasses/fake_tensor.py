@@ -22,7 +22,7 @@ from flambeau import _C
 from flambeau._ops import OpOverload
 from flambeau._subclasses import fake_attributes
 from flambeau.ops import shapes
-from flambeau.ops.shapes.geometry import Geometry, Ints, broadcast, contiguous_strides, dense_strides
+from flambeau.ops.shapes.geometry import Geometry, Ints, broadcast, contiguous_strides, dense_strides, equal_sizes
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
 from flambeau.overrides import TorchFunctionMode, _get_current_function_mode
@@ -45,6 +45,11 @@ class DynamicOutputShapeException(DataDependentOutput):
         self.func = name
 
 
+# Operators that change the shape of the tensor they are called on.
+_RESHAPES = frozenset(
+    "squeeze_ squeeze_.dim squeeze_.dims unsqueeze_ transpose_ swapaxes_ swapdims_ t_ as_strided_ resize_ resize_as_ "
+    "_set_storage_".split()
+)
 _FROM_DATA = frozenset("tensor as_tensor asarray from_numpy frombuffer".split())
 DATA_DEPENDENT = frozenset(
     "nonzero _nonzero_numpy masked_select _unique _unique_rows bincount repeat_interleave.Tensor narrow.Tensor "
@@ -119,14 +124,16 @@ class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
             return self.detach()
 
 
-@contextmanager
-def disabled() -> Iterator[None]:
+class disabled:
     """Calls in the block are not caught."""
-    before = _C._set_torch_function_all_disabled(True)
-    try:
-        yield
-    finally:
-        _C._set_torch_function_all_disabled(before)
+
+    __slots__ = ("before",)
+
+    def __enter__(self) -> None:
+        self.before = _C._set_torch_function_all_disabled(True)
+
+    def __exit__(self, *exception: object) -> None:
+        _C._set_torch_function_all_disabled(self.before)
 
 
 @contextmanager
@@ -257,8 +264,11 @@ class FakeTensorMode(TorchFunctionMode):
             return self.operator(func, args, kwargs)
         if isinstance(func, (_C.Function, _C.Method)):
             concrete_args, concrete_kwargs = _at_hints(self._faked(args)), _at_hints(self._faked(kwargs))
-            with disabled():
-                op = _C._resolve_call(func, *concrete_args, **concrete_kwargs)
+            try:
+                with disabled():
+                    op = _C._resolve_call(func, *concrete_args, **concrete_kwargs)
+            except NotImplementedError as error:  # a tensor given where numbers are wanted
+                raise DataDependentOutput(f"[{func.__name__}] expected numbers that are known, got a tensor") from error
             return self.operator(op, args, kwargs)
         handler = fake_attributes.find(func)
         if handler is not None:
@@ -334,12 +344,17 @@ class FakeTensorMode(TorchFunctionMode):
         symbolic = _is_symbolic(bound)
         taken_apart = self.recorder is not None and info.composite and info.definition is not None
         rule = shapes.find(info.base) if symbolic and not taken_apart else None
-        if info.definition is not None and rule is None and (symbolic or info.composite):
-            result = self._by_definition(op, info, bound)
-        else:
-            result = self._by_kernel(op, info, bound, rule, symbolic)
-            if self.recorder is not None:
-                self.recorder(op, bound, result)
+        try:
+            if info.definition is not None and rule is None and (symbolic or info.composite):
+                result = self._by_definition(op, info, bound)
+            else:
+                result = self._by_kernel(op, info, bound, rule, symbolic)
+                if self.recorder is not None:
+                    self.recorder(op, bound, result)
+        except NotImplementedError as error:
+            if "meta" not in str(error):
+                raise
+            raise DataDependentOutput(f"[{info.base}] expected no question about data, got one: {error}") from error
         if wanted_grad and isinstance(result, FakeTensor):
             result.fake_requires_grad = True
         return result
@@ -406,7 +421,9 @@ class FakeTensorMode(TorchFunctionMode):
             result = op(*positional, **named)
         if info.writes_first:
             target = next(iter(bound.values()))
-            self._written(op, info, target, bound, rule)
+            if symbolic and info.base not in _RESHAPES:
+                self._check_written(info, target, bound, rule)
+            self._written(info, target, bound)
             return target
         if info.outs:
             for name in info.outs:
@@ -420,26 +437,29 @@ class FakeTensorMode(TorchFunctionMode):
         grad = self._requires_grad(info, bound)
         return self._wrapped(result, geometries, device, grad, info)
 
-    def _written(self, op: OpOverload, info: _Info, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
+    def _check_written(self, info: _Info, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
+        """Guard what the kernel checked at the hints: that the values fit the tensor they are written to."""
+        if rule is not None:
+            answer = shapes.apply(info.base, _geometric(bound))
+            sizes = answer.sizes if isinstance(answer, Geometry) else answer
+        elif info.pointwise:
+            sizes = broadcast(*(t.geometry.sizes for t in _tensors(bound)))
+        else:
+            return _specialize(bound)
+        for own, made in zip(target.geometry.sizes, sizes):
+            equal_sizes(own, made, info.base)
+
+    def _written(self, info: _Info, target: FakeTensor, bound: dict[str, Any]) -> None:
         """Bring a tensor that was written in place up to date."""
-        with disabled():
-            changed = tuple(target.detach().shape) != tuple(hint_of(s) for s in target.geometry.sizes)
-        if changed or info.base in (
-            "squeeze_",
-            "unsqueeze_",
-            "transpose_",
-            "t_",
-            "as_strided_",
-            "resize_",
-            "_set_storage_",
-        ):
-            found = shapes.find(info.base.rstrip("_")) if "resize" not in info.base else None
-            if found is not None and target.is_symbolic:
-                made = shapes.apply(info.base.rstrip("_"), _geometric(bound))
+        if info.base in _RESHAPES:
+            functional = info.base.replace("_.", ".").rstrip("_")
+            if target.is_symbolic and shapes.find(functional) is not None:
+                made = shapes.apply(functional, _geometric(bound))
                 target.geometry = made if isinstance(made, Geometry) else Geometry(made, contiguous_strides(made))
-            elif "size" in bound:
+            elif "size" in bound and "stride" not in bound:
                 target.geometry = Geometry(tuple(bound["size"]), contiguous_strides(bound["size"]), 0)
             else:
+                _specialize(bound)
                 with disabled():
                     meta = target.detach()
                     target.geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
@@ -712,15 +732,20 @@ def _mode_of(value: Any) -> FakeTensorMode | None:
 
 def handle_symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with symbolic numbers and no fake tensor, as `zeros(n, 3)`: the result is fake."""
-    mode = _mode_of((args, kwargs))
+    return mode_for((args, kwargs)).call(func, args, kwargs)
+
+
+def mode_for(value: Any) -> FakeTensorMode:
+    """The mode of the fakes in a value, else of its symbolic numbers."""
+    mode = _mode_of(value)
     if mode is None:
-        env = _env_of((args, kwargs))
+        env = _env_of(value)
         mode = getattr(env, "fake_mode", None)
         if mode is None:
             mode = FakeTensorMode(shape_env=env)
             if env is not None:
                 env.fake_mode = mode
-    return mode.call(func, args, kwargs)
+    return mode
 
 
 def _env_of(value: Any) -> ShapeEnv | None:
@@ -733,4 +758,6 @@ def _env_of(value: Any) -> ShapeEnv | None:
                 return found
     elif isinstance(value, dict):
         return _env_of(list(value.values()))
+    elif isinstance(value, slice):
+        return _env_of((value.start, value.stop, value.step))
     return None

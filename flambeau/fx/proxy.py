@@ -302,11 +302,15 @@ class Proxy:
         if proxy is None:
             raise RuntimeError(f"[fx] expected a Proxy among the arguments of {orig_method}, got none")
         tracer = proxy.tracer
+        subscript = _SUBSCRIPTS.get(getattr(orig_method, "__name__", ""))
+        if subscript is not None:  # a tensor with data, indexed with proxies
+            return tracer.create_proxy("call_function", subscript, args, kwargs)
         if isinstance(orig_method, _METHODS):
             return tracer.create_proxy("call_method", orig_method.__name__, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=None)
 
 
+_SUBSCRIPTS: dict[str, Callable[..., Any]] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
 _NUMBER = (
     "[fx] expected numbers that are known when the function is traced, got {0}() of {1}{2}; keep it a tensor or wrap the "
     "function that needs the number with fx.wrap"

@@ -235,6 +235,13 @@ def test_everything_made_in_a_mode_is_fake():
     assert isinstance(mode.from_tensor(fl.ones(1)), FakeTensor)
 
 
+def test_data_indexed_with_symbolic_numbers_is_fake():
+    env, (x,) = fakes([(3, 4)])
+    table = fl.rand(8, 8)
+    assert str(table[: x.shape[0], None, : x.shape[1]].shape) == "torch.Size([s0, 1, s1])"
+    assert env.guard_texts() == ["s0 <= 8", "s1 <= 8"]
+
+
 def test_a_tensor_has_one_fake():
     mode = FakeTensorMode(shape_env=ShapeEnv())
     t = fl.ones(2)
@@ -253,3 +260,35 @@ def test_only_chosen_sizes_are_symbolic():
     assert str(x.shape) == "torch.Size([s0, 3])"
     assert env.sources[env.symbols[0]] == "x.size(0)"
     assert hint_of(x.shape[0]) == 2
+
+
+@pytest.mark.parametrize(
+    "write, sizes, guards",
+    [
+        (lambda x, y: x.add_(y), [(3, 4), (3, 4)], ["s0 == s2", "s1 == s3"]),
+        (lambda x, y: x.copy_(y), [(3, 4), (4,)], ["s1 == s2"]),
+        (lambda x, y: x.masked_fill_(y > 0, 1.0), [(3, 4), (3, 4)], ["s0 == s2", "s1 == s3"]),
+        (lambda x, y: x.index_add_(0, y.long(), x[:2]), [(3, 4), (2,)], ["s0 >= 2", "s2 == 2"]),
+        (lambda x, y: x.unsqueeze_(0), [(3, 4), (3,)], []),
+        (lambda x, y: x.zero_(), [(3, 4), (3,)], []),
+        (lambda x, y: x.uniform_(), [(3, 4), (3,)], []),
+    ],
+)
+def test_writes_guard_that_values_fit(write, sizes, guards):
+    env, (x, y) = fakes(sizes)
+    assert write(x, y) is x
+    assert env.guard_texts() == guards
+
+
+def test_rules_name_arguments_of_their_operators():
+    shapes.find("mm")
+    known = {}
+    for text in fl._C._list_operators():
+        name, _, rest = text.partition("(")
+        known[name] = rest
+    for name, (_, parameters) in shapes.RULES.items():
+        if name in known:
+            missing = [p for p in parameters if f" {p}" not in known[name]]
+            optional = {"dim", "keepdim", "start", "end", "step", "dilation", "shape", "size", "split_size", "split_sizes",
+                        "weight", "bias", "dim0", "dim1", "axis0", "axis1", "ndim", "src", "training"}  # fmt: skip
+            assert set(missing) <= optional, (name, missing)

@@ -15,9 +15,9 @@ _SAME = """
 _softmax _log_softmax softmax.int log_softmax.int special_softmax special_log_softmax cumsum cumprod logcumsumexp argsort
 argsort.stable flip roll tril triu clone contiguous _to_copy to.dtype to.device to.other type_as cpu _to_cpu float double
 half bfloat16 int long short char byte bool cfloat cdouble empty_like zeros_like ones_like full_like rand_like randn_like
-randint_like randint_like.low_dtype fill bernoulli index_add index_copy index_fill index_put index_reduce scatter.src
-scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two masked_scatter put conj resolve_conj
-resolve_neg matrix_exp poisson _standard_gamma _sample_dirichlet real imag
+randint_like randint_like.low_dtype bernoulli index_fill put conj resolve_conj resolve_neg matrix_exp poisson
+_standard_gamma _sample_dirichlet real imag zero_ fill_ fill normal_ uniform_ exponential_ geometric_ cauchy_ log_normal_
+random_ random_.to random_.from bernoulli_.float copy_.number
 """.split()
 
 
@@ -44,6 +44,59 @@ def native_dropout(input: Geometry) -> list[Ints]:
 @shape("_cross_entropy_backward")
 def cross_entropy_backward(self: Geometry) -> Ints:
     return self.sizes
+
+
+def fits(sizes: Ints, target: Ints, what: str) -> None:
+    """Check that a shape broadcasts to another one."""
+    require(len(sizes) <= len(target), f"[{what}] expected at most {len(target)} dimensions, got {len(sizes)}")
+    for own, wanted in zip(reversed(sizes), reversed(target)):
+        if type(own) is SymInt or own != 1:
+            if hint_of(own) == 1 and hint_of(wanted) != 1:
+                require(own == 1, f"[{what}] expected a size of 1, got {own}")
+            else:
+                equal_sizes(own, wanted, what)
+
+
+@shape("copy_")
+def copy_(self: Geometry, src: Geometry) -> Ints:
+    fits(src.sizes, self.sizes, "copy_")
+    return self.sizes
+
+
+@shape("bernoulli_.Tensor")
+def bernoulli_(self: Geometry, p: Geometry) -> Ints:
+    fits(p.sizes, self.sizes, "bernoulli_")
+    return self.sizes
+
+
+@shape("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two")
+def scatter(self: Geometry, dim: int, index: Geometry, src: Geometry | None) -> Ints:
+    d = dimension(dim, len(self.sizes))
+    for i, size in enumerate(index.sizes):
+        if i != d:
+            require(size <= self.sizes[i], f"[scatter] expected an index of at most {self.sizes[i]}, got {size}")
+        if src is not None:
+            require(size <= src.sizes[i], f"[scatter] expected a source of at least {size}, got {src.sizes[i]}")
+    return self.sizes
+
+
+@shape("index_add", "index_copy", "index_reduce")
+def index_add(self: Geometry, dim: int, index: Geometry, source: Geometry) -> Ints:
+    d = dimension(dim, len(self.sizes))
+    for i, size in enumerate(source.sizes):
+        equal_sizes(size, numel(index.sizes) if i == d else self.sizes[i], "index_add")
+    return self.sizes
+
+
+@shape("index_put")
+def index_put(self: Geometry, indices: Sequence[Geometry | None], values: Geometry) -> Ints:
+    fits(values.sizes, index(self, indices), "index_put")
+    return self.sizes
+
+
+@shape("masked_scatter")
+def masked_scatter(self: Geometry, mask: Geometry) -> Ints:
+    return broadcast(self.sizes, mask.sizes)
 
 
 # ---------------------------------------------------------------------------------------------- reductions
@@ -120,8 +173,10 @@ def matmul(self: Geometry, other: Geometry) -> Ints:
 
 
 @shape("linear")
-def linear(input: Geometry, weight: Geometry) -> Ints:
+def linear(input: Geometry, weight: Geometry, bias: Geometry | None) -> Ints:
     equal_sizes(input.sizes[-1], weight.sizes[-1], "linear")
+    if bias is not None and bias.sizes and weight.sizes[:-1]:
+        fits(bias.sizes, weight.sizes[:-1], "linear")
     return (*input.sizes[:-1], *weight.sizes[:-1])
 
 
@@ -170,7 +225,9 @@ def cdist(x1: Geometry, x2: Geometry) -> Ints:
 
 
 @shape("_flash_attention")
-def flash_attention(query: Geometry, key: Geometry, value: Geometry) -> list[Ints]:
+def flash_attention(query: Geometry, key: Geometry, value: Geometry, attn_mask: Geometry | None) -> list[Ints]:
+    if attn_mask is not None:
+        fits(attn_mask.sizes, (*query.sizes[:-1], key.sizes[-2]), "attention")
     equal_sizes(query.sizes[-1], key.sizes[-1], "attention")
     equal_sizes(key.sizes[-2], value.sizes[-2], "attention")
     equal_sizes(query.sizes[0], key.sizes[0], "attention")
@@ -225,17 +282,33 @@ def _check_channels(input: Geometry, weight: Geometry, groups: Int, transposed: 
     equal_sizes(channels, weight.sizes[0] if transposed else weight.sizes[1] * groups, "channels")
 
 
+def _check_bias(bias: Geometry | None, channels: Int) -> None:
+    if bias is not None:
+        equal_sizes(bias.sizes[0], channels, "bias")
+
+
 @shape("conv1d", "conv2d", "conv3d")
-def conv(input: Geometry, weight: Geometry, stride: Any, padding: Any, dilation: Any, groups: Int) -> Ints:
+def conv(
+    input: Geometry, weight: Geometry, bias: Geometry | None, stride: Any, padding: Any, dilation: Any, groups: Int
+) -> Ints:
     _check_channels(input, weight, groups, False)
+    _check_bias(bias, weight.sizes[0])
     return _convolved(input, weight, stride, padding, dilation)
 
 
 @shape("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transpose(
-    input: Geometry, weight: Geometry, stride: Any, padding: Any, output_padding: Any, groups: Int, dilation: Any
+    input: Geometry,
+    weight: Geometry,
+    bias: Geometry | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: Int,
+    dilation: Any,
 ) -> Ints:
     _check_channels(input, weight, groups, True)
+    _check_bias(bias, weight.sizes[1] * groups)
     return _transposed(input, weight, stride, padding, output_padding, groups, dilation)
 
 
@@ -243,6 +316,7 @@ def conv_transpose(
 def convolution(
     input: Geometry,
     weight: Geometry,
+    bias: Geometry | None,
     stride: Any,
     padding: Any,
     dilation: Any,
@@ -251,6 +325,7 @@ def convolution(
     groups: Int,
 ) -> Ints:
     _check_channels(input, weight, groups, transposed)
+    _check_bias(bias, weight.sizes[1] * groups if transposed else weight.sizes[0])
     if transposed:
         return _transposed(input, weight, stride, padding, output_padding, groups, dilation)
     return _convolved(input, weight, stride, padding, dilation)
@@ -390,7 +465,12 @@ def fft_c2r(self: Geometry, dim: Ints, last_size: Int) -> Ints:
 
 
 @shape("native_layer_norm")
-def layer_norm(input: Geometry, normalized_shape: Ints) -> list[Ints]:
+def layer_norm(
+    input: Geometry, normalized_shape: Ints, weight: Geometry | None = None, bias: Geometry | None = None
+) -> list[Ints]:
+    for given in (weight, bias):
+        for own, wanted in zip(given.sizes if given is not None else (), normalized_shape):
+            equal_sizes(own, wanted, "layer_norm")
     lead = len(input.sizes) - len(normalized_shape)
     for own, wanted in zip(input.sizes[lead:], normalized_shape):
         equal_sizes(own, wanted, "layer_norm")
@@ -399,12 +479,20 @@ def layer_norm(input: Geometry, normalized_shape: Ints) -> list[Ints]:
 
 
 @shape("_fused_rms_norm")
-def rms_norm(input: Geometry, normalized_shape: Ints) -> list[Ints]:
-    return layer_norm(input, normalized_shape)[:2]
+def rms_norm(input: Geometry, normalized_shape: Ints, weight: Geometry | None) -> list[Ints]:
+    return layer_norm(input, normalized_shape, weight)[:2]
 
 
 @shape("native_batch_norm")
-def batch_norm(input: Geometry) -> list[Ints]:
+def batch_norm(
+    input: Geometry,
+    weight: Geometry | None,
+    bias: Geometry | None,
+    running_mean: Geometry | None,
+    running_var: Geometry | None,
+) -> list[Ints]:
+    for given in (weight, bias, running_mean, running_var):
+        _check_bias(given, input.sizes[1])
     statistics = (input.sizes[1],)  # as on the meta device; without training the kernels return none
     return [input.sizes, statistics, statistics]
 
@@ -416,17 +504,32 @@ def norm_backward(input: Geometry, mask: Sequence[bool], ndim: Any, weight: Geom
 
 
 @shape("native_group_norm")
-def group_norm(input: Geometry, N: Int, group: Int) -> list[Ints]:
+def group_norm(
+    input: Geometry, weight: Geometry | None, bias: Geometry | None, N: Int, C: Int, group: Int
+) -> list[Ints]:
+    for given in (weight, bias):
+        _check_bias(given, C)
+    require(C % group == 0, f"[group_norm] expected channels that {group} divides, got {C}")
     return [input.sizes, (N, group), (N, group)]
 
 
+def _check_classes(self: Geometry, target: Geometry, weight: Geometry | None) -> None:
+    classes = 1 if len(self.sizes) > 1 else 0
+    rest = [size for i, size in enumerate(self.sizes) if i != classes]
+    for own, wanted in zip(target.sizes, rest):
+        equal_sizes(own, wanted, "targets")
+    _check_bias(weight, self.sizes[classes])
+
+
 @shape("_cross_entropy_forward")
-def cross_entropy(self: Geometry, target: Geometry, reduction: int) -> list[Ints]:
+def cross_entropy(self: Geometry, target: Geometry, weight: Geometry | None, reduction: int) -> list[Ints]:
+    _check_classes(self, target, weight)
     return [target.sizes if reduction == 0 else (), (), target.sizes]
 
 
 @shape("_nll_loss_forward")
-def nll_loss(self: Geometry, target: Geometry, reduction: int) -> list[Ints]:
+def nll_loss(self: Geometry, target: Geometry, weight: Geometry | None, reduction: int) -> list[Ints]:
+    _check_classes(self, target, weight)
     return [target.sizes if reduction == 0 else (), ()]
 
 
@@ -469,7 +572,11 @@ def embedding(weight: Geometry, indices: Geometry) -> Ints:
 
 
 @shape("gather")
-def gather(index: Geometry) -> Ints:
+def gather(self: Geometry, dim: int, index: Geometry) -> Ints:
+    d = dimension(dim, len(self.sizes))
+    for i, size in enumerate(index.sizes):
+        if i != d:
+            require(size <= self.sizes[i], f"[gather] expected an index of at most {self.sizes[i]}, got {size}")
     return index.sizes
 
 

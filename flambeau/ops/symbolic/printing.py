@@ -88,6 +88,8 @@ class Printer:
         elif rest.is_constant:
             left, right = e - rest, -rest
         sign = {"eq": "==", "ne": "!=", "ge": ">="}[c.kind]
+        if right is not None and c.kind == "ge" and left.is_constant:
+            return f"{self.text(right)} <= {self.text(left)}"
         if right is not None and c.kind == "ge" and right.constant < 0 and not right.is_constant:
             return f"{self.text(left)} {sign} {self.text(right)}"
         if right is not None and c.kind == "ge" and right.constant == 1 and not right.is_constant:
