@@ -41,7 +41,9 @@ struct CompiledBackward final : autograd::Node {
       for (size_t i = 0; i < inputs; ++i) inputs_.emplace_back(given[i], false);
     for (size_t i = results; i < made.size(); ++i) saved_.emplace_back(made[i], false);
   }
-  void add_result(const Tensor& t) { strides_.emplace_back(t.strides()); }
+  void add_result(const Tensor& t) {
+    strides_.push_back(is_dense(t) ? Dims(t.strides()) : contiguous_strides(t.sizes()));
+  }
 
  private:
   static Tensor matching(const Tensor& grad, const Dims& strides) {

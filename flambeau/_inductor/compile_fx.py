@@ -157,7 +157,7 @@ def _program(calls: list[Call], inputs: list[Value], trace: Trace, outputs: list
         state = lowering.current[value.storage]
         if state.memory is not buffer.memory:
             last.append(_write_back(value, buffer, state, lowering))
-    plan = Plan(lowering, given, constants)
+    plan = Plan(lowering, given, constants, inputs)
     return plan.run(schedule(lowering.items, last), outputs)
 
 

@@ -74,10 +74,11 @@ def _literal(value: Any, ctype: str) -> str:
 class _Body:
     """Statements at one place of the kernel; each shared subexpression is computed once."""
 
-    def __init__(self, writer: _Writer, outer: dict[Any, str] | None = None) -> None:
+    def __init__(self, writer: _Writer, walks: bool = False) -> None:
         self.writer = writer
+        self.walks = walks  # is the body of a walk over columns
         self.lines: list[str] = []
-        self.seen: dict[Any, str] = dict(outer or {})
+        self.seen: dict[Any, str] = {}
 
     def expression(self, node: Expr, leaves: Any, ctype: str) -> str:
         """The name or literal of an expression's value."""
@@ -90,7 +91,7 @@ class _Body:
         if op == "mul" and (one := _literal(1, ctype)) in parts:
             return parts[1 - parts.index(one)]
         if op == "div" and ctype in ("float", "double"):
-            op, parts = self.writer.divided(node.args[1], parts, ctype)
+            op, parts = self.writer.divided(node.args[1], parts, ctype, self.walks)
         key = (op, ctype, *parts)
         if key not in self.seen:
             self.seen[key] = self.writer.fresh("t")
@@ -215,12 +216,12 @@ class _Writer:
                 return False
         return True
 
-    def divided(self, divisor: Any, parts: list[str], ctype: str) -> tuple[str, list[str]]:
+    def divided(self, divisor: Any, parts: list[str], ctype: str, walks: bool) -> tuple[str, list[str]]:
         """A division, or the multiplication that does the same: by a power of two, or by what is fixed for a row."""
         number = divisor.args[0] if divisor.op == "const" else None
         if isinstance(number, (int, float)) and number and math.frexp(number)[0] in (0.5, -0.5):
             return "mul", [parts[0], _literal(1.0 / number, ctype)]
-        if parts[1] in self.row_values.values():
+        if walks and parts[1] in self.row_values.values():
             if parts[1] not in self.reciprocals:
                 self.reciprocals[parts[1]] = self.fresh("by")
                 self.before_walk.append(f"const auto {self.reciprocals[parts[1]]} = 1 / {parts[1]};")
@@ -400,7 +401,7 @@ class _Writer:
         bounds = [("0", size) for size in sizes]
         if bounds:
             bounds[0] = (begin, end or sizes[0])
-        body = _Body(self)
+        body = _Body(self, walks=True)
         lines: list[str] = []  # before the walk
         parts: list[str] = []  # of single precision, before a block
         clauses: list[str] = []

@@ -21,8 +21,11 @@ __all__ = ["Plan"]
 class Plan:
     """Steps under construction."""
 
-    def __init__(self, lowering: Lowering, inputs: list[Buffer], constants: list[tuple[Buffer, Any]]) -> None:
+    def __init__(
+        self, lowering: Lowering, inputs: list[Buffer], constants: list[tuple[Buffer, Any]], given: list[Value]
+    ) -> None:
         self.lowering = lowering
+        self.is_input = {id(v) for v in given}.__contains__
         self.inputs = len(inputs)
         self.constants = [tensor for _, tensor in constants]
         self.slots: dict[Any, int] = {}
@@ -64,11 +67,24 @@ class Plan:
                 self._operator(item)
             else:
                 self._group(item, kernels[id(item)], places[id(item)], needed)
-        results = [-1 if v is None else self.window(self.lowering.current[v.storage], v) for v in outputs]
+        results: list[int] = []
+        for v in outputs:
+            results.append(-1 if v is None else self._result(v, results))
         written = [
             i for i in range(self.inputs) if any(b.memory is not b and self.slots.get(b.memory) == i for b in needed)
         ]
         return self.inputs, self.count, self.constants, self._with_releases(results), results, written
+
+    def _result(self, value: Value, others: list[int]) -> int:
+        """The slot of a result. Each is a tensor of its own, which may get a history, unless it is an input itself."""
+        slot = self.window(self.lowering.current[value.storage], value)
+        given = slot < self.inputs + len(self.constants)
+        if (given and not self.is_input(id(value))) or slot in others:
+            fresh = self.count
+            self.count += 1
+            self._step(("view", fresh, slot, value.size, value.stride, 0), [fresh, slot])
+            return fresh
+        return slot
 
     def _needed(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> set[Buffer]:
         """Buffers that somebody outside of the group that makes them reads."""

@@ -247,7 +247,7 @@ def trace_joint(function: Any, inputs: Sequence[Any], definitions: dict[str, Any
         sources = [t for t in outputs if t is not None and t.requires_grad and t.grad_fn is not None]
         if not sources:
             return trace
-        tangents = [fl.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_META) for t in sources]
+        tangents = [fl.empty_like(t.detach()) for t in sources]
         trace.tangents = [trace.value(t) for t in tangents]
         with recorder:
             grads = fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
