@@ -25,7 +25,9 @@ struct Job {
   bool direct = false;  // all tensors are of the type of computation
 };
 
-double read_scalar(const Tensor& t) {
+double read_scalar(const UpdateDef& def, const Tensor& t) {
+  FL_CHECK(t.defined() && t.numel() == 1 && t.is_cpu(), "[", def.name,
+           "] expected scalar states of one element on the CPU");
   return t.dtype() == DType::Float ? double(*t.data<float>()) : item(t).to<double>();
 }
 
@@ -131,28 +133,32 @@ void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, 
 
   std::vector<Job> jobs(n);
   std::vector<Detour> detours;
-  std::vector<double> values;
-  double now[kUpdateScalars], next[kUpdateScalars], before[kUpdateScalars];
+  std::vector<double> values;  // rows: what the loop uses, then the new scalar states
+  const int row = def.values + def.scalars;
+  double now[kUpdateScalars], before[kUpdateScalars];
   int64_t total = 0;
   for (size_t i = 0; i < n; ++i) {
     Job& job = jobs[i];
     prepare(def, job, lists, i, detours);
     total += job.numel;
     job.end = total;
-    for (int k = 0; k < def.scalars; ++k) now[k] = read_scalar(scalars[k][i]);
+    for (int k = 0; k < def.scalars; ++k) now[k] = read_scalar(def, scalars[k][i]);
     // Parameters that have seen the same number of steps share their values.
     if (i == 0 || !std::equal(now, now + def.scalars, before)) {
-      values.resize(values.size() + def.values + 1);
-      def.loops->once(now, numbers, next, values.data() + values.size() - def.values - 1);
+      values.resize(values.size() + row);
+      double* at = values.data() + values.size() - row;
+      def.loops->once(now, numbers, at + def.values, at);
       std::copy(now, now + def.scalars, before);
     }
-    job.values = static_cast<int>(values.size()) - def.values - 1;
-    for (int k = 0; k < def.scalars; ++k)
-      if (def.scalars_written >> k & 1) {
-        write_scalar(scalars[k][i], next[k]);
+    job.values = static_cast<int>(values.size()) - row;
+  }
+  // Nothing has been written so far: what does not fit has raised.
+  for (int k = 0; k < def.scalars; ++k)
+    if (def.scalars_written >> k & 1)
+      for (size_t i = 0; i < n; ++i) {
+        write_scalar(scalars[k][i], values[jobs[i].values + def.values + k]);
         scalars[k][i].bump_version();
       }
-  }
   parallel_for(total, kGrain / kCost, [&](int64_t begin, int64_t end) {
     size_t i = 0;
     for (size_t count = n; count > 0;) {  // the first job that ends after `begin`

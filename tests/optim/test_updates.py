@@ -139,3 +139,13 @@ def test_steps_as_functions():
     options = {"weight_decay": 0.0, "momentum": 0.9, "lr": 0.1, "dampening": 0.0, "nesterov": False, "maximize": False}
     sgd.sgd([p], [g], buffers, **options)
     assert fl.equal(buffers[0], g)
+
+
+def test_nothing_is_written_when_a_tensor_does_not_fit():
+    params, grads = [fl.ones(2), fl.ones(3)], [fl.ones(2), fl.ones(4)]
+    moments = [[fl.zeros(2), fl.zeros(3)] for _ in range(2)]
+    steps = [fl.tensor(0.0), fl.tensor(0.0)]
+    with pytest.raises(RuntimeError, match="one shape"):
+        _ops._update_adam_(params, grads, *moments, steps, **numbers_for("_update_adam_"))
+    assert [s.item() for s in steps] == [0, 0]
+    assert fl.equal(params[0], fl.ones(2))
