@@ -50,6 +50,7 @@ bench: dev
 
 parity: dev $(VENV)/.flambeau-parity
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
+	$(RUN) -m pytest -q -n $(JOBS) tests/parity
 
 # docs/operators.md from the op records.
 docs: | $(VENV)/bin/python
