@@ -16,10 +16,16 @@ import flambeau as fl
 from flambeau._C import Tensor
 from flambeau.autograd import Function
 from flambeau.autograd.graph import saved_tensors_hooks
+from flambeau.utils._selective import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
     "checkpoint", "checkpoint_sequential", "CheckpointFunction", "check_backward_validity", "detach_variable",
-    "CheckpointError", "set_checkpoint_early_stop", "set_checkpoint_debug_enabled", "noop_context_fn",
+    "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts",
+    "set_checkpoint_early_stop", "set_checkpoint_debug_enabled", "noop_context_fn",
 ]  # fmt: skip
 
 _EARLY_STOP = True

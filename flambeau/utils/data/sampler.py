@@ -70,8 +70,7 @@ class RandomSampler(Sampler[int]):
         self._num_samples = num_samples
         self.generator = generator
         _need_bool("RandomSampler", "replacement", replacement)
-        if num_samples is not None:
-            _need_count("RandomSampler", "num_samples", num_samples)
+        _need_count("RandomSampler", "num_samples", self.num_samples)
 
     @property
     def num_samples(self) -> int:
