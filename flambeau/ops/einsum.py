@@ -118,7 +118,9 @@ class _Planner:
         for found, shape in zip(labels, shapes):
             for x, n in zip(found, shape):
                 old = self.size.setdefault(x, n)
-                if old != n and 1 not in (old, n):
+                if old is n or old == n:  # a symbolic size is asked no more than it has to be
+                    continue
+                if 1 not in (old, n):
                     raise RuntimeError(f"[einsum] expected one size for each subscript, got {old} and {n}")
                 self.size[x] = n if old == 1 else old
         for slot, shape in enumerate(shapes):
@@ -130,7 +132,8 @@ class _Planner:
         d = 0
         while d < len(found):
             first = found.index(found[d])
-            if shape[d] == 1 and self.size[found[d]] != 1:
+            full = self.size[found[d]]
+            if shape[d] is not full and shape[d] != full:  # one, then
                 self.steps.append(("select", slot, d))
                 del found[d], shape[d]
             elif first < d:

@@ -143,6 +143,14 @@ def test_what_follows_from_guards_is_not_asked_again(env):
     assert len(env.guards) == 2
 
 
+def test_divisibility_is_remembered(env):
+    a, b = sizes(env, 8, 3)
+    assert a % 4 == 0
+    assert a // 4 * 4 == a
+    assert a * b == b * 4 * (a // 4)
+    assert len(env.guards) == 1
+
+
 def test_specialising_is_a_guard(env):
     (a,) = sizes(env, 6)
     assert list(range(a)) == [0, 1, 2, 3, 4, 5]

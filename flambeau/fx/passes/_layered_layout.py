@@ -29,6 +29,7 @@ class Box:
     layer: int = 0
     x: float = 0.0
     y: float = 0.0
+    room: float = 0.0  # height of the layer, which edges cross straight
     above: list[Box] = field(default_factory=list)
     below: list[Box] = field(default_factory=list)
 
@@ -105,6 +106,7 @@ def _place(layers: list[list[Box]]) -> None:
         for box in layer:
             box.x = x + box.width / 2
             box.y = y + height / 2
+            box.room = height
             x += box.width + GAP_X
         y += height + GAP_Y
     for sweep in range(24):
@@ -140,16 +142,18 @@ def _settle(layer: list[Box], down: bool) -> None:
 
 
 def _path(route: list[Box]) -> str:
+    """A line from box to box that bends between layers and crosses them straight."""
     first, last = route[0], route[-1]
-    points = [
-        (first.x, first.y + first.height / 2),
-        *((b.x, b.y) for b in route[1:-1]),
-        (last.x, last.y - last.height / 2 - 5),
-    ]
-    text = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in itertools.pairwise(points):
-        middle = (y0 + y1) / 2
-        text += f" C{x0:.1f},{middle:.1f} {x1:.1f},{middle:.1f} {x1:.1f},{y1:.1f}"
+    x, y = first.x, first.y + first.height / 2
+    text = f"M{x:.1f},{y:.1f}"
+    for box in route[1:]:
+        top = box.y - (box.room / 2 if box is not last else box.height / 2 + 5)
+        middle = (y + top) / 2
+        text += f" C{x:.1f},{middle:.1f} {box.x:.1f},{middle:.1f} {box.x:.1f},{top:.1f}"
+        x, y = box.x, top
+        if box is not last:
+            y = box.y + box.room / 2
+            text += f" L{x:.1f},{y:.1f}"
     return text
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Union
 
-from flambeau.fx._codegen import dtype_abbreviation
+from flambeau.fx._codegen import dtype_abbreviation, magic_methods
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.node import Node
 from flambeau.fx.passes._layered_layout import Box, draw
@@ -22,7 +22,9 @@ _COLOURS = {
     "call_method": ("#eadcf6", "#8f63b8"),
     "output": ("#e3e5e9", "#6d7480"),
 }
-_SHOWN = ("kernel_size", "stride", "padding", "groups", "p", "eps", "num_features", "normalized_shape")
+# What is shown of a layer, and the value that goes without saying.
+_SHOWN = {"kernel_size": "", "stride": "1", "groups": "1", "p": "", "num_features": "", "normalized_shape": "",
+          "num_embeddings": ""}  # fmt: skip
 
 
 class Drawing:
@@ -125,6 +127,8 @@ class FxGraphDrawer:
             yield _module_text(gm.get_submodule(str(node.target)))
         elif node.op == "get_attr":
             yield str(node.target)
+        elif node.op == "call_function" and (text := _operator_text(node)) is not None:
+            yield _short(text)
         elif node.op in ("call_function", "call_method"):
             name = node._pretty_print_target(node.target)
             constants = [repr(a) for a in node.args if not isinstance(a, Node) and len(repr(a)) < 18]
@@ -139,21 +143,43 @@ class FxGraphDrawer:
 
 
 def _module_text(module: Any) -> str:
+    """A layer in a line: `Conv2d 64 to 128, 3 by 3, stride 2`."""
     text = type(module).__name__
     if hasattr(module, "in_channels"):
         text += f" {module.in_channels} \u2192 {module.out_channels}"
     elif hasattr(module, "in_features"):
         text += f" {module.in_features} \u2192 {module.out_features}"
-    details = [
-        f"{k.split('_')[0]} {_plain(v)}" for k in _SHOWN if (v := getattr(module, k, None)) not in (None, 0, (0, 0))
-    ]
-    return _short(f"{text}  {', '.join(details[:3])}".rstrip())
+    details = []
+    for name, quiet in _SHOWN.items():
+        value = getattr(module, name, None)
+        if value is not None and _plain(value) != quiet:
+            label = "" if name in ("kernel_size", "num_features", "normalized_shape", "num_embeddings") else name + " "
+            details.append(label + _plain(value))
+    return _short(", ".join([text, *details]))
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, (tuple, list)):
-        return "\u00d7".join(map(str, value))
+        same = len(value) > 1 and len(set(value)) == 1 and value[0] in (0, 1, 2)
+        return str(value[0]) if same else "\u00d7".join(map(str, value))
     return str(value)
+
+
+def _operator_text(node: Node) -> str | None:
+    """An operator as it is written, with a dot for each value: `. + 1`."""
+    form = magic_methods.get(getattr(node.target, "__name__", ""))
+    if form is None or getattr(node.target, "__module__", "") != "_operator" or len(node.args) != form.count("{}"):
+        return None
+    return form.format(*("\u00b7" if isinstance(a, Node) else _index(a) for a in node.args))
+
+
+def _index(a: Any) -> str:
+    if isinstance(a, slice):
+        ends = ["" if end is None else _index(end) for end in (a.start, a.stop)]
+        return ":".join(ends) + (f":{_index(a.step)}" if a.step is not None else "")
+    if isinstance(a, tuple):
+        return ", ".join(map(_index, a))
+    return "\u00b7" if isinstance(a, Node) else ("\u2026" if a is Ellipsis else repr(a))
 
 
 def _shape_text(node: Node) -> str:

@@ -50,7 +50,7 @@ def contiguous_strides(sizes: Sequence[Int]) -> Ints:
 def same(a: Int, b: Int) -> bool:
     """Whether two sizes are the same expression; asks nothing that would have to be guarded."""
     if type(a) is SymInt:
-        return type(b) is SymInt and (a.expr is b.expr or a.env.simplify(a.expr) is a.env.simplify(b.expr))
+        return type(b) is SymInt and (a.expr is b.expr or a.env.same(a.expr, b.expr))
     return type(b) is not SymInt and a == b
 
 

@@ -22,7 +22,10 @@ from flambeau.ops.symbolic.expr import (
     Number,
     bounds,
     evaluate,
+    floordiv,
+    multiply,
     single_symbol,
+    split_remainders,
     substitute,
     symbol,
 )
@@ -72,6 +75,7 @@ class ShapeEnv:
         self.float_guards: list[FloatGuard] = []
         self.replacements: dict[Atom, Expr] = {}
         self.ranges: dict[Atom, tuple[Number, Number]] = {}
+        self.divisors: dict[Atom, Expr] = {}  # s as 4 * (s // 4), for a symbol s that 4 is known to divide
         self._facts: set[Condition] = set()
         self._symbols: list[Atom] = []
         self._unbacked = 0
@@ -121,6 +125,11 @@ class ShapeEnv:
         expr = substitute(value.expr, self.replacements)
         return value if expr is value.expr else wrap(expr, self, value.hint)
 
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Whether two expressions are equal by what is known; asks for no guard."""
+        a, b = self.simplify(a), self.simplify(b)
+        return a is b or (bool(self.divisors) and substitute(a, self.divisors) is substitute(b, self.divisors))
+
     def bounds(self, e: Expr) -> tuple[Number, Number]:
         """Least and greatest value an expression can have, from what is known."""
         return bounds(self.simplify(e), self.ranges)
@@ -131,6 +140,8 @@ class ShapeEnv:
         if condition in self._facts:
             return True
         answer = condition.decided(self.ranges)
+        if answer is None and self.divisors:
+            answer = condition.substituted(self.divisors).decided(self.ranges)
         if answer is None:
             opposite = condition.negated()
             if opposite in self._facts:
@@ -221,11 +232,21 @@ class ShapeEnv:
             return
         self._facts.add(condition)
         if condition.kind == "eq":
+            self._note_divisor(condition.expr)
             self._unify(condition.expr)
         elif condition.kind == "ge":
             self._narrow(condition.expr)
         elif condition.kind == "ne":
             self._exclude(condition.expr)
+
+    def _note_divisor(self, e: Expr) -> None:
+        """From s % d == 0, that s is d * (s // d)."""
+        remainders, rest = split_remainders(e)
+        if len(remainders) == 1 and not rest.terms:
+            _, a, b = remainders[0]
+            atom = single_symbol(a)
+            if atom is not None and atom not in b.symbols:
+                self.divisors[atom] = multiply(b, floordiv(a, b))
 
     def _unify(self, e: Expr) -> None:
         """From e == 0, express the newest symbol that stands alone by the others."""
