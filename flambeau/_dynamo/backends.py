@@ -42,15 +42,15 @@ def eager(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[...
 
 @register_backend
 def aot_eager(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
-    """Like eager, as long as there is no ahead-of-time autograd."""
-    return gm.forward  # type: ignore[no-any-return]
+    """Forward and backward recorded ahead of time, then run operator by operator."""
+    from flambeau._inductor.compile_fx import compile_fx
+
+    return compile_fx(gm, example_inputs, fuse=False)
 
 
 @register_backend
 def inductor(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
-    """The compiler, where there is one; else the graph operator by operator."""
-    try:
-        from flambeau._inductor.compile_fx import compile_fx
-    except ImportError:
-        return gm.forward  # type: ignore[no-any-return]
-    return compile_fx(gm, example_inputs, **kwargs)  # type: ignore[no-any-return]
+    """The fusing compiler."""
+    from flambeau._inductor.compile_fx import compile_fx
+
+    return compile_fx(gm, example_inputs, **kwargs)

@@ -177,9 +177,14 @@ def _compile(kernels: dict[str, Kernel], folder: Path) -> Path:
             )
         os.replace(text, source)
         os.replace(made, target)
+    found = f"{target.name} {_digest(target)}"
     for name in kernels:
-        _write(folder / name, target.name)
+        _write(folder / name, found)
     return target
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _write(path: Path, text: str) -> None:
@@ -194,6 +199,7 @@ _libraries: dict[str, ctypes.CDLL] = {}
 
 
 def _load(path: Path, names: Iterable[str]) -> None:
+    os.utime(path)  # for the bound on the cache, which takes the oldest first
     library = _libraries.get(path.name) or ctypes.CDLL(str(path))
     _libraries[path.name] = library
     for name in names:
@@ -201,8 +207,12 @@ def _load(path: Path, names: Iterable[str]) -> None:
 
 
 def _from_disk(name: str, folder: Path) -> bool:
+    """Loads a kernel that was built before; an object that is not as it was written is as good as none."""
     try:
-        _load(folder / (folder / name).read_text(), [name])
+        file, digest = (folder / name).read_text().split()
+        if file not in _libraries and _digest(folder / file) != digest:
+            return False
+        _load(folder / file, [name])
     except (OSError, AttributeError, ValueError):
         return False
     return True
@@ -217,7 +227,22 @@ def addresses(kernels: list[Kernel]) -> list[int]:
         if wanted:
             for batch, path in _build_all(wanted, folder):
                 _load(path, batch)
+            _prune(folder)
     return [_loaded[n] for n in names]
+
+
+MOST_BYTES = 1 << 30  # of objects on disk
+
+
+def _prune(folder: Path) -> None:
+    """Deletes the objects that were not used for longest while there are too many."""
+    files = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in folder.glob("*.so")), reverse=True)
+    total = 0
+    for _, size, file in files:
+        total += size
+        if total > MOST_BYTES:
+            file.unlink(missing_ok=True)
+            file.with_suffix(".cpp").unlink(missing_ok=True)
 
 
 def _build_all(wanted: dict[str, Kernel], folder: Path) -> list[tuple[dict[str, Kernel], Path]]:

@@ -28,23 +28,24 @@ __all__ = ["compile_fx", "compile_function"]
 log = logging.getLogger(__name__)
 
 
-def compile_fx(graph: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+def compile_fx(graph: Any, example_inputs: Sequence[Any], fuse: bool = True, **options: Any) -> Callable[..., Any]:
     """A backend of `compile`: the graph module as a function of the same inputs."""
     function = getattr(graph, "forward", graph)
-    if build.compiler() is None:
+    if fuse and build.compiler() is None:
         _warn_once()
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
-        return compile_function(function, len(example_inputs))
-    return _with_numbers(function)
+        return compile_function(function, len(example_inputs), fuse)
+    return _with_numbers(function, fuse)
 
 
-def compile_function(function: Callable[..., Any], inputs: int) -> Callable[..., Any]:
-    """A function over that many tensors, returning a list of tensors, compiled."""
-    return _C._compiled_function(inputs, Compiled(function).graph_for, function)
+def compile_function(function: Callable[..., Any], inputs: int, fuse: bool = True) -> Callable[..., Any]:
+    """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
+    recorded forward and backward runs as it is."""
+    return _C._compiled_function(inputs, Compiled(function, fuse).graph_for, function)
 
 
-def _with_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_numbers(function: Callable[..., Any], fuse: bool) -> Callable[..., Any]:
     """A function whose arguments are tensors and numbers: one compiled function for each set of numbers."""
     made: dict[Any, Callable[..., Any]] = {}
 
@@ -57,7 +58,7 @@ def _with_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
                 rest = iter(given)
                 return function(*(next(rest) if isinstance(a, fl.Tensor) else a for a in args))
 
-            made[key] = compile_function(fixed, len(tensors))
+            made[key] = compile_function(fixed, len(tensors), fuse)
         return made[key](*tensors)
 
     return call
@@ -75,8 +76,9 @@ def _warn_once() -> None:
 class Compiled:
     """What compiles one function for one geometry after the other."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], fuse: bool) -> None:
         self.function = function
+        self.fuse = fuse
 
     def graph_for(self, inputs: list[Any]) -> Any:
         """A native graph for inputs like these; None when the function cannot be one."""
@@ -89,16 +91,18 @@ class Compiled:
     def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()
         wants = grad_mode and any(t.requires_grad for t in inputs)
-        trace = (trace_joint if wants else trace_forward)(self.function, inputs, defined())
+        trace = (trace_joint if wants else trace_forward)(self.function, inputs, defined() if self.fuse else {})
         if not trace.tangents:
-            forward = _program(trace.calls, trace.inputs, trace, trace.outputs)
+            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, self.fuse)
             return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None)
         forward_calls = _live(trace.calls[: trace.forward_calls], None)
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
         saved = _saved(forward_calls, backward_calls, trace)
-        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *saved])
+        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *saved], self.fuse)
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
-        backward = _program(backward_calls, [*saved, *trace.tangents], trace, [trace.gradients[i] for i in wanted])
+        backward = _program(
+            backward_calls, [*saved, *trace.tangents], trace, [trace.gradients[i] for i in wanted], self.fuse
+        )
         sources = [
             k
             for k, v in enumerate(trace.outputs)
@@ -145,8 +149,10 @@ def _saved(forward: list[Call], backward: list[Call], trace: Trace) -> list[Valu
     return list(found.values())
 
 
-def _program(calls: list[Call], inputs: list[Value], trace: Trace, outputs: list[Value | None]) -> tuple[Any, ...]:
-    lowering = Lowering()
+def _program(
+    calls: list[Call], inputs: list[Value], trace: Trace, outputs: list[Value | None], fuse: bool
+) -> tuple[Any, ...]:
+    lowering = Lowering(fuse)
     given = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]

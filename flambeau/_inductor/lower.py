@@ -56,7 +56,8 @@ def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 class Lowering:
     """The state of lowering one list of calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, fuse: bool = True) -> None:
+        self.fuse = fuse
         self.items: list[Loop | Operator] = []
         self.current: dict[int, Buffer] = {}  # the state of each storage
         self.count = 0
@@ -93,6 +94,9 @@ class Lowering:
 
     def lower(self, call: Call) -> None:
         """Adds what a call becomes."""
+        if not self.fuse:
+            self._operator(call)
+            return
         handler = _HANDLERS.get(call.op._full_name)
         if handler is not None and handler(self, call):
             return

@@ -1,0 +1,64 @@
+"""The kernels on disk: shared by processes, checked when read, built again when spoilt."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = """
+import flambeau as fl
+from flambeau._inductor.compile_fx import compile_function
+import flambeau.nn.functional as F
+x, w = fl.arange(40.).view(5, 8) / 7, fl.arange(8.) / 3
+def f(x, w): return [F.gelu(x * w + {0}).sum(0), F.softmax(x, -1) * {0}]
+for a, b in zip(compile_function(f, 2)(x, w), f(x, w)):
+    fl.testing.assert_close(a, b)
+print("right")
+"""
+
+
+def start(cache, number=3):
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROGRAM.format(number)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def result(process):
+    out, err = process.communicate(timeout=120)
+    assert out == "right\n", err
+
+
+def test_a_second_process_builds_nothing(tmp_path):
+    result(start(tmp_path))
+    before = {f: f.stat().st_ino for f in (tmp_path / "kernels").glob("*.so")}
+    result(start(tmp_path))
+    assert before == {f: f.stat().st_ino for f in (tmp_path / "kernels").glob("*.so")}
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:500] + b"\xff" * 64 + b[564:]]
+)
+def test_spoilt_objects_are_built_again(tmp_path, spoil):
+    result(start(tmp_path))
+    for file in (tmp_path / "kernels").glob("*.so"):
+        file.write_bytes(spoil(file.read_bytes()))
+    for file in (tmp_path / "kernels").glob("k_*"):
+        file.write_text(spoil(file.read_bytes()).decode(errors="replace"))
+    result(start(tmp_path))
+
+
+def test_processes_killed_while_building_leave_a_usable_cache(tmp_path):
+    running = [start(tmp_path, number) for number in (3, 3, 4, 4)]
+    time.sleep(0.8)
+    for process in running[::2]:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    for process in running[1::2]:
+        result(process)
+    result(start(tmp_path, 3))
+    result(start(tmp_path, 4))
