@@ -201,6 +201,27 @@ class UntypedStorage:
             _C._share_storage(self._bytes)
         return self
 
+    @classmethod
+    def _new_shared(cls, size: int, *, device: Any = "cpu") -> UntypedStorage:
+        """A new storage of shared memory, as older collating functions make them in workers."""
+        return storage_of(_C._empty_shared(size))
+
+    def _share_fd_cpu_(self) -> tuple[int, int]:
+        """A descriptor of the memory, which the caller closes, and its size."""
+        import os
+
+        if _C._storage_descriptor(self._bytes) < 0:
+            _C._share_storage(self._bytes)
+        return os.dup(_C._storage_descriptor(self._bytes)), self.nbytes()
+
+    @classmethod
+    def _new_shared_fd_cpu(cls, descriptor: int, size: int) -> UntypedStorage:
+        """A storage over the memory behind a descriptor."""
+        return storage_of(_C._map_shared(descriptor, size, True))
+
+    def pin_memory(self, device: Any = None) -> UntypedStorage:
+        return storage_of(self._view().pin_memory())
+
     def untyped(self) -> UntypedStorage:
         return self
 
@@ -350,6 +371,18 @@ class TypedStorage:
     def share_memory_(self) -> TypedStorage:
         self._untyped_storage.share_memory_()
         return self
+
+    def _new_shared(self, size: int, *, device: Any = None) -> TypedStorage:
+        """A new storage of shared memory for as many elements."""
+        made = UntypedStorage._new_shared(size * self.dtype.itemsize)
+        return TypedStorage(wrap_storage=made, dtype=self.dtype)
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """The elements of a file, mapped."""
+        dtype = cls._dtype or flambeau.get_default_dtype()
+        made = UntypedStorage.from_file(filename, shared, size * dtype.itemsize)
+        return TypedStorage(wrap_storage=made, dtype=dtype)
 
     def get_device(self) -> int:
         return self._untyped_storage.get_device()

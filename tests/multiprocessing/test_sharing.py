@@ -239,3 +239,17 @@ def test_forking_while_another_thread_allocates():
     finally:
         stop.set()
         thread.join()
+
+
+def test_older_ways_to_make_shared_storages(tmp_path):
+    rows = [fl.full((3,), float(i)) for i in range(4)]
+    for storage in (rows[0].storage()._new_shared(12), rows[0]._typed_storage()._new_shared(12, device="cpu")):
+        out = rows[0].new(storage).resize_(4, 3)
+        assert fl.stack(rows, 0, out=out).is_shared() and out[3].tolist() == [3, 3, 3]
+    descriptor, size = rows[0].untyped_storage()._share_fd_cpu_()
+    again = fl.UntypedStorage._new_shared_fd_cpu(descriptor, size)
+    os.close(descriptor)
+    again.fill_(0)
+    assert rows[0].tolist() == [0, 0, 0]
+    (tmp_path / "f").write_bytes(bytes(8))
+    assert fl.FloatStorage.from_file(str(tmp_path / "f"), False, 2).tolist() == [0, 0]

@@ -183,10 +183,10 @@ class DataLoader(Generic[_T_co]):
 
     def __iter__(self) -> _BaseDataLoaderIter:
         if self.persistent_workers and self.num_workers > 0:
-            if self._iterator is None:
-                self._iterator = self._get_iterator()
-            else:
+            if self._iterator is not None and self._iterator._can_go_on():
                 self._iterator._reset(self)
+            else:  # the first time, or after a worker died
+                self._iterator = self._get_iterator()
             return self._iterator
         return self._get_iterator()
 
@@ -250,6 +250,10 @@ class _BaseDataLoaderIter:
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
+
+    def _can_go_on(self) -> bool:
+        """Whether another epoch can follow."""
+        return True
 
     def _next_index(self) -> Any:
         return next(self._sampler_iter)
@@ -431,6 +435,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _workers(self) -> list[Any]:
         """The processes."""
         return [worker.process for worker in self._pool.workers]
+
+    def _can_go_on(self) -> bool:
+        return bool(self._workers) and all(process.is_alive() for process in self._workers)
 
     def _alive(self) -> bool:
         return all(worker.process.is_alive() or not worker.active for worker in self._pool.workers)

@@ -1,5 +1,6 @@
 """Worker processes: the same batches, errors that surface at once, and nothing left behind."""
 
+import faulthandler
 import glob
 import os
 import signal
@@ -215,7 +216,7 @@ def test_errors_come_with_their_traceback():
     "act, word",
     [
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
-        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "SIGSEGV"),
+        (lambda: (faulthandler.disable(), os.kill(os.getpid(), signal.SIGSEGV)), "SIGSEGV"),
         (lambda: os._exit(3), "code 3"),
     ],
 )
@@ -366,3 +367,12 @@ def test_batches_can_be_sent_on():
         assert (received[0] == 2 * number + 1).all()
         if number == 10:
             break
+
+
+def test_workers_that_should_persist_are_replaced_after_a_death():
+    loader = DataLoader(Numbers(20), num_workers=2, persistent_workers=True)
+    assert len(list(loader)) == 20
+    victim = loader._iterator._workers[0].pid
+    os.kill(victim, signal.SIGKILL)
+    time.sleep(0.2)
+    assert len(list(loader)) == 20
