@@ -195,8 +195,9 @@ def replacing(path: Any) -> Iterator[_DescriptorSink]:
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
         raise RuntimeError(f"[save] expected a folder that exists, got {folder!r}")
-    if os.path.exists(path) and not os.path.isfile(path):  # a device or pipe cannot be replaced
-        descriptor = os.open(path, os.O_WRONLY)
+    if os.path.exists(path) and not (os.path.isfile(path) and os.access(folder, os.W_OK)):
+        # A device or a pipe cannot be replaced, nor a file in a folder that may not be changed.
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
         try:
             yield _DescriptorSink(descriptor)
         finally:
@@ -238,9 +239,10 @@ def save(
     if not _is_path(f) and not hasattr(f, "write"):
         raise AttributeError(f"[save] expected a path or an object with write(), got {type(f).__name__}")
     stream = io.BytesIO()
-    from flambeau.serialization.pickler import CheckpointPickler
+    from flambeau.serialization.pickler import CheckpointPickler, pickler_over
 
-    pickler = CheckpointPickler(stream, pickle_protocol)
+    kind = CheckpointPickler if pickle_module is None else pickler_over(pickle_module)
+    pickler = kind(stream, pickle_protocol)
     pickler.dump(obj)
     if _is_path(f):
         name = os.path.basename(os.fspath(f))

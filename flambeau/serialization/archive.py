@@ -86,8 +86,9 @@ class Writer:
         self._write(_END.pack(b"PK\x05\x06", 0, 0, shown, shown, min(size, 0xFFFFFFFF), min(start, 0xFFFFFFFF), 0))
 
     def _write(self, data: Any) -> None:
-        self._sink.write(data)
         self._offset += len(data)
+        while (count := self._sink.write(data)) is not None and 0 < count < len(data):
+            data = memoryview(data)[count:]  # files without a buffer may take less than they are given
 
 
 # ---------------------------------------------------------------------------------------------- where bytes come from

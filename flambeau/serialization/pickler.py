@@ -180,3 +180,14 @@ class CheckpointPickler(pickle._Pickler):
             self.dispatch[kind] = CheckpointPickler.save_parameter
         elif issubclass(kind, TypedStorage):
             self.dispatch[kind] = CheckpointPickler.save_typed_storage
+
+
+def pickler_over(module: Any) -> type[CheckpointPickler]:
+    """The pickler for checkpoints on top of another module's, which may know how to write more kinds of objects."""
+    base = module.Pickler
+    if module is pickle or issubclass(CheckpointPickler, base):
+        return CheckpointPickler
+    if not issubclass(base, pickle._Pickler):
+        raise TypeError(f"[save] expected a pickle_module with a Pickler written in Python, got {module.__name__}")
+    own = {kind: CheckpointPickler.dispatch[kind] for kind in (Tensor, TypedStorage, UntypedStorage)}
+    return type("CheckpointPickler", (CheckpointPickler, base), {"dispatch": {**base.dispatch, **own}})

@@ -240,3 +240,76 @@ def test_file_objects_and_paths(tmp_path):
         fl.save(1, tmp_path / "missing" / "x.pt")
     with pytest.raises(FileNotFoundError):
         fl.load(tmp_path / "missing.pt")
+
+
+def test_odd_places_to_write_to(tmp_path):
+    fl.save(fl.ones(3), "/dev/null")
+    target, link = tmp_path / "target.pt", tmp_path / "link.pt"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    fl.save(fl.ones(3), link)
+    assert link.is_symlink() and fl.equal(fl.load(target), fl.ones(3))
+    with open(tmp_path / "raw.pt", "wb", buffering=0) as file:
+        fl.save(fl.ones(3), file)
+    assert fl.equal(fl.load(tmp_path / "raw.pt"), fl.ones(3))
+
+    class Short(io.RawIOBase):
+        """Takes seven bytes at a time."""
+
+        def __init__(self):
+            self.data = bytearray()
+
+        def writable(self):
+            return True
+
+        def write(self, data):
+            self.data += bytes(data[:7])
+            return min(7, len(data))
+
+    short = Short()
+    fl.save({"a": fl.arange(100)}, short)
+    assert fl.equal(fl.load(io.BytesIO(short.data))["a"], fl.arange(100))
+
+
+def test_many_processes_may_write_one_file(tmp_path):
+    path = tmp_path / "shared.pt"
+    children = []
+    for i in range(4):
+        pid = os.fork()
+        if pid == 0:
+            for _ in range(10):
+                fl.save({"w": fl.full((10_000,), float(i))}, path)
+            os._exit(0)
+        children.append(pid)
+    for _ in range(20):
+        if path.exists():
+            value = fl.load(path)["w"]
+            assert (value == value[0]).all()
+    for pid in children:
+        assert os.waitpid(pid, 0)[1] == 0
+    assert os.listdir(tmp_path) == ["shared.pt"]
+
+
+def test_another_module_may_do_the_pickling():
+    import pickle
+    import types
+
+    class Pickler(pickle._Pickler):
+        """Writes functions without a name by what they return."""
+
+        dispatch = dict(pickle._Pickler.dispatch)  # noqa: RUF012
+
+        def save_function(self, function):
+            self.save_reduce(str, (f"calls {function()}",), obj=function)
+
+        dispatch[types.FunctionType] = save_function
+
+    module = types.SimpleNamespace(Pickler=Pickler, Unpickler=pickle.Unpickler, __name__="other")
+    file = io.BytesIO()
+    fl.save({"f": lambda: 3, "t": fl.ones(2), "p": fl.nn.Parameter(fl.ones(1))}, file, pickle_module=module)
+    file.seek(0)
+    out = fl.load(file, pickle_module=module)
+    assert out["f"] == "calls 3" and fl.equal(out["t"], fl.ones(2)) and isinstance(out["p"], fl.nn.Parameter)
+    with pytest.raises(RuntimeError, match="pickle_module"):
+        fl.load(file, pickle_module=module, weights_only=True)
+    fl.save(fl.ones(1), io.BytesIO(), pickle_module=pickle)
