@@ -57,6 +57,7 @@ def _operator_module(name: str):
 
 
 _absent.install()
+_C.__getattr__ = lambda name: import_module("flambeau._c_names").lookup(name)
 _C._install(_operator_module, Tensor)
 _libraries.locate()
 
@@ -80,7 +81,7 @@ _MODULES = frozenset(
     "accelerator amp jit fx onnx export distributed multiprocessing storage functional types version __config__ "
     "distributions profiler compiler serialization hub sparse masked nested func futures package quantization "
     "_dynamo _inductor _functorch return_types monitor mtia ao torch_version quasirandom numa classes vision _utils "
-    "_tensor_str _jit_internal _logging _subclasses _higher_order_ops hooks".split()
+    "_tensor_str _jit_internal _logging _subclasses _higher_order_ops _VF _prims _refs _decomp _guards _export".split()
 )
 # Names that live in a module of their own, imported on first use.
 _LAZY = {
@@ -97,7 +98,10 @@ _LAZY = {
     "_sparse_coo_tensor_unsafe": "sparse.construction",
     "Stream": "_streams", "Event": "_streams",
     "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp", "vmap": "func",
-    "ScriptModule": "jit", "SobolEngine": "quasirandom",
+    "ScriptModule": "jit", "SobolEngine": "quasirandom", "Tag": "_misc", "cond": "_misc", "while_loop": "_misc",
+    "_check": "_misc", "_check_index": "_misc", "_check_is_size": "_misc", "_check_not_implemented": "_misc",
+    "_check_tensor_all": "_misc", "_check_tensor_all_with": "_misc", "_check_type": "_misc", "_check_value": "_misc",
+    "_check_with": "_misc",
 }  # fmt: skip
 _LAZY |= dict.fromkeys(
     (

@@ -120,7 +120,10 @@ def _repository(repo: str, source: str, force_reload: bool, trust_repo: Any) -> 
 def _check_trust(owner: str, project: str, trust_repo: Any) -> None:
     path = os.path.join(get_dir(), "trusted_list")
     name = f"{owner}_{project}"
-    trusted = open(path).read().split() if os.path.exists(path) else []
+    trusted: Any = ()
+    if os.path.exists(path):
+        with open(path) as file:
+            trusted = file.read().split()
     if trust_repo is True or (trust_repo == "check" and owner in ("facebookresearch", "facebookincubator", "pytorch")):
         if name not in trusted:
             os.makedirs(get_dir(), exist_ok=True)

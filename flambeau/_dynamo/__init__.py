@@ -151,3 +151,9 @@ def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
         return run_explain(f, args, kwargs)
 
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
+
+
+def __getattr__(name: str) -> Any:
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)

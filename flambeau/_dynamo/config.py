@@ -17,3 +17,10 @@ suppress_errors = True
 # False: compile() is the identity.
 enabled = True
 verbose = False
+
+
+def __getattr__(name: str) -> object:
+    """Settings that programs set and nothing here reads."""
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)

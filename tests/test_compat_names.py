@@ -1,0 +1,81 @@
+"""Small names that libraries reach for: checks, control flow, weak dictionaries, types of results, `_C`."""
+
+import gc
+
+import pytest
+
+import flambeau as fl
+
+
+def test_checks_raise_what_they_say():
+    fl._check(True)
+    with pytest.raises(RuntimeError, match="too few"):
+        fl._check(False, lambda: "too few")
+    with pytest.raises(IndexError):
+        fl._check_index(False)
+    with pytest.raises(ValueError):
+        fl._check_tensor_all_with(ValueError, fl.tensor([True, False]))
+    with pytest.raises(TypeError):
+        fl._check(1)
+
+
+def test_control_flow_runs_eagerly():
+    x = fl.tensor(3.0, requires_grad=True)
+    fl.cond(x > 2, lambda v: v * v, lambda v: -v, (x,)).backward()
+    assert x.grad.item() == 6
+    count, total = fl.while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, s + i), (fl.tensor(0), fl.tensor(0)))
+    assert (count.item(), total.item()) == (4, 6)
+
+
+def test_weak_dictionaries_forget_dead_tensors():
+    from flambeau.utils.weak import WeakIdKeyDictionary
+
+    table, kept = WeakIdKeyDictionary(), fl.ones(2)
+    table[kept] = "kept"
+    table[fl.ones(2)] = "gone"
+    gc.collect()
+    assert list(table.values()) == ["kept"] and kept in table and fl.ones(2) not in table
+
+
+def test_types_of_results():
+    assert isinstance(fl.rand(4).topk(2), fl.return_types.topk)
+    assert isinstance(fl.rand(4, 4).max(0), fl.return_types.max)
+    assert not hasattr(fl.return_types, "nothing")
+
+
+def test_native_names():
+    fl._C._log_api_usage_once("some.library")
+    assert isinstance(fl.Tensor, fl._C._TensorMeta)
+    assert fl._C._get_tracing_state() is None
+    assert not hasattr(fl._C, "no_such_name")
+    with pytest.raises(NotImplementedError, match="native"):
+        fl._C.Graph()
+
+
+def test_fused_normalisation_does_the_same():
+    from flambeau import nn
+
+    conv, norm = nn.Conv2d(3, 4, 3).eval(), nn.BatchNorm2d(4).eval()
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    x = fl.randn(2, 3, 6, 6)
+    fused = nn.utils.fuse_conv_bn_eval(conv, norm)
+    assert fl.allclose(fused(x), norm(conv(x)), atol=1e-5)
+    linear, norm = nn.Linear(5, 4).eval(), nn.BatchNorm1d(4).eval()
+    norm.running_mean.normal_()
+    y = fl.randn(3, 5)
+    assert fl.allclose(nn.utils.fuse_linear_bn_eval(linear, norm)(y), norm(linear(y)), atol=1e-5)
+
+
+def test_scripted_and_traced_modules_run_as_they_are():
+    from flambeau import nn
+
+    model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)).eval()
+    x = fl.randn(4, 3)
+    traced = fl.jit.trace(model, x)
+    assert fl.equal(traced(x), model(x)) and list(traced.state_dict()) == list(model.state_dict())
+    assert isinstance(traced, fl.jit.ScriptModule) and fl.jit.script(model) is model
+    traced.train()
+    assert model.training
+    with pytest.raises(NotImplementedError, match="TorchScript"):
+        traced.save("model.pt")
