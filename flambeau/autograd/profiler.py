@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["record_function", "profile", "emit_nvtx", "emit_itt", "EventList"]
+__all__ = ["record_function", "profile", "emit_nvtx", "emit_itt", "EventList"]  # noqa: F822 (two are made on demand)
 
 # The profilers that are recording, innermost last; `record_function` reports to it.
 _active: list[Any] = []

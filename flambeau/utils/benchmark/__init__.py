@@ -56,6 +56,10 @@ class Measurement:
         quarters = statistics.quantiles(self.times, n=4)
         return quarters[2] - quarters[0]
 
+    @property
+    def as_row_name(self) -> str:
+        return self.task_spec.sub_label or self.task_spec.stmt
+
     def __getattr__(self, name: str) -> Any:
         if name in ("stmt", "setup", "label", "sub_label", "description", "env", "num_threads", "title"):
             return getattr(self.task_spec, name)
@@ -146,29 +150,61 @@ def _torch() -> dict[str, Any]:
 
 
 class Compare:
-    """A table: a row for each sub-label, a column for each description."""
+    """Tables, one for each label: a row for each sub-label and number of threads, a column for each description."""
 
     def __init__(self, results: list[Measurement]) -> None:
         self._results = list(results)
-        self._trim = False
+        self._digits = 1
 
     def extend_results(self, results: list[Measurement]) -> None:
         self._results.extend(results)
 
-    def trim_significant_figures(self) -> None: ...
+    def trim_significant_figures(self) -> None:
+        """Show no more digits than the measurements justify."""
+        self._digits = 0
 
-    def colorize(self, rowwise: bool = False) -> None: ...
+    def colorize(self, rowwise: bool = False) -> None:
+        """Text has no colours; accepted so that scripts run."""
 
-    def highlight_warnings(self) -> None: ...
+    def highlight_warnings(self) -> None:
+        """See `colorize`."""
 
     def __str__(self) -> str:
-        columns = list(dict.fromkeys(r.description or "" for r in self._results))
-        rows = list(dict.fromkeys((r.sub_label or r.stmt, r.num_threads) for r in self._results))
-        cells = {(r.sub_label or r.stmt, r.num_threads, r.description or ""): _shown(r.median) for r in self._results}
-        lines = [["", *columns]]
-        lines += [[f"{row} ({n} threads)", *(cells.get((row, n, c), "") for c in columns)] for row, n in rows]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-        return "\n".join(" | ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in lines)
+        labels = list(dict.fromkeys(r.title for r in self._results))
+        return "\n".join(self._table(label, [r for r in self._results if r.title == label]) for label in labels)
+
+    def _table(self, label: str, results: list[Measurement]) -> str:
+        smallest = min(r.median for r in results)
+        unit, name, size = next((u for u in _UNITS if smallest >= u[2]), _UNITS[-1])
+        columns = list(dict.fromkeys(r.description or "" for r in results))
+        cells: dict[Any, list[float]] = {}
+        for r in results:
+            key = (r.num_threads, r.as_row_name, r.description or "")
+            cells.setdefault(key, []).append(r.median)
+        threads = sorted({r.num_threads for r in results})
+        rows = list(dict.fromkeys(r.as_row_name for r in results))
+        first = max(len(row) for row in rows) + 6
+        widths = [max(len(column), 10) for column in columns]
+
+        def line(head: str, values: list[str]) -> str:
+            texts = [value.rjust(width) for value, width in zip(values, widths, strict=True)]
+            return f"{head.ljust(first)}  |  {'  |  '.join(texts)}"
+
+        head = line("", columns)
+        out = [f"[{f' {label} '.center(len(head) - 2, '-')}]", head]
+        for n in threads:
+            out.append(f"{n} threads: ".ljust(len(head), "-"))
+            for row in rows:
+                found = [cells.get((n, row, column)) for column in columns]
+                if any(found):
+                    texts = [f"{statistics.median(c) / size:.{self._digits}f}" if c else "" for c in found]
+                    out.append(line(f"      {row}", texts))
+        return "\n".join([*out, "", f"Times are in {name} ({unit}).", ""])
 
     def print(self) -> None:
         print(self)
+
+
+_UNITS = (
+    ("s", "seconds", 1.0), ("ms", "milliseconds", 1e-3), ("us", "microseconds", 1e-6), ("ns", "nanoseconds", 1e-9),
+)  # fmt: skip
