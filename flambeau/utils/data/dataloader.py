@@ -356,7 +356,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._hand_out()
 
     def _wait(self) -> Any:
-        message = self._pool.receive(self._timeout or None)
+        """The next message of any worker."""
+        try:
+            message = self._pool.receive(self._timeout or None)
+        except RuntimeError:  # a worker died: the others have no use alone
+            self._finish()
+            raise
         if message is None:
             raise RuntimeError(f"[DataLoader] expected a batch within {self._timeout} seconds, got none in time")
         return message
@@ -386,7 +391,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             workers[number].send(task, DATA, index)
 
     def _accept(self, message: Any) -> None:
-        """Notes what a worker sent, and gives out another task in return."""
+        """Notes what a worker sent."""
         from flambeau.utils.data._utils.transport import ENDED, RESUMED
 
         worker, task, kind, value = message
@@ -395,41 +400,34 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         del self._who[task]
         self._load[worker.number] -= 1
         if kind == ENDED:
-            worker.active = self._persistent_workers and worker.active
-            if self._persistent_workers:
-                worker.active = False
+            worker.active = False
         self._arrived[task] = (kind, value)
         self._ready.append(task)
 
     def _next_data(self) -> Any:
         from flambeau.utils.data._utils.transport import ENDED, ERROR
 
-        try:
+        while True:
+            if not self._pool.workers or (self._given >= self._sent and not self._who and not self._ready):
+                if not self._persistent_workers:
+                    self._finish()
+                raise StopIteration
             while True:
-                if self._given >= self._sent and not self._who and not self._ready:
-                    if not self._persistent_workers:
-                        self._finish()
-                    raise StopIteration
-                while True:
-                    task = self._given if self._in_order else (self._ready[0] if self._ready else -1)
-                    if task in self._arrived:
-                        break
-                    self._accept(self._wait())
-                kind, value = self._arrived.pop(task)
-                self._ready.remove(task)
-                self._given += 1
-                self._hand_out()
-                if kind == ENDED:
-                    continue
-                if kind == ERROR:
-                    if isinstance(value, ExceptionWrapper):
-                        value.reraise()
-                    raise RuntimeError(f"[DataLoader] expected a batch, got {value!r}")
-                return value
-        except (StopIteration, Exception) as error:
-            if not isinstance(error, StopIteration) and not self._persistent_workers and not self._alive():
-                self._finish()
-            raise
+                task = self._given if self._in_order else (self._ready[0] if self._ready else -1)
+                if task in self._arrived:
+                    break
+                self._accept(self._wait())
+            kind, value = self._arrived.pop(task)
+            self._ready.remove(task)
+            self._given += 1
+            self._hand_out()
+            if kind == ENDED:
+                continue
+            if kind == ERROR:
+                if isinstance(value, ExceptionWrapper):
+                    value.reraise()
+                raise RuntimeError(f"[DataLoader] expected a batch, got {value!r}")
+            return value
 
     @property
     def _workers(self) -> list[Any]:
@@ -438,9 +436,6 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _can_go_on(self) -> bool:
         return bool(self._workers) and all(process.is_alive() for process in self._workers)
-
-    def _alive(self) -> bool:
-        return all(worker.process.is_alive() or not worker.active for worker in self._pool.workers)
 
     def _shutdown_workers(self) -> None:
         self._finish()

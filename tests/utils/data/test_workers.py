@@ -221,11 +221,12 @@ def test_errors_come_with_their_traceback():
     ],
 )
 def test_a_death_is_noticed_at_once(act, word):
-    loader = DataLoader(Numbers(5, act), num_workers=2)
+    iterator = iter(DataLoader(Numbers(5, act), num_workers=2))
     start = time.monotonic()
     with pytest.raises(RuntimeError, match=word):
-        list(loader)
+        list(iterator)
     assert time.monotonic() - start < 3
+    assert next(iterator, "nothing") == "nothing"  # and does not wait for ever
 
 
 def test_timeout():

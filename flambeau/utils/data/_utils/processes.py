@@ -49,6 +49,7 @@ class Worker:
             theirs.close()
         self.channel = Channel(self.end, recycle=False)
         self.waiting: collections.deque[Packet] = collections.deque()  # messages the socket had no room for
+        self.polled = select.POLLIN  # the events its socket is watched for
         self.active = True
 
     @property
@@ -107,11 +108,11 @@ class WorkerPool:
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             for worker in self.workers:
-                if worker.active and not worker.end._closed:
+                if worker.active:
                     mask = select.POLLIN | select.POLLOUT if worker.waiting else select.POLLIN
-                    if worker.waiting or getattr(worker, "polled", mask) != mask:
+                    if mask != worker.polled:
                         self._poll.modify(worker.end.fileno(), mask)
-                    worker.polled = mask
+                        worker.polled = mask
             events = self._poll.poll(None if left is None else left * 1000)
             if not events:
                 return None
