@@ -59,7 +59,8 @@ def test_models_have_the_names_outputs_and_gradients(name, options, size, traini
 
 
 @pytest.mark.parametrize(
-    "name", torchvision.models.list_models(include=["resnet*", "wide_resnet*", "mobilenet_v3*", "vit*"])
+    "name",
+    torchvision.models.list_models(include=["resnet*", "wide_resnet*", "mobilenet_v3*", "vit*", "vgg*", "alexnet"]),
 )
 def test_every_model_has_the_names_and_shapes(name):
     options = {} if not name.startswith("vit_h") else {"image_size": 28}
@@ -142,6 +143,15 @@ def test_pillow_images_give_the_same_tensors():
     image = pytest.importorskip("PIL.Image").fromarray(IMAGE.transpose(1, 2, 0))
     for call in (lambda f: f.to_tensor(f.resize(image, 20)), lambda f: f.to_tensor(f.rotate(image, 20))):
         np.testing.assert_array_equal(call(V).numpy(), call(T).numpy())
+
+
+def test_boxes_give_the_same_numbers():
+    corners = np.random.default_rng(4).uniform(0, 10, (6, 4)).astype(np.float32)
+    corners[:, 2:] += corners[:, :2]
+    for name in ("box_iou", "generalized_box_iou", "distance_box_iou", "complete_box_iou"):
+        want = getattr(torchvision.ops, name)(torch.from_numpy(corners), torch.from_numpy(corners[:4]))
+        got = getattr(vision.ops, name)(fl.from_numpy(corners), fl.from_numpy(corners[:4]))
+        np.testing.assert_allclose(got.numpy(), want.numpy(), atol=1e-5)
 
 
 def test_grids_are_the_same():

@@ -86,3 +86,15 @@ def test_hue_turns_around():
 def test_printing():
     text = repr(T.Compose([T.Resize(3), T.Normalize((0.5,), (0.5,))]))
     assert "Resize(size=3" in text and "Normalize(mean=(0.5,), std=(0.5,))" in text
+
+
+def test_the_second_version():
+    from flambeau.vision.transforms import v2
+
+    pipeline = v2.Compose(
+        [v2.ToImage(), v2.ToDtype(fl.float32, scale=True), v2.Resize(4), v2.Normalize((0.5,), (0.5,))]
+    )
+    out, label = pipeline(np.full((8, 8, 3), 255, np.uint8), 3)
+    assert out.shape == (3, 4, 4) and label == 3
+    np.testing.assert_allclose(out.numpy(), 1.0, atol=1e-6)
+    assert fl.equal(v2.functional.horizontal_flip(IMAGE), F.hflip(IMAGE))

@@ -6,6 +6,8 @@ from flambeau.vision.ops.boxes import (  # noqa: F401
     box_convert,
     box_iou,
     clip_boxes_to_image,
+    complete_box_iou,
+    distance_box_iou,
     generalized_box_iou,
     masks_to_boxes,
     nms,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import flambeau
 from flambeau import Tensor
 
@@ -31,6 +33,25 @@ def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
     high = flambeau.max(boxes1[:, None, 2:], boxes2[None, :, 2:])
     around = (high - low).clamp(min=0).prod(-1)
     return shared / union - (around - union) / around
+
+
+def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
+    """Intersection over union, less the distance of the centres as a part of the diagonal around both."""
+    low = flambeau.min(boxes1[:, None, :2], boxes2[None, :, :2])
+    high = flambeau.max(boxes1[:, None, 2:], boxes2[None, :, 2:])
+    diagonal = (high - low).clamp(min=0).square().sum(-1) + eps
+    centers1, centers2 = ((b[:, :2] + b[:, 2:]) / 2 for b in (boxes1, boxes2))
+    return box_iou(boxes1, boxes2) - (centers1[:, None] - centers2[None]).square().sum(-1) / diagonal
+
+
+def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
+    """The same, less a penalty for different shapes."""
+    overlap = box_iou(boxes1, boxes2)
+    angles = [flambeau.atan((b[:, 2] - b[:, 0]) / (b[:, 3] - b[:, 1])) for b in (boxes1, boxes2)]
+    shape = 4 / math.pi**2 * (angles[0][:, None] - angles[1][None]).square()
+    with flambeau.no_grad():
+        weight = shape / (1 - overlap + shape + eps)
+    return distance_box_iou(boxes1, boxes2, eps) - weight * shape
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:

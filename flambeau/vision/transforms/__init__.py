@@ -2,3 +2,11 @@
 
 from flambeau.vision.transforms.functional import InterpolationMode  # noqa: F401
 from flambeau.vision.transforms.transforms import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    if name in ("v2", "transforms"):
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
