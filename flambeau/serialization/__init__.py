@@ -349,13 +349,13 @@ def _refuse_other_formats(head: bytes) -> None:
     if not head:
         raise EOFError("[load] expected a checkpoint, got an empty file")
     if head[257:262] == b"ustar":
-        raise RuntimeError("[load] expected the zip format, got a tar file as PyTorch before 0.1.10 wrote them")
+        raise ArchiveError("[load] expected the zip format, got a tar file as PyTorch before 0.1.10 wrote them")
     if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
-        raise RuntimeError(
+        raise ArchiveError(
             "[load] expected a checkpoint, got a plain pickle; use pickle.load if you trust where it comes from"
         )
     if len(head) > 9 and head[8:9] == b"{":
-        raise RuntimeError("[load] expected the zip format, got what looks like safetensors; use safetensors.load_file")
+        raise ArchiveError("[load] expected the zip format, got what looks like safetensors; use safetensors.load_file")
 
 
 class _Loader:

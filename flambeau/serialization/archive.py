@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from pickle import UnpicklingError
 from typing import Any
 
 from flambeau._C import _crc32
@@ -25,8 +26,8 @@ _UTF8 = 0x800
 _MAX_INFLATION = 1100  # deflate reaches 1032
 
 
-class ArchiveError(RuntimeError):
-    """An archive that contradicts itself, or a file that is none."""
+class ArchiveError(RuntimeError, UnpicklingError):
+    """An archive that contradicts itself, or a file that is none. PyTorch raises one or the other of the two."""
 
 
 def _bad(text: str) -> ArchiveError:
