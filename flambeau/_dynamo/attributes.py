@@ -6,6 +6,10 @@ interpreted and every place that took part is guarded. Writes to outside objects
 
 from __future__ import annotations
 
+import collections
+import functools
+import itertools
+import operator
 import types
 from typing import Any
 
@@ -89,7 +93,17 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
 
 def _is_native(cls: type) -> bool:
     """Types whose attributes are all implemented natively and have no instance dict."""
-    return not (cls.__flags__ & (1 << 9)) or cls in CONSTANTS or is_result_tuple(cls) or cls.__module__ == "torch._C"
+    if not (cls.__flags__ & (1 << 9)) or cls in CONSTANTS or is_result_tuple(cls) or cls.__module__ == "torch._C":
+        return True
+    return cls in _HEAP_TYPES
+
+
+# Native types that later versions of Python allocate like classes.
+_HEAP_TYPES: frozenset[type] = frozenset(
+    [collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial, operator.itemgetter]
+    + [operator.attrgetter, operator.methodcaller, type(iter(collections.deque()))]
+    + [value for value in vars(itertools).values() if isinstance(value, type)]
+)
 
 
 def _native_attribute(tracer: Tracer, value: Any, name: str) -> Any:

@@ -312,11 +312,16 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
 _INEXACT = frozenset({"/", "/=", "**", "**=", "<<", ">>", "&", "|", "^", "<<=", ">>=", "&=", "|=", "^="})
 
 
+_DIVISIONS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod})
+
+
 def _symbolic_binary(function: Any, specialize: Any, left: Any, right: Any) -> Any:
     if (type(left) is not SymInt and not isinstance(left, (int, SymInt))) or (
         type(right) is not SymInt and type(right) is not int
     ):
         specialize = plain
+    if function in _DIVISIONS and not bool(right != 0):
+        specialize = plain  # the division raises; that it does not is a guard
     if specialize is not None:
         left, right = specialize(left), specialize(right)
     result = native(function, left, right)
@@ -782,7 +787,8 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         if (owner in NATIVE_CLASSES or owner.__module__ == "builtins") and is_transparent(args):
             return native(function, *args, **kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"{owner.__name__}.{function.__name__}")
-    if id(owner) in tracer.known and type(owner) not in CONSTANTS:
+    outside = id(owner) in tracer.memo and tracer.memo[id(owner)][1] is not owner
+    if (id(owner) in tracer.known or id(function) in tracer.known or outside) and type(owner) not in CONSTANTS:
         raise Unsupported(breaks.UNKNOWN_CALL, f"{type(owner).__name__}.{function.__name__}")
     if type(owner) is TracedTensor:
         return native(function, *args, **kwargs)

@@ -878,6 +878,8 @@ def _make_function(frame: Frame, inst: Instruction) -> None:
     code = frame.stack.pop()
     flags = inst.arg if VERSION < (3, 13) else 0
     closure = frame.stack.pop() if flags & 8 else None
+    if VERSION >= (3, 13) and code.co_freevars:
+        closure = tuple(types.CellType() for _ in code.co_freevars)  # the real one is set by what follows
     annotations = frame.stack.pop() if flags & 4 else None
     keyword_defaults = frame.stack.pop() if flags & 2 else None
     defaults = frame.stack.pop() if flags & 1 else None

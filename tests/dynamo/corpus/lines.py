@@ -232,6 +232,34 @@ table["new"] = x; return len(table)
 table.update(a=5); table.pop("b"); return x
 del table["a"]; return x
 x.add_(1); return x
+return [x + i for i in items if i != 2]
+return {i: x * i for i in items}
+return [a + b for a in (x, y[0]) for b in items]
+return x if n == 2 else y, y if n == 3 else x
+return dict(z=x, **table)
+return [*table.values(), *table]
+return (x, *items, n)[1:]
+return x * len("abc") + len(range(4))
+return sorted(table, key=lambda k: -table[k]), x
+return max(table, key=table.get), min(items, key=lambda v: -v), x
+return x.softmax(0).sum().round()
+return fl.relu(x).sum() + fl.relu(-x).sum()
+return (x * 2 + 1).exp().log1p().sqrt()
+return F.silu(y).mean(1, keepdim=True) * x
+return y.mean(0).unsqueeze(0).expand(4, -1)
+return [t.mean() for t in y.unbind(0)]
+return x.view(-1, 1) @ x.view(1, -1)
+return fl.cat([y, x[None]], dim=0).std(0)
+return (y > 0).sum(1), (y > 0).any(0), y.abs().argmin()
+return fl.linspace(0, n, 5) * 2, fl.logspace(0, 1, 2), x
+return fl.stack([x, x], -1).flatten(), fl.dstack([x, x])
+return y.select(0, 1), y.narrow(1, 0, 2), y.diagonal()
+return fl.bucketize(x, fl.tensor([0.0, 1.0])), fl.searchsorted(fl.tensor([0.0, 1.0]), x)
+t = (x, y); return t[0] + t[1], len(t), t.index(n) if n in (1,) else 0
+u = {"k": [x]}; u["k"].append(y); return u
+w = [[]] * 2; w[0].append(x); return w
+p = x; q = [p]; q[0] = q[0] + 1; return p, q
+k = 3; k -= 1; k **= 2; k //= 3; k %= 4; return x + k
 x[0] = n; return x.sum()
 y[0].mul_(2); return y
 y.t()[0] = 1; return y
