@@ -28,7 +28,7 @@ def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> li
 
 def lookup_backend(backend: Any) -> Backend:
     if callable(backend):
-        return backend
+        return backend  # type: ignore[no-any-return]
     if backend not in _BACKENDS:
         raise InvalidBackend(f"[compile] expected one of {sorted(_BACKENDS)} or a callable as backend, got {backend!r}")
     return _BACKENDS[backend]
@@ -53,4 +53,5 @@ def inductor(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[
     """The fusing compiler."""
     from flambeau._inductor.compile_fx import compile_fx
 
-    return compile_fx(gm, example_inputs, **kwargs)
+    runner: Callable[..., Any] = compile_fx(gm, example_inputs, **kwargs)
+    return runner

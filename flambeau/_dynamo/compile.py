@@ -17,7 +17,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import backends, breaks, calls, config, guards, logs
+from flambeau._dynamo import backends, breaks, calls, config, functions, guards, interpreter, logs
 from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Handler
 from flambeau._dynamo.cut import Cut
@@ -131,7 +131,8 @@ class Unit:
                 _active.tracing = False
 
     def _compile(self, compiled: Any, arguments: tuple[Any, ...]) -> Any:
-        calls.prepare()
+        functions.prepare()
+        interpreter.prepare()
         if self.artifacts >= config.recompile_limit:
             self._give_up(compiled)
             return None
@@ -402,7 +403,7 @@ _PACKAGE = fl.__file__.rpartition("/")[0]
 
 def _is_worth_capturing(function: Any) -> bool:
     """Code of the user's own and of libraries, not of Python or this package (but for its containers)."""
-    filename = function.__code__.co_filename
+    filename: str = function.__code__.co_filename
     if function.__dict__.get("_dynamo_disable") or filename.startswith("<frozen"):
         return False
     if filename.startswith(_PACKAGE):

@@ -11,7 +11,9 @@ from typing import Any
 
 from flambeau._dynamo.breaks import SkipFrame
 from flambeau._dynamo.bytecode import VERSION, Decoded, Handler, Instruction, find_handler
-from flambeau._dynamo.interpreter import _AFTER_LOOP, _BINARY, Frame, _comparison_of
+from flambeau._dynamo.control import _AFTER_LOOP
+from flambeau._dynamo.instructions import _BINARY, _comparison_of
+from flambeau._dynamo.interpreter import Frame
 from flambeau._dynamo.rebuild import Rebuilder
 from flambeau._dynamo.traced import NULL
 

@@ -247,7 +247,7 @@ class Rebuilder:
         if cls in (operator.itemgetter, operator.attrgetter):
             kind, args = value.__reduce__()[:2]
             return self._assign(f"{self.names.add(kind)}({''.join(self.value(a) + ', ' for a in args)})")
-        from flambeau._dynamo.calls import DICT_VIEWS, ITERATORS
+        from flambeau._dynamo.values import DICT_VIEWS, ITERATORS
 
         if cls in ITERATORS:
             return self._build_iterator(value)
@@ -433,7 +433,7 @@ class Rebuilder:
         for node in ast.walk(tree):
             if hasattr(node, "lineno"):
                 number = numbers[min(node.lineno - 1, len(numbers) - 1)]
-                node.lineno = node.end_lineno = number  # type: ignore[attr-defined]
+                node.lineno = node.end_lineno = number
         code = compile(tree, filename, "exec")
         namespace: dict[str, Any] = dict(self.names.table)
         exec(code, namespace)

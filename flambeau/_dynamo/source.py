@@ -56,7 +56,7 @@ class Source:
         self.key = key
         self.children: dict[tuple[str, Any], Source] = {}
         self.checks: dict[Any, tuple[Any, ...]] = {}
-        self.in_module = parent is not None and parent.in_module
+        self.in_module: bool = parent is not None and parent.in_module
 
     def _child(self, kind: str, key: Any, memo: Any) -> Source:
         child = self.children.get((kind, memo))

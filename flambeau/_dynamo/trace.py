@@ -351,7 +351,7 @@ class Tracer:
             return True
         if cls in (tuple, frozenset):
             return all(self._is_plain_key(k) for k in key)
-        return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+        return has_default_equality(cls)
 
     def _wrap_set(self, value: Any, source: Source) -> Any:
         self._limit(value)
@@ -674,6 +674,11 @@ class Tracer:
 
     def realize(self, lazy: Lazy) -> Any:
         return self.wrap(lazy.value, lazy.source)
+
+
+def has_default_equality(cls: Any) -> bool:
+    """Whether instances are equal, and hashed, by identity."""
+    return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
 
 
 def is_inplace(op: str, target: Any) -> bool:

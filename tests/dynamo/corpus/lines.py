@@ -232,6 +232,27 @@ table["new"] = x; return len(table)
 table.update(a=5); table.pop("b"); return x
 del table["a"]; return x
 x.add_(1); return x
+return y * x, y + x[None], y - x.view(1, 3)
+return sum(items) * x, len(items) * y
+return x.max() - x.min(), x.sum() / n, x.mean() * 2
+return [x][0], (x,)[0], {"x": x}["x"]
+return [x, *[y]], (x,) + (n,), [x] + items
+return x.eq(1), x.ne(1), x.lt(2), x.ge(0)
+return x.square().neg().exp(), x.expm1(), x.log2().isnan()
+return y.sum(-1, dtype=fl.float64), y.mean(dtype=fl.float64)
+return fl.sigmoid(x).logit(), fl.atan2(x, x + 1), fl.hypot(x, x)
+return y.cumsum(1)[:, -1], y.logcumsumexp(0)
+return [k.upper() for k in table], [v ** 2 for v in table.values()], x
+return next(iter(table)), next(iter(items)), next(iter([]), n), x
+return (n if n > 1 else -n) * x, x * (not n), x * bool(items)
+return list(filter(None, [0, 1, n])), list(map(str, items)), x
+return (x, y)[n - 2], [x, y][-1]
+return x.sum() * items[1], y.sum() * table["b"]
+return fl.ones(n, 2).sum(), fl.eye(n)[0], x
+return [i for i in range(10) if i % n == 0][1:], x
+return {"a", "b"} == {"b", "a"}, frozenset(items), x
+return y.mul(2).add(1)[0].max(), y.neg().abs().min()
+return (x * x).sum().rsqrt(), x.reciprocal(), x.trunc()
 return [x + i for i in items if i != 2]
 return {i: x * i for i in items}
 return [a + b for a in (x, y[0]) for b in items]

@@ -1,0 +1,202 @@
+"""Instances of classes: which constructors run natively, and how the others are interpreted."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import enum
+import functools
+import itertools
+import operator
+import types
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo import breaks
+from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.operations import to_text, truth
+from flambeau._dynamo.sizes import SymInt, plain
+from flambeau._dynamo.trace import Tracer, fl_module, is_native_class, is_result_tuple, lookup_type
+from flambeau._dynamo.traced import Interpreted, TracedNumber, TracedTensor
+from flambeau._dynamo.values import (
+    CONTAINERS,
+    Args,
+    Kwargs,
+    as_iterator,
+    is_transparent,
+    iterable,
+    native,
+    python_special,
+    real_type,
+)
+
+NATIVE_CLASSES: frozenset[Any] = frozenset(
+    [list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict,
+     int, float, complex, str, bytes, bytearray, bool, range, slice, enumerate, zip, map, filter, reversed, fl.Size, fl.device,
+     functools.partial, type(None), object, property, staticmethod, classmethod, operator.itemgetter, operator.attrgetter,
+     operator.methodcaller]
+    + [v for v in vars(itertools).values() if isinstance(v, type)]
+)  # fmt: skip
+
+
+def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if cls is collections.Counter and is_transparent(args) and is_transparent(kwargs):
+        return native(cls, *args, **kwargs)
+    if cls in NATIVE_CLASSES:
+        return _construct_native(tracer, cls, args, kwargs)
+    meta = type(cls)
+    if isinstance(cls, enum.EnumMeta):
+        if len(args) == 1 and not kwargs and is_transparent(args):
+            return native(cls, *args)
+        raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
+    if isinstance(lookup_type(meta, "__call__"), types.FunctionType):
+        tracer.guard_type_attribute(meta, "__call__")
+        return tracer.call(lookup_type(meta, "__call__"), (cls, *args), kwargs)
+    if meta not in (type, abc.ABCMeta) and lookup_type(meta, "__call__") is not type.__call__:
+        raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
+    if issubclass(cls, BaseException) and is_native_class(cls):
+        return tracer.make_fresh(native(cls, *args, **kwargs))
+    module = fl_module()
+    if module != () and issubclass(cls, module):
+        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}")
+    if issubclass(cls, _C.Tensor):
+        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of a {cls.__name__}")
+    if is_result_tuple(cls) and cls.__module__.startswith("torch"):
+        return native(cls, *args, **kwargs)
+    tracer.guard_type_attribute(cls, "__new__")
+    tracer.guard_type_attribute(cls, "__init__")
+    new = lookup_type(cls, "__new__")
+    new = new.__func__ if isinstance(new, staticmethod) else new
+    init = lookup_type(cls, "__init__")
+    if isinstance(new, types.FunctionType):
+        tracer._know(new, tracer.sources.constant(new))
+        made = tracer.call(new, (cls, *args), kwargs)
+        if not isinstance(made, cls):
+            return made
+    else:
+        made = make(tracer, cls, args, kwargs, new)
+    if isinstance(init, types.FunctionType):
+        tracer._know(init, tracer.sources.constant(init))
+        result = tracer.call(init, (made, *args), kwargs)
+        if result is not None:
+            raise UserError(TypeError(f"__init__() should return None, not '{real_type(result).__name__}'"))
+    elif init is object.__init__:
+        if (args or kwargs) and new is object.__new__:
+            raise UserError(TypeError(f"{cls.__name__}() takes no arguments"))
+    elif isinstance(made, BaseException):
+        native(init, made, *args, **kwargs)
+    elif isinstance(made, CONTAINERS):
+        if not isinstance(made, (tuple, frozenset)):
+            native(init, made, *(a if isinstance(a, dict) else iterable(tracer, a) for a in args), **kwargs)
+    else:
+        raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
+    return made
+
+
+def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:
+    """cls.__new__ where that is native: an empty instance."""
+    owner = getattr(new, "__self__", None)
+    if new is object.__new__ or owner is object:
+        if cls.__abstractmethods__ if "__abstractmethods__" in cls.__dict__ else False:
+            raise Unsupported(breaks.EXCEPTION, f"abstract class {cls.__name__}")
+        if not (cls.__flags__ & (1 << 9)):
+            raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
+        return tracer.make_fresh(native(object.__new__, cls))
+    if owner in (list, dict, set, collections.OrderedDict, collections.deque, collections.defaultdict):
+        return tracer.make_fresh(native(new, cls))
+    if owner is tuple:
+        return native(new, cls, *(iterable(tracer, a) for a in args))
+    if owner in (int, float, str, frozenset) and is_transparent(args):
+        if cls in NATIVE_CLASSES:
+            return native(new, cls, *args, **kwargs)
+        raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
+    if isinstance(owner, type) and issubclass(owner, BaseException):
+        return tracer.make_fresh(native(new, cls, *args))
+    raise Unsupported(breaks.UNKNOWN_CALL, f"{cls.__name__}.__new__")
+
+
+_CALLBACK_FIRST = (map, filter, itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.filterfalse)
+
+
+def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if cls in (list, tuple, set, frozenset, enumerate, zip, collections.deque, itertools.chain, itertools.product):
+        if (cls is zip and len(args) > 0) or cls not in (enumerate, collections.deque):
+            args = tuple(iterable(tracer, a) for a in args)
+        elif args:
+            args = (iterable(tracer, args[0]), *args[1:])
+        if "iterable" in kwargs:
+            kwargs = {**kwargs, "iterable": iterable(tracer, kwargs["iterable"])}
+        if cls in (set, frozenset) and args and isinstance(args[0], CONTAINERS) and not is_transparent(args[0]):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "set of objects")
+        return native(cls, *args, **kwargs)
+    if cls in (dict, collections.OrderedDict):
+        if args and not isinstance(args[0], dict):
+            hook = lookup_type(type(args[0]), "keys")
+            if isinstance(hook, types.FunctionType):
+                raise Unsupported(breaks.UNKNOWN_OPERATION, f"dict of {type(args[0]).__name__}")
+            args = (iterable(tracer, args[0]), *args[1:])
+        if args and id(args[0]) in tracer.known:
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")
+        return native(cls, *args, **kwargs)
+    if cls is collections.defaultdict:
+        args = ((tracer.native_callable(args[0]) if args[0] is not None else None), *args[1:]) if args else args
+        return native(cls, *args, **kwargs)
+    if cls in _CALLBACK_FIRST:
+        function = args[0] if args[0] is None else tracer.native_callable(args[0])
+        return native(cls, function, *(iterable(tracer, a) for a in args[1:]))
+    if cls is itertools.accumulate or cls is itertools.groupby:
+        rest = [tracer.native_callable(a) if a is not None else a for a in args[1:2]] + list(args[2:])
+        kwargs = {
+            k: tracer.native_callable(v) if k in ("func", "key") and v is not None else v for k, v in kwargs.items()
+        }
+        if cls is itertools.accumulate and not rest and "func" not in kwargs:
+            rest = [Interpreted(tracer, operator.add)]
+        return native(cls, iterable(tracer, args[0]), *rest, **kwargs)
+    if cls is reversed:
+        hook = lookup_type(type(args[0]), "__reversed__")
+        if isinstance(hook, types.FunctionType):
+            return as_iterator(tracer, tracer.call(hook, args, {}))
+        if id(args[0]) in tracer.known or python_special(type(args[0]), "__getitem__", "__len__"):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of an object")
+        if type(args[0]) is TracedTensor:
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of a tensor")
+        return native(reversed, *args)
+    if cls is str:
+        if len(args) == 1 and not kwargs:
+            return to_text(tracer, args[0], str)
+        return native(str, *args, **kwargs)
+    if cls is bool:
+        return truth(tracer, args[0]) if args else False
+    if cls in (int, float, complex):
+        for name in ("__int__", "__float__", "__index__", "__complex__", "__trunc__"):
+            if args and python_special(type(args[0]), name):
+                if name == f"__{cls.__name__}__":
+                    return tracer.call_special(args[0], name)
+                raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
+        if args and id(args[0]) in tracer.known:
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
+        if cls is int and len(args) == 1 and type(args[0]) is SymInt:
+            return args[0]
+        if cls is float and len(args) == 1 and type(args[0]) is TracedNumber:
+            return args[0]
+        return native(cls, *(plain(a) for a in args), **kwargs)
+    if cls is functools.partial:
+        return native(functools.partial, *args, **kwargs)
+    if cls is object:
+        return tracer.make_fresh(object())
+    if issubclass(cls, tuple(v for v in NATIVE_CLASSES if getattr(v, "__module__", "") == "itertools")):
+        if cls not in (itertools.count, itertools.repeat, itertools.combinations, itertools.permutations, itertools.islice,
+                       itertools.zip_longest, itertools.cycle, itertools.compress, itertools.pairwise,
+                       itertools.combinations_with_replacement, getattr(itertools, "batched", None)):  # fmt: skip
+            raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
+        if cls not in (itertools.count, itertools.repeat):
+            converted = []
+            for position, value in enumerate(args):
+                is_data = position == 0 or cls in (itertools.zip_longest, itertools.compress)
+                converted.append(iterable(tracer, value) if is_data else value)
+            args = tuple(converted)
+        return native(cls, *args, **kwargs)
+    if is_transparent(args) and is_transparent(kwargs):
+        return native(cls, *args, **kwargs)
+    raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)

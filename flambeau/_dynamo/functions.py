@@ -1,0 +1,377 @@
+"""Functions that mean something special while capturing: built-ins, operators as functions, switches of the thread."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import functools
+import itertools
+import math
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo import attributes, breaks
+from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.calls import SPECIAL, call, call_module
+from flambeau._dynamo.operations import (
+    _COMPARISONS,
+    _INPLACE,
+    _OPERATORS,
+    _sort,
+    binary,
+    compare,
+    contains,
+    store_subscript,
+    subscript,
+    to_text,
+    truth,
+    unary,
+)
+from flambeau._dynamo.sizes import plain
+from flambeau._dynamo.trace import CONSTANTS, LITERALS, Tracer, fl_module, lookup_type
+from flambeau._dynamo.traced import NULL, TracedTensor
+from flambeau._dynamo.values import (
+    _is_text_safe,
+    _plain_text,
+    advance,
+    iterable,
+    iterable_list,
+    iterate,
+    native,
+    python_special,
+    real_type,
+)
+
+
+def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:
+    if type(value) is TracedTensor:
+        if value.real is not None:
+            return bool(native(isinstance, value.real, classes))
+        return bool(native(isinstance, _EMPTY, classes))
+    cls = real_type(value)
+    if cls is not type(value):
+        return bool(native(issubclass, cls, classes))
+    for candidate in classes if isinstance(classes, tuple) else (classes,):
+        if (
+            isinstance(lookup_type(type(candidate), "__instancecheck__"), types.FunctionType)
+            and type(candidate) is not abc.ABCMeta
+        ) and type(candidate).__module__.partition(".")[0] not in ("flambeau", "typing", "enum"):
+            raise Unsupported(breaks.UNKNOWN_CALL, f"isinstance with {type(candidate).__name__}")
+    return bool(native(isinstance, value, classes))
+
+
+_EMPTY = _C.Tensor()
+
+
+def _type(tracer: Tracer, *args: Any) -> Any:
+    if len(args) != 1:
+        raise Unsupported(breaks.UNKNOWN_CALL, "type() with three arguments")
+    return real_type(args[0])
+
+
+def _len(tracer: Tracer, value: Any) -> Any:
+    hook = lookup_type(type(value), "__len__")
+    if isinstance(hook, types.FunctionType) and type(value) is not TracedTensor:
+        return tracer.call_special(value, "__len__")
+    if type(value) is TracedTensor and value.fake.ndim:
+        return value.fake.shape[0]
+    if id(value) in tracer.known and type(value) not in CONSTANTS:
+        if hook is NULL:
+            raise UserError(TypeError(f"object of type '{type(value).__name__}' has no len()"))
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"len of {type(value).__name__}")
+    return native(len, value)
+
+
+def _getattr(tracer: Tracer, value: Any, name: str, *default: Any) -> Any:
+    if not isinstance(name, str):
+        raise UserError(TypeError("attribute name must be string, not '" + type(name).__name__ + "'"))
+    try:
+        return attributes.load(tracer, value, name)
+    except UserError as error:
+        if default and isinstance(error.exception, AttributeError):
+            return default[0]
+        raise
+
+
+def _hasattr(tracer: Tracer, value: Any, name: str) -> bool:
+    if type(value) is TracedTensor and lookup_type(_C.Tensor, name) is not NULL:
+        return True
+    try:
+        attributes.load(tracer, value, name)
+    except UserError as error:
+        if isinstance(error.exception, AttributeError):
+            return False
+        raise
+    return True
+
+
+def _setattr(tracer: Tracer, value: Any, name: str, new: Any) -> None:
+    attributes.store(tracer, value, name, new)
+
+
+def _delattr(tracer: Tracer, value: Any, name: str) -> None:
+    attributes.store(tracer, value, name, NULL)
+
+
+def _iter(tracer: Tracer, value: Any, *sentinel: Any) -> Any:
+    if sentinel:
+        raise Unsupported(breaks.UNKNOWN_CALL, "iter() with two arguments")
+    return iterate(tracer, value)
+
+
+def _next(tracer: Tracer, iterator: Any, *default: Any) -> Any:
+    try:
+        return advance(tracer, iterator)
+    except UserError as error:
+        if default and isinstance(error.exception, StopIteration):
+            return default[0]
+        raise
+
+
+def _super(tracer: Tracer, *args: Any) -> Any:
+    if not args:
+        frame = tracer.frame
+        code = frame.code
+        names = code.co_freevars
+        if "__class__" not in names:
+            raise UserError(RuntimeError("super(): __class__ cell not found"))
+        cell = frame.locals[len(frame.locals) - len(names) + names.index("__class__")]
+        cls = frame.cell_value(cell, "__class__")
+        first = frame.locals[0]
+        first = (
+            frame.cell_value(first, code.co_varnames[0]) if isinstance(first, types.CellType) else frame.load_local(0)
+        )
+        return native(super, cls, first)
+    return native(super, *args)
+
+
+def _print(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
+    args = tuple(_plain_text(a) for a in args)
+    if kwargs.get("file") is not None or not _is_text_safe(args):
+        raise Unsupported(breaks.PRINT, "print")
+    tracer.printed.append((print, tuple(_copy_text(a) for a in args), kwargs))
+
+
+def _copy_text(value: Any) -> Any:
+    """The text now, in case a container changes before it is printed."""
+    return value if type(value) in LITERALS else str(value)
+
+
+def _sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
+    total = start
+    if isinstance(start, (str, bytes)):
+        return native(sum, values, start)
+    iterator = iterate(tracer, values)
+    while True:
+        try:
+            item = advance(tracer, iterator)
+        except UserError as error:
+            if isinstance(error.exception, StopIteration):
+                return total
+            raise
+        total = binary(tracer, "+", total, item)
+
+
+def _float_sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
+    # Python 3.12 adds floats with compensation: leave numbers to it.
+    if isinstance(values, (list, tuple)) and all(type(v) in (int, float, bool) for v in values):
+        return native(sum, values, start)
+    return _sum(tracer, values, start)
+
+
+def _any_all(stop: bool) -> Callable[..., bool]:
+    def run(tracer: Tracer, values: Any) -> bool:
+        iterator = iterate(tracer, values)
+        while True:
+            try:
+                item = advance(tracer, iterator)
+            except UserError as error:
+                if isinstance(error.exception, StopIteration):
+                    return not stop
+                raise
+            if truth(tracer, item) is stop:
+                return stop
+
+    return run
+
+
+def _extreme(symbol: str, function: Any) -> Callable[..., Any]:
+    def run(tracer: Tracer, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+        if len(args) == 1:
+            items = list(iterable_list(tracer, args[0]))
+            if not items and "default" in kwargs:
+                return kwargs["default"]
+        else:
+            items = list(args)
+        if not items:
+            return native(function, items)
+        best = items[0]
+        best_key = best if key is None else call(tracer, key, (best,), {})
+        for item in items[1:]:
+            item_key = item if key is None else call(tracer, key, (item,), {})
+            if truth(tracer, compare(tracer, symbol, item_key, best_key)):
+                best, best_key = item, item_key
+        return best
+
+    return run
+
+
+def _sorted(tracer: Tracer, values: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
+    items = iterable_list(tracer, values)
+    _sort(tracer, items, key, reverse)
+    return items
+
+
+def _reduce(tracer: Tracer, function: Any, values: Any, *initial: Any) -> Any:
+    items = iterable_list(tracer, values)
+    if not items and not initial:
+        return native(functools.reduce, operator.add, items)
+    items = [*initial, *items]
+    total = items[0]
+    for item in items[1:]:
+        total = call(tracer, function, (total, item), {})
+    return total
+
+
+def _operator(symbol: str) -> Callable[..., Any]:
+    return lambda tracer, left, right: binary(tracer, symbol, left, right)
+
+
+def _comparison(symbol: str) -> Callable[..., Any]:
+    return lambda tracer, left, right: compare(tracer, symbol, left, right)
+
+
+def _unary(function: Any, name: str) -> Callable[..., Any]:
+    return lambda tracer, value: unary(tracer, function, name, value)
+
+
+def _hash(tracer: Tracer, value: Any) -> Any:
+    value = _plain_text(value)
+    if python_special(type(value), "__hash__"):
+        return tracer.call_special(value, "__hash__")
+    if type(value) in LITERALS or (isinstance(value, (tuple, frozenset)) and _is_text_safe(value)):
+        return native(hash, value)
+    raise Unsupported(breaks.IDENTITY, "hash")
+
+
+def _callable(tracer: Tracer, value: Any) -> bool:
+    return callable(value) if type(value) is not TracedTensor else False
+
+
+def _format(tracer: Tracer, value: Any, spec: str = "") -> Any:
+    if (
+        type(value) is not TracedTensor
+        and python_special(type(value), "__format__")
+        and not isinstance(value, enum.Enum)
+    ):
+        return tracer.call_special(value, "__format__", spec)
+    value = _plain_text(value)
+    if _is_text_safe(value):
+        return native(format, value, spec)
+    if not spec and lookup_type(type(value), "__format__") is object.__format__:
+        return to_text(tracer, value, str)
+    raise Unsupported(breaks.PRINT, f"text of {real_type(value).__name__}")
+
+
+def _mode(function: Any) -> Callable[..., Any]:
+    return lambda tracer, *args: tracer.set_mode(function, *args)
+
+
+def _result_type(tracer: Tracer, *args: Any) -> Any:
+    return native(_C._result_type, *(a.fake.meta() if type(a) is TracedTensor else plain(a) for a in args))
+
+
+def _graph_break(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
+    raise Unsupported(breaks.REQUESTED)
+
+
+def _vars(tracer: Tracer, *args: Any) -> Any:
+    if not args:
+        raise Unsupported(breaks.UNKNOWN_CALL, "vars()")
+    return attributes.load(tracer, args[0], "__dict__")
+
+
+def _constant(value: Any) -> Callable[..., Any]:
+    return lambda tracer, *args, **kwargs: value
+
+
+def _natively(function: Any) -> Callable[..., Any]:
+    return lambda tracer, *args, **kwargs: native(function, *args, **kwargs)
+
+
+def _chain_from_iterable(tracer: Tracer, values: Any) -> Any:
+    return native(itertools.chain.from_iterable, [iterable(tracer, v) for v in iterable_list(tracer, values)])
+
+
+def _update_wrapper(tracer: Tracer, wrapper: Any, wrapped: Any, *args: Any, **kwargs: Any) -> Any:
+    if (
+        isinstance(wrapper, types.FunctionType)
+        and id(wrapper) not in tracer.known
+        and isinstance(wrapped, types.FunctionType)
+    ):
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(wrapper, name, getattr(wrapped, name))
+        wrapper.__dict__["__wrapped__"] = wrapped
+        return wrapper
+    raise Unsupported(breaks.UNKNOWN_CALL, "update_wrapper")
+
+
+def _build_special() -> dict[int, Callable[..., Any]]:
+    from flambeau import _dynamo, overrides
+
+    table: dict[Any, Callable[..., Any]] = {}
+
+    def put(function: Any, handler: Callable[..., Any]) -> None:
+        table[function] = handler
+
+    module = fl_module()
+    if module != ():
+        put(module._call_impl, call_module)
+    pairs: list[tuple[Any, Callable[..., Any]]] = [
+        (isinstance, _isinstance), (type, _type), (len, _len), (getattr, _getattr), (hasattr, _hasattr), (setattr, _setattr),
+        (delattr, _delattr), (iter, _iter), (next, _next), (super, _super), (print, _print), (sum, _float_sum),
+        (any, _any_all(True)), (all, _any_all(False)), (min, _extreme("<", min)), (max, _extreme(">", max)),
+        (sorted, _sorted), (functools.reduce, _reduce), (hash, _hash), (callable, _callable), (format, _format),
+        (repr, lambda tracer, value: to_text(tracer, value, repr)), (vars, _vars),
+        (operator.getitem, subscript), (operator.contains, lambda tracer, a, b: contains(tracer, b, a)),
+        (operator.truth, truth), (operator.not_, lambda tracer, value: not truth(tracer, value)),
+        (operator.is_, lambda tracer, a, b: a is b), (operator.is_not, lambda tracer, a, b: a is not b),
+        (operator.setitem, store_subscript), (abs, _unary(abs, "__abs__")), (operator.neg, _unary(operator.neg, "__neg__")),
+        (operator.pos, _unary(operator.pos, "__pos__")), (operator.invert, _unary(operator.invert, "__invert__")),
+        (operator.abs, _unary(abs, "__abs__")), (operator.index, _unary(operator.index, "__index__")),
+        (math.sqrt, _natively(math.sqrt)), (functools.update_wrapper, _update_wrapper),
+        (issubclass, _natively(issubclass)), (itertools.chain.from_iterable, _chain_from_iterable),
+        (_C._set_grad_enabled, _mode(_C._set_grad_enabled)), (_C.is_grad_enabled, _natively(_C.is_grad_enabled)),
+        (_C.is_inference_mode_enabled, _natively(_C.is_inference_mode_enabled)),
+        (_C.get_default_dtype, _natively(_C.get_default_dtype)), (_C.promote_types, _natively(_C.promote_types)),
+        (_C.can_cast, _natively(_C.can_cast)),
+        (_C._result_type, _result_type),
+        (_C._has_torch_function, _constant(False)), (_C._has_torch_function_unary, _constant(False)),
+        (_C._has_torch_function_variadic, _constant(False)),
+        (overrides.has_torch_function, _constant(False)), (overrides.has_torch_function_unary, _constant(False)),
+        (overrides.has_torch_function_variadic, _constant(False)),
+        (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
+        (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),
+    ]  # fmt: skip
+    for function, handler in pairs:
+        put(function, handler)
+    for symbol, (_, function) in _OPERATORS.items():
+        put(function, _operator(symbol))
+        put(_INPLACE[symbol], _operator(symbol + "="))
+    for symbol, function in _COMPARISONS.items():
+        put(function, _comparison(symbol))
+    _KEEP.extend(table)
+    return {id(function): handler for function, handler in table.items()}
+
+
+_KEEP: list[Any] = []
+
+
+def prepare() -> None:
+    """Fills the table of special functions, when the package is complete."""
+    if not SPECIAL:
+        SPECIAL.update(_build_special())

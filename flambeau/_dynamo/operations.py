@@ -1,0 +1,332 @@
+"""Operators on the interpreter's values: truth, arithmetic, comparison, membership, subscripts, text.
+
+Special methods written in Python are interpreted; where there are none, the native operator runs on the values."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from flambeau._dynamo import breaks
+from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.sizes import SYMBOLIC, SymInt, plain
+from flambeau._dynamo.trace import CONSTANTS, Tracer, has_default_equality, lookup_type
+from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor
+from flambeau._dynamo.values import (
+    CONTAINERS,
+    _is_text_safe,
+    _plain_text,
+    advance,
+    is_transparent,
+    iterate,
+    native,
+    python_special,
+    real_type,
+)
+
+
+def truth(tracer: Tracer, value: Any) -> bool:
+    cls = type(value)
+    if cls is bool:
+        return value  # type: ignore[no-any-return]
+    if cls in CONSTANTS or cls in CONTAINERS or cls is TracedTensor or cls in SYMBOLIC or cls is TracedNumber:
+        return bool(native(bool, value))
+    for name in ("__bool__", "__len__"):
+        hook = lookup_type(cls, name)
+        if isinstance(hook, types.FunctionType):
+            tracer.guard_type_attribute(cls, name)
+            return truth(tracer, tracer.call(hook, (value,), {}))
+        if hook is not NULL:
+            if id(value) in tracer.known:
+                raise Unsupported(breaks.UNKNOWN_OPERATION, f"truth of {cls.__name__}")
+            return bool(native(bool, value))
+    return True
+
+
+_REFLECTED = {
+    "__lt__": "__gt__",
+    "__gt__": "__lt__",
+    "__le__": "__ge__",
+    "__ge__": "__le__",
+    "__eq__": "__eq__",
+    "__ne__": "__ne__",
+}
+
+
+_OPERATORS = {
+    "+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul), "/": ("truediv", operator.truediv),
+    "//": ("floordiv", operator.floordiv), "%": ("mod", operator.mod), "**": ("pow", operator.pow),
+    "@": ("matmul", operator.matmul), "&": ("and", operator.and_), "|": ("or", operator.or_), "^": ("xor", operator.xor),
+    "<<": ("lshift", operator.lshift), ">>": ("rshift", operator.rshift),
+}  # fmt: skip
+
+
+_INPLACE = {symbol: getattr(operator, "i" + name) for symbol, (name, _) in _OPERATORS.items()}
+
+
+_COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+_COMPARISON_NAMES = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
+
+
+def _check_native(tracer: Tracer, *values: Any) -> None:
+    for value in values:
+        if id(value) in tracer.known and type(value) not in CONSTANTS and not isinstance(value, (type, enum.Enum)):
+            cls = type(value)
+            if not (has_default_equality(cls) or (cls.__flags__ & (1 << 9) == 0 and callable(value))):
+                raise Unsupported(breaks.UNKNOWN_OPERATION, f"operation on {cls.__name__}")
+
+
+def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
+    """A binary operator; `+=` and the like have the symbol with "="."""
+    inplace = len(symbol) > 1 and symbol.endswith("=")
+    base = symbol[:-1] if inplace else symbol
+    name, function = _OPERATORS[base]
+    if inplace:
+        function = _INPLACE[base]
+    left_type, right_type = type(left), type(right)
+    if not python_special(left_type, f"__{name}__", f"__r{name}__", f"__i{name}__") and not python_special(
+        right_type, f"__{name}__", f"__r{name}__"
+    ):
+        if left_type is TracedTensor or right_type is TracedTensor:
+            return _tensor_binary(tracer, function, left, right)
+        _check_native(tracer, left, right)
+        if symbol == "%" and left_type in (str, bytes):
+            right = plain(right)
+            if not _is_text_safe(right):
+                raise Unsupported(breaks.PRINT, "formatting")
+        if left_type is SymInt or right_type is SymInt:
+            return _symbolic_binary(function, plain if symbol in _INEXACT else None, left, right)
+        return native(function, left, right)
+    if left_type is TracedTensor or right_type is TracedTensor:
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {right_type.__name__}")
+    attempts = [(left, f"__{name}__", right)]
+    if inplace:
+        attempts.insert(0, (left, f"__i{name}__", right))
+    reflected = (right, f"__r{name}__", left)
+    if left_type is not right_type:
+        if issubclass(right_type, left_type) and lookup_type(right_type, reflected[1]) is not lookup_type(
+            left_type, reflected[1]
+        ):
+            attempts.insert(len(attempts) - 1, reflected)
+        else:
+            attempts.append(reflected)
+    return _attempt(tracer, attempts, symbol, left, right)
+
+
+# Operators whose result is a float, or that have no symbolic form: the sizes become numbers.
+_INEXACT = frozenset({"/", "/=", "**", "**=", "<<", ">>", "&", "|", "^", "<<=", ">>=", "&=", "|=", "^="})
+
+
+_DIVISIONS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod})
+
+
+def _symbolic_binary(function: Any, specialize: Any, left: Any, right: Any) -> Any:
+    if (type(left) is not SymInt and not isinstance(left, (int, SymInt))) or (
+        type(right) is not SymInt and type(right) is not int
+    ):
+        specialize = plain
+    if function in _DIVISIONS and not bool(right != 0):
+        specialize = plain  # the division raises; that it does not is a guard
+    if specialize is not None:
+        left, right = specialize(left), specialize(right)
+    result = native(function, left, right)
+    return (
+        result
+        if type(result) in (int, SymInt) or type(result) not in SYMBOLIC
+        else native(function, plain(left), plain(right))
+    )
+
+
+def _attempt(tracer: Tracer, attempts: list[Any], symbol: str, left: Any, right: Any) -> Any:
+    for owner, name, other in attempts:
+        method = lookup_type(type(owner), name)
+        if method is NULL or method is None:
+            continue
+        if isinstance(method, types.FunctionType):
+            tracer.guard_type_attribute(type(owner), name)
+            result = tracer.call(method, (owner, other), {})
+        else:
+            _check_native(tracer, owner, other)
+            result = native(method, owner, other)
+        if result is not NotImplemented:
+            return result
+    if symbol in ("==", "!="):
+        return (left is right) == (symbol == "==")
+    names = real_type(left).__name__, real_type(right).__name__
+    if symbol in _COMPARISONS:
+        raise UserError(TypeError(f"'{symbol}' not supported between instances of '{names[0]}' and '{names[1]}'"))
+    raise UserError(TypeError(f"unsupported operand type(s) for {symbol}: '{names[0]}' and '{names[1]}'"))
+
+
+def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
+    for value in (left, right):
+        if type(value) is not TracedTensor and not isinstance(value, (bool, int, float, complex, SymInt, TracedNumber)):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"{function.__name__} of a tensor and {type(value).__name__}")
+    return tracer.call_function(function, (left, right), {})
+
+
+def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
+    left_type, right_type = type(left), type(right)
+    name = _COMPARISON_NAMES[symbol]
+    names = ("__ne__", "__eq__") if symbol == "!=" else (name,)
+    if not python_special(left_type, *names) and not python_special(right_type, _REFLECTED[name], *names):
+        if left_type is TracedTensor or right_type is TracedTensor:
+            other = right if left_type is TracedTensor else left
+            if type(other) is not TracedTensor and not isinstance(
+                other, (bool, int, float, complex, SymInt, TracedNumber)
+            ):
+                if other is None and symbol in ("==", "!="):
+                    return symbol == "!="
+                raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {type(other).__name__}")
+            return tracer.call_function(_COMPARISONS[symbol], (left, right), {})
+        if not (is_transparent(left) and is_transparent(right)):
+            if isinstance(left, CONTAINERS) and type(left) is type(right) and symbol in ("==", "!="):
+                return _compare_containers(tracer, symbol, left, right)
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of {left_type.__name__} and {right_type.__name__}")
+        if left_type in SYMBOLIC or right_type in SYMBOLIC:
+            return bool(native(_COMPARISONS[symbol], left, right))
+        return native(_COMPARISONS[symbol], left, right)
+    attempts = [(left, name, right), (right, _REFLECTED[name], left)]
+    if left_type is not right_type and issubclass(right_type, left_type):
+        attempts.reverse()
+    if symbol == "!=" and not python_special(left_type, "__ne__") and not python_special(right_type, "__ne__"):
+        return not truth(tracer, compare(tracer, "==", left, right))  # what object.__ne__ does
+    return _attempt(tracer, attempts, symbol, left, right)
+
+
+def _compare_containers(tracer: Tracer, symbol: str, left: Any, right: Any) -> bool:
+    if isinstance(left, (set, frozenset, dict)):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"comparison of {type(left).__name__}s of objects")
+    same = len(left) == len(right) and all(
+        a is b or truth(tracer, compare(tracer, "==", a, b)) for a, b in zip(left, right)
+    )
+    return same == (symbol == "==")
+
+
+def contains(tracer: Tracer, item: Any, container: Any) -> bool:
+    cls = type(container)
+    item = plain(item)
+    if cls is TracedTensor:
+        raise Unsupported(breaks.TENSOR_VALUE, "in")
+    hook = lookup_type(cls, "__contains__")
+    if isinstance(hook, types.FunctionType):
+        tracer.guard_type_attribute(cls, "__contains__")
+        return truth(tracer, tracer.call(hook, (container, item), {}))
+    if cls in (list, tuple, collections.deque) or hook is NULL:
+        if (
+            is_transparent(item)
+            and (cls not in (list, tuple, collections.deque) or is_transparent(container))
+            and hook is not NULL
+        ):
+            return bool(native(operator.contains, container, item))
+        iterator = iterate(tracer, container)
+        while True:
+            try:
+                candidate = advance(tracer, iterator)
+            except UserError as error:
+                if isinstance(error.exception, StopIteration):
+                    return False
+                raise
+            if candidate is item or truth(tracer, compare(tracer, "==", candidate, item)):
+                return True
+    if id(container) in tracer.known and cls not in CONSTANTS and not isinstance(container, (enum.EnumMeta,)):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {cls.__name__}")
+    if not is_transparent(item):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {type(item).__name__}")
+    return bool(native(operator.contains, container, item))
+
+
+def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
+    cls = type(container)
+    if cls is TracedTensor:
+        return native(operator.getitem, container, key)
+    hook = lookup_type(cls, "__getitem__")
+    if isinstance(hook, types.FunctionType):
+        tracer.guard_type_attribute(cls, "__getitem__")
+        return tracer.call(hook, (container, key), {})
+    if isinstance(container, type):
+        if isinstance(container, enum.EnumMeta) or cls.__module__ in ("typing", "builtins", "abc"):
+            return native(operator.getitem, container, key)
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {container.__name__}")
+    if id(container) in tracer.known and cls not in CONSTANTS:
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {cls.__name__}")
+    if isinstance(container, dict) and python_special(cls, "__missing__") and not dict.__contains__(container, key):
+        return tracer.call_special(container, "__missing__", key)
+    key = plain(key)
+    if not is_transparent(key) and python_special(type(key), "__hash__", "__eq__", "__index__"):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
+    result = native(operator.getitem, container, key)
+    return result
+
+
+def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> None:
+    """container[key] = value, or del container[key] when value is NULL."""
+    cls = type(container)
+    if cls is TracedTensor:
+        if value is NULL:
+            raise Unsupported(breaks.STORE, "del of a tensor's item")
+        native(operator.setitem, container, key, value)
+        return
+    hook = lookup_type(cls, "__delitem__" if value is NULL else "__setitem__")
+    if isinstance(hook, types.FunctionType):
+        tracer.guard_type_attribute(cls, hook.__name__)
+        tracer.call(hook, (container, key) if value is NULL else (container, key, value), {})
+        return
+    if id(container) in tracer.known or not isinstance(container, (list, dict, collections.deque, bytearray)):
+        if hook is NULL:
+            native(operator.setitem, container, key, value)  # raises the error of the type
+        raise Unsupported(breaks.STORE, f"item of {cls.__name__}")
+    key = plain(key)
+    if python_special(type(key), "__hash__", "__eq__", "__index__"):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
+    if isinstance(key, slice) and value is not NULL and not isinstance(value, CONTAINERS):
+        value = iterate(tracer, value)
+    if value is NULL:
+        native(operator.delitem, container, key)
+    else:
+        native(operator.setitem, container, key, value)
+
+
+def _sort(tracer: Tracer, items: Any, key: Any = None, reverse: Any = False) -> None:
+    if key is None and not is_transparent(items):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, "sorting objects")
+    copy = list(items)
+    native(copy.sort, key=None if key is None else tracer.native_callable(key), reverse=truth(tracer, reverse))
+    items[:] = copy
+
+
+def to_text(tracer: Tracer, value: Any, function: Callable[[Any], str]) -> Any:
+    """str(value) or repr(value)."""
+    value = _plain_text(value)
+    if _is_text_safe(value):
+        return native(function, value)
+    names = ("__str__", "__repr__") if function is str else ("__repr__",)
+    for name in names:
+        hook = lookup_type(type(value), name)
+        if isinstance(hook, types.FunctionType):
+            tracer.guard_type_attribute(type(value), name)
+            return tracer.call(hook, (value,), {})
+        if hook not in (object.__str__, NULL):
+            break
+    raise Unsupported(breaks.PRINT, f"text of {real_type(value).__name__}")
+
+
+def unary(tracer: Tracer, function: Any, name: str, value: Any) -> Any:
+    if python_special(type(value), name):
+        return tracer.call_special(value, name)
+    if id(value) in tracer.known and type(value) not in CONSTANTS:
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"{name} of {type(value).__name__}")
+    return native(function, value)
