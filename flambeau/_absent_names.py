@@ -285,7 +285,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "cuda.jiterator": (_GPU, "_create_jit_fn"),
     "cuda.tunable": (_GPU, "enable is_enabled tuning_enable"),
     "quasirandom": ("low-discrepancy sequences are not written", "SobolEngine"),
-    "utils.flop_counter": ("counting of operations is not written", "FlopCounterMode"),
     "package": ("packages of code and data are not written", "PackageExporter PackageImporter"),
     "utils.benchmark.op_fuzzers": ("", ""),
     "utils.hipify": ("", ""),

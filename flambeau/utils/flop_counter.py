@@ -1,0 +1,135 @@
+"""How many floating-point operations a program does in products, convolutions and attention.
+
+    with FlopCounterMode(display=False) as counter:
+        model(x).sum().backward()
+    counter.get_total_flops()
+
+A multiplication and its addition count as two. Backward is counted as it runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import Tensor
+from flambeau.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["FlopCounterMode", "register_flop_formula"]
+
+
+def _product(args: Any, kwargs: Any, out: Any) -> int:
+    """Any product: elements of the result times the length of the sums."""
+    first = args[0] if len(args) < 3 or not isinstance(args[2], Tensor) else args[1]  # addmm has the sum before
+    return 2 * out.numel() * first.shape[-1]
+
+
+def _linear(args: Any, kwargs: Any, out: Any) -> int:
+    return 2 * out.numel() * args[0].shape[-1]
+
+
+def _at_each_place(places: Any, weight: Any) -> int:
+    """All weights once at each place of a feature map."""
+    return 2 * places.shape[0] * math.prod(places.shape[2:]) * weight.numel()
+
+
+def _convolution(args: Any, kwargs: Any, out: Any) -> int:
+    transposed = len(args) > 6 and bool(args[6])
+    return _at_each_place(args[0] if transposed else out, args[1])
+
+
+def _transposed_convolution(args: Any, kwargs: Any, out: Any) -> int:
+    return _at_each_place(args[0], args[1])
+
+
+def _convolution_backward(args: Any, kwargs: Any, out: Any) -> int:
+    grad, source, weight = args[:3]
+    return _at_each_place(source if args[6] else grad, weight) * (bool(args[-1][0]) + bool(args[-1][1]))
+
+
+def _attention(args: Any, kwargs: Any, out: Any) -> int:
+    query, key, value = args[:3]
+    queries = math.prod(query.shape[:-1])
+    return 2 * queries * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+
+
+_FORMULAS: dict[str, Callable[[Any, Any, Any], int]] = {
+    **dict.fromkeys("mm matmul bmm addmm baddbmm mv dot".split(), _product),
+    "linear": _linear,
+    **dict.fromkeys("convolution conv1d conv2d conv3d".split(), _convolution),
+    **dict.fromkeys("conv_transpose1d conv_transpose2d conv_transpose3d".split(), _transposed_convolution),
+    "_convolution_backward": _convolution_backward,
+    **dict.fromkeys(("scaled_dot_product_attention", "_flash_attention"), _attention),
+}
+
+
+def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any], Any]:
+    """Decorator: the count of an operator, from the shapes of its arguments and `out_shape`."""
+
+    def register(formula: Any) -> Any:
+        for target in targets if isinstance(targets, (list, tuple)) else [targets]:
+            _FORMULAS[getattr(target, "__name__", str(target))] = _from_shapes(formula, get_raw)
+        return formula
+
+    return register
+
+
+def _from_shapes(formula: Any, raw: bool) -> Callable[[Any, Any, Any], int]:
+    def shape(value: Any) -> Any:
+        return value.shape if isinstance(value, Tensor) else value
+
+    def count(args: Any, kwargs: Any, out: Any) -> int:
+        if raw:
+            return formula(*args, **kwargs, out_val=out)
+        outputs = tuple(map(shape, out)) if isinstance(out, (tuple, list)) else shape(out)
+        return formula(*map(shape, args), **{k: shape(v) for k, v in kwargs.items()}, out_shape=outputs)
+
+    return count
+
+
+class FlopCounterMode(TorchDispatchMode):
+    """Counts inside a `with` block."""
+
+    def __init__(
+        self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: dict[Any, Any] | None = None
+    ) -> None:
+        super().__init__()
+        self.display = display
+        self.flop_counts: dict[str, dict[str, int]] = {"Global": {}}
+        self.formulas = dict(_FORMULAS)
+        for target, formula in (custom_mapping or {}).items():
+            raw = getattr(formula, "_get_raw", False)
+            self.formulas[getattr(target, "__name__", str(target))] = _from_shapes(formula, raw)
+
+    def get_total_flops(self) -> int:
+        return sum(self.flop_counts["Global"].values())
+
+    def get_flop_counts(self) -> dict[str, dict[str, int]]:
+        return {name: dict(counts) for name, counts in self.flop_counts.items()}
+
+    def get_table(self, depth: int | None = None) -> str:
+        total = max(1, self.get_total_flops())
+        lines = [f"{'operator':32} {'FLOP':>16} {'%':>7}"]
+        for name, count in sorted(self.flop_counts["Global"].items(), key=lambda item: -item[1]):
+            lines.append(f"{name:32} {count:16,} {100 * count / total:6.2f}%")
+        return "\n".join(lines)
+
+    def __enter__(self) -> FlopCounterMode:
+        self.flop_counts = {"Global": {}}
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if self.display:
+            print(self.get_table())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        formula = self.formulas.get(func._opname)
+        if formula is not None:
+            counts = self.flop_counts["Global"]
+            counts[f"aten.{func._opname}"] = counts.get(f"aten.{func._opname}", 0) + int(formula(args, kwargs, out))
+        return out

@@ -1,0 +1,35 @@
+"""Operations are counted by their formulas, backward included."""
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.utils.flop_counter import FlopCounterMode
+
+
+def count(function):
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops()
+
+
+def test_products():
+    assert count(lambda: fl.ones(2, 3, 4) @ fl.ones(2, 4, 5)) == 2 * 2 * 3 * 4 * 5
+    assert count(lambda: fl.addmm(fl.ones(3), fl.ones(2, 4), fl.ones(4, 3))) == 2 * 2 * 4 * 3
+    layer, x = nn.Linear(5, 7), fl.ones(3, 5, requires_grad=True)
+    assert count(lambda: layer(x)) == 2 * 3 * 5 * 7
+    assert count(lambda: layer(x).sum().backward()) == 3 * 2 * 3 * 5 * 7
+
+
+def test_convolutions():
+    layer, x = nn.Conv2d(3, 8, 3, padding=1, stride=2), fl.ones(2, 3, 16, 16, requires_grad=True)
+    forward = 2 * 2 * 64 * 8 * 3 * 9
+    assert count(lambda: layer(x)) == forward and count(lambda: layer(x).sum().backward()) == 3 * forward
+    transposed = nn.ConvTranspose2d(3, 8, 4, stride=2, padding=1)
+    assert count(lambda: transposed(x)) == 2 * 2 * 256 * 3 * 8 * 16
+
+
+def test_attention_and_the_table(capsys):
+    q = fl.ones(2, 4, 6, 8)
+    with FlopCounterMode() as counter:
+        nn.functional.scaled_dot_product_attention(q, q, q)
+    assert counter.get_total_flops() == 2 * 2 * 4 * 6 * 6 * 16
+    assert "100.00%" in capsys.readouterr().out
