@@ -323,3 +323,35 @@ def test_overloads_are_hashable_and_pickle():
 def test_decompose():
     assert aten.reshape.default.decompose(torch.ones(2, 2), [4]).shape == (4,)
     assert aten.add.Tensor.decompose(torch.ones(1), 1) is NotImplemented
+
+
+def test_a_wrapper_kept_by_the_graph_comes_back_every_time():
+    """Its Python object dies and is saved again and again."""
+    wrapper = LoggingTensor(torch.ones(2))
+    seen = []
+
+    class Keep(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, kept):
+            ctx.save_for_backward(kept)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            (kept,) = ctx.saved_tensors
+            seen.append(type(kept) is LoggingTensor and kept.elem.tolist() == [1, 1])
+            return g, None
+
+    out = Keep.apply(torch.ones(2, requires_grad=True), wrapper).sum()
+    del wrapper
+    for _ in range(3):
+        out.backward(retain_graph=True)
+    assert seen == [True] * 3
+
+
+def test_results_saved_for_backward_stay_wrapped():
+    x = LoggingTensor(torch.tensor([0.5, 1.0])).requires_grad_()
+    LoggingTensor.log.clear()
+    x.tanh().backward(LoggingTensor(torch.ones(2)))
+    assert type(x.grad) is LoggingTensor
+    assert torch.allclose(x.grad.elem, 1 - torch.tensor([0.5, 1.0]).tanh() ** 2)

@@ -475,6 +475,17 @@ std::vector<Tensor> Accumulate::apply(std::vector<Tensor>&& grads) {
 
 // ---------------------------------------------------------------- saved tensors
 
+namespace {
+// The tensor without its history. One that is handled in Python is asked for itself, so that it stays of its
+// class.
+Tensor without_history(const Tensor& t) {
+  if (!t->keys.has(Key::Python)) return alias(t, t.sizes(), t.strides(), t.offset());
+  static const Operator& same = OperatorTable::get().at("alias");
+  ExcludeKeys below{KeySet(Key::Autograd)};
+  return call_tensor(same, t);
+}
+}  // namespace
+
 SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
   if (!t.defined()) return;
   defined_ = true;
@@ -488,7 +499,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
   const Meta* m = meta_of(t);
   if (m) output_ = m->output;
   if (__builtin_expect(pack_hooks_active, 0)) {
-    packed_ = pack_hook(is_output ? detach(t) : t);
+    packed_ = pack_hook(is_output ? without_history(t) : t);
     if (packed_) {
       requires_grad_ = m && m->requires_grad;
       if (!is_output && requires_grad_) grad_fn_ = gradient_edge(t);
@@ -496,7 +507,8 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
     }
   }
   // An output without its history: the node owns this, and the history would own the node.
-  data_ = is_output ? detach(t) : t;
+  data_ = is_output ? without_history(t) : t;
+  if (is_output && t->keys.has(Key::Python)) version_ = data_->version().load(std::memory_order_relaxed);
 }
 
 Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
@@ -521,7 +533,7 @@ Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
   // History matters only to a backward that is recorded itself.
   if (is_output_ ? owner != nullptr : bool(grad_fn_)) {
     if (!thread_state().grad_mode && !packed_) return out;
-    Tensor fresh = alias(out, out.sizes(), out.strides(), out.offset());
+    Tensor fresh = without_history(out);
     if (is_output_) {
       set_history(fresh, Ref<Node>(owner), output_);
     } else if (auto* leaf = dynamic_cast<Accumulate*>(grad_fn_.node.get());

@@ -136,6 +136,23 @@ PyObject* disabled(PyObject*, PyObject* args, PyObject*) {
                        keywords && keywords != Py_None ? keywords : nullptr);
 }
 
+// _call_above_autograd(func, *args, **kwargs): a handler's call on the tensors it unwrapped, which have a
+// history of their own.
+PyObject* call_above_autograd(PyObject*, PyObject* args, PyObject* kwargs) {
+  struct Restore {
+    KeySet saved = thread_state().excluded;
+    Restore() { thread_state().excluded = saved - (KeySet(Key::Autograd) | Key::Autocast); }
+    ~Restore() { thread_state().excluded = saved; }
+  } restore;
+  if (PyTuple_GET_SIZE(args) < 1) {
+    PyErr_SetString(PyExc_TypeError, "[_call_above_autograd] expected a function, got no arguments");
+    return nullptr;
+  }
+  Object rest = Object::steal(PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args)));
+  if (!rest.get()) return nullptr;
+  return PyObject_Call(PyTuple_GET_ITEM(args, 0), rest.get(), kwargs);
+}
+
 // ---------------------------------------------------------------- wrapper tensors
 
 // Wrappers are never meant to be read, but reading one by mistake must not crash: all of them look at one
@@ -229,6 +246,8 @@ PyMethodDef mode_functions[] = {
     {"_len_torch_dispatch_stack", mode_count, METH_NOARGS, nullptr},
     {"_get_dispatch_stack_at", mode_at, METH_O, nullptr},
     {"_disabled_torch_dispatch_impl", reinterpret_cast<PyCFunction>(disabled), METH_VARARGS | METH_KEYWORDS,
+     nullptr},
+    {"_call_above_autograd", reinterpret_cast<PyCFunction>(call_above_autograd), METH_VARARGS | METH_KEYWORDS,
      nullptr},
     {"_make_wrapper_subclass", reinterpret_cast<PyCFunction>(make_wrapper), METH_VARARGS | METH_KEYWORDS,
      nullptr},

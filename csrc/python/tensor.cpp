@@ -50,10 +50,7 @@ void release_from_impl(TensorImpl* impl) {
 }
 
 void tensor_finalize(PyObject* self) {
-  if (try_resurrect(self)) {
-    // Let the finaliser run again at the next death: bit 0 of the second word of the collector's header.
-    if (PyType_IS_GC(Py_TYPE(self))) reinterpret_cast<uintptr_t*>(self)[-1] &= ~uintptr_t(1);
-  }
+  try_resurrect(self);
 }
 
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -113,6 +110,9 @@ PyObject* wrap(Tensor t) {
     if (impl->owns_python) {
       impl->owns_python = false;
       impl->retain();  // the object owns the impl again; the caller gets the reference the impl held
+      // The interpreter noted that the finaliser ran; it has to run at the next death too. The mark is bit 0
+      // of the second word of the collector's header.
+      if (Py_TYPE(self) != tensor_type) reinterpret_cast<uintptr_t*>(self)[-1] &= ~uintptr_t(1);
       return self;
     }
     return Py_NewRef(self);

@@ -1,14 +1,114 @@
-"""vmap as a loop over the batch: every function works, at the speed of one call for each element."""
+"""vmap: a function of single values called once on a whole batch.
+
+Inside, a batched input is a `Batched`: a tensor that hides one dimension of the tensor it holds. A mode sees every
+operator and computes it on the held tensors by a rule of `func/rules.py`: the hidden dimension is added to shapes and
+counted in dimensions. What has no rule is computed element by element.
+
+`Batched` lies below autograd: it is differentiated as a whole, and what the rules compute is recorded in turn for the
+tensors it holds. Hence `vmap(grad(f))` and `grad(vmap(f))` work, to any depth.
+"""
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.utils import _pytree as pytree
+from flambeau.utils._python_dispatch import TorchDispatchMode
+
+_state = threading.local()
+
+
+class Batched(Tensor):
+    """A tensor that stands for each element of `value` along its dimension `axis`, inside the vmap of a level."""
+
+    __torch_function__ = _C._disabled_torch_function_impl
+
+    value: Tensor
+    axis: int
+    level: int
+
+    @staticmethod
+    def __new__(cls, value: Tensor, axis: int, level: int) -> Batched:
+        sizes = list(value.shape)
+        sizes.pop(axis)
+        made = Tensor._make_wrapper_subclass(cls, sizes, dtype=value.dtype, device=value.device)
+        made.value, made.axis, made.level = value, axis, level
+        return made
+
+    @property
+    def _all_values(self) -> Tensor:
+        return self.value
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "[vmap] expected a tensor that is the same for all elements, got a batched one, whose values cannot be read: "
+            "a function under vmap cannot depend on values"
+        )
+
+    tolist = numpy = __array__ = _refuse
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"Batched(level={self.level}, axis={self.axis}, value={self.value!r})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(
+            f"[vmap] expected tensors of an active vmap in {func._full_name}, got one that escaped from its function"
+        )
+
+
+def at_front(x: Batched) -> Tensor:
+    """The held tensor with the hidden dimension first."""
+    return x.value if x.axis == 0 else x.value.movedim(x.axis, 0)
+
+
+def same_value(x: Any) -> Any:
+    """A batched tensor without the history it has as one; others detached."""
+    return Batched(x.value, x.axis, x.level) if isinstance(x, Batched) else x.detach()
+
+
+class VmapMode(TorchDispatchMode):
+    """Computes operators on the batched tensors of one level."""
+
+    def __init__(self, level: int, size: int, randomness: str) -> None:
+        self.level, self.size, self.randomness = level, size, randomness
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, Batched) and x.level == self.level
+
+    def wrap(self, value: Any) -> Any:
+        """Results of a rule, with the hidden dimension first, as batched tensors."""
+        if isinstance(value, Tensor):
+            return Batched(value, 0, self.level)
+        if isinstance(value, (tuple, list)):
+            return (
+                type(value)(self.wrap(v) for v in value)
+                if type(value) in (tuple, list)
+                else tuple(map(self.wrap, value))
+            )
+        return value
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from flambeau.func import rules
+
+        kwargs = kwargs or {}
+        batched = any(
+            self.owns(x) for a in (*args, *kwargs.values()) for x in (a if isinstance(a, (list, tuple)) else (a,))
+        )
+        if rules.is_random(func):
+            return _C._call_above_autograd(rules.random, self, func, args, kwargs, batched)
+        if not batched:
+            return func(*args, **kwargs)
+        return _C._call_above_autograd(rules.run, self, func, args, kwargs)
+
+
+# ---------------------------------------------------------------- the transformation
 
 
 def _matched(dims: Any, tree: Any, op: str) -> list[int | None]:
@@ -25,6 +125,69 @@ def _matched(dims: Any, tree: Any, op: str) -> list[int | None]:
     raise ValueError(f"[vmap] expected {op} of the structure of the values, got {dims!r}")
 
 
+def _checked(leaves: list[Any], dims: list[int | None]) -> tuple[list[int | None], int]:
+    """The dimensions of the inputs, not negative, and the size of the batch."""
+    sizes = set()
+    found: list[int | None] = []
+    for x, d in zip(leaves, dims):
+        if d is None:
+            found.append(None)
+            continue
+        if not isinstance(x, Tensor):
+            raise ValueError(f"[vmap] expected a Tensor for an input batched along {d}, got {type(x).__name__}")
+        if not -x.dim() <= d < x.dim():
+            raise ValueError(
+                f"[vmap] expected in_dims below the dimensions of the input, got {d} for {x.dim()}-d tensor"
+            )
+        found.append(d % x.dim())
+        sizes.add(x.shape[d])
+    if not sizes:
+        raise ValueError("[vmap] expected at least one input to be batched, got in_dims=None for all")
+    if len(sizes) > 1:
+        raise ValueError(f"[vmap] expected one batch size, got {sorted(sizes)}")
+    return found, sizes.pop()
+
+
+def _unwrapped(x: Any, d: int | None, mode: VmapMode) -> Tensor:
+    """A result of the function with the batch as dimension d; one that is the same for all is repeated."""
+    if not isinstance(x, Tensor):
+        raise ValueError(f"[vmap] expected func to return Tensors, got {type(x).__name__}")
+    if d is None:
+        if mode.owns(x):
+            raise ValueError("[vmap] expected a result that is the same for all with out_dims=None, got a batched one")
+        return x
+    if not -x.dim() - 1 <= d <= x.dim():
+        raise IndexError(f"[vmap] expected out_dims below the dimensions of the result, got {d} for {x.dim()}-d tensor")
+    front = at_front(x) if mode.owns(x) else x.unsqueeze(0).expand(mode.size, *x.shape)
+    return front.movedim(0, d)
+
+
+def _call_batched(
+    func: Callable[..., Any],
+    leaves: list[Any],
+    dims: list[int | None],
+    size: int,
+    spec: Any,
+    out_dims: Any,
+    randomness: str,
+    kwargs: dict[str, Any],
+) -> Any:
+    level = _state.level = getattr(_state, "level", 0) + 1
+    mode = VmapMode(level, size, randomness)
+    try:
+        inner = [x if d is None else Batched(x, d, level) for x, d in zip(leaves, dims)]
+        named = pytree.tree_map(
+            lambda x: Batched(x, 0, level) if isinstance(x, Tensor) and x.dim() and x.shape[0] == size else x, kwargs
+        )
+        with mode:
+            out = func(*pytree.tree_unflatten(inner, spec), **named)
+        flat, out_spec = pytree.tree_flatten(out)
+        outs = _matched(tuple(out_dims) if isinstance(out_dims, list) else out_dims, out, "out_dims")
+        return pytree.tree_unflatten([_unwrapped(x, d, mode) for x, d in zip(flat, outs)], out_spec)
+    finally:
+        _state.level = level - 1
+
+
 def vmap(
     func: Callable[..., Any],
     in_dims: Any = 0,
@@ -33,42 +196,35 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that calls func on each element of a batch and stacks what it returns."""
+    """A function that calls func on all elements of a batch at once.
+
+    in_dims      the dimension along which each input is batched, None for one that is the same for all.
+    out_dims     where the batch goes in each result.
+    randomness   of random operators inside: "error", "same" for all elements or "different".
+    chunk_size   how many elements to take at a time.
+    """
+    if randomness not in ("error", "same", "different"):
+        raise RuntimeError(f"[vmap] expected randomness error, same or different, got {randomness!r}")
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size <= 0):
+        raise ValueError(f"[vmap] expected a positive chunk_size, got {chunk_size!r}")
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        dims = _matched(in_dims if not isinstance(in_dims, list) else tuple(in_dims), args, "in_dims")
+        dims = _matched(tuple(in_dims) if isinstance(in_dims, list) else in_dims, args, "in_dims")
         leaves, spec = pytree.tree_flatten(args)
-        sizes = set()
-        for x, d in zip(leaves, dims):
-            if d is None:
-                continue
-            if not isinstance(x, Tensor):
-                raise ValueError(f"[vmap] expected a Tensor for an input batched along {d}, got {type(x).__name__}")
-            if not -x.dim() <= d < x.dim():
-                raise ValueError(
-                    f"[vmap] expected in_dims below the dimensions of the input, got {d} for {x.dim()}-d tensor"
-                )
-            sizes.add(x.shape[d])
-        if not sizes:
-            raise ValueError("[vmap] expected at least one input to be batched, got in_dims=None for all")
-        if len(sizes) > 1:
-            raise ValueError(f"[vmap] expected one batch size, got {sorted(sizes)}")
-        batched_names = {k: isinstance(v, Tensor) and v.dim() > 0 for k, v in kwargs.items()}
-        rows, out_spec = [], None
-        for k in range(sizes.pop()):
-            picked = [x if d is None else x.select(d, k) for x, d in zip(leaves, dims)]
-            named = {key: v.select(0, k) if batched_names[key] else v for key, v in kwargs.items()}
-            flat, out_spec = pytree.tree_flatten(func(*pytree.tree_unflatten(picked, spec), **named))
-            for x in flat:
-                if not isinstance(x, Tensor):
-                    raise ValueError(f"[vmap] expected func to return Tensors, got {type(x).__name__}")
-            rows.append(flat)
-        if not rows:
-            raise ValueError("[vmap] expected a batch that is not empty, got size 0")
-        shape = pytree.tree_unflatten(list(rows[0]), out_spec)
-        outs = _matched(out_dims, shape, "out_dims")
-        stacked = [column[0] if d is None else fl.stack(column, d) for column, d in zip(zip(*rows), outs)]
-        return pytree.tree_unflatten(stacked, out_spec)
+        dims, size = _checked(leaves, dims)
+        if chunk_size is None or size <= chunk_size:
+            return _call_batched(func, leaves, dims, size, spec, out_dims, randomness, kwargs)
+        parts = []
+        for begin in range(0, size, chunk_size):
+            count = min(chunk_size, size - begin)
+            piece = [x if d is None else x.narrow(d, begin, count) for x, d in zip(leaves, dims)]
+            parts.append(_call_batched(func, piece, dims, count, spec, out_dims, randomness, kwargs))
+        flat = [pytree.tree_flatten(part) for part in parts]
+        outs = _matched(out_dims, parts[0], "out_dims")
+        joined = [
+            column[0] if d is None else fl.cat(list(column), d) for column, d in zip(zip(*(f for f, _ in flat)), outs)
+        ]
+        return pytree.tree_unflatten(joined, flat[0][1])
 
     return wrapper

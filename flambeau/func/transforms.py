@@ -10,6 +10,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import autograd
 from flambeau._C import Tensor
+from flambeau.func.batching import Batched, same_value
 from flambeau.utils import _pytree as pytree
 
 Argnums = "int | tuple[int, ...]"
@@ -36,7 +37,7 @@ def _fresh(tree: Any) -> Any:
     def one(x: Any) -> Any:
         if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
             return x
-        return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+        return x.view_as(x) if x.requires_grad else same_value(x).requires_grad_()
 
     return pytree.tree_map(one, tree)
 
@@ -67,9 +68,19 @@ def _reaches(results: list[Tensor], own: set[int]) -> bool:
 def _leave(tree: Any, own: list[Tensor]) -> Any:
     """Results for outside the level: without a graph unless something outside takes part in it."""
     tensors = [x for x in pytree.tree_leaves(tree) if isinstance(x, Tensor)]
-    if _reaches(tensors, {id(x) for x in own if x.is_leaf}):
+    leaves = {id(x) for x in own if x.is_leaf}
+    if _reaches(tensors, leaves):
         return tree
-    return pytree.tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, tree)
+
+    def bare(x: Any) -> Any:
+        if not isinstance(x, Batched):
+            return x.detach() if isinstance(x, Tensor) else x
+        value = x.value
+        if value.requires_grad and not _reaches([value], leaves):
+            value = bare(value)
+        return Batched(value, x.axis, x.level)
+
+    return pytree.tree_map(bare, tree)
 
 
 def _chosen(argnums: Any, args: tuple[Any, ...], op: str) -> tuple[int, ...]:

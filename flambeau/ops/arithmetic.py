@@ -243,15 +243,15 @@ LERP = {
 }
 
 pointwise(
-    "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-    LERP,
-    check="same_dtype",
-    vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight),
-)
-
-pointwise(
     "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
     LERP,
     check="same_dtype",
     vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight, g * (b - a)),
+)
+
+pointwise(
+    "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+    LERP,
+    check="same_dtype",
+    vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight),
 )

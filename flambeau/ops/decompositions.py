@@ -9,6 +9,7 @@ from typing import Any
 import flambeau as fl
 from flambeau.ops.linalg import is_vector, raise_on, retrace
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.values import all_values
 
 native("geqrf(Tensor self) -> (Tensor a, Tensor tau)", out=True)
 native("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", out=True)
@@ -316,7 +317,7 @@ def lstsq(
     residuals = x.new_empty((0,), dtype=values.dtype)
     full_rank = driver == "gels"
     if driver in ("gelsd", "gelss") and m > n and rank.device.type != "meta":
-        full_rank = all(r == n for r in rank.flatten().tolist())
+        full_rank = all(r == n for r in all_values(rank).flatten().tolist())
     if m > n and full_rank and driver != "gelsy":
         recorded = fl.is_grad_enabled() and (self.requires_grad or b.requires_grad)
         rest = self @ solution - B if recorded else x.narrow(-2, n, m - n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.values import all_values
 
 NN = {"module": "nn.functional", "method": False}
 
@@ -187,9 +188,9 @@ def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
         if num_classes <= 0:
             raise RuntimeError("[one_hot] expected num_classes > 0 for an empty tensor, got none")
         return fl.empty((*tensor.shape, num_classes), dtype=fl.int64, device=tensor.device)
-    if bool((tensor < 0).any()):
+    if bool((all_values(tensor) < 0).any()):
         raise RuntimeError("[one_hot] expected classes that are not negative, got a negative one")
-    most = int(tensor.max()) + 1
+    most = int(all_values(tensor).max()) + 1
     if num_classes == -1:
         num_classes = most
     elif num_classes < 1:

@@ -6,6 +6,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.values import all_values
 
 # ---------------------------------------------------------------- kernels
 
@@ -69,7 +70,7 @@ def det_vjp(g0, A, result):
     if n == 0:
         return fl.zeros_like(A)
     g = (g0 * result.conj()).reshape(*result.shape, 1, 1)
-    if not (result == 0).any().item():
+    if not (all_values(result) == 0).any().item():
         return g * fl.linalg.inv(A).mH
     # A singular matrix still has cofactors: from its singular values, each left out in turn.
     U, S, Vh = fl.linalg.svd(A)
@@ -210,6 +211,7 @@ def linalg_matrix_exp(self: fl.Tensor) -> fl.Tensor:
 
 def raise_on(op: str, info: fl.Tensor, what: str) -> None:
     """Raises LinAlgError for the first matrix whose info is not zero."""
+    info = all_values(info)
     if info.device.type == "meta" or info.numel() == 0:
         return
     codes = [int(info)] if info.dim() == 0 else info.flatten().tolist()

@@ -13,6 +13,7 @@ from typing import Any
 import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.record import composite, native, pointwise, vjp
+from flambeau.ops.values import all_values
 
 NN = {"module": "nn.functional", "method": False}
 ELEMENTS = {"inplace": False, "out": False, "method": False}
@@ -200,6 +201,10 @@ def huber_loss(
     return weighted("huber_loss", fl._ops._huber(input, target, delta), weight, reduction)
 
 
+def _probabilities(x: fl.Tensor) -> bool:
+    return bool(((x >= 0) & (x <= 1)).all())
+
+
 @composite(f"binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {LEGACY}) -> Tensor", **NN)
 def binary_cross_entropy(
     input: fl.Tensor,
@@ -214,7 +219,7 @@ def binary_cross_entropy(
         raise ValueError(
             f"[binary_cross_entropy] expected a target of shape {tuple(input.shape)}, got {tuple(target.shape)}"
         )
-    if input.device.type == "cpu" and input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
+    if input.device.type == "cpu" and input.numel() and not _probabilities(all_values(input)):
         raise RuntimeError("[binary_cross_entropy] expected all elements of input in [0, 1], got one outside")
     loss = fl._ops._bce(input, target)
     return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
@@ -318,7 +323,7 @@ def gaussian_nll_loss(
         if var < 0:
             raise ValueError(f"[gaussian_nll_loss] expected var >= 0, got {var}")
         var = fl.full(tuple(input.shape), float(var), dtype=input.dtype, device=input.device)
-    elif var.device.type != "meta" and bool((var < 0).any()):
+    elif var.device.type != "meta" and bool((all_values(var) < 0).any()):
         raise ValueError("[gaussian_nll_loss] expected var >= 0, got a negative element")
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:

@@ -9,6 +9,7 @@ import math
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.values import all_values
 
 RANDOM = ("random",)
 FACTORY = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False"
@@ -73,7 +74,7 @@ def check_std(std: fl.Tensor | float) -> None:
     if isinstance(std, fl.Tensor):
         if std.is_complex():
             raise RuntimeError("[normal] expected a real std, got a complex tensor")
-        if std.numel() and std.device.type != "meta" and not bool((std >= 0).all()):
+        if std.numel() and std.device.type != "meta" and not bool((all_values(std) >= 0).all()):
             raise RuntimeError("[normal] expected all elements of std >= 0, got a negative one")
     elif std < 0:
         raise RuntimeError(f"[normal] expected std >= 0, got {std}")

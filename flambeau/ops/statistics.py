@@ -5,6 +5,7 @@ from __future__ import annotations
 import flambeau as fl
 from flambeau.ops.record import composite, native
 from flambeau.ops.recording import without_data
+from flambeau.ops.values import all_values
 
 BINS = range  # `range` is an argument of the histograms
 DATA = ("data_dependent", "no_grad")
@@ -130,6 +131,10 @@ def isin(
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+def _fractions(q: fl.Tensor) -> bool:
+    return bool(fl.logical_and(q >= 0, q <= 1).all())
+
+
 def _quantile(
     name: str, x: fl.Tensor, q: fl.Tensor | float, dim: int | None, keepdim: bool, how: str, skip_nan: bool
 ) -> fl.Tensor:
@@ -144,7 +149,7 @@ def _quantile(
             raise RuntimeError(f"[{name}] expected q to be a number or a 1-d tensor, got {q.dim()} dimensions")
         if q.dtype != x.dtype:
             raise RuntimeError(f"[{name}] expected q of the dtype {x.dtype} of the input, got {q.dtype}")
-        if not q.is_meta and q.numel() and not bool(fl.logical_and(q >= 0, q <= 1).all()):
+        if not q.is_meta and q.numel() and not _fractions(all_values(q)):
             raise RuntimeError(f"[{name}] expected q within [0, 1], got values outside")
     else:
         if not 0 <= q <= 1:
@@ -244,7 +249,7 @@ def cov(
             raise RuntimeError(f"[cov] expected fweights of integers, got {given.dtype}")
         if name == "aweights" and not given.is_floating_point():
             raise RuntimeError(f"[cov] expected aweights of floating point, got {given.dtype}")
-        if not given.is_meta and given.numel() and bool((given < 0).any()):
+        if not given.is_meta and given.numel() and bool((all_values(given) < 0).any()):
             raise RuntimeError(f"[cov] expected {name} that are not negative, got negative ones")
         weights = given if weights is None else weights * given
     if count == 0:
