@@ -507,13 +507,13 @@ def _positional(fn: Any, count: int) -> Callable[..., Any]:
 
 
 def _resolved(fn: Any, annotation: Any) -> Any:
-    """An annotation as a type; one written as a string that names nothing known is left out."""
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, getattr(fn, "__globals__", {}))
-    except Exception:
-        return None
+    """An annotation as a type; one that says nothing, or is a string that names nothing known, is left out."""
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, getattr(fn, "__globals__", {}))
+        except Exception:
+            return None
+    return None if annotation is Any else annotation
 
 
 def _assert_is_none(value: Any, msg: str) -> None:

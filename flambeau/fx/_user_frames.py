@@ -8,6 +8,7 @@ import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_HERE)) + os.sep
+_MODELS = _PACKAGE + "vision" + os.sep  # programs like the user's
 
 
 def is_own_frame(filename: str) -> bool:
@@ -23,7 +24,7 @@ def user_location() -> tuple[str, int, str] | None:
         name = frame.f_code.co_filename
         if not is_own_frame(name):
             here = (name, frame.f_lineno, frame.f_code.co_name)
-            if not name.startswith(_PACKAGE):
+            if not name.startswith(_PACKAGE) or name.startswith(_MODELS):
                 return here
             fallback = fallback or here
         if frame.f_back is None:

@@ -83,6 +83,11 @@ CASES = {
     "gpt": (GPT, lambda n: fl.randint(0, 20, (n, 6))),
     "unet": (UNet, lambda n: fl.randn(n, 3, 8, 8)),
     "autoencoder": (Autoencoder, lambda n: fl.randn(n, 3, 4)),
+    "vit": (lambda: models.VisionTransformer(32, 16, 2, 2, 16, 32), lambda n: fl.randn(n, 3, 32, 32)),
+    "encoder": (
+        lambda: nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), nn.Linear(16, 3)),
+        lambda n: fl.randn(n, 5, 16),
+    ),
     "resnet18": (models.resnet18, lambda n: fl.randn(n, 3, 32, 32)),
     "mobilenet_v3_small": (models.mobilenet_v3_small, lambda n: fl.randn(n, 3, 32, 32)),
 }
@@ -108,8 +113,9 @@ def test_printed_code_returns_the_same(case):
     module = fx.symbolic_trace(model)
     module.graph.lint()
     x = inputs(2)
-    scope = {"torch": fl, "inf": math.inf, "device": fl.device}
-    exec(module.code, scope)
+    printed = module.graph.python_code("self")
+    scope = dict(printed.globals)
+    exec(printed.src, scope)
     for own, expected in zip(flat(scope["forward"](module, x)), flat(model(x)), strict=True):
         assert fl.equal(own, expected)
 

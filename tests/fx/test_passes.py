@@ -12,7 +12,9 @@ from flambeau.fx.experimental import optimization
 from flambeau.fx.experimental.proxy_tensor import make_fx
 from flambeau.fx.passes import activations, constant_folding, cse, graph_drawer, inference
 from flambeau.fx.passes.fake_tensor_prop import FakeTensorProp
+from flambeau.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from flambeau.fx.passes.infra.pass_manager import PassManager, this_before_that_pass_constraint
+from flambeau.fx.passes.operator_support import create_op_support
 from flambeau.fx.passes.shape_prop import ShapeProp
 from flambeau.fx.passes.split_module import split_module
 from flambeau.fx.passes.utils import SubgraphMatcher, stable_topological_sort
@@ -392,6 +394,23 @@ def test_pass_manager_keeps_constraints():
     manager = PassManager([second, first], [this_before_that_pass_constraint(first, second)])
     manager(fx.symbolic_trace(lambda x: x + 1))
     assert ran == ["first", "second"]
+
+
+def test_partitions_are_fused_without_circles():
+    def f(x):
+        a = x.sin() + 1  # supported
+        b = a.tanh()  # not
+        c = b.cos() * a  # supported, and needs both
+        return c.sin(), a.cos()
+
+    module = fx.symbolic_trace(f)
+    support = create_op_support(lambda modules, node: node.target != "tanh")
+    fused = CapabilityBasedPartitioner(module, support).partition_and_fuse()
+    fused.graph.lint()
+    calls = [n.target for n in fused.graph.nodes if n.op in ("call_module", "call_method")]
+    assert calls == ["fused_0", "tanh", "fused_1"]
+    x = fl.randn(3)
+    assert all(close(a, b) for a, b in zip(fused(x), f(x)))
 
 
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])

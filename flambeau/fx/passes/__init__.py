@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 _MODULES = (
-    "activations", "constant_folding", "cse", "fake_tensor_prop", "graph_drawer", "inference", "infra",
+    "activations", "constant_folding", "cse", "fake_tensor_prop", "graph_drawer", "inference", "infra", "operator_support",
     "shape_prop", "split_module", "tools_common", "utils", "dialect",
 )  # fmt: skip
 

@@ -164,8 +164,8 @@ class VisionTransformer(nn.Module):
 
     def _process_input(self, x: flambeau.Tensor) -> flambeau.Tensor:
         """Images as sequences of embedded patches."""
-        if x.shape[2] != self.image_size or x.shape[3] != self.image_size:
-            raise AssertionError(f"[VisionTransformer] expected images of {self.image_size}, got {tuple(x.shape[2:])}")
+        for d in (2, 3):  # asserted in a way that tracers record
+            flambeau._assert(x.shape[d] == self.image_size, f"[VisionTransformer] expected images of {self.image_size}")
         return self.conv_proj(x).flatten(2).permute(0, 2, 1)
 
     def forward(self, x: flambeau.Tensor) -> flambeau.Tensor:
