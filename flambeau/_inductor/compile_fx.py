@@ -152,7 +152,8 @@ def _saved(forward: list[Call], backward: list[Call], trace: Trace) -> list[Valu
 def _program(
     calls: list[Call], inputs: list[Value], trace: Trace, outputs: list[Value | None], fuse: bool
 ) -> tuple[Any, ...]:
-    lowering = Lowering(fuse)
+    owners = {v.storage for call in calls for v in call.writes} | {v.storage for v in outputs if v is not None}
+    lowering = Lowering(fuse, frozenset(owners))
     given = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]

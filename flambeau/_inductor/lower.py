@@ -56,8 +56,9 @@ def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 class Lowering:
     """The state of lowering one list of calls."""
 
-    def __init__(self, fuse: bool = True) -> None:
+    def __init__(self, fuse: bool = True, owners: frozenset[int] = frozenset()) -> None:
         self.fuse = fuse
+        self.owners = owners  # storages that must have memory of their own: those written or returned
         self.items: list[Loop | Operator] = []
         self.current: dict[int, Buffer] = {}  # the state of each storage
         self.count = 0
@@ -139,11 +140,26 @@ class Lowering:
 
     def _store(self, name: str, target: tuple[Value, bool], expr: e.Expr, reads: list[Access], compute: Any) -> bool:
         value, _ = target
+        if expr.op == "load" and self._is_the_same(value, reads[0]):
+            self.current[value.storage] = reads[0].buffer
+            return True
         made = self.result(value)
         self.items.append(
             Loop(name, value.size, expr, reads, Access(made, value.offset, _flat_strides(value)), compute)
         )
         return True
+
+    def _is_the_same(self, value: Value, access: Access) -> bool:
+        """Whether a value is a copy of a whole buffer that can do without being one."""
+        buffer = access.buffer
+        return (
+            value.storage not in self.owners
+            and buffer.source in ("loop", "operator")
+            and buffer.memory is buffer
+            and not any(self.current[s] is buffer for s in self.owners if s in self.current)
+            and (value.dtype, value.size, value.stride, access.offset) == (buffer.dtype, buffer.size, buffer.stride, 0)
+            and access.strides == _flat_strides(value)
+        )
 
     def _pointwise(self, call: Call, record: Any) -> bool:
         target = self._target(call)
@@ -276,7 +292,12 @@ def _substituted(node: e.Expr, leaves: dict[str, e.Expr]) -> e.Expr:
         return leaves[node.args[0]]  # type: ignore[index]
     if node.op in ("const", "load"):
         return node
-    return e.Expr(node.op, *(_substituted(a, leaves) for a in node.args))  # type: ignore[arg-type]
+    args = [_substituted(a, leaves) for a in node.args]  # type: ignore[arg-type]
+    if node.op == "mul":
+        for one, other in (args, args[::-1]):
+            if one.op == "const" and one.args[0] == 1:
+                return other
+    return e.Expr(node.op, *args)
 
 
 def _exemplar(operand: Any) -> Any:
