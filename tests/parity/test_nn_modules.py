@@ -261,6 +261,33 @@ CASES = [
     case("nn.LSTMCell(3, 5)", "x(2, 3)"),
     case("nn.LSTMCell(3, 5, bias=False)", "x(2, 3), (x(2, 5), x(2, 5))"),
     case("nn.LSTMCell(3, 5)", "x(3), (x(5), x(5))"),
+    *(case(f"nn.MultiheadAttention(8, 2{options})", inputs) for options in ("", ", bias=False", ", add_bias_kv=True",
+      ", add_zero_attn=True", ", batch_first=True", ", add_bias_kv=True, add_zero_attn=True, batch_first=True")
+      for inputs in ("x(4, 4, 8), x(4, 4, 8), x(4, 4, 8)", "*[x(4, 3, 8)] * 3", "x(5, 8), *[x(6, 8)] * 2")),
+    case("nn.MultiheadAttention(8, 2, kdim=3, vdim=5)", "x(4, 2, 8), x(6, 2, 3), x(6, 2, 5)"),
+    case("nn.MultiheadAttention(8, 2, batch_first=True)", "x(2, 4, 8), *[x(2, 6, 8)] * 2", call="m(*a, need_weights=False)"),
+    case("nn.MultiheadAttention(8, 2)", "*[x(4, 2, 8)] * 3", call="m(*a, average_attn_weights=False)"),
+    case("nn.MultiheadAttention(8, 2)", "*[x(4, 2, 8)] * 3", call="m(*a, attn_mask=lib.ones(4, 4).triu(1).bool())"),
+    case("nn.MultiheadAttention(8, 2, add_bias_kv=True)", "*[x(4, 2, 8)] * 3",
+         call="m(*a, attn_mask=lib.ones(4, 4).triu(1).bool(), key_padding_mask=lib.tensor([[False] * 4, [False, True, False, True]]))"),
+    case("nn.MultiheadAttention(8, 2, dropout=0.2)", "*[x(4, 2, 8)] * 3", random=True),
+    *(case(f"nn.TransformerEncoderLayer(8, 2, 16, 0.0{options})", "x(4, 3, 8)") for options in
+      ("", ", 'gelu'", ", norm_first=True", ", bias=False", ", batch_first=True, layer_norm_eps=0.1", ", activation=nn.SiLU()")),
+    case("nn.TransformerEncoderLayer(8, 2, 16)", "x(4, 3, 8)", random=True),
+    case("nn.TransformerEncoderLayer(8, 2, 16, 0.0)", "x(4, 8), nn.Transformer.generate_square_subsequent_mask(4, dtype=dt)"),
+    *(case(f"nn.TransformerDecoderLayer(8, 2, 16, 0.0{options})", "x(4, 3, 8), x(5, 3, 8)") for options in
+      ("", ", 'gelu'", ", norm_first=True", ", bias=False")),
+    case("nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True)", "x(4, 3, 8), x(4, 5, 8)"),
+    case("nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0), 2, nn.LayerNorm(8))", "x(4, 3, 8)"),
+    case("nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 2, enable_nested_tensor=False)",
+         "x(4, 3, 8)", call="m(*a, mask=lib.ones(3, 3).triu(1).bool(), src_key_padding_mask=lib.tensor([[False, False, True]] * 4))"),
+    case("nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, 0.0), 2, nn.LayerNorm(8))", "x(4, 3, 8), x(5, 3, 8)"),
+    case("nn.Transformer(8, 2, 2, 2, 16, 0.0)", "x(4, 3, 8), x(5, 3, 8)"),
+    case("nn.Transformer(8, 2, 1, 1, 16, 0.0, batch_first=True, norm_first=True, bias=False)", "x(3, 4, 8), x(3, 5, 8)",
+         call="m(*a, tgt_mask=m.generate_square_subsequent_mask(5, dtype=a[0].dtype))"),
+    case("nn.AdaptiveLogSoftmaxWithLoss(16, 20, [5, 10, 15], div_value=2.0)", "x(12, 16), idx(20, 12)"),
+    case("nn.AdaptiveLogSoftmaxWithLoss(16, 20, [5, 10], head_bias=True)", "x(16), idx(20)"),
+    case("nn.AdaptiveLogSoftmaxWithLoss(16, 20, [5, 10], div_value=2.0)", "x(12, 16)", call="(m.log_prob(*a), m.predict(*a))"),
     case("nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2))", "x(2, 3, 6, 6)"),
 ]  # fmt: skip
 
