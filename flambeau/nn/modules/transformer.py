@@ -106,6 +106,10 @@ class TransformerEncoderLayer(_Layer):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
+        if self.activation is F.relu or isinstance(self.activation, fl.nn.ReLU):
+            self.activation_relu_or_gelu = 1
+        else:
+            self.activation_relu_or_gelu = 2 * (self.activation is F.gelu or isinstance(self.activation, fl.nn.GELU))
 
     def forward(
         self,
@@ -223,7 +227,8 @@ class TransformerEncoder(Module):
         super().__init__()
         self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
-        self.enable_nested_tensor = self.use_nested_tensor = enable_nested_tensor
+        self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = False  # padding is masked, not left out
         self.mask_check = mask_check
 
     def forward(
