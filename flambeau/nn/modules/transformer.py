@@ -106,10 +106,12 @@ class TransformerEncoderLayer(_Layer):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
-        if self.activation is F.relu or isinstance(self.activation, fl.nn.ReLU):
+        if self.activation is F.relu or isinstance(self.activation, flambeau.nn.ReLU):
             self.activation_relu_or_gelu = 1
         else:
-            self.activation_relu_or_gelu = 2 * (self.activation is F.gelu or isinstance(self.activation, fl.nn.GELU))
+            self.activation_relu_or_gelu = 2 * (
+                self.activation is F.gelu or isinstance(self.activation, flambeau.nn.GELU)
+            )
 
     def forward(
         self,
