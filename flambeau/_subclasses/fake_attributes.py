@@ -83,6 +83,8 @@ def method(*names: str) -> Callable[[Handler], Handler]:
 _META = fl.device("meta")
 attribute("shape")(lambda t: size_of(t.geometry.sizes))
 attribute("device")(lambda t: _META if t.fake_mode.inside_definition else t.fake_device)
+attribute("dtype")(lambda t: t.fake_dtype)
+attribute("ndim")(lambda t: len(t._geometry.sizes))
 attribute("requires_grad")(lambda t: t.fake_requires_grad)
 attribute("is_leaf")(lambda t: t.fake_is_leaf)
 attribute("is_meta")(lambda t: t.device.type == "meta")
@@ -121,7 +123,7 @@ def _set_requires_grad(t: Any, value: Any) -> None:
 
 
 def _set_data(t: Any, value: Any) -> None:
-    t.geometry = value.geometry
+    t.geometry, t.fake_dtype = value.geometry, value.fake_dtype
 
 
 SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad, data=_set_data)
@@ -137,6 +139,9 @@ def stride(t: Any, dim: int | None = None) -> Any:
     return t.geometry.strides if dim is None else t.geometry.strides[dimension(dim, len(t.geometry.strides))]
 
 
+method("dim", "ndimension")(lambda t: len(t._geometry.sizes))
+method("is_floating_point")(lambda t: t.fake_dtype.is_floating_point)
+method("is_complex")(lambda t: t.fake_dtype.is_complex)
 method("storage_offset")(lambda t: t.geometry.offset)
 method("numel", "nelement", "__numel__")(lambda t: numel(t.geometry.sizes))
 method("__hash__")(lambda t: id(t))

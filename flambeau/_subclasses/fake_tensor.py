@@ -62,6 +62,7 @@ class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
 
     fake_mode: FakeTensorMode
     fake_device: Any
+    fake_dtype: Any
     constant: Any
     _geometry: Geometry
     _seen: int  # how many replacements of symbols the geometry takes into account
@@ -193,6 +194,7 @@ class FakeTensorMode(TorchFunctionMode):
         """A fake tensor over a meta tensor."""
         with disabled():
             made: FakeTensor = fl.Tensor._make_subclass(FakeTensor, meta)
+            made.fake_dtype = meta.dtype
         made.fake_mode = self
         made.fake_device = device
         made.geometry = geometry
@@ -263,7 +265,8 @@ class FakeTensorMode(TorchFunctionMode):
         if isinstance(func, OpOverload):
             return self.operator(func, args, kwargs)
         if isinstance(func, (_C.Function, _C.Method)):
-            concrete_args, concrete_kwargs = _at_hints(self._faked(args)), _at_hints(self._faked(kwargs))
+            args, kwargs = self._faked(args), self._faked(kwargs) if kwargs else kwargs
+            concrete_args, concrete_kwargs = _at_hints(args), _at_hints(kwargs) if kwargs else kwargs
             try:
                 with disabled():
                     op = _C._resolve_call(func, *concrete_args, **concrete_kwargs)
@@ -325,10 +328,12 @@ class FakeTensorMode(TorchFunctionMode):
 
     def operator(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator on fakes."""
-        wanted_grad = bool(kwargs.get("requires_grad"))
-        kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
+        wanted_grad = False
+        if kwargs:
+            wanted_grad = bool(kwargs.get("requires_grad"))
+            kwargs = {k: self._faked(v) for k, v in kwargs.items() if k != "requires_grad"}
         info = _info(op)
-        bound = bind(op, self._faked(args), self._faked(kwargs))
+        bound = bind(op, self._faked(args), kwargs)
         if info.base in DATA_DEPENDENT:
             raise DynamicOutputShapeException(info.base)
         if info.base == "_local_scalar_dense":
@@ -412,13 +417,11 @@ class FakeTensorMode(TorchFunctionMode):
     def _by_kernel(self, op: OpOverload, info: _Info, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
         device = _common_device(op, bound)
         concrete = {k: _at_hints(v) for k, v in bound.items()}
-        for argument in op._schema.arguments:
-            if argument.type.text.startswith("device"):
-                concrete[argument.name] = "meta"
-        positional = [concrete[a.name] for a in op._schema.arguments if not a.kwarg_only]
-        named = {a.name: concrete[a.name] for a in op._schema.arguments if a.kwarg_only}
-        with disabled(), fl.no_grad():
-            result = op(*positional, **named)
+        for name in info.devices:
+            concrete[name] = "meta"
+        # Fakes have no history of their own, so nothing is recorded here.
+        with disabled():
+            result = op(*[concrete[n] for n in info.positional], **{n: concrete[n] for n in info.keyword})
         if info.writes_first:
             target = next(iter(bound.values()))
             if symbolic and info.base not in _RESHAPES:
@@ -537,20 +540,32 @@ class FakeTensorMode(TorchFunctionMode):
 class _Info:
     """What a call needs to know of an operator, looked up once."""
 
-    __slots__ = ("base", "flags", "pointwise", "composite", "definition", "outs", "writes_first")
+    __slots__ = ("base", "flags", "pointwise", "composite", "definition", "outs", "writes_first", "positional", "keyword",
+                 "devices", "formals", "last_list")  # fmt: skip
 
     def __init__(self, op: OpOverload) -> None:
         _, flags, functional = _C._operator_info(op)
         self.flags: int = flags
         self.base: str = functional or op._full_name
         self.pointwise, self.composite, self.definition = _C._operator_definition(self.base)
-        first = op._schema.arguments[0] if op._schema.arguments else None
+        arguments = op._schema.arguments
+        self.positional = tuple(a.name for a in arguments if not a.kwarg_only)
+        self.keyword = tuple(a.name for a in arguments if a.kwarg_only)
+        self.devices = tuple(a.name for a in arguments if a.type.text.startswith("device"))
+        # Name, default, and how many values one stands for.
+        repeats = [_REPEATED.search(a.type.text) for a in arguments]
+        self.formals = [
+            (a.name, a.default_value, int(r[1]) if r is not None else 0) for a, r in zip(arguments, repeats)
+        ]
+        last = arguments[len(self.positional) - 1].type.text if self.positional else ""
+        self.last_list = "" if "[]" not in last else ("tensors" if last.startswith("Tensor") else "numbers")
+        first = arguments[0] if arguments else None
         self.writes_first = (
             not flags & _OUT and first is not None and first.alias_info is not None and bool(first.alias_info.is_write)
         )
         self.outs: list[str] = []
         if flags & _OUT:
-            self.outs = [a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+            self.outs = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
 
 
 def _named(op: OpOverload, bound: dict[str, Any]) -> Any:
@@ -582,30 +597,27 @@ _ALIASES = {"input": "self", "x": "self", "a": "self", "x1": "self", "self": "in
 
 def bind(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the names of the schema, with defaults filled in, as the native parser reads them."""
-    formals = op._schema.arguments
-    positional = [a for a in formals if not a.kwarg_only]
-    bound: dict[str, Any] = {}
-    for i, argument in enumerate(positional):
-        if i >= len(args):
-            break
-        text = argument.type.text
+    info = _info(op)
+    positional = info.positional
+    given = dict(zip(positional, args))
+    if info.last_list and len(args) >= len(positional):
+        last = args[len(positional) - 1]
         # x.view(2, 3): the rest of the positional arguments is the list.
-        last_list = i + 1 == len(positional) and "[]" in text and not isinstance(args[i], (list, tuple, type(None)))
-        if last_list and (not isinstance(args[i], fl.Tensor) or text.startswith("Tensor")):
-            bound[argument.name] = list(args[i:])
-            break
-        bound[argument.name] = args[i]
-    names = {a.name for a in formals}
-    for name, value in kwargs.items():
-        bound[name if name in names else _ALIASES.get(name, name)] = value
-    for argument in formals:
-        if argument.name not in bound:
-            bound[argument.name] = argument.default_value
-        count = _REPEATED.search(argument.type.text)
-        value = bound[argument.name]
-        if count is not None and value is not None and not isinstance(value, (list, tuple)):
-            bound[argument.name] = [value] * int(count[1])  # one value stands for all
-    return {a.name: bound[a.name] for a in formals}
+        if not isinstance(last, (list, tuple, type(None))) and (
+            info.last_list == "tensors" or not isinstance(last, fl.Tensor)
+        ):
+            given[positional[-1]] = list(args[len(positional) - 1 :])
+    if kwargs:
+        names = {name for name, _, _ in info.formals}
+        for name, value in kwargs.items():
+            given[name if name in names else _ALIASES.get(name, name)] = value
+    bound: dict[str, Any] = {}
+    for name, default, repeat in info.formals:
+        value = given.get(name, default)
+        if repeat and value is not None and not isinstance(value, (list, tuple)):
+            value = [value] * repeat  # one value stands for all
+        bound[name] = value
+    return bound
 
 
 def _tensors(bound: dict[str, Any]) -> list[FakeTensor]:
