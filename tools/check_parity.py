@@ -50,7 +50,7 @@ def measure(harness: pathlib.Path, arguments: argparse.Namespace) -> dict[str, A
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--harness", type=pathlib.Path, default=ROOT.parent / "shared" / "parity")
-    parser.add_argument("--mode", default="forward,meta,inplace,error")
+    parser.add_argument("--mode", default="forward,meta,inplace,error,grad")
     parser.add_argument("--dtypes", default="float32,int64,bool,bfloat16")
     parser.add_argument("--samples", type=int, default=2, help="samples per operator and dtype")
     parser.add_argument("--jobs", type=int, default=2)
