@@ -3,7 +3,7 @@
 usage: third_party.py CASE WEIGHTS.npz RESULT.npz
 
 Under PyTorch, which comes first, the weights are drawn and written; under flambeau they are read. The result holds the
-outputs, the loss, the gradients of parameters and the loss after a few steps of training.
+outputs, the gradients of parameters, generated text and the loss after a few steps of training.
 """
 
 import os
@@ -170,6 +170,12 @@ def main(case, weights_path, result_path):
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             result[f"gradient {name}"] = parameter.grad.numpy().copy()
+    if case in ("gpt2", "llama", "qwen"):
+        model.eval()
+        for beams in (1, 3):
+            options = {"do_sample": False, "num_beams": beams, "max_new_tokens": 8, "pad_token_id": 0}
+            result[f"generated with {beams} beams"] = model.generate(tokens(60, 2, 6), **options).numpy()
+        model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
     for _ in range(3):
         optimizer.step()

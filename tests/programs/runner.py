@@ -18,7 +18,6 @@ VARIANTS = {"word_language_model.py": [["--model", kind] for kind in ("LSTM", "G
 WAITING = {
     "actor_critic.py",  # distributions
     "reinforce.py",
-    "gcn.py",  # sparse tensors
 }
 CASES = [(name, tuple(options)) for name in PROGRAMS if name not in WAITING for options in VARIANTS.get(name, [[]])]
 
