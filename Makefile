@@ -55,6 +55,7 @@ parity: dev $(VENV)/.flambeau-parity
 # docs/operators.md from the op records.
 docs: | $(VENV)/bin/python
 	$(PYTHON) tools/document.py
+	$(PYTHON) tools/document_breaks.py
 
 lint: $(VENV)/.flambeau-lint
 	$(PYTHON) tools/lint.py

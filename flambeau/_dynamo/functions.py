@@ -321,7 +321,7 @@ def _update_wrapper(tracer: Tracer, wrapper: Any, wrapped: Any, *args: Any, **kw
 
 
 def _build_special() -> dict[int, Callable[..., Any]]:
-    from flambeau import _dynamo, overrides
+    from flambeau import _dynamo, compiler, overrides
 
     table: dict[Any, Callable[..., Any]] = {}
 
@@ -355,6 +355,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (overrides.has_torch_function, _constant(False)), (overrides.has_torch_function_unary, _constant(False)),
         (overrides.has_torch_function_variadic, _constant(False)),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
+        (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),
     ]  # fmt: skip
     for function, handler in pairs:
@@ -374,4 +375,7 @@ _KEEP: list[Any] = []
 def prepare() -> None:
     """Fills the table of special functions, when the package is complete."""
     if not SPECIAL:
+        from flambeau.nn.modules.module import mutations
+
+        _C._set_module_mutations(mutations)
         SPECIAL.update(_build_special())

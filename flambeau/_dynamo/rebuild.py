@@ -397,6 +397,30 @@ class Rebuilder:
 
     # ------------------------------------------------------------------------------------------ the function
 
+    def _fetch_members(self) -> None:
+        """Parameters and buffers of a model, kept until any module changes: fetching them costs nothing at any depth."""
+        groups: dict[Source, list[Source]] = {}
+        for traced in self.tracer.inputs:
+            source = traced.source
+            if source is not None and source not in self.source_memo:
+                root = _member_root(source)
+                if root is not None:
+                    groups.setdefault(root, []).append(source)
+        for root, members in groups.items():
+            if len(members) < 3:
+                continue
+            from flambeau.nn.modules.module import mutations
+
+            cache, count = self.names.add([(None, None, ())], "kept"), self.names.add(mutations, "mutations")
+            base, kept = self.source(root), self.fresh_name()
+            self.fetch.append(f"{kept} = {cache}[0]")
+            self.fetch.append(f"if {kept}[0] != {count}[0] or {kept}[1] is not {base}:")
+            values = ", ".join(member.expression(self.names) for member in members)
+            self.fetch.append(f"    {kept} = {cache}[0] = ({count}[0], {base}, ({values}))")
+            for member in members:
+                self.source_memo[member] = self.fresh_name()
+            self.fetch.append(f"{', '.join(self.source_memo[member] for member in members)} = {kept}[2]")
+
     def finish(
         self, graph: Any, filename: str, name: str, first_line: int, replay: tuple[Any, str] | None
     ) -> tuple[Any, str]:
@@ -408,6 +432,7 @@ class Rebuilder:
         head: list[tuple[str, int]] = [(line, first_line) for line in self.fetch]
         if graph is not None:
             self.names.bind("graph", graph)
+            self._fetch_members()
             inputs = ", ".join(self.source(t.source) for t in self.tracer.inputs if t.source is not None)
             head = [(line, first_line) for line in self.fetch]
             results = "".join(f"t{i}, " for i in range(len(self.outputs)))
@@ -438,6 +463,19 @@ class Rebuilder:
         namespace: dict[str, Any] = dict(self.names.table)
         exec(code, namespace)
         return namespace[_identifier(name)], text
+
+
+def _member_root(source: Source) -> Source | None:
+    """The outermost module that a parameter or buffer is reached from through members alone."""
+    root: Source | None = None
+    place = source
+    while place.kind == "dict_item" and place.parent is not None and place.parent.kind == "instance":
+        if place.parent.key not in ("_parameters", "_buffers", "_modules") or place.parent.parent is None:
+            break
+        place = root = place.parent.parent
+        if ("module", None) not in root.checks:
+            return None
+    return root
 
 
 def _identifier(name: str) -> str:
