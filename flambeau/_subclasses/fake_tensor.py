@@ -215,7 +215,8 @@ class FakeTensorMode(TorchFunctionMode):
         **ignored: Any,
     ) -> Any:
         """The fake of a tensor. With symbolic sizes, every size in `dynamic_dims` (default: all) gets a symbol, named
-        after `source` in guards."""
+        after `source` in guards. Strides of a tensor that does not lie densely, and its offset, stay plain numbers: who
+        reuses a trace compares them."""
         if isinstance(tensor, FakeTensor):
             return tensor
         known = self._known.get(id(tensor))
