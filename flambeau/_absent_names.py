@@ -47,9 +47,9 @@ _CHECKPOINT = "distributed.checkpoint"
 TABLE: dict[str, tuple[str, str]] = {
     "": (
         "it is not written", "quantize_per_tensor quantize_per_channel empty_quantized PyTorchFileReader"
-        " :float8_e4m3fn :float8_e5m2 :float8_e4m3fnuz :float8_e5m2fnuz :float8_e8m0fnu :float4_e2m1fn_x2 :complex32"
+        " :float4_e2m1fn_x2 :complex32"
         " :qint8 :quint8 :qint32 :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
-        " :uint16 :uint32 :uint64 :jagged :sparse_bsr :sparse_bsc",
+        " :jagged :sparse_bsr :sparse_bsc",
     ),
     # ------------------------------------------------------------------------------------------ capture and compile
     "fx.passes.regional_inductor": (_COMPILER, "regional_inductor"),

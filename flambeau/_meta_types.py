@@ -19,7 +19,8 @@ _FLOATING = {
     "float8_e4m3fn": (8, 3, 7, 448.0, 1.0),
     "float8_e5m2": (8, 2, 15, 57344.0, 1.0),
     "float8_e4m3fnuz": (8, 3, 8, 240.0, 1.0),
-    "float8_e5m2fnuz": (8, 3, 16, 57344.0, 1.0),
+    "float8_e5m2fnuz": (8, 3, 16, 57344.0, 1.0),  # eps as PyTorch has it
+    "float8_e8m0fnu": (8, 0, 127, 2.0**127, 1.0),
 }
 _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 _INTEGER = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
@@ -80,6 +81,8 @@ class finfo(_Limits):
         smallest = 2.0 ** (1 - bias)
         self._set(bits=bits, dtype=name, min=-largest, max=largest, eps=2.0**-mantissa)
         self._set(resolution=resolution, smallest_normal=smallest, tiny=smallest)
+        if name == "float8_e8m0fnu":  # powers of two only, without a sign
+            self._set(min=2.0**-127, smallest_normal=2.0**-127, tiny=2.0**-127)
 
     def __repr__(self) -> str:
         return (

@@ -20,6 +20,7 @@ def is_tensor(obj: Any, /) -> bool:
 
 _NUMPY_TO_DTYPE = {
     "b1": _C.bool, "u1": _C.uint8, "i1": _C.int8, "i2": _C.int16, "i4": _C.int32, "i8": _C.int64,
+    "u2": _C.uint16, "u4": _C.uint32, "u8": _C.uint64,
     "f2": _C.float16, "f4": _C.float32, "f8": _C.float64, "c8": _C.complex64, "c16": _C.complex128,
 }  # fmt: skip
 
@@ -81,6 +82,8 @@ def _from_python(data: Any, dtype: Any) -> Tensor:
     if isinstance(data, (list, tuple)):
         found = _element_dtype(data)
         dtype = found if dtype is None else dtype
+    if dtype is _C.uint64:
+        return _from_unsigned(data)
     try:
         return _C._from_data(data, dtype)
     except (TypeError, ValueError):
@@ -88,6 +91,17 @@ def _from_python(data: Any, dtype: Any) -> Tensor:
         if plain is data:
             raise
         return _C._from_data(plain, dtype)
+
+
+def _from_unsigned(data: Any) -> Tensor:
+    """uint64 from integers, of which those beyond int64 pass as the negative numbers with the same bits."""
+
+    def wrapped(item: Any) -> Any:
+        if isinstance(item, (list, tuple)):
+            return [wrapped(x) for x in item]
+        return item - 2**64 if isinstance(item, int) and 2**63 <= item < 2**64 else item
+
+    return _C._from_data(wrapped(_plain(data)), _C.uint64)
 
 
 def _element_dtype(data: Any) -> Any:

@@ -385,6 +385,11 @@ def _reduce_ex_internal(self: Tensor, protocol: Any) -> Any:
             (self.dtype, tuple(self.shape), self.stride(), self.requires_grad),
         )
     hooks = getattr(self, "_backward_hooks", None) or OrderedDict()
+    from flambeau.storage import STORAGE_NAMES
+
+    if self.dtype not in STORAGE_NAMES:  # no typed storage: the dtype is written beside the bytes
+        where = (self.untyped_storage(), self.storage_offset(), tuple(self.shape), self.stride())
+        return (_utils._rebuild_tensor_v3, (*where, self.requires_grad, hooks, self.dtype, {}))
     args = (self._typed_storage(), self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad, hooks)
     return (_utils._rebuild_tensor_v2, args)
 

@@ -17,8 +17,19 @@ int rank_of(char kind) {
 }
 }  // namespace
 
+void refuse_stored_only(DType t) {
+  fail(ErrorKind::NotImplemented, "[", name_of(t), "] expected a dtype to compute with, got ", name_of(t),
+       ", which is only stored and converted; use to() first");
+}
+
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  if (__builtin_expect(is_stored_only(a) || is_stored_only(b), 0)) {
+    const bool floats = is_floating(a) && !is_float8(a), float_other = is_floating(b) && !is_float8(b);
+    FL_CHECK((floats || float_other) && !is_float8(a) && !is_float8(b),
+             "[promote_types] expected dtypes that promote, got ", name_of(a), " and ", name_of(b));
+    return floats ? a : b;
+  }
   const int ra = rank_of(class_of(a)), rb = rank_of(class_of(b));
   if (ra > rb) return promote(b, a);
   if (ra < rb) {

@@ -25,8 +25,18 @@ enum class DType : int8_t {
   Double,
   ComplexFloat,
   ComplexDouble,
+  // Dtypes that are stored and converted, not computed with.
+  UInt16,
+  UInt32,
+  UInt64,
+  Float8E4M3,
+  Float8E5M2,
+  Float8E4M3Fnuz,
+  Float8E5M2Fnuz,
+  Float8E8M0,
 };
-constexpr int kDTypes = 12;
+constexpr int kDTypes = 12;     // those that kernels compute with
+constexpr int kAllDTypes = 20;  // and those that are only stored
 
 struct Half {
   _Float16 value;
@@ -72,10 +82,21 @@ using complex128 = std::complex<double>;
   X(ComplexFloat, ::fl::complex64, "complex64", 'c') \
   X(ComplexDouble, ::fl::complex128, "complex128", 'c')
 
+// The same for the dtypes that are only stored; the C++ type has the size.
+#define FL_FOR_STORED_DTYPES(X)                      \
+  X(UInt16, uint16_t, "uint16", 'i')                 \
+  X(UInt32, uint32_t, "uint32", 'i')                 \
+  X(UInt64, uint64_t, "uint64", 'i')                 \
+  X(Float8E4M3, uint8_t, "float8_e4m3fn", 'f')       \
+  X(Float8E5M2, uint8_t, "float8_e5m2", 'f')         \
+  X(Float8E4M3Fnuz, uint8_t, "float8_e4m3fnuz", 'f') \
+  X(Float8E5M2Fnuz, uint8_t, "float8_e5m2fnuz", 'f') \
+  X(Float8E8M0, uint8_t, "float8_e8m0fnu", 'f')
+
 constexpr const char* name_of(DType t) {
   constexpr const char* names[] = {
 #define X(e, c, n, k) n,
-      FL_FOR_DTYPES(X)
+      FL_FOR_DTYPES(X) FL_FOR_STORED_DTYPES(X)
 #undef X
   };
   return names[static_cast<int>(t)];
@@ -83,7 +104,7 @@ constexpr const char* name_of(DType t) {
 constexpr int64_t size_of(DType t) {
   constexpr int64_t sizes[] = {
 #define X(e, c, n, k) sizeof(c),
-      FL_FOR_DTYPES(X)
+      FL_FOR_DTYPES(X) FL_FOR_STORED_DTYPES(X)
 #undef X
   };
   return sizes[static_cast<int>(t)];
@@ -91,7 +112,7 @@ constexpr int64_t size_of(DType t) {
 constexpr char class_of(DType t) {
   constexpr char classes[] = {
 #define X(e, c, n, k) k,
-      FL_FOR_DTYPES(X)
+      FL_FOR_DTYPES(X) FL_FOR_STORED_DTYPES(X)
 #undef X
   };
   return classes[static_cast<int>(t)];
@@ -106,6 +127,15 @@ constexpr bool is_complex(DType t) {
 constexpr bool is_integral(DType t, bool include_bool = false) {
   return class_of(t) == 'i' || (include_bool && t == DType::Bool);
 }
+constexpr bool is_stored_only(DType t) {
+  return static_cast<int>(t) >= kDTypes;
+}
+constexpr bool is_float8(DType t) {
+  return t >= DType::Float8E4M3;
+}
+constexpr bool is_unsigned(DType t) {
+  return t == DType::Bool || t == DType::UInt8 || (t >= DType::UInt16 && t <= DType::UInt64);
+}
 // Half and bfloat16 compute in float.
 constexpr bool is_reduced(DType t) {
   return t == DType::Half || t == DType::BFloat16;
@@ -119,7 +149,9 @@ constexpr DType complex_of(DType t) {
 // The type in which kernels compute: reduced floats in float, all integers and bool in int64, complex64 in
 // itself.
 constexpr DType compute_of(DType t) {
-  return is_reduced(t) ? DType::Float : (class_of(t) == 'i' || t == DType::Bool) ? DType::Int64 : t;
+  return is_reduced(t) || is_float8(t)              ? DType::Float
+         : (class_of(t) == 'i' || t == DType::Bool) ? DType::Int64
+                                                    : t;
 }
 
 DType promote(DType a, DType b);
@@ -190,6 +222,9 @@ inline To convert(const From& x) {
   }
 }
 
+// Raises for a dtype that kernels do not compute with.
+[[noreturn]] void refuse_stored_only(DType t);
+
 // Calls f(Type<T>{}) for the C++ type of a dtype.
 template <class F>
 inline decltype(auto) dispatch(DType t, F&& f) {
@@ -199,8 +234,10 @@ inline decltype(auto) dispatch(DType t, F&& f) {
     return f(Type<c>{});
     FL_FOR_DTYPES(X)
 #undef X
+    default:
+      break;
   }
-  __builtin_unreachable();
+  refuse_stored_only(t);
 }
 // The same over compute types only: float, double, int64, complex64, complex128.
 template <class F>

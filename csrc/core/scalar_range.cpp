@@ -9,12 +9,20 @@ namespace {
 
 bool real_fits(double x, DType t) {
   switch (t) {
+    case DType::Float8E4M3:
+      return !std::isfinite(x) || std::abs(x) <= 448.0;
+    case DType::Float8E4M3Fnuz:
+      return !std::isfinite(x) || std::abs(x) <= 240.0;
+    case DType::Float8E5M2:
+    case DType::Float8E5M2Fnuz:
+      return !std::isfinite(x) || std::abs(x) <= 57344.0;
     case DType::Half:
       return !std::isfinite(x) || std::abs(x) <= 65504.0;
     case DType::BFloat16:
       return !std::isfinite(x) || std::abs(x) <= 0x1.fep127;
     case DType::Float:
     case DType::ComplexFloat:
+    case DType::Float8E8M0:
       return !std::isfinite(x) || std::abs(x) <= static_cast<double>(std::numeric_limits<float>::max());
     default:
       return true;
@@ -29,6 +37,11 @@ bool fits(const Scalar& value, DType dtype) {
   if (!fl::is_integral(dtype))
     return real_fits(value.is_integral() ? static_cast<double>(value.i) : value.re, dtype) &&
            real_fits(value.im, dtype);
+  if (is_stored_only(dtype)) {
+    const double most = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)));
+    const double given = value.is_integral() ? static_cast<double>(value.i) : value.re;
+    return given < most && (value.is_integral() ? given > -most : given >= 0);
+  }
   return dispatch(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     if constexpr (std::is_integral_v<T>) {

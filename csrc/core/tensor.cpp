@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "core/stored_dtypes.h"
+
 namespace fl {
 
 void (*release_python_object)(TensorImpl*) = nullptr;
@@ -199,11 +201,7 @@ Tensor empty_like(const Tensor& like, DType dtype) {
 
 Tensor scalar_tensor(const Scalar& value, Options options) {
   Tensor t = empty({}, options);
-  if (!t.is_meta())
-    dispatch(options.dtype, [&](auto type) {
-      using T = typename decltype(type)::type;
-      *t.data<T>() = value.to<T>();
-    });
+  if (!t.is_meta()) store_scalar(value, options.dtype, t.raw());
   return t;
 }
 

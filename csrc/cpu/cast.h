@@ -15,7 +15,11 @@ struct CastTable {
 
 FL_DECLARE_ARCH(const CastTable, cast_table)
 
+// The same where one of the two is a dtype that is only stored.
+CastFn stored_cast(DType from, DType to);
+
 inline CastFn cast_fn(DType from, DType to) {
+  if (__builtin_expect(is_stored_only(from) || is_stored_only(to), 0)) return stored_cast(from, to);
   return picked_cast_table().fn[static_cast<int>(from)][static_cast<int>(to)];
 }
 

@@ -662,10 +662,11 @@ void run(const ConvArgs& g, Pass pass) {
       return run_pass<std::complex<float>, std::complex<float>>(g, pass);
     case DType::ComplexDouble:
       return run_pass<std::complex<double>, std::complex<double>>(g, pass);
-    case DType::Bool:
+    default:
       break;
   }
-  throw std::runtime_error("[conv" + std::to_string(g.ndim) + "d] expected a numeric dtype, got bool");
+  throw std::runtime_error("[conv" + std::to_string(g.ndim) + "d] expected a dtype to compute with, got " +
+                           name_of(g.dtype));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Copies between any two strided CPU tensors, with conversion and broadcasting: copy_, clone, contiguous, to.
 #include <cstring>
 
+#include "core/stored_dtypes.h"
 #include "cpu/cast.h"
 #include "cpu/iterator.h"
 #include "cpu/parallel.h"
@@ -190,6 +191,7 @@ Scalar item(const Tensor& t) {
 namespace {
 
 Scalar read_cpu(const Tensor& t) {
+  if (__builtin_expect(is_stored_only(t.dtype()), 0)) return load_stored(t.dtype(), t.raw());
   return dispatch(t.dtype(), [&](auto type) -> Scalar {
     using T = typename decltype(type)::type;
     const T x = *t.data<T>();

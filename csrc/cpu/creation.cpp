@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/scalar_range.h"
+#include "core/stored_dtypes.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
@@ -70,14 +71,12 @@ void fill_dense(const Tensor& t, const void* pattern) {
 
 void fill_with(const Tensor& t, const Scalar& value) {
   if (t.is_meta() || t.numel() == 0) return;
-  dispatch(t.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    const T x = value.to<T>();
-    if (is_dense(t))
-      fill_dense(t, &x);
-    else
-      copy_into(t, scalar_tensor(value, {t.dtype(), Device{}}));
-  });
+  alignas(16) char pattern[16];
+  store_scalar(value, t.dtype(), pattern);
+  if (is_dense(t))
+    fill_dense(t, pattern);
+  else
+    copy_into(t, scalar_tensor(value, {t.dtype(), Device{}}));
 }
 
 Tensor filled(Tensor t, const Scalar& value) {

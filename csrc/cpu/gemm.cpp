@@ -16,8 +16,6 @@
 //   gemm_floating.h    batches and threads       gemm_others.cpp   integers and complex numbers
 #include "cpu/gemm.h"
 
-#include <stdexcept>
-
 #include "cpu/gemm_paths.h"
 
 namespace fl::cpu {
@@ -42,10 +40,10 @@ void gemm(const GemmArgs& g) {
     case DType::ComplexFloat:
     case DType::ComplexDouble:
       return products::gemm_complex(g);
-    case DType::Bool:
+    default:
       break;
   }
-  throw std::runtime_error("[gemm] expected a numeric dtype, got bool");
+  fail(ErrorKind::NotImplemented, "[gemm] expected a dtype to multiply in, got ", name_of(g.dtype));
 }
 
 void dot(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y, int64_t y_stride,

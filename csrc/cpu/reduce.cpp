@@ -357,7 +357,7 @@ ReduceSlot reduce_slot(DType t) {
     case DType::ComplexDouble:
       return kReduceComplexDouble;
     default:
-      return kReduceInt;
+      return is_floating(t) ? kReduceFloat : kReduceInt;
   }
 }
 

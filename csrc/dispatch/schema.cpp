@@ -81,7 +81,7 @@ Value parse_default(const Argument& arg, View view) {
     return Value(MemoryFormat::Preserve);
   }
   if (arg.type == ArgType::DType) {
-    for (int i = 0; i < kDTypes; ++i)
+    for (int i = 0; i < kAllDTypes; ++i)
       if (text == name_of(static_cast<DType>(i))) return Value(static_cast<DType>(i));
   }
   if (text == "inf") return Value(double(INFINITY));

@@ -33,6 +33,8 @@ PyObject* element(const char* p) {
     return PyBool_FromLong(x);
   else if constexpr (is_complex_type<T>)
     return PyComplex_FromDoubles(x.real(), x.imag());
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    return PyLong_FromUnsignedLongLong(x);
   else if constexpr (std::is_integral_v<T>)
     return PyLong_FromLongLong(x);
   else
@@ -56,12 +58,23 @@ PyObject* tensor_item(PyObject* self, PyObject*) {
       static PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "item");
       return call_override(method, &self, 1, nullptr);
     });
-  return guarded([&] { return from_scalar(item(unwrap(self))); });
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    if (__builtin_expect(t.dtype() == DType::UInt64 && t.numel() == 1 && t.is_cpu(), 0))
+      return PyLong_FromUnsignedLongLong(*t.data<uint64_t>());
+    return from_scalar(item(t));
+  });
 }
 
 PyObject* tensor_tolist(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = on_cpu(unwrap(self), "tolist");
+    if (t.dtype() == DType::UInt64) return nested<uint64_t>(t, 0, t.raw());
+    if (is_stored_only(t.dtype())) {
+      const Tensor known = to_dtype(t, is_float8(t.dtype()) ? DType::Float : DType::Int64);
+      return is_float8(t.dtype()) ? nested<float>(known, 0, known.raw())
+                                  : nested<int64_t>(known, 0, known.raw());
+    }
     return dispatch(t.dtype(),
                     [&](auto type) { return nested<typename decltype(type)::type>(t, 0, t.raw()); });
   });
@@ -175,14 +188,22 @@ PyObject* from_data(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         default:
           dtype = default_dtype();
       }
-    Tensor out = empty(shape.sizes, {dtype, Device{}});
+    // Dtypes that are only stored are filled with wide numbers first.
+    const DType wide = !is_stored_only(dtype) ? dtype : shape.kind >= 2 ? DType::Double : DType::Int64;
+    Tensor out = empty(shape.sizes, {wide, Device{}});
     if (out.numel())
-      dispatch(dtype, [&](auto type) {
+      dispatch(wide, [&](auto type) {
         using T = typename decltype(type)::type;
         T* at = out.data<T>();
         store<T>(data, at);
       });
-    return wrap(out);
+    if (wide == dtype) return wrap(out);
+    if (!is_float8(dtype))
+      for (int64_t i = 0; i < out.numel(); ++i)
+        check_fits("tensor",
+                   wide == DType::Double ? Scalar(out.data<double>()[i]) : Scalar(out.data<int64_t>()[i]),
+                   dtype);
+    return wrap(to_dtype(out, dtype));
   });
 }
 
@@ -236,6 +257,11 @@ std::optional<DType> dtype_of_format(const char* f, Py_ssize_t item) {
       return DType::Bool;
     case 'B':
       return DType::UInt8;
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+      return item == 2 ? DType::UInt16 : item == 4 ? DType::UInt32 : DType::UInt64;
     case 'e':
       return DType::Half;
     case 'f':
@@ -304,7 +330,8 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
                               PyObject*);
     using SetBase = int (*)(PyObject*, PyObject*);
     constexpr int kNew = 93, kSetBase = 282, kAlignedWriteable = 0x0100 | 0x0400;
-    constexpr int numbers[] = {0, 2, 1, 3, 5, 7, 23, -1, 11, 12, 14, 15};  // NumPy's type numbers, by DType
+    constexpr int numbers[] = {0,  2,  1, 3, 5, 7,  23, -1, 11, 12,
+                               14, 15, 4, 6, 8, -1, -1, -1, -1, -1};  // NumPy's type numbers, by DType
     FL_CHECK_KIND(nargs == 3 && is_tensor(args[0]), Type, "[numpy] expected a Tensor, got another object");
     void** api = static_cast<void**>(PyCapsule_GetPointer(args[1], nullptr));
     if (!api) throw PythonError();
@@ -359,12 +386,13 @@ struct Exported {
 DLDataType dl_dtype(DType t) {
   const uint8_t bits = static_cast<uint8_t>(size_of(t) * 8);
   if (t == DType::Bool) return {6, 8, 1};
-  if (t == DType::UInt8) return {1, 8, 1};
+  if (class_of(t) == 'i' && is_unsigned(t)) return {1, bits, 1};
   if (t == DType::BFloat16) return {4, 16, 1};
   return {static_cast<uint8_t>(is_complex(t) ? 5 : is_floating(t) ? 2 : 0), bits, 1};
 }
 DType from_dl_dtype(DLDataType t) {
-  for (int i = 0; i < kDTypes; ++i) {
+  for (int i = 0; i < kAllDTypes; ++i) {
+    if (is_float8(static_cast<DType>(i))) continue;
     const DLDataType own = dl_dtype(static_cast<DType>(i));
     if (own.code == t.code && own.bits == t.bits && t.lanes == 1) return static_cast<DType>(i);
   }

@@ -295,7 +295,7 @@ PyObject* tensor_is_complex(PyObject* self, PyObject*) {
   return tensor_bool_method(self, [](DType t) { return is_complex(t); });
 }
 PyObject* tensor_is_signed(PyObject* self, PyObject*) {
-  return tensor_bool_method(self, [](DType t) { return t != DType::Bool && t != DType::UInt8; });
+  return tensor_bool_method(self, [](DType t) { return !is_unsigned(t); });
 }
 PyObject* tensor_is_inference(PyObject* self, PyObject*) {
   return PyBool_FromLong(impl_of(self)->inference);

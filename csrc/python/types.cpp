@@ -16,7 +16,7 @@ struct NamedObject {
 };
 
 PyTypeObject *dtype_type, *layout_type, *memory_format_type;
-PyObject* dtypes[kDTypes];
+PyObject* dtypes[kAllDTypes];
 PyObject* layouts[4];
 PyObject* memory_formats[4];
 
@@ -40,7 +40,7 @@ PyObject* dtype_is_complex(PyObject* self, void*) {
 }
 PyObject* dtype_is_signed(PyObject* self, void*) {
   const DType t = self_dtype(self);
-  return PyBool_FromLong(t != DType::Bool && t != DType::UInt8);
+  return PyBool_FromLong(!is_unsigned(t));
 }
 PyObject* dtype_itemsize(PyObject* self, void*) {
   return PyLong_FromLongLong(size_of(self_dtype(self)));
@@ -307,7 +307,7 @@ void add_types(PyObject* module) {
   check(PyModule_AddObjectRef(module, "dtype", reinterpret_cast<PyObject*>(dtype_type)));
   check(PyModule_AddObjectRef(module, "layout", reinterpret_cast<PyObject*>(layout_type)));
   check(PyModule_AddObjectRef(module, "memory_format", reinterpret_cast<PyObject*>(memory_format_type)));
-  for (int i = 0; i < kDTypes; ++i) {
+  for (int i = 0; i < kAllDTypes; ++i) {
     dtypes[i] = make_named(dtype_type, i, name_of(static_cast<DType>(i)));
     check(PyModule_AddObjectRef(module, name_of(static_cast<DType>(i)), dtypes[i]));
   }

@@ -232,6 +232,10 @@ class _FromType:
         return _set_attributes(made, state)
 
 
+# Dtypes that have no typed storage: their tensors name the dtype beside the bytes.
+STORED_DTYPES = (
+    "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+)  # fmt: skip
 _LAYOUTS = {
     str(kind): kind for kind in (flambeau.strided, flambeau.sparse_coo, flambeau.sparse_csr, flambeau.sparse_csc)
 }
@@ -262,6 +266,7 @@ _VALUES: dict[str, Any] = {
     "torch.storage.UntypedStorage": StorageKind(None),
 }
 _VALUES.update(_LAYOUTS)
+_VALUES.update((f"torch.{name}", getattr(flambeau, name)) for name in STORED_DTYPES)
 for _dtype, _name in STORAGE_NAMES.items():
     _VALUES[f"torch.{_name}"] = StorageKind(_dtype)
     _VALUES[f"torch.cuda.{_name}"] = StorageKind(_dtype)
@@ -571,8 +576,7 @@ def _unknown(code: int) -> Callable[[SafeUnpickler], None]:
 
 
 _UNSUPPORTED_DTYPES = frozenset(
-    "uint16 uint32 uint64 complex32 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu "
-    "float4_e2m1fn_x2 quint8 qint8 qint32 quint4x2 quint2x4 bits8 bits16 bits1x8 bits2x4 bits4x2".split()
+    "complex32 float4_e2m1fn_x2 quint8 qint8 qint32 quint4x2 quint2x4 bits8 bits16 bits1x8 bits2x4 bits4x2".split()
 )
 _BY_CODE: dict[bytes, Callable[[SafeUnpickler], None]] = {
     b"\x80": SafeUnpickler.proto, b"\x95": SafeUnpickler.frame, b"(": SafeUnpickler.mark, b".": SafeUnpickler.stop,

@@ -147,3 +147,31 @@ def as_sparse_gradcheck(gradcheck: Any) -> Any:
         return gradcheck(on_values, tuple(strided), **options)
 
     return check
+
+
+class _LegacyType(type):
+    """Classes such as `torch.sparse.FloatTensor`: a constructor, and a test for isinstance."""
+
+    dtype: Any = None
+
+    def __instancecheck__(cls, obj: Any) -> bool:
+        return isinstance(obj, Tensor) and obj.is_sparse and obj.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, **options: Any) -> Tensor:
+        if len(args) < 2 or not isinstance(args[1], Tensor):  # sizes, or nothing
+            size = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+            return sparse_coo_tensor(size=size or (0,), dtype=cls.dtype)
+        return sparse_coo_tensor(*args, dtype=cls.dtype, **options)
+
+
+def __getattr__(name: str) -> Any:
+    kinds = {
+        "FloatTensor": _C.float32, "DoubleTensor": _C.float64, "HalfTensor": _C.float16, "BFloat16Tensor": _C.bfloat16,
+        "LongTensor": _C.int64, "IntTensor": _C.int32, "ShortTensor": _C.int16, "CharTensor": _C.int8,
+        "ByteTensor": _C.uint8,
+    }  # fmt: skip
+    if name not in kinds:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = _LegacyType(name, (), {"dtype": kinds[name], "is_sparse": True, "layout": _C.sparse_coo})
+    globals()[name] = made
+    return made

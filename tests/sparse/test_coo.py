@@ -82,6 +82,12 @@ def test_sizes_are_found():
     assert fl.sparse_coo_tensor(INDICES, 1.0, (3, 4))._values().tolist() == [1.0] * 5
 
 
+def test_legacy_constructors():
+    made = fl.sparse.FloatTensor(fl.tensor([[0, 1]]), fl.tensor([1.0, 2.0]), fl.Size([3]))
+    assert made.to_dense().tolist() == [1.0, 2.0, 0.0] and isinstance(made, fl.sparse.FloatTensor)
+    assert not isinstance(made, fl.sparse.DoubleTensor) and fl.sparse.LongTensor(2, 3).shape == (2, 3)
+
+
 # ---------------------------------------------------------------------------------------------- operators
 
 
