@@ -11,8 +11,8 @@ _SHARD = "sharding parameters over processes is not written"
 _QUANT = "quantization is not written"
 _ONNX = "export to ONNX is not written"
 _EXPORT = "export of programs is not written"
-_CAPTURE = "capture of programs is not written"
-_COMPILER = "the compiler is not written"
+_CAPTURE = "this part of the capture of programs is not written"
+_COMPILER = "this part of the compiler is not written"
 _UNBACKED = "sizes that depend on data are not carried through graphs"
 _NESTED = "nested tensors are not written"
 _RPC = "remote procedure calls are not written"
@@ -57,25 +57,21 @@ TABLE: dict[str, tuple[str, str]] = {
     "fx.experimental.symbolic_shapes": (_UNBACKED, "DivideByKey SymNode compute_unbacked_bindings"),
     "_dynamo": (
         _CAPTURE,
-        "OptimizedModule @allow_in_graph @disable @disallow_in_graph @forbid_in_graph @mark_static_address @nonstrict_trace "
-        "assume_constant_result explain export graph_break is_dynamo_supported()=False is_compiling()=False reset()=None reset_code_caches()=None list_backends()=[] mark_dynamic mark_static "
-        "mark_unbacked maybe_mark_dynamic optimize register_backend replay run",
+        "OptimizedModule @forbid_in_graph @mark_static_address @nonstrict_trace export is_dynamo_supported()=True "
+        "mark_unbacked replay reset_code_caches()=None",
     ),
-    "_dynamo.backends": ("", ""),
-    "_dynamo.backends.common": (_CAPTURE, "aot_autograd"),
-    "_dynamo.backends.registry": (_CAPTURE, "lookup_backend register_backend"),
     "_dynamo.callback": (_CAPTURE, "callback_handler on_compile_end on_compile_start"),
     "_dynamo.config": (
         _CAPTURE,
-        "patch accumulated_cache_size_limit=256 automatic_dynamic_shapes=True cache_size_limit=8 recompile_limit=8 "
-        "capture_scalar_outputs=False capture_dynamic_output_shape_ops=False inline_inbuilt_nn_modules=True "
-        "optimize_ddp=True skip_fwd_side_effects_in_bwd_under_checkpoint=False suppress_errors=False verbose=False",
+        "patch accumulated_cache_size_limit=256 automatic_dynamic_shapes=True capture_dynamic_output_shape_ops=False "
+        "capture_scalar_outputs=False inline_inbuilt_nn_modules=True optimize_ddp=True "
+        "skip_fwd_side_effects_in_bwd_under_checkpoint=False",
     ),
     "_dynamo.decorators": (_CAPTURE, "@disable mark_dynamic mark_static mark_unbacked"),
     "_dynamo.eval_frame": (_CAPTURE, "OptimizedModule"),
     "_dynamo.exc": (_CAPTURE, "!BackendCompilerFailed !TorchDynamoException !Unsupported !InternalTorchDynamoError !TorchRuntimeError"),
     "_dynamo.testing": (_CAPTURE, "CompileCounter CompileCounterWithBackend"),
-    "_dynamo.utils": (_CAPTURE, "CompileProfiler is_compile_supported()=False"),
+    "_dynamo.utils": (_CAPTURE, "CompileProfiler is_compile_supported()=True"),
     "_functorch": ("", ""),
     "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module aot_function aot_module_simplified make_boxed_func"),
     "_functorch.config": (_COMPILER, "patch activation_memory_budget=1.0"),
@@ -85,8 +81,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "_higher_order_ops.associative_scan": (_CAPTURE, "associative_scan"),
     "_higher_order_ops.flex_attention": (_FLEX, "flex_attention flex_attention_backward"),
     "_higher_order_ops.wrap": (_CAPTURE, "wrap"),
-    "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package compile compile_fx"),
-    "_inductor.compile_fx": (_COMPILER, "compile_fx compile_fx_inner"),
+    "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package"),
     "_inductor.config": (
         _COMPILER,
         "patch allow_buffer_reuse=True coordinate_descent_tuning=False emulate_precision_casts=False epilogue_fusion=True "
@@ -102,7 +97,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "_refs": (_COMPILER, ""),
     "_weights_only_unpickler": ("it is a part of PyTorch's own reader", "load get_globals_in_pkl"),
     "monitor": ("counters of events are not written", "Stat Event log_event Aggregation"),
-    "nn.grad": ("gradients of convolutions by hand are not written", "conv1d_input conv1d_weight conv2d_input conv2d_weight conv3d_input conv3d_weight"),
     "masked.maskedtensor": ("tensors with masks are not written", "MaskedTensor masked_tensor as_masked_tensor"),
     "utils._config_module": (_COMPILER, "ConfigModule install_config_module"),
     "utils._device": ("it is a part of PyTorch's own default device", "DeviceContext"),

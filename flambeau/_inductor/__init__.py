@@ -7,3 +7,21 @@ build      sources -> a shared object, kept on disk by its content
 plan       groups and calls -> the steps of a native program
 compile_fx all of it, for each geometry of the inputs that a function meets
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    from flambeau import _absent
+
+    try:
+        return _absent.attribute(__name__, name)
+    except AttributeError:
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
