@@ -186,6 +186,8 @@ def _network(
 ) -> tuple[Any, Any, Any]:
     directions = 2 if bidirectional else 1
     count = num_layers * directions
+    if count <= 0:
+        raise RuntimeError(f"[{op}] expected at least one layer, got {num_layers}")
     each, left_over = divmod(len(params), count)
     if left_over or each not in ((4, 5) if has_biases else (2, 3)) or (each % 2 and mode != LSTM):
         raise RuntimeError(f"[{op}] expected weights for {count} layers and directions, got {len(params)} tensors")
