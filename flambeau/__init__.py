@@ -8,13 +8,24 @@ first use. Importing stays cheap: nothing here imports NumPy or the compile stac
 
 from __future__ import annotations
 
+import os as _os
 import sys
 from importlib import import_module
 
-from flambeau import _C, _absent, _libraries
-from flambeau._C import *  # noqa: F403
-from flambeau._C import Size, Tensor, device, dtype, layout, memory_format  # noqa: F401
-from flambeau.version import __version__  # noqa: F401
+# OpenMP's threads spin at barriers for milliseconds before they sleep, which a busy neighbour turns into a stall at every
+# barrier. The runtime reads how long when it is loaded; 50 microseconds cover the gap between two kernels.
+_unset = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}.isdisjoint(_os.environ)
+if _unset:
+    _os.environ["GOMP_SPINCOUNT"] = "1000"
+
+from flambeau import _C, _absent, _libraries  # noqa: E402
+
+if _unset:
+    del _os.environ["GOMP_SPINCOUNT"]
+del _unset
+from flambeau._C import *  # noqa: E402,F403
+from flambeau._C import Size, Tensor, device, dtype, layout, memory_format  # noqa: E402,F401
+from flambeau.version import __version__  # noqa: E402,F401
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
