@@ -191,8 +191,15 @@ PyObject* step(CompiledObject* c, PyObject* const* args, size_t flags, PyObject*
                   "[compile] expected (guards, artifact) from the compiler");
     artifact = Object::borrow(PyTuple_GET_ITEM(made.get(), 1));
     Entry entry;
-    if (PyTuple_GET_ITEM(made.get(), 0) != Py_None)
-      entry.guards = GuardTree::build(PyTuple_GET_ITEM(made.get(), 0));
+    if (PyTuple_GET_ITEM(made.get(), 0) != Py_None) {
+      try {
+        entry.guards = GuardTree::build(PyTuple_GET_ITEM(made.get(), 0));
+      } catch (...) {  // guards that have no native form: the program runs as it is
+        PyErr_Clear();
+        c->skipped = true;
+        return call_original(c, args, flags, names);
+      }
+    }
     entry.artifact = artifact;
     entries.insert(entries.begin(), std::move(entry));
   }

@@ -102,7 +102,7 @@ struct Node {
   bool module = false;  // an nn.Module: members are known to be unchanged while the counter stands still
   bool stable = false;  // a member of a module that changes only together with the counter
   // Of a module: what was found when the counter had this value.
-  mutable PyObject* seen = nullptr;
+  mutable Object seen;  // owned: another module must not take its address
   mutable int64_t seen_count = -1;
   mutable std::vector<Later> later;
 };
@@ -324,18 +324,18 @@ class Tree final : public GuardTree {
     if (node.children.empty()) return true;
     if (node.module && recorder == nullptr) {
       const int64_t count = mutation_count();
-      if (node.seen == o && node.seen_count == count) {
+      if (node.seen.get() == o && node.seen_count == count) {
         for (const Later& later : node.later)
           if (!visit(*later.node, later.object.get())) return false;
         return true;
       }
-      node.seen = nullptr;
+      node.seen = Object();
       node.later.clear();
       recorder = &node.later;
       const bool good = visit_children(node, o);
       recorder = nullptr;
       if (good && count >= 0) {
-        node.seen = o;
+        node.seen = Object::borrow(o);
         node.seen_count = count;
       }
       return good;
@@ -476,7 +476,7 @@ class Tree final : public GuardTree {
   }
 
   void forget(const Node& node) const {
-    node.seen = nullptr;
+    node.seen = Object();
     for (const auto& child : node.children) forget(*child);
   }
 

@@ -281,6 +281,9 @@ class Unit:
 
     def _finish(self, tracer: Tracer, frame: Frame, cause: Break | None) -> Any:
         settings = self.settings
+        for generator in tracer.generators:
+            if generator.has_cleanup():
+                raise SkipFrame("a generator is left in a try block, which runs when it is dropped")
         code = self.function.__code__
         parameters = _parameter_count(code)
         rebuilder = Rebuilder(tracer, parameters)

@@ -285,6 +285,10 @@ def _result_type(tracer: Tracer, *args: Any) -> Any:
     return native(_C._result_type, *(a.fake.meta() if type(a) is TracedTensor else plain(a) for a in args))
 
 
+def _apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> None:
+    raise Unsupported(breaks.CUSTOM_FUNCTION, cls.__name__)
+
+
 def _graph_break(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
     raise Unsupported(breaks.REQUESTED)
 
@@ -321,7 +325,7 @@ def _update_wrapper(tracer: Tracer, wrapper: Any, wrapped: Any, *args: Any, **kw
 
 
 def _build_special() -> dict[int, Callable[..., Any]]:
-    from flambeau import _dynamo, compiler, overrides
+    from flambeau import _dynamo, autograd, compiler, overrides
 
     table: dict[Any, Callable[..., Any]] = {}
 
@@ -331,6 +335,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
     module = fl_module()
     if module != ():
         put(module._call_impl, call_module)
+    put(autograd.Function.apply.__func__, _apply_function)
     pairs: list[tuple[Any, Callable[..., Any]]] = [
         (isinstance, _isinstance), (type, _type), (len, _len), (getattr, _getattr), (hasattr, _hasattr), (setattr, _setattr),
         (delattr, _delattr), (iter, _iter), (next, _next), (super, _super), (print, _print), (sum, _float_sum),

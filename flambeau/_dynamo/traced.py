@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.bytecode import find_handler
 
 if TYPE_CHECKING:
     from flambeau._dynamo.source import Source
@@ -305,6 +306,17 @@ class TracedGenerator:
             stop = StopIteration() if result is None else StopIteration(result)
             raise stop
         return result
+
+    def has_cleanup(self) -> bool:
+        """Whether it is suspended in a try block: dropping it would run code."""
+        if not self.started or self.finished:
+            return False
+        decoded = self.frame.decoded
+        handler = find_handler(decoded, self.frame.current.offset)
+        if handler is None:
+            return False
+        # From 3.12 on the whole body is covered by a handler for StopIteration.
+        return bool(decoded.instructions[decoded.index_of[handler.target]].name != "CALL_INTRINSIC_1")
 
     def __iter__(self) -> TracedGenerator:
         return self

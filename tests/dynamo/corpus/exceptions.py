@@ -259,7 +259,8 @@ def generator_throw(x):
 
     it = g()
     next(it)
-    return x * it.throw(KeyError("k"))
+    value = it.throw(KeyError("k"))
+    return x * value, list(it)
 
 
 @program(t(3))

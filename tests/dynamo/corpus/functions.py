@@ -475,14 +475,14 @@ class Shape(abc.ABC):
         return self.area(x) * 2
 
 
-class Square(Shape):
+class Quadrat(Shape):
     def area(self, x):
         return x * x
 
 
 @program(t(3))
 def abstract_class(x):
-    return Square().twice(x)
+    return Quadrat().twice(x)
 
 
 class Slotted:
@@ -868,3 +868,36 @@ def break_in_context_manager(x):
         y = x * n
         k = y.sum().item()
     return y + k, log
+
+
+@program(t(3), lambda: [], breaks=True)
+def generator_abandoned_in_try(x, log):
+    def g():
+        try:
+            yield x
+            yield x + 1
+        finally:
+            log.append("closed")
+
+    for v in g():
+        break
+    return v * 2
+
+
+class Square(fl.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+@program(lambda: T(3).requires_grad_(), breaks=True)
+def custom_function(x):
+    y = Square.apply(x + 1) * 2
+    y.sum().backward()
+    return y.detach(), x.grad

@@ -293,3 +293,16 @@ for _index, _line in enumerate(LINES.strip().splitlines()):
     _function = _names["f"]
     _function.__qualname__ = _function.__name__ = f"line_{_index}"
     program(lambda: T(3), lambda: T(2, 3), 2, lambda: [1, 2, 3], lambda: {"a": 1, "b": 2})(_function)
+    if (
+        not any(part in _line for part in ("_(", "x[0] =", "items[0] = x", "nn.functional.normalize"))
+        and _index % 3 == 0
+    ):
+        _again = types.FunctionType(_function.__code__, _names, f"line_{_index}_with_grad", None, _function.__closure__)
+        _again.__qualname__ = _again.__name__
+        program(
+            lambda: T(3).requires_grad_(),
+            lambda: T(2, 3).requires_grad_(),
+            3,
+            lambda: [1, 2, 3],
+            lambda: {"a": 1, "b": 2},
+        )(_again)
