@@ -623,4 +623,33 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     raise NotImplementedError("[index] expected one vector of indices for a sparse tensor, got others")
 
 
+# ---------------------------------------------------------------------------------------------- optimizer steps
+
+
+@kernel("_update_sgd_")
+def update_sgd_(
+    param: Sequence[Tensor], grad: Sequence[Tensor], *, lr: float, weight_decay: float, maximize: bool
+) -> None:
+    """Rows that have no gradient stay as they are, unless weights decay."""
+    for p, g in zip(param, grad):
+        if is_sparse(g) and weight_decay == 0:
+            p.add_(g, alpha=lr if maximize else -lr)
+        else:
+            _ops._update_sgd_([p], [to_dense(g)], lr=lr, weight_decay=weight_decay, maximize=maximize)
+
+
+def takes_dense(name: str) -> None:
+    """A step that is the same with the zeros of the gradient written out."""
+
+    def step(param: Sequence[Tensor], grad: Sequence[Tensor], *state: Any, **numbers: Any) -> None:
+        lists = [[to_dense(t) for t in each] for each in (param, grad, *state)]
+        getattr(_ops, name)(*lists, **numbers)
+
+    kernel(name)(step)
+
+
+takes_dense("_update_sgd_momentum_")
+takes_dense("_update_adagrad_")
+
+
 __all__ = ["KERNELS", "coordinates", "register", "to_dense"]
