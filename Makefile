@@ -42,8 +42,9 @@ dev: $(VENV)/.flambeau-deps
 test: dev
 	$(RUN) -m pytest -q -n $(JOBS) tests
 
+# Trains a small GPT on Shakespeare's sonnets; the curve is saved as build/char_gpt.png.
 demo: dev
-	$(RUN) examples/tour.py
+	$(RUN) examples/char_gpt.py
 
 bench: dev
 	$(RUN) benchmarks/run.py $(ARGS)
