@@ -85,7 +85,7 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
     if cls is TracedNumber:
         return _native_attribute(tracer, value.specialize(), name)
     if _is_native(cls):
-        if id(value) in tracer.known and cls not in CONSTANTS and not callable(value):
+        if id(value) in tracer.known and cls not in CONSTANTS and cls is not types.CodeType and not callable(value):
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
         return _native_attribute(tracer, value, name)
     return _load_from_instance(tracer, value, name)
@@ -292,6 +292,10 @@ def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
     ):
         if known is not None and name in ("__defaults__", "__kwdefaults__"):
             return tracer.wrap(getattr(function, name), known[1].attribute(name))
+        if name == "__code__":
+            if known is not None:
+                known[1].attribute(name).check("id", function.__code__)
+            return function.__code__
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
     if known is None:
         return _native_attribute(tracer, function, name)
@@ -324,6 +328,8 @@ def _load_from_super(tracer: Tracer, value: Any, name: str) -> Any:
                     if isinstance(raw, staticmethod)
                     else raw
                 )
+            if name == "__call__" and isinstance(owner, fl_module()) and not isinstance(raw, types.FunctionType):
+                return types.MethodType(fl_module()._call_impl, owner)
             if isinstance(raw, property):
                 source.check("id", raw)
                 return tracer.call(raw.fget, (owner,), {})

@@ -181,6 +181,40 @@ def find_handler(decoded: Decoded, offset: int) -> Handler | None:
     return None
 
 
+def runs_code_on_exit(decoded: Decoded, offset: int) -> bool:
+    """Whether a GeneratorExit raised at an instruction would run code of the program: a finally or a wide except."""
+    instructions = decoded.instructions
+    for _ in range(20):
+        handler = find_handler(decoded, offset)
+        if handler is None:
+            return False
+        index = decoded.index_of[handler.target]
+        names = [instruction.name for instruction in instructions[index : index + 3]]
+        if names[0] == "CALL_INTRINSIC_1":  # from 3.12 on, the handler for StopIteration around the whole body
+            return False
+        if names == ["COPY", "POP_EXCEPT", "RERAISE"]:
+            offset = instructions[index + 2].offset
+            continue
+        if names[0] != "PUSH_EXC_INFO":
+            return True
+        index += 1
+        # except A: ... except (B, C): ... and at last the exception goes on.
+        while instructions[index].name in ("LOAD_GLOBAL", "LOAD_ATTR", "BUILD_TUPLE"):
+            while instructions[index].name != "CHECK_EXC_MATCH":
+                if instructions[index].name not in ("LOAD_GLOBAL", "LOAD_ATTR", "BUILD_TUPLE"):
+                    return True
+                if instructions[index].value in ("BaseException", "GeneratorExit"):
+                    return True
+                index += 1
+            index = instructions[index + 1].target
+            if index < 0:
+                return True
+        if instructions[index].name != "RERAISE":
+            return True
+        offset = instructions[index].offset
+    return True
+
+
 def disassemble(code: types.CodeType) -> str:
     import io
 

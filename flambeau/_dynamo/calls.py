@@ -317,6 +317,12 @@ def call_module(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
     if isinstance(hook, types.FunctionType) and hook is not lookup_type(base, "__call__"):
         tracer.guard_type_attribute(cls, "__call__")
         return call(tracer, hook, (module, *args), kwargs)
+    return call_with_hooks(tracer, module, args, kwargs)
+
+
+def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What Module.__call__ itself does."""
+    cls = type(module)
     known = tracer.known.get(id(module))
     if known is None:
         raise Unsupported(breaks.UNKNOWN_CALL, f"a new module {cls.__name__}")

@@ -283,7 +283,7 @@ class Unit:
         settings = self.settings
         for generator in tracer.generators:
             if generator.has_cleanup():
-                raise SkipFrame("a generator is left in a try block, which runs when it is dropped")
+                raise SkipFrame(f"{generator.__qualname__} is left in a try block, which runs when it is dropped")
         code = self.function.__code__
         parameters = _parameter_count(code)
         rebuilder = Rebuilder(tracer, parameters)

@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import attributes, breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
-from flambeau._dynamo.calls import SPECIAL, call, call_module
+from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
 from flambeau._dynamo.operations import (
     _COMPARISONS,
     _INPLACE,
@@ -285,6 +286,14 @@ def _result_type(tracer: Tracer, *args: Any) -> Any:
     return native(_C._result_type, *(a.fake.meta() if type(a) is TracedTensor else plain(a) for a in args))
 
 
+def _signature(tracer: Tracer, function: Any, **kwargs: Any) -> Any:
+    if not isinstance(function, (types.FunctionType, types.MethodType, type)):
+        raise Unsupported(breaks.UNKNOWN_CALL, "inspect.signature")
+    import inspect
+
+    return tracer.make_fresh(native(inspect.signature, function, **kwargs))
+
+
 def _apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> None:
     raise Unsupported(breaks.CUSTOM_FUNCTION, cls.__name__)
 
@@ -334,8 +343,10 @@ def _build_special() -> dict[int, Callable[..., Any]]:
 
     module = fl_module()
     if module != ():
-        put(module._call_impl, call_module)
+        put(module._call_impl, lambda tracer, owner, *args, **kwargs: call_with_hooks(tracer, owner, args, kwargs))
     put(autograd.Function.apply.__func__, _apply_function)
+    if "inspect" in sys.modules:
+        put(sys.modules["inspect"].signature, _signature)
     pairs: list[tuple[Any, Callable[..., Any]]] = [
         (isinstance, _isinstance), (type, _type), (len, _len), (getattr, _getattr), (hasattr, _hasattr), (setattr, _setattr),
         (delattr, _delattr), (iter, _iter), (next, _next), (super, _super), (print, _print), (sum, _float_sum),

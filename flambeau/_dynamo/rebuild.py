@@ -313,13 +313,13 @@ class Rebuilder:
     def _build_object(self, value: Any) -> str:
         cls = type(value)
         made = self.names.add(cls)
-        base = next((b for b in (list, dict, set, collections.deque) if isinstance(value, b)), object)
-        name = self._start(
-            value, f"{base.__name__ if base is not collections.deque else self.names.add(base)}.__new__({made})"
-        )
-        if base is dict:
-            for key, item in dict.items(value):
-                self.emit(f"dict.__setitem__({name}, {self.value(key)}, {self.value(item)})")
+        bases = (list, collections.OrderedDict, dict, set, collections.deque)
+        base: Any = next((b for b in bases if isinstance(value, b)), object)
+        kind = self.names.add(base)
+        name = self._start(value, f"{kind}.__new__({made})")
+        if issubclass(base, dict):
+            for key, item in base.items(value):
+                self.emit(f"{kind}.__setitem__({name}, {self.value(key)}, {self.value(item)})")
         elif base is list:
             self.emit(f"list.extend({name}, ({''.join(self.value(v) + ', ' for v in list.__iter__(value))}))")
         elif base is not object:

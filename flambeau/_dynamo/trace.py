@@ -37,7 +37,7 @@ TENSOR_CONSTANTS = frozenset(
 CONSTANTS = LITERALS | TENSOR_CONSTANTS
 CALLABLES = (types.BuiltinFunctionType, Function, type, types.ModuleType, type(fl.tensor), types.MethodDescriptorType,
              types.WrapperDescriptorType, type(_C.Tensor.sin), type(_C.Tensor.type), types.MethodWrapperType,
-             types.GetSetDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
+             types.GetSetDescriptorType, types.ClassMethodDescriptorType, types.CodeType)  # fmt: skip
 
 
 class Overlay:
@@ -328,7 +328,7 @@ class Tracer:
             stand_in = key
             if isinstance(key, _C.Tensor):
                 stand_in = self.wrap(key, self.sources.constant(key))
-            dict.__setitem__(copy, stand_in, self.wrap(value[key], source.dict_item(key)))
+            copy[stand_in] = self.wrap(value[key], source.dict_item(key))
         self.shadows[id(copy)].remember()
         return copy
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
-from flambeau._dynamo.bytecode import find_handler
+from flambeau._dynamo.bytecode import runs_code_on_exit
 
 if TYPE_CHECKING:
     from flambeau._dynamo.source import Source
@@ -311,12 +311,7 @@ class TracedGenerator:
         """Whether it is suspended in a try block: dropping it would run code."""
         if not self.started or self.finished:
             return False
-        decoded = self.frame.decoded
-        handler = find_handler(decoded, self.frame.current.offset)
-        if handler is None:
-            return False
-        # From 3.12 on the whole body is covered by a handler for StopIteration.
-        return bool(decoded.instructions[decoded.index_of[handler.target]].name != "CALL_INTRINSIC_1")
+        return runs_code_on_exit(self.frame.decoded, self.frame.current.offset)
 
     def __iter__(self) -> TracedGenerator:
         return self

@@ -543,3 +543,38 @@ def zip_across_break(x):
 @program(t(3), breaks=True)
 def set_of_tensor_values(x):
     return {v.item() for v in x}
+
+
+class Output(OrderedDict):
+    """Like the results of model libraries: a dict whose items are attributes too."""
+
+    def __init__(self, **values):
+        super().__init__()
+        for name, value in values.items():
+            self[name] = value
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return dict(self.items())[key]
+        return tuple(self.values())[key]
+
+
+@program(t(3))
+def ordered_dict_subclass(x):
+    out = Output(logits=x + 1, n=2)
+    return out.logits + out["n"], out[0], out
+
+
+@program(t(3), lambda: OrderedDict(b=T(3), a=1))
+def ordered_dict_argument(x, d):
+    d["c"] = x
+    return [k for k in d], d["b"] * d["a"], d
+
+
+@program(t(3))
+def code_of_a_function(x):
+    return x * list_methods.__code__.co_argcount, list_methods.__code__.co_varnames[0]
