@@ -150,11 +150,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "quantization.quantize_fx": (_QUANT, _QUANT_FX),
     "nn.quantized": (_QUANT, "FloatFunctional Linear Conv2d"),
     "nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d ConvReLU2d LinearReLU"),
-    "nn.attention.flex_attention": (
-        _FLEX,
-        "AuxRequest BlockMask _DEFAULT_SPARSE_BLOCK_SIZE=128 and_masks create_block_mask create_mask flex_attention noop_mask or_masks",
-    ),
-    "nn.attention.bias": (_FLEX, "CausalBias causal_lower_right causal_upper_left"),
     "nested": (_NESTED, "as_nested_tensor nested_tensor nested_tensor_from_jagged narrow to_padded_tensor"),
     "nested._internal": ("", ""),
     "nested._internal.nested_tensor": (_NESTED, "NestedTensor"),
