@@ -1,0 +1,12 @@
+"""Functions of networks. The operators among them are put here when the package is imported; the rest is found on use."""
+
+from __future__ import annotations
+
+
+def __getattr__(name: str) -> object:
+    from flambeau.nn import _functional_helpers
+
+    try:
+        return vars(_functional_helpers)[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
