@@ -42,6 +42,7 @@ from flambeau._dynamo.values import (
     python_special,
     real_type,
 )
+from flambeau._ops import OpOverload
 
 
 def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -64,6 +65,10 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if special is not None:
         return special(tracer, *args, **kwargs)
     if cls is Function or cls is OverridableFunction:
+        return call_operator(tracer, function, args, kwargs)
+    if cls is OpOverload:
+        if any(a.alias_info is not None and a.alias_info.is_write for a in function._schema.arguments):
+            raise Unsupported(breaks.UNKNOWN_CALL, f"{function}, which writes to its arguments")
         return call_operator(tracer, function, args, kwargs)
     if cls in TENSOR_METHODS:
         if args and type(args[0]) is TracedTensor:

@@ -48,3 +48,21 @@ def test_explain_counts():
 
     told = fl._dynamo.explain(f)(fl.ones(2))
     assert (told.graph_count, told.graph_break_count, told.op_count) == (2, 1, 2)
+
+
+def test_custom_operators_are_captured_with_their_derivative():
+    @fl.library.custom_op("test_capture::cube", mutates_args=())
+    def cube(x: fl.Tensor) -> fl.Tensor:
+        return x * x * x
+
+    cube.register_fake(fl.empty_like)
+    cube.register_autograd(
+        lambda ctx, g: 3 * g * ctx.saved_tensors[0] ** 2,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    compiled = fl.compile(lambda x: (cube(x * 2) + 1).sum(), fullgraph=True)
+    x = fl.tensor([1.0, -2.0], requires_grad=True)
+    loss = compiled(x)
+    loss.backward()
+    assert loss.item() == 8 - 64 + 2
+    assert x.grad.tolist() == [24, 96]
