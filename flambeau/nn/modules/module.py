@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau as fl
-from flambeau import _C
 from flambeau.__future__ import get_overwrite_module_params_on_conversion
 from flambeau._C import Tensor
 from flambeau.nn.modules.global_hooks import (
@@ -90,7 +89,7 @@ def _check_name(what: str, name: Any, module: Module, table: str) -> None:
         raise KeyError(f'{what} name can\'t be empty string ""')
 
 
-class Module(StateDicts, _C.ModuleBase):
+class Module(StateDicts):
     """Base class of all neural-network modules."""
 
     dump_patches: bool = False

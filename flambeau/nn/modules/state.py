@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.nn.parameter import Parameter, is_lazy
 from flambeau.utils.hooks import RemovableHandle
@@ -46,7 +47,7 @@ class _WithModule:
         return _WithModule(self.hook, copy.deepcopy(self.module, memo) if self.with_module else None)
 
 
-class StateDicts:
+class StateDicts(_C.ModuleBase):
     """What a module does with state dicts."""
 
     _version: int = 1
