@@ -93,7 +93,7 @@ class LayerNorm(Module):
                 init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return fl.native_layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)[0]
 
     def extra_repr(self) -> str:
         return (
