@@ -443,8 +443,11 @@ class Rebuilder:
                 self.names.bind("original", replay[0])
                 head.append(("try:", first_line))
                 head.append((f"    {run}", first_line))
-                head.append(("except Exception:", first_line))
+                # Outside of the handler, so that the program's exception has no other one as its context.
+                head.append(("except Exception: failed = True", first_line))
+                head.append(("else: failed = False", first_line))
                 mode = self.names.add(_restore_mode)
+                head.append(("if failed:", first_line))
                 head.append((f"    {mode}({self.tracer.grad_mode})", first_line))
                 head.append((f"    return original({replay[1]})", first_line))
         body = head + self.lines

@@ -66,3 +66,17 @@ def test_custom_operators_are_captured_with_their_derivative():
     loss.backward()
     assert loss.item() == 8 - 64 + 2
     assert x.grad.tolist() == [24, 96]
+
+
+def test_errors_of_the_graph_are_the_programs_own():
+    def f(x, i):
+        y = x * 2
+        return y[i]
+
+    fast = compiled(f)
+    fast(fl.ones(3), fl.tensor(1))
+    with pytest.raises(IndexError) as caught:
+        fast(fl.ones(3), fl.tensor(7))
+    assert caught.value.__context__ is None
+    lines = [entry.lineno for entry in caught.traceback if entry.name == "f"]
+    assert lines[-1] + 1 == f.__code__.co_firstlineno + 2
