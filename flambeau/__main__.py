@@ -3,13 +3,21 @@
 flambeau run script.py [args…]      run a PyTorch program, unchanged, on flambeau
 flambeau run -m module [args…]      the same for a module
 flambeau doctor paths…              list what a program uses of torch that flambeau lacks, without running it
+flambeau explain script.py [args…]  run it and tell how its compile() calls were captured, and where graphs broke
+flambeau bench                      time a few operators, eager and compiled
+flambeau cache show|prune|verify    look after the kernels that compile() keeps on disk
+flambeau env                        versions, processor and settings, for bug reports
 flambeau version
+
+Each has --help. For a start: flambeau doctor train.py && flambeau run train.py
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+COMMANDS = ("bench", "cache", "env", "explain")  # modules of flambeau._commands
 
 
 def run(arguments: list[str]) -> int:
@@ -40,13 +48,20 @@ def main(arguments: list[str] | None = None) -> int:
         from flambeau import _doctor
 
         return _doctor.main(rest)
+    if command in COMMANDS:
+        from importlib import import_module
+
+        return import_module(f"flambeau._commands.{command}").main(rest)
     if command in ("version", "--version"):
         from flambeau.version import __version__
 
         print(f"flambeau {__version__}")
         return 0
-    print(__doc__, file=sys.stderr)
-    return 0 if command in ("help", "-h", "--help") else 2
+    if command in ("help", "-h", "--help"):
+        print(__doc__)
+        return 0
+    print(f"flambeau: there is no command {command!r}\n" if command else "", __doc__, sep="", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from flambeau._dynamo.breaks import Break
@@ -51,3 +53,26 @@ def explain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exp
     compiled = compile_with(target, settings)
     result = compiled(*args, **kwargs)
     return ExplainOutput(settings.report, result)
+
+
+@contextmanager
+def explaining() -> Iterator[list[tuple[str, ExplainOutput]]]:
+    """Inside, compile() only captures; the list that is handed out is filled at the end, one entry for each call."""
+    from flambeau import compiler
+
+    compile_with = compiler.compile_with
+    reports: list[tuple[str, Report]] = []
+    explained: list[tuple[str, ExplainOutput]] = []
+
+    def capture(model: Any, settings: Any) -> Any:
+        observed = Settings("eager", settings.fullgraph, settings.dynamic)
+        observed.report = Report()
+        reports.append((getattr(model, "__qualname__", type(model).__qualname__), observed.report))
+        return compile_with(model, observed)
+
+    compiler.compile_with = capture
+    try:
+        yield explained
+    finally:
+        compiler.compile_with = compile_with
+        explained += [(name, ExplainOutput(report, None)) for name, report in reports]

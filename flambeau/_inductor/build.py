@@ -7,6 +7,7 @@ sees half of one; an object that does not load is built again.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -17,10 +18,11 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from flambeau._inductor.cpp import Kernel
 
-__all__ = ["addresses", "cache_dir", "compiler"]
+__all__ = ["addresses", "cache_dir", "cached", "compiler", "delete", "intact", "prune"]
 
 FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-shared", "-fwrapv",
@@ -227,22 +229,58 @@ def addresses(kernels: list[Kernel]) -> list[int]:
         if wanted:
             for batch, path in _build_all(wanted, folder):
                 _load(path, batch)
-            _prune(folder)
+            prune(folder, MOST_BYTES)
     return [_loaded[n] for n in names]
 
 
 MOST_BYTES = 1 << 30  # of objects on disk
 
 
-def _prune(folder: Path) -> None:
+class Cached(NamedTuple):
+    """One object on disk: when it was last used, and the kernels that are looked for in it, with its digest for each."""
+
+    path: Path
+    size: int
+    used: float
+    kernels: dict[str, str]
+
+
+def cached(folder: Path | None = None) -> list[Cached]:
+    """All objects on disk, those used last first."""
+    folder = folder or cache_dir()
+    kernels: dict[str, dict[str, str]] = {}
+    for entry in folder.glob("k_*"):
+        with contextlib.suppress(OSError, ValueError):  # deleted by another process, or spoilt
+            file, digest = entry.read_text().split()
+            kernels.setdefault(file, {})[entry.name] = digest
+    objects = []
+    for path in folder.glob("*.so"):
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            objects.append(Cached(path, state.st_size, state.st_mtime, kernels.get(path.name, {})))
+    return sorted(objects, key=lambda o: o.used, reverse=True)
+
+
+def intact(found: Cached) -> bool:
+    """Whether an object is as it was written, for every kernel in it."""
+    return set(found.kernels.values()) <= {_digest(found.path)}
+
+
+def delete(found: Cached) -> None:
+    for path in (found.path, found.path.with_suffix(".cpp"), *(found.path.parent / name for name in found.kernels)):
+        path.unlink(missing_ok=True)
+
+
+def prune(folder: Path, most_bytes: int) -> None:
     """Deletes the objects that were not used for longest while there are too many."""
-    files = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in folder.glob("*.so")), reverse=True)
+    with os.scandir(folder) as entries:
+        if sum(entry.stat().st_size for entry in entries if entry.name.endswith(".so")) <= most_bytes:
+            return
     total = 0
-    for _, size, file in files:
-        total += size
-        if total > MOST_BYTES:
-            file.unlink(missing_ok=True)
-            file.with_suffix(".cpp").unlink(missing_ok=True)
+    for found in cached(folder):
+        total += found.size
+        if total > most_bytes:
+            delete(found)
 
 
 def _build_all(wanted: dict[str, Kernel], folder: Path) -> list[tuple[dict[str, Kernel], Path]]:

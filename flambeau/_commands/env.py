@@ -1,0 +1,28 @@
+"""`flambeau env`: what a bug report should say about the machine and the settings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="flambeau env",
+        description="Print versions, processor and settings, for bug reports.",
+        epilog="example: flambeau env > env.txt",
+    )
+    parser.parse_args(arguments)
+    from flambeau._inductor import build
+    from flambeau.utils.collect_env import get_pretty_env_info
+
+    print(get_pretty_env_info().rstrip())
+    print(f"\nKernel compiler: {build.compiler() or 'none: compile() runs operators one by one'}")
+    print(f"Kernel cache: {build.cache_dir()}")
+    settings = {
+        n: v for n, v in os.environ.items() if n.startswith(("FLAMBEAU_", "TORCH", "OMP_", "MKL_", "OPENBLAS_"))
+    }
+    print("Settings from the environment:", "" if settings else "none")
+    for name, value in sorted(settings.items()):
+        print(f"  {name}={value}")
+    return 0

@@ -1,0 +1,115 @@
+"""The command `flambeau`: each subcommand does what its help says, in the words of its help."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import flambeau as fl
+from flambeau.__main__ import COMMANDS, main
+from flambeau._inductor import build
+
+
+def test_help_names_every_command(capsys):
+    assert main(["help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"flambeau {name}" in text for name in (*COMMANDS, "run", "doctor", "version"))
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "doctor"])
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0 and f"usage: flambeau {command}" in capsys.readouterr().out
+
+
+def test_unknown_command_is_named(capsys):
+    assert main(["trian"]) == 2
+    assert "there is no command 'trian'" in capsys.readouterr().err
+
+
+def test_env_tells_versions_and_settings(capsys, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_LOGS", "graph_breaks")
+    assert main(["env"]) == 0
+    text = capsys.readouterr().out
+    assert fl.__version__ in text and "Kernel cache" in text and "FLAMBEAU_LOGS=graph_breaks" in text
+
+
+def test_bench_times_the_cases_asked_for(capsys):
+    assert main(["bench", "--only", "one element", "--seconds", "0.01"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("a + b, one element") and "softmax" not in lines[-2]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache with two objects of one kernel each, the second used later."""
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    folder = build.cache_dir()
+    for i, name in enumerate("ab"):
+        path = folder / f"{name}.so"
+        path.write_bytes(name.encode() * 1000)
+        path.with_suffix(".cpp").write_text("")
+        (folder / f"k_{name}").write_text(f"{name}.so {build._digest(path)}")
+        os.utime(path, (1000 + i, 1000 + i))
+    return folder
+
+
+def test_cache_show_counts(cache, capsys):
+    assert main(["cache", "show"]) == 0
+    text = capsys.readouterr().out
+    assert str(cache) in text and "2 kernels in 2 objects" in text
+
+
+def test_cache_prune_keeps_what_was_used_last(cache, capsys):
+    assert main(["cache", "prune", "--most", "1.5K"]) == 0
+    assert "deleted 1 of 2" in capsys.readouterr().out
+    assert sorted(f.name for f in cache.iterdir()) == ["b.cpp", "b.so", "k_b"]
+    assert main(["cache", "prune", "--most", "0"]) == 0
+    assert not list(cache.iterdir())
+
+
+def test_cache_prune_refuses_what_is_no_size(cache, capsys):
+    with pytest.raises(SystemExit):
+        main(["cache", "prune", "--most", "many"])
+    assert "expected bytes such as 300M, got 'many'" in capsys.readouterr().err
+
+
+def test_cache_verify_finds_and_deletes_damage(cache, capsys):
+    assert main(["cache", "verify"]) == 0
+    (cache / "a.so").write_bytes(b"spoilt")
+    assert main(["cache", "verify"]) == 1
+    assert "a.so: not as it was written" in capsys.readouterr().out
+    assert main(["cache", "verify", "--repair"]) == 0
+    assert sorted(f.name for f in cache.iterdir()) == ["b.cpp", "b.so", "k_b"]
+    assert main(["cache", "verify"]) == 0
+
+
+def test_explain_tells_of_breaks(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys
+            import torch
+
+            @torch.compile(fullgraph=True)
+            def f(x):
+                return x + 1 if x.sum() > 0 else x.sin()
+
+            print("arguments", sys.argv[1:], f(torch.ones(2)).tolist())
+            """
+        )
+    )
+    command = [sys.executable, "-m", "flambeau", "explain", "--code", str(script), "--epochs", "3"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "arguments ['--epochs', '3'] [2.0, 2.0]" in done.stdout
+    assert "compiled 1 function" in done.stdout and "GB0001" in done.stdout and "graph 2:" in done.stdout
+
+
+def test_explain_of_a_missing_file(capsys):
+    assert main(["explain", "nowhere.py"]) == 2
+    assert "there is no file 'nowhere.py'" in capsys.readouterr().err
