@@ -52,8 +52,9 @@ Ref<Storage> Storage::adopt(void* data, size_t bytes, Device device, std::functi
 }
 
 void Storage::resize(size_t new_bytes) {
-  FL_CHECK(resizable,
-           "[resize_] expected a storage whose memory is its own, got one shared with another library or process");
+  FL_CHECK(
+      resizable,
+      "[resize_] expected a storage whose memory is its own, got one shared with another library or process");
   void* fresh = device_allocate(new_bytes, device);
   if (fresh && data && device.type == DeviceType::CPU)
     std::memcpy(fresh, data, bytes < new_bytes ? bytes : new_bytes);

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 def compile_fx(graph: Any, example_inputs: Sequence[Any], fuse: bool = True, **options: Any) -> Callable[..., Any]:
     """A backend of `compile`: the graph module as a function of the same inputs."""
-    function = getattr(graph, "forward", graph)
+    function: Callable[..., Any] = getattr(graph, "forward", graph)
     if fuse and build.compiler() is None:
         _warn_once()
         return function
@@ -42,7 +42,8 @@ def compile_fx(graph: Any, example_inputs: Sequence[Any], fuse: bool = True, **o
 def compile_function(function: Callable[..., Any], inputs: int, fuse: bool = True) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
     recorded forward and backward runs as it is."""
-    return _C._compiled_function(inputs, Compiled(function, fuse).graph_for, function)
+    compiled: Callable[..., Any] = _C._compiled_function(inputs, Compiled(function, fuse).graph_for, function)
+    return compiled
 
 
 def _with_numbers(function: Callable[..., Any], fuse: bool) -> Callable[..., Any]:

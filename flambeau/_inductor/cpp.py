@@ -85,7 +85,7 @@ class _Body:
         if node.op == "const":
             return _literal(node.args[0], ctype)
         if node.op in ("load", "arg"):
-            return leaves(node)
+            return str(leaves(node))
         op = node.op
         parts = [self.expression(a, leaves, ctype) for a in node.args]  # type: ignore[arg-type]
         if op == "mul" and (one := _literal(1, ctype)) in parts:

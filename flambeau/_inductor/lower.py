@@ -221,7 +221,7 @@ class Lowering:
         load = records.pick(details["load"], records.dtype_class(compute))
         a, b, n = map(e.arg, "abn")
         combine = e.lift(details["combine"](a, b))
-        if combine.op not in _COMBINATIONS or {x.op for x in combine.args} != {"arg"}:  # type: ignore[union-attr]
+        if combine.op not in _COMBINATIONS or {x.op for x in combine.args} != {"arg"}:
             return False
         accumulate = {"int": fl.int64, "bool": fl.bool}.get(details["accumulate"], compute)
         kept = tuple(d not in dims for d in range(len(source.size)))

@@ -2,11 +2,11 @@
 
 import itertools
 
-import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 
 
 def reference(x, w, b=None, stride=1, padding=0, dilation=1, groups=1):

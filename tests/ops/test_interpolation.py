@@ -1,10 +1,10 @@
 """Resizing, grid sampling and folding against small independent definitions."""
 
-import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 
 
 def linear_matrix(n, out, align):

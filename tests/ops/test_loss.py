@@ -2,11 +2,11 @@
 
 import math
 
-import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 
 RNG = np.random.default_rng(0)
 

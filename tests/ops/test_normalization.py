@@ -1,10 +1,10 @@
 """Normalisations against NumPy, in every layout and precision."""
 
-import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 
 RNG = np.random.default_rng(0)
 

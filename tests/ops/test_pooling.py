@@ -2,11 +2,11 @@
 
 import itertools
 
-import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 
 
 def windows(x, kernel, stride, padding, dilation=1):

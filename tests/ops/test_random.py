@@ -3,11 +3,11 @@
 import copy
 import pickle
 
-import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 
 N = 200_003
 

@@ -1,10 +1,10 @@
 """Softmax and log-softmax against their definition, along every dimension and layout."""
 
-import flambeau.nn.functional as F
 import numpy as np
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 
 
 def reference(x, dim):

@@ -20,7 +20,6 @@ namespace fl::cpu::fft_detail {
 namespace FL_ARCH {
 namespace {
 
-
 #define FL_INLINE inline __attribute__((always_inline))
 
 template <typename T, int W>
