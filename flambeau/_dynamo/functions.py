@@ -391,7 +391,7 @@ _KEEP: list[Any] = []
 def prepare() -> None:
     """Fills the table of special functions, when the package is complete."""
     if not SPECIAL:
-        from flambeau.nn.modules.module import mutations
+        from flambeau.nn.modules.registry import mutations
 
         _C._set_module_mutations(mutations)
         SPECIAL.update(_build_special())

@@ -409,7 +409,7 @@ class Rebuilder:
         for root, members in groups.items():
             if len(members) < 3:
                 continue
-            from flambeau.nn.modules.module import mutations
+            from flambeau.nn.modules.registry import mutations
 
             cache, count = self.names.add([(None, None, ())], "kept"), self.names.add(mutations, "mutations")
             base, kept = self.source(root), self.fresh_name()
@@ -512,7 +512,7 @@ def _setter(target: Any) -> Any:
 
 def _set_on_module(module: Any, name: str, value: Any) -> None:
     """Stores an attribute that is no member, counting the change as Module.__setattr__ does."""
-    from flambeau.nn.modules import module as implementation
+    from flambeau.nn.modules import registry
 
     object.__setattr__(module, name, value)
-    implementation.mutations[0] += 1
+    registry.mutations[0] += 1

@@ -154,7 +154,7 @@ class Tracer:
             return wrapper(self, value, source)
         if isinstance(value, _C.Tensor):
             return self._wrap_tensor(value, source)
-        if cls.__name__ == "Registry" and cls.__module__ == "flambeau.nn.modules.module":
+        if cls.__name__ == "Registry" and cls.__module__ == "flambeau.nn.modules.registry":
             return self._wrap_registry(value, source)
         if isinstance(value, type) or cls in CALLABLES:
             source.check("id", value)
