@@ -9,7 +9,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WITH_BLOCKS = [path for path in DOCUMENTS if BLOCK.search(path.read_text())]
 
@@ -47,3 +47,9 @@ def test_table_of_operators_is_up_to_date():
     # In a process of its own: records are read without the native module.
     done = subprocess.run([sys.executable, "tools/document.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_hooks_have_the_versions_that_make_lint_has():
+    wanted = re.findall(r"(?:ruff|clang-format)==[\d.]+", (ROOT / "Makefile").read_text())
+    used = re.findall(r"(?:ruff|clang-format)==[\d.]+", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert wanted and set(used) == set(wanted)
