@@ -192,6 +192,9 @@ def runs_code_on_exit(decoded: Decoded, offset: int) -> bool:
         names = [instruction.name for instruction in instructions[index : index + 3]]
         if names[0] == "CALL_INTRINSIC_1":  # from 3.12 on, the handler for StopIteration around the whole body
             return False
+        if names[0] == "CLEANUP_THROW":  # of `yield from`
+            offset = instructions[index].offset
+            continue
         if names == ["COPY", "POP_EXCEPT", "RERAISE"]:
             offset = instructions[index + 2].offset
             continue
