@@ -5,6 +5,9 @@
 namespace fl::compiled {
 namespace {
 
+// Geometries that a function keeps programs for; the one unused for longest goes first.
+constexpr size_t kMostGraphs = 256;
+
 struct CompiledBackward final : autograd::Node {
   explicit CompiledBackward(Ref<Graph> graph) : graph_(std::move(graph)) {}
 
@@ -104,6 +107,7 @@ std::vector<Tensor> Function::call(const Tensor* given) {
     if (!graph) return original(given);
     const std::lock_guard<std::mutex> lock(mutex_);
     graphs_.insert(graphs_.begin(), graph);
+    if (graphs_.size() > kMostGraphs) graphs_.pop_back();
   }
   return graph->run(given);
 }
