@@ -80,3 +80,18 @@ def test_errors_of_the_graph_are_the_programs_own():
     assert caught.value.__context__ is None
     lines = [entry.lineno for entry in caught.traceback if entry.name == "f"]
     assert lines[-1] + 1 == f.__code__.co_firstlineno + 2
+
+
+def test_slices_of_module_lists_are_walked_in_one_graph():
+    class Layers(fl.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = fl.nn.ModuleList([fl.nn.Linear(3, 3) for _ in range(4)])
+
+        def forward(self, x):
+            for layer in self.layers[:3]:
+                x = layer(x)
+            return x
+
+    model, x = Layers(), fl.randn(2, 3)
+    fl.testing.assert_close(fl.compile(model, backend="eager", fullgraph=True)(x), model(x))

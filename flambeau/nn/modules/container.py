@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
+import flambeau as fl
 from flambeau._C import Tensor
 from flambeau.nn.modules.module import Module, _addindent
 from flambeau.nn.parameter import Parameter
@@ -154,7 +155,9 @@ class ModuleList(_ModuleSequence):
 
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
-            return type(self)(list(self._modules.values())[idx])
+            items = list(self._modules.values())[idx]
+            # A capture only walks over it, and does not make modules.
+            return items if fl.compiler.is_compiling() else type(self)(items)
         return self._modules[self._key_at(idx)]
 
     def __setitem__(self, idx: int, module: Module) -> None:
