@@ -33,6 +33,7 @@ LAYERS = (
     ("autograd",),
     ("testing", "serialization", "linalg", "fft", "special", "sparse", "func", "_functional", "utils.checkpoint"),
     ("nn", "optim", "amp"),
+    ("distributions",),
     ("_subclasses",),
     ("fx",),
     ("_functorch",),
