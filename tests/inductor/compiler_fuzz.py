@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 import sys
 
-import flambeau.nn.functional as F
-
 import flambeau as fl
+import flambeau.nn.functional as F
 from flambeau._inductor import build
 from flambeau._inductor.compile_fx import compile_function
 

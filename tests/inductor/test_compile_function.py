@@ -1,9 +1,9 @@
 """Compiled functions give what eager mode gives: values, gradients, and changes of their inputs."""
 
-import flambeau.nn.functional as F
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 from flambeau._inductor import build
 from flambeau._inductor.compile_fx import compile_function
 
