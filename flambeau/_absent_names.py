@@ -259,11 +259,6 @@ TABLE: dict[str, tuple[str, str]] = {
         "~SequenceParallel loss_parallel parallelize_module",
     ),
     "distributed.tensor.parallel.style": (_SHARD, "~ColwiseParallel ~ParallelStyle ~PrepareModuleInput ~RowwiseParallel ~SequenceParallel"),
-    "distributions": (
-        "probability distributions are not written",
-        "Bernoulli Beta Categorical Distribution Gamma Independent MultivariateNormal Normal StudentT Uniform kl_divergence",
-    ),
-    "distributions.constraints": ("probability distributions are not written", "Constraint"),
     "numa": ("", ""),
     "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),
     # ------------------------------------------------------------------------------------------ tools and native code
