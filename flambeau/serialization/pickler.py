@@ -18,7 +18,6 @@ from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storag
 # Where PyTorch keeps what has another place here.
 _MOVED = {
     ("torch._utils", "_rebuild_from_type_v2"): ("torch._tensor", "_rebuild_from_type_v2"),
-    ("torch.nn.modules.module", "_rebuild_registry"): ("collections", "OrderedDict"),
 }
 
 

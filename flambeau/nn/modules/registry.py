@@ -32,11 +32,8 @@ class Registry(OrderedDict):  # type: ignore[type-arg]
     move_to_end = _changes("move_to_end")
 
     def __reduce__(self) -> Any:
-        return _rebuild_registry, (), None, None, iter(self.items())
-
-
-def _rebuild_registry() -> Registry:
-    return Registry()
+        """As a plain dict, which PyTorch reads too; `Module.__setstate__` makes it a registry again."""
+        return OrderedDict, (), None, None, iter(self.items())
 
 
 TABLES = (
