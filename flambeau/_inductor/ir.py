@@ -63,7 +63,6 @@ class Loop:
     write: Access  # of a reduction: over the whole domain too, with stride 0 where it folds
     compute: Any
     reduce: Reduce | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
