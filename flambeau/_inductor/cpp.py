@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flambeau as fl
+from flambeau._inductor.arrange import arrange, passes, product
 from flambeau._inductor.ir import Access, Buffer
 from flambeau._inductor.schedule import Group, Member
 from flambeau.ops.expr import Expr
@@ -135,29 +136,7 @@ class _Writer:
     # ---------------------------------------------------------------- dimensions
 
     def _arrange(self) -> None:
-        """Orders dimensions as they lie in memory, merges neighbours, and decides on rows and columns."""
-        group = self.group
-        dims, split = list(group.dims), group.split
-        accesses = [[m.write, *m.reads] for m in group.members]
-        order = list(range(len(dims)))
-        if split is None:
-            lead = group.members[-1].write.strides
-            order.sort(key=lambda i: -lead[i])
-        merged: list[list[int]] = []  # runs of dimensions that are walked as one
-        flat = [a for group_of in accesses for a in group_of]
-        for place, i in enumerate(order):
-            if merged and (split is None or i != split):
-                j = order[place - 1]
-                if all(a.strides[j] == a.strides[i] * dims[i] for a in flat):
-                    merged[-1].append(i)
-                    continue
-            merged.append([i])
-        self.sizes = [_product(dims[i] for i in run) for run in merged]
-        self.picks = [run[-1] for run in merged]  # the stride of a run is that of its last dimension
-        if split is None:
-            self.rows = max(len(self.sizes) - 1, 0)
-        else:
-            self.rows = sum(1 for run in merged if run[0] < split)
+        self.sizes, self.picks, self.rows = arrange(self.group)
         self.size_names = [self._number(n, f"n{k}") for k, n in enumerate(self.sizes)]
 
     def _number(self, value: int, name: str) -> str:
@@ -168,22 +147,7 @@ class _Writer:
     # ---------------------------------------------------------------- which pass computes what
 
     def _depths(self) -> None:
-        """The pass of each member: folds of a pass are known in the next one."""
-        self.depth: dict[Buffer, int] = {}
-        made = self.group.made
-        for member in self.group.members:
-            depth = 0
-            for access in member.reads:
-                source = made.get(access.buffer)
-                if source is not None:
-                    known = self.depth[access.buffer]
-                    later = source.level in ("fold", "row") and member.level not in ("row",)
-                    depth = max(depth, known + 1 if later else known)
-            self.depth[member.loop.write.buffer] = depth
-        self.passes = 1 + max(
-            (self.depth[m.loop.write.buffer] for m in self.group.members if m.level != "row"), default=-1
-        )
-        self.row_dtype = None
+        self.depth, self.passes = passes(self.group)
         self.scratch: dict[Buffer, str] = {}
         for member in self.group.members:
             if member.level != "full" or member.loop.write.buffer in self.stored:
@@ -587,13 +551,6 @@ class _Writer:
         return [f"free({name});" for name in self.scratch.values()]
 
 
-def _product(numbers: Any) -> int:
-    total = 1
-    for n in numbers:
-        total *= n
-    return total
-
-
 def _indented(lines: list[str]) -> list[str]:
     return [line if line.startswith("#") else f"  {line}" for line in lines]
 
@@ -611,7 +568,7 @@ def print_group(group: Group, stored: set[Buffer]) -> Kernel:
     ops = [m.loop.name for m in group.members]
     source = f"// {', '.join(ops)}\n{text}"
     cost = sum(_cost(m.loop.expr) for m in group.members)
-    work = _product(group.dims) * max(cost, 1)
+    work = product(group.dims) * max(cost, 1)
     return Kernel(source, list(writer.pointers), writer.numbers, work, writer.functions)
 
 
