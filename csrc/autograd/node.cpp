@@ -381,11 +381,17 @@ void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
   slices->next[0] = gradient_edge(base);
   const uint32_t at = slices->add_output(base);
   set_history(base, Ref<Node>(slices.get()), at);
-  m.view_version =
-      t->version().load() - 1;  // whatever it is, it differs: the view's own history is rebuilt on demand
+  follow_base(t);
+}
+
+bool follow_base(const Tensor& t) {
+  Meta& m = ensure_meta(t);
+  if (!m.base.defined()) return false;
+  m.view_version = t->version().load() - 1;  // whatever it is, it differs, so that the history is made anew
   m.requires_grad = true;
   t->keys |= Key::Autograd;
   grad_fn_of(t);
+  return true;
 }
 
 void make_view(const Tensor& view, const Tensor& base, bool multi) {

@@ -151,6 +151,8 @@ bool wants_grad(const Tensor& t);
 void set_history(const Tensor& t, const Ref<Node>& node, uint32_t output);
 // Makes `node` (whose input 0 is the old value) the history of a tensor that was written in place.
 void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output);
+// Makes the history of a view anew, as a window on its base; false when t is no view.
+bool follow_base(const Tensor& t);
 // Raises where PyTorch does; `tracked` says that what is written has a history.
 void check_inplace(const Tensor& t, const char* op, bool tracked = false);
 void make_view(const Tensor& view, const Tensor& base, bool multi);

@@ -47,6 +47,7 @@ Tensor copy_of(const Tensor& t) {
 
 void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   const bool inplace = op.flags & kInplace || (!op.schema.args.empty() && op.schema.args[0].mutated);
+  const bool moves = inplace && op.flags & kView;  // gives an argument another geometry and writes nothing
   const Operator& base = op.functional ? *op.functional : op;
   const Derivative* derivative = static_cast<const Derivative*>(op.autograd ? op.autograd : base.autograd);
   bool any = false;
@@ -118,6 +119,8 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
             node->saved_args.emplace_back();
           else if (!(inplace && (i == 0 || t.same(args[0].tensor()))))
             node->saved_args.push_back(SavedTensor(t, false));
+          else if (moves)
+            node->saved_args.push_back(SavedTensor(detach(t), false));
           else  // the value before the write: a copy, since the write destroys it
             node->saved_args.push_back(SavedTensor(copy_of(t), false));
         }
@@ -156,6 +159,7 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
       own ? rebase_history(t, Ref<Node>(missing.get()), 0) : set_history(t, Ref<Node>(missing.get()), 0);
       return;
     }
+    if (moves && follow_base(t)) return;
     const uint32_t at = node->add_output(t);
     if (own)
       rebase_history(t, Ref<Node>(node.get()), at);

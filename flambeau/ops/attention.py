@@ -11,6 +11,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.retrace import retrace
 
 native(
     "_flash_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale) "
@@ -26,11 +27,12 @@ native(
 def flash_attention_vjp(g0, query, key, value, attn_mask, is_causal, scale, output, logsumexp, needs):
     if fl.is_grad_enabled():
         # A backward that is recorded itself goes through the composition of products.
-        with fl.enable_grad():
-            again = _attention_math(query, key, value, attn_mask, 0.0, is_causal, scale, query.shape[1] != key.shape[1])
-        wanted = [x for x, needed in zip((query, key, value), needs) if needed]
-        found = iter(fl.autograd.grad(again, wanted, g0, create_graph=True))
-        return tuple(next(found) if needed else None for needed in needs[:3])
+        grouped = query.shape[1] != key.shape[1]
+
+        def compose(q, k, v):
+            return _attention_math(q, k, v, attn_mask, 0.0, is_causal, scale, grouped)
+
+        return retrace(compose, (query, key, value), needs[:3], g0)
     grads = fl._ops._flash_attention_backward(g0, query, key, value, attn_mask, output, logsumexp, is_causal, scale)
     return tuple(x if needed else None for x, needed in zip(grads, needs))
 

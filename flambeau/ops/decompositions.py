@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.linalg import is_vector, raise_on, retrace
+from flambeau.ops.linalg import is_vector, raise_on
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.retrace import retrace
 from flambeau.ops.values import all_values
 
 native("geqrf(Tensor self) -> (Tensor a, Tensor tau)", out=True)

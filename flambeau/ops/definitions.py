@@ -703,6 +703,6 @@ def median(self: Any) -> Any:
 
 def find(name: str) -> Callable[..., Any] | None:
     """The definition of an operator by its full name."""
-    from flambeau.ops import network_definitions  # noqa: F401 - fills the table
+    from flambeau.ops import network_definitions, sampling_definitions  # noqa: F401 - fill the table
 
     return TABLE.get(name)

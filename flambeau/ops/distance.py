@@ -193,7 +193,7 @@ def _ctc_composed(log_probs, targets, input_lengths, target_lengths, blank):
 
 @vjp("_ctc_loss")
 def ctc_loss_vjp(g0, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, needs):
-    from flambeau.ops.linalg import retrace
+    from flambeau.ops.retrace import retrace
 
     single = log_probs.dim() == 2
     losses = g0.reshape(-1)

@@ -12,6 +12,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.retrace import retrace
 
 native(
     "_interpolate(Tensor self, int[] output_size, str mode, bool align_corners, float[]? scale_factors, bool antialias) "
@@ -40,6 +41,12 @@ def interpolate_backward_vjp(g, grad_sizes, mode, align_corners, scale_factors, 
 
 @vjp("grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler_vjp(g, input, grid, interpolation_mode, padding_mode, align_corners, needs):
+    if fl.is_grad_enabled():
+        from flambeau.ops.sampling_definitions import grid_sampler
+
+        return retrace(
+            lambda x, at: grid_sampler(x, at, interpolation_mode, padding_mode, align_corners), (input, grid), needs, g
+        )
     grads = fl._ops._grid_sampler_backward(g, input, grid, interpolation_mode, padding_mode, align_corners)
     return tuple(x if needed else None for x, needed in zip(grads, needs))
 

@@ -36,19 +36,6 @@ native("matrix_exp(Tensor self) -> Tensor")
 # ---------------------------------------------------------------- derivatives
 
 
-def retrace(fn, inputs, needs, g):
-    """Gradients of an op from a composition of differentiable ops that computes the same."""
-    recorded = fl.is_grad_enabled()
-    with fl.enable_grad():
-        fresh = [x if recorded else x.detach().requires_grad_() for x in inputs]
-        wanted = [x for x, needed in zip(fresh, needs) if needed]
-        out = fn(*fresh)
-        if not out.requires_grad:
-            return (None,) * len(needs)
-        found = iter(fl.autograd.grad(out, wanted, g, create_graph=recorded, allow_unused=True))
-    return tuple(next(found) if needed else None for needed in needs)
-
-
 @vjp("_linalg_inv_ex")
 def inv_vjp(g0, inverse):
     adjoint = inverse.mH

@@ -11,6 +11,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.retrace import retrace
 
 TANH, RELU, LSTM, GRU = range(4)
 
@@ -48,26 +49,17 @@ def rnn_layer_vjp(
     needs,
 ):
     if fl.is_grad_enabled():
-        return _differentiable_vjp(
-            (g0, g1, g2), (input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr), batch_sizes, mode, reverse, needs
+        # The derivative with a history of its own: that of the layer written by its cells.
+        return retrace(
+            lambda *arguments: _layer_by_cells(*arguments, batch_sizes, mode, reverse),
+            (input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr),
+            needs,
+            (g0, g1, g2),
         )
     grads = fl._ops._rnn_layer_backward(
         g0, g1, g2, input, hx, cx, w_ih, w_hh, w_hr, batch_sizes, mode, reverse, output, gates, kept, list(needs)
     )
     return tuple(grad if wanted else None for grad, wanted in zip(grads, needs))
-
-
-def _differentiable_vjp(grads, arguments, batch_sizes, mode, reverse, needs):  # type: ignore[no-untyped-def]
-    """The derivative with a history of its own: that of the layer written by its cells."""
-    outputs = _layer_by_cells(*arguments, batch_sizes, mode, reverse)
-    pairs = [(out, grad) for out, grad in zip(outputs, grads) if grad is not None and out is not None]
-    wanted = [argument for argument, needed in zip(arguments, needs) if needed]
-    found = iter(
-        fl.autograd.grad(
-            [out for out, _ in pairs], wanted, [grad for _, grad in pairs], create_graph=True, allow_unused=True
-        )
-    )
-    return tuple(next(found) if needed else None for needed in needs)
 
 
 # ---------------------------------------------------------------- cells

@@ -191,12 +191,22 @@ def polynomial(name: str, derivative: Expression = lambda x, n: None) -> None:
     scalar_first(record, "x_scalar")
 
 
+def chebyshev_slope(x: e.Expr, n: e.Expr) -> e.Expr:
+    """The derivative of the polynomials of the second kind; at the ends of the interval it is a limit."""
+    end = 1 - x * x
+    limit = n * (n + 1) * (n + 2) / 3 * e.where(x > 0, 1, 1 - 2 * e.fmod(n + 1, 2))
+    inner = (x * e.chebyshev_polynomial_u(x, n) - (n + 1) * e.chebyshev_polynomial_t(x, n + 1)) / e.where(
+        end == 0, 1, end
+    )
+    return e.where(n < 1, 0, e.where(end == 0, limit, inner))
+
+
 polynomial("chebyshev_polynomial_t", lambda x, n: n * e.chebyshev_polynomial_u(x, n - 1))
-polynomial("chebyshev_polynomial_u")
+polynomial("chebyshev_polynomial_u", chebyshev_slope)
 polynomial("chebyshev_polynomial_v")
 polynomial("chebyshev_polynomial_w")
 polynomial("shifted_chebyshev_polynomial_t", lambda x, n: 2 * n * e.shifted_chebyshev_polynomial_u(x, n - 1))
-polynomial("shifted_chebyshev_polynomial_u")
+polynomial("shifted_chebyshev_polynomial_u", lambda x, n: 2 * chebyshev_slope(2 * x - 1, n))
 polynomial("shifted_chebyshev_polynomial_v")
 polynomial("shifted_chebyshev_polynomial_w")
 polynomial("hermite_polynomial_h", lambda x, n: 2 * n * e.hermite_polynomial_h(x, n - 1))

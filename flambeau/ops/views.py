@@ -34,6 +34,16 @@ native("diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", 
 native("view_as_real(Tensor self) -> Tensor", tags=VIEW, method=False)
 native("view_as_complex(Tensor self) -> Tensor", tags=VIEW, method=False)
 
+# The same on the tensor itself: its geometry changes, no value is written.
+native("as_strided_(Tensor(!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor", tags=VIEW)
+native("transpose_(Tensor(!) self, int dim0, int dim1) -> Tensor", function=False, tags=VIEW)
+native("unsqueeze_(Tensor(!) self, int dim) -> Tensor", function=False, tags=VIEW)
+native("squeeze_(Tensor(!) self) -> Tensor", function=False, tags=VIEW)
+native("squeeze_.dim(Tensor(!) self, int dim) -> Tensor", function=False, tags=VIEW)
+native("squeeze_.dims(Tensor(!) self, int[] dim) -> Tensor", function=False, tags=VIEW)
+native("t_(Tensor(!) self) -> Tensor", function=False, tags=VIEW)
+native("swapaxes_(Tensor(!) self, int axis0, int axis1) -> Tensor", function=False, tags=VIEW)
+native("swapdims_(Tensor(!) self, int dim0, int dim1) -> Tensor", function=False, tags=VIEW)
 
 # Gradients of windows: the gradient at its place in a tensor of zeros.
 native("_select_backward(Tensor grad, int[] input_sizes, int dim, int index) -> Tensor")
@@ -41,12 +51,22 @@ native("_slice_backward(Tensor grad, int[] input_sizes, int dim, int? start, int
 native("_diagonal_backward(Tensor grad, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor")
 
 
-@vjp("view", "squeeze", "squeeze.dim", "squeeze.dims")
+@vjp(
+    "view",
+    "squeeze",
+    "squeeze.dim",
+    "squeeze.dims",
+    "squeeze_",
+    "squeeze_.dim",
+    "squeeze_.dims",
+    "unsqueeze",
+    "unsqueeze_",
+)
 def reshape_vjp(g, self_sizes):
     return g.reshape(self_sizes)
 
 
-@vjp("as_strided")
+@vjp("as_strided", "as_strided_")
 def as_strided_vjp(g, self_window, size, stride, storage_offset):
     offset = 0 if storage_offset is None else storage_offset - self_window.storage_offset()
     return fl._C._scatter_window(g, self_window.shape, self_window.stride(), size, stride, offset)
@@ -72,9 +92,19 @@ def slice_backward_vjp(g, dim, start, end, step):
     return fl._ops.slice(g, dim, start, end, step)
 
 
-@vjp("transpose")
+@vjp("transpose", "transpose_", "swapdims_")
 def transpose_vjp(g, dim0, dim1):
     return g.transpose(dim0, dim1)
+
+
+@vjp("swapaxes_")
+def swapaxes_vjp(g, axis0, axis1):
+    return g.transpose(axis0, axis1)
+
+
+@vjp("t_")
+def t_vjp(g):
+    return g.t()
 
 
 @vjp("permute")
@@ -88,11 +118,6 @@ def permute_vjp(g, dims):
 @vjp("expand")
 def expand_vjp(g, self_sizes):
     return g.sum_to_size(self_sizes)
-
-
-@vjp("unsqueeze")
-def unsqueeze_vjp(g, self_sizes):
-    return g.reshape(self_sizes)
 
 
 @vjp("alias")
@@ -132,38 +157,6 @@ def view_as_real_vjp(g):
 @vjp("view_as_complex")
 def view_as_complex_vjp(g):
     return fl.view_as_real(g)
-
-
-# The same on the tensor itself.
-native("as_strided_(Tensor(!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor")
-native("transpose_(Tensor(!) self, int dim0, int dim1) -> Tensor", function=False)
-native("unsqueeze_(Tensor(!) self, int dim) -> Tensor", function=False)
-native("squeeze_(Tensor(!) self) -> Tensor", function=False)
-native("squeeze_.dim(Tensor(!) self, int dim) -> Tensor", function=False)
-native("squeeze_.dims(Tensor(!) self, int[] dim) -> Tensor", function=False)
-native("t_(Tensor(!) self) -> Tensor", function=False)
-native("swapaxes_(Tensor(!) self, int axis0, int axis1) -> Tensor", function=False)
-native("swapdims_(Tensor(!) self, int dim0, int dim1) -> Tensor", function=False)
-
-
-@vjp("unsqueeze_", "squeeze_", "squeeze_.dim", "squeeze_.dims")
-def reshape_inplace_vjp(g, self_sizes):
-    return g.reshape(self_sizes)
-
-
-@vjp("transpose_", "swapdims_")
-def transpose_inplace_vjp(g, dim0, dim1):
-    return g.transpose(dim0, dim1)
-
-
-@vjp("swapaxes_")
-def swapaxes_inplace_vjp(g, axis0, axis1):
-    return g.transpose(axis0, axis1)
-
-
-@vjp("t_")
-def t_inplace_vjp(g):
-    return g.t()
 
 
 native("reshape(Tensor self, int[] shape) -> Tensor")

@@ -34,12 +34,6 @@ CONSTANT = set(
 # Random numbers, of which the gradient is zero by agreement though they move with their parameters.
 DRAWN = set("normal.float_Tensor normal.Tensor_float normal.Tensor_Tensor".split())
 
-# Derivatives that have no derivative themselves.
-ONCE = set(
-    "grid_sampler grid_sampler_2d grid_sampler_3d nn_grid_sample special_chebyshev_polynomial_t "
-    "special_shifted_chebyshev_polynomial_t".split()
-)
-
 # Conversions to numbers of few digits need large steps; they are linear, so that these do no harm.
 STEPS = {"float": 1e-2, "cfloat": 1e-2, "half": 0.25, "bfloat16": 1.0}
 
@@ -60,8 +54,7 @@ def check(name, dtype):
         step = STEPS.get(name)
         options = {"eps": step, "atol": 0.02} if step else {"atol": 1e-5}
         assert gradcheck(function, inputs, fast_mode=True, **options)
-        if name not in ONCE and not step:
-            assert gradgradcheck(function, inputs, fast_mode=True, atol=1e-4)
+        assert gradgradcheck(function, inputs, fast_mode=True, **(options if step else {"atol": 1e-4}))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,7 +78,7 @@ def test_complex_derivatives(name):
     check(name, fl.complex128)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if RECORDS[n].inplace and n not in ONCE])
+@pytest.mark.parametrize("name", [n for n in NAMES if RECORDS[n].inplace])
 def test_derivatives_in_place(name):
     schema = RECORDS[name].schema
     op = operator(f"{schema.name}_.{schema.overload}" if schema.overload else f"{schema.name}_")

@@ -67,7 +67,8 @@ def polynomials(make):
 
 
 @samples(*(f"special_{kind}" for kind in (
-    "chebyshev_polynomial_t", "shifted_chebyshev_polynomial_t", "hermite_polynomial_h", "hermite_polynomial_he"
+    "chebyshev_polynomial_t", "shifted_chebyshev_polynomial_t", "chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_u", "hermite_polynomial_h", "hermite_polynomial_he"
 )))  # fmt: skip
 def polynomials_with_derivatives(make):
     yield call(make(2, 3), make.index([0, 1, 4]))

@@ -382,8 +382,9 @@ def upsample(make):
 @samples("grid_sampler", "grid_sampler_2d")
 def grid_sampler_2d(make):
     for mode in (0, 2):
-        yield call(make(1, 2, 3, 3), make(1, 2, 2, 2), mode, 0, False)
-    yield call(make(1, 2, 3, 3), make(1, 2, 2, 2), 0, 2, True)
+        for padding, align in ((0, False), (1, True), (2, False), (2, True)):
+            yield call(make(1, 2, 3, 3), make(1, 2, 2, 2), mode, padding, align)
+    yield call(make(1, 2, 3, 3), make.constant(1, 2, 2, 2), 1, 0, False)
 
 
 @samples("grid_sampler_3d")

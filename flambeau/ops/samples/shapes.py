@@ -51,7 +51,7 @@ def view_dtype(make):
     yield call(make(2, 4), fl.int64)
 
 
-@samples("as_strided", "as_strided_copy")
+@samples("as_strided", "as_strided_copy", "as_strided_")
 def as_strided(make):
     yield call(make(6), [2, 2], [1, 2], 1)
     yield call(make(5), [3, 3], [1, 1])  # elements that are read more than once
@@ -120,12 +120,6 @@ def squeeze_all(make):
 @samples("squeeze.dims", "squeeze_copy.dims", "squeeze_.dims")
 def squeeze_dims(make):
     yield call(make(2, 1, 1), [0, 1])
-
-
-@samples("as_strided_")
-def as_strided_in_place(make):
-    """Not differentiable in place."""
-    yield call(make.constant(6), [2, 2], [1, 2], 1)
 
 
 @samples("_select_backward")

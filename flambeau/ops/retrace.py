@@ -1,0 +1,29 @@
+"""Derivatives through a composition: for ops whose own gradient kernel has no derivative, or that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau as fl
+
+
+def retrace(compose: Callable[..., Any], inputs: Sequence[Any], needs: Sequence[bool], grads: Any) -> tuple[Any, ...]:
+    """Gradients of an op from a composition of differentiable ops that computes the same.
+
+    `compose` returns a tensor, or several with a tuple of gradients; results and gradients of None count for nothing.
+    Where the backward pass is recorded, so are the gradients.
+    """
+    recorded = fl.is_grad_enabled()
+    with fl.enable_grad():
+        fresh = [x if recorded or x is None else x.detach().requires_grad_() for x in inputs]
+        results = compose(*fresh)
+        several = isinstance(results, tuple)
+        pairs = zip(results if several else (results,), grads if several else (grads,))
+        pairs = [(r, g) for r, g in pairs if r is not None and g is not None and r.requires_grad]
+        if not pairs:
+            return (None,) * len(needs)
+        wanted = [x for x, needed in zip(fresh, needs) if needed]
+        outputs, given = [r for r, _ in pairs], [g for _, g in pairs]
+        found = iter(fl.autograd.grad(outputs, wanted, given, create_graph=recorded, allow_unused=True))
+    return tuple(next(found) if needed else None for needed in needs)
