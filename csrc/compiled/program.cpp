@@ -61,6 +61,8 @@ class Runner {
       for (int slot : s.lists[i].slots) lists[i].push_back(slot < 0 ? Tensor() : slots_[slot]);
       arguments[s.lists[i].argument] = Value::borrow(lists[i].data(), lists[i].size());
     }
+    for (auto [argument, slot] : s.numbers)
+      arguments[argument] = Value(*reinterpret_cast<const double*>(slots_[slot].raw()));
     s.op->call(arguments, results);
     if (s.op->schema.returns_list) {
       for (size_t i = 0; i < s.results.size(); ++i)

@@ -50,7 +50,8 @@ struct Call {
   std::vector<Value> arguments;              // tensors are filled in at each run
   std::vector<std::pair<int, int>> tensors;  // argument and slot
   std::vector<List> lists;
-  std::vector<int> results;  // slots; -1 for what nobody uses
+  std::vector<std::pair<int, int>> numbers;  // arguments that are floats, and slots of tensors of one double
+  std::vector<int> results;                  // slots; -1 for what nobody uses
 };
 
 struct Release {

@@ -136,6 +136,34 @@ PyObject* set_version(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// The history of a result whose graph a backward inside of a compiled function has used up.
+struct SpentBackward final : Node {
+  explicit SpentBackward(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  std::vector<Tensor> apply(std::vector<Tensor>&&) override {
+    fail(
+        ErrorKind::Runtime, "[backward] expected the saved tensors of ", name_,
+        " to be there, got a graph that was freed: trying to backward through the graph a second time (or to "
+        "access saved tensors after they were freed); specify retain_graph=True if you need to backward "
+        "through the graph a second time");
+  }
+
+ private:
+  std::string name_;
+};
+
+// _mark_spent(tensor, name): gives the tensor a history that cannot be used again.
+PyObject* mark_spent(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(nargs == 2 && is_tensor(args[0]) && PyUnicode_Check(args[1]), Type,
+                  "[_mark_spent] expected a tensor and a name");
+    const Tensor& t = unwrap(args[0]);
+    Ref<Node> node(new SpentBackward(PyUnicode_AsUTF8(args[1])));
+    autograd::set_history(t, node, node->add_output(t));
+    Py_RETURN_NONE;
+  });
+}
+
 PyMethodDef tools[] = {{"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
                        {"_get_anomaly_mode", get_anomaly, METH_NOARGS, nullptr},
                        {"_queue_callback", queue_callback, METH_O, nullptr},
@@ -147,6 +175,7 @@ PyMethodDef tools[] = {{"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr}
                        {"_scatter_window", scatter_window, METH_VARARGS, nullptr},
                        {"_detach_", detach_inplace, METH_O, nullptr},
                        {"_check_inplace", check_inplace, METH_VARARGS, nullptr},
+                       {"_mark_spent", reinterpret_cast<PyCFunction>(mark_spent), METH_FASTCALL, nullptr},
                        {"_set_version", set_version, METH_VARARGS, nullptr},
                        {}};
 

@@ -48,7 +48,8 @@ std::vector<Tensor> tensors(PyObject* sequence) {
   return read;
 }
 
-// ("call", op, args, kwargs, slots of the tensors among the arguments in schema order, slots of the results)
+// ("call", op, args, kwargs, slots of the tensors among the arguments in schema order, slots of the results,
+// pairs of an argument that is a float and the slot to read it from)
 compiled::Call read_call(PyObject* step) {
   compiled::Call call;
   call.op = operator_of(item(step, 1));
@@ -90,6 +91,9 @@ compiled::Call read_call(PyObject* step) {
   FL_CHECK(next == given.size(), "[program] expected ", next, " slots for the tensors of ",
            call.op->schema.full_name(), ", got ", given.size());
   call.results = slots(item(step, 5));
+  const std::vector<int64_t> numbers = ints(item(step, 6));
+  for (size_t i = 0; i + 1 < numbers.size(); i += 2)
+    call.numbers.emplace_back(static_cast<int>(numbers[i]), static_cast<int>(numbers[i + 1]));
   return call;
 }
 

@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import breaks
+from flambeau._dynamo import breaks, gradients
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt
 from flambeau._dynamo.source import Source
@@ -126,9 +126,11 @@ def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     if name in _VALUE_METHODS or name in _STATE_METHODS or name == "backward":
         return TensorMethod(tensor, name)
     if name == "grad":
-        if tensor.source is None or tensor.real is None:
-            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "grad of an intermediate tensor")
-        return tracer.wrap(tensor.real.grad, tensor.source.grad())
+        return gradients.load_grad(tracer, tensor)
+    if name == "grad_fn" and (tensor.fake.is_leaf or not tensor.fake.requires_grad):
+        if tensor.source is not None and tensor.fake.requires_grad:
+            tensor.source.attribute("is_leaf").check("equals", True)
+        return None
     raw = lookup_type(_C.Tensor, name)
     if raw is NULL:
         if tensor.real is not None and tensor.source is not None:
@@ -514,7 +516,10 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     """`value.name = new`, or `del value.name` when new is NULL."""
     cls = type(value)
     if cls is TracedTensor:
-        raise Unsupported(breaks.STORE, f"Tensor.{name}")
+        if name != "grad":
+            raise Unsupported(breaks.STORE, f"Tensor.{name}")
+        gradients.store_grad(tracer, value, None if new is NULL else new)
+        return
     if isinstance(value, (type, types.ModuleType)) or cls is types.FunctionType:
         if cls is types.FunctionType and id(value) not in tracer.known and not name.startswith("__"):
             value.__dict__[name] = new

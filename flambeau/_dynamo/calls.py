@@ -19,7 +19,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks, config
+from flambeau._dynamo import attributes, breaks, config, gradients
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
 from flambeau._dynamo.operations import _sort, subscript, to_text
@@ -146,7 +146,9 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
     if name in attributes._VALUE_METHODS:
         raise Unsupported(breaks.TENSOR_VALUE, name)
     if name == "backward":
-        raise Unsupported(breaks.BACKWARD)
+        return _backward(tracer, *args, **kwargs)
+    if name == "requires_grad_":
+        return _requires_grad(tracer, *args, **kwargs)
     if name in attributes._STATE_METHODS or name in ("apply_", "map_", "map2_", "to_dense"):
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
     if name in attributes._OPERATOR_METHODS:
@@ -156,11 +158,35 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
     return tracer.call_method(name, args, kwargs)
 
 
+def _backward(
+    tracer: Tracer,
+    tensor: Any,
+    gradient: Any = None,
+    retain_graph: Any = None,
+    create_graph: Any = False,
+    inputs: Any = None,
+) -> None:
+    gradients.backward(tracer, tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def _requires_grad(tracer: Tracer, tensor: TracedTensor, requires_grad: Any = True) -> TracedTensor:
+    """tensor.requires_grad_(), of a tensor made during capture."""
+    if tensor.fake.requires_grad == requires_grad:
+        return tensor
+    if tensor.source is not None or requires_grad is not True or not tensor.fake.dtype.is_floating_point:
+        raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.requires_grad_")
+    tracer._node("call_method", "requires_grad_", (tensor,), {})
+    tensor.fake.fake_requires_grad = tensor.fake.fake_is_leaf = True
+    tracer.leaves.append(tensor)
+    return tensor
+
+
 def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if kwargs.get("generator") is not None:
         raise Unsupported(breaks.UNKNOWN_CALL, "an operator with a generator")
     if kwargs.get("requires_grad"):
-        raise Unsupported(breaks.UNKNOWN_CALL, "a new tensor that requires grad")
+        made = call_operator(tracer, function, args, {k: v for k, v in kwargs.items() if k != "requires_grad"})
+        return _requires_grad(tracer, made)
     if function in (fl.as_tensor, fl.asarray, fl.from_numpy, fl.frombuffer):
         if function is fl.as_tensor and len(args) == 1 and type(args[0]) is TracedTensor and not kwargs:
             return args[0]

@@ -335,7 +335,7 @@ class Unit:
         if not tracer.operations:
             return None
         graph = tracer.graph
-        graph.output(tuple(t.node for t in rebuilder.outputs))
+        graph.output(rebuilder.graph_results())
         for traced in tracer.inputs:
             if not traced.node.users:
                 graph.erase_node(traced.node)

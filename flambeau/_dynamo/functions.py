@@ -15,7 +15,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks
+from flambeau._dynamo import attributes, breaks, gradients
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
 from flambeau._dynamo.operations import (
@@ -278,6 +278,14 @@ def _format(tracer: Tracer, value: Any, spec: str = "") -> Any:
     raise Unsupported(breaks.PRINT, f"text of {real_type(value).__name__}")
 
 
+# Mixed precision: switches of the thread's state, and questions about it that guards answer for the start.
+_SWITCHES = (
+    _C._set_autocast_enabled, _C._set_autocast_dtype, _C._set_autocast_cache_enabled, _C._autocast_increment_nesting,
+    _C._autocast_decrement_nesting, _C._clear_autocast_cache,
+)  # fmt: skip
+_STATES = (_C._is_autocast_enabled, _C._get_autocast_dtype, _C._is_autocast_cache_enabled)
+
+
 def _mode(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args: tracer.set_mode(function, *args)
 
@@ -333,8 +341,32 @@ def _update_wrapper(tracer: Tracer, wrapper: Any, wrapped: Any, *args: Any, **kw
     raise Unsupported(breaks.UNKNOWN_CALL, "update_wrapper")
 
 
+def _gather_state(tracer: Tracer, parameters: Any, state: Any, names: Any) -> Any:
+    """What the native function of this name gathers for an optimizer's step."""
+    if not isinstance(state, dict) or id(state) in tracer.known:
+        raise Unsupported(breaks.UNKNOWN_CALL, "_gather_state")
+    chosen, grads, fresh, found = [], [], [], 0
+    columns: list[list[Any]] = [[] for _ in names]
+    for parameter in parameters:
+        gradient = gradients.load_grad(tracer, parameter)
+        if gradient is None:
+            continue
+        entry = dict.get(state, parameter) or {}
+        found |= 1 * parameter.fake.dtype.is_complex | 2 * (parameter.fake.fake_device.type != "cpu")
+        chosen.append(parameter)
+        grads.append(gradient)
+        if not entry:
+            fresh.append(parameter)
+        for column, name in zip(columns, names):
+            value = entry.get(name)
+            found |= 4 * (value is None)
+            column.append(value)
+    return chosen, grads, tuple(columns), fresh, found
+
+
 def _build_special() -> dict[int, Callable[..., Any]]:
     from flambeau import _dynamo, autograd, compiler, overrides
+    from flambeau.autograd.profiler import record_function
 
     table: dict[Any, Callable[..., Any]] = {}
 
@@ -370,6 +402,9 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_C._has_torch_function_variadic, _constant(False)),
         (overrides.has_torch_function, _constant(False)), (overrides.has_torch_function_unary, _constant(False)),
         (overrides.has_torch_function_variadic, _constant(False)),
+        (autograd.backward, gradients.backward), (autograd.grad, gradients.grad), (_C._gather_state, _gather_state),
+        (record_function.__enter__, lambda tracer, owner: owner), (record_function.__exit__, _constant(None)),
+        *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),

@@ -244,9 +244,14 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
                 return True
     if id(container) in tracer.known and cls not in CONSTANTS and not isinstance(container, (enum.EnumMeta,)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {cls.__name__}")
-    if not is_transparent(item):
+    if not is_transparent(item) and not (isinstance(container, (set, frozenset, dict)) and _is_plain_key(item)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {type(item).__name__}")
     return bool(native(operator.contains, container, item))
+
+
+def _is_plain_key(item: Any) -> bool:
+    """Whether looking for an item by its hash runs no Python code."""
+    return has_default_equality(type(item))
 
 
 def subscript(tracer: Tracer, container: Any, key: Any) -> Any:

@@ -16,7 +16,8 @@ import types
 import warnings
 from typing import Any
 
-from flambeau._dynamo import breaks
+from flambeau import _C
+from flambeau._dynamo import breaks, gradients
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.sizes import SymbolicSize, SymInt
 from flambeau._dynamo.source import Names, Source
@@ -60,6 +61,7 @@ class Rebuilder:
         self.keep: list[Any] = []
         self.count = 0
         self.line_number = 0
+        self.spent: list[tuple[int, str]] = []  # results whose history was used up, and its name
         self.names.bind("lookup_type", lookup_type)
 
     def emit(self, text: str) -> None:
@@ -370,6 +372,9 @@ class Rebuilder:
                     else:
                         setter = "setattr" if plain else self.names.add(_setter(overlay.target))
                         replay.append(f"{setter}({target}, {key!r}, {self.value(item)})")
+        for tensor, before, now in tracer.grads.values():
+            if before is not now:
+                replay.append(f"{self.value(tensor)}.grad = {self.value(now)}")
         for line in replay:
             self.emit(line)
         for function, args, kwargs in tracer.printed:
@@ -421,6 +426,11 @@ class Rebuilder:
                 self.source_memo[member] = self.fresh_name()
             self.fetch.append(f"{', '.join(self.source_memo[member] for member in members)} = {kept}[2]")
 
+    def graph_results(self) -> tuple[Any, ...]:
+        """The nodes of what the graph returns."""
+        nodes, self.spent = gradients.settle(self.tracer, self.outputs)
+        return tuple(nodes)
+
     def finish(
         self, graph: Any, filename: str, name: str, first_line: int, replay: tuple[Any, str] | None
     ) -> tuple[Any, str]:
@@ -450,6 +460,11 @@ class Rebuilder:
                 head.append(("if failed:", first_line))
                 head.append((f"    {mode}({self.tracer.grad_mode})", first_line))
                 head.append((f"    return original({replay[1]})", first_line))
+            for index, history in self.spent:
+                head.append((f"{self.names.add(_C._mark_spent)}(t{index}, {history!r})", first_line))
+            for leaf in self.tracer.leaves:
+                if id(leaf) in self.output_names:
+                    head.append((f"{self.output_names[id(leaf)]}.requires_grad_()", first_line))
         body = head + self.lines
         parameters = ", ".join(f"a{i}" for i in range(self.arguments))
         text = f"def {_identifier(name)}({parameters}):\n"

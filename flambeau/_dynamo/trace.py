@@ -125,6 +125,9 @@ class Tracer:
         self.numbers: dict[Source, Any] = {}
         self.keep: list[Any] = []
         self.grad_mode: bool = _C.is_grad_enabled()
+        self.rehearsal: Any = None  # of the graph, for derivatives
+        self.leaves: list[TracedTensor] = []  # made during capture
+        self.grads: dict[int, tuple[TracedTensor, Any, Any]] = {}  # .grad by id of the tensor: (tensor, before, now)
 
     # ------------------------------------------------------------------------------------------ values from outside
 
@@ -133,6 +136,8 @@ class Tracer:
         cls = type(value)
         if cls in LITERALS:
             if self.moving and (cls is int or cls is float) and source.describe() in self.moving:
+                return self._wrap_number(value, source)
+            if cls is float and _is_rate(source) and self.dynamic is not False:
                 return self._wrap_number(value, source)
             source.check("equals", value)
             return value
@@ -727,6 +732,13 @@ def fl_module() -> Any:
     except ImportError:
         return ()
     return Module
+
+
+def _is_rate(source: Source) -> bool:
+    """Whether a place is the learning rate of an optimizer's parameter group, which schedules change."""
+    if source.kind != "dict_item" or source.key != "lr" or source.parent is None or source.parent.parent is None:
+        return False
+    return source.parent.parent.key == "param_groups"
 
 
 def _rooted_in_constant(source: Source) -> bool:

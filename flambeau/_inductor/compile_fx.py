@@ -36,33 +36,23 @@ def compile_fx(graph: Any, example_inputs: Sequence[Any], fuse: bool = True, **o
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
         return compile_function(function, len(example_inputs), fuse)
-    return _with_numbers(function, fuse)
+    from flambeau._inductor.numbers import with_numbers
+
+    return with_numbers(function, example_inputs, fuse)
 
 
 def compile_function(function: Callable[..., Any], inputs: int, fuse: bool = True) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
     recorded forward and backward runs as it is."""
-    compiled: Callable[..., Any] = _C._compiled_function(inputs, Compiled(function, fuse).graph_for, function)
-    return compiled
+    return native_function(inputs, Compiled(function, fuse).graph_for, function)
 
 
-def _with_numbers(function: Callable[..., Any], fuse: bool) -> Callable[..., Any]:
-    """A function whose arguments are tensors and numbers: one compiled function for each set of numbers."""
-    made: dict[Any, Callable[..., Any]] = {}
-
-    def call(*args: Any) -> Any:
-        tensors = [a for a in args if isinstance(a, fl.Tensor)]
-        key = tuple(None if isinstance(a, fl.Tensor) else (type(a), a) for a in args)
-        if key not in made:
-
-            def fixed(*given: Any) -> Any:
-                rest = iter(given)
-                return function(*(next(rest) if isinstance(a, fl.Tensor) else a for a in args))
-
-            made[key] = compile_function(fixed, len(tensors), fuse)
-        return made[key](*tensors)
-
-    return call
+def native_function(
+    inputs: int, graph_for: Callable[[list[Any]], Any], original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A native function that asks for a graph where it has none for its inputs."""
+    made: Callable[..., Any] = _C._compiled_function(inputs, graph_for, original)
+    return made
 
 
 @functools.cache
@@ -92,7 +82,7 @@ class Compiled:
     def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()
         wants = grad_mode and any(t.requires_grad for t in inputs)
-        trace = (trace_joint if wants else trace_forward)(self.function, inputs, defined() if self.fuse else {})
+        trace = self._trace(trace_joint if wants else trace_forward, inputs, defined() if self.fuse else {})
         if not trace.tangents:
             forward = _program(trace.calls, trace.inputs, trace, trace.outputs, self.fuse)
             return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None)
@@ -112,6 +102,9 @@ class Compiled:
         return _C._compiled_graph(
             inputs, grad_mode, forward, backward, len(trace.outputs), wanted, sources, self._recorded
         )
+
+    def _trace(self, record: Callable[..., Trace], inputs: Sequence[Any], definitions: Any) -> Trace:
+        return record(self.function, inputs, definitions)
 
     def _recorded(self, inputs: list[Any], grads: list[Any]) -> list[Any]:
         """Gradients of the inputs by the original function, recorded for further derivatives."""

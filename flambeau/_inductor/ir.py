@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau._functorch.aot.trace import Value
 from flambeau.ops.expr import Expr
 
-__all__ = ["Access", "Buffer", "Loop", "Operator", "Reduce", "refine", "split_strides"]
+__all__ = ["Access", "Buffer", "Loop", "Number", "Operator", "Reduce", "refine", "split_strides"]
 
 
 class Buffer:
@@ -63,6 +64,12 @@ class Loop:
     write: Access  # of a reduction: over the whole domain too, with stride 0 where it folds
     compute: Any
     reduce: Reduce | None = None
+
+
+class Number(Value):
+    """A tensor of one double that stands for a float among the arguments of a call."""
+
+    __slots__ = ()
 
 
 @dataclass

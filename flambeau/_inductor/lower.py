@@ -167,6 +167,7 @@ class Lowering:
             return False
         details = record.details
         given = records.bind(call.op, call.args, call.kwargs)
+        given = {k: v.item() if isinstance(v, fl.Tensor) else v for k, v in given.items()}
         names = [a.name for a in record.schema.args if a.name != details["select"]]
         elements = [a.name for a in record.schema.args if a.is_tensor]
         typed = [_exemplar(given[n]) for n in elements if n not in details["mask"]]

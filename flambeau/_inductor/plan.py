@@ -11,7 +11,7 @@ from typing import Any
 from flambeau._functorch.aot.trace import Value
 from flambeau._inductor import build
 from flambeau._inductor.cpp import print_group
-from flambeau._inductor.ir import Buffer, Operator
+from flambeau._inductor.ir import Buffer, Number, Operator
 from flambeau._inductor.lower import Lowering
 from flambeau._inductor.schedule import Group
 
@@ -101,11 +101,25 @@ class Plan:
         return needed
 
     def _operator(self, item: Operator) -> None:
-        given = [self.window(b, v) for b, v in item.reads]
+        given = [self.window(b, v) for b, v in item.reads if not isinstance(v, Number)]
+        numbers = self._numbers(item)
         results = [-1 if b is None else self._new(b) for b in item.results]
         args = _with_tensors(item.call.args)
         kwargs = {k: _with_tensors(v) for k, v in item.call.kwargs.items()}
-        self._step(("call", item.call.op, args, kwargs, given, results), given + [r for r in results if r >= 0])
+        self._step(
+            ("call", item.call.op, args, kwargs, given, results, numbers),
+            given + numbers[1::2] + [r for r in results if r >= 0],
+        )
+
+    def _numbers(self, item: Operator) -> list[int]:
+        """Positions of the arguments that are floats read from memory, each followed by its slot."""
+        found = []
+        slots = {id(v): self.window(b, v) for b, v in item.reads if isinstance(v, Number)}
+        for at, argument in enumerate(item.call.op._schema.arguments if slots else ()):
+            value = item.call.args[at] if at < len(item.call.args) else item.call.kwargs.get(argument.name)
+            if isinstance(value, Number):
+                found += [at, slots[id(value)]]
+        return found
 
     def _group(self, group: Group, kernel: Any, address: int, needed: set[Buffer]) -> None:
         for buffer in group.made:
@@ -141,6 +155,8 @@ class Plan:
 
 def _with_tensors(item: Any) -> Any:
     """Arguments with meta tensors for values: they show where tensors stand."""
+    if isinstance(item, Number):
+        return 0.0
     if isinstance(item, Value):
         return item.tensor
     if isinstance(item, (list, tuple)):

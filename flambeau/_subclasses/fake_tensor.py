@@ -425,6 +425,8 @@ class FakeTensorMode(TorchFunctionMode):
             result = op(*[concrete[n] for n in info.positional], **{n: concrete[n] for n in info.keyword})
         if info.writes_first:
             target = next(iter(bound.values()))
+            if isinstance(target, list):
+                return self._written_list(info, target, bound)
             if symbolic and info.base not in _RESHAPES:
                 self._check_written(info, target, bound, rule)
             self._written(info, target, bound)
@@ -469,6 +471,14 @@ class FakeTensorMode(TorchFunctionMode):
                     target.geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
         if fl.is_grad_enabled() and not target.fake_requires_grad and self._requires_grad(info, bound):
             target.fake_requires_grad, target.fake_is_leaf = True, False
+
+    def _written_list(self, info: _Info, targets: list[FakeTensor], bound: dict[str, Any]) -> None:
+        """The same for an operator that writes to each tensor of a list."""
+        _specialize(bound)
+        if self._requires_grad(info, bound):
+            for target in targets:
+                if not target.fake_requires_grad:
+                    target.fake_requires_grad, target.fake_is_leaf = True, False
 
     def _requires_grad(self, info: _Info, bound: dict[str, Any]) -> bool:
         if info.flags & _NO_GRAD or not fl.is_grad_enabled():

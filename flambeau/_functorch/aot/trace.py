@@ -44,7 +44,7 @@ class Value:
 
 
 class Call:
-    """One operator call. Tensors among the arguments are `Value`s."""
+    """One operator call. Tensors among the arguments are `Value`s, but for plain numbers (2.0 + x)."""
 
     __slots__ = ("args", "backward", "kwargs", "op", "reads", "results", "writes")
 
@@ -150,7 +150,7 @@ class Recorder(TorchDispatchMode):
 
     def _without_data(self, tensor: Any) -> Any:
         """A tensor that the function refers to and did not get: it becomes a constant."""
-        if tensor.is_meta:
+        if tensor.is_meta or tensor._is_wrapped_number():
             return tensor
         if tensor.device != _CPU:
             raise Unsupported(f"a tensor on {tensor.device}")
@@ -179,9 +179,12 @@ class Recorder(TorchDispatchMode):
                 made.append(trace.value(result))
         writes = [trace.values[i] for i in written]
         recorded = {k: _CPU if v is _META or v == _META else v for k, v in kwargs.items()}
-        trace.calls.append(
-            Call(func, _map(trace.value, args), {k: _map(trace.value, v) for k, v in recorded.items()}, made, writes)
-        )
+        entered = {k: _map(self._entered, v) for k, v in recorded.items()}
+        trace.calls.append(Call(func, _map(self._entered, args), entered, made, writes))
+
+    def _entered(self, tensor: Any) -> Any:
+        """An argument in the record: numbers among tensors (2.0 + x) stay numbers."""
+        return tensor if tensor._is_wrapped_number() else self.trace.value(tensor)
 
     @staticmethod
     def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:

@@ -1,0 +1,331 @@
+"""Derivatives inside captured code: backward() and autograd.grad() become nodes of the graph.
+
+What a backward reaches is known by rehearsal: the graph so far is run on tensors without data, with autograd. The node
+computes the gradients of exactly those leaves; `.grad` is state of the capture and is stored after the graph, like other
+side effects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo import breaks
+from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.traced import TracedNumber, TracedTensor
+from flambeau._functorch.aot.trace import Recorder, Trace, _twin
+from flambeau._subclasses.fake_tensor import _specialize as specialize
+from flambeau.ops.recording import refused
+from flambeau.ops.shapes.geometry import Geometry
+
+if TYPE_CHECKING:
+    from flambeau._dynamo.trace import Tracer
+
+
+class Rehearsal:
+    """The graph of a capture, run on tensors without data."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.values: dict[Any, Any] = {}  # by node
+        self.owners: dict[int, Any] = {}  # nodes of inputs, by identity of the tensor that stands for them
+        self.grad_mode = tracer.grad_mode
+        self.recorder = Recorder(Trace(), {})
+        self.spent: dict[int, Any] = {}  # nodes of the autograd graph that a backward has used up
+
+    def advance(self) -> None:
+        """Runs the nodes that were added since the last time."""
+        now = _C.is_grad_enabled()
+        _C._set_grad_enabled(self.grad_mode)
+        try:
+            with self.recorder, refused():
+                for node in list(self.tracer.graph.nodes):
+                    if node not in self.values and node.op != "placeholder":
+                        self.values[node] = self._run(node)
+            self.grad_mode = _C.is_grad_enabled()
+        finally:
+            _C._set_grad_enabled(now)
+
+    def _run(self, node: Any) -> Any:
+        args, kwargs = self._given(node.args), self._given(node.kwargs)
+        if node.op == "call_method":
+            return getattr(args[0], node.target)(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)
+
+    def _given(self, value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)(self._given(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self._given(v) for k, v in value.items()}
+        if isinstance(value, slice):
+            return slice(self._given(value.start), self._given(value.stop), self._given(value.step))
+        return self.value(value) if isinstance(value, fl.fx.Node) else value
+
+    def value(self, node: Any) -> Any:
+        if node not in self.values:
+            traced = next(t for t in self.tracer.inputs if t.node is node)
+            if isinstance(traced, TracedNumber):
+                self.values[node] = traced.hint
+            else:
+                twin = self.values[node] = _twin(traced.real)
+                self.owners[id(twin)] = traced
+        return self.values[node]
+
+    def of(self, value: Any) -> Any:
+        """What stands for a value of the interpreter."""
+        if isinstance(value, TracedTensor):
+            return self.value(value.node)
+        if isinstance(value, (tuple, list)):
+            return [self.of(v) for v in value]
+        return value
+
+    def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls a function of the autograd engine; its exceptions are the program's."""
+        try:
+            with self.recorder:
+                return function(*args, **kwargs)
+        except RuntimeError as error:
+            error.__traceback__ = None
+            raise UserError(error) from None
+
+    def reached(self, tensors: list[Any]) -> list[Any]:
+        """The nodes of the autograd graph behind some tensors."""
+        found: dict[int, Any] = {}
+        todo = [t.grad_fn for t in tensors if t.grad_fn is not None]
+        while todo:
+            node = todo.pop()
+            if id(node) not in found:
+                found[id(node)] = node
+                todo += [n for n, _ in node.next_functions if n is not None]
+        return list(found.values())
+
+    def spend(self, nodes: list[Any]) -> None:
+        """Notes nodes that cannot be used again; those of leaves can."""
+        self.spent.update((id(node), node) for node in nodes if not hasattr(node, "variable"))
+
+
+def _rehearse(tracer: Tracer) -> Rehearsal:
+    if tracer.rehearsal is None:
+        tracer.rehearsal = Rehearsal(tracer)
+    try:
+        tracer.rehearsal.advance()
+    except (Unsupported, UserError):
+        raise
+    except Exception as error:
+        raise Unsupported(breaks.BACKWARD, f"{type(error).__name__}: {error}") from None
+    return tracer.rehearsal
+
+
+# ---------------------------------------------------------------------------------------------- what the graph calls
+
+
+def accumulate(
+    roots: Any, gradients: Any, leaves: Any, before: Any, retain_graph: bool, create_graph: bool
+) -> tuple[Any, ...]:
+    """The gradients of leaves, added to those they had before."""
+    found = fl.autograd.grad(roots, leaves, gradients, retain_graph, create_graph)
+    if all(b is None for b in before):
+        return found
+    if create_graph:
+        return tuple(g if b is None else b + g for b, g in zip(before, found))
+    with fl.no_grad():
+        return tuple(g if b is None else b.add_(g) for b, g in zip(before, found))
+
+
+# ---------------------------------------------------------------------------------------------- calls of the program
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, TracedTensor):
+        return [value]
+    if not isinstance(value, (tuple, list)) or not all(v is None or isinstance(v, TracedTensor) for v in value):
+        raise Unsupported(breaks.BACKWARD, f"of {type(value).__name__}")
+    return list(value)
+
+
+def backward(
+    tracer: Tracer,
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: Any = None,
+    create_graph: Any = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """autograd.backward, and Tensor.backward."""
+    if grad_variables is not None:
+        raise Unsupported(breaks.BACKWARD, "with grad_variables")
+    roots = _listed(tensors)
+    gradients = None if grad_tensors is None else _listed(grad_tensors)
+    retain = bool(create_graph if retain_graph is None else retain_graph)
+    create = bool(create_graph)
+    rehearsal = _rehearse(tracer)
+    twins = rehearsal.of(roots)
+    if inputs is None:
+        reached = rehearsal.reached(twins)
+        leaves = [_leaf(tracer, node.variable) for node in reached if hasattr(node, "variable")]
+        leaves += [_leaf(tracer, t) for t in twins if t.is_leaf and t.requires_grad]
+        leaves = list({id(leaf): leaf for leaf in leaves}.values())
+        order = {id(t): i for i, t in enumerate(tracer.inputs)}
+        leaves.sort(key=lambda leaf: order.get(id(leaf), len(order)))
+    else:
+        reached = []
+        leaves = _listed(inputs)
+        if not leaves or not all(leaf.fake.is_leaf for leaf in leaves):
+            raise Unsupported(breaks.BACKWARD, "to tensors that are no leaves")
+    if not leaves:
+        # Raises, as the program would.
+        rehearsal.run(fl.autograd.backward, twins, rehearsal.of(gradients), retain, create)
+        raise Unsupported(breaks.BACKWARD, "to no leaf")
+    for leaf in leaves:
+        _check_leaf(leaf)
+    given = rehearsal.of(gradients)
+    found = rehearsal.run(
+        fl.autograd.grad, twins, [rehearsal.of(t) for t in leaves], given, retain, create, allow_unused=True
+    )
+    if not retain:
+        rehearsal.spend(reached or rehearsal.reached(twins))
+    leaves = [leaf for leaf, g in zip(leaves, found) if g is not None]
+    found = tuple(g for g in found if g is not None)
+    before = [load_grad(tracer, leaf) for leaf in leaves]
+    node = tracer._node("call_function", accumulate, (roots, gradients, leaves, before, retain, create), {})
+    tracer.impure = True
+    rehearsal.values[node] = found
+    for i, (leaf, old, gradient) in enumerate(zip(leaves, before, found)):
+        if old is None or create:
+            store_grad(tracer, leaf, _result(tracer, node, i, leaf, gradient, create))
+        if old is not None and create:
+            raise Unsupported(breaks.BACKWARD, "with create_graph, onto a gradient that exists")
+
+
+def grad(
+    tracer: Tracer,
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: Any = None,
+    create_graph: Any = False,
+    only_inputs: Any = True,
+    allow_unused: Any = None,
+    is_grads_batched: Any = False,
+    materialize_grads: Any = False,
+) -> Any:
+    """autograd.grad."""
+    if is_grads_batched or not only_inputs:
+        raise Unsupported(breaks.BACKWARD, "of a batch")
+    roots, wanted = _listed(outputs), _listed(inputs)
+    gradients = None if grad_outputs is None else _listed(grad_outputs)
+    options = {
+        "retain_graph": bool(create_graph if retain_graph is None else retain_graph),
+        "create_graph": bool(create_graph), "allow_unused": allow_unused, "materialize_grads": materialize_grads,
+    }  # fmt: skip
+    rehearsal = _rehearse(tracer)
+    twins = rehearsal.of(roots)
+    reached = [] if options["retain_graph"] else rehearsal.reached(twins)
+    found = rehearsal.run(fl.autograd.grad, twins, rehearsal.of(wanted), rehearsal.of(gradients), **options)
+    rehearsal.spend(reached)
+    node = tracer._node("call_function", fl.autograd.grad, (roots, wanted, gradients), options)
+    rehearsal.values[node] = found
+    made = []
+    for i, (target, gradient) in enumerate(zip(wanted, found)):
+        made.append(None if gradient is None else _result(tracer, node, i, target, gradient, bool(create_graph)))
+    return tuple(made)
+
+
+def _leaf(tracer: Tracer, twin: Any) -> Any:
+    """The leaf of the program that a tensor of the rehearsal stands for."""
+    assert tracer.rehearsal is not None
+    traced = tracer.rehearsal.owners.get(id(twin))
+    if traced is None:
+        traced = next((t for t in tracer.leaves if tracer.rehearsal.values.get(t.node) is twin), None)
+    if traced is None:
+        raise Unsupported(breaks.BACKWARD, "to a tensor that is not known")
+    return traced
+
+
+def _check_leaf(leaf: TracedTensor) -> None:
+    """Gradients end here, and nobody else waits for them."""
+    if leaf.real is None or leaf.source is None:
+        return
+    if not leaf.real.is_leaf:
+        raise Unsupported(breaks.BACKWARD, "into the history of an argument")
+    if leaf.cls is _C.Tensor:
+        leaf.source.attribute("is_leaf").check("equals", True)
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        if getattr(leaf.real, name, None) is not None:
+            raise Unsupported(breaks.BACKWARD, "to a tensor with hooks")
+        leaf.source.attribute(name).check("equals", None)
+
+
+def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient: Any, create: bool) -> TracedTensor:
+    """A gradient as a tensor of the graph. It has its leaf's sizes."""
+    import operator
+
+    assert tracer.rehearsal is not None
+    item = tracer.graph.call_function(operator.getitem, (node, index))
+    item.meta["stack_trace"] = node.meta.get("stack_trace")
+    tracer.rehearsal.values[item] = gradient
+    meta = gradient.detach()
+    own, strides = leaf.fake.geometry, tuple(meta.stride())
+    if not leaf.fake.is_symbolic:
+        geometry = Geometry(tuple(meta.shape), strides, 0)
+    elif meta.is_contiguous():
+        from flambeau.ops.shapes.geometry import contiguous_strides
+
+        geometry = Geometry(own.sizes, contiguous_strides(own.sizes), 0)
+    else:
+        specialize(leaf.fake)
+        geometry = Geometry(tuple(meta.shape), strides, 0)
+    fake = tracer.sizes.mode.wrap(meta, geometry, leaf.fake.fake_device, gradient.requires_grad)
+    fake.fake_is_leaf = gradient.grad_fn is None
+    return tracer._traced(item, fake)
+
+
+# ---------------------------------------------------------------------------------------------- .grad
+
+
+def load_grad(tracer: Tracer, tensor: TracedTensor) -> Any:
+    held = tracer.grads.get(id(tensor))
+    if held is not None:
+        return held[2]
+    if tensor.source is None or tensor.real is None:
+        if tensor.fake.is_leaf:
+            return None
+        raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "grad of an intermediate tensor")
+    return tracer.wrap(tensor.real.grad, tensor.source.grad())
+
+
+def store_grad(tracer: Tracer, tensor: TracedTensor, new: Any) -> None:
+    """tensor.grad = new"""
+    if new is not None and not isinstance(new, TracedTensor):
+        raise Unsupported(breaks.STORE, f"grad of type {type(new).__name__}")
+    if not tensor.fake.is_leaf:
+        raise Unsupported(breaks.STORE, "grad of an intermediate tensor")
+    if new is not None:
+        fits = tensor.fake.dtype == new.fake.dtype and bool(tuple(tensor.fake.shape) == tuple(new.fake.shape))
+        if not fits or new is tensor:
+            raise Unsupported(breaks.STORE, "grad of another shape or type")
+    held = tracer.grads.get(id(tensor))
+    before = load_grad(tracer, tensor) if held is None else held[1]
+    tracer.grads[id(tensor)] = (tensor, before, new)
+
+
+# ---------------------------------------------------------------------------------------------- results
+
+
+def settle(tracer: Tracer, outputs: list[Any]) -> tuple[list[Any], list[tuple[int, str]]]:
+    """The graph's results: their nodes, and which of them have a history that is used up, with its name."""
+    nodes = [t.node for t in outputs]
+    if tracer.rehearsal is None or not tracer.rehearsal.spent:
+        return nodes, []
+    rehearsal = _rehearse(tracer)
+    spent = []
+    for i, traced in enumerate(outputs):
+        twin = rehearsal.of(traced) if isinstance(traced, TracedTensor) else None
+        if twin is None or twin.grad_fn is None:
+            continue
+        if any(id(n) in rehearsal.spent for n in rehearsal.reached([twin])):
+            nodes[i] = tracer.graph.call_method("detach", (traced.node,))
+            spent.append((i, twin.grad_fn.name()))
+    return nodes, spent
