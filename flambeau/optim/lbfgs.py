@@ -241,6 +241,7 @@ class LBFGS(Optimizer):
                 found, used = _strong_wolfe(
                     lambda t: self._directional_evaluate(closure, x, t, direction),  # noqa: B023
                     t, direction, _Point(0, loss, grad, slope), tolerance_change=tolerance_change,
+                    max_iterations=group["max_eval"] - evaluations,
                 )  # fmt: skip
                 t, loss, grad = found.t, found.loss, found.grad
                 self._add_grad(t, direction)
