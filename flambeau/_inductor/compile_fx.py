@@ -19,6 +19,7 @@ from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.plan import Plan
+from flambeau._inductor.printers import Printer, printer_for
 from flambeau._inductor.schedule import schedule
 from flambeau.ops import expr as e
 from flambeau.ops.recording import DependsOnData
@@ -31,7 +32,8 @@ log = logging.getLogger(__name__)
 def compile_fx(graph: Any, example_inputs: Sequence[Any], fuse: bool = True, **options: Any) -> Callable[..., Any]:
     """A backend of `compile`: the graph module as a function of the same inputs."""
     function: Callable[..., Any] = getattr(graph, "forward", graph)
-    if fuse and build.compiler() is None:
+    on_cpu = all(t.device.type == "cpu" for t in example_inputs if isinstance(t, fl.Tensor))
+    if fuse and on_cpu and build.compiler() is None:
         _warn_once()
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
@@ -41,10 +43,12 @@ def compile_fx(graph: Any, example_inputs: Sequence[Any], fuse: bool = True, **o
     return with_numbers(function, example_inputs, fuse)
 
 
-def compile_function(function: Callable[..., Any], inputs: int, fuse: bool = True) -> Callable[..., Any]:
+def compile_function(
+    function: Callable[..., Any], inputs: int, fuse: bool = True, printer: Printer | None = None
+) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
-    recorded forward and backward runs as it is."""
-    return native_function(inputs, Compiled(function, fuse).graph_for, function)
+    recorded forward and backward runs as it is. Loops are printed by the printer of the inputs' device, or the given."""
+    return native_function(inputs, Compiled(function, fuse, printer).graph_for, function)
 
 
 def native_function(
@@ -67,9 +71,15 @@ def _warn_once() -> None:
 class Compiled:
     """What compiles one function for one geometry after the other."""
 
-    def __init__(self, function: Callable[..., Any], fuse: bool) -> None:
+    def __init__(self, function: Callable[..., Any], fuse: bool, printer: Printer | None = None) -> None:
         self.function = function
         self.fuse = fuse
+        self.printer = printer
+
+    def _printer(self, inputs: list[Any]) -> Printer | None:
+        if not self.fuse:
+            return None
+        return self.printer or printer_for(inputs[0].device if inputs else fl.device("cpu"))
 
     def graph_for(self, inputs: list[Any]) -> Any:
         """A native graph for inputs like these; None when the function cannot be one."""
@@ -82,17 +92,18 @@ class Compiled:
     def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()
         wants = grad_mode and any(t.requires_grad for t in inputs)
+        printer = self._printer(inputs)
         trace = self._trace(trace_joint if wants else trace_forward, inputs, defined() if self.fuse else {})
         if not trace.tangents:
-            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, self.fuse)
+            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer)
             return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None)
         forward_calls = _live(trace.calls[: trace.forward_calls], None)
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
         saved = _saved(forward_calls, backward_calls, trace)
-        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *saved], self.fuse)
+        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *saved], printer)
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
         backward = _program(
-            backward_calls, [*saved, *trace.tangents], trace, [trace.gradients[i] for i in wanted], self.fuse
+            backward_calls, [*saved, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer
         )
         sources = [
             k
@@ -144,10 +155,10 @@ def _saved(forward: list[Call], backward: list[Call], trace: Trace) -> list[Valu
 
 
 def _program(
-    calls: list[Call], inputs: list[Value], trace: Trace, outputs: list[Value | None], fuse: bool
+    calls: list[Call], inputs: list[Value], trace: Trace, outputs: list[Value | None], printer: Printer | None
 ) -> tuple[Any, ...]:
     owners = {v.storage for call in calls for v in call.writes} | {v.storage for v in outputs if v is not None}
-    lowering = Lowering(fuse, frozenset(owners))
+    lowering = Lowering(printer, frozenset(owners))
     given = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]

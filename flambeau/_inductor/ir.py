@@ -19,7 +19,7 @@ __all__ = ["Access", "Buffer", "Loop", "Number", "Operator", "Reduce", "refine",
 class Buffer:
     """A block of memory, or one state of it: writing in place makes a new state over the same memory."""
 
-    __slots__ = ("dtype", "index", "memory", "size", "source", "stride")
+    __slots__ = ("aligned", "dtype", "index", "memory", "size", "source", "stride")
 
     def __init__(self, index: int, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], source: str) -> None:
         self.index = index
@@ -28,6 +28,7 @@ class Buffer:
         self.stride = stride
         self.source = source  # "input", "constant", "loop" or "operator": who makes it
         self.memory = self  # the buffer whose memory this is
+        self.aligned = True  # its address is a multiple of sixteen
 
     def __repr__(self) -> str:
         return f"b{self.index}"
@@ -64,6 +65,7 @@ class Loop:
     write: Access  # of a reduction: over the whole domain too, with stride 0 where it folds
     compute: Any
     reduce: Reduce | None = None
+    count: int = 0  # what a fold of parts says it has folded: the elements of all parts
 
 
 class Number(Value):

@@ -18,6 +18,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.trace import Call, Value
 from flambeau._inductor.ir import Access, Buffer, Loop, Operator, Reduce
+from flambeau._inductor.printers import CppPrinter, Printer
 from flambeau.backends import records
 from flambeau.ops import expr as e
 
@@ -56,8 +57,9 @@ def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 class Lowering:
     """The state of lowering one list of calls."""
 
-    def __init__(self, fuse: bool = True, owners: frozenset[int] = frozenset()) -> None:
-        self.fuse = fuse
+    def __init__(self, printer: Printer | None, owners: frozenset[int] = frozenset()) -> None:
+        self.fuse = printer is not None  # otherwise every call stays a call
+        self.printer: Printer = printer or CppPrinter()
         self.owners = owners  # storages that must have memory of their own: those written or returned
         self.items: list[Loop | Operator] = []
         self.current: dict[int, Buffer] = {}  # the state of each storage
@@ -200,6 +202,8 @@ class Lowering:
             else:
                 return False
         body = _substituted(e.lift(function(*map(e.arg, names))), leaves)
+        if not self.printer.knows(body, compute):
+            return False
         return self._store(record.name, target, body, reads, compute)
 
     def _reduction(self, call: Call, record: Any) -> bool:
@@ -225,6 +229,10 @@ class Lowering:
         if combine.op not in _COMBINATIONS or {x.op for x in combine.args} != {"arg"}:
             return False
         accumulate = {"int": fl.int64, "bool": fl.bool}.get(details["accumulate"], compute)
+        body = e.lift(load(e.Expr("load", 0), *parameters))
+        finish = e.lift(details["finish"](a, n, *parameters))
+        if not self.printer.knows(body, compute) or not self.printer.knows(finish, accumulate):
+            return False
         kept = tuple(d not in dims for d in range(len(source.size)))
         made = self.result(result)
         own = iter(_flat_strides(result))
@@ -234,14 +242,14 @@ class Lowering:
             Loop(
                 record.name,
                 source.size,
-                e.lift(load(e.Expr("load", 0), *parameters)),
+                body,
                 [self.read(source)],
                 Access(made, 0, strides),
                 compute,
                 Reduce(
                     details["init"],
                     combine,
-                    e.lift(details["finish"](a, n, *parameters)),
+                    finish,
                     accumulate,
                     kept,
                 ),

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._functorch.aot.trace import Value
-from flambeau._inductor import build
-from flambeau._inductor.cpp import print_group
 from flambeau._inductor.ir import Buffer, Number, Operator
 from flambeau._inductor.lower import Lowering
+from flambeau._inductor.printers import Launch
 from flambeau._inductor.schedule import Group
 
 __all__ = ["Plan"]
@@ -59,14 +58,14 @@ class Plan:
     def run(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> tuple[Any, ...]:
         """The program: what the native side reads."""
         needed = self._needed(scheduled, outputs)
-        kernels = {id(g): print_group(g, {b for b in g.made if b in needed}) for g in scheduled if isinstance(g, Group)}
-        places = dict(zip(kernels, build.addresses(list(kernels.values())))) if kernels else {}
-        self.kernels = list(kernels.values())
+        groups = [g for g in scheduled if isinstance(g, Group)]
+        made = self.lowering.printer.launches([(g, {b for b in g.made if b in needed}) for g in groups])
+        launches = {id(g): of for g, of in zip(groups, made)}
         for item in scheduled:
             if isinstance(item, Operator):
                 self._operator(item)
             else:
-                self._group(item, kernels[id(item)], places[id(item)], needed)
+                self._group(item, launches[id(item)], needed)
         results: list[int] = []
         for v in outputs:
             results.append(-1 if v is None else self._result(v, results))
@@ -121,18 +120,25 @@ class Plan:
                 found += [at, slots[id(value)]]
         return found
 
-    def _group(self, group: Group, kernel: Any, address: int, needed: set[Buffer]) -> None:
+    def _group(self, group: Group, launches: list[Launch], needed: set[Buffer]) -> None:
         for buffer in group.made:
-            if buffer in needed and buffer.memory not in self.slots:
-                slot = self._new(buffer)
-                self._step(("allocate", slot, buffer.size, buffer.stride, buffer.dtype), [slot])
-        pointers = []
-        uses = []
-        for buffer, offset in kernel.pointers:
-            slot = self.slots[buffer.memory]
-            pointers += [slot, offset * buffer.dtype.itemsize]
-            uses.append(slot)
-        self._step(("launch", address, pointers, kernel.numbers, kernel.work), uses)
+            if buffer in needed:
+                self._allocate(buffer)
+        for launch in launches:
+            for buffer in launch.scratch:
+                self._allocate(buffer)
+            pointers = []
+            uses = []
+            for buffer, offset in launch.pointers:
+                slot = self.slots[buffer.memory]
+                pointers += [slot, offset * buffer.dtype.itemsize]
+                uses.append(slot)
+            self._step(launch.step(pointers), uses)
+
+    def _allocate(self, buffer: Buffer) -> None:
+        if buffer.memory not in self.slots:
+            slot = self._new(buffer)
+            self._step(("allocate", slot, buffer.size, buffer.stride, buffer.dtype), [slot])
 
     def _with_releases(self, results: list[int]) -> list[Any]:
         """The steps with slots let go after their last use; inputs, constants and results are kept."""

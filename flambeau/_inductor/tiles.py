@@ -1,0 +1,261 @@
+"""Dividing groups over the programs of a GPU.
+
+In:  a group of loops, the buffers that others need of it, and what the GPU is like.
+Out: `Part`s in the order in which they run, each a group that is printed as one kernel, and the tile it works on.
+
+A group stays one kernel where that keeps the GPU busy. It becomes several where its rows are too few or too long: passes run
+one after the other, folds are made in parts and completed by a second kernel. What passes between kernels lies in buffers
+that only they know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import flambeau as fl
+from flambeau._inductor.arrange import arrange, passes, product
+from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
+from flambeau._inductor.schedule import Group, Member
+from flambeau.ops import expr as e
+
+__all__ = ["Part", "Target", "Tile", "divide", "power"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What decisions depend on. The defaults are those of a large data-center GPU."""
+
+    capability: int = 90
+    processors: int = 132
+    longest_row: int = 16384  # that one program keeps in registers
+    longest_shared_row: int = 8192  # the same for rows whose columns are folded too
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The piece that one program, or one step of its loop, works on."""
+
+    kind: str  # "flat": elements; "tile": rows by columns; "rows": folds along columns; "columns": folds along rows
+    x: int  # rows, or elements
+    r: int = 1  # columns
+    warps: int = 4
+    whole: bool = True  # a tile has all columns of its rows
+    splits: int = 1  # programs that share a fold
+    inner: int | None = None  # the row dimension that runs fastest, of a "tile"
+
+
+@dataclass
+class Part:
+    group: Group
+    stored: set[Buffer]
+    tile: Tile
+    scratch: dict[Buffer, Buffer] = field(default_factory=dict)  # where unfinished folds go, by the fold's own buffer
+
+
+def power(n: int) -> int:
+    """The smallest power of two that is not smaller."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _warps(elements: int, each: int = 16) -> int:
+    """Warps for a tile with about `each` elements a thread."""
+    return min(max(power(elements // (32 * each)), 1), 32)
+
+
+def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
+    """The kernels of a group."""
+    sizes, _, rows = arrange(group)
+    if group.split is None:
+        return [Part(group, stored, _pointwise(group, target))]
+    height, width = product(sizes[:rows]), product(sizes[rows:])
+    along = [m for m in group.members if m.level == "fold"]
+    across = [m for m in group.members if m.level == "rows"]
+    if not along and not across:
+        if all(m.level == "full" for m in group.members):
+            return divide(_group(group.dims, None, group.members), stored, target)
+        return [Part(group, stored, Tile("rows", 1, min(power(width), 4096), 8, whole=width <= 4096))]
+    if across:
+        if not along and all(m.level != "row" for m in group.members):
+            return _columns(group, stored, target, height, width, whole=False)
+        if width <= target.longest_shared_row:
+            return _columns(group, stored, target, height, width, whole=True)
+        first = _parts(group, [[m for m in group.members if m.level != "rows"], across], stored)
+        return [part for sub, needed in first for part in divide(sub, needed, target)]
+    if width <= target.longest_row:
+        x = min(max(2048 // power(width), 1), power(height))
+        while x > 1 and height // x < target.processors:
+            x //= 2
+        tile = Tile("rows", x, power(width), _warps(x * power(width)))
+        return [Part(group, stored, tile)]
+    if height >= target.processors:
+        return [Part(group, stored, Tile("rows", 1, 4096, 8, whole=False))]
+    depth, count = passes(group)
+    if count == 1 and (height == 1 or width >= 1 << 16 or height < 32):
+        return _in_parts(group, stored, target, height, width)
+    if count > 1:
+        last = max(depth.values())
+        by_pass = [[m for m in group.members if depth[m.loop.write.buffer] == at] for at in range(last + 1)]
+        return [part for sub, needed in _parts(group, by_pass, stored) for part in divide(sub, needed, target)]
+    return [Part(group, stored, Tile("rows", 1, 4096, 8, whole=False))]
+
+
+# ---------------------------------------------------------------- pointwise
+
+
+def _pointwise(group: Group, target: Target) -> Tile:
+    """Elements in the order of the result; a tile where something is read in another order."""
+    sizes, picks, _ = arrange(group)
+    total = product(sizes)
+    if len(sizes) > 1 and sizes[-1] >= 16:
+        for member in group.members:
+            for access in member.reads:
+                if access.strides[picks[-1]] <= 1:
+                    continue
+                for k in range(len(sizes) - 1):
+                    if access.strides[picks[k]] == 1 and sizes[k] >= 16:
+                        return Tile("tile", 32, 64, 4, whole=False, inner=k)
+    x = 1024
+    while x > 128 and total // x < target.processors:
+        x //= 2
+    return Tile("flat", x, warps=max(x // 256, 1))
+
+
+# ---------------------------------------------------------------- parts of a group
+
+
+def _group(dims: tuple[int, ...], split: int | None, members: Iterable[Member]) -> Group:
+    made = Group(dims, split)
+    for member in members:
+        made.members.append(member)
+        made.made[member.loop.write.buffer] = member
+        made.buffers |= {a.buffer for a in member.reads} | {member.loop.write.buffer}
+    return made
+
+
+def _parts(group: Group, chosen: list[list[Member]], stored: set[Buffer]) -> list[tuple[Group, set[Buffer]]]:
+    """Groups that make the chosen members one after the other, and what each has to store. What a later one needs of an
+    earlier one is read from memory if it is there or is known once a row, and otherwise computed again."""
+    in_memory: set[Buffer] = set()
+    made: list[tuple[list[Member], set[Buffer]]] = []
+    place = {m.loop.write.buffer: at for at, members in enumerate(chosen) for m in members}
+    extra: set[Buffer] = set()
+    for members in chosen:
+        needed: dict[Buffer, Member] = {}
+        pending = list(members)
+        while pending:
+            member = pending.pop()
+            buffer = member.loop.write.buffer
+            if buffer in needed:
+                continue
+            needed[buffer] = member
+            for access in member.reads:
+                source = group.made.get(access.buffer)
+                if source is None or access.buffer in in_memory or place[access.buffer] == len(made):
+                    continue
+                if source.level == "full":
+                    pending.append(source)
+                else:
+                    extra.add(access.buffer)
+        ordered = [m for m in group.members if m.loop.write.buffer in needed]
+        made.append((ordered, {b for b in needed if place[b] == len(made)}))
+        in_memory |= {m.loop.write.buffer for m in members if m.loop.write.buffer in stored}
+    return [
+        (_group(group.dims, group.split, members), {b for b in own if b in stored or b in extra})
+        for members, own in made
+        if own & (stored | extra)
+    ]
+
+
+# ---------------------------------------------------------------- folds in parts
+
+
+def _wide(dtype: Any) -> Any:
+    """The dtype that a fold's unfinished value is kept in."""
+    if dtype is fl.float64 or not dtype.is_floating_point:
+        return fl.float64 if dtype is fl.float64 else fl.int64
+    return fl.float32
+
+
+def _unfinished(member: Member, size: tuple[int, ...]) -> Buffer:
+    reduce = member.loop.reduce
+    assert reduce is not None
+    strides = tuple(product(size[i + 1 :]) for i in range(len(size)))
+    return Buffer(-1, _wide(reduce.accumulate), size, strides, "loop")
+
+
+def _rest(member: Member, scratch: Buffer, kept: tuple[bool, ...], write: Access, count: int) -> Member:
+    """The fold of what the parts left."""
+    reduce = member.loop.reduce
+    assert reduce is not None
+    loop = Loop(
+        member.loop.name, scratch.size, e.Expr("load", 0), [Access(scratch, 0, scratch.stride)], write, scratch.dtype,
+        Reduce(reduce.init, reduce.combine, reduce.finish, reduce.accumulate, kept), count,
+    )  # fmt: skip
+    return Member(loop, member.level, loop.reads, write)
+
+
+def _in_parts(group: Group, stored: set[Buffer], target: Target, height: int, width: int) -> list[Part]:
+    """Few long rows: every row is divided over several programs."""
+    assert group.split is not None
+    r = 4096
+    splits = max(min(-(-width // (r * 2)), -(-4 * target.processors // height)), 1)
+    row_dims = group.dims[: group.split]
+    folds = [m for m in group.members if m.level == "fold"]
+    scratch = {m.loop.write.buffer: _unfinished(m, (*row_dims, splits)) for m in folds}
+    last: list[Member] = []
+    pad = (0,) * 1
+    for member in group.members:
+        row = member.write.strides[: group.split] + pad
+        write = Access(member.write.buffer, member.write.offset, row)
+        if member.level == "fold":
+            kept = (True,) * len(row_dims) + (False,)
+            last.append(_rest(member, scratch[member.loop.write.buffer], kept, write, width))
+        elif member.level == "row":
+            reads = [Access(a.buffer, a.offset, a.strides[: group.split] + pad) for a in member.reads]
+            last.append(Member(member.loop, "row", reads, write))
+    first = _group(group.dims, group.split, [m for m in group.members if m.level != "row"])
+    finish = _group((*row_dims, splits), group.split, last)
+    tile = Tile("rows", 1, r, 8, whole=False, splits=splits)
+    return [
+        Part(first, {b for b in stored if b in first.made}, tile, scratch),
+        *divide(finish, {b for b in stored if b in finish.made}, target),
+    ]
+
+
+def _columns(group: Group, stored: set[Buffer], target: Target, height: int, width: int, whole: bool) -> list[Part]:
+    """Folds along the rows. With folds along columns beside them, a program has whole rows."""
+    assert group.split is not None
+    if whole:
+        r = power(width)
+        x = min(max(2048 // r, 1), power(height))
+        tile = Tile("columns", x, r, _warps(x * r))
+    else:
+        r = min(power(width), 128)
+        x = min(max(4096 // r, 1), power(height))
+        tile = Tile("columns", x, r, _warps(x * r), whole=width <= r)
+    blocks = 1 if whole else -(-width // r)
+    splits = max(min(-(-4 * target.processors // blocks), height // (x * 4)), 1)
+    if splits == 1:
+        return [Part(group, stored, tile)]
+    column_dims = group.dims[group.split :]
+    folds = [m for m in group.members if m.level == "rows"]
+    scratch = {m.loop.write.buffer: _unfinished(m, (splits, *column_dims)) for m in folds}
+    kept = (False,) + (True,) * len(column_dims)
+    last = [
+        _rest(
+            m, scratch[m.loop.write.buffer], kept,
+            Access(m.write.buffer, m.write.offset, (0, *m.write.strides[group.split :])), height,
+        )
+        for m in folds
+    ]  # fmt: skip
+    finish = _group((splits, *column_dims), 1, last)
+    own = {b for b in stored if b in group.made and b not in scratch}
+    few = min(power(splits), 64)
+    across = min(power(width), max(2048 // few, 16))
+    ends = Tile("columns", few, across, 4, whole=width <= across)
+    return [
+        Part(group, own, replace(tile, splits=splits), scratch),
+        Part(finish, {b for b in stored if b in finish.made}, ends),
+    ]

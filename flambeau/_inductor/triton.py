@@ -1,0 +1,616 @@
+"""Printing parts of groups as Triton kernels.
+
+A kernel takes pointers, numbers (sizes, and every stride that is neither 0 nor 1) and the shape of its tile, which is
+fixed when it is compiled. Sizes are numbers, so one kernel serves every size that is divided alike; that a number is a
+multiple of sixteen is told to the compiler, which then uses wide loads.
+
+    flat      a program has some elements
+    tile      the same as rows by columns, for what is read and written in different orders
+    rows      a program has some rows: all of their columns at once, or in a loop for every pass
+    columns   a program has some columns (or whole rows) and loops over rows, folding along them
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import flambeau as fl
+from flambeau._inductor import triton_math
+from flambeau._inductor.arrange import arrange, passes, product
+from flambeau._inductor.ir import Access, Buffer, Reduce
+from flambeau._inductor.schedule import Group, Member
+from flambeau._inductor.tiles import Part, Target, Tile, divide
+from flambeau.ops.expr import Expr
+
+__all__ = ["POINTERS", "Kernel", "print_group", "print_part"]
+
+# dtype: Triton's name of a pointer to it, type to compute in
+TYPES = {
+    fl.float32: ("*fp32", "float32"),
+    fl.float64: ("*fp64", "float64"),
+    fl.bfloat16: ("*bf16", "float32"),
+    fl.float16: ("*fp16", "float32"),
+    fl.bool: ("*i1", "cond"),
+    fl.uint8: ("*u8", "int64"),
+    fl.int8: ("*i8", "int64"),
+    fl.int16: ("*i16", "int64"),
+    fl.int32: ("*i32", "int64"),
+    fl.int64: ("*i64", "int64"),
+}
+POINTERS = {dtype: name for dtype, (name, _) in TYPES.items()}
+_NARROW = {fl.uint8: "uint8", fl.int8: "int8", fl.int16: "int16", fl.int32: "int32"}
+
+HEADER = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def fold_mul(a, b):
+    return a * b
+
+
+@triton.jit
+def fold_bitor(a, b):
+    return a | b
+
+
+@triton.jit
+def fold_bitand(a, b):
+    return a & b
+
+
+@triton.jit
+def fold_maximum(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def fold_minimum(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def random_word(state, index):
+    e = (index % 64).to(tl.int32)
+    block = (index // 64).to(tl.int64) * 16 + e % 16
+    seed = tl.load(state).to(tl.uint64)
+    offset = tl.load(state + 1).to(tl.uint64)
+    c0 = block.to(tl.uint32)
+    c1 = (block >> 32).to(tl.uint32)
+    c2 = tl.zeros_like(c0) + offset.to(tl.uint32)
+    c3 = tl.zeros_like(c0) + (offset >> 32).to(tl.uint32)
+    k0 = seed.to(tl.uint32)
+    k1 = (seed >> 32).to(tl.uint32)
+    for _ in tl.static_range(10):
+        h0 = tl.umulhi(c0, 0xD2511F53)
+        l0 = c0 * 0xD2511F53
+        h1 = tl.umulhi(c2, 0xCD9E8D57)
+        l1 = c2 * 0xCD9E8D57
+        c0 = h1 ^ c1 ^ k0
+        c1 = l1
+        c2 = h0 ^ c3 ^ k1
+        c3 = l0
+        k0 += 0x9E3779B9
+        k1 += 0xBB67AE85
+    which = e // 16
+    return tl.where(which < 2, tl.where(which == 0, c0, c1), tl.where(which == 2, c2, c3)).to(tl.int64)
+
+
+"""
+
+
+@dataclass
+class Kernel:
+    """A printed kernel, and what a launch of it passes."""
+
+    source: str  # with @NAME@ for the function's name
+    pointers: list[tuple[Buffer, int]]  # buffer and offset in elements
+    numbers: list[int]
+    wide: bool  # numbers have 64 bits
+    constants: dict[str, int]
+    warps: int
+    grid: tuple[int, int, int]
+    stages: int = 2
+    scratch: tuple[Buffer, ...] = ()  # buffers of its own, made before it runs
+
+    def signature(self) -> dict[str, str]:
+        names = {f"p{i}": POINTERS[b.dtype] for i, (b, _) in enumerate(self.pointers)}
+        names |= {f"n{i}": "i64" if self.wide else "i32" for i in range(len(self.numbers))}
+        return names | dict.fromkeys(self.constants, "constexpr")
+
+    def multiples(self) -> list[bool]:
+        """For each pointer and number whether it is known to be a multiple of sixteen."""
+        aligned = [b.memory.aligned and offset * b.dtype.itemsize % 16 == 0 for b, offset in self.pointers]
+        return aligned + [n % 16 == 0 for n in self.numbers]
+
+
+class _Scope:
+    """Statements at one place of the kernel; each shared subexpression is computed once."""
+
+    def __init__(self, writer: _Writer, outer: _Scope | None = None) -> None:
+        self.writer = writer
+        self.lines: list[str] = []
+        self.seen: dict[Any, str] = dict(outer.seen) if outer is not None else {}
+
+    def let(self, prefix: str, text: str, kind: str, key: Any = None) -> str:
+        """A variable for a value of a kind: a type to compute in, or "cond"."""
+        key = key or (text, kind)
+        if key not in self.seen:
+            name = self.seen[key] = self.writer.fresh(prefix)
+            self.writer.kinds[name] = kind
+            self.lines.append(f"{name} = {text}")
+        return self.seen[key]
+
+    def cast(self, name: str, kind: str) -> str:
+        mine = self.writer.kinds[name]
+        if mine == kind:
+            return name
+        if kind == "cond":
+            return self.let("q", f"{name} != 0", "cond")
+        return self.let("q", f"{name}.to(tl.{kind})", kind)
+
+    def expression(self, node: Expr, leaves: Any, kind: str) -> str:
+        """The name of an expression's value, which is of the given kind or a condition."""
+        op = node.op
+        if op == "const":
+            return self.writer.constant(node.args[0], kind)
+        if op in ("load", "arg"):
+            return str(leaves(node))
+        if op in ("real", "conj"):
+            return self.expression(node.args[0], leaves, kind)  # type: ignore[arg-type]
+        floating = kind.startswith("float")
+        made = triton_math.rewrite(op, floating)
+        if made is not None:
+            return self.expression(made(*node.args), leaves, kind)
+        parts = [self.expression(a, leaves, kind) for a in node.args]  # type: ignore[arg-type]
+        if op in ("land", "lor", "lnot"):
+            tests = [self.cast(p, "cond") for p in parts]
+            text = f"{tests[0]} == 0" if op == "lnot" else f"{tests[0]} {'&' if op == 'land' else '|'} {tests[1]}"
+            return self.let("q", text, "cond")
+        if op == "where":
+            test = self.cast(parts[0], "cond")
+            a, b = (self.cast(p, kind) for p in parts[1:])
+            return self.let("t", f"tl.where({test}, {a}, {b})", kind)
+        parts = [self.cast(p, kind) for p in parts]
+        if op in triton_math.COMPARISONS:
+            return self.let("q", f"{parts[0]} {triton_math.COMPARISONS[op]} {parts[1]}", "cond")
+        if op in triton_math.INFIX:
+            return self.let("t", f"{parts[0]} {triton_math.INFIX[op]} {parts[1]}", kind)
+        if op in triton_math.PREFIX:
+            return self.let("t", f"{triton_math.PREFIX[op]}{parts[0]}", kind)
+        text_of = triton_math.text(op, parts, floating)
+        assert text_of is not None, op
+        return self.let("t", text_of, kind)
+
+
+class _Writer:
+    def __init__(self, part: Part) -> None:
+        self.group: Group = part.group
+        self.stored = part.stored
+        self.tile: Tile = part.tile
+        self.scratch = part.scratch
+        self.count = 0
+        self.kinds: dict[str, str] = {}
+        self.pointers: dict[tuple[Buffer, int], str] = {}
+        self.numbers: dict[tuple[Any, ...], str] = {}
+        self.constants: dict[Any, str] = {}
+        self.head: list[str] = []
+        self.row_values: dict[Buffer, str] = {}
+        self.sizes, self.picks, self.rows = arrange(self.group)
+        if self.tile.kind == "flat":
+            self.rows = len(self.sizes)
+        if self.tile.inner is not None:
+            self._make_innermost(self.tile.inner)
+        self.depth, self.passes = passes(self.group)
+        self.height, self.width = product(self.sizes[: self.rows]), product(self.sizes[self.rows :])
+        self.wide = self._reach() >= 1 << 31
+        self.exact_rows = self.tile.kind != "columns" and self.height % self.tile.x == 0
+        self.exact_columns = self.tile.whole and self.width == self.tile.r
+
+    def _make_innermost(self, k: int) -> None:
+        for items in (self.sizes, self.picks):
+            items.insert(self.rows - 1, items.pop(k))
+
+    def _reach(self) -> int:
+        """An upper bound of every number that indices are computed from."""
+        bound = (self.height + self.tile.x) * (self.width + self.tile.r)
+        for member in self.group.members:
+            for access in (member.write, *member.reads):
+                far = sum(n * access.strides[p] for n, p in zip(self.sizes, self.picks))
+                bound = max(bound, far)
+        return bound
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    # ---------------------------------------------------------------- numbers and pointers
+
+    def number(self, *key: Any) -> str:
+        """The name of a number, the last part of a key that says what it is for."""
+        if key not in self.numbers:
+            self.numbers[key] = f"n{len(self.numbers)}"
+        return self.numbers[key]
+
+    def constant(self, value: Any, kind: str) -> str:
+        """A literal, as a variable at the head of the kernel."""
+        key = (repr(value), kind)
+        if key not in self.constants:
+            if kind.startswith("float"):
+                text = repr(float(value))
+                text = f'float("{text}")' if text in ("inf", "-inf", "nan") else text
+            else:
+                text = repr(int(value))
+            name = self.constants[key] = self.fresh("k")
+            self.kinds[name] = kind
+            self.head.append(f"{name} = tl.full([], {text}, tl.{kind})")
+        return self.constants[key]
+
+    def pointer(self, access: Access) -> str:
+        key = (access.buffer, access.offset)
+        if key not in self.pointers:
+            self.pointers[key] = f"p{len(self.pointers)}"
+        return self.pointers[key]
+
+    # ---------------------------------------------------------------- accesses
+
+    def place(self, access: Access) -> tuple[str, str]:
+        """The address of an element for each point of the tile, and the mask under which it exists."""
+        terms = []
+        row = column = False
+        for k, pick in enumerate(self.picks):
+            stride = access.strides[pick]
+            if stride == 0:
+                continue
+            is_row = k < self.rows
+            row, column = row or is_row, column or not is_row
+            variable = f"r{k}" if is_row else f"c{k - self.rows}"
+            terms.append(variable if stride == 1 else f"{variable} * {self.number('stride', k, stride)}")
+        masks = [
+            m for m, used in (("xm", row and not self.exact_rows), ("rm", column and not self.exact_columns)) if used
+        ]
+        mask = "m" if len(masks) == 2 else masks[0] if masks else ""
+        return " + ".join([self.pointer(access), *terms]), mask
+
+    def load(self, scope: _Scope, access: Access) -> str:
+        """An element read from memory, in the type it is computed in."""
+        at, mask = self.place(access)
+        kind = TYPES[access.buffer.dtype][1]
+        if access.buffer.source == "random":
+            state, *index = at.split(" + ")
+            return scope.let("x", f"random_word({state}, {' + '.join(index) or '0'})", "int64")
+        text = f"tl.load({at}{', ' + mask if mask else ''})"
+        if kind == "cond":
+            return scope.let("x", f"{text} != 0", kind)
+        return scope.let("x", text if access.buffer.dtype is getattr(fl, kind) else f"{text}.to(tl.{kind})", kind)
+
+    def store(self, scope: _Scope, access: Access, name: str, zero: str = "x * 0") -> None:
+        at, mask = self.place(access)
+        if " " not in at and self.tile.kind != "flat":
+            at = f"{at} + {zero}"  # one element, addressed by a tile of one
+        self.store_text(scope, at, mask, name, access.buffer.dtype)
+
+    @staticmethod
+    def store_text(scope: _Scope, at: str, mask: str, name: str, dtype: Any) -> None:
+        target = POINTERS[dtype][1:]
+        types = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16", "i1": "int1"}
+        text = types.get(target, target.replace("i", "int").replace("u", "uint") if "u" not in target else "uint8")
+        scope.lines.append(f"tl.store({at}, ({name}).to(tl.{text}){', ' + mask if mask else ''})")
+
+    # ---------------------------------------------------------------- values
+
+    def value(self, scope: _Scope, access: Access) -> str:
+        """What a member reads: a register, or memory."""
+        source = self.group.made.get(access.buffer)
+        if source is None:
+            return self.load(scope, access)
+        if source.level != "full":
+            return self.row_values[access.buffer]
+        return self.compute(scope, source)
+
+    def compute(self, scope: _Scope, member: Member) -> str:
+        """The value of a member at the points of the tile, as its buffer would hold it."""
+        key = ("value", member.loop.write.buffer)
+        if key not in scope.seen:
+            scope.seen[key] = self.held(scope, member.loop.write.buffer, self.operand(scope, member))
+        return scope.seen[key]
+
+    def held(self, scope: _Scope, buffer: Buffer, name: str) -> str:
+        """A value cut to what a buffer of its dtype holds."""
+        name = scope.cast(name, TYPES[buffer.dtype][1])
+        narrow = _NARROW.get(buffer.dtype)
+        return scope.let("v", f"{name}.to(tl.{narrow}).to(tl.int64)", "int64") if narrow else name
+
+    def operand(self, scope: _Scope, member: Member) -> str:
+        """The value of a member's expression, in the type it computes in."""
+        kind = _kind(member.loop.compute)
+
+        def leaf(node: Expr) -> str:
+            name = self.value(scope, member.reads[node.args[0]])  # type: ignore[call-overload]
+            return scope.cast(name, kind)
+
+        return scope.cast(scope.expression(member.loop.expr, leaf, kind), kind)
+
+    # ---------------------------------------------------------------- coordinates
+
+    def coordinates(self, letter: str, source: str, sizes: list[int]) -> list[str]:
+        """The position in each dimension from the number of a row, a column or an element."""
+        lines = []
+        left = source
+        for k in range(len(sizes) - 1, -1, -1):
+            if k == 0:
+                lines.append(f"{letter}{k} = {left}")
+            else:
+                size = self.number(letter, k, sizes[k])
+                lines += [f"{letter}{k} = {left} % {size}", f"{letter}q{k} = {left} // {size}"]
+                left = f"{letter}q{k}"
+        return lines
+
+    def program(self, axis: int) -> str:
+        return f"tl.program_id({axis}).to(tl.int64)" if self.wide else f"tl.program_id({axis})"
+
+    def row_lines(self, first: str, axis: str) -> list[str]:
+        total = self.number("rows", 0, self.height)
+        lines = [f"x = {first} + tl.arange(0, X){axis}"]
+        if not self.exact_rows:
+            lines.append(f"xm = x < {total}")
+        return lines + self.coordinates("r", "x", self.sizes[: self.rows])
+
+    def column_lines(self, first: str) -> list[str]:
+        total = self.number("columns", 0, self.width)
+        lines = [f"c = {first}tl.arange(0, R)[None, :]"]
+        if not self.exact_columns:
+            lines.append(f"rm = c < {total}")
+        return lines + self.coordinates("c", "c", self.sizes[self.rows :])
+
+    def mask_lines(self) -> list[str]:
+        both = not self.exact_rows and not self.exact_columns
+        return ["m = xm & rm"] if both else []
+
+    # ---------------------------------------------------------------- folds
+
+    def initial(self, reduce: Reduce, kind: str) -> str:
+        if reduce.init in ("lowest", "highest"):
+            if kind.startswith("float"):
+                return self.constant(float("-inf" if reduce.init == "lowest" else "inf"), kind)
+            return self.constant(-(1 << 63) if reduce.init == "lowest" else (1 << 63) - 1, kind)
+        return self.constant(reduce.init, kind)
+
+    def inside(self, scope: _Scope, member: Member, name: str) -> str:
+        """A fold's operand with the neutral element outside of the data."""
+        assert member.loop.reduce is not None
+        kind = _kind(member.loop.reduce.accumulate)
+        name = scope.cast(name, kind)
+        masks = [m for m, exact in (("xm", self.exact_rows), ("rm", self.exact_columns)) if not exact]
+        if member.level == "fold" and "xm" in masks:
+            masks.remove("xm")  # rows outside of the data are folded and not stored
+        mask = "m" if len(masks) == 2 else masks[0] if masks else ""
+        if mask:
+            return scope.let("f", f"tl.where({mask}, {name}, {self.initial(member.loop.reduce, kind)})", kind)
+        return scope.let("f", f"tl.broadcast_to({name}, [X, R])", kind)
+
+    @staticmethod
+    def folded(reduce: Reduce, name: str, axis: int) -> str:
+        """All of a tile folded along an axis, which stays with size 1."""
+        back = "[:, None]" if axis else "[None, :]"
+        if reduce.combine.op == "add":
+            return f"tl.sum({name}, {axis}){back}"
+        return f"tl.reduce({name}, {axis}, fold_{reduce.combine.op}){back}"
+
+    @staticmethod
+    def combined(reduce: Reduce, a: str, b: str) -> str:
+        op = reduce.combine.op
+        infix = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}.get(op)
+        return f"{a} {infix} {b}" if infix else f"fold_{op}({a}, {b})"
+
+    def finished(self, scope: _Scope, member: Member, total: str) -> str:
+        """The end of a fold: what its buffer holds."""
+        reduce = member.loop.reduce
+        assert reduce is not None
+        kind = _kind(reduce.accumulate)
+        self.kinds[total] = kind
+
+        def leaf(node: Expr) -> str:
+            if node.args[0] == "a":
+                return total
+            count = member.loop.count or (self.width if member.level == "fold" else self.height)
+            name = self.number("count", 0, count)
+            self.kinds[name] = "int"
+            return scope.let("q", f"({name} + 0).to(tl.{kind})", kind)
+
+        return self.held(scope, member.loop.write.buffer, scope.expression(reduce.finish, leaf, kind))
+
+    # ---------------------------------------------------------------- one pass over the columns
+
+    def full_stores(self, scope: _Scope, at: int) -> None:
+        for member in self.group.members:
+            buffer = member.loop.write.buffer
+            if member.level == "full" and self.depth[buffer] == at and buffer in self.stored:
+                self.store(scope, member.write, self.compute(scope, member))
+
+    def folds(self, level: str, at: int | None = None) -> list[Member]:
+        return [
+            m for m in self.group.members if m.level == level and (at is None or self.depth[m.loop.write.buffer] == at)
+        ]
+
+    def row_level(self, scope: _Scope, at: int, totals: dict[Buffer, str]) -> None:
+        """What is known once a row after pass `at`: the ends of its folds, and loops over rows only."""
+        for member in self.group.members:
+            buffer = member.loop.write.buffer
+            if self.depth[buffer] != at or member.level not in ("fold", "row"):
+                continue
+            if member.level == "fold":
+                if buffer in self.scratch:
+                    continue
+                name = self.finished(scope, member, totals[buffer])
+            else:
+                name = self.held(scope, buffer, self.operand(scope, member))
+            self.row_values[buffer] = name
+            if buffer in self.stored:
+                self.store(scope, member.write, name)
+
+    # ---------------------------------------------------------------- the kernel
+
+    def write(self) -> str:
+        lines = {"flat": self._flat, "tile": self._tile, "rows": self._rows, "columns": self._columns}[self.tile.kind]()
+        names = [*self.pointers.values(), *self.numbers.values()]
+        tile = ["X: tl.constexpr"] + (["R: tl.constexpr"] if self.tile.kind != "flat" else [])
+        body = "\n".join(f"    {line}" for line in [*self.head, *lines])
+        return f"@triton.jit\ndef @NAME@({', '.join([*names, *tile])}):\n{body}\n"
+
+    def _flat(self) -> list[str]:
+        scope = _Scope(self)
+        self.full_stores(scope, 0)
+        return [*self.row_lines(f"{self.program(0)} * X", ""), *scope.lines]
+
+    def _tile(self) -> list[str]:
+        scope = _Scope(self)
+        self.full_stores(scope, 0)
+        return [
+            *self.row_lines(f"{self.program(0)} * X", "[:, None]"),
+            *self.column_lines(f"{self.program(1)} * R + "),
+            *self.mask_lines(),
+            *scope.lines,
+        ]
+
+    def _rows(self) -> list[str]:
+        lines = self.row_lines(f"{self.program(0)} * X", "[:, None]")
+        if self.tile.whole:
+            return [*lines, *self.column_lines(""), *self.mask_lines(), *self._whole_rows(_Scope(self)).lines]
+        rows = _Scope(self)
+        rows.lines = lines
+        for at in range(max(self.passes, 1)):
+            self._looped_pass(rows, at)
+        return rows.lines
+
+    def _whole_rows(self, scope: _Scope) -> _Scope:
+        """All passes over rows whose columns are all in the tile."""
+        for at in range(max(self.passes, 1)):
+            self.full_stores(scope, at)
+            totals = {}
+            for member in self.folds("fold", at):
+                name = self.inside(scope, member, self.operand(scope, member))
+                assert member.loop.reduce is not None
+                kind = _kind(member.loop.reduce.accumulate)
+                totals[member.loop.write.buffer] = scope.let("f", self.folded(member.loop.reduce, name, 1), kind)
+            self.row_level(scope, at, totals)
+        return scope
+
+    def _looped_pass(self, rows: _Scope, at: int) -> None:
+        """One pass in steps over the columns, all rows of the tile at once."""
+        scope = _Scope(self, rows)
+        accumulators = {m.loop.write.buffer: self.fresh("a") for m in self.folds("fold", at)}
+        self.full_stores(scope, at)
+        for member in self.folds("fold", at):
+            self._accumulate(scope, member, accumulators[member.loop.write.buffer], rows)
+        if scope.lines:
+            columns = self.number("columns", 0, self.width)
+            first, last = "0", columns
+            if self.tile.splits > 1:
+                chunk = self._chunk(self.width, self.tile.r)
+                rows.lines += [f"begin = {self.program(1)} * {chunk}", f"end = tl.minimum(begin + {chunk}, {columns})"]
+                first, last = "begin", "end"
+            body = [*self.column_lines("start + "), *self.mask_lines(), *scope.lines]
+            rows.lines += [f"for start in range({first}, {last}, R):", *(f"    {line}" for line in body)]
+        totals = {}
+        for member in self.folds("fold", at):
+            buffer, reduce = member.loop.write.buffer, member.loop.reduce
+            assert reduce is not None
+            kind = _kind(reduce.accumulate)
+            totals[buffer] = rows.let("f", self.folded(reduce, accumulators[buffer], 1), kind)
+            if buffer in self.scratch:
+                splits = self.number("splits", 0, self.tile.splits)
+                pointer = self.pointer(Access(self.scratch[buffer], 0, ()))
+                mask = "" if self.exact_rows else "xm"
+                at_ = f"{pointer} + x * {splits} + tl.program_id(1)"
+                self.store_text(rows, at_, mask, totals[buffer], self.scratch[buffer].dtype)
+        self.row_level(rows, at, totals)
+
+    def _chunk(self, size: int, step: int) -> str:
+        each = -(-size // self.tile.splits)
+        return self.number("chunk", 0, -(-each // step) * step)
+
+    def _accumulate(self, scope: _Scope, member: Member, name: str, outside: _Scope) -> None:
+        """One step of a fold that runs over a loop."""
+        reduce = member.loop.reduce
+        assert reduce is not None
+        kind = _kind(reduce.accumulate)
+        self.kinds[name] = kind
+        outside.lines.append(f"{name} = tl.zeros([X, R], tl.{kind}) + {self.initial(reduce, kind)}")
+        operand = self.inside(scope, member, self.operand(scope, member))
+        scope.lines.append(f"{name} = {self.combined(reduce, name, operand)}")
+
+    def _columns(self) -> list[str]:
+        head = _Scope(self)
+        head.lines = self.column_lines("" if self.tile.whole else f"{self.program(0)} * R + ")
+        folds = self.folds("rows")
+        accumulators = {m.loop.write.buffer: self.fresh("a") for m in folds}
+        scope = _Scope(self)
+        self._whole_rows(scope)
+        for member in folds:
+            self._accumulate(scope, member, accumulators[member.loop.write.buffer], head)
+        rows = self.number("rows", 0, self.height)
+        first, last = "0", rows
+        if self.tile.splits > 1:
+            chunk = self._chunk(self.height, self.tile.x)
+            head.lines += [f"begin = {self.program(1)} * {chunk}", f"end = tl.minimum(begin + {chunk}, {rows})"]
+            first, last = "begin", "end"
+        body = [*self.row_lines("start", "[:, None]"), *self.mask_lines(), *scope.lines]
+        lines = [*head.lines, f"for start in range({first}, {last}, X):", *(f"    {line}" for line in body)]
+        ends = _Scope(self)
+        for member in folds:
+            buffer, reduce = member.loop.write.buffer, member.loop.reduce
+            assert reduce is not None
+            total = ends.let("f", self.folded(reduce, accumulators[buffer], 0), _kind(reduce.accumulate))
+            if buffer in self.scratch:
+                width = self.number("columns", 0, self.width)
+                pointer = self.pointer(Access(self.scratch[buffer], 0, ()))
+                mask = "" if self.exact_columns else "rm"
+                at = f"{pointer} + {self.program(1)} * {width} + c"
+                self.store_text(ends, at, mask, total, self.scratch[buffer].dtype)
+            else:
+                self.store(ends, member.write, self.finished(ends, member, total), "c * 0")
+        return lines + ends.lines
+
+    # ---------------------------------------------------------------- the launch
+
+    def grid(self) -> tuple[int, int, int]:
+        tile = self.tile
+        down = -(-self.height // tile.x)
+        if tile.kind == "tile":
+            return down, -(-self.width // tile.r), 1
+        if tile.kind == "columns":
+            return (1 if tile.whole else -(-self.width // tile.r)), tile.splits, 1
+        return down, tile.splits, 1
+
+
+def _kind(dtype: Any) -> str:
+    """The type that arithmetic of a dtype is done in."""
+    kind = TYPES[dtype][1]
+    return "int64" if kind == "cond" else kind
+
+
+def print_part(part: Part) -> Kernel:
+    """The kernel of one part."""
+    writer = _Writer(part)
+    text = writer.write()
+    numbers = [key[-1] for key in writer.numbers]
+    constants = {"X": part.tile.x} | ({"R": part.tile.r} if part.tile.kind != "flat" else {})
+    names = ", ".join(m.loop.name for m in part.group.members)
+    return Kernel(
+        f"# {names}\n{text}", list(writer.pointers), numbers, writer.wide, constants, part.tile.warps, writer.grid(),
+        scratch=tuple(part.scratch.values()),
+    )  # fmt: skip
+
+
+def print_group(group: Group, stored: set[Buffer], target: Target) -> list[Kernel]:
+    """The kernels of a group in the order in which they run; `stored` are the buffers that somebody outside needs."""
+    made = []
+    for part in divide(group, stored, target):
+        kernel = print_part(part)
+        extra = tuple(b for b in part.stored if b not in stored)
+        made.append(replace(kernel, scratch=kernel.scratch + extra))
+    return made

@@ -1,0 +1,196 @@
+"""Generated Triton kernels, without a GPU: they compile, and computed by Triton's interpreter they give what eager mode
+gives on the CPU."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+from flambeau._inductor import triton_build
+from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.tiles import Target
+
+pytestmark = pytest.mark.skipif(not triton_build.available(), reason="Triton is not installed")
+
+LARGE = Target()
+SMALL = Target(processors=4, longest_row=32, longest_shared_row=32)  # on which small tensors are large
+
+
+def floats(*size, dtype=fl.float32):
+    return lambda: fl.randn(size).to(dtype)
+
+
+def integers(*size, dtype=fl.int64):
+    return lambda: fl.randint(-9, 10, size).to(dtype)
+
+
+def chain(x, y):
+    z = fl.relu((x + 1) * 2) - fl.sigmoid(y) * fl.tanh(x)
+    return (z * z + 0.5).sqrt() * fl.exp(-y.abs())
+
+
+def norm(x, w, b):
+    return F.gelu(F.layer_norm(x, (x.shape[-1],), w, b)) + x
+
+
+# name: function, inputs, and whether gradients are compared too
+CASES = {
+    "a chain": (chain, [floats(9, 70), floats(9, 70)], True),
+    "a chain in bfloat16": (chain, [floats(9, 70, dtype=fl.bfloat16), floats(9, 70, dtype=fl.bfloat16)], False),
+    "a chain in half": (chain, [floats(9, 70, dtype=fl.float16), floats(9, 70, dtype=fl.float16)], False),
+    "a chain in double": (chain, [floats(9, 70, dtype=fl.float64), floats(9, 70, dtype=fl.float64)], True),
+    "activations": (lambda x: [F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.mish(x), F.elu(x)], [floats(99)], True),
+    "functions": (
+        lambda x: [x.exp(), x.abs().log(), x.sin(), x.cos(), x.erf(), x.expm1(), x.abs().rsqrt(), x.atan(), x.round()],
+        [floats(99)],
+        False,
+    ),
+    "broadcasting": (lambda x, y: (x + y) * x.sum(), [floats(10, 1, 7), floats(5, 7)], True),
+    "softmax": (lambda x: F.softmax(x, -1), [floats(10, 70)], True),
+    "softmax along the first dimension": (lambda x: F.softmax(x, 0), [floats(10, 7)], True),
+    "softmax of one long row": (lambda x: F.softmax(x, 0), [floats(9000)], False),
+    "log softmax": (lambda x: F.log_softmax(x, 1), [floats(4, 6, 5)], True),
+    "softmax in bfloat16": (lambda x: F.softmax(x, -1), [floats(10, 70, dtype=fl.bfloat16)], False),
+    "layer norm and gelu": (norm, [floats(10, 64), floats(64), floats(64)], True),
+    "layer norm of few long rows": (norm, [floats(2, 9000), floats(9000), floats(9000)], False),
+    "rms norm": (lambda x, w: F.rms_norm(x, (64,), w), [floats(10, 64), floats(64)], True),
+    "cross entropy": (lambda x: F.cross_entropy(x, fl.arange(6) % 5), [floats(6, 5)], True),
+    "sums": (lambda x: [x.sum(), x.sum(0), x.sum(1), (x * x).mean(), x.mean((0, 1))], [floats(33, 65)], True),
+    "sums of integers": (lambda x: [x.sum(), x.sum(0), x.prod(1)], [integers(5, 7)], False),
+    "a fold along rows": (lambda x: (x * 2).sum(0), [floats(330, 65)], True),
+    "a fold along many rows": (lambda x: [x.sum(0), x.mean(0), x.amax(0)], [floats(4000, 3)], False),
+    "folds both ways": (lambda x: x.sum(0) + x.exp().sum(1), [floats(33, 33)], True),
+    "a fold in the middle": (lambda x: (x * 2).sum((0, 2)), [floats(3, 5, 7)], True),
+    "a long sum": (lambda x: (x * x).mean(), [floats(300, 51)], True),
+    "extremes": (lambda x: [x.amax(), x.amin(0), x.amax(1), x.max(1).values, x.argmax(1)], [floats(9, 40)], False),
+    "extremes with nan": (lambda x: [(x / x).amax(1), (x / x).amin(0)], [integers(5, 40, dtype=fl.float32)], False),
+    "variance": (lambda x: [x.var(1), x.std(0)], [floats(9, 40)], True),
+    "transposed": (lambda x: (x.t() + 1).contiguous() * 2, [floats(33, 65)], True),
+    "transposed twice": (lambda x, y: x.transpose(1, 2) + y, [floats(2, 20, 30), floats(2, 30, 20)], True),
+    "slices": (lambda x: x[:, 1:] - x[:, :-1], [floats(5, 9)], True),
+    "expanded": (lambda x: x.expand(4, 9) * x, [floats(9)], True),
+    "one element": (lambda x: [x * 2, x.sum()], [floats(1)], True),
+    "no dimensions": (lambda x, y: x * y + 1, [floats(), floats(3, 4)], True),
+    "integers": (
+        lambda x: [x // 3, x % 5, fl.remainder(x, -4), x * x, x.clamp(0, 5), x > 2, -x, x.abs(), x & 3, x ^ 5],
+        [integers(7, 9)],
+        False,
+    ),
+    "small integers wrap": (lambda x: [x * 100, (x * 100).sum()], [integers(7, 9, dtype=fl.int8)], False),
+    "mixed dtypes": (lambda x, y: [x + y, x * 2.5, (x > 0) & (y > 0)], [integers(7, 9), floats(7, 9)], False),
+    "conditions": (lambda x: [(x > 0).any(), (x > 0).all(1), ~(x > 0), (x > 0).sum()], [floats(7, 9)], False),
+    "where": (lambda x, y: fl.where(x > y, x, y * 2), [floats(7, 9), floats(7, 9)], True),
+    "dropout": (lambda x: F.dropout(x, 0.4, True) * 2, [floats(33, 65)], True),
+}  # fmt: skip
+
+
+def check(name, printer_of):
+    """Compares a case, compiled with the printer for a target, with eager mode."""
+    case, _, which = name.rpartition(" on ")
+    function, inputs, gradients = CASES[case]
+    listed = lambda *args: list(made) if isinstance(made := function(*args), (list, tuple)) else [made]  # noqa: E731
+    fl.manual_seed(1)
+    given = [make() for make in inputs]
+    results = []
+    for run in (listed, compile_function(listed, len(given), printer=printer_of(SMALL if which == "small" else LARGE))):
+        fl.manual_seed(2)
+        own = [t.clone().requires_grad_(gradients and t.is_floating_point()) for t in given]
+        made = run(*own)
+        if gradients:
+            sources = [t for t in made if t.requires_grad]
+            weights = [fl.arange(t.numel(), dtype=fl.float64).reshape(t.shape).sin().to(t.dtype) for t in sources]
+            fl.autograd.backward(sources, weights)
+        results.append([t.detach() for t in made] + [t.grad for t in own if t.grad is not None])
+    expected, found = results
+    assert len(expected) == len(found)
+    for want, got in zip(expected, found):
+        assert (want.dtype, want.shape) == (got.dtype, got.shape)
+        assert fl.allclose(got.to(fl.float64), want.to(fl.float64), **TOLERANCE[want.dtype], equal_nan=True), (
+            want,
+            got,
+        )
+
+
+TOLERANCE = {
+    fl.float64: {"rtol": 1e-12, "atol": 1e-12},
+    fl.float32: {"rtol": 2e-5, "atol": 2e-5},
+    fl.bfloat16: {"rtol": 0.03, "atol": 0.03},
+    fl.float16: {"rtol": 0.005, "atol": 0.005},
+} | {dtype: {"rtol": 0.0, "atol": 0.0} for dtype in (fl.int64, fl.int8, fl.bool)}
+
+
+@pytest.fixture(scope="module")
+def interpreter():
+    """A process that computes kernels by Triton's interpreter."""
+    here = pathlib.Path(__file__).resolve().parent
+    root = pathlib.Path(fl.__file__).resolve().parent.parent
+    paths = os.pathsep.join([str(root), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    process = subprocess.Popen(
+        [sys.executable, str(here / "interpreted.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths.rstrip(os.pathsep), "OMP_NUM_THREADS": "1"},
+    )
+    yield process
+    process.stdin.close()
+    process.wait()
+
+
+@pytest.mark.parametrize("which", ["small", "large"])
+@pytest.mark.parametrize("name", CASES)
+def test_interpreted_kernels_agree_with_eager_mode(interpreter, name, which):
+    interpreter.stdin.write(f"{name} on {which}\n")
+    interpreter.stdin.flush()
+    problem = json.loads(interpreter.stdout.readline())
+    assert not problem, problem
+
+
+class Stop(Exception):
+    """Raised instead of launching."""
+
+
+class CompileOnly(triton_build.TritonPrinter):
+    def launches(self, groups):
+        kernels = [k for group, stored in groups for k in triton_build.print_group(group, stored, self.target)]
+        self.images = triton_build.images(kernels, self.target.capability)
+        raise Stop
+
+
+SAMPLES = [
+    "a chain in bfloat16", "softmax", "layer norm and gelu", "sums", "folds both ways", "transposed", "integers",
+    "conditions", "dropout",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_kernels_compile_without_a_gpu(capability):
+    for name in SAMPLES:
+        function, inputs, _ = CASES[name]
+        printer = CompileOnly(0, Target(capability, processors=4, longest_shared_row=32))
+        with pytest.raises(Stop):
+            compile_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
+        assert all(image.code.startswith(b"\x7fELF") for image in printer.images), name
+
+
+def test_images_are_found_on_disk_and_spoilt_ones_are_built_again():
+    function, inputs, _ = CASES["a long sum"]
+
+    def build():
+        printer = CompileOnly(0, Target(90, processors=4))
+        with pytest.raises(Stop):
+            compile_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
+        return printer.images
+
+    first = build()
+    triton_build._made.clear()
+    assert build() == first
+    path = triton_build._folder() / first[0].name
+    path.write_bytes(path.read_bytes()[:-1])
+    triton_build._made.clear()
+    assert build() == first
