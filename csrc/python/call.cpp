@@ -537,6 +537,18 @@ PyObject* operator_definition(PyObject*, PyObject* name) {
   });
 }
 
+PyObject* operator_derivative(PyObject*, PyObject* name) {
+  // _operator_derivative(full name) -> the module with the derivative in ops, "" for a pointwise one, else
+  // None
+  return guarded([&]() -> PyObject* {
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text) throw PythonError();
+    const BuiltinOperator* row = row_of(&OperatorTable::get().at(text));
+    if (!row || (!row->derivative && row->vjp_function[0] == 0)) Py_RETURN_NONE;
+    return PyUnicode_FromString(row->derivative ? "" : row->vjp_module);
+  });
+}
+
 PyObject* list_operators(PyObject*, PyObject*) {
   return guarded([&]() -> PyObject* {
     Object list = own(PyList_New(0));
@@ -552,6 +564,7 @@ PyMethodDef call_functions[] = {
     {"_install", install, METH_VARARGS, nullptr},
     {"_resolve_call", reinterpret_cast<PyCFunction>(resolve_call), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"_operator_definition", operator_definition, METH_O, nullptr},
+    {"_operator_derivative", operator_derivative, METH_O, nullptr},
     {"_list_operators", list_operators, METH_NOARGS, nullptr},
     {}};
 

@@ -32,7 +32,7 @@ class Sizes:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.env = ShapeEnv()
-        self.mode = FakeTensorMode(shape_env=self.env)
+        self.mode = FakeTensorMode(shape_env=self.env, keeps_history=False)
         self.slots: dict[Atom, int] = {}
         self.places: dict[
             Atom, tuple[Source, int]

@@ -82,11 +82,11 @@ def method(*names: str) -> Callable[[Handler], Handler]:
 # Definitions of operators look at data only where there is any: to them, fakes are on the meta device.
 _META = fl.device("meta")
 attribute("shape")(lambda t: size_of(t.geometry.sizes))
-attribute("device")(lambda t: _META if t.fake_mode.inside_definition else t.fake_device)
+attribute("device")(lambda t: _META if t.fake_mode.definition_devices else t.fake_device)
 attribute("dtype")(lambda t: t.fake_dtype)
 attribute("ndim")(lambda t: len(t._geometry.sizes))
-attribute("requires_grad")(lambda t: t.fake_requires_grad)
-attribute("is_leaf")(lambda t: t.fake_is_leaf)
+attribute("requires_grad")(lambda t: _refreshed(t).fake_requires_grad)
+attribute("is_leaf")(lambda t: _refreshed(t).fake_is_leaf)
 attribute("is_meta")(lambda t: t.device.type == "meta")
 attribute("is_cpu")(lambda t: t.device.type == "cpu")
 attribute("is_cuda")(lambda t: t.device.type == "cuda")
@@ -95,18 +95,23 @@ attribute("grad")(lambda t: t.__dict__.get("fake_grad"))
 attribute("_base")(lambda t: None)
 
 
+def _refreshed(t: Any) -> Any:
+    """A view with the history it has after writes to its base."""
+    if t.fake_view is not None:
+        from flambeau._subclasses import fake_autograd
+
+        fake_autograd.refresh(t)
+    return t
+
+
 @attribute("grad_fn")
 def grad_fn(t: Any) -> Any:
-    return None if t.fake_is_leaf or not t.fake_requires_grad else _GradFn()
+    from flambeau._subclasses import fake_autograd
 
-
-class _GradFn:
-    """Stands for the node of a fake tensor that has a history."""
-
-    next_functions = ()
-
-    def name(self) -> str:
-        return "FakeBackward"
+    if not t.fake_mode.keeps_history and t.fake_requires_grad and not t.fake_is_leaf:
+        return fake_autograd.FakeNode("NotKept", lambda given: [], [], 1)
+    fake_autograd.refresh(t)
+    return t.history[0] if t.history is not None else None
 
 
 @attribute("data")
@@ -154,6 +159,27 @@ def requires_grad_(t: Any, requires_grad: bool = True) -> Any:
 
 
 method("retain_grad")(lambda t: None)
+
+
+@method("backward")
+def backward(
+    t: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    fl.autograd.backward(t, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+@method("register_hook")
+def register_hook(t: Any, hook: Callable[[Any], Any]) -> Any:
+    from flambeau._subclasses import fake_autograd
+    from flambeau.autograd._methods import RemovableHandle
+
+    return RemovableHandle(fake_autograd.add_hook(t, hook))
+
+
+@method("detach_")
+def detach_(t: Any) -> Any:
+    t.history, t.fake_requires_grad, t.fake_is_leaf = None, False, True
+    return t
 
 
 @method("is_contiguous")

@@ -5,29 +5,27 @@ beside. A call with fake tensors is caught before its arguments are parsed (`__t
 on the meta tensors, which settles dtype, order of strides and errors; the symbolic sizes come from the operator's shape
 rule (`ops/shapes`). An operator that is nothing but its definition runs its definition on the fakes. One without a rule
 gives up its symbols: they become the numbers they are at the hints, and a guard says so. With plain sizes the meta
-kernels alone answer. Fakes have no autograd graph; `requires_grad` is worked out.
+kernels alone answer. Gradients are followed in `fake_autograd`.
 """
 
 from __future__ import annotations
 
-import re
 import types
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import flambeau as fl
 from flambeau import _C
 from flambeau._ops import OpOverload
-from flambeau._subclasses import fake_attributes
+from flambeau._subclasses import fake_attributes, fake_autograd, fake_definitions
+from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
 from flambeau.ops import shapes
 from flambeau.ops.shapes.geometry import Geometry, Ints, broadcast, contiguous_strides, dense_strides, equal_sizes
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
 from flambeau.overrides import TorchFunctionMode, _get_current_function_mode
-
-_OUT, _NO_GRAD = 4, 16  # flags of operators
 
 
 class UnsupportedFakeTensorException(RuntimeError):
@@ -64,6 +62,10 @@ class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
     fake_device: Any
     fake_dtype: Any
     constant: Any
+    history: Any  # the node of fake_autograd that made it and the number of its result; None for leaves
+    fake_view: Any  # what it is a view of, as fake_autograd.View
+    fake_writes: int  # how often gradients had to follow a write to it or to a view of it
+    original: Any  # the tensor with data that a fake was made of while a recorder listened
     _geometry: Geometry
     _seen: int  # how many replacements of symbols the geometry takes into account
 
@@ -119,6 +121,17 @@ class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
         )
         return made
 
+    @staticmethod
+    def _run_backward(roots: Any, given: Any, wanted: Any, create_graph: bool, accumulate: bool) -> tuple[Any, ...]:
+        """Called by autograd.grad and autograd.backward."""
+        mode = _mode_of(roots)
+        assert mode is not None
+        return tuple(fake_autograd.run(mode, roots, given, wanted, create_graph, accumulate))
+
+    def _record_function(self, ctx: Any, inputs: Any, outputs: Any, fixed: set[int], recorded: bool) -> list[Any]:
+        """Called by autograd.Function with what forward returned."""
+        return fake_autograd.record_function(ctx, self.fake_mode._faked(inputs), outputs, fixed, recorded)
+
     def meta(self) -> Any:
         """The meta tensor at the sizes of the hints, on the same (absent) storage."""
         with disabled():
@@ -160,7 +173,8 @@ class FakeTensorConverter:
 class FakeTensorMode(TorchFunctionMode):
     """Makes fake tensors, and answers calls on them. As a context, it answers all calls: new tensors are fake too.
 
-    shape_env  where symbols of symbolic sizes live; without one, all sizes are plain.
+    shape_env      where symbols of symbolic sizes live; without one, all sizes are plain.
+    keeps_history  whether gradients may be asked for.
     """
 
     def __init__(
@@ -170,13 +184,15 @@ class FakeTensorMode(TorchFunctionMode):
         static_shapes: bool | None = None,
         allow_fallback_kernels: bool = True,
         allow_non_fake_inputs: bool = True,
+        keeps_history: bool = True,
         **ignored: Any,
     ) -> None:
         super().__init__()
+        self.keeps_history = keeps_history
         self.shape_env = shape_env
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.allow_non_fake_inputs = allow_non_fake_inputs
-        self.inside_definition = 0
+        self.definition_devices: list[Any] = []  # where the results of the definitions being run will live
         # Called with (operator, bound arguments, result) for each operator that a kernel would serve; `decompose(operator)`
         # may give a function to be run in its place. This is how graphs are made from fakes.
         self.recorder: Any = None
@@ -201,6 +217,8 @@ class FakeTensorMode(TorchFunctionMode):
         made.fake_requires_grad = requires_grad
         made.fake_is_leaf = True
         made.constant = None
+        made.original = made.history = made.fake_view = None
+        made.fake_writes = 0
         return made
 
     def from_tensor(
@@ -238,6 +256,8 @@ class FakeTensorMode(TorchFunctionMode):
         made.fake_is_leaf = leaf
         if not isinstance(tensor, fl.Tensor) or type(tensor) is not fl.Tensor:
             made.is_parameter = isinstance(tensor, fl.nn.Parameter)
+        if self.recorder is not None:
+            made.original = tensor
         self._known[id(tensor)] = (weakref.ref(tensor), made)
         return made
 
@@ -276,6 +296,8 @@ class FakeTensorMode(TorchFunctionMode):
             return self.operator(op, args, kwargs)
         handler = fake_attributes.find(func)
         if handler is not None:
+            if args and isinstance(args[0], fl.Tensor) and not isinstance(args[0], FakeTensor):
+                args = (self._faked(args[0]), *args[1:])
             return handler(*args, **kwargs)
         if getattr(func, "__name__", "") in _FROM_DATA:
             return self._from_data(func, args, kwargs)
@@ -333,8 +355,12 @@ class FakeTensorMode(TorchFunctionMode):
         if kwargs:
             wanted_grad = bool(kwargs.get("requires_grad"))
             kwargs = {k: self._faked(v) for k, v in kwargs.items() if k != "requires_grad"}
-        info = _info(op)
+        info = info_of(op)
         bound = bind(op, self._faked(args), kwargs)
+        if self.definition_devices:  # which is told that its tensors are on the meta device
+            for name in info.devices:
+                if bound[name] is not None and fl.device(bound[name]).type == "meta":
+                    bound[name] = self.definition_devices[-1]
         if info.base in DATA_DEPENDENT:
             raise DynamicOutputShapeException(info.base)
         if info.base == "_local_scalar_dense":
@@ -348,21 +374,49 @@ class FakeTensorMode(TorchFunctionMode):
                 if result is not NotImplemented:
                     return result
         symbolic = _is_symbolic(bound)
-        taken_apart = self.recorder is not None and info.composite and info.definition is not None
+        differentiated = self.keeps_history and self._requires_grad(info, bound)
+        definition = info.definition
+        taken_apart = (info.composite and self.recorder is not None and self.recorder.takes_apart) or (
+            differentiated and fake_autograd.derivative_of(info.base) is None
+        )
+        if taken_apart and definition is None:
+            definition = fake_definitions.DEFINITIONS.get(info.base)
         rule = shapes.find(info.base) if symbolic and not taken_apart else None
         try:
-            if info.definition is not None and rule is None and (symbolic or info.composite):
-                result = self._by_definition(op, info, bound)
-            else:
-                result = self._by_kernel(op, info, bound, rule, symbolic)
-                if self.recorder is not None:
+            if definition is not None and (taken_apart or (rule is None and (symbolic or info.composite))):
+                # An operator that is recorded whole has parts that are not.
+                whole = info.composite and not taken_apart and self.recorder is not None
+                with fake_autograd.unrecorded(self) if whole else nullcontext():
+                    result = self._by_definition(op, info, definition, bound)
+                if whole:
                     self.recorder(op, bound, result)
+            else:
+                result = self._recorded(op, info, bound, rule, symbolic, differentiated)
         except NotImplementedError as error:
             if "meta" not in str(error):
                 raise
             raise DataDependentOutput(f"[{info.base}] expected no question about data, got one: {error}") from error
         if wanted_grad and isinstance(result, FakeTensor):
             result.fake_requires_grad = True
+        return result
+
+    def _recorded(
+        self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool, differentiated: bool
+    ) -> Any:
+        """The result by the kernel, with whoever follows calls told of it."""
+        target = next(iter(bound.values())) if info.writes_first else None
+        if isinstance(target, (list, tuple)):  # whose operators, on lists, no gradient goes through
+            differentiated = False
+        kept = bound
+        if differentiated and target is not None:
+            kept = fake_autograd.before_write(info.base, bound, target)
+        result = self._by_kernel(op, info, bound, rule, symbolic)
+        if self.recorder is not None:
+            self.recorder(op, bound, result)
+        if differentiated:
+            fake_autograd.record(info.base, kept, result, target)
+        if info.flags & VIEW and self.keeps_history:
+            fake_autograd.note_views(op, bound, result)
         return result
 
     def _on_cpu(self, t: FakeTensor) -> FakeTensor:
@@ -372,7 +426,7 @@ class FakeTensorMode(TorchFunctionMode):
         moved.fake_device = fl.device("cpu")
         return moved
 
-    def _by_definition(self, op: OpOverload, info: _Info, bound: dict[str, Any]) -> Any:
+    def _by_definition(self, op: OpOverload, info: OperatorInfo, definition: Any, bound: dict[str, Any]) -> Any:
         """Run the operator's definition on the fakes."""
         inputs = {name: value for name, value in bound.items() if name not in info.outs}
         arguments = [a for a in op._schema.arguments if a.name not in info.outs]
@@ -380,13 +434,13 @@ class FakeTensorMode(TorchFunctionMode):
         named = {a.name: inputs[a.name] for a in arguments if a.kwarg_only}
         device = _common_device(op, bound)
         # What the definition makes on the way is fake too.
-        self.inside_definition += 1
+        self.definition_devices.append(device)
         _C._push_torch_function_mode(self)
         try:
-            result = info.definition(*positional, **named)
+            result = definition(*positional, **named)
         finally:
             _C._pop_torch_function_mode()
-            self.inside_definition -= 1
+            self.definition_devices.pop()
         result = self._settled(op, result, device, bound)
         if info.writes_first:
             target = next(iter(bound.values()))
@@ -403,7 +457,7 @@ class FakeTensorMode(TorchFunctionMode):
         arguments = {id(t) for t in _tensors(bound)}
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for value in results:
-            if isinstance(value, FakeTensor) and id(value) not in arguments and not self.inside_definition:
+            if isinstance(value, FakeTensor) and id(value) not in arguments:
                 value.fake_device = device
         if len(op._schema.returns) > 1 and op._schema.returns[0].name and type(result) in (tuple, list):
             return _named(op, bound)(results)
@@ -415,7 +469,7 @@ class FakeTensorMode(TorchFunctionMode):
         with disabled():
             out.resize_([hint_of(s) for s in value.geometry.sizes])
 
-    def _by_kernel(self, op: OpOverload, info: _Info, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
+    def _by_kernel(self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
         device = _common_device(op, bound)
         concrete = {k: _at_hints(v) for k, v in bound.items()}
         for name in info.devices:
@@ -443,7 +497,7 @@ class FakeTensorMode(TorchFunctionMode):
         grad = self._requires_grad(info, bound)
         return self._wrapped(result, geometries, device, grad, info)
 
-    def _check_written(self, info: _Info, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
+    def _check_written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
         """Guard what the kernel checked at the hints: that the values fit the tensor they are written to."""
         if rule is not None:
             answer = shapes.apply(info.base, _geometric(bound))
@@ -455,7 +509,7 @@ class FakeTensorMode(TorchFunctionMode):
         for own, made in zip(target.geometry.sizes, sizes):
             equal_sizes(own, made, info.base)
 
-    def _written(self, info: _Info, target: FakeTensor, bound: dict[str, Any]) -> None:
+    def _written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any]) -> None:
         """Bring a tensor that was written in place up to date."""
         if info.base in _RESHAPES:
             functional = info.base.replace("_.", ".").rstrip("_")
@@ -469,10 +523,10 @@ class FakeTensorMode(TorchFunctionMode):
                 with disabled():
                     meta = target.detach()
                     target.geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
-        if fl.is_grad_enabled() and not target.fake_requires_grad and self._requires_grad(info, bound):
+        if not target.fake_requires_grad and self._requires_grad(info, bound):
             target.fake_requires_grad, target.fake_is_leaf = True, False
 
-    def _written_list(self, info: _Info, targets: list[FakeTensor], bound: dict[str, Any]) -> None:
+    def _written_list(self, info: OperatorInfo, targets: list[FakeTensor], bound: dict[str, Any]) -> None:
         """The same for an operator that writes to each tensor of a list."""
         _specialize(bound)
         if self._requires_grad(info, bound):
@@ -480,12 +534,14 @@ class FakeTensorMode(TorchFunctionMode):
                 if not target.fake_requires_grad:
                     target.fake_requires_grad, target.fake_is_leaf = True, False
 
-    def _requires_grad(self, info: _Info, bound: dict[str, Any]) -> bool:
-        if info.flags & _NO_GRAD or not fl.is_grad_enabled():
+    def _requires_grad(self, info: OperatorInfo, bound: dict[str, Any]) -> bool:
+        if info.flags & NO_GRAD or not fl.is_grad_enabled():
             return False
         return any(t.fake_requires_grad for t in _tensors(bound))
 
-    def _geometries(self, info: _Info, bound: dict[str, Any], rule: Any, symbolic: bool, result: Any) -> list[Geometry]:
+    def _geometries(
+        self, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool, result: Any
+    ) -> list[Geometry]:
         """Sizes, strides and offset of each result."""
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         with disabled():
@@ -526,7 +582,7 @@ class FakeTensorMode(TorchFunctionMode):
             made.append(geometry)
         return made
 
-    def _wrapped(self, result: Any, geometries: list[Geometry], device: Any, grad: bool, info: _Info) -> Any:
+    def _wrapped(self, result: Any, geometries: list[Geometry], device: Any, grad: bool, info: OperatorInfo) -> Any:
         if isinstance(result, fl.Tensor):
             return self._one(result, geometries[0], device, grad, info)
         if isinstance(result, (tuple, list)):
@@ -537,7 +593,7 @@ class FakeTensorMode(TorchFunctionMode):
             return type(result)(items)
         return result
 
-    def _one(self, meta: Any, geometry: Geometry, device: Any, grad: bool, info: _Info) -> FakeTensor:
+    def _one(self, meta: Any, geometry: Geometry, device: Any, grad: bool, info: OperatorInfo) -> FakeTensor:
         with disabled():
             differentiable = meta.is_floating_point() or meta.is_complex()
         made = self.wrap(meta, geometry, device, grad and differentiable)
@@ -546,37 +602,6 @@ class FakeTensorMode(TorchFunctionMode):
 
 
 # ---------------------------------------------------------------------------------------------- operators
-
-
-class _Info:
-    """What a call needs to know of an operator, looked up once."""
-
-    __slots__ = ("base", "flags", "pointwise", "composite", "definition", "outs", "writes_first", "positional", "keyword",
-                 "devices", "formals", "last_list")  # fmt: skip
-
-    def __init__(self, op: OpOverload) -> None:
-        _, flags, functional = _C._operator_info(op)
-        self.flags: int = flags
-        self.base: str = functional or op._full_name
-        self.pointwise, self.composite, self.definition = _C._operator_definition(self.base)
-        arguments = op._schema.arguments
-        self.positional = tuple(a.name for a in arguments if not a.kwarg_only)
-        self.keyword = tuple(a.name for a in arguments if a.kwarg_only)
-        self.devices = tuple(a.name for a in arguments if a.type.text.startswith("device"))
-        # Name, default, and how many values one stands for.
-        repeats = [_REPEATED.search(a.type.text) for a in arguments]
-        self.formals = [
-            (a.name, a.default_value, int(r[1]) if r is not None else 0) for a, r in zip(arguments, repeats)
-        ]
-        last = arguments[len(self.positional) - 1].type.text if self.positional else ""
-        self.last_list = "" if "[]" not in last else ("tensors" if last.startswith("Tensor") else "numbers")
-        first = arguments[0] if arguments else None
-        self.writes_first = (
-            not flags & _OUT and first is not None and first.alias_info is not None and bool(first.alias_info.is_write)
-        )
-        self.outs: list[str] = []
-        if flags & _OUT:
-            self.outs = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
 
 
 def _named(op: OpOverload, bound: dict[str, Any]) -> Any:
@@ -591,44 +616,6 @@ def _named(op: OpOverload, bound: dict[str, Any]) -> Any:
 
 
 _NAMED: dict[OpOverload, Any] = {}
-_INFOS: dict[OpOverload, _Info] = {}
-
-
-def _info(op: OpOverload) -> _Info:
-    found = _INFOS.get(op)
-    if found is None:
-        found = _INFOS[op] = _Info(op)
-    return found
-
-
-_REPEATED = re.compile(r"\[(\d+)\]")
-_ALIASES = {"input": "self", "x": "self", "a": "self", "x1": "self", "self": "input", "axis": "dim", "keepdims": "keepdim",
-            "x2": "other"}  # fmt: skip
-
-
-def bind(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by the names of the schema, with defaults filled in, as the native parser reads them."""
-    info = _info(op)
-    positional = info.positional
-    given = dict(zip(positional, args))
-    if info.last_list and len(args) >= len(positional):
-        last = args[len(positional) - 1]
-        # x.view(2, 3): the rest of the positional arguments is the list.
-        if not isinstance(last, (list, tuple, type(None))) and (
-            info.last_list == "tensors" or not isinstance(last, fl.Tensor)
-        ):
-            given[positional[-1]] = list(args[len(positional) - 1 :])
-    if kwargs:
-        names = {name for name, _, _ in info.formals}
-        for name, value in kwargs.items():
-            given[name if name in names else _ALIASES.get(name, name)] = value
-    bound: dict[str, Any] = {}
-    for name, default, repeat in info.formals:
-        value = given.get(name, default)
-        if repeat and value is not None and not isinstance(value, (list, tuple)):
-            value = [value] * repeat  # one value stands for all
-        bound[name] = value
-    return bound
 
 
 def _tensors(bound: dict[str, Any]) -> list[FakeTensor]:
@@ -724,8 +711,6 @@ def _common_device(op: OpOverload, bound: dict[str, Any]) -> Any:
         return bound["other"].fake_device
     chosen = None
     tensors = _tensors(bound)
-    if tensors and tensors[0].fake_mode.inside_definition:
-        return fl.device("meta")
     for tensor in tensors:
         if chosen is None or (chosen.type == "cpu" and tensor.fake_device.type != "cpu"):
             chosen = tensor.fake_device

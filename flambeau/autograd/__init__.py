@@ -105,6 +105,16 @@ def _listed(x: Any) -> tuple[Any, ...]:
     return (x,) if isinstance(x, Tensor) or _is_edge(x) else tuple(x)
 
 
+def _run(
+    roots: Any, grads: Any, wanted: Any, retain_graph: bool, create_graph: bool, accumulate: bool
+) -> tuple[Any, ...]:
+    """The engine's run; tensors that keep a history of their own (fake ones) run theirs."""
+    for root in roots:
+        if type(root) is not Tensor and isinstance(root, Tensor) and hasattr(type(root), "_run_backward"):
+            return type(root)._run_backward(roots, grads, wanted, create_graph, accumulate)  # type: ignore[no-any-return]
+    return _C._run_backward(roots, grads, wanted, retain_graph, create_graph, accumulate)  # type: ignore[no-any-return]
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -132,7 +142,7 @@ def backward(
     grads = _make_grads(roots, grads)
     if retain_graph is None:
         retain_graph = create_graph
-    found = _C._run_backward(roots, grads, wanted, retain_graph, create_graph, True)
+    found = _run(roots, grads, wanted, retain_graph, create_graph, True)
     if wanted is not None:
         for x, g in zip(wanted, found):
             if isinstance(x, Tensor) and not x.is_leaf and not x.retains_grad and g is not None:
@@ -169,7 +179,7 @@ def grad(
     if is_grads_batched:
         found = _batched(roots, wanted, grads, retain_graph, create_graph, allow_unused)
     else:
-        found = _C._run_backward(roots, grads, wanted, retain_graph, create_graph, False)
+        found = _run(roots, grads, wanted, retain_graph, create_graph, False)
         if not allow_unused and any(g is None for g in found):
             _complain_unused(found)
     if materialize_grads:
@@ -205,7 +215,7 @@ def _batched(roots: Any, wanted: Any, grads: Any, retain: bool, create: bool, al
     rows = []
     for k in range(n):
         picked = [None if g is None else g[k] for g in grads]
-        rows.append(_C._run_backward(roots, picked, wanted, retain or k + 1 < n, create, False))
+        rows.append(_run(roots, picked, wanted, retain or k + 1 < n, create, False))
         if not allow_unused and any(g is None for g in rows[-1]):
             _complain_unused(rows[-1])
     return tuple(None if column[0] is None else fl.stack(column) for column in zip(*rows))

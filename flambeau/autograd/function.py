@@ -227,6 +227,11 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
             "returned as output. The inputs that are modified inplace must all be outputs of the Function."
         )
     inputs = {id(t) for t in tensors}
+    fake = next((t for t in outputs if type(t) is not Tensor and hasattr(type(t), "_record_function")), None)
+    if fake is not None:
+        self._positions = positions
+        self._outputs = [(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs]
+        return fake._record_function(self, tensors, outputs, fixed, recorded)  # type: ignore[no-any-return]
     node = None
     if recorded:
         for t in self.dirty_tensors:

@@ -15,14 +15,17 @@ from typing import Any
 
 import flambeau
 from flambeau._ops import OpOverload
+from flambeau._subclasses.fake_operators import bind
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.fx._symbolic_trace import Tracer
 from flambeau.fx.graph import Graph
-from flambeau.fx.graph_module import GraphModule
+from flambeau.fx.graph_module import GraphModule, _assign_attr
 from flambeau.fx.node import Node
 from flambeau.fx.proxy import Proxy, Scope
 from flambeau.nn.modules.module import Module
+from flambeau.nn.parameter import Parameter
 from flambeau.ops.symbolic import Atom, Expr, ShapeEnv, SymFloat, SymInt
+from flambeau.overrides import TorchFunctionMode
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
@@ -30,22 +33,50 @@ __all__ = ["ProxyTorchDispatchMode", "PythonKeyTracer", "get_proxy_mode", "make_
 
 
 class PythonKeyTracer(Tracer):
-    """A tracer that is told of operators rather than seeing proxies used."""
+    """A tracer that is told of operators rather than seeing proxies used.
 
-    def __init__(self) -> None:
+    Tensors that are neither inputs nor computed from them become attributes of the root. With `owner`, a module whose
+    parameters and buffers keep their names, they are fetched by their path in it.
+    """
+
+    def __init__(self, owner: Module | None = None) -> None:
         super().__init__()
-        self.root = Module()
+        self.root = Module() if owner is None else owner
         self.graph = Graph(tracer_cls=PythonKeyTracer)
         self.scope = Scope("", None)
+        self._owned = (
+            {} if owner is None else {id(t): n for n, t in (*owner.named_parameters(), *owner.named_buffers())}
+        )
+        self._kept: dict[int, tuple[str, Any]] = {}  # by address; the tensor is kept so that the address stays its own
+
+    def _tensor_node(self, a: Any) -> Node:
+        path = self._owned.get(id(a))
+        if path is None:
+            if id(a) not in self._kept:
+                self._kept[id(a)] = (self._fresh_name("_param" if isinstance(a, Parameter) else "_tensor"), a)
+                _assign_attr(a, self.root, self._kept[id(a)][0])
+            path = self._kept[id(a)][0]
+        return self.create_node("get_attr", path, (), {})
+
+    def _fresh_name(self, prefix: str) -> str:
+        number = 0
+        while hasattr(self.root, f"{prefix}_constant{number}"):
+            number += 1
+        return f"{prefix}_constant{number}"
 
 
 class _Record:
     """The graph in the making: which node each tensor is, and nodes for calls."""
 
-    def __init__(self, tracer: PythonKeyTracer, decompositions: dict[Any, Callable[..., Any]]) -> None:
+    def __init__(
+        self, tracer: PythonKeyTracer, decompositions: dict[Any, Callable[..., Any]], pre_dispatch: bool = False
+    ) -> None:
         self.tracer = tracer
+        self.takes_apart = not pre_dispatch  # operators that are nothing but their definition
         self.decompositions = decompositions
         self.nodes: dict[int, tuple[Any, Node]] = {}  # by address; the tensor is kept so that the address stays its own
+        # By place in memory: autograd hands back what it saved as other tensors on the same memory.
+        self.windows: dict[tuple[Any, ...], Node] = {}
         self.sizes: dict[Atom, Node] = {}
         self.exprs: dict[Expr, Node] = {}
 
@@ -53,6 +84,8 @@ class _Record:
         """Note that a node computes a value; parts of tuples get nodes of their own."""
         if isinstance(value, flambeau.Tensor):
             self.nodes[id(value)] = (value, node)
+            if not isinstance(value, FakeTensor):
+                self.windows[_window(value)] = node
             node.meta["val"] = value if isinstance(value, FakeTensor) else _without_data(value)
         elif isinstance(value, (tuple, list)):
             node.meta["val"] = value
@@ -66,7 +99,11 @@ class _Record:
             known = self.nodes.get(id(value))
             if known is not None:
                 return known[1]
-            return self.tracer._tensor_node(value)
+            if not isinstance(value, FakeTensor):
+                return self.windows.get(_window(value)) or self.tracer._tensor_node(value)
+            if value.original is None:
+                raise RuntimeError(f"[make_fx] expected tensors of this trace, got {value!r} of another")
+            return self.tracer._tensor_node(value.original)
         if isinstance(value, SymInt):
             return self.size_node(value.env.simplify(value.expr))
         if isinstance(value, SymFloat):
@@ -140,6 +177,14 @@ def _same(a: Any, b: Any) -> bool:
     return not isinstance(a, flambeau.Tensor) and type(a) is type(b) and bool(a == b)
 
 
+def _window(value: Any) -> tuple[Any, ...]:
+    """Where a tensor's elements lie in memory."""
+    if value.layout is not flambeau.strided:
+        return (id(value),)
+    place = value.untyped_storage()._cdata
+    return place, value.storage_offset(), tuple(value.shape), tuple(value.stride()), value.dtype
+
+
 def _without_data(value: Any) -> Any:
     """What is kept of a tensor in a node's meta: everything but its data."""
     mode = _META_MODE
@@ -152,11 +197,18 @@ _META_MODE = FakeTensorMode()
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """While active, operators on tracked tensors become nodes."""
 
-    def __init__(self, tracer: PythonKeyTracer, tracing_mode: str = "real", decompositions: Any = None) -> None:
+    def __init__(
+        self,
+        tracer: PythonKeyTracer,
+        tracing_mode: str = "real",
+        decompositions: Any = None,
+        pre_dispatch: bool = False,
+    ) -> None:
         super().__init__()
         self.tracer = tracer
         self.tracing_mode = tracing_mode
-        self.record = _Record(tracer, decompositions or {})
+        self.pre_dispatch = pre_dispatch
+        self.record = _Record(tracer, decompositions or {}, pre_dispatch)
         self.enable_tracing = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -175,6 +227,41 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             result = args[0]
         self.record.call(func, args, kwargs, result)
         return result
+
+
+class _WholeOperators(TorchFunctionMode):
+    """While active, operators that are nothing but their definition become nodes whole, where no gradient needs their
+    parts."""
+
+    def __init__(self, mode: ProxyTorchDispatchMode) -> None:
+        super().__init__()
+        self.mode = mode
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        op = self._operator(func, args, kwargs) if self.mode.enable_tracing else None
+        if op is None:
+            return func(*args, **kwargs)
+        decomposed = self.mode.record.decompose(op)
+        if decomposed is not None:
+            with self:
+                return decomposed(*args, **kwargs)
+        with disable_proxy_modes_tracing():
+            result = op(*args, **kwargs)
+        self.mode.record(op, bind(op, args, kwargs), result)
+        return result
+
+    def _operator(self, func: Any, args: Any, kwargs: Any) -> OpOverload | None:
+        """The operator that a call resolves to, if it is one to be kept whole."""
+        tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, flambeau.Tensor)]
+        if flambeau.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            return None
+        if isinstance(func, (flambeau._C.Function, flambeau._C.Method)):
+            func = flambeau._C._resolve_call(func, *args, **kwargs)
+        if not isinstance(func, OpOverload):
+            return None
+        _, is_composite, definition = flambeau._C._operator_definition(func._full_name)
+        return func if is_composite and definition is not None and not func._schema.is_mutable else None
 
 
 def get_proxy_mode() -> ProxyTorchDispatchMode | None:
@@ -225,38 +312,22 @@ def make_fx(
 
     decomposition_table  functions to be run in place of operators
     tracing_mode         "real", "fake" (sizes are numbers) or "symbolic" (sizes of the inputs are symbols)
+    pre_dispatch         keep operators whole that are nothing but their definition, where no gradient needs their parts
+    record_module_stack  f is a module: parameters keep their names, and nodes know the submodule that made them
     """
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise AssertionError(f"[make_fx] expected tracing_mode real, fake or symbolic, got {tracing_mode!r}")
 
     def traced(*args: Any) -> GraphModule:
-        tracer = PythonKeyTracer()
-        leaves, spec = pytree.tree_flatten(args)
-        names = _names(f, len(leaves))
-        if tracing_mode == "real":
-            mode = ProxyTorchDispatchMode(tracer, tracing_mode, decomposition_table)
-            record = mode.record
-            inputs = [_fresh(x) for x in leaves]
-            _placeholders(record, names, inputs)
-            with mode:
-                result = f(*pytree.tree_unflatten(inputs, spec))
-            shape_env = None
-        else:
-            shape_env = ShapeEnv() if tracing_mode == "symbolic" else None
-            fakes = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=_allow_non_fake_inputs)
-            record = _Record(tracer, decomposition_table or {})
-            inputs = [
-                fakes.from_tensor(x, source=name) if isinstance(x, flambeau.Tensor) else x
-                for x, name in zip(leaves, names)
-            ]
-            _placeholders(record, names, inputs)
-            fakes.recorder = record
-            with fakes:
-                result = f(*pytree.tree_unflatten(inputs, spec))
-            fakes.recorder = None
-        flat, out_spec = pytree.tree_flatten(result)
-        returned: list[Any] = [record.argument(x) for x in flat]
-        output = pytree.tree_unflatten(returned, out_spec)
+        owner = f if record_module_stack and isinstance(f, Module) else None
+        tracer = PythonKeyTracer(owner)
+        with _module_stack(tracer, owner):
+            run = _run_on_data if tracing_mode == "real" else _run_on_fakes
+            record, result, shape_env = run(
+                f, args, tracer, tracing_mode, decomposition_table or {}, pre_dispatch, _allow_non_fake_inputs
+            )
+        returned, spec = pytree.tree_flatten(result)
+        output = pytree.tree_unflatten([record.argument(x) for x in returned], spec)
         tracer.create_node("output", "output", (output,), {})
         _drop_unused_sizes(tracer.graph)
         module = GraphModule(tracer.root, tracer.graph)
@@ -266,6 +337,61 @@ def make_fx(
         return module
 
     return traced
+
+
+def _run_on_data(
+    f: Any, args: Any, tracer: PythonKeyTracer, tracing_mode: str, decompositions: Any, pre_dispatch: bool, allow: bool
+) -> tuple[_Record, Any, None]:
+    """Run a function on its arguments; every operator below autograd is recorded."""
+    leaves, spec = pytree.tree_flatten(args)
+    mode = ProxyTorchDispatchMode(tracer, tracing_mode, decompositions, pre_dispatch)
+    inputs = [_fresh(x) for x in leaves]
+    _placeholders(mode.record, _names(f, len(leaves)), inputs)
+    with mode, _WholeOperators(mode) if pre_dispatch else contextlib.nullcontext():
+        return mode.record, f(*pytree.tree_unflatten(inputs, spec)), None
+
+
+def _run_on_fakes(
+    f: Any, args: Any, tracer: PythonKeyTracer, tracing_mode: str, decompositions: Any, pre_dispatch: bool, allow: bool
+) -> tuple[_Record, Any, ShapeEnv | None]:
+    """Run a function on fakes of its arguments, which tell the record of each operator."""
+    leaves, spec = pytree.tree_flatten(args)
+    names = _names(f, len(leaves))
+    shape_env = ShapeEnv() if tracing_mode == "symbolic" else None
+    fakes = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=allow)
+    record = _Record(tracer, decompositions, pre_dispatch)
+    inputs = [
+        fakes.from_tensor(x, source=name) if isinstance(x, flambeau.Tensor) else x for x, name in zip(leaves, names)
+    ]
+    _placeholders(record, names, inputs)
+    fakes.recorder = record
+    try:
+        with fakes:
+            return record, f(*pytree.tree_unflatten(inputs, spec)), shape_env
+    finally:
+        fakes.recorder = None
+
+
+@contextlib.contextmanager
+def _module_stack(tracer: PythonKeyTracer, owner: Module | None) -> Iterator[None]:
+    """Let nodes made while a submodule runs say so in `meta["nn_module_stack"]`."""
+    handles = []
+    outer: list[dict[str, Any]] = []
+    for name, module in () if owner is None else owner.named_modules():
+
+        def enter(m: Module, args: Any, name: str = name) -> None:
+            outer.append(tracer.module_stack)
+            tracer.module_stack = {**tracer.module_stack, name: (name, type(m))}
+
+        def leave(m: Module, args: Any, result: Any) -> None:
+            tracer.module_stack = outer.pop()
+
+        handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _fresh(x: Any) -> Any:
