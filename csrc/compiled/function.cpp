@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dispatch/autocast.h"
+
 namespace fl::compiled {
 namespace {
 
@@ -28,8 +30,8 @@ struct CompiledBackward final : autograd::Node {
     std::vector<Tensor> arguments;
     arguments.reserve(saved_.size() + grads.size());
     for (const auto& saved : saved_) arguments.push_back(saved.unpack(this, name()));
-    // Programs are compiled for gradients that lie as the results do.
-    for (size_t i = 0; i < grads.size(); ++i) arguments.push_back(matching(grads[i], strides_[i]));
+    for (size_t i = 0; i < grads.size(); ++i)
+      arguments.push_back(matching(grads[i], graph_->gradient_strides[i]));
     grads.clear();
     return graph_->backward->run(arguments.data());
   }
@@ -44,9 +46,6 @@ struct CompiledBackward final : autograd::Node {
       for (size_t i = 0; i < inputs; ++i) inputs_.emplace_back(given[i], false);
     for (size_t i = results; i < made.size(); ++i) saved_.emplace_back(made[i], false);
   }
-  void add_result(const Tensor& t) {
-    strides_.push_back(is_dense(t) ? Dims(t.strides()) : contiguous_strides(t.sizes()));
-  }
 
  private:
   static Tensor matching(const Tensor& grad, const Dims& strides) {
@@ -58,13 +57,12 @@ struct CompiledBackward final : autograd::Node {
 
   Ref<Graph> graph_;
   std::vector<autograd::SavedTensor> saved_, inputs_;
-  std::vector<Dims> strides_;
 };
 
 }  // namespace
 
 bool Graph::fits(const Tensor* given) const {
-  if (thread_state().grad_mode != grad_mode) return false;
+  if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorImpl& t = *given[i].impl();
     const InputSpec& spec = inputs[i];
@@ -75,6 +73,13 @@ bool Graph::fits(const Tensor* given) const {
   return true;
 }
 
+bool Graph::entangled(const Tensor* given) const {
+  for (int w : forward.written)
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (static_cast<int>(i) != w && given[i]->storage.get() == given[w]->storage.get()) return true;
+  return false;
+}
+
 std::vector<Tensor> Graph::run(const Tensor* given) {
   std::vector<Tensor> made = forward.run(given);
   if (backward) {
@@ -83,7 +88,6 @@ std::vector<Tensor> Graph::run(const Tensor* given) {
     node->save(given, inputs.size(), made, results);
     for (int i : gradients_from) {
       const uint32_t output = node->add_output(made[i]);
-      node->add_result(made[i]);
       autograd::set_history(made[i], Ref<autograd::Node>(node.get()), output);
     }
     made.resize(results);
@@ -109,7 +113,7 @@ std::vector<Tensor> Function::call(const Tensor* given) {
     graphs_.insert(graphs_.begin(), graph);
     if (graphs_.size() > kMostGraphs) graphs_.pop_back();
   }
-  return graph->run(given);
+  return graph->entangled(given) ? original(given) : graph->run(given);
 }
 
 }  // namespace fl::compiled

@@ -21,16 +21,20 @@ struct InputSpec {
 struct Graph : Counted {
   std::vector<InputSpec> inputs;
   bool grad_mode = false;
+  uint64_t autocast = 0;  // the state of mixed precision it was recorded in
   Program forward;
   std::unique_ptr<Program> backward;  // takes what forward saved, then the gradients of the results
   int results = 0;                    // outputs of forward that the caller gets; the rest is saved
   std::vector<int> gradients_of;      // inputs, in the order of backward's outputs
   std::vector<int> gradients_from;    // results, in the order of backward's last inputs
+  std::vector<Dims> gradient_strides;  // of those inputs
   // Gradients of the inputs by running the original code again, recorded: for derivatives of derivatives.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs, const std::vector<Tensor>& grads)>
       recorded;
 
   bool fits(const Tensor* given) const;
+  // Whether an input that the graph writes to shares memory with another one, which the record knows nothing of.
+  bool entangled(const Tensor* given) const;
   std::vector<Tensor> run(const Tensor* given);
 };
 

@@ -18,6 +18,7 @@ struct State {
   DType lower[kDevices];
   bool cache_on = true;
   int nesting = 0;
+  DeviceType recorded = DeviceType::Meta;  // what tensors without data stand for
   std::unordered_map<TensorImpl*, std::pair<Tensor, Tensor>> cache;  // a parameter, and it converted
 
   State() {
@@ -37,8 +38,8 @@ struct Rules {
 
 // Numbers in double precision were asked for; they are left alone.
 bool eligible(const Tensor& t, DeviceType device) {
-  return t.defined() && is_floating(t.dtype()) && t.dtype() != DType::Double && t.device().type == device &&
-         !t->wrapped_number;
+  if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::Double || t->wrapped_number) return false;
+  return t.device().type == device || (t.is_meta() && state().recorded == device);
 }
 
 Tensor convert(const Tensor& t, DType dtype) {
@@ -86,7 +87,7 @@ void convert_arguments(const Operator& op, Value* args, DeviceType device, DType
 DeviceType device_of(KeySet keys) {
   for (int k = kBackendKeys; k-- > 0;)
     if (keys.has(static_cast<Key>(k)) && k != static_cast<int>(Key::Meta)) return static_cast<DeviceType>(k);
-  return DeviceType::Meta;
+  return state().recorded;
 }
 
 void autocast_kernel(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
@@ -131,6 +132,16 @@ DType lower_dtype(DeviceType device) {
 }
 void set_lower_dtype(DeviceType device, DType dtype) {
   state().lower[static_cast<int>(device)] = dtype;
+}
+DeviceType set_recorded_device(DeviceType device) {
+  return std::exchange(state().recorded, device);
+}
+uint64_t signature() {
+  if (!thread_state().included.has(Key::Autocast)) return 0;
+  const State& s = state();
+  uint64_t made = 1;
+  for (int k = 0; k < kDevices; ++k) made = made * 31 + (s.on[k] ? 1 + static_cast<uint64_t>(s.lower[k]) : 0);
+  return made;
 }
 bool cache_enabled() {
   return state().cache_on;

@@ -30,6 +30,11 @@ int decrement_nesting();
 // many times is converted once.
 void clear_cache();
 
+// While a function is recorded on tensors without data: the device they stand for. Returns the one before.
+DeviceType set_recorded_device(DeviceType device);
+// A number that differs between states in which operators run in different precisions.
+uint64_t signature();
+
 // Gives an operator a rule on one type of device.
 void set_rule(Operator& op, DeviceType device, Rule rule);
 

@@ -86,7 +86,15 @@ PyObject* set_rules(PyObject*, PyObject* args) {
   });
 }
 
-PyMethodDef functions[] = {{"_is_autocast_enabled", is_enabled, METH_O, nullptr},
+PyObject* set_recorded_device(PyObject*, PyObject* device) {
+  return guarded([&] {
+    const DeviceType before = autocast::set_recorded_device(type_from(device));
+    return PyUnicode_FromString(device_type_name(before).c_str());
+  });
+}
+
+PyMethodDef functions[] = {{"_set_autocast_recorded_device", set_recorded_device, METH_O, nullptr},
+                           {"_is_autocast_enabled", is_enabled, METH_O, nullptr},
                            {"_set_autocast_enabled", set_enabled, METH_VARARGS, nullptr},
                            {"_get_autocast_dtype", get_dtype, METH_O, nullptr},
                            {"_set_autocast_dtype", set_dtype, METH_VARARGS, nullptr},

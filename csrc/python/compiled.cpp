@@ -1,5 +1,6 @@
 // Compiled functions seen from Python: programs are built from lists of steps, and called like functions.
 #include "compiled/function.h"
+#include "dispatch/autocast.h"
 #include "python/library.h"
 #include "python/parse.h"
 
@@ -172,7 +173,8 @@ Object list_of(const std::vector<Tensor>& given) {
   return made;
 }
 
-// _compiled_graph(inputs, grad_mode, forward, backward, results, gradients_of, gradients_from, recorded):
+// _compiled_graph(inputs, grad_mode, forward, backward, results, gradients_of, gradients_from, recorded,
+// gradient_strides):
 // `inputs` are tensors that show the geometry.
 PyObject* make_graph(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
@@ -180,11 +182,14 @@ PyObject* make_graph(PyObject*, PyObject* args) {
     for (const Tensor& t : tensors(item(args, 0)))
       graph->inputs.push_back({Dims(t.sizes()), Dims(t.strides()), t.dtype(), t.requires_grad()});
     graph->grad_mode = item(args, 1) == Py_True;
+    graph->autocast = autocast::signature();
     graph->forward = read_program(item(args, 2));
     if (item(args, 3) != Py_None) graph->backward = std::make_unique<Program>(read_program(item(args, 3)));
     graph->results = static_cast<int>(int_value(item(args, 4)));
     graph->gradients_of = slots(item(args, 5));
     graph->gradients_from = slots(item(args, 6));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(item(args, 8)); ++i)
+      graph->gradient_strides.push_back(dims(item(item(args, 8), i)));
     if (item(args, 7) != Py_None) {
       graph->recorded = [callable = shared(item(args, 7))](const std::vector<Tensor>& inputs,
                                                            const std::vector<Tensor>& grads) {

@@ -78,7 +78,18 @@ inline int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 } }
 """
-_SIMPLE = frozenset("abs maximum minimum sqrt rsqrt floor ceil trunc".split())
+_SIMPLE = frozenset(
+    (
+        *"abs maximum minimum sqrt rsqrt floor ceil trunc".split(),
+        *(f"{name} of integers" for name in ("abs", "maximum", "minimum")),
+    )
+)
+# Loops run on several threads and cannot raise; those that might divide by zero are not lowered.
+DIVISION = """\
+namespace fl { namespace math {
+__attribute__((visibility("hidden"))) void integer_division_by_zero() { __builtin_trap(); }
+} }
+"""
 _FOLDS = """\
 #pragma omp declare reduction(fold_{0} : float, double, int64_t : omp_out = math::{0}(omp_out, omp_in)) \\
     initializer(omp_priv = omp_orig)
@@ -140,9 +151,8 @@ def _text(kernels: dict[str, Kernel]) -> str:
     else:
         rest = functions - _SIMPLE - _in_plain_math()
         parts.append(f'#include "cpu/{"record_math" if rest else "math"}.h"\nnamespace math = fl::math;\n')
-        if not rest:
-            parts.append(INTEGER_MATH)
-    parts += [_FOLDS.format(name) for name in ("maximum", "minimum") if name in functions]
+        parts.append(DIVISION if rest else INTEGER_MATH)
+    parts += [_FOLDS.format(name) for name in ("maximum", "minimum") if name in {f.split()[0] for f in functions}]
     parts += [kernel.source.replace("@NAME@", name) for name, kernel in kernels.items()]
     return "\n".join(parts)
 

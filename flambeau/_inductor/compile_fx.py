@@ -83,20 +83,23 @@ class Compiled:
 
     def graph_for(self, inputs: list[Any]) -> Any:
         """A native graph for inputs like these; None when the function cannot be one."""
+        grad_mode = fl.is_grad_enabled()
+        wants = grad_mode and any(t.requires_grad for t in inputs)
         try:
-            return self._graph_for(inputs)
+            trace = self._trace(trace_joint if wants else trace_forward, inputs, defined() if self.fuse else {})
         except DependsOnData as reason:
             log.info("runs operator by operator: %s", reason)
             return None
+        except Exception as reason:  # eager mode raises it too, or can do what tensors without data cannot
+            log.warning("runs operator by operator, because recording it failed: %s", reason)
+            return None
+        return self._graph_of(trace, inputs, grad_mode)
 
-    def _graph_for(self, inputs: list[Any]) -> Any:
-        grad_mode = fl.is_grad_enabled()
-        wants = grad_mode and any(t.requires_grad for t in inputs)
+    def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool) -> Any:
         printer = self._printer(inputs)
-        trace = self._trace(trace_joint if wants else trace_forward, inputs, defined() if self.fuse else {})
         if not trace.tangents:
             forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer)
-            return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None)
+            return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None, ())
         forward_calls = _live(trace.calls[: trace.forward_calls], None)
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
         saved = _saved(forward_calls, backward_calls, trace)
@@ -110,8 +113,9 @@ class Compiled:
             for k, v in enumerate(trace.outputs)
             if v is not None and v.tensor.requires_grad and v.tensor.grad_fn is not None
         ]
+        strides = tuple(v.stride for v in trace.tangents)
         return _C._compiled_graph(
-            inputs, grad_mode, forward, backward, len(trace.outputs), wanted, sources, self._recorded
+            inputs, grad_mode, forward, backward, len(trace.outputs), wanted, sources, self._recorded, strides
         )
 
     def _trace(self, record: Callable[..., Trace], inputs: Sequence[Any], definitions: Any) -> Trace:

@@ -96,17 +96,17 @@ class _Body:
         key = (op, ctype, *parts)
         if key not in self.seen:
             self.seen[key] = self.writer.fresh("t")
-            self.lines.append(f"const auto {self.seen[key]} = {self._text(op, parts)};")
+            self.lines.append(f"const auto {self.seen[key]} = {self._text(op, parts, ctype)};")
         return self.seen[key]
 
-    def _text(self, op: str, parts: list[str]) -> str:
+    def _text(self, op: str, parts: list[str], ctype: str) -> str:
         if op in _INFIX:
             return f"{parts[0]} {_INFIX[op]} {parts[1]}"
         if op in _PREFIX:
             return f"{_PREFIX[op]}{parts[0]}"
         if op == "where":
             return f"{parts[0]} ? {parts[1]} : {parts[2]}"
-        self.writer.functions.add(op)
+        self.writer.functions.add(op if ctype != "int64_t" else f"{op} of integers")
         return f"math::{op}({', '.join(parts)})"
 
 

@@ -202,7 +202,9 @@ class Lowering:
             else:
                 return False
         body = _substituted(e.lift(function(*map(e.arg, names))), leaves)
-        if not self.printer.knows(body, compute):
+        if not self.printer.knows(body, compute) or (
+            records.dtype_class(compute) in "bi" and _may_divide_by_zero(body)
+        ):
             return False
         return self._store(record.name, target, body, reads, compute)
 
@@ -307,6 +309,18 @@ def _substituted(node: e.Expr, leaves: dict[str, e.Expr]) -> e.Expr:
             if one.op == "const" and one.args[0] == 1:
                 return other
     return e.Expr(node.op, *args)
+
+
+def _may_divide_by_zero(node: e.Expr) -> bool:
+    """Whether an expression on integers divides by what is not known to be other than zero, for which it must raise."""
+    if node.op in ("const", "load"):
+        return False
+    if node.op in _DIVISIONS and not (node.args[1].op == "const" and node.args[1].args[0]):  # type: ignore[union-attr]
+        return True
+    return any(_may_divide_by_zero(a) for a in node.args if isinstance(a, e.Expr))
+
+
+_DIVISIONS = frozenset(("div", "floor_divide", "remainder", "fmod", "trunc_divide"))
 
 
 def _exemplar(operand: Any) -> Any:

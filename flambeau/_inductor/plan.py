@@ -78,7 +78,9 @@ class Plan:
         """The slot of a result. Each is a tensor of its own, which may get a history, unless it is an input itself."""
         slot = self.window(self.lowering.current[value.storage], value)
         given = slot < self.inputs + len(self.constants)
-        if (given and not self.is_input(id(value))) or slot in others:
+        if given and self.is_input(id(value)):
+            return slot
+        if given or slot in others:
             fresh = self.count
             self.count += 1
             self._step(("view", fresh, slot, value.size, value.stride, 0), [fresh, slot])

@@ -13,3 +13,8 @@ compiler_fuzz = importlib.import_module("compiler_fuzz")
 @pytest.mark.parametrize("seed", [*range(12), 34, 41, 95, 103, 110, 180])
 def test_random_functions_agree(seed):
     assert compiler_fuzz.run(seed) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_of_all_kinds_agree(seed):
+    assert compiler_fuzz.run(seed, compiler_fuzz.random_programs.program) is None

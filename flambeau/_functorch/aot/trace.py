@@ -11,10 +11,12 @@ Out: `Trace`: `Call`s on `Value`s. A value is a window (size, stride, offset) on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau.ops.recording import DependsOnData, refused
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
@@ -116,6 +118,9 @@ def _map(function: Callable[[Any], Any], item: Any) -> Any:
 _META = fl.device("meta")
 _CPU = fl.device("cpu")
 
+# Operators that give numbers to Python.
+_LOOK_AT_DATA = frozenset(("item", "_local_scalar_dense", "is_nonzero", "equal"))
+
 # Arguments that kernels write without saying so in the schema.
 _HIDDEN_WRITES = {"native_batch_norm": ("running_mean", "running_var")}
 
@@ -135,7 +140,9 @@ class Recorder(TorchDispatchMode):
             with self:
                 made = definition(*args, **kwargs)
             if made is not NotImplemented:
-                return made
+                return self._laid_out(func, args, kwargs, made)
+        if func._opname in _LOOK_AT_DATA:
+            raise Unsupported(f"{func} looks at the values of a tensor")
         args = _map(self._without_data, args)
         kwargs = {k: self._device(_map(self._without_data, v)) for k, v in kwargs.items()}
         if not any(isinstance(a, fl.Tensor) for a in _flat((*args, *kwargs.values()))) and "device" in _names(func):
@@ -147,6 +154,21 @@ class Recorder(TorchDispatchMode):
             for result in _flat((results,)):
                 self.trace.value(result)
         return results
+
+    def _laid_out(self, func: Any, args: Any, kwargs: Any, made: Any) -> Any:
+        """Results of a definition, in memory as the operator's own would be."""
+        args = _map(self._without_data, args)
+        expected = func(*args, **{k: _map(self._without_data, v) for k, v in kwargs.items()})
+
+        def laid(mine: Any, own: Any) -> Any:
+            if not isinstance(mine, fl.Tensor) or mine.stride() == own.stride():
+                return mine
+            with self:
+                return mine.contiguous()
+
+        if isinstance(made, fl.Tensor):
+            return laid(made, expected)
+        return tuple(laid(mine, own) for mine, own in zip(made, expected))
 
     def _without_data(self, tensor: Any) -> Any:
         """A tensor that the function refers to and did not get: it becomes a constant."""
@@ -217,10 +239,20 @@ def _twin(tensor: Any) -> Any:
     return made.requires_grad_() if tensor.requires_grad else made
 
 
+@contextlib.contextmanager
+def _standing_for(device: str) -> Iterator[None]:
+    """Mixed precision treats tensors without data as those of a device."""
+    before = _C._set_autocast_recorded_device(device)
+    try:
+        yield
+    finally:
+        _C._set_autocast_recorded_device(before)
+
+
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     twins = [_twin(t) for t in inputs]
     trace.inputs = [trace.value(t) for t in twins]
-    with recorder, refused():
+    with recorder, refused(), _standing_for("cpu"):
         made = function(*twins)
     outputs = list(made) if isinstance(made, (list, tuple)) else [made]
     for output in outputs:
@@ -252,7 +284,7 @@ def trace_joint(function: Any, inputs: Sequence[Any], definitions: dict[str, Any
             return trace
         tangents = [fl.empty_like(t.detach()) for t in sources]
         trace.tangents = [trace.value(t) for t in tangents]
-        with recorder:
+        with recorder, fl.autocast("cpu", enabled=False):  # backward runs where the program calls it
             grads = fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
     by_input = {id(t): g for t, g in zip(wanted, grads)}
     trace.gradients = [None if (g := by_input.get(id(t))) is None else trace.value(g) for t in twins]

@@ -1,0 +1,112 @@
+"""What fuzzing the compiler has found: one test for each mistake."""
+
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+from flambeau._inductor.compile_fx import compile_function
+
+
+def agrees(function, *inputs):
+    """Results, their layouts, and gradients are those of eager mode."""
+    got, expected = compile_function(function, len(inputs))(*inputs), function(*inputs)
+    for a, b in zip(got, expected):
+        assert (a.dtype, a.stride(), a.requires_grad) == (b.dtype, b.stride(), b.requires_grad)
+        fl.testing.assert_close(a, b)
+    leaves = [t for t in inputs if t.requires_grad]
+    roots = [k for k, t in enumerate(expected) if t.requires_grad]
+    if roots and leaves:
+        seeds = [fl.randn(expected[k].shape) for k in roots]
+        mine, true = (
+            fl.autograd.grad([r[k] for k in roots], leaves, seeds, allow_unused=True) for r in (got, expected)
+        )
+        for a, b in zip(mine, true):
+            fl.testing.assert_close(a, b)
+
+
+def test_mixed_precision_inside_the_function():
+    def function(x):
+        with fl.autocast("cpu", dtype=fl.bfloat16):
+            return [F.linear(x, x)]
+
+    agrees(function, fl.randn(3, 4))
+    assert compile_function(function, 1)(fl.randn(3, 4))[0].dtype == fl.bfloat16
+
+
+def test_mixed_precision_around_the_function():
+    compiled = compile_function(lambda x: [F.linear(x, x)], 1)
+    x = fl.randn(3, 4, requires_grad=True)
+    assert compiled(x)[0].dtype == fl.float32
+    with fl.autocast("cpu", dtype=fl.bfloat16):
+        y = compiled(x)[0]
+        assert y.dtype == fl.bfloat16
+    y.sum().backward()
+    assert x.grad.dtype == fl.float32
+    assert compiled(x)[0].dtype == fl.float32
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+def test_integer_division(name):
+    def function(a, b):
+        return [getattr(fl, name)(a, b) + 1, getattr(fl, name)(a + 1, 3)]
+
+    a, b = fl.tensor([7, -7, 9, 0]), fl.tensor([2, 3, -4, 5])
+    agrees(function, a, b)
+    with pytest.raises(RuntimeError, match="zero"):
+        compile_function(function, 2)(a, b * 0)
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda x: F.softmax(x, -1), lambda x: F.rms_norm(x, (4,)), lambda x: F.layer_norm(x, (4,))]
+)
+def test_results_lie_in_memory_as_those_of_eager_mode(layer):
+    agrees(lambda x: [layer(x * 2)], fl.randn(4, 3).t().requires_grad_())
+
+
+def test_a_derivative_that_looks_at_values():
+    agrees(lambda x: [x.cumprod(0)], fl.randn(5, requires_grad=True))
+
+
+def test_results_that_are_parts_of_others_have_gradients():
+    def function(x):
+        y = x * 2
+        return [y, y[1:3], y.unsqueeze(-1).expand(4, 8, 3), y.t()[::2]]
+
+    agrees(function, fl.randn(8, 4).t().requires_grad_())
+
+
+def test_an_input_that_is_returned_twice():
+    agrees(lambda x, y: [x, y * 2, x], fl.randn(3, requires_grad=True), fl.randn(3, requires_grad=True))
+
+
+def test_inputs_that_share_memory_with_one_that_is_written():
+    def function(x, y):
+        x.add_(1)
+        return [x * y]
+
+    base = fl.arange(6.0)
+    other = base.clone()
+    got = compile_function(function, 2)(base[:4], base[2:])[0]
+    fl.testing.assert_close(got, function(other[:4], other[2:])[0])
+    fl.testing.assert_close(base, other)
+
+
+def test_writing_to_an_input_with_a_history():
+    def function(x):
+        x.mul_(2)
+        return [x.sin()]
+
+    x = fl.randn(4, requires_grad=True)
+    got = compile_function(function, 1)(x * 1)[0]
+    expected = function(x * 1)[0]
+    fl.testing.assert_close(got, expected)
+    fl.testing.assert_close(*(fl.autograd.grad(t.sum(), x)[0] for t in (got, expected)))
+
+
+def test_low_precision_statistics_are_kept_in_single_precision():
+    x = fl.randn(4, 9).bfloat16().requires_grad_()
+    mine, true = (
+        fl.autograd.grad(y.sum(), x)[0]
+        for y in (compile_function(lambda x: [F.rms_norm(x, (9,))], 1)(x)[0], F.rms_norm(x, (9,)))
+    )
+    fl.testing.assert_close(mine, true, rtol=0.05, atol=0.02)
