@@ -14,7 +14,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._functorch.aot.trace import Call, Trace, Value, trace_forward, trace_joint
+from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_forward, trace_joint
 from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.lower import Lowering, defined
@@ -88,10 +88,9 @@ class Compiled:
         try:
             trace = self._trace(trace_joint if wants else trace_forward, inputs, defined() if self.fuse else {})
         except DependsOnData as reason:
-            log.info("runs operator by operator: %s", reason)
-            return None
-        except Exception as reason:  # eager mode raises it too, or can do what tensors without data cannot
-            log.warning("runs operator by operator, because recording it failed: %s", reason)
+            log.log(
+                logging.WARNING if isinstance(reason, Failed) else logging.INFO, "runs operator by operator: %s", reason
+            )
             return None
         return self._graph_of(trace, inputs, grad_mode)
 

@@ -20,11 +20,15 @@ from flambeau import _C
 from flambeau.ops.recording import DependsOnData, refused
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Call", "Trace", "Unsupported", "Value", "trace_forward", "trace_joint"]
+__all__ = ["Call", "Failed", "Trace", "Unsupported", "Value", "trace_forward", "trace_joint"]
 
 
 class Unsupported(DependsOnData):
     """The function does something that compiled graphs cannot express; it runs in eager mode instead."""
+
+
+class Failed(Unsupported):
+    """The run on tensors without data raised. Eager mode raises it too, or can do what they cannot."""
 
 
 class Value:
@@ -240,11 +244,16 @@ def _twin(tensor: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _standing_for(device: str) -> Iterator[None]:
-    """Mixed precision treats tensors without data as those of a device."""
+def _running(recorder: Recorder, device: str) -> Iterator[None]:
+    """Inside, calls are recorded, and tensors without data stand for those of a device."""
     before = _C._set_autocast_recorded_device(device)
     try:
-        yield
+        with recorder, refused():
+            yield
+    except DependsOnData:
+        raise
+    except Exception as reason:
+        raise Failed(str(reason)) from reason
     finally:
         _C._set_autocast_recorded_device(before)
 
@@ -252,7 +261,7 @@ def _standing_for(device: str) -> Iterator[None]:
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     twins = [_twin(t) for t in inputs]
     trace.inputs = [trace.value(t) for t in twins]
-    with recorder, refused(), _standing_for("cpu"):
+    with _running(recorder, inputs[0].device.type if inputs else "cpu"):
         made = function(*twins)
     outputs = list(made) if isinstance(made, (list, tuple)) else [made]
     for output in outputs:
@@ -284,7 +293,8 @@ def trace_joint(function: Any, inputs: Sequence[Any], definitions: dict[str, Any
             return trace
         tangents = [fl.empty_like(t.detach()) for t in sources]
         trace.tangents = [trace.value(t) for t in tangents]
-        with recorder, fl.autocast("cpu", enabled=False):  # backward runs where the program calls it
+        # Mixed precision around the call is not around the backward that follows.
+        with _running(recorder, "meta"):
             grads = fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
     by_input = {id(t): g for t, g in zip(wanted, grads)}
     trace.gradients = [None if (g := by_input.get(id(t))) is None else trace.value(g) for t in twins]
