@@ -164,6 +164,16 @@ PyObject* mark_spent(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   });
 }
 
+// _gradient_facts(tensor) -> (whether it lies densely, whether nobody else holds it or its memory).
+PyObject* gradient_facts(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_tensor(o), Type, "[_gradient_facts] expected a tensor");
+    const TensorImpl* t = impl_of(o);
+    const bool alone = t->use_count() == 1 && t->storage->use_count() == 1;
+    return Py_BuildValue("(NN)", PyBool_FromLong(is_dense(unwrap(o))), PyBool_FromLong(alone));
+  });
+}
+
 PyMethodDef tools[] = {{"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
                        {"_get_anomaly_mode", get_anomaly, METH_NOARGS, nullptr},
                        {"_queue_callback", queue_callback, METH_O, nullptr},
@@ -175,6 +185,7 @@ PyMethodDef tools[] = {{"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr}
                        {"_scatter_window", scatter_window, METH_VARARGS, nullptr},
                        {"_detach_", detach_inplace, METH_O, nullptr},
                        {"_check_inplace", check_inplace, METH_VARARGS, nullptr},
+                       {"_gradient_facts", gradient_facts, METH_O, nullptr},
                        {"_mark_spent", reinterpret_cast<PyCFunction>(mark_spent), METH_FASTCALL, nullptr},
                        {"_set_version", set_version, METH_VARARGS, nullptr},
                        {}};

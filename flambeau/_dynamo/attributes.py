@@ -85,7 +85,8 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
     if cls is TracedNumber:
         return _native_attribute(tracer, value.specialize(), name)
     if _is_native(cls):
-        if id(value) in tracer.known and cls not in CONSTANTS and cls is not types.CodeType and not callable(value):
+        inside = cls in CONSTANTS or cls is types.CodeType or callable(value) or cls in tracer.value_types
+        if id(value) in tracer.known and not inside:
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
         return _native_attribute(tracer, value, name)
     return _load_from_instance(tracer, value, name)
@@ -93,6 +94,8 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
 
 def _is_native(cls: type) -> bool:
     """Types whose attributes are all implemented natively and have no instance dict."""
+    if cls is types.SimpleNamespace:
+        return False
     if not (cls.__flags__ & (1 << 9)) or cls in CONSTANTS or is_result_tuple(cls) or cls.__module__ == "torch._C":
         return True
     return cls in _HEAP_TYPES
@@ -368,7 +371,7 @@ def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
         if isinstance(hook, types.FunctionType):
             tracer.guard_type_attribute(cls, "__getattribute__")
             return tracer.call(hook, (value, name), {})
-        if getattr(hook, "__objclass__", None) not in (dict, list, tuple, set, int, str, float):
+        if getattr(hook, "__objclass__", None) not in (dict, list, tuple, set, int, str, float, types.SimpleNamespace):
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
     return load_generic(tracer, value, name)
 
@@ -549,7 +552,7 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
         return
     owner = getattr(hook, "__objclass__", None)
-    if owner not in (object, dict, list, set, tuple) and not isinstance(value, BaseException):
+    if owner not in (object, dict, list, set, tuple, types.SimpleNamespace) and not isinstance(value, BaseException):
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     store_generic(tracer, value, name, new)
 

@@ -6,12 +6,17 @@ effects and to look only at values that stand for themselves; everything else ra
 
 from __future__ import annotations
 
+import _bisect
+import _collections  # type: ignore[import-not-found]
+import _heapq
 import builtins
+import cmath
 import collections
 import functools
 import itertools
 import math
 import operator
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -24,17 +29,19 @@ from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
 from flambeau._dynamo.operations import _sort, subscript, to_text
 from flambeau._dynamo.sizes import SYMBOLIC, plain
-from flambeau._dynamo.trace import CONSTANTS, Function, OverridableFunction, Tracer, fl_module, lookup_type
+from flambeau._dynamo.trace import CONSTANTS, LITERALS, Function, OverridableFunction, Tracer, fl_module, lookup_type
 from flambeau._dynamo.traced import NULL, Interpreted, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
 from flambeau._dynamo.values import (
     CONTAINERS,
     DICT_VIEWS,
     ITERATORS,
     TENSOR_METHODS,
+    VALUES,
     Args,
     Kwargs,
     _is_text_safe,
     _plain_text,
+    is_plain,
     is_transparent,
     iterable,
     iterable_list,
@@ -67,8 +74,6 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if cls is Function or cls is OverridableFunction:
         return call_operator(tracer, function, args, kwargs)
     if cls is OpOverload:
-        if any(a.alias_info is not None and a.alias_info.is_write for a in function._schema.arguments):
-            raise Unsupported(breaks.UNKNOWN_CALL, f"{function}, which writes to its arguments")
         return call_operator(tracer, function, args, kwargs)
     if cls in TENSOR_METHODS:
         if args and type(args[0]) is TracedTensor:
@@ -96,8 +101,12 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if hook is NULL:
         raise UserError(TypeError(f"'{real_type(function).__name__}' object is not callable"))
     wrapped = getattr(function, "__wrapped__", None)
-    if cls.__name__ == "_lru_cache_wrapper" and isinstance(wrapped, types.FunctionType):
-        raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
+    if cls is _CACHED and isinstance(wrapped, types.FunctionType):
+        return _call_cached(tracer, function, args, kwargs)
+    if cls.__module__ == "numpy" and is_plain(args) and is_plain(kwargs):  # a function of arrays, given numbers
+        result = native(function, *args, **kwargs)
+        if is_plain(result):
+            return result
     raise Unsupported(breaks.UNKNOWN_CALL, f"{getattr(function, '__qualname__', cls.__name__)}")
 
 
@@ -114,7 +123,30 @@ def _call_getter(tracer: Tracer, function: Any, args: Args) -> Any:
                 value = attributes.load(tracer, value, part)
             values.append(value)
         return values[0] if len(wanted) == 1 else tuple(values)
+    if kind is operator.methodcaller:
+        return call(tracer, attributes.load(tracer, args[0], wanted[0]), tuple(wanted[1:]), {})
+    if kind is functools.partial and not wanted[1:]:  # with keywords: partial(methodcaller, name, ...)
+        state = function.__reduce__()[2] if len(function.__reduce__()) > 2 else None
+        if state is not None:
+            return call(tracer, attributes.load(tracer, args[0], state[1][0]), tuple(state[1][1:]), dict(state[2]))
     raise Unsupported(breaks.UNKNOWN_CALL, "methodcaller")
+
+
+_CACHED = type(functools.lru_cache(None)(lambda: None))
+
+
+def _call_cached(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A function behind lru_cache, with plain arguments: what it returned once, it returns again."""
+    given = (*args, *kwargs.values())
+    if not all(type(a) in LITERALS for a in given):
+        raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
+    result = native(function, *args, **kwargs)
+    if type(result) in LITERALS or isinstance(result, _C.Tensor):
+        return tracer.wrap(result, tracer.sources.constant(result))
+    raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
+
+
+_SINGLE_DISPATCH = functools.singledispatch(lambda value: None).__code__  # type: ignore[attr-defined]
 
 
 def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -130,6 +162,9 @@ def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if tracer.depth > config.max_depth:
         raise Unsupported(breaks.RECURSION, function.__qualname__)
     code = function.__code__
+    if code is _SINGLE_DISPATCH and args:
+        chosen = native(function.dispatch, real_type(args[0]))
+        return call(tracer, tracer.wrap(chosen, tracer.sources.constant(chosen)), args, kwargs)
     if code.co_flags & 0x280:  # coroutines and asynchronous generators
         raise Unsupported(breaks.COROUTINE, function.__qualname__)
     frame = Frame.enter(tracer, function, args, kwargs)
@@ -308,7 +343,11 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
             return native(function, *args, **kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"{owner.__name__}.{function.__name__}")
     outside = id(owner) in tracer.memo and tracer.memo[id(owner)][1] is not owner
-    if (id(owner) in tracer.known or id(function) in tracer.known or outside) and type(owner) not in CONSTANTS:
+    if (
+        type(owner) not in VALUES
+        and (id(owner) in tracer.known or id(function) in tracer.known or outside)
+        and type(owner) not in CONSTANTS
+    ):
         raise Unsupported(breaks.UNKNOWN_CALL, f"{type(owner).__name__}.{function.__name__}")
     if type(owner) is TracedTensor:
         return native(function, *args, **kwargs)
@@ -319,6 +358,8 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     if isinstance(owner, BaseException) and function.__name__ in ("with_traceback", "__init__", "add_note"):
         return native(function, *args, **kwargs)
     if type(owner) in ITERATORS and function.__name__ in ("__next__", "__iter__", "__length_hint__"):
+        return native(function, *args, **kwargs)
+    if type(owner) in VALUES and is_plain(args) and is_plain(tuple(kwargs.values())):
         return native(function, *args, **kwargs)
     name = getattr(function, "__qualname__", repr(function))
     if "Random" in type(owner).__name__:
@@ -401,7 +442,9 @@ SAFE: frozenset[Any] = frozenset(
     [getattr(builtins, name) for name in "ascii bin chr divmod hex oct ord pow round abs".split()]
     + [v for k, v in vars(math).items() if isinstance(v, types.BuiltinFunctionType)]
     + [v for k, v in vars(operator).items() if isinstance(v, types.BuiltinFunctionType)]
-    + [sys.intern, sys.getrecursionlimit, itertools.tee, functools.cmp_to_key]
+    + [v for k, v in vars(cmath).items() if isinstance(v, types.BuiltinFunctionType)]
+    + [v for m in (_heapq, _bisect) for v in vars(m).values() if isinstance(v, types.BuiltinFunctionType)]
+    + [sys.intern, sys.getrecursionlimit, itertools.tee, os.fspath, _collections._count_elements]
 )
 
 

@@ -21,9 +21,12 @@ from flambeau._dynamo.trace import Tracer, fl_module, is_native_class, is_result
 from flambeau._dynamo.traced import Interpreted, TracedNumber, TracedTensor
 from flambeau._dynamo.values import (
     CONTAINERS,
+    VALUES,
     Args,
     Kwargs,
     as_iterator,
+    is_numpy_scalar,
+    is_plain,
     is_transparent,
     iterable,
     native,
@@ -45,6 +48,12 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return native(cls, *args, **kwargs)
     if cls in NATIVE_CLASSES:
         return _construct_native(tracer, cls, args, kwargs)
+    if cls is types.MethodType and len(args) == 2 and callable(args[0]):
+        return types.MethodType(*args)
+    if cls is types.SimpleNamespace and not args:
+        return tracer.make_fresh(cls(**kwargs))
+    if (cls in VALUES or is_numpy_scalar(cls)) and is_plain(args) and is_plain(tuple(kwargs.values())):
+        return native(cls, *args, **kwargs)
     meta = type(cls)
     if isinstance(cls, enum.EnumMeta):
         if len(args) == 1 and not kwargs and is_transparent(args):

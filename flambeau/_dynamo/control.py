@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import types
 from typing import Any
 
@@ -254,7 +255,8 @@ def _match_sequence(frame: Frame, inst: Instruction) -> None:
 @_op("MATCH_MAPPING")
 def _match_mapping(frame: Frame, inst: Instruction) -> None:
     value = frame.stack[-1]
-    if id(value) in frame.tracer.known and hasattr(type(value), "__getitem__"):
+    unknown = id(value) in frame.tracer.known and not isinstance(value, (enum.Enum, type))
+    if unknown and hasattr(type(value), "__getitem__"):
         raise Unsupported(breaks.OPCODE, "match of an unknown mapping")
     frame.stack.append(isinstance(value, dict))
 

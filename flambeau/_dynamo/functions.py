@@ -6,8 +6,10 @@ import abc
 import enum
 import functools
 import itertools
+import json
 import math
 import operator
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks, gradients
+from flambeau._dynamo import attributes, breaks, gradients, opaque
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
 from flambeau._dynamo.operations import (
@@ -36,9 +38,11 @@ from flambeau._dynamo.sizes import plain
 from flambeau._dynamo.trace import CONSTANTS, LITERALS, Tracer, fl_module, lookup_type
 from flambeau._dynamo.traced import NULL, TracedTensor
 from flambeau._dynamo.values import (
+    Identity,
     _is_text_safe,
     _plain_text,
     advance,
+    is_plain,
     iterable,
     iterable_list,
     iterate,
@@ -152,14 +156,23 @@ def _super(tracer: Tracer, *args: Any) -> Any:
 
 def _print(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
     args = tuple(_plain_text(a) for a in args)
-    if kwargs.get("file") is not None or not _is_text_safe(args):
+    if kwargs.get("file") is not None:
+        raise Unsupported(breaks.PRINT, "print to a file")
+    shown = tuple(_copy_text(tracer, a) for a in args)
+    tracer.printed.append((print, shown, kwargs))
+
+
+def _copy_text(tracer: Tracer, value: Any) -> Any:
+    """What is printed after the graph: text as it is now, in case a container changes before, and copies of tensors."""
+    if type(value) in LITERALS:
+        return value
+    if type(value) is TracedTensor:
+        if value.fake.requires_grad or value.cls is not _C.Tensor:
+            raise Unsupported(breaks.PRINT, "print of a tensor with history")
+        return tracer.call_method("clone", (value,), {})
+    if not _is_text_safe(value):
         raise Unsupported(breaks.PRINT, "print")
-    tracer.printed.append((print, tuple(_copy_text(a) for a in args), kwargs))
-
-
-def _copy_text(value: Any) -> Any:
-    """The text now, in case a container changes before it is printed."""
-    return value if type(value) in LITERALS else str(value)
+    return str(value)
 
 
 def _sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
@@ -278,14 +291,6 @@ def _format(tracer: Tracer, value: Any, spec: str = "") -> Any:
     raise Unsupported(breaks.PRINT, f"text of {real_type(value).__name__}")
 
 
-# Mixed precision: switches of the thread's state, and questions about it that guards answer for the start.
-_SWITCHES = (
-    _C._set_autocast_enabled, _C._set_autocast_dtype, _C._set_autocast_cache_enabled, _C._autocast_increment_nesting,
-    _C._autocast_decrement_nesting, _C._clear_autocast_cache,
-)  # fmt: skip
-_STATES = (_C._is_autocast_enabled, _C._get_autocast_dtype, _C._is_autocast_cache_enabled)
-
-
 def _mode(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args: tracer.set_mode(function, *args)
 
@@ -300,10 +305,6 @@ def _signature(tracer: Tracer, function: Any, **kwargs: Any) -> Any:
     import inspect
 
     return tracer.make_fresh(native(inspect.signature, function, **kwargs))
-
-
-def _apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> None:
-    raise Unsupported(breaks.CUSTOM_FUNCTION, cls.__name__)
 
 
 def _graph_break(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
@@ -364,6 +365,38 @@ def _gather_state(tracer: Tracer, parameters: Any, state: Any, names: Any) -> An
     return chosen, grads, tuple(columns), fresh, found
 
 
+# Functions of modules that are imported on first use.
+_LAZY: tuple[tuple[str, str, Callable[..., Any]], ...] = (
+    ("flambeau.func.batching", "_call_batched", opaque.call_batched),
+    ("flambeau.func.transforms", "_leave", opaque.leave_level),
+    ("flambeau.utils.checkpoint", "checkpoint", opaque.checkpoint),
+)
+
+
+_pending = list(_LAZY)
+
+
+def _on_plain(function: Any) -> Callable[..., Any]:
+    """A pure function of plain values."""
+
+    def run(tracer: Tracer, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _plain_text(args), _plain_text(kwargs)
+        if not is_plain(args) or not is_plain(kwargs):
+            raise Unsupported(breaks.UNKNOWN_CALL, function.__name__)
+        return native(function, *args, **kwargs)
+
+    return run
+
+
+def _exc_info(tracer: Tracer) -> tuple[Any, ...]:
+    error = tracer.handled
+    return (None, None, None) if error is None else (type(error), error, None)
+
+
+def _identity(tracer: Tracer, value: Any) -> Any:
+    return Identity(id(value))
+
+
 def _build_special() -> dict[int, Callable[..., Any]]:
     from flambeau import _dynamo, autograd, compiler, overrides
     from flambeau.autograd.profiler import record_function
@@ -376,7 +409,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
     module = fl_module()
     if module != ():
         put(module._call_impl, lambda tracer, owner, *args, **kwargs: call_with_hooks(tracer, owner, args, kwargs))
-    put(autograd.Function.apply.__func__, _apply_function)
+    put(autograd.Function.apply.__func__, opaque.apply_function)
     if "inspect" in sys.modules:
         put(sys.modules["inspect"].signature, _signature)
     pairs: list[tuple[Any, Callable[..., Any]]] = [
@@ -384,7 +417,11 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (delattr, _delattr), (iter, _iter), (next, _next), (super, _super), (print, _print), (sum, _float_sum),
         (any, _any_all(True)), (all, _any_all(False)), (min, _extreme("<", min)), (max, _extreme(">", max)),
         (sorted, _sorted), (functools.reduce, _reduce), (hash, _hash), (callable, _callable), (format, _format),
-        (repr, lambda tracer, value: to_text(tracer, value, repr)), (vars, _vars),
+        (functools.cmp_to_key, lambda tracer, function: native(functools.cmp_to_key, tracer.native_callable(function))),
+        (json.dumps, _on_plain(json.dumps)), (json.loads, _on_plain(json.loads)),
+        *((getattr(re, name), _on_plain(getattr(re, name))) for name in "match search fullmatch sub subn split findall compile".split()),
+        (sys.exc_info, _exc_info), (sys.exception, lambda tracer: tracer.handled),
+        (id, _identity), (repr, lambda tracer, value: to_text(tracer, value, repr)), (vars, _vars),
         (operator.getitem, subscript), (operator.contains, lambda tracer, a, b: contains(tracer, b, a)),
         (operator.truth, truth), (operator.not_, lambda tracer, value: not truth(tracer, value)),
         (operator.is_, lambda tracer, a, b: a is b), (operator.is_not, lambda tracer, a, b: a is not b),
@@ -404,7 +441,6 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (overrides.has_torch_function_variadic, _constant(False)),
         (autograd.backward, gradients.backward), (autograd.grad, gradients.grad), (_C._gather_state, _gather_state),
         (record_function.__enter__, lambda tracer, owner: owner), (record_function.__exit__, _constant(None)),
-        *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),
@@ -430,3 +466,8 @@ def prepare() -> None:
 
         _C._set_module_mutations(mutations)
         SPECIAL.update(_build_special())
+    for entry in [entry for entry in _pending if entry[0] in sys.modules]:
+        function = getattr(sys.modules[entry[0]], entry[1])
+        _KEEP.append(function)
+        SPECIAL[id(function)] = entry[2]
+        _pending.remove(entry)

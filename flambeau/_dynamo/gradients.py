@@ -14,7 +14,7 @@ from flambeau import _C
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
-from flambeau._functorch.aot.trace import Recorder, Trace, _twin
+from flambeau._functorch.aot.trace import Recorder, Trace, _map, _twin
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.ops.recording import refused
 from flambeau.ops.shapes.geometry import Geometry
@@ -42,7 +42,7 @@ class Rehearsal:
             with self.recorder, refused():
                 for node in list(self.tracer.graph.nodes):
                     if node not in self.values and node.op != "placeholder":
-                        self.values[node] = self._run(node)
+                        self.values[node] = _map(self.recorder._without_data, self._run(node))
             self.grad_mode = _C.is_grad_enabled()
         finally:
             _C._set_grad_enabled(now)
@@ -125,12 +125,31 @@ def accumulate(
 ) -> tuple[Any, ...]:
     """The gradients of leaves, added to those they had before."""
     found = fl.autograd.grad(roots, leaves, gradients, retain_graph, create_graph)
-    if all(b is None for b in before):
-        return found
     if create_graph:
-        return tuple(g if b is None else b + g for b, g in zip(before, found))
+        return tuple(g.clone() if b is None else b + g for b, g in zip(before, found))
     with fl.no_grad():
+        found = owned(found, leaves, [*roots, *(gradients or ())])
         return tuple(g if b is None else b.add_(g) for b, g in zip(before, found))
+
+
+def owned(found: Any, leaves: Any, others: Any) -> list[Any]:
+    """Gradients in memory of their own, as the engine leaves them on tensors."""
+    taken = {t.untyped_storage()._cdata for t in (*leaves, *others) if t is not None}
+    kept = []
+    found = list(found)
+    for i, leaf in enumerate(leaves):
+        dense, alone = _C._gradient_facts(found[i])
+        if not found[i].is_meta:
+            own = dense and alone
+        else:
+            # Nothing can be told from counts here: the record holds all tensors.
+            storage = found[i].untyped_storage()
+            kept.append(storage)
+            own = dense and storage._cdata not in taken
+            taken.add(storage._cdata)
+        if not own:
+            found[i] = fl.empty_like(leaf, dtype=found[i].dtype, requires_grad=False).copy_(found[i])
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- calls of the program
@@ -187,7 +206,10 @@ def backward(
     if not retain:
         rehearsal.spend(reached or rehearsal.reached(twins))
     leaves = [leaf for leaf, g in zip(leaves, found) if g is not None]
-    found = tuple(g for g in found if g is not None)
+    found = [g for g in found if g is not None]
+    if not create:
+        twins = [rehearsal.of(t) for t in leaves]
+        found = rehearsal.run(owned, found, twins, rehearsal.of([*roots, *(gradients or ())]))
     before = [load_grad(tracer, leaf) for leaf in leaves]
     node = tracer._node("call_function", accumulate, (roots, gradients, leaves, before, retain, create), {})
     tracer.impure = True
@@ -256,6 +278,15 @@ def _check_leaf(leaf: TracedTensor) -> None:
         if getattr(leaf.real, name, None) is not None:
             raise Unsupported(breaks.BACKWARD, "to a tensor with hooks")
         leaf.source.attribute(name).check("equals", None)
+
+
+def static_result(tracer: Tracer, item: Any, value: Any) -> TracedTensor:
+    """A tensor of the rehearsal as one of the graph, with sizes that are numbers."""
+    meta = value.detach()
+    geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
+    fake = tracer.sizes.mode.wrap(meta, geometry, fl.device("cpu"), value.requires_grad)
+    fake.fake_is_leaf = value.grad_fn is None
+    return tracer._traced(item, fake)
 
 
 def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient: Any, create: bool) -> TracedTensor:

@@ -83,7 +83,7 @@ class Frame:
         count = len(args)
         if count > positional:
             if not code.co_flags & 0x04:
-                raise Unsupported(breaks.EXCEPTION, f"wrong number of arguments for {function.__qualname__}")
+                raise _wrong_arguments(function, args, kwargs)
             local[positional + keyword_only] = args[positional:]
             args = args[:positional]
         elif code.co_flags & 0x04:
@@ -96,13 +96,11 @@ class Frame:
                 index = names.index(name, code.co_posonlyargcount, positional + keyword_only)
             except ValueError:
                 if extra is None:
-                    raise Unsupported(
-                        breaks.EXCEPTION, f"unexpected argument {name} of {function.__qualname__}"
-                    ) from None
+                    raise _wrong_arguments(function, args, kwargs) from None
                 extra[name] = value
                 continue
             if local[index] is not NULL:
-                raise Unsupported(breaks.EXCEPTION, f"argument {name} of {function.__qualname__} given twice")
+                raise _wrong_arguments(function, args, kwargs)
             local[index] = value
         if extra is not None:
             local[positional + keyword_only + (1 if code.co_flags & 0x04 else 0)] = extra
@@ -111,7 +109,7 @@ class Frame:
         for i in range(positional):
             if local[i] is NULL:
                 if i < first:
-                    raise Unsupported(breaks.EXCEPTION, f"missing argument of {function.__qualname__}")
+                    raise _wrong_arguments(function, args, kwargs)
                 value = defaults[i - first]
                 if known is not None:
                     value = tracer.wrap(value, known[1].attribute("__defaults__").item(i - first))
@@ -122,7 +120,7 @@ class Frame:
                 if local[i] is NULL:
                     name = names[i]
                     if name not in given:
-                        raise Unsupported(breaks.EXCEPTION, f"missing argument {name} of {function.__qualname__}")
+                        raise _wrong_arguments(function, args, kwargs)
                     value = given[name]
                     if known is not None:
                         value = tracer.wrap(value, known[1].attribute("__kwdefaults__").dict_item(name))
@@ -271,6 +269,24 @@ class Frame:
             tracer.sources.constant(outer).dict_item(name).check("id", value)
             return value
         return tracer.wrap(value, tracer.sources.constant(outer).dict_item(name))
+
+
+def _wrong_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
+    """The error of a call with wrong arguments, made by the language itself: an empty function with the same ones."""
+    code = function.__code__
+    empty = (lambda: None).__code__
+    hollow = code.replace(
+        co_code=empty.co_code, co_consts=empty.co_consts, co_exceptiontable=b"", co_linetable=empty.co_linetable,
+        co_cellvars=(), co_freevars=(), co_stacksize=2, co_flags=code.co_flags & ~0x2A0,
+    )  # fmt: skip
+    stand_in = types.FunctionType(hollow, {}, function.__name__, function.__defaults__)
+    stand_in.__qualname__, stand_in.__kwdefaults__ = function.__qualname__, function.__kwdefaults__
+    try:
+        stand_in(*args, **kwargs)
+    except TypeError as error:
+        error.__traceback__ = None
+        return UserError(error)
+    return Unsupported(breaks.EXCEPTION, f"arguments of {function.__qualname__}")
 
 
 class _BreakHere(BaseException):

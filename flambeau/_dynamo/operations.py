@@ -21,6 +21,7 @@ from flambeau._dynamo.values import (
     _is_text_safe,
     _plain_text,
     advance,
+    is_numpy_scalar,
     is_transparent,
     iterate,
     native,
@@ -172,6 +173,7 @@ def _attempt(tracer: Tracer, attempts: list[Any], symbol: str, left: Any, right:
 
 
 def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
+    left, right = (v.item() if is_numpy_scalar(type(v)) else v for v in (left, right))
     for value in (left, right):
         if type(value) is not TracedTensor and not isinstance(value, (bool, int, float, complex, SymInt, TracedNumber)):
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{function.__name__} of a tensor and {type(value).__name__}")
@@ -271,6 +273,8 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
     if isinstance(container, dict) and python_special(cls, "__missing__") and not dict.__contains__(container, key):
         return tracer.call_special(container, "__missing__", key)
     key = plain(key)
+    if isinstance(container, (list, tuple, str, range)) and python_special(type(key), "__index__"):
+        key = tracer.call_special(key, "__index__")
     if not is_transparent(key) and python_special(type(key), "__hash__", "__eq__", "__index__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     result = native(operator.getitem, container, key)
@@ -305,11 +309,27 @@ def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> Non
         native(operator.setitem, container, key, value)
 
 
+class _Ordered:
+    """An item as sort() sees it: which one is less is found by the interpreter."""
+
+    __slots__ = ("tracer", "item")
+
+    def __init__(self, tracer: Tracer, item: Any) -> None:
+        self.tracer, self.item = tracer, item
+
+    def __lt__(self, other: _Ordered) -> bool:
+        try:
+            return truth(self.tracer, compare(self.tracer, "<", self.item, other.item))
+        except UserError as error:
+            raise error.exception from None
+
+
 def _sort(tracer: Tracer, items: Any, key: Any = None, reverse: Any = False) -> None:
-    if key is None and not is_transparent(items):
-        raise Unsupported(breaks.UNKNOWN_OPERATION, "sorting objects")
+    chosen = None if key is None else tracer.native_callable(key)
     copy = list(items)
-    native(copy.sort, key=None if key is None else tracer.native_callable(key), reverse=truth(tracer, reverse))
+    if key is None and not is_transparent(items):
+        chosen = lambda item: _Ordered(tracer, item)  # noqa: E731
+    native(copy.sort, key=chosen, reverse=truth(tracer, reverse))
     items[:] = copy
 
 

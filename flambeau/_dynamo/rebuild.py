@@ -249,7 +249,10 @@ class Rebuilder:
         if cls in (operator.itemgetter, operator.attrgetter):
             kind, args = value.__reduce__()[:2]
             return self._assign(f"{self.names.add(kind)}({''.join(self.value(a) + ', ' for a in args)})")
-        from flambeau._dynamo.values import DICT_VIEWS, ITERATORS
+        from flambeau._dynamo.values import DICT_VIEWS, ITERATORS, VALUES, is_numpy_scalar
+
+        if cls in VALUES or is_numpy_scalar(cls):
+            return self.names.add(value)
 
         if cls in ITERATORS:
             return self._build_iterator(value)
@@ -318,7 +321,7 @@ class Rebuilder:
         bases = (list, collections.OrderedDict, dict, set, collections.deque)
         base: Any = next((b for b in bases if isinstance(value, b)), object)
         kind = self.names.add(base)
-        name = self._start(value, f"{kind}.__new__({made})")
+        name = self._start(value, f"{made}()" if cls is types.SimpleNamespace else f"{kind}.__new__({made})")
         if issubclass(base, dict):
             for key, item in base.items(value):
                 self.emit(f"{kind}.__setitem__({name}, {self.value(key)}, {self.value(item)})")

@@ -45,6 +45,9 @@ TENSOR_GRAD = "tensor_grad"
 SEQUENCE = "sequence"  # a deque or set as a tuple; key: index
 
 
+_SHORT = frozenset(kind.__repr__ for kind in (str, int, bool, float, bytes, tuple, type(None), type))
+
+
 class Source:
     """A place, its children, and the checks on the value found there."""
 
@@ -137,7 +140,10 @@ class Source:
         if self.kind == CELL:
             return f"closure of {base}"
         if self.kind in (ITEM, DICT_ITEM, SEQUENCE):
-            return f"{base}[{self.key!r}]"
+            # Keys may be tensors, whose text would be their values.
+            return (
+                f"{base}[{self.key!r}]" if type(self.key).__repr__ in _SHORT else f"{base}[{type(self.key).__name__}]"
+            )
         return f"{self.kind}({base})"
 
     def walk(self) -> Iterator[Source]:

@@ -22,6 +22,7 @@ from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source, Sources
 from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedNumber, TracedTensor
+from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.fx.graph import Graph
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
@@ -29,6 +30,7 @@ from flambeau.ops.symbolic.shape_env import DataDependentOutput
 Function = type(fl.sin)
 OverridableFunction = type(fl.tensor)
 MISSING: Any = object()
+_KEY = type(functools.cmp_to_key(lambda a, b: 0))
 Size = fl.Size
 LITERALS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
 TENSOR_CONSTANTS = frozenset(
@@ -94,6 +96,8 @@ def lookup_type(cls: type, name: str) -> Any:
 
 
 class Tracer:
+    value_types: frozenset[type] = frozenset()  # see values.VALUES
+
     def __init__(
         self, breaks_at: dict[int, Any], dynamic: bool | None = None, moving: frozenset[str] = frozenset()
     ) -> None:
@@ -161,7 +165,7 @@ class Tracer:
             return self._wrap_tensor(value, source)
         if cls.__name__ == "Registry" and cls.__module__ == "flambeau.nn.modules.registry":
             return self._wrap_registry(value, source)
-        if isinstance(value, type) or cls in CALLABLES:
+        if isinstance(value, type) or cls in CALLABLES or cls in self.value_types:
             source.check("id", value)
             self._know(value, self.sources.constant(value))
             return value
@@ -462,6 +466,8 @@ class Tracer:
                 return cls([fake_of(v) for v in value])
             if cls in CONSTANTS or cls is SymInt:
                 return value
+            if cls.__module__ == "numpy" and hasattr(cls, "item"):
+                return value.item() if not value.shape else _unknown(name, cls)
             if cls is TracedNumber:
                 return value.hint
             if cls is dict:
@@ -472,7 +478,7 @@ class Tracer:
                 return tuple(fake_of(v) for v in value)
             if isinstance(value, (int, float)) and isinstance(value, enum.Enum):
                 return value.value
-            raise Unsupported(breaks.UNKNOWN_CALL, f"{name} of {cls.__name__}")
+            return _unknown(name, cls)
 
         fake_args = fake_of(args)
         fake_kwargs = fake_of(kwargs)
@@ -600,6 +606,8 @@ class Tracer:
             return tuple(self.node_arguments(v) for v in value)
         if isinstance(value, enum.Enum) and isinstance(value, (int, float)):
             return value.value
+        if cls.__module__ == "numpy":
+            return value.item()
         return value
 
     def set_mode(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -630,6 +638,8 @@ class Tracer:
 
     def native_callable(self, function: Any) -> Any:
         """A callable as native code may be given it."""
+        if type(function) is _KEY:
+            return function
         if isinstance(function, (types.FunctionType, types.MethodType, functools.partial)) or (
             callable(function)
             and not isinstance(function, (types.BuiltinFunctionType, Interpreted, type, type(operator.itemgetter(0))))
@@ -681,6 +691,10 @@ class Tracer:
         return self.wrap(lazy.value, lazy.source)
 
 
+def _unknown(name: str, cls: type) -> Any:
+    raise Unsupported(breaks.UNKNOWN_CALL, f"{name} of {cls.__name__}")
+
+
 def has_default_equality(cls: Any) -> bool:
     """Whether instances are equal, and hashed, by identity."""
     return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
@@ -692,6 +706,8 @@ def is_inplace(op: str, target: Any) -> bool:
     name = getattr(target, "__name__", "")
     if target in _INPLACE_OPERATORS:
         return True
+    if isinstance(target, OpOverload):
+        return any(a.alias_info is not None and a.alias_info.is_write for a in target._schema.arguments)
     return bool(name.endswith("_") and not name.endswith("__") and getattr(operator, name, None) is not target)
 
 

@@ -4,8 +4,10 @@ how to iterate over them."""
 from __future__ import annotations
 
 import collections
+import datetime
 import enum
 import itertools
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +62,35 @@ ITERATORS: tuple[type, ...] = (
 )  # fmt: skip
 
 
+# Objects that never change and that native code may be asked about, such as compiled patterns.
+VALUES: frozenset[type] = frozenset(
+    [re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.timedelta, datetime.time, datetime.timezone]
+)
+
+
+Tracer.value_types = VALUES
+
+
+def is_numpy_scalar(cls: type) -> bool:
+    return cls.__module__ == "numpy" and any(base.__name__ == "generic" for base in cls.__mro__)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is made of numbers, text and containers of them."""
+    cls = type(value)
+    if is_numpy_scalar(cls):
+        return True
+    if cls in LITERALS or cls in VALUES:
+        return True
+    if cls in (list, tuple, set, frozenset):
+        return all(is_plain(v) for v in value)
+    return cls is dict and all(is_plain(k) and is_plain(v) for k, v in value.items())
+
+
+class Identity(int):
+    """id() of a stand-in: good for comparing and as a key, and no value of the program."""
+
+
 def real_type(value: Any) -> type:
     """type(value) as the program would see it."""
     cls = type(value)
@@ -107,10 +138,15 @@ _INSPECTED = ("__eq__", "__hash__", "__lt__", "__gt__", "__le__", "__ge__", "__b
               "__add__", "__radd__", "__int__", "__float__")  # fmt: skip
 
 
+_ENUM_HASHES = (enum.Enum.__hash__, int.__hash__, str.__hash__)
+
+
 def is_transparent(value: Any, depth: int = 8) -> bool:
     """Whether native code may look into the value without running Python code that should be interpreted."""
     cls = type(value)
     if cls in LITERALS or cls is TracedTensor or cls in CONSTANTS or cls in SYMBOLIC or cls is TracedNumber:
+        return True
+    if cls is Identity:
         return True
     if depth == 0:
         return False
@@ -120,7 +156,9 @@ def is_transparent(value: Any, depth: int = 8) -> bool:
         return all(is_transparent(v, depth - 1) for v in value)
     if cls in CONTAINERS:
         return all(is_transparent(v, depth - 1) for v in value)
-    if isinstance(value, (type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, Function)):
+    if isinstance(value, enum.Enum):
+        return not python_special(cls, "__eq__") and lookup_type(cls, "__hash__") in _ENUM_HASHES
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, Function)):
         return not python_special(cls, "__eq__", "__hash__")
     if cls in (TracedGenerator, TracedIterator, Interpreted, TensorMethod) or cls in DICT_VIEWS or cls in ITERATORS:
         return True
@@ -248,9 +286,11 @@ def _plain_text(value: Any) -> Any:
     if cls in SYMBOLIC:
         return plain(value)
     if cls is list or cls is tuple:
-        return cls([_plain_text(v) for v in value])
+        made = cls([_plain_text(v) for v in value])
+        return made if any(a is not b for a, b in zip(made, value)) else value  # itself: it may be written to
     if cls is dict:
-        return {_plain_text(k): _plain_text(v) for k, v in value.items()}
+        found = {_plain_text(k): _plain_text(v) for k, v in value.items()}
+        return found if any(found.get(k) is not v for k, v in value.items()) else value
     return value
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,20 +13,16 @@ from flambeau.func.batching import Batched, same_value
 from flambeau.utils import _pytree as pytree
 
 Argnums = "int | tuple[int, ...]"
-_levels = threading.local()
 
 
 class _level:
     """Inside a transformation: what backward does is recorded for the levels around it."""
 
-    def __enter__(self) -> int:
-        _levels.depth = getattr(_levels, "depth", 0) + 1
+    def __enter__(self) -> None:
         self.mode = fl.enable_grad()
         self.mode.__enter__()
-        return int(_levels.depth)
 
     def __exit__(self, *error: Any) -> None:
-        _levels.depth -= 1
         self.mode.__exit__(*error)
 
 

@@ -148,6 +148,8 @@ def _public_module(module: str) -> str:
     """Modules of this package go by the name they have in printed programs, where it is imported as `torch`."""
     if module == "flambeau" or module.startswith("flambeau."):
         return "torch" + module[len("flambeau") :]
+    if module.startswith("torch._ops."):
+        return "torch.ops." + module[len("torch._ops.") :]
     return "torch" if module == "torch._C" else module
 
 
