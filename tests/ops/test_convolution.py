@@ -89,6 +89,43 @@ def test_transposed_backward():
     np.testing.assert_allclose((dw.numpy() * other).sum(), (x * reference(g, other, stride=2, padding=1)).sum())
 
 
+# Geometries of many channels and few positions, which are computed as one product, and their neighbours, which are not.
+PRODUCTS = [
+    ((5, 48, 4, 4), (40, 48, 3, 3), {"padding": 1}),
+    ((2, 32, 7, 9), (64, 32, 3, 3), {"stride": 2, "padding": 1}),
+    ((1, 40, 5, 5), (96, 40, 1, 1), {}),
+    ((3, 32, 6, 6), (48, 32, 1, 1), {"stride": 2}),
+    ((2, 36, 10, 8), (34, 36, 3, 2), {"dilation": 2, "padding": 2}),
+    ((4, 33, 9), (35, 33, 4), {"padding": 1, "stride": 3}),
+    ((1, 32, 3, 4, 4), (32, 32, 2, 3, 3), {"padding": 1}),
+    ((70, 64, 16, 2), (64, 64, 3, 3), {"padding": 1}),
+    ((4, 32, 20, 20), (32, 32, 3, 3), {"padding": 1}),
+]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape,kernel,options", PRODUCTS)
+def test_float_passes_of_many_channels(shape, kernel, options, last):
+    rng = np.random.default_rng(8)
+    ndim = len(shape) - 2
+    x, w, b = arrays(rng, shape, kernel, kernel[:1], dtype=np.float32)
+    expected = reference(x, w, b, **options)
+    given = fl.from_numpy(x)
+    if last:
+        given = fl.from_numpy(np.ascontiguousarray(np.moveaxis(x, 1, -1))).movedim(-1, 1)
+    weight, bias = fl.from_numpy(w), fl.from_numpy(b)
+    conv = (F.conv1d, F.conv2d, F.conv3d)[ndim - 1]
+    got = conv(given, weight, bias, **options)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-4, atol=2e-4)
+    (g,) = arrays(rng, expected.shape, dtype=np.float32)
+    each = [[options.get(k, default)] * ndim for k, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
+    rest = (*each, False, [0] * ndim, 1, [True, True, True])
+    gradients = fl._ops._convolution_backward(fl.from_numpy(g), given, weight, *rest)
+    exact = fl._ops._convolution_backward(fl.from_numpy(g).double(), given.double(), weight.double(), *rest)
+    for single, double in zip(gradients, exact):
+        np.testing.assert_allclose(single.numpy(), double.numpy(), rtol=1e-4, atol=3e-4)
+
+
 def test_channels_last_is_kept():
     rng = np.random.default_rng(5)
     x, w = arrays(rng, (2, 4, 5, 6), (3, 4, 3, 3), dtype=np.float32)

@@ -1,0 +1,215 @@
+"""Layout: activations around convolutions lie channels-last, whatever eager mode would choose.
+
+Convolutions compute in that order and would otherwise rearrange what they read and write, each of them. The pass runs over
+recorded calls, where it is known who sees a storage: one that is only ever used as a whole, and that nobody outside gets,
+may lie in memory as the compiler likes. From a convolution on the order is inherited as operators do it: each call is
+answered again by its kernel for tensors without data, in the new layout, and where its results do not come as the record
+says, a copy is entered behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau._functorch.aot.trace import Call, Trace, Value
+
+__all__ = ["choose_layouts"]
+
+CONVOLUTIONS = frozenset(
+    ("conv2d", "conv3d", "convolution", "_convolution", "conv_transpose2d.input", "conv_transpose3d.input")
+)
+BACKWARD = "_convolution_backward"
+
+
+def choose_layouts(trace: Trace) -> None:
+    """Changes calls and values in place."""
+    if any(call.op._full_name in CONVOLUTIONS for call in trace.calls):
+        _Layouts(trace).run()
+
+
+def _plain(size: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for n in reversed(size):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def _last(size: tuple[int, ...]) -> tuple[int, ...]:
+    batch, channels, *space = size
+    inner = tuple(channels * s for s in _plain(tuple(space)))
+    return (channels * _product(space), 1, *inner) if batch else _plain(size)
+
+
+def _product(sizes: Any) -> int:
+    total = 1
+    for n in sizes:
+        total *= n
+    return total
+
+
+def _alike(size: tuple[int, ...], a: Any, b: Any) -> bool:
+    """Whether strides mean the same: those of single elements do not matter."""
+    return all(n == 1 or x == y for n, x, y in zip(size, a, b))
+
+
+class _Layouts:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.calls: list[Call] = []
+        self.on: dict[int, list[Value]] = {}  # the values on each storage
+        for value in trace.values.values():
+            self.on.setdefault(value.storage, []).append(value)
+        ends = [*trace.inputs, *trace.outputs, *trace.tangents, *trace.gradients]
+        self.fixed = {v.storage for v in ends if v is not None} | {v.storage for v, _ in trace.constants.values()}
+        self.moved: set[int] = set()  # storages that now lie channels-last
+        self.copies: dict[int, Value] = {}  # channels-last copies of values that stay as they are, by storage
+
+    def run(self) -> None:
+        given, at = self.trace.calls, self.trace.forward_calls
+        for call in given[:at]:
+            self._visit(call)
+        self.trace.forward_calls = len(self.calls)
+        self.copies.clear()  # a copy that backward used, too, would have to be kept until then
+        for call in given[at:]:
+            self._visit(call)
+        self.trace.calls = self.calls
+
+    def _movable(self, value: Value) -> bool:
+        root = self.trace.roots[value.storage]
+        return (
+            value.storage not in self.fixed
+            and len(root.size) in (4, 5)
+            and root.size[1] > 1
+            and _product(root.size[2:]) > 1
+            and 0 not in root.size
+            and root.offset == 0
+            and root.stride == _plain(root.size)
+            and all((v.size, v.stride, v.offset) == (root.size, root.stride, 0) for v in self.on[value.storage])
+        )
+
+    def _visit(self, call: Call) -> None:
+        name = call.op._full_name
+        if name in CONVOLUTIONS and self._gains(call.args[0], call.results[0]):
+            call = self._with_argument(call, 0)
+        elif name == BACKWARD and self._gains(call.args[1], call.results[0]):
+            call = self._with_argument(call, 1)
+        for value in call.writes:
+            self.copies.pop(value.storage, None)
+        if not any(v.storage in self.moved for v in call.reads):
+            self.calls.append(call)
+            return
+        made = _answer(call)
+        if made is None or not self._accepts(call, made):
+            self.calls.append(self._with_plain_arguments(call))
+            return
+        after: list[Call] = []
+        results = list(call.results)
+        for i, (value, tensor) in enumerate(zip(results, made)):
+            if value is None or _alike(value.size, value.stride, tensor.stride()):
+                continue
+            if self._movable(value) and _alike(value.size, _last(value.size), tensor.stride()):
+                self._move(value)
+                continue
+            came = self.trace.value(tensor)
+            self.on[came.storage] = [came]
+            results[i] = came
+            after.append(self._copy(came, value, call.backward))
+        call.results = results
+        self.calls += [call, *after]
+
+    @staticmethod
+    def _accepts(call: Call, made: list[Any]) -> bool:
+        """Whether each result comes as the record says, or can be copied into what it says."""
+        return all(
+            value is None or _alike(value.size, value.stride, tensor.stride()) or value.stride == _plain(value.size)
+            for value, tensor in zip(call.results, made)
+        )
+
+    def _with_plain_arguments(self, call: Call) -> Call:
+        """The call on copies in the layout that was recorded."""
+
+        def plain(item: Any) -> Any:
+            if isinstance(item, Value) and item.storage in self.moved:
+                twin = fl.empty_strided(item.size, _plain(item.size), dtype=item.dtype, device="meta")
+                copy = self.trace.value(twin)
+                self.on[copy.storage] = [copy]
+                self.calls.append(self._copy(item, copy, call.backward))
+                return copy
+            return type(item)(map(plain, item)) if isinstance(item, (list, tuple)) else item
+
+        return _replaced(call, plain(tuple(call.args)), {k: plain(v) for k, v in call.kwargs.items()})
+
+    def _gains(self, source: Value, result: Value | None) -> bool:
+        """Whether a convolution that reads this would better read it channels-last."""
+        return (
+            result is not None
+            and result.dtype is fl.float32
+            and source.storage not in self.moved
+            and len(source.size) in (4, 5)
+            and 0 not in source.size
+            and source.stride == _plain(source.size)
+            and not _alike(source.size, source.stride, _last(source.size))
+            and self._movable(result)
+        )
+
+    def _with_argument(self, call: Call, place: int) -> Call:
+        """The call on a channels-last copy of its argument."""
+        source = call.args[place]
+        copy = self.copies.get(source.storage)
+        if copy is None or copy.size != source.size:
+            twin = fl.empty_strided(source.size, _last(source.size), dtype=source.dtype, device="meta")
+            copy = self.trace.value(twin)
+            self.calls.append(self._copy(source, copy, call.backward))
+            if _product(source.size) == _product(self.trace.roots[source.storage].size):
+                self.copies[source.storage] = copy
+        self.moved.add(copy.storage)
+        self.on[copy.storage] = [copy]
+        args = (*call.args[:place], copy, *call.args[place + 1 :])
+        return _replaced(call, args, call.kwargs)
+
+    @staticmethod
+    def _copy(source: Value, target: Value, backward: bool) -> Call:
+        call = Call(fl.ops.aten.clone.default, (source,), {"memory_format": _format_of(target)}, [target], [])
+        call.backward = backward
+        return call
+
+    def _move(self, value: Value) -> None:
+        """From here on the value's storage lies channels-last."""
+        self.moved.add(value.storage)
+        for v in self.on[value.storage]:
+            self.trace.kept.append(v.tensor)
+            v.stride = _last(v.size)
+            v.tensor = fl.empty_strided(v.size, v.stride, dtype=v.dtype, device="meta")
+
+
+def _format_of(value: Value) -> Any:
+    if value.stride == _plain(value.size):
+        return fl.contiguous_format
+    return fl.channels_last if len(value.size) == 4 else fl.channels_last_3d
+
+
+def _replaced(call: Call, args: Any, kwargs: Any) -> Call:
+    made = Call(call.op, args, kwargs, call.results, call.writes)
+    made.backward = call.backward
+    return made
+
+
+def _answer(call: Call) -> list[Any] | None:
+    """What the operator returns for its arguments as they lie now, without data; None if it refuses them."""
+    try:
+        made = call.op(*_tensors(call.args), **{k: _tensors(v) for k, v in call.kwargs.items()})
+    except RuntimeError:
+        return None
+    return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+def _tensors(item: Any) -> Any:
+    if isinstance(item, Value):
+        return item.tensor.detach()
+    if isinstance(item, (list, tuple)):
+        return type(item)(_tensors(x) for x in item)
+    if isinstance(item, fl.device):
+        return fl.device("meta")
+    return item
