@@ -70,8 +70,7 @@ class Windows {
             const int64_t iy = y * stride_[1] + ky * dilation_[1] - padding_[1];
             for (int64_t kx = 0; kx < kernel_[2]; ++kx, ++t) {
               const int64_t ix = x * stride_[2] + kx * dilation_[2] - padding_[2];
-              const bool inside =
-                  iz >= 0 && iz < in_[0] && iy >= 0 && iy < in_[1] && ix >= 0 && ix < in_[2];
+              const bool inside = iz >= 0 && iz < in_[0] && iy >= 0 && iy < in_[1] && ix >= 0 && ix < in_[2];
               windows[t] = inside ? image + ((iz * in_[1] + iy) * in_[2] + ix) * channels_ : zeros.data();
             }
           }

@@ -17,6 +17,7 @@ from flambeau import _C
 from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_forward, trace_joint
 from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Loop
+from flambeau._inductor.layout import choose_layouts
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.plan import Plan
 from flambeau._inductor.printers import Printer, printer_for
@@ -87,6 +88,8 @@ class Compiled:
         wants = grad_mode and any(t.requires_grad for t in inputs)
         try:
             trace = self._trace(trace_joint if wants else trace_forward, inputs, defined() if self.fuse else {})
+            if self.fuse and all(t.device.type == "cpu" for t in inputs):
+                choose_layouts(trace)
         except DependsOnData as reason:
             log.log(
                 logging.WARNING if isinstance(reason, Failed) else logging.INFO, "runs operator by operator: %s", reason

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._functorch.aot.trace import Call, Trace, Unsupported, Value
 
 __all__ = ["choose_layouts"]
 
@@ -95,13 +95,15 @@ class _Layouts:
             call = self._with_argument(call, 0)
         elif name == BACKWARD and self._gains(call.args[1], call.results[0]):
             call = self._with_argument(call, 1)
-        for value in call.writes:
-            self.copies.pop(value.storage, None)
+        for written in call.writes:
+            self.copies.pop(written.storage, None)
         if not any(v.storage in self.moved for v in call.reads):
             self.calls.append(call)
             return
         made = _answer(call)
         if made is None or not self._accepts(call, made):
+            if any(v.storage in self.moved for v in call.writes):
+                raise Unsupported(f"{call.op} cannot write channels-last memory")
             self.calls.append(self._with_plain_arguments(call))
             return
         after: list[Call] = []
