@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/changes.h"
 #include "core/view_tracking.h"
 #include "dispatch/kernel.h"
 
@@ -72,6 +73,11 @@ Meta& ensure_meta(const Tensor& t) {
 namespace {
 std::mutex retained_mutex;
 
+void require(Meta& m, bool requires_grad) {
+  if (m.watched && m.requires_grad != requires_grad) count_tensor_change();
+  m.requires_grad = requires_grad;
+}
+
 void drop_retained(Node& node, Meta* m) {
   std::lock_guard<std::mutex> lock(retained_mutex);
   if (!node.extras) return;
@@ -116,7 +122,22 @@ void set_requires_grad(const Tensor& t, bool requires_grad) {
            "result of ",
            is_leaf(t) ? "" : grad_fn_of(t)->name(), "; use detach() for a tensor without history");
   if (!requires_grad && !t->autograd) return;
-  ensure_meta(t).requires_grad = requires_grad;
+  require(ensure_meta(t), requires_grad);
+  t->refresh_keys();
+}
+
+bool watch(const Tensor& t) {
+  Meta& m = ensure_meta(t);
+  m.watched = true;
+  return !m.base.defined();
+}
+
+void detach_in_place(const Tensor& t) {
+  Meta* m = meta_of(t);
+  if (!m) return;
+  m->grad_fn = Ref<Node>();
+  m->output = 0;
+  require(*m, false);
   t->refresh_keys();
 }
 
@@ -338,7 +359,7 @@ void set_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
   }
   m.grad_fn = node;
   m.output = output;
-  m.requires_grad = true;
+  require(m, true);
   t->keys |= Key::Autograd;
 }
 
@@ -388,7 +409,7 @@ bool follow_base(const Tensor& t) {
   Meta& m = ensure_meta(t);
   if (!m.base.defined()) return false;
   m.view_version = t->version().load() - 1;  // whatever it is, it differs, so that the history is made anew
-  m.requires_grad = true;
+  require(m, true);
   t->keys |= Key::Autograd;
   grad_fn_of(t);
   return true;

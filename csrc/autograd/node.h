@@ -77,6 +77,7 @@ struct MetaExtras {
 
 struct Meta final : AutogradMeta {
   bool retains_grad = false;
+  bool watched = false;          // whether it requires grad is counted when it changes (core/changes.h)
   bool view_in_no_grad = false;  // made in no_grad mode from a tensor that requires grad
   bool multi_view =
       false;  // one of several views returned by one op (split, unbind): writing to it is refused
@@ -142,6 +143,11 @@ extern void (*report_trace)(const Node& node);
 Meta* meta_of(const Tensor& t);      // null when the tensor has none
 Meta& ensure_meta(const Tensor& t);  // makes one
 void set_requires_grad(const Tensor& t, bool requires_grad);
+// From now on a change of whether the tensor requires grad counts as a change of a tensor. False for a view,
+// which may get to require grad by a write to its base.
+bool watch(const Tensor& t);
+// The tensor becomes a leaf that requires no grad.
+void detach_in_place(const Tensor& t);
 bool is_leaf(const Tensor& t);
 // The edge through which gradients reach this tensor; empty when it requires none. Brings views up to date.
 Edge gradient_edge(const Tensor& t);

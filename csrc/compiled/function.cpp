@@ -42,8 +42,11 @@ struct CompiledBackward final : autograd::Node {
   }
 
   void save(const Tensor* given, size_t inputs, const std::vector<Tensor>& made, int results) {
-    if (graph_->recorded)
+    saved_.reserve(made.size() - results);
+    if (graph_->recorded) {
+      inputs_.reserve(inputs);
       for (size_t i = 0; i < inputs; ++i) inputs_.emplace_back(given[i], false);
+    }
     for (size_t i = results; i < made.size(); ++i) saved_.emplace_back(made[i], false);
   }
 
@@ -61,30 +64,114 @@ struct CompiledBackward final : autograd::Node {
 
 }  // namespace
 
-bool Graph::fits(const Tensor* given) const {
-  if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorImpl& t = *given[i].impl();
-    const InputSpec& spec = inputs[i];
-    if (t.dtype != spec.dtype || given[i].requires_grad() != spec.requires_grad ||
-        IntSpan(t.sizes) != IntSpan(spec.sizes) || IntSpan(t.strides) != IntSpan(spec.strides))
-      return false;
+namespace {
+std::mutex fixed_mutex;
+std::vector<Fixed*> all_fixed;
+}  // namespace
+
+Fixed::Fixed(const std::vector<bool>& is_fixed) : edges_(is_fixed.size()) {
+  for (size_t i = 0; i < is_fixed.size(); ++i)
+    if (!is_fixed[i]) rest_.push_back(static_cast<int>(i));
+  const std::lock_guard<std::mutex> lock(fixed_mutex);
+  all_fixed.push_back(this);
+}
+
+Fixed::~Fixed() {
+  const std::lock_guard<std::mutex> lock(fixed_mutex);
+  all_fixed.erase(std::find(all_fixed.begin(), all_fixed.end(), this));
+}
+
+void Fixed::forget() {
+  fitting_.clear();
+  for (autograd::Edge& edge : edges_) edge = {};
+}
+
+void forget_edges() {
+  std::vector<autograd::Edge> dropped;  // their end may run Python code: not under the lock
+  const std::lock_guard<std::mutex> lock(fixed_mutex);
+  for (Fixed* fixed : all_fixed) {
+    dropped.insert(dropped.end(), fixed->edges_.begin(), fixed->edges_.end());
+    for (autograd::Edge& edge : fixed->edges_) edge = {};
   }
+}
+
+bool Fixed::fits(const Graph& graph, const Tensor* given) {
+  for (const Known& known : fitting_)
+    if (known.graph.get() == &graph) return graph.fits(given, rest_);
+  if (!graph.fits(given)) return false;
+  // Entangled with another input counts too, for the time being.
+  fitting_.push_back({Ref<Graph>(const_cast<Graph*>(&graph)), graph.entangled(given)});
   return true;
 }
 
-bool Graph::entangled(const Tensor* given) const {
-  for (int w : forward.written)
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (static_cast<int>(i) != w && given[i]->storage.get() == given[w]->storage.get()) return true;
+bool Fixed::entangled(const Graph& graph, const Tensor* given) const {
+  for (const Known& known : fitting_)
+    if (known.graph.get() == &graph && !known.entangled) return graph.entangled(given, &rest_);
+  return graph.entangled(given);
+}
+
+void Fixed::connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* given) {
+  for (int i : inputs) {
+    if (edges_[i]) {
+      node.next.push_back(edges_[i]);
+      continue;
+    }
+    autograd::Edge found = autograd::gradient_edge(given[i]);
+    // A leaf stays one while it is not counted as changed; other history may be replaced.
+    const bool fixed = !std::binary_search(rest_.begin(), rest_.end(), i);
+    if (fixed && found && autograd::is_leaf(given[i])) edges_[i] = found;
+    node.next.push_back(std::move(found));
+  }
+}
+
+namespace {
+bool matches(const InputSpec& spec, const Tensor& given) {
+  const TensorImpl& t = *given.impl();
+  return t.dtype == spec.dtype && given.requires_grad() == spec.requires_grad &&
+         IntSpan(t.sizes) == IntSpan(spec.sizes) && IntSpan(t.strides) == IntSpan(spec.strides);
+}
+}  // namespace
+
+bool Graph::fits(const Tensor* given) const {
+  if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!matches(inputs[i], given[i])) return false;
+  return true;
+}
+
+bool Graph::fits(const Tensor* given, const std::vector<int>& some) const {
+  if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
+  for (int i : some)
+    if (!matches(inputs[i], given[i])) return false;
+  return true;
+}
+
+bool Graph::entangled(const Tensor* given, const std::vector<int>* some) const {
+  const auto share = [&](int a, int b) {
+    return a != b && given[a]->storage.get() == given[b]->storage.get();
+  };
+  for (int w : forward.written) {
+    if (some && !std::binary_search(some->begin(), some->end(), w)) {
+      for (int i : *some)
+        if (share(i, w)) return true;
+    } else {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (share(static_cast<int>(i), w)) return true;
+    }
+  }
   return false;
 }
 
-std::vector<Tensor> Graph::run(const Tensor* given) {
+std::vector<Tensor> Graph::run(const Tensor* given, Fixed* fixed) {
   std::vector<Tensor> made = forward.run(given);
   if (backward) {
     Ref<CompiledBackward> node(new CompiledBackward(Ref<Graph>(this)));
-    for (int i : gradients_of) node->next.push_back(autograd::gradient_edge(given[i]));
+    node->next.reserve(gradients_of.size());
+    if (fixed) {
+      fixed->connect(*node, gradients_of, given);
+    } else {
+      for (int i : gradients_of) node->next.push_back(autograd::gradient_edge(given[i]));
+    }
     node->save(given, inputs.size(), made, results);
     for (int i : gradients_from) {
       const uint32_t output = node->add_output(made[i]);
@@ -95,12 +182,13 @@ std::vector<Tensor> Graph::run(const Tensor* given) {
   return made;
 }
 
-std::vector<Tensor> Function::call(const Tensor* given) {
+std::vector<Tensor> Function::call(const Tensor* given, Fixed* fixed) {
   Ref<Graph> graph;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    auto found =
-        std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<Graph>& g) { return g->fits(given); });
+    auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<Graph>& g) {
+      return fixed ? fixed->fits(*g, given) : g->fits(given);
+    });
     if (found != graphs_.end()) {
       graph = *found;
       std::rotate(graphs_.begin(), found, found + 1);
@@ -113,7 +201,8 @@ std::vector<Tensor> Function::call(const Tensor* given) {
     graphs_.insert(graphs_.begin(), graph);
     if (graphs_.size() > kMostGraphs) graphs_.pop_back();
   }
-  return graph->entangled(given) ? original(given) : graph->run(given);
+  const bool entangled = fixed ? fixed->entangled(*graph, given) : graph->entangled(given);
+  return entangled ? original(given) : graph->run(given, fixed);
 }
 
 }  // namespace fl::compiled

@@ -17,25 +17,57 @@ struct InputSpec {
   bool requires_grad;
 };
 
+struct Graph;
+
+// Inputs that stay from call to call: a model's parameters. What was found out about them holds until a
+// tensor changes (core/changes.h). Not for several threads at once.
+struct Fixed {
+  explicit Fixed(const std::vector<bool>& is_fixed);  // of each input of the function
+  ~Fixed();
+  Fixed(const Fixed&) = delete;
+  Fixed& operator=(const Fixed&) = delete;
+
+  void forget();  // a tensor changed, or these are others
+  bool fits(const Graph& graph, const Tensor* given);
+  bool entangled(const Graph& graph, const Tensor* given) const;
+  // Adds the edges to some inputs.
+  void connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* given);
+
+ private:
+  friend void forget_edges();
+  struct Known {
+    Ref<Graph> graph;
+    bool entangled;
+  };
+  std::vector<Known> fitting_;         // graphs that the fixed inputs are known to fit
+  std::vector<int> rest_;              // inputs that are not fixed
+  std::vector<autograd::Edge> edges_;  // by input, to leaves among the fixed
+};
+
+// Lets go of all leaves that fixed inputs keep edges to.
+void forget_edges();
+
 // One graph for one geometry of the inputs. Without a backward program its results have no history.
 struct Graph : Counted {
   std::vector<InputSpec> inputs;
   bool grad_mode = false;
   uint64_t autocast = 0;  // the state of mixed precision it was recorded in
   Program forward;
-  std::unique_ptr<Program> backward;  // takes what forward saved, then the gradients of the results
-  int results = 0;                    // outputs of forward that the caller gets; the rest is saved
-  std::vector<int> gradients_of;      // inputs, in the order of backward's outputs
-  std::vector<int> gradients_from;    // results, in the order of backward's last inputs
+  std::unique_ptr<Program> backward;   // takes what forward saved, then the gradients of the results
+  int results = 0;                     // outputs of forward that the caller gets; the rest is saved
+  std::vector<int> gradients_of;       // inputs, in the order of backward's outputs
+  std::vector<int> gradients_from;     // results, in the order of backward's last inputs
   std::vector<Dims> gradient_strides;  // of those inputs
   // Gradients of the inputs by running the original code again, recorded: for derivatives of derivatives.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs, const std::vector<Tensor>& grads)>
       recorded;
 
-  bool fits(const Tensor* given) const;
-  // Whether an input that the graph writes to shares memory with another one, which the record knows nothing of.
-  bool entangled(const Tensor* given) const;
-  std::vector<Tensor> run(const Tensor* given);
+  bool fits(const Tensor* given) const;  // whether the inputs are as the graph expects them
+  bool fits(const Tensor* given, const std::vector<int>& some) const;  // whether these inputs are
+  // Whether an input that the graph writes to shares memory with another one, which the record knows nothing
+  // of; with `some`, whether one of these has a part in it.
+  bool entangled(const Tensor* given, const std::vector<int>* some = nullptr) const;
+  std::vector<Tensor> run(const Tensor* given, Fixed* fixed);
 };
 
 // A function compiled for every geometry it has met; `miss` compiles it for a new one. Where it cannot, it
@@ -45,7 +77,7 @@ struct Function : Counted {
   std::function<Ref<Graph>(const Tensor* given)> miss;
   std::function<std::vector<Tensor>(const Tensor* given)> original;
 
-  std::vector<Tensor> call(const Tensor* given);
+  std::vector<Tensor> call(const Tensor* given, Fixed* fixed = nullptr);
 
  private:
   std::mutex mutex_;

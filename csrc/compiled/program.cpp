@@ -29,23 +29,28 @@ Value borrowed(const Value& v) {
 
 class Runner {
  public:
-  explicit Runner(std::vector<Tensor>& slots) : slots_(slots) {}
+  // Inputs are used where they are; steps fill the other slots.
+  Runner(const Tensor* given, int inputs, int slots)
+      : given_(given), inputs_(inputs), made_(slots - inputs) {}
+
+  const Tensor& at(int slot) const { return slot < inputs_ ? given_[slot] : made_[slot - inputs_]; }
+  Tensor& make(int slot) { return made_[slot - inputs_]; }
 
   void operator()(const Allocate& s) {
-    slots_[s.slot] = empty_strided(s.sizes, s.strides, {s.dtype, Device()});
+    make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, Device()});
   }
   void operator()(const View& s) {
-    slots_[s.slot] = alias(slots_[s.base], s.sizes, s.strides, slots_[s.base].offset() + s.offset);
+    make(s.slot) = alias(at(s.base), s.sizes, s.strides, at(s.base).offset() + s.offset);
   }
   void operator()(const Release& s) {
-    for (int slot : s.slots) slots_[slot] = Tensor();
+    for (int slot : s.slots) make(slot) = Tensor();
   }
 
   void operator()(const Launch& s) {
     void* pointers[kMaxPointers];
     int64_t numbers[kMaxNumbers];
     for (size_t i = 0; i < s.pointers.size(); ++i)
-      pointers[i] = slots_[s.pointers[i].slot].raw() + s.pointers[i].bytes;
+      pointers[i] = at(s.pointers[i].slot).raw() + s.pointers[i].bytes;
     std::copy(s.numbers.begin(), s.numbers.end(), numbers);
     numbers[0] = omp_in_parallel() ? 1 : std::min<int64_t>(num_threads(), 1 + s.work / kGrain);
     s.entry(pointers, numbers);
@@ -56,42 +61,42 @@ class Runner {
     Value arguments[kMost], results[kMost];
     std::vector<std::vector<Tensor>> lists(s.lists.size());
     for (size_t i = 0; i < s.arguments.size(); ++i) arguments[i] = borrowed(s.arguments[i]);
-    for (auto [argument, slot] : s.tensors) arguments[argument] = Value::borrow(slots_[slot].impl());
+    for (auto [argument, slot] : s.tensors) arguments[argument] = Value::borrow(at(slot).impl());
     for (size_t i = 0; i < s.lists.size(); ++i) {
-      for (int slot : s.lists[i].slots) lists[i].push_back(slot < 0 ? Tensor() : slots_[slot]);
+      for (int slot : s.lists[i].slots) lists[i].push_back(slot < 0 ? Tensor() : at(slot));
       arguments[s.lists[i].argument] = Value::borrow(lists[i].data(), lists[i].size());
     }
     for (auto [argument, slot] : s.numbers)
-      arguments[argument] = Value(*reinterpret_cast<const double*>(slots_[slot].raw()));
+      arguments[argument] = Value(*reinterpret_cast<const double*>(at(slot).raw()));
     s.op->call(arguments, results);
     if (s.op->schema.returns_list) {
       for (size_t i = 0; i < s.results.size(); ++i)
-        if (s.results[i] >= 0) slots_[s.results[i]] = results[0].tensors()[i];
+        if (s.results[i] >= 0) make(s.results[i]) = results[0].tensors()[i];
     } else {
       for (size_t i = 0; i < s.results.size(); ++i)
-        if (s.results[i] >= 0) slots_[s.results[i]] = results[i].take_tensor();
+        if (s.results[i] >= 0) make(s.results[i]) = results[i].take_tensor();
     }
   }
 
   static constexpr size_t kMaxPointers = 256, kMaxNumbers = 1024;
 
  private:
-  std::vector<Tensor>& slots_;
+  const Tensor* given_;
+  const int inputs_;
+  std::vector<Tensor> made_;
 };
 
 }  // namespace
 
 std::vector<Tensor> Program::run(const Tensor* given) const {
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
-  std::vector<Tensor> slots(this->slots);
-  std::copy(given, given + inputs, slots.begin());
-  std::copy(constants.begin(), constants.end(), slots.begin() + inputs);
-  Runner runner(slots);
+  Runner runner(given, inputs, slots);
+  for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
   for (const Step& step : steps) std::visit(runner, step);
   for (int i : written) given[i].bump_version();
   std::vector<Tensor> results;
   results.reserve(outputs.size());
-  for (int slot : outputs) results.push_back(slot < 0 ? Tensor() : slots[slot]);
+  for (int slot : outputs) results.push_back(slot < 0 ? Tensor() : runner.at(slot));
   return results;
 }
 

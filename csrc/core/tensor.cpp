@@ -3,11 +3,13 @@
 
 #include <numeric>
 
+#include "core/changes.h"
 #include "core/stored_dtypes.h"
 
 namespace fl {
 
 void (*release_python_object)(TensorImpl*) = nullptr;
+std::atomic<uint64_t> tensor_changes{0};
 
 ThreadState& thread_state() {
   static thread_local ThreadState state;
@@ -66,6 +68,7 @@ void TensorImpl::refresh() {
   }
   numel = n;
   contiguous = dense || n == 0;
+  if (python) count_tensor_change();
 }
 
 void TensorImpl::refresh_keys() {

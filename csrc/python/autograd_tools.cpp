@@ -111,10 +111,7 @@ PyObject* detach_inplace(PyObject*, PyObject* o) {
       FL_CHECK(!m->base.defined(),
                "[detach_] expected a tensor that is not a view, got a view: can't detach views in-place, use "
                "detach() instead");
-      m->grad_fn = Ref<Node>();
-      m->output = 0;
-      m->requires_grad = false;
-      t->refresh_keys();
+      autograd::detach_in_place(t);
     }
     Py_RETURN_NONE;
   });

@@ -1,5 +1,11 @@
 // Compiled functions seen from Python: programs are built from lists of steps, and called like functions.
 #include "compiled/function.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/changes.h"
 #include "dispatch/autocast.h"
 #include "python/library.h"
 #include "python/parse.h"
@@ -154,6 +160,22 @@ struct FunctionObject {
   Ref<Function> function;
 };
 
+// A function with some of its inputs given: `_bind` of a function. A tensor is read from its object again
+// when a tensor changed, since two objects may have swapped theirs.
+struct BoundObject {
+  PyObject_HEAD;
+  vectorcallfunc vectorcall;
+  Ref<Function> function;
+  PyObject* objects;               // the tensors given, which this keeps
+  std::vector<int> positions;      // where they stand
+  std::vector<int> rest;           // where the arguments of a call stand
+  std::vector<TensorImpl*> given;  // by position
+  std::unique_ptr<compiled::Fixed> fixed;
+  uint64_t changes;
+  bool busy;
+};
+
+PyTypeObject bound_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject graph_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
@@ -205,6 +227,13 @@ PyObject* make_graph(PyObject*, PyObject* args) {
   });
 }
 
+Object tuple_of(const std::vector<Tensor>& made) {
+  Object result = own(PyTuple_New(static_cast<Py_ssize_t>(made.size())));
+  for (size_t i = 0; i < made.size(); ++i)
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), check(wrap(made[i])));
+  return result;
+}
+
 PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     Function& function = *reinterpret_cast<FunctionObject*>(callable)->function;
@@ -218,13 +247,91 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
                     Py_TYPE(args[i])->tp_name);
       given.push_back(unwrap(args[i]));
     }
-    const std::vector<Tensor> made = function.call(given.data());
-    Object result = own(PyTuple_New(static_cast<Py_ssize_t>(made.size())));
-    for (size_t i = 0; i < made.size(); ++i)
-      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), check(wrap(made[i])));
-    return result.release();
+    return tuple_of(function.call(given.data())).release();
   });
 }
+
+// A tensor is a counted pointer and nothing else, so that an array of pointers can be lent as one of tensors.
+static_assert(sizeof(Tensor) == sizeof(TensorImpl*));
+
+PyObject* call_bound(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    auto& self = *reinterpret_cast<BoundObject*>(callable);
+    const auto n = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+    FL_CHECK_KIND(n == self.rest.size() && kwnames == nullptr, Type, "[compiled function] expected ",
+                  self.rest.size(), " tensors, got ", n, " arguments");
+    FL_CHECK(self.objects, "[compiled function] expected a function in use, got one that was cleared");
+    const uint64_t changes = tensor_changes.load(std::memory_order_relaxed);
+    if (changes != self.changes) {
+      for (size_t i = 0; i < self.positions.size(); ++i)
+        self.given[self.positions[i]] = impl_of(PyTuple_GET_ITEM(self.objects, static_cast<Py_ssize_t>(i)));
+      if (!self.busy) self.fixed->forget();
+      self.changes = changes;
+    }
+    constexpr size_t kInline = 32;
+    TensorImpl* local[kInline];
+    std::vector<TensorImpl*> spilled;
+    TensorImpl** given = local;
+    if (self.given.size() > kInline) {
+      spilled.resize(self.given.size());
+      given = spilled.data();
+    }
+    std::memcpy(given, self.given.data(), self.given.size() * sizeof(TensorImpl*));
+    for (size_t i = 0; i < n; ++i) {
+      FL_CHECK_KIND(is_tensor(args[i]), Type, "[compiled function] expected tensors, got ",
+                    Py_TYPE(args[i])->tp_name);
+      given[self.rest[i]] = impl_of(args[i]);
+    }
+    Object keep = Object::borrow(callable);
+    // A call that compiles may lead to other calls; those do without what is remembered here.
+    const bool outermost = !self.busy;
+    struct Busy {
+      bool& flag;
+      const bool before = std::exchange(flag, true);
+      ~Busy() { flag = before; }
+    } busy{self.busy};
+    const auto* tensors = reinterpret_cast<const Tensor*>(given);
+    return tuple_of(self.function->call(tensors, outermost ? self.fixed.get() : nullptr)).release();
+  });
+}
+
+// _bind(positions, tensors): the function of the other inputs.
+PyObject* bind(PyObject* callable, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    const Ref<Function>& function = reinterpret_cast<FunctionObject*>(callable)->function;
+    const std::vector<int> positions = slots(item(args, 0));
+    PyObject* objects = item(args, 1);
+    FL_CHECK_KIND(
+        PyTuple_Check(objects) && PyTuple_GET_SIZE(objects) == static_cast<Py_ssize_t>(positions.size()),
+        Type, "[compiled function] expected a tuple of as many tensors as positions");
+    std::vector<bool> is_fixed(function->inputs);
+    for (size_t i = 0; i < positions.size(); ++i) {
+      PyObject* o = PyTuple_GET_ITEM(objects, static_cast<Py_ssize_t>(i));
+      FL_CHECK_KIND(is_tensor(o) && positions[i] >= 0 && positions[i] < function->inputs, Type,
+                    "[compiled function] expected tensors for inputs of the function, got ",
+                    Py_TYPE(o)->tp_name);
+      // A view may change without being counted: it is looked at in every call.
+      is_fixed[positions[i]] = autograd::watch(unwrap(o));
+    }
+    auto* self = reinterpret_cast<BoundObject*>(check(bound_type.tp_alloc(&bound_type, 0)));
+    self->vectorcall = call_bound;
+    new (&self->function) Ref<Function>(function);
+    self->objects = Py_NewRef(objects);
+    new (&self->positions) std::vector<int>(positions);
+    new (&self->rest) std::vector<int>();
+    for (int i = 0; i < function->inputs; ++i)
+      if (std::find(positions.begin(), positions.end(), i) == positions.end()) self->rest.push_back(i);
+    new (&self->given) std::vector<TensorImpl*>(function->inputs);
+    new (&self->fixed) std::unique_ptr<compiled::Fixed>(new compiled::Fixed(is_fixed));
+    self->changes = tensor_changes.load(std::memory_order_relaxed) - 1;
+    return reinterpret_cast<PyObject*>(self);
+  });
+}
+
+PyMethodDef function_methods[] = {
+    {"_bind", bind, METH_VARARGS, "The function with the inputs at some positions given."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 // _compiled_function(inputs, miss, original): miss(tensors) returns a graph for a geometry not met before, or
 // None; original(*tensors) is the function itself.
@@ -278,11 +385,37 @@ void add_compiled(PyObject* module) {
   function_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
   function_type.tp_vectorcall_offset = offsetof(FunctionObject, vectorcall);
   function_type.tp_call = PyVectorcall_Call;
+  function_type.tp_methods = function_methods;
   function_type.tp_dealloc = [](PyObject* self) {
     reinterpret_cast<FunctionObject*>(self)->function.~Ref();
     Py_TYPE(self)->tp_free(self);
   };
   check(PyType_Ready(&function_type));
+  bound_type.tp_name = "flambeau._C.BoundGraphs";
+  bound_type.tp_basicsize = sizeof(BoundObject);
+  bound_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC;
+  bound_type.tp_traverse = [](PyObject* o, visitproc visit, void* arg) -> int {
+    Py_VISIT(reinterpret_cast<BoundObject*>(o)->objects);
+    return 0;
+  };
+  bound_type.tp_clear = [](PyObject* o) -> int {
+    Py_CLEAR(reinterpret_cast<BoundObject*>(o)->objects);
+    return 0;
+  };
+  bound_type.tp_vectorcall_offset = offsetof(BoundObject, vectorcall);
+  bound_type.tp_call = PyVectorcall_Call;
+  bound_type.tp_dealloc = [](PyObject* o) {
+    PyObject_GC_UnTrack(o);
+    auto* self = reinterpret_cast<BoundObject*>(o);
+    self->fixed.~unique_ptr();  // first: what it keeps may be the last to hold a tensor but for its object
+    self->function.~Ref();
+    self->positions.~vector();
+    self->rest.~vector();
+    self->given.~vector();
+    Py_XDECREF(self->objects);
+    Py_TYPE(o)->tp_free(o);
+  };
+  check(PyType_Ready(&bound_type));
   check(PyModule_AddFunctions(module, functions));
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "autograd/node.h"
+#include "core/changes.h"
 #include "core/keys.h"
 
 namespace fl::py {
@@ -91,6 +93,20 @@ struct Later {
   Object object;  // what the node's place holds
 };
 
+// What is to be looked at again below a module whose members are known.
+struct Remembered {
+  std::vector<Later> always;
+  std::vector<Later> tensors;  // only after a tensor changed, or if one has another class
+  std::vector<PyTypeObject*> classes;
+  uint64_t changes = 0;
+
+  void clear() {
+    always.clear();
+    tensors.clear();
+    classes.clear();
+  }
+};
+
 struct Node {
   Access access;
   Object key;
@@ -104,7 +120,19 @@ struct Node {
   // Of a module: what was found when the counter had this value.
   mutable Object seen;  // owned: another module must not take its address
   mutable int64_t seen_count = -1;
-  mutable std::vector<Later> later;
+  mutable Remembered remembered;
+
+  // Whether all that is asked here is how a tensor looks, with every size given.
+  bool asks_for_fixed_tensor() const {
+    if (!children.empty()) return false;
+    bool found = false;
+    for (const Check& check : checks) {
+      const bool fixed = check.kind == CheckKind::Tensor && !check.tensor->dynamic;
+      if (!fixed && check.kind != CheckKind::Id && check.kind != CheckKind::Type) return false;
+      found |= fixed;
+    }
+    return found;
+  }
 };
 
 // A small postfix program over symbols: relations between sizes.
@@ -233,7 +261,7 @@ class Tree final : public GuardTree {
   mutable std::vector<int64_t> symbols;
   mutable std::vector<PyObject*> sorted;
   mutable PyObject* failure = nullptr;
-  mutable std::vector<Later>* recorder = nullptr;
+  mutable Remembered* recorder = nullptr;
   ThreadState state;
   DType default_type;
   bool busy = false;
@@ -325,13 +353,12 @@ class Tree final : public GuardTree {
     if (node.module && recorder == nullptr) {
       const int64_t count = mutation_count();
       if (node.seen.get() == o && node.seen_count == count) {
-        for (const Later& later : node.later)
-          if (!visit(*later.node, later.object.get())) return false;
-        return true;
+        return still_holds(node.remembered);
       }
       node.seen = Object();
-      node.later.clear();
-      recorder = &node.later;
+      node.remembered.clear();
+      node.remembered.changes = tensor_changes.load(std::memory_order_relaxed);
+      recorder = &node.remembered;
       const bool good = visit_children(node, o);
       recorder = nullptr;
       if (good && count >= 0) {
@@ -343,6 +370,32 @@ class Tree final : public GuardTree {
     return visit_children(node, o);
   }
 
+  bool still_holds(Remembered& remembered) const {
+    const uint64_t changes = tensor_changes.load(std::memory_order_relaxed);
+    bool same = remembered.changes == changes;
+    // Classes can be assigned without anybody being told.
+    for (size_t i = 0; same && i < remembered.tensors.size(); ++i)
+      same = Py_TYPE(remembered.tensors[i].object.get()) == remembered.classes[i];
+    if (!same) {
+      for (const Later& later : remembered.tensors)
+        if (!visit(*later.node, later.object.get())) return false;
+      remembered.changes = changes;
+    }
+    for (const Later& later : remembered.always)
+      if (!visit(*later.node, later.object.get())) return false;
+    return true;
+  }
+
+  // Found below a module something that its counter does not cover.
+  void remember(const Node& node, PyObject* o) const {
+    if (is_tensor(o) && node.asks_for_fixed_tensor() && autograd::watch(unwrap(o))) {
+      recorder->tensors.push_back({&node, Object::borrow(o)});
+      recorder->classes.push_back(Py_TYPE(o));
+    } else {
+      recorder->always.push_back({&node, Object::borrow(o)});
+    }
+  }
+
   bool visit_children(const Node& node, PyObject* o) const {
     for (const auto& child : node.children)
       if (!reach(*child, o)) return false;
@@ -352,8 +405,7 @@ class Tree final : public GuardTree {
   // Found something at a child's place.
   bool arrive(const Node& node, PyObject* o) const {
     if (recorder != nullptr && !node.stable) {
-      // Not covered by the counter: look at it again at every call.
-      recorder->push_back({&node, Object::borrow(o)});
+      remember(node, o);
       auto* saved = std::exchange(recorder, nullptr);
       const bool good = visit(node, o);
       recorder = saved;
@@ -589,7 +641,12 @@ PyObject* set_mutations(PyObject*, PyObject* list) {
   });
 }
 
+PyObject* count_changes(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLongLong(tensor_changes.load());
+}
+
 PyMethodDef functions[] = {
+    {"_tensor_changes", count_changes, METH_NOARGS, "How often a tensor changed what it looks like."},
     {"_set_module_mutations", set_mutations, METH_O, "Names the list whose item counts changes of modules."},
     {nullptr, nullptr, 0, nullptr},
 };

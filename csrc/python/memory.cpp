@@ -1,5 +1,7 @@
 // Bytes below tensors as files and other processes see them: shared memory, checksums, and plain views of
 // memory.
+#include "compiled/function.h"
+#include "core/changes.h"
 #include "core/crc32.h"
 #include "core/shared_memory.h"
 #include "python/common.h"
@@ -90,6 +92,8 @@ PyObject* swap_tensors(PyObject*, PyObject* args) {
                   "[swap_tensors] expected two tensors, got other values");
     auto* left = reinterpret_cast<TensorObject*>(a);
     auto* right = reinterpret_cast<TensorObject*>(b);
+    compiled::forget_edges();
+    count_tensor_change();
     for (TensorObject* one : {left, right})
       FL_CHECK(
           one->impl->use_count() == 1 && !one->impl->owns_python,

@@ -302,6 +302,7 @@ class Unit:
             except Unsupported as stop:
                 raise SkipFrame(f"{cause.record.title}; {stop.record.title} {stop.detail}") from None
         runner = self._run_backend(tracer, rebuilder)
+        tracer.sizes.mode.forget_tensors()
         artifact, text = rebuilder.finish(
             runner, code.co_filename, code.co_name, code.co_firstlineno, None if tracer.impure else self._replay()
         )

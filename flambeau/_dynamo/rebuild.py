@@ -405,8 +405,31 @@ class Rebuilder:
 
     # ------------------------------------------------------------------------------------------ the function
 
-    def _fetch_members(self) -> None:
-        """Parameters and buffers of a model, kept until any module changes: fetching them costs nothing at any depth."""
+    def _run_graph(self, graph: Any) -> str:
+        """The expression that runs the graph.
+
+        Parameters and buffers of a model are kept until any module changes, so that fetching them costs nothing at any
+        depth; a graph that can be bound to them is not even given them.
+        """
+        inputs = [traced.source for traced in self.tracer.inputs]
+        groups = self._members()
+        bind = getattr(graph, "_bind", None)
+        if bind is None or not groups:
+            for root, members in groups.items():
+                if len(members) >= 3:
+                    self._fetch_members(root, members)
+            return f"graph({', '.join(self.source(source) for source in inputs if source is not None)})"
+        members = {member for group in groups.values() for member in group}
+        kept = self._keep(list(groups), "bind({}, ({},))".format(
+            tuple(i for i, source in enumerate(inputs) if source in members),
+            ", ".join(source.expression(self.names) for source in inputs if source in members),
+        ))  # fmt: skip
+        self.names.bind("bind", bind)
+        rest = [self.source(source) for source in inputs if source is not None and source not in members]
+        return f"{kept}({', '.join(rest)})"
+
+    def _members(self) -> dict[Source, list[Source]]:
+        """Parameters and buffers among the inputs that nothing else fetches, by the model they are reached from."""
         groups: dict[Source, list[Source]] = {}
         for traced in self.tracer.inputs:
             source = traced.source
@@ -414,20 +437,25 @@ class Rebuilder:
                 root = _member_root(source)
                 if root is not None:
                     groups.setdefault(root, []).append(source)
-        for root, members in groups.items():
-            if len(members) < 3:
-                continue
-            from flambeau.nn.modules.registry import mutations
+        return groups
 
-            cache, count = self.names.add([(None, None, ())], "kept"), self.names.add(mutations, "mutations")
-            base, kept = self.source(root), self.fresh_name()
-            self.fetch.append(f"{kept} = {cache}[0]")
-            self.fetch.append(f"if {kept}[0] != {count}[0] or {kept}[1] is not {base}:")
-            values = ", ".join(member.expression(self.names) for member in members)
-            self.fetch.append(f"    {kept} = {cache}[0] = ({count}[0], {base}, ({values}))")
-            for member in members:
-                self.source_memo[member] = self.fresh_name()
-            self.fetch.append(f"{', '.join(self.source_memo[member] for member in members)} = {kept}[2]")
+    def _fetch_members(self, root: Source, members: list[Source]) -> None:
+        kept = self._keep([root], f"({', '.join(member.expression(self.names) for member in members)})")
+        for member in members:
+            self.source_memo[member] = self.fresh_name()
+        self.fetch.append(f"{', '.join(self.source_memo[member] for member in members)} = {kept}")
+
+    def _keep(self, roots: list[Source], text: str) -> str:
+        """The value of an expression over members of modules, computed again when any module changed."""
+        from flambeau.nn.modules.registry import mutations
+
+        cache, count = self.names.add([(None,) * (len(roots) + 2)], "kept"), self.names.add(mutations, "mutations")
+        kept, bases = self.fresh_name(), [self.source(root) for root in roots]
+        self.fetch.append(f"{kept} = {cache}[0]")
+        changed = "".join(f" or {kept}[{i + 2}] is not {base}" for i, base in enumerate(bases))
+        self.fetch.append(f"if {kept}[1] != {count}[0]{changed}:")
+        self.fetch.append(f"    {kept} = {cache}[0] = ({text}, {count}[0], {', '.join(bases)})")
+        return f"{kept}[0]"
 
     def graph_results(self) -> tuple[Any, ...]:
         """The nodes of what the graph returns."""
@@ -445,11 +473,10 @@ class Rebuilder:
         head: list[tuple[str, int]] = [(line, first_line) for line in self.fetch]
         if graph is not None:
             self.names.bind("graph", graph)
-            self._fetch_members()
-            inputs = ", ".join(self.source(t.source) for t in self.tracer.inputs if t.source is not None)
+            call = self._run_graph(graph)
             head = [(line, first_line) for line in self.fetch]
             results = "".join(f"t{i}, " for i in range(len(self.outputs)))
-            run = f"{results}= graph({inputs})" if results else f"graph({inputs})"
+            run = f"{results}= {call}" if results else call
             if replay is None:
                 head.append((run, first_line))
             else:

@@ -261,6 +261,10 @@ class FakeTensorMode(TorchFunctionMode):
         self._known[id(tensor)] = (weakref.ref(tensor), made)
         return made
 
+    def forget_tensors(self) -> None:
+        """Lets go of the tensors that fakes were made of: graphs keep fakes, and with them the mode."""
+        self._known.clear()
+
     def _symbolic(self, geometry: Geometry, dims: set[int], source: str) -> Geometry:
         assert self.shape_env is not None
         sizes = tuple(

@@ -450,3 +450,128 @@ def test_threads_compile_and_call_at_once():
     for thread in threads:
         thread.join()
     assert not errors
+
+
+class Held(nn.Module):
+    """A model whose parameters and buffers are changed in place, under the eyes of nobody."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(fl.arange(6.0).reshape(2, 3))
+        self.more = nn.ParameterList([nn.Parameter(fl.full((1,), float(i))) for i in range(4)])
+        self.register_buffer("table", fl.arange(3.0))
+
+    def forward(self, x):
+        y = x @ self.weight + self.table
+        for p in self.more:
+            y = y * (1 + p)
+        return y, str((self.weight.shape, self.weight.stride(), self.weight.dtype, self.weight.requires_grad))
+
+
+def in_place_changes(net):
+    wide = fl.arange(12.0).reshape(4, 3)
+
+    def swap():
+        with fl.no_grad():
+            fl.utils.swap_tensors(net.weight, nn.Parameter(fl.ones(2, 3) * 7))
+
+    def history():
+        net.table.add_(fl.ones(3, requires_grad=True))
+
+    return [
+        lambda: net.weight.requires_grad_(False),
+        lambda: net.weight.requires_grad_(True),
+        lambda: setattr(net.weight, "requires_grad", False),
+        lambda: net.weight.t_().t_(),
+        lambda: net.weight.data.t_().t_(),
+        lambda: setattr(net.weight, "data", fl.arange(6.0).reshape(3, 2).t()),
+        lambda: setattr(net.weight, "data", wide[:2]),
+        lambda: setattr(net.weight, "data", fl.ones(2, 1)),
+        lambda: setattr(net.weight, "data", fl.ones(2, 3) * 3),
+        lambda: net.weight.squeeze_(),
+        lambda: net.weight.unsqueeze_(0),
+        lambda: net.weight.squeeze_(0),
+        lambda: net.weight.set_(wide[2:]),
+        lambda: net.weight.resize_(2, 3).fill_(2),
+        lambda: net.weight.as_strided_((2, 3), (1, 2)),
+        lambda: net.weight.detach_(),
+        history,
+        lambda: net.table.detach_(),
+        lambda: net.more[2].requires_grad_(False),
+        swap,
+        lambda: setattr(net.weight, "__class__", Other3) or None,
+        lambda: setattr(net.weight, "__class__", nn.Parameter),
+        lambda: net.double(),
+        lambda: net.float(),
+    ]
+
+
+class Other3(nn.Parameter):
+    pass
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_parameters_changed_in_place(backend):
+    fl._dynamo.config.recompile_limit = 64
+    try:
+        net = Held()
+        fast = fl.compile(net, backend=backend)
+        x = fl.ones(5, 2)
+        for change in [lambda: None, *in_place_changes(net)]:
+            change()
+            given = x.to(net.weight.dtype)
+            for _ in range(2):
+                wanted, got = net(given), fast(given)
+                assert _equal(wanted, got), (wanted, got)
+                for name, grads in _gradients(net, wanted[0]).items():
+                    assert fl.equal(grads, _gradients(net, fast(given)[0])[name])
+                del wanted, got  # their history holds the parameters, which then cannot be swapped
+    finally:
+        fl._dynamo.config.recompile_limit = 8
+
+
+def _gradients(net, result):
+    net.zero_grad()
+    if result.requires_grad:
+        result.sum().backward()
+    return {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+
+
+def test_training_counts_no_change_of_tensors():
+    net = nn.Sequential(*(nn.Linear(3, 3) for _ in range(4)))
+    fast = fl.compile(net, backend="aot_eager")
+    optimizer = fl.optim.Adam(net.parameters())
+
+    def step(set_to_none):
+        optimizer.zero_grad(set_to_none=set_to_none)
+        x = fl.ones(2, 3, requires_grad=True)
+        fast(x).sum().backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+
+    for _ in range(2):
+        step(True)
+    before = fl._C._tensor_changes()
+    for flag in (True, False, False):
+        step(flag)
+    assert fl._C._tensor_changes() == before
+    net[0].weight.requires_grad_(False)
+    assert fl._C._tensor_changes() == before + 1
+
+
+def test_double_backward_through_bound_parameters():
+    net = nn.Linear(3, 1, bias=False)
+    fast = fl.compile(lambda x: (net(x) ** 3).sum(), backend="aot_eager")
+    for _ in range(2):
+        found = []
+        for f in (lambda x: (net(x) ** 3).sum(), fast):
+            x = fl.ones(2, 3, requires_grad=True)
+            (g,) = fl.autograd.grad(f(x), x, create_graph=True)
+            found.append(fl.autograd.grad(g.square().sum(), net.weight)[0])
+        assert fl.allclose(found[0], found[1])
+    x = fl.ones(2, 3, requires_grad=True)
+    y = fast(x)
+    with fl.no_grad():
+        net.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        fl.autograd.grad(y, x, create_graph=True)
