@@ -99,7 +99,7 @@ bool Fixed::fits(const Graph& graph, const Tensor* given) {
   for (const Known& known : fitting_)
     if (known.graph.get() == &graph) return graph.fits(given, rest_);
   if (!graph.fits(given)) return false;
-  // Entangled with another input counts too, for the time being.
+  // Where it holds because of an input that is not fixed, all are looked at in every call.
   fitting_.push_back({Ref<Graph>(const_cast<Graph*>(&graph)), graph.entangled(given)});
   return true;
 }
