@@ -14,6 +14,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau._functorch.aot.partition import partition, saved
 from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_forward, trace_joint
 from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Loop
@@ -104,11 +105,13 @@ class Compiled:
             return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None, ())
         forward_calls = _live(trace.calls[: trace.forward_calls], None)
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
-        saved = _saved(forward_calls, backward_calls, trace)
-        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *saved], printer)
+        if printer is not None:
+            backward_calls = partition(trace, forward_calls, backward_calls)
+        kept = saved(backward_calls, trace)
+        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *kept], printer)
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
         backward = _program(
-            backward_calls, [*saved, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer
+            backward_calls, [*kept, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer
         )
         sources = [
             k
@@ -145,19 +148,6 @@ def _live(calls: list[Call], wanted: list[Value] | None) -> list[Call]:
             kept.append(call)
             needed |= {v.storage for v in call.reads}
     return kept[::-1]
-
-
-def _saved(forward: list[Call], backward: list[Call], trace: Trace) -> list[Value]:
-    """The storages that backward reads and does not make itself, each as the value it was made as."""
-    made = {v.storage for call in backward for v in call.results if v is not None}
-    made |= {v.storage for v in trace.tangents}
-    constants = {v.storage for v, _ in trace.constants.values()}
-    found: dict[int, Value] = {}
-    read = [v for call in backward for v in call.reads] + [g for g in trace.gradients if g is not None]
-    for value in read:
-        if value.storage not in made and value.storage not in constants:
-            found.setdefault(value.storage, trace.roots[value.storage])
-    return list(found.values())
 
 
 def _program(

@@ -359,6 +359,7 @@ class _Writer:
     def _pass(self, at: int, begin: str = "0", end: str | None = None, prefix: str = "") -> list[str]:
         """One walk over the columns of a row. `begin` and `end` are bounds of the outermost column dimension; `prefix`
         names the accumulators of a thread that walks over a part only."""
+        self.reciprocals = {}  # a pass may be a scope of its own
         members = [m for m in self.group.members if self.depth[m.loop.write.buffer] == at and m.level != "row"]
         sizes = self.size_names[self.rows :]
         columns = [f"c{k}" for k in range(len(sizes))]

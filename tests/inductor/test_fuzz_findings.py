@@ -110,3 +110,13 @@ def test_low_precision_statistics_are_kept_in_single_precision():
         for y in (compile_function(lambda x: [F.rms_norm(x, (9,))], 1)(x)[0], F.rms_norm(x, (9,)))
     )
     fl.testing.assert_close(mine, true, rtol=0.05, atol=0.02)
+
+
+def test_passes_over_everything_divide_by_the_same_sum():
+    def function(x):
+        total = x.exp().sum()
+        share = x / total
+        square = (share * share).sum()
+        return [share, (x / total + square) / square, (x / total - square).exp().sum()]
+
+    agrees(function, fl.randn(3, 70))

@@ -1,0 +1,243 @@
+"""Partition: what forward saves for backward, and what backward computes again.
+
+A value that backward needs is either saved or computed again from others that are. Which of them to save is a minimum
+cut: a network with an edge of the value's size in bytes through each value, from what cannot be computed again to what
+backward reads. Calls that are one pass over their operands are computed again, for they fuse with their users and read
+what backward reads anyway. With a memory budget below 1, dearer ones are too, those that free most bytes for each
+operation first, until what is saved fits into that fraction.
+
+In:  a joint trace, its forward and backward calls. Out: the backward calls, among them the forward calls to repeat, each
+     before the first that needs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau.backends import records
+
+__all__ = ["partition", "saved"]
+
+_ONE_PASS = frozenset(
+    ("_to_copy", "clone", "contiguous", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
+)
+# Dearer operators that give the same result each time.
+_REPEATABLE = frozenset(
+    "mm addmm bmm baddbmm linear matmul convolution _convolution conv2d embedding cat index_select gather _softmax "
+    "_log_softmax native_layer_norm _fused_rms_norm _flash_attention sum mean amax amin var logsumexp max_pool2d "
+    "_adaptive_avg_pool2d avg_pool2d cumsum".split()
+)
+_LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations
+
+
+def partition(trace: Trace, forward: list[Call], backward: list[Call], budget: float = 1.0) -> list[Call]:
+    """The calls of backward, with those of forward that it repeats."""
+    network = _Network(trace, forward, backward)
+    cheap = [call for call in forward if network.may_repeat(call) and _is_one_pass(call)]
+    repeated, least = network.cut(cheap)
+    if budget < 1:
+        dear = [c for c in forward if network.may_repeat(c) and not _is_one_pass(c) and c.op._opname in _REPEATABLE]
+        dear.sort(key=lambda c: -_bytes(c) / _cost(c))
+        allowed = least * max(budget, 0.0)
+        repeated, _ = _first([cheap + dear[:n] for n in range(len(dear) + 1)], network.cut, allowed)
+    return _placed(repeated, backward, trace.gradients)
+
+
+def _placed(repeated: list[Call], backward: list[Call], gradients: list[Value | None]) -> list[Call]:
+    """The calls of backward, each repeated call before the first that needs it."""
+    maker = {v.storage: (at, call) for at, call in enumerate(repeated) for v in call.results if v is not None}
+    placed: list[Call] = []
+
+    def place(values: list[Value]) -> None:
+        found: dict[int, Call] = {}
+        waiting = [v.storage for v in values]
+        while waiting:
+            at, call = maker.get(waiting.pop(), (-1, None))
+            if call is not None and at not in found and at not in done:
+                found[at] = call
+                waiting += [v.storage for v in call.reads]
+        done.update(found)
+        placed.extend(found[at] for at in sorted(found))
+
+    done: set[int] = set()
+    for call in backward:
+        place(call.reads)
+        placed.append(call)
+    place([g for g in gradients if g is not None])
+    return placed
+
+
+def _first(
+    options: list[list[Call]], cut: Callable[[list[Call]], tuple[list[Call], int]], allowed: float
+) -> tuple[list[Call], int]:
+    """The first option that saves no more than is allowed, or the last; later ones save less."""
+    low, high = 0, len(options) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cut(options[middle])[1] <= allowed:
+            high = middle
+        else:
+            low = middle + 1
+    return cut(options[low])
+
+
+def saved(backward: list[Call], trace: Trace) -> list[Value]:
+    """The storages that backward reads and does not make itself, each as the value it was made as."""
+    made = {v.storage for call in backward for v in call.results if v is not None}
+    made |= {v.storage for v in trace.tangents}
+    constants = {v.storage for v, _ in trace.constants.values()}
+    found: dict[int, Value] = {}
+    read = [v for call in backward for v in call.reads] + [g for g in trace.gradients if g is not None]
+    for value in read:
+        if value.storage not in made and value.storage not in constants:
+            found.setdefault(value.storage, trace.roots[value.storage])
+    return list(found.values())
+
+
+def _is_one_pass(call: Call) -> bool:
+    record = records.find(call.op)
+    return (record is not None and record.kind == "pointwise") or call.op._opname in _ONE_PASS
+
+
+def _bytes(call: Call) -> int:
+    return sum(_size(v) for v in call.results if v is not None)
+
+
+def _size(value: Value) -> int:
+    return math.prod(value.size) * int(value.dtype.itemsize)
+
+
+def _cost(call: Call) -> float:
+    """Operations, roughly: products cost by the elements of an operand for each element of the result."""
+    each = _PRODUCT_COST if call.op._opname in ("linear", "mm", "addmm", "bmm", "baddbmm", "matmul") else _LOOP_COST
+    each = _PRODUCT_COST * 8 if "conv" in call.op._opname or "attention" in call.op._opname else each
+    return 1 + each * sum(math.prod(v.size) for v in call.reads)
+
+
+class _Network:
+    """The storages of a joint trace, and who makes and needs them."""
+
+    def __init__(self, trace: Trace, forward: list[Call], backward: list[Call]) -> None:
+        self.trace = trace
+        self.forward = forward
+        self.maker = {v.storage: call for call in forward for v in call.results if v is not None}
+        self.written = {v.storage for call in (*forward, *backward) for v in call.writes}
+        self.needed = [v.storage for v in saved(backward, trace)]
+        self.free = {v.storage for v in (*trace.inputs, *(v for v, _ in trace.constants.values()))}
+
+    def may_repeat(self, call: Call) -> bool:
+        """Whether nothing that the call touches is written, so that it computes the same again."""
+        touched = {v.storage for v in (*call.reads, *(r for r in call.results if r is not None))}
+        return not call.writes and not touched & self.written and all(r is not None for r in call.results)
+
+    def cut(self, repeatable: list[Call]) -> tuple[list[Call], int]:
+        """The calls to repeat, of those that may be, in order; and the bytes that are saved then."""
+        again = {id(call) for call in repeatable}
+        flow = _Flow()
+        nodes: dict[int, int] = {}  # by storage: where its edge starts; it ends at the next node
+        sizes: dict[int, int] = {}
+
+        def node(storage: int) -> int:
+            if storage not in nodes:
+                nodes[storage] = flow.node()
+                flow.node()
+                sizes[storage] = _size(self.trace.roots[storage])
+                flow.edge(nodes[storage], nodes[storage] + 1, sizes[storage])
+                waiting.append(storage)
+            return nodes[storage]
+
+        waiting: list[int] = []
+        for storage in self.needed:
+            if storage not in self.free:  # what is given is alive anyway
+                flow.edge(node(storage) + 1, flow.sink, math.inf)
+        while waiting:
+            storage = waiting.pop()
+            call = self.maker.get(storage)
+            if call is None or id(call) not in again:
+                flow.edge(flow.source, nodes[storage], math.inf)
+                continue
+            for source in {v.storage for v in call.reads} - self.free:
+                flow.edge(node(source) + 1, nodes[storage], math.inf)
+        after = flow.side_of_the_sink()
+        kept = [s for s, n in nodes.items() if after[n + 1] and not after[n]]
+        wanted = {id(self.maker[s]) for s, n in nodes.items() if after[n] and s in self.maker}
+        return [call for call in self.forward if id(call) in wanted], sum(sizes[s] for s in kept)
+
+
+class _Flow:
+    """A flow network; the largest flow is found in phases of shortest paths."""
+
+    def __init__(self) -> None:
+        self.edges: list[list[int]] = []  # of each node; edge e and its way back e ^ 1 are neighbours
+        self.to: list[int] = []
+        self.left: list[float] = []  # capacity that is left
+        self.source, self.sink = self.node(), self.node()
+
+    def node(self) -> int:
+        self.edges.append([])
+        return len(self.edges) - 1
+
+    def edge(self, a: int, b: int, capacity: float) -> None:
+        for start, end, room in ((a, b, capacity), (b, a, 0)):
+            self.edges[start].append(len(self.to))
+            self.to.append(end)
+            self.left.append(room)
+
+    def side_of_the_sink(self) -> list[bool]:
+        """For each node whether it can still reach the sink when the flow is largest: the cut that is nearest to it."""
+        while (levels := self._levels()) is not None:
+            self._push(levels)
+        reaching = [False] * len(self.edges)
+        reaching[self.sink] = True
+        waiting = [self.sink]
+        while waiting:
+            for e in self.edges[waiting.pop()]:
+                a = self.to[e]
+                if not reaching[a] and self.left[e ^ 1] > 0:
+                    reaching[a] = True
+                    waiting.append(a)
+        return reaching
+
+    def _levels(self) -> list[int] | None:
+        """How far each node is from the source; None when the sink is out of reach."""
+        levels = [-1] * len(self.edges)
+        levels[self.source] = 0
+        waiting = deque([self.source])
+        while waiting:
+            a = waiting.popleft()
+            for e in self.edges[a]:
+                if self.left[e] > 0 and levels[self.to[e]] < 0:
+                    levels[self.to[e]] = levels[a] + 1
+                    waiting.append(self.to[e])
+        return levels if levels[self.sink] >= 0 else None
+
+    def _push(self, levels: list[int]) -> None:
+        """Fills shortest paths until none is left."""
+        tried = [0] * len(self.edges)  # edges of each node that lead nowhere
+        path: list[int] = []
+        at = self.source
+        while True:
+            if at == self.sink:
+                room = min(self.left[e] for e in path)
+                for e in path:
+                    self.left[e] -= room
+                    self.left[e ^ 1] += room
+                path.clear()
+                at = self.source
+                continue
+            while tried[at] < len(self.edges[at]):
+                e = self.edges[at][tried[at]]
+                if self.left[e] > 0 and levels[self.to[e]] == levels[at] + 1:
+                    break
+                tried[at] += 1
+            if tried[at] < len(self.edges[at]):
+                path.append(e)
+                at = self.to[e]
+            elif path:
+                at = self.to[path.pop() ^ 1]
+                tried[at] += 1
+            else:
+                return
