@@ -15,6 +15,7 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -244,6 +245,7 @@ def addresses(kernels: list[Kernel]) -> list[int]:
 
 
 MOST_BYTES = 1 << 30  # of objects on disk
+ABANDONED = 3600.0  # seconds after which a temporary file has nobody who goes on with it
 
 
 class Cached(NamedTuple):
@@ -281,11 +283,28 @@ def delete(found: Cached) -> None:
         path.unlink(missing_ok=True)
 
 
+def _remove(path: Path) -> None:
+    from shutil import rmtree
+
+    if path.is_dir():
+        rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def prune(folder: Path, most_bytes: int) -> None:
-    """Deletes the objects that were not used for longest while there are too many."""
+    """Deletes the objects that were not used for longest while there are too many, and what killed processes left."""
+    size = 0
     with os.scandir(folder) as entries:
-        if sum(entry.stat().st_size for entry in entries if entry.name.endswith(".so")) <= most_bytes:
-            return
+        for entry in entries:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                state = entry.stat()
+                if entry.name.endswith(".so"):
+                    size += state.st_size
+                elif entry.name.startswith("tmp") and time.time() - state.st_mtime > ABANDONED:
+                    _remove(Path(entry.path))
+    if size <= most_bytes:
+        return
     total = 0
     for found in cached(folder):
         total += found.size

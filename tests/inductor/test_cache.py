@@ -2,12 +2,15 @@
 
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+
+from flambeau._inductor import build
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -53,12 +56,41 @@ def test_spoilt_objects_are_built_again(tmp_path, spoil):
 
 
 def test_processes_killed_while_building_leave_a_usable_cache(tmp_path):
-    running = [start(tmp_path, number) for number in (3, 3, 4, 4)]
-    time.sleep(0.8)
+    """Eight start on an empty cache and every other one is killed at some moment: whichever it is, those that are left
+    are right, what is on disk is whole, and nobody is kept waiting."""
+    moments = random.Random(0)
+    running = [start(tmp_path) for _ in range(8)]
     for process in running[::2]:
+        time.sleep(moments.uniform(0, 0.5))
         process.send_signal(signal.SIGKILL)
         process.communicate()
     for process in running[1::2]:
         result(process)
-    result(start(tmp_path, 3))
+    found = build.cached(tmp_path / "kernels")
+    assert found and all(build.intact(entry) for entry in found)
+    before = {entry.path: entry.path.stat().st_ino for entry in found}
+    result(start(tmp_path))
+    assert before == {entry.path: entry.path.stat().st_ino for entry in build.cached(tmp_path / "kernels")}
+
+
+def test_what_killed_processes_left_is_swept_up(tmp_path):
+    old, new = tmp_path / "tmpold", tmp_path / "tmpnew"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "kernels.cpp").touch()
+    (tmp_path / "tmpfile").touch()
+    for path in (old, tmp_path / "tmpfile"):
+        os.utime(path, (1, 1))
+    build.prune(tmp_path, build.MOST_BYTES)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["tmpnew"]
+
+
+def test_an_entry_that_names_another_object_is_not_believed(tmp_path):
+    result(start(tmp_path))
     result(start(tmp_path, 4))
+    objects = sorted((tmp_path / "kernels").glob("*.so"))
+    for entry in (tmp_path / "kernels").glob("k_*"):
+        file, digest = entry.read_text().split()
+        other = next(o.name for o in objects if o.name != file)
+        entry.write_text(f"{other} {digest}")
+    result(start(tmp_path))

@@ -107,14 +107,18 @@ def _bytes(call: Call) -> int:
 
 
 def _size(value: Value) -> int:
-    return math.prod(value.size) * int(value.dtype.itemsize)
+    return _numel(value) * int(value.dtype.itemsize)
+
+
+def _numel(value: Value) -> int:
+    return int(math.prod(value.size))
 
 
 def _cost(call: Call) -> float:
     """Operations, roughly: products cost by the elements of an operand for each element of the result."""
     each = _PRODUCT_COST if call.op._opname in ("linear", "mm", "addmm", "bmm", "baddbmm", "matmul") else _LOOP_COST
     each = _PRODUCT_COST * 8 if "conv" in call.op._opname or "attention" in call.op._opname else each
-    return 1 + each * sum(math.prod(v.size) for v in call.reads)
+    return 1 + each * sum(_numel(v) for v in call.reads)
 
 
 class _Network:
