@@ -314,39 +314,42 @@ Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strid
   return window_of(sum, base_sizes, base_strides, origin);
 }
 
+// Whether someone wrote to the base of a view since its history was made.
+static bool outdated(const Tensor& t, const Meta& m) {
+  return m.base.defined() && !m.view_in_no_grad && !t->inference &&
+         m.view_version != t->version().load(std::memory_order_relaxed) && m.base.requires_grad() &&
+         meta_of(m.base)->grad_fn && (is_floating(t.dtype()) || is_complex(t.dtype()));
+}
+
 Ref<Node> grad_fn_of(const Tensor& t) {
   Meta* m = meta_of(t);
   if (!m) return {};
-  if (m->base.defined() && !m->view_in_no_grad && !t->inference) {
-    const uint32_t now = t->version().load(std::memory_order_relaxed);
-    if (m->view_version != now && m->base.requires_grad() && meta_of(m->base)->grad_fn &&
-        (is_floating(t.dtype()) || is_complex(t.dtype()))) {
-      // Someone wrote to the base: the view's value is now a window on the base's new history.
-      FL_CHECK(!m->multi_view,
-               "[autograd] expected a view whose base was not written to, got one of several: this view is "
-               "the output of a function that returns multiple views, and its base or another view of its "
-               "base has been modified inplace; write to a clone() or use the single-view form");
-      Ref<AsStridedView> node(new AsStridedView(Geometry(t, m->base)));
-      node->next.push_back(gradient_edge(m->base));
-      const uint32_t output = node->add_output(t);
-      set_history(t, Ref<Node>(node.get()), output);
-      m->view_version = now;
-    }
+  if (outdated(t, *m)) {
+    FL_CHECK(!m->multi_view,
+             "[autograd] expected a view whose base was not written to, got one of several: this view is "
+             "the output of a function that returns multiple views, and its base or another view of its "
+             "base has been modified inplace; write to a clone() or use the single-view form");
+    Ref<AsStridedView> node(new AsStridedView(Geometry(t, m->base)));
+    node->next.push_back(gradient_edge(m->base));
+    const uint32_t output = node->add_output(t);
+    set_history(t, Ref<Node>(node.get()), output);
+    m->view_version = t->version().load(std::memory_order_relaxed);
   }
   return m->grad_fn;
 }
 
 bool wants_grad(const Tensor& t) {
   const Meta* m = meta_of(t);
-  if (!m) return false;
-  if (m->base.defined()) grad_fn_of(t);
-  return m->requires_grad;
+  if (m && outdated(t, *m)) {
+    if (m->multi_view) return true;  // there is a history, and who asks for it is told that it cannot be had
+    grad_fn_of(t);
+  }
+  return m && m->requires_grad;
 }
 
 Edge gradient_edge(const Tensor& t) {
   if (!wants_grad(t)) return {};
-  Meta* m = meta_of(t);
-  if (m->grad_fn) return {m->grad_fn, m->output};
+  if (Ref<Node> node = grad_fn_of(t)) return {node, meta_of(t)->output};
   return {accumulator(t), 0};
 }
 
@@ -367,7 +370,7 @@ void check_inplace(const Tensor& t, const char* op, bool tracked) {
   if (!thread_state().grad_mode) return;
   const Meta* m = meta_of(t);
   if (!m) return;
-  FL_CHECK(!(m->requires_grad && is_leaf(t) && !m->base.defined()), "[", op,
+  FL_CHECK(!(m->requires_grad && is_leaf(t)), "[", op,
            "] expected a tensor that may be written in place, got a leaf Variable that requires grad: a leaf "
            "Variable that requires grad is being "
            "used in an in-place operation; wrap the write in no_grad() or work on a clone()");
@@ -423,7 +426,8 @@ void make_view(const Tensor& view, const Tensor& base, bool multi) {
   if (state.inference_mode || (!state.grad_mode && !base.requires_grad())) return;
   const Meta* bm = meta_of(base);
   Meta& m = ensure_meta(view);
-  m.base = bm && bm->base.defined() ? bm->base : base;
+  // A view that was made a leaf begins a history of its own.
+  m.base = bm && bm->base.defined() && !(bm->requires_grad && is_leaf(base)) ? bm->base : base;
   m.view_version = view->version().load(std::memory_order_relaxed);
   m.multi_view = multi || (bm && bm->multi_view);
   m.view_in_no_grad = !state.grad_mode;

@@ -110,23 +110,19 @@ Tensor numpy_T(const Tensor& self) {
   return permute(self, dims);
 }
 Tensor mT(const Tensor& self) {
-  FL_CHECK(self.dim() >= 2, "[mT] expected at least 2 dimensions, got shape ", self.sizes());
-  return transpose(self, -2, -1);
+  FL_CHECK(self.dim() != 1, "[mT] expected a matrix or a batch of matrices, got shape ", self.sizes());
+  return self.dim() == 0 ? CALL("alias", self) : transpose(self, -2, -1);
 }
 Tensor conj(const Tensor& self) {
   return is_complex(self.dtype()) ? CALL("conj_physical", self) : self;
 }
 Tensor mH(const Tensor& self) {
-  FL_CHECK(self.dim() >= 2, "[mH] expected at least 2 dimensions, got shape ", self.sizes());
-  return conj(transpose(self, -2, -1));
-}
-Tensor adjoint(const Tensor& self) {
-  FL_CHECK(self.dim() != 1, "[adjoint] expected a matrix or a batch of matrices, got shape ", self.sizes());
+  FL_CHECK(self.dim() != 1, "[mH] expected a matrix or a batch of matrices, got shape ", self.sizes());
   return self.dim() == 0 ? conj(self) : conj(transpose(self, -2, -1));
 }
 Tensor H(const Tensor& self) {
   FL_CHECK(self.dim() == 0 || self.dim() == 2, "[H] expected a matrix, got shape ", self.sizes());
-  return self.dim() == 0 ? conj(self) : mH(self);
+  return mH(self);
 }
 Tensor same(const Tensor& self) {
   return self;
@@ -177,7 +173,7 @@ FL_COMPOSITE("view_as", view_as);
 FL_COMPOSITE("expand_as", expand_as);
 FL_COMPOSITE("contiguous", contiguous_op);
 FL_COMPOSITE("t", t);
-FL_COMPOSITE("adjoint", adjoint);
+FL_COMPOSITE("adjoint", mH);
 FL_COMPOSITE("swapaxes", transpose);
 FL_COMPOSITE("swapdims", transpose);
 FL_COMPOSITE("movedim.int", movedim_int);

@@ -187,12 +187,26 @@ Tensor empty_like(const Tensor& like, DType dtype) {
   const Options options{dtype, like.device()};
   if (like.is_contiguous()) return empty(like.sizes(), options);
   if (is_dense(like)) return empty_strided(like.sizes(), like.strides(), options);
-  // Keep the order of dimensions in memory, without the holes.
+  // Keep the order of dimensions in memory, without the holes. An expanded dimension stays where it is among
+  // the others.
   const int64_t n = like.dim();
+  const auto inner = [&](int64_t a, int64_t b) {  // 1: a lies inside of b in memory, -1: outside, 0: unknown
+    const int64_t x = like.stride(a), y = like.stride(b);
+    if (x == 0 || y == 0) return 0;
+    if (x != y) return x < y ? 1 : -1;
+    return like.size(a) > like.size(b) ? -1 : 0;
+  };
   Dims order(n);
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return like.stride(a) > like.stride(b); });
+  for (int64_t i = n - 1; i-- > 0;)
+    for (int64_t at = i, other = i + 1; other < n; ++other) {
+      const int found = inner(order[at], order[other]);
+      if (found < 0) break;
+      if (found > 0) {
+        std::swap(order[at], order[other]);
+        at = other;
+      }
+    }
   Dims strides(n);
   int64_t step = 1;
   for (int64_t i = n; i-- > 0;) {

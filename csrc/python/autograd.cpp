@@ -574,7 +574,7 @@ PyObject* get_grad_fn(PyObject* self, void*) {
   return guarded([&] { return wrap_node(autograd::grad_fn_of(unwrap(self))); });
 }
 PyObject* get_is_leaf(PyObject* self, void*) {
-  return PyBool_FromLong(autograd::is_leaf(unwrap(self)));
+  return guarded([&] { return PyBool_FromLong(autograd::is_leaf(unwrap(self))); });
 }
 PyObject* get_output_nr(PyObject* self, void*) {
   const auto* m = autograd::meta_of(unwrap(self));
@@ -593,9 +593,7 @@ PyObject* get_data(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     Tensor out = autograd::detach(unwrap(self));
     out->own_version = std::make_shared<std::atomic<uint32_t>>(0);
-    Object made = own(wrap(out));
-    if (Py_TYPE(self) == tensor_type || Py_TYPE(self) == parameter_type) return made.release();
-    return made.release();
+    return wrap(out);
   });
 }
 int set_data(PyObject* self, PyObject* value, void*) {

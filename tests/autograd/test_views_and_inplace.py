@@ -176,3 +176,30 @@ def test_a_view_made_without_recording_is_refused_even_for_plain_values():
     with fl.no_grad():
         view.mul_(2)
     assert y.tolist() == [2, 1]
+
+
+def test_stale_views_of_several_raise_when_their_history_is_asked_for():
+    x = fl.ones(2, 2, requires_grad=True)
+    y = x * 1
+    row = y.unbind(0)[0]
+    y.mul_(2)
+    assert row.requires_grad and row.detach().tolist() == [2, 2] and "<Invalid>" in repr(row)
+    for use in (lambda: row.is_leaf, lambda: row.grad_fn, lambda: row * 2):
+        with pytest.raises(RuntimeError, match="multiple views"):
+            use()
+
+
+def test_views_that_were_made_leaves():
+    x = fl.arange(6.0).reshape(2, 3).requires_grad_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        x[0] = 1
+    with pytest.raises(RuntimeError, match="a leaf Variable"):
+        x.mul_(2)
+    x[0].sum().backward()
+    assert x.grad.tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_results_keep_the_order_of_dimensions_around_expanded_ones():
+    row = fl.zeros(3)
+    assert row.expand(2, 3).sin().stride() == (3, 1)
+    assert fl.zeros(4, 3).t().expand(2, 3, 4).clone().stride() == (12, 1, 3)
