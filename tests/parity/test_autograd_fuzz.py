@@ -1,10 +1,13 @@
 """Some of the random programs of `autograd_fuzz.py`."""
 
+import pathlib
+import sys
 import warnings
 
 import pytest
 
 pytest.importorskip("torch")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from autograd_fuzz import differs
 
 
