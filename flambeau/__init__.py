@@ -52,8 +52,8 @@ legacy_contiguous_format = _C.contiguous_format
 def _operator_module(name: str):
     """The module that holds the operators of a group; made empty when the package has no file for it yet."""
     if not name:
-        return sys.modules[__name__]
-    full = f"{__name__}.{name}"
+        return sys.modules[__package__]
+    full = f"{__package__}.{name}"
     if full not in sys.modules:
         try:
             import_module(full)
@@ -63,7 +63,7 @@ def _operator_module(name: str):
             parent, _, leaf = full.rpartition(".")
             module = type(sys)(full)
             sys.modules[full] = module
-            setattr(_operator_module(parent[len(__name__) + 1 :]), leaf, module)
+            setattr(_operator_module(parent[len(__package__) + 1 :]), leaf, module)
     return sys.modules[full]
 
 
@@ -107,7 +107,7 @@ _LAZY = {
     "sparse_coo_tensor": "sparse.construction", "sparse_csr_tensor": "sparse.construction",
     "sparse_csc_tensor": "sparse.construction", "sparse_compressed_tensor": "sparse.construction",
     "_sparse_coo_tensor_unsafe": "sparse.construction",
-    "Stream": "_streams", "Event": "_streams",
+    "Stream": "_streams", "Event": "_streams", "Future": "futures",
     "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp", "vmap": "func",
     "ScriptModule": "jit", "SobolEngine": "quasirandom", "Tag": "_misc", "cond": "_misc", "while_loop": "_misc",
     "_check": "_misc", "_check_index": "_misc", "_check_is_size": "_misc", "_check_not_implemented": "_misc",
@@ -130,9 +130,9 @@ _LAZY |= dict.fromkeys(
 def _module(name: str):
     """A module of the package, or AttributeError when there is none of that name."""
     try:
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__package__}.{name}")
     except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{name}":
+        if error.name != f"{__package__}.{name}":
             raise
         raise AttributeError(f"module 'flambeau' has no attribute {name!r}") from None
 
@@ -149,8 +149,8 @@ def __getattr__(name: str) -> Any:
     elif name == "OutOfMemoryError":
         value = _module("cuda").OutOfMemoryError
     elif name == "torch":  # programs write torch.torch by mistake
-        value = sys.modules[__name__]
+        value = sys.modules[__package__]
     else:
-        return _absent.attribute(__name__, name)
+        return _absent.attribute(__package__, name)
     globals()[name] = value
     return value

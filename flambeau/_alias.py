@@ -160,6 +160,7 @@ def _take_over(module: Any) -> None:
         if name.startswith("flambeau") and type(loaded) is ModuleType:
             loaded.__class__ = _Module
 
+    module.__name__ = "torch"  # some libraries look at it; the spec and __package__ keep the real one
     module.__version__ = TorchVersion(TORCH_VERSION)
     module.version.__version__ = TorchVersion(TORCH_VERSION)
 

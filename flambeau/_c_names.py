@@ -17,6 +17,8 @@ _ANSWERS: dict[str, Any] = {
     "_jit_set_fusion_strategy": [], "_jit_get_profiling_executor": False, "_cuda_isInBadFork": False,
     "_jit_get_operation": (None, []), "_is_tracing": False, "_get_privateuse1_backend_name": "privateuseone",
     "_cuda_getDeviceCount": 0, "_get_cudnn_enabled": True, "_get_mkldnn_enabled": True, "_has_cuda": False,
+    "_has_xpu": False, "_has_mps": False, "_has_mtia": False, "_are_functorch_transforms_active": False,
+    "_cuda_getArchFlags": None, "_mps_is_available": False, "_xpu_getDeviceCount": 0, "_get_nnpack_enabled": True,
     "_is_flash_attention_available": False, "_set_print_stack_traces_on_fatal_signal": None,
 }  # fmt: skip
 _CLASSES = frozenset(
@@ -35,7 +37,7 @@ def lookup(name: str) -> Any:
     elif name == "_TensorMeta":
         value = type(flambeau.Tensor)
     elif name == "_nn":
-        value = flambeau.nn.functional
+        value = _module(name)
     elif name == "_VariableFunctions":
         value = flambeau
     elif name == "_ImperativeEngine":
@@ -76,6 +78,12 @@ def _module(name: str) -> ModuleType:
         from flambeau import distributed
 
         module.__getattr__ = lambda attribute: getattr(distributed, attribute)  # type: ignore[method-assign]
+    elif name == "_nn":
+        from flambeau.nn import functional
+        from flambeau.nn.modules.module import _parse_to
+
+        module.__dict__["_parse_to"] = _parse_to
+        module.__getattr__ = lambda attribute: getattr(functional, attribute)  # type: ignore[method-assign]
     elif name == "_functorch":
         for attribute in ("is_batchedtensor", "is_gradtrackingtensor", "is_functorch_wrapped_tensor"):
             setattr(module, attribute, _absent.answer(attribute, False))

@@ -443,7 +443,13 @@ class _OpNamespace:
             raise AttributeError(op)
         names = _packets(self.name).get(op)
         if not names:
-            raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op}'")
+            from flambeau import _aten_names
+
+            other = _aten_names.find(op) if self.name == "aten" else None
+            if other is None:
+                raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op}'")
+            setattr(self, op, other)
+            return other  # type: ignore[return-value]
         packet = OpOverloadPacket(self.name, op, names)
         setattr(self, op, packet)
         return packet

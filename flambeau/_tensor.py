@@ -298,7 +298,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         _numpy_api = (core.multiarray._ARRAY_API, np.ndarray)
     if force:
         self = self.detach().cpu()
-    if self.requires_grad:
+    if self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError(
             "[numpy] expected a tensor that does not require grad, got one that does; use detach().numpy()"
         )

@@ -32,7 +32,7 @@ PROFILES = {
     "short": PrintOptions(precision=2, edgeitems=2),
     "full": PrintOptions(threshold=math.inf),
 }
-OPTIONS = PrintOptions()
+OPTIONS = PRINT_OPTS = PrintOptions()
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
@@ -188,6 +188,9 @@ def values_text(tensor, indent: int) -> str:
     else:
         number = NumberFormat(numbers, tensor.dtype.is_floating_point)
     return layout(values, tensor.dim(), indent, number)
+
+
+_tensor_str = values_text  # the name by which some libraries call it
 
 
 def with_suffixes(text: str, suffixes: list[str], indent: int) -> str:

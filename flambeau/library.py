@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
+import re
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,6 +81,8 @@ class Library:
             if name.partition("::")[0] != self.ns:
                 raise ValueError(f"[Library] expected a schema in the namespace {self.ns}, got {name}")
             schema = schema.partition("::")[2]
+        letters = itertools.count()  # `Tensor! x` is short for a written tensor that shares memory with nothing else
+        schema = re.sub(r"\bTensor!", lambda _: f"Tensor(w{next(letters)}!)", schema)
         read = _ops.read_schema(schema)  # fails early on bad syntax
         text = schema if self.ns == "aten" else f"{self.ns}::{schema}"
         full = text.partition("(")[0].strip()

@@ -40,7 +40,7 @@ def test_modules_are_the_same_objects_under_both_names(tmp_path):
         """,
         "a", "--b",
     )  # fmt: skip
-    assert lines == ["True True True", "True True", "flambeau flambeau ['a', '--b'] __main__ True"]
+    assert lines == ["True True True", "True True", "torch flambeau ['a', '--b'] __main__ True"]
 
 
 def test_libraries_find_a_version_and_a_distribution(tmp_path):
@@ -101,7 +101,7 @@ def test_child_processes_see_the_alias(tmp_path, method):
 
         def work(queue):
             import torch as again
-            queue.put((torch.__name__, again.ones(2).sum().item()))
+            queue.put((torch.__spec__.name, again.ones(2).sum().item()))
 
         if __name__ == "__main__":
             context = multiprocessing.get_context({method!r})
@@ -120,7 +120,7 @@ def test_other_python_programs_started_from_one_see_the_alias(tmp_path):
         tmp_path,
         """
         import subprocess, sys
-        code = "import sys; early = 'flambeau' in sys.modules; import torch; print(early, torch.__name__)"
+        code = "import sys; early = 'flambeau' in sys.modules; import torch; print(early, torch.__spec__.name)"
         print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
         """,
     )
@@ -130,7 +130,7 @@ def test_other_python_programs_started_from_one_see_the_alias(tmp_path):
 def test_modules_run_by_name(tmp_path):
     package = tmp_path / "tool"
     package.mkdir()
-    (package / "__main__.py").write_text("import sys, torch; print(torch.__name__, sys.argv[1:])")
+    (package / "__main__.py").write_text("import sys, torch; print(torch.__spec__.name, sys.argv[1:])")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "flambeau", "run", "-m", "tool", "x"],
@@ -149,7 +149,7 @@ def test_importing_as_torch_is_enough(tmp_path):
 def test_a_sitecustomize_of_the_user_still_runs(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.seen = 1")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
-    (tmp_path / "program.py").write_text("import torch; print(seen, torch.__name__)")
+    (tmp_path / "program.py").write_text("import torch; print(seen, torch.__spec__.name)")
     done = subprocess.run(
         [sys.executable, "-m", "flambeau", "run", "program.py"],
         capture_output=True, text=True, env=environment, cwd=tmp_path,

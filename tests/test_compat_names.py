@@ -79,3 +79,46 @@ def test_scripted_and_traced_modules_run_as_they_are():
     assert model.training
     with pytest.raises(NotImplementedError, match="TorchScript"):
         traced.save("model.pt")
+
+
+def test_operators_of_aten_without_a_record():
+    aten = fl.ops.aten
+    x = fl.ones(2, 3)
+    assert aten.sym_size(x) == (2, 3) and aten.sym_size.int(x, 1) == 3 and aten.sym_numel.default(x) == 6
+    assert aten.item(fl.tensor(2.5)) == 2.5 and aten.cross_entropy_loss(x, fl.tensor([0, 1])).dim() == 0
+    packet = aten.gelu_backward
+    assert packet.default is aten.gelu_backward.default and str(packet.default) == "aten.gelu_backward.default"
+    with pytest.raises(NotImplementedError, match="torch.ops.aten.gelu_backward"):
+        packet.default(x, x)
+    with pytest.raises(AttributeError):
+        aten.no_such_operator
+
+
+def test_a_written_argument_may_be_marked_short():
+    library = fl.library.Library("short_marks", "DEF")
+    library.define("fill(Tensor x, Tensor! out) -> ()")
+    library.impl("fill", lambda x, out: out.copy_(x), "CPU")
+    out = fl.zeros(2)
+    fl.ops.short_marks.fill(fl.ones(2), out)
+    assert out.tolist() == [1, 1]
+    assert fl.ops.short_marks.fill.default._schema.arguments[1].alias_info.is_write
+
+
+def test_names_that_libraries_import():
+    from flambeau._subclasses.fake_tensor import is_fake
+    from flambeau._tensor_str import PRINT_OPTS, _tensor_str
+    from flambeau.distributions.multivariate_normal import Distribution, constraints
+    from flambeau.serialization import FILE_LIKE, MAP_LOCATION
+
+    assert Distribution is fl.distributions.Distribution and constraints is fl.distributions.constraints
+    assert FILE_LIKE is not None and MAP_LOCATION is not None
+    assert PRINT_OPTS.precision == 4 and _tensor_str(fl.ones(2), 0) == "[1., 1.]"
+    assert not is_fake(fl.ones(1)) and fl._C._nn._parse_to("cpu", fl.float64)[1] is fl.float64
+    assert fl._C._nn.gelu is fl.nn.functional.gelu and not fl._C._has_xpu()
+
+
+def test_modules_have_a_signature():
+    import inspect
+
+    assert str(inspect.signature(fl.nn.Linear(1, 1))) == "(*args, **kwargs)"
+    assert next(iter(inspect.signature(fl.nn.Linear).parameters)) == "in_features"

@@ -74,7 +74,7 @@ def allow_in_graph(fn: Any) -> Any:
     """Marks a function to become one node of the graph: it must work on tensors alone and have no effects."""
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(f) for f in fn]
-    fn.__dict__["_dynamo_allow_in_graph"] = True
+    fn._dynamo_allow_in_graph = True
     return fn
 
 

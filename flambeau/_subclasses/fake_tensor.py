@@ -138,6 +138,11 @@ class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
             return self.detach()
 
 
+def is_fake(x: object) -> bool:
+    """Whether this is a fake tensor, or wraps one."""
+    return isinstance(x, FakeTensor)
+
+
 class disabled:
     """Calls in the block are not caught."""
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from types import ModuleType
 
 from flambeau.distributions import constraints, transforms, utils  # noqa: F401
@@ -86,9 +87,17 @@ _MODULES = {
 
 
 def _provide_modules() -> None:
+    def look(classes: list[type], name: str) -> object:
+        """What such a module of PyTorch's imports itself, which some programs take from there."""
+        for place in (sys.modules[classes[0].__module__], utils, sys.modules[__name__]):
+            if hasattr(place, name) and not name.startswith("__"):
+                return getattr(place, name)
+        raise AttributeError(f"[distributions] expected a name of the module of {classes[0].__name__}, got {name!r}")
+
     for name, classes in _MODULES.items():
         module = ModuleType(f"{__name__}.{name}", f"{', '.join(c.__name__ for c in classes)} under PyTorch's name.")
         module.__dict__.update({c.__name__: c for c in classes}, __all__=[c.__name__ for c in classes])
+        module.__getattr__ = partial(look, classes)  # type: ignore[method-assign]
         sys.modules[module.__name__] = globals()[name] = module
 
 

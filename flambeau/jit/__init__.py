@@ -23,6 +23,7 @@ T = TypeVar("T")
 _ARCHIVES = "archives of TorchScript are not written or read"
 save = absent_function("torch.jit.save", _ARCHIVES)
 load = absent_function("torch.jit.load", _ARCHIVES)
+_get_trace_graph = absent_function("torch.jit._get_trace_graph", "there is no intermediate form of TorchScript")
 export_opnames = absent_function("torch.jit.export_opnames", _ARCHIVES)
 CompilationUnit = absent_function("torch.jit.CompilationUnit", "there is no TorchScript compiler")
 

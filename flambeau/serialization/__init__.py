@@ -11,9 +11,9 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any
+from typing import IO, Any, Optional, Union
 
 import flambeau
 from flambeau import _C
@@ -37,6 +37,8 @@ __all__ = [
 ]  # fmt: skip
 
 DEFAULT_PROTOCOL = 2
+FILE_LIKE = FileLike = Union[str, os.PathLike[str], IO[bytes]]  # evaluated, under PyTorch's names
+MAP_LOCATION = Optional[Union[Callable[[Any, str], Any], "flambeau.device", str, dict[str, str]]]
 
 
 class SourceChangeWarning(Warning):

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import torch
 
-if torch.__name__ == "torch":  # a torchvision without its native library still has its Python part
+if "flambeau" not in torch.__version__:  # a torchvision without its native library still has its Python part
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):

@@ -89,8 +89,22 @@ def _check_name(what: str, name: Any, module: Module, table: str) -> None:
         raise KeyError(f'{what} name can\'t be empty string ""')
 
 
+class _CallSignature:
+    """`inspect.signature(module)`: the call is native and has none of its own. Classes keep the one of __init__."""
+
+    def __get__(self, module: Any, owner: type) -> Any:
+        if module is None:
+            raise AttributeError("__signature__")
+        import inspect
+
+        kinds = inspect.Parameter
+        return inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
+
+
 class Module(StateDicts):
     """Base class of all neural-network modules."""
+
+    __signature__ = _CallSignature()
 
     dump_patches: bool = False
     training: bool

@@ -60,18 +60,25 @@ class VGG(nn.Module):
         return self.classifier(flambeau.flatten(self.avgpool(self.features(x)), 1))
 
 
-def _build(depths: tuple[int, ...], norm: bool = False, **options: Any) -> VGG:
-    """depths: convolutions in each of the five stages, which end in a pooling."""
+def make_layers(cfg: list[str | int], batch_norm: bool = False) -> nn.Sequential:
+    """Convolutions of the widths in cfg, and a pooling at each "M"."""
     layers: list[nn.Module] = []
     channels = 3
-    for width, depth in zip(_WIDTHS, depths):
-        for _ in range(depth):
-            layers.append(nn.Conv2d(channels, width, 3, padding=1))
-            layers += [nn.BatchNorm2d(width)] if norm else []
-            layers.append(nn.ReLU(inplace=True))
-            channels = width
-        layers.append(nn.MaxPool2d(2, 2))
-    return VGG(nn.Sequential(*layers), **options)
+    for width in cfg:
+        if width == "M":
+            layers.append(nn.MaxPool2d(2, 2))
+            continue
+        layers.append(nn.Conv2d(channels, int(width), 3, padding=1))
+        layers += [nn.BatchNorm2d(int(width))] if batch_norm else []
+        layers.append(nn.ReLU(inplace=True))
+        channels = int(width)
+    return nn.Sequential(*layers)
+
+
+def _build(depths: tuple[int, ...], norm: bool = False, **options: Any) -> VGG:
+    """depths: convolutions in each of the five stages, which end in a pooling."""
+    cfg = [item for width, depth in zip(_WIDTHS, depths) for item in (*[width] * depth, "M")]
+    return VGG(make_layers(cfg, norm), **options)
 
 
 @model(VGG11_Weights)
