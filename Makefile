@@ -15,7 +15,7 @@ SANITIZE  = build/sanitize-$(TAG)
 CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(PYTHON)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
 RUN       = PYTHONPATH=$(CURDIR) $(PYTHON)
 
-.PHONY: demo test parity bench docs lint format sanitize dev wheel clean
+.PHONY: cuda demo test parity bench docs lint format sanitize dev wheel clean
 
 $(VENV)/bin/python:
 	python3 -m venv $(VENV)
@@ -41,6 +41,11 @@ dev: $(VENV)/.flambeau-deps
 
 test: dev
 	$(RUN) -m pytest -q -n $(JOBS) tests
+
+# The CUDA library, on any machine with nvcc; where there is a driver `make dev` builds it too.
+cuda: dev
+	@$(VENV)/bin/cmake -DFLAMBEAU_CUDA=ON $(BUILD)
+	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
 
 # Trains a small GPT on Shakespeare's sonnets; the curve is saved as build/char_gpt.png.
 demo: dev

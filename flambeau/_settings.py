@@ -48,6 +48,9 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in _PRECISIONS:
         raise RuntimeError(f"[set_float32_matmul_precision] expected one of {_PRECISIONS}, got {precision!r}")
     _state["precision"] = precision
+    from flambeau.backends import cuda
+
+    cuda.matmul.allow_tf32 = precision != "highest"
 
 
 def get_float32_matmul_precision() -> str:

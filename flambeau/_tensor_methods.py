@@ -68,12 +68,14 @@ def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 @_method
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    raise RuntimeError("[pin_memory] expected an accelerator, got none on this machine")
+    if not fl.cuda.is_available():
+        raise RuntimeError("[pin_memory] expected an accelerator, got none on this machine")
+    return fl._C._pin_memory(self)
 
 
 @_method
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    return False
+    return fl._C._is_pinned(self)
 
 
 @_method
@@ -438,6 +440,8 @@ def record_stream(self: Tensor, stream: Any) -> None:
     """Keeps memory for the work of another stream; on the CPU there is nothing to wait for."""
     if self.device.type in ("cpu", "meta"):
         raise NotImplementedError("[record_stream] expected a tensor on an accelerator, got one on the CPU")
+    if self.is_cuda:
+        fl.cuda._library.call("record_stream", self.untyped_storage().data_ptr(), self.get_device(), stream.cuda_stream)
 
 
 @_method

@@ -538,6 +538,7 @@ const int builtin_operator_count = {len(rows)};
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cuda", action="store_true", help="write the CUDA kernels too")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     records = list(load_records().values())
@@ -552,6 +553,10 @@ def main() -> None:
             records += [g.record for g in derivatives[original.name] or [] if g and g.record]
         derivatives[record.name] = derivatives[original.name]
     generate_operators(records, derivatives, args.out)
+    if args.cuda:
+        import generate_cuda
+
+        generate_cuda.generate(records, args.out / "cuda")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 
 namespace fl {
@@ -54,6 +55,7 @@ Device parse_device(const std::string& text) {
     index = std::stoi(digits);
     FL_CHECK(index < 128, "[device] expected a device index below 128, got '", text, "'");
   }
+  if (name == "cuda") accelerator();  // opens it, so that operators find its kernels
   auto& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
   for (size_t i = 0; i < r.names.size(); ++i)

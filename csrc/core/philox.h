@@ -10,6 +10,12 @@
 
 #include <cstdint>
 
+#if defined(__CUDACC__)
+#define FL_PHILOX __host__ __device__ inline
+#else
+#define FL_PHILOX inline
+#endif
+
 namespace fl {
 namespace philox {
 
@@ -23,7 +29,7 @@ struct Block {
   uint32_t w[4];
 };
 
-inline Block block(uint64_t seed, uint64_t offset, uint64_t index) {
+FL_PHILOX Block block(uint64_t seed, uint64_t offset, uint64_t index) {
   uint32_t c0 = static_cast<uint32_t>(index), c1 = static_cast<uint32_t>(index >> 32);
   uint32_t c2 = static_cast<uint32_t>(offset), c3 = static_cast<uint32_t>(offset >> 32);
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
@@ -42,13 +48,13 @@ inline Block block(uint64_t seed, uint64_t offset, uint64_t index) {
 }
 
 // Word of element i, for numbers made from one word each.
-inline uint32_t word(uint64_t seed, uint64_t offset, int64_t i) {
+FL_PHILOX uint32_t word(uint64_t seed, uint64_t offset, int64_t i) {
   const int64_t e = i % kGroup;
   return block(seed, offset, i / kGroup * kLanes + e % kLanes).w[e / kLanes];
 }
 
 // Words of element i, for numbers made from two words each: 32 elements to a group.
-inline uint64_t word64(uint64_t seed, uint64_t offset, int64_t i) {
+FL_PHILOX uint64_t word64(uint64_t seed, uint64_t offset, int64_t i) {
   const int64_t e = i % (kGroup / 2);
   const Block b = block(seed, offset, i / (kGroup / 2) * kLanes + e % kLanes);
   const int64_t at = e / kLanes * 2;

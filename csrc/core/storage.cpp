@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/accelerator.h"
 #include "core/allocator.h"
 #include "core/error.h"
 
@@ -16,6 +17,7 @@ DeviceAllocator* allocator_of(DeviceType t) {
 void* device_allocate(size_t bytes, Device device) {
   if (device.type == DeviceType::Meta) return nullptr;
   if (device.type == DeviceType::CPU) return cpu_allocate(bytes);
+  if (device.type == DeviceType::CUDA) return the_accelerator().allocate(bytes, device);
   auto* allocator = allocator_of(device.type);
   FL_CHECK(bool(allocator->allocate), "[empty] expected a device with an allocator, got ", to_string(device));
   return allocator->allocate(bytes);
@@ -24,6 +26,8 @@ void device_free(void* data, size_t bytes, Device device) {
   if (data == nullptr) return;  // also when the device had no allocator to begin with
   if (device.type == DeviceType::CPU)
     cpu_free(data, bytes);
+  else if (device.type == DeviceType::CUDA)
+    the_accelerator().free(data, device);
   else if (device.type != DeviceType::Meta)
     allocator_of(device.type)->free(data, bytes);
 }
@@ -35,7 +39,7 @@ void set_device_allocator(DeviceType type, DeviceAllocator allocator) {
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   Ref<Storage> s(new Storage);
-  s->device = device;
+  s->device = device = canonical(device);
   s->bytes = bytes;
   s->data = device_allocate(bytes, device);
   return s;
@@ -58,6 +62,20 @@ void Storage::resize(size_t new_bytes) {
   void* fresh = device_allocate(new_bytes, device);
   if (fresh && data && device.type == DeviceType::CPU)
     std::memcpy(fresh, data, bytes < new_bytes ? bytes : new_bytes);
+  if (fresh && data && device.type == DeviceType::CUDA && std::min(bytes, new_bytes) > 0) {
+    const int64_t kept = static_cast<int64_t>(std::min(bytes, new_bytes));
+    const auto bytes_at = [&](void* at) {
+      Ref<TensorImpl> t(new TensorImpl);
+      t->storage = adopt(at, kept, device, [](void*) {});
+      t->sizes.assign(IntSpan(&kept, 1));
+      t->strides = contiguous_strides(t->sizes);
+      t->dtype = DType::UInt8;
+      t->device = device;
+      t->refresh();
+      return Tensor(std::move(t));
+    };
+    the_accelerator().copy(bytes_at(fresh), bytes_at(data), false);
+  }
   device_free(data, bytes, device);
   data = fresh;
   bytes = new_bytes;

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "core/accelerator.h"
 #include "core/changes.h"
 #include "core/stored_dtypes.h"
 
@@ -138,7 +139,7 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
 static Ref<TensorImpl> make_impl(Options options) {
   Ref<TensorImpl> impl(new TensorImpl);
   impl->dtype = options.dtype;
-  impl->device = options.device;
+  impl->device = canonical(options.device);
   impl->keys = KeySet(backend_key(options.device.type));
   impl->inference = thread_state().inference_mode;
   if (impl->inference) impl->keys |= Key::Autograd;
@@ -218,7 +219,13 @@ Tensor empty_like(const Tensor& like, DType dtype) {
 
 Tensor scalar_tensor(const Scalar& value, Options options) {
   Tensor t = empty({}, options);
-  if (!t.is_meta()) store_scalar(value, options.dtype, t.raw());
+  if (t.is_cpu()) {
+    store_scalar(value, options.dtype, t.raw());
+  } else if (!t.is_meta()) {
+    alignas(16) char pattern[16];
+    store_scalar(value, options.dtype, pattern);
+    the_accelerator().fill(t, pattern);
+  }
   return t;
 }
 

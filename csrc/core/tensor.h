@@ -129,8 +129,8 @@ bool overlaps_partially(const Tensor& out, const Tensor& in);
 // dimension.
 int64_t wrap_dim(const char* op, int64_t d, int64_t ndim);
 
-// Copies with conversion, broadcasting src to dst; both on the CPU.
-void copy_into(const Tensor& dst, const Tensor& src);
+// Copies with conversion, broadcasting src to dst; on the CPU or the accelerator, or between them.
+void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking = false);
 Tensor contiguous(const Tensor& t);
 Tensor to_dtype(const Tensor& t, DType dtype);
 Scalar item(const Tensor& t);

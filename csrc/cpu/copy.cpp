@@ -1,6 +1,7 @@
 // Copies between any two strided CPU tensors, with conversion and broadcasting: copy_, clone, contiguous, to.
 #include <cstring>
 
+#include "core/accelerator.h"
 #include "core/stored_dtypes.h"
 #include "cpu/cast.h"
 #include "cpu/iterator.h"
@@ -107,8 +108,10 @@ bool try_transpose(const StridedIterator& it) {
 
 }  // namespace
 
-void copy_into(const Tensor& dst, const Tensor& src) {
+void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
   if (dst.numel() == 0 || dst.is_meta() || src.is_meta()) return;
+  if (__builtin_expect(!dst.is_cpu() || !src.is_cpu(), 0))
+    return the_accelerator().copy(dst, src, non_blocking);
   if (dst.dtype() == src.dtype() && dst.is_contiguous() && src.is_contiguous() &&
       dst.sizes() == src.sizes()) {
     const int64_t item = dst.itemsize();
@@ -217,7 +220,7 @@ Scalar local_scalar_dense(const Tensor& self) {
 }
 FL_KERNEL_ALL("_local_scalar_dense", local_scalar_dense);
 
-Tensor copy_(const Tensor& self, const Tensor& src, bool) {
+Tensor copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   FL_CHECK(broadcast_shapes("copy_", self.sizes(), src.sizes()) == Dims(self.sizes()),
            "[copy_] expected a source that broadcasts to ", self.sizes(), ", got ", src.sizes());
   FL_CHECK(!has_internal_overlap(self),
@@ -232,7 +235,7 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool) {
     copy_into(self, fresh);
     return self;
   }
-  copy_into(self, src);
+  copy_into(self, src, non_blocking);
   return self;
 }
 
@@ -259,10 +262,11 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat> format) {
 
 // Conversion to a dtype, device and memory format, always a new tensor. Runs for the CPU and meta.
 Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
-               std::optional<Device> device, std::optional<bool>, bool, std::optional<MemoryFormat> format) {
+               std::optional<Device> device, std::optional<bool>, bool non_blocking,
+               std::optional<MemoryFormat> format) {
   FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided,
            "[to] expected a strided layout, got a sparse one");
-  const Options o{dtype.value_or(self.dtype()), device.value_or(self.device())};
+  const Options o{dtype.value_or(self.dtype()), canonical(device.value_or(self.device()))};
   Tensor out;
   switch (format.value_or(MemoryFormat::Preserve)) {
     case MemoryFormat::Preserve:
@@ -283,7 +287,7 @@ Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Lay
   }
   FL_CHECK_KIND(!self.is_meta() || out.is_meta(), NotImplemented,
                 "[to] expected a tensor with data to copy, got one on the meta device");
-  copy_into(out, self);
+  copy_into(out, self, non_blocking);
   return out;
 }
 
@@ -310,6 +314,7 @@ Tensor convert_to(const Tensor& self, std::optional<DType> dtype, std::optional<
 // "cpu" and "cpu:0" are one device.
 std::optional<Device> plain(std::optional<Device> device) {
   if (device && device->type != DeviceType::CUDA && device->type < DeviceType::Custom0) device->index = -1;
+  if (device) device = canonical(*device);
   return device;
 }
 Tensor to_dtype_op(const Tensor& self, DType dtype, bool non_blocking, bool copy,
@@ -410,10 +415,10 @@ Tensor copy_number_(const Tensor& self, const Scalar& src, bool) {
   return call_tensor(op, self, src);
 }
 
-FL_KERNEL("copy_", copy_);
+FL_KERNEL_DEVICES("copy_", copy_);
 FL_COMPOSITE("copy_.number", copy_number_);
-FL_KERNEL("clone", clone);
-FL_KERNEL("_to_copy", to_copy);
+FL_KERNEL_DEVICES("clone", clone);
+FL_KERNEL_DEVICES("_to_copy", to_copy);
 FL_KERNEL_ALL("resize_", resize_);
 FL_KERNEL_ALL("resize_as_", resize_as_);
 FL_KERNEL_ALL("_set_storage_", set_storage_);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/accelerator.h"
 #include "core/scalar_range.h"
 #include "core/stored_dtypes.h"
 #include "cpu/parallel.h"
@@ -73,6 +74,7 @@ void fill_with(const Tensor& t, const Scalar& value) {
   if (t.is_meta() || t.numel() == 0) return;
   alignas(16) char pattern[16];
   store_scalar(value, t.dtype(), pattern);
+  if (!t.is_cpu()) return the_accelerator().fill(t, pattern);
   if (is_dense(t))
     fill_dense(t, pattern);
   else
@@ -259,6 +261,7 @@ void check_bounds(const char* op, double start, double end, double step) {
 void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
   const int64_t n = out.numel();
   if (out.is_meta()) return;
+  if (!out.is_cpu()) return the_accelerator().fill_range(out, start, step);
   dispatch(out.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     T* p = out.data<T>();
@@ -412,25 +415,25 @@ FL_KERNEL_ALL("empty_permuted", empty_permuted);
 FL_KERNEL_ALL("empty_like", empty_like_op);
 FL_KERNEL_ALL("new_empty", new_empty);
 FL_KERNEL_ALL("new_empty_strided", new_empty_strided);
-FL_KERNEL("zeros", zeros);
-FL_KERNEL("ones", ones);
-FL_KERNEL("full", full);
-FL_KERNEL("eye", eye);
-FL_KERNEL("eye.m", eye_m);
-FL_KERNEL("scalar_tensor", scalar_tensor_op);
-FL_KERNEL("zeros_like", zeros_like);
-FL_KERNEL("ones_like", ones_like);
-FL_KERNEL("full_like", full_like);
-FL_KERNEL("new_zeros", new_zeros);
-FL_KERNEL("new_ones", new_ones);
-FL_KERNEL("new_full", new_full);
-FL_KERNEL("fill_", fill_);
-FL_KERNEL("fill", fill);
-FL_KERNEL("zero_", zero_);
-FL_KERNEL("arange", arange);
-FL_KERNEL("arange.start", arange_start);
-FL_KERNEL("arange.start_step", arange_start_step);
-FL_KERNEL("range", range);
+FL_KERNEL_DEVICES("zeros", zeros);
+FL_KERNEL_DEVICES("ones", ones);
+FL_KERNEL_DEVICES("full", full);
+FL_KERNEL_DEVICES("eye", eye);
+FL_KERNEL_DEVICES("eye.m", eye_m);
+FL_KERNEL_DEVICES("scalar_tensor", scalar_tensor_op);
+FL_KERNEL_DEVICES("zeros_like", zeros_like);
+FL_KERNEL_DEVICES("ones_like", ones_like);
+FL_KERNEL_DEVICES("full_like", full_like);
+FL_KERNEL_DEVICES("new_zeros", new_zeros);
+FL_KERNEL_DEVICES("new_ones", new_ones);
+FL_KERNEL_DEVICES("new_full", new_full);
+FL_KERNEL_DEVICES("fill_", fill_);
+FL_KERNEL_DEVICES("fill", fill);
+FL_KERNEL_DEVICES("zero_", zero_);
+FL_KERNEL_DEVICES("arange", arange);
+FL_KERNEL_DEVICES("arange.start", arange_start);
+FL_KERNEL_DEVICES("arange.start_step", arange_start_step);
+FL_KERNEL_DEVICES("range", range);
 FL_KERNEL("linspace", linspace);
 FL_KERNEL("logspace", logspace);
 

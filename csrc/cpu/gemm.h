@@ -32,7 +32,8 @@ struct GemmArgs {
 
   const void* bias = nullptr;  // n values added to every row, not scaled; null: none
   int64_t bias_stride = 1;
-  bool relu = false;  // max(0, .) last of all; ignored by complex types
+  bool relu = false;   // max(0, .) last of all; ignored by complex types
+  int8_t device = -1;  // of the accelerator, where all operands lie; -1: on the CPU
 };
 
 // Computes the product.  m, n, k or batch may be 0 (k = 0 leaves beta * C + bias).

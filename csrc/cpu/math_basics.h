@@ -7,7 +7,14 @@
 #include <cstring>
 #include <limits>
 
+// The same arithmetic serves kernels on the device: nvcc compiles every function for both sides.
+#if defined(__CUDACC__)
+#define FL_MATH_INLINE __host__ __device__ __forceinline__
+#define FL_MATH_FUNCTION __host__ __device__ inline
+#else
 #define FL_MATH_INLINE inline __attribute__((always_inline))
+#define FL_MATH_FUNCTION inline
+#endif
 
 namespace fl {
 namespace math {
@@ -81,6 +88,20 @@ constexpr T quiet_nan() {
   return std::numeric_limits<T>::quiet_NaN();
 }
 
+#if defined(__CUDA_ARCH__)
+FL_MATH_INLINE uint32_t to_bits(float x) {
+  return __float_as_uint(x);
+}
+FL_MATH_INLINE uint64_t to_bits(double x) {
+  return static_cast<uint64_t>(__double_as_longlong(x));
+}
+FL_MATH_INLINE float from_bits(uint32_t u) {
+  return __uint_as_float(u);
+}
+FL_MATH_INLINE double from_bits(uint64_t u) {
+  return __longlong_as_double(static_cast<long long>(u));
+}
+#else
 FL_MATH_INLINE uint32_t to_bits(float x) {
   return __builtin_bit_cast(uint32_t, x);
 }
@@ -93,6 +114,7 @@ FL_MATH_INLINE float from_bits(uint32_t u) {
 FL_MATH_INLINE double from_bits(uint64_t u) {
   return __builtin_bit_cast(double, u);
 }
+#endif
 
 template <class T>
 FL_MATH_INLINE T select(bool take_first, T first, T second) {
@@ -108,7 +130,14 @@ FL_MATH_INLINE T blend(bool take_first, T first, T second) {
   return from_bits((to_bits(first) & mask) | (to_bits(second) & ~mask));
 }
 
-#if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA)
+#if defined(__CUDA_ARCH__)
+FL_MATH_INLINE float fma(float a, float b, float c) {
+  return ::fmaf(a, b, c);
+}
+FL_MATH_INLINE double fma(double a, double b, double c) {
+  return ::fma(a, b, c);
+}
+#elif defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA)
 FL_MATH_INLINE float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
@@ -135,34 +164,34 @@ FL_MATH_INLINE T poly(T x, T c0, Rest... rest) {
 }
 
 FL_MATH_INLINE float sqrt_of(float x) {
-  return __builtin_sqrtf(x);
+  return ::sqrtf(x);
 }
 FL_MATH_INLINE double sqrt_of(double x) {
-  return __builtin_sqrt(x);
+  return ::sqrt(x);
 }
 FL_MATH_INLINE float abs_of(float x) {
-  return __builtin_fabsf(x);
+  return ::fabsf(x);
 }
 FL_MATH_INLINE double abs_of(double x) {
-  return __builtin_fabs(x);
+  return ::fabs(x);
 }
 FL_MATH_INLINE float with_sign_of(float x, float s) {
-  return __builtin_copysignf(x, s);
+  return ::copysignf(x, s);
 }
 FL_MATH_INLINE double with_sign_of(double x, double s) {
-  return __builtin_copysign(x, s);
+  return ::copysign(x, s);
 }
 FL_MATH_INLINE float to_even(float x) {
-  return __builtin_rintf(x);
+  return ::rintf(x);
 }
 FL_MATH_INLINE double to_even(double x) {
-  return __builtin_rint(x);
+  return ::rint(x);
 }
 FL_MATH_INLINE float to_zero(float x) {
-  return __builtin_truncf(x);
+  return ::truncf(x);
 }
 FL_MATH_INLINE double to_zero(double x) {
-  return __builtin_trunc(x);
+  return ::trunc(x);
 }
 
 // Clamps that let NaN through.

@@ -166,12 +166,12 @@ FL_MATH_INLINE T ldexp_impl(T x, T n) {
 
 // Scalar: the C remainder is exact for every ratio, which takes a loop in the library.
 template <class T>
-inline T remainder_impl(T x, T y) {
+FL_MATH_FUNCTION T remainder_impl(T x, T y) {
   const T r = std::fmod(x, y);
   return (r != T(0) && (r < T(0)) != (y < T(0))) ? r + y : r;
 }
 template <class T>
-inline T floor_divide_impl(T x, T y) {
+FL_MATH_FUNCTION T floor_divide_impl(T x, T y) {
   if (y == T(0)) return x / y;
   const T r = std::fmod(x, y);
   // (x - r) / y is a whole number up to rounding.

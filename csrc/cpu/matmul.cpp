@@ -1,5 +1,6 @@
 // Matrix products: checks shapes and dtypes, folds or broadcasts batches, and hands the strides as they are
 // to gemm.
+#include "core/accelerator.h"
 #include "cpu/gemm.h"
 #include "cpu/iterator.h"
 #include "dispatch/kernel.h"
@@ -65,7 +66,7 @@ class Batch {
 
  private:
   void loop(const cpu::GemmArgs& g, int level, int64_t item) {
-    if (level >= count_ - 1) return cpu::gemm(g);
+    if (level >= count_ - 1) return g.device >= 0 ? the_accelerator().gemm(g) : cpu::gemm(g);
     const Axis& axis = axes_[level];
     cpu::GemmArgs step = g;
     for (int64_t i = 0; i < axis.size; ++i) {
@@ -112,6 +113,7 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<
   g.c_col = out.stride(-1);
   g.alpha = alpha;
   g.beta = beta;
+  if (out.device().type == DeviceType::CUDA) g.device = out.device().index;
   if (bias.defined()) {
     g.bias = bias.raw();
     g.bias_stride = bias.dim() == 0 || bias.size(-1) == 1 ? 0 : bias.stride(-1);
@@ -198,7 +200,9 @@ Tensor dot(const Tensor& self, const Tensor& tensor) {
            " and ", tensor.size(0));
   check_operands("dot", self, tensor);
   const Tensor out = empty({}, self.options());
-  if (!out.is_meta())
+  if (out.device().type == DeviceType::CUDA)
+    multiply(row(self), column(tensor), with_dims(out, {1, 1}, {1, 1}));
+  else if (!out.is_meta())
     cpu::dot(out.dtype(), self.size(0), self.raw(), self.stride(0), tensor.raw(), tensor.stride(0),
              out.raw());
   return out;
@@ -389,16 +393,16 @@ Tensor outer(const Tensor& self, const Tensor& vec2) {
 
 const detail::Register register_outer{"outer", {Key::Composite}, kernel_of<&outer>()};
 const detail::Register register_ger{"ger", {Key::Composite}, kernel_of<&outer>()};
-FL_KERNEL("mm", mm);
-FL_KERNEL("bmm", bmm);
-FL_KERNEL("mv", mv);
-FL_KERNEL("dot", dot);
-FL_KERNEL("matmul", matmul);
-FL_KERNEL("linear", linear);
-FL_KERNEL("addmm", addmm);
-FL_KERNEL("addmv", addmv);
-FL_KERNEL("baddbmm", baddbmm);
-FL_KERNEL("addbmm", addbmm);
+FL_KERNEL_DEVICES("mm", mm);
+FL_KERNEL_DEVICES("bmm", bmm);
+FL_KERNEL_DEVICES("mv", mv);
+FL_KERNEL_DEVICES("dot", dot);
+FL_KERNEL_DEVICES("matmul", matmul);
+FL_KERNEL_DEVICES("linear", linear);
+FL_KERNEL_DEVICES("addmm", addmm);
+FL_KERNEL_DEVICES("addmv", addmv);
+FL_KERNEL_DEVICES("baddbmm", baddbmm);
+FL_KERNEL_DEVICES("addbmm", addbmm);
 FL_KERNEL("linalg_cross", cross);
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/accelerator.h"
 #include "cpu/cast.h"
 #include "cpu/parallel.h"
 
@@ -236,12 +237,13 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
         slot = common == DType::Bool ? kSlotBool : kSlotInt;
     }
     StridedIterator::Loop loop = def.loops[variant][slot];
-    int used = def.operands;
+    int used = def.operands, chosen = -1;
     if (def.n_cases && !operand[used - 1]->is_tensor() && !is_integral(common, true)) {
       const Scalar last = operand[used - 1]->to_scalar();
       for (int c = 0; c < def.n_cases; ++c)
         if (!last.is_complex() && last.to<double>() == def.cases[c].value) {
           loop = def.cases[c].loops[0][slot];
+          chosen = c;
           --used;
           break;
         }
@@ -251,6 +253,12 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
     const DType loop_result = def.result == 'b'   ? DType::Bool
                               : def.result == 'r' ? real_of(compute)
                                                   : compute;
+    if (device.type == DeviceType::CUDA) {
+      the_accelerator().pointwise({def, variant, chosen, slot, operand, used, out, common, compute,
+                                   loop_result, params, same && first && first->contiguous});
+      results[0] = Value(std::move(out));
+      return;
+    }
     if (same && first && first->contiguous &&
         run_direct(def, operand, used, out, common, compute, loop_result, loop, params)) {
       results[0] = Value(std::move(out));

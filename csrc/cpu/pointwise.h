@@ -48,6 +48,20 @@ struct PointwiseDef {
   PointwiseCheck check;                              // or null
   int n_cases;
   PointwiseCase cases[4];
+  const void* device = nullptr;  // the accelerator's kernels, when it has been opened
+};
+
+// A call as the accelerator gets it.
+struct PointwiseCall {
+  const PointwiseDef& def;
+  int variant, chosen;  // the case chosen among def.cases, or -1
+  LoopSlot slot;
+  const Value* const* operand;
+  int operands;
+  const Tensor& out;
+  DType common, compute, result;  // of the operands, of the arithmetic and of what it yields
+  const Scalar* params;
+  bool same;  // all operands are tensors of one shape and layout
 };
 
 void pointwise_kernel(const Operator& op, void* definition, KeySet keys, Value* args, Value* results);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/accelerator.h"
 #include "core/random.h"
 #include "cpu/cast.h"
 #include "cpu/parallel.h"
@@ -15,9 +16,23 @@ namespace {
 
 constexpr int64_t kWords = 1024;  // made at a time: 4 KiB, 16 groups
 
+RandomCall call_of(RandomLoop loop, Generator::State state, const RandomParams& params) {
+  const RandomTable& t = picked_random_table();
+  const RandomLoop* pairs[] = {t.uniform, t.normal, t.exponential, t.cauchy, t.log_normal};
+  for (int k = 0; k < 5; ++k)
+    for (bool wide : {false, true})
+      if (pairs[k][wide] == loop) return {static_cast<RandomKind>(k), wide, state.seed, state.offset, params};
+  const RandomKind kind = loop == t.geometric ? RandomKind::Geometric
+                          : loop == t.range32 ? RandomKind::Range32
+                          : loop == t.range64 ? RandomKind::Range64
+                                              : RandomKind::Bernoulli;
+  return {kind, false, state.seed, state.offset, params};
+}
+
 // Fills a contiguous tensor. The loop writes `made` elements from `per` words each.
 void fill_contiguous(const Tensor& out, Generator::State state, RandomLoop loop, const RandomParams& params,
                      DType made, int per) {
+  if (!out.is_cpu()) return the_accelerator().random(out, call_of(loop, state, params));
   const RandomTable& table = picked_random_table();
   const int64_t n = out.numel(), step = kWords / per;
   const bool direct = out.dtype() == made;
@@ -119,7 +134,7 @@ Tensor normal_(const Tensor& self, double mean, double std, Opaque* generator) {
   p.a = mean;
   p.b = is_complex(self.dtype()) ? std / std::sqrt(2.0) : std;
   fill_floating("normal_", self, generator, picked_random_table().normal, p);
-  if (is_complex(self.dtype()) && mean != 0 && !self.is_meta()) {
+  if (is_complex(self.dtype()) && mean != 0 && self.is_cpu()) {
     // The mean is real; the loop gave it to both parts.
     dispatch(self.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
@@ -324,18 +339,9 @@ Tensor randint_like(const Tensor& self, int64_t high, Opaque* generator, std::op
   return randint_like_low(self, 0, high, generator, dtype, layout, device, pin_memory, format);
 }
 
-Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
-                std::optional<Device> device, std::optional<bool>) {
-  FL_CHECK(n >= 0, "[randperm] expected n >= 0, got ", n);
-  const Tensor out = empty({n}, factory("randperm", dtype, layout, device, DType::Int64));
-  FL_CHECK_KIND(!is_complex(out.dtype()) && out.dtype() != DType::Bool, NotImplemented,
-                "[randperm] expected a numeric dtype, got ", name_of(out.dtype()));
-  int64_t low, high;
-  integer_bounds(out.dtype(), low, high);
-  FL_CHECK(n - 1 <= high, "[randperm] expected n to fit in ", name_of(out.dtype()), ", got ", n);
-  if (out.is_meta()) return out;
-  const Generator::State state = generator_of(generator, out.device()).take();
-  const Tensor order = out.dtype() == DType::Int64 ? out : empty({n}, {DType::Int64, Device{}});
+// 0 to n - 1 in random order.
+void shuffle(const Tensor& order, Generator::State state) {
+  const int64_t n = order.numel();
   int64_t* p = order.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) p[i] = i;
   alignas(64) uint32_t words[kWords];
@@ -348,6 +354,28 @@ Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::o
     const uint64_t left = static_cast<uint64_t>(n - i);
     std::swap(p[i], p[i + static_cast<int64_t>(static_cast<unsigned __int128>(w) * left >> 64)]);
   }
+}
+
+Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
+                std::optional<Device> device, std::optional<bool>) {
+  FL_CHECK(n >= 0, "[randperm] expected n >= 0, got ", n);
+  const Tensor out = empty({n}, factory("randperm", dtype, layout, device, DType::Int64));
+  FL_CHECK_KIND(!is_complex(out.dtype()) && out.dtype() != DType::Bool, NotImplemented,
+                "[randperm] expected a numeric dtype, got ", name_of(out.dtype()));
+  if (out.device().type == DeviceType::CUDA) {
+    // The shuffle is sequential; the order of the CPU is kept.
+    const Tensor host = empty({n}, {DType::Int64, Device{}});
+    shuffle(host, generator_of(generator, out.device()).take());
+    copy_into(out, host);
+    return out;
+  }
+  int64_t low, high;
+  integer_bounds(out.dtype(), low, high);
+  FL_CHECK(n - 1 <= high, "[randperm] expected n to fit in ", name_of(out.dtype()), ", got ", n);
+  if (out.is_meta()) return out;
+  const Generator::State state = generator_of(generator, out.device()).take();
+  const Tensor order = out.dtype() == DType::Int64 ? out : empty({n}, {DType::Int64, Device{}});
+  shuffle(order, state);
   if (!order.same(out)) copy_into(out, order);
   return out;
 }
@@ -375,6 +403,13 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
   const RandomTable& table = picked_random_table();
   RandomParams params;
   params.range = static_cast<uint64_t>(std::ldexp(1 - p, 32));
+  if (!input.is_cpu()) {
+    static const Operator& mul = OperatorTable::get().at("mul.Tensor");
+    the_accelerator().random(kept, call_of(table.bernoulli, state, params));
+    if (!kept.same(mask)) copy_into(mask, kept);
+    const Tensor scaled = call_tensor(mul, input, Scalar(p == 1 ? 0.0 : 1 / (1 - p)));
+    return {call_tensor(mul, scaled, mask), mask};
+  }
   const double scale = p == 1 ? 0 : 1 / (1 - p);
   const int64_t n = input.numel();
   bool* m = kept.data<bool>();
@@ -405,26 +440,26 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
   return {out, mask};
 }
 
-FL_KERNEL("uniform_", uniform_);
-FL_KERNEL("normal_", normal_);
-FL_KERNEL("exponential_", exponential_);
-FL_KERNEL("cauchy_", cauchy_);
-FL_KERNEL("log_normal_", log_normal_);
-FL_KERNEL("geometric_", geometric_);
-FL_KERNEL("random_", random_);
-FL_KERNEL("random_.from", random_from);
-FL_KERNEL("random_.to", random_to);
-FL_KERNEL("bernoulli_.float", bernoulli_float_);
-FL_KERNEL("rand", rand);
-FL_KERNEL("randn", randn);
-FL_KERNEL("randint", randint);
-FL_KERNEL("randint.low", randint_low);
-FL_KERNEL("rand_like", rand_like);
-FL_KERNEL("randn_like", randn_like);
-FL_KERNEL("randint_like", randint_like);
-FL_KERNEL("randint_like.low_dtype", randint_like_low);
-FL_KERNEL("randperm", randperm);
-FL_KERNEL("native_dropout", native_dropout);
+FL_KERNEL_DEVICES("uniform_", uniform_);
+FL_KERNEL_DEVICES("normal_", normal_);
+FL_KERNEL_DEVICES("exponential_", exponential_);
+FL_KERNEL_DEVICES("cauchy_", cauchy_);
+FL_KERNEL_DEVICES("log_normal_", log_normal_);
+FL_KERNEL_DEVICES("geometric_", geometric_);
+FL_KERNEL_DEVICES("random_", random_);
+FL_KERNEL_DEVICES("random_.from", random_from);
+FL_KERNEL_DEVICES("random_.to", random_to);
+FL_KERNEL_DEVICES("bernoulli_.float", bernoulli_float_);
+FL_KERNEL_DEVICES("rand", rand);
+FL_KERNEL_DEVICES("randn", randn);
+FL_KERNEL_DEVICES("randint", randint);
+FL_KERNEL_DEVICES("randint.low", randint_low);
+FL_KERNEL_DEVICES("rand_like", rand_like);
+FL_KERNEL_DEVICES("randn_like", randn_like);
+FL_KERNEL_DEVICES("randint_like", randint_like);
+FL_KERNEL_DEVICES("randint_like.low_dtype", randint_like_low);
+FL_KERNEL_DEVICES("randperm", randperm);
+FL_KERNEL_DEVICES("native_dropout", native_dropout);
 
 }  // namespace
 }  // namespace fl

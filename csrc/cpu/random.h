@@ -30,6 +30,25 @@ struct RandomTable {
   RandomLoop bernoulli;  // bool, true with probability range / 2**32
 };
 
+// The same by name, for the accelerator. Floating ones come in float or double, as `wide` says.
+enum class RandomKind : int8_t {
+  Uniform,
+  Normal,
+  Exponential,
+  Cauchy,
+  LogNormal,
+  Geometric,
+  Range32,
+  Range64,
+  Bernoulli
+};
+struct RandomCall {
+  RandomKind kind;
+  bool wide;
+  uint64_t seed, offset;
+  RandomParams params;
+};
+
 FL_DECLARE_ARCH(const RandomTable, random_table)
 
 }  // namespace fl

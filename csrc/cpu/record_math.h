@@ -9,10 +9,10 @@
 
 namespace fl::math {
 
-inline float real(float x) {
+FL_MATH_FUNCTION float real(float x) {
   return x;
 }
-inline double real(double x) {
+FL_MATH_FUNCTION double real(double x) {
   return x;
 }
 inline double real(complex128 z) {
@@ -28,16 +28,16 @@ inline complex128 conj(complex128 z) {
   return std::conj(z);
 }
 
-inline bool isinf(float x) {
+FL_MATH_FUNCTION bool isinf(float x) {
   return x == std::numeric_limits<float>::infinity() || x == -std::numeric_limits<float>::infinity();
 }
-inline bool isinf(double x) {
+FL_MATH_FUNCTION bool isinf(double x) {
   return x == std::numeric_limits<double>::infinity() || x == -std::numeric_limits<double>::infinity();
 }
-inline bool isfinite(float x) {
+FL_MATH_FUNCTION bool isfinite(float x) {
   return x - x == 0;
 }
-inline bool isfinite(double x) {
+FL_MATH_FUNCTION bool isfinite(double x) {
   return x - x == 0;
 }
 
@@ -49,6 +49,12 @@ inline complex128 logaddexp(complex128 a, complex128 b) {
 
 // Integers, computed in 64 bits. Division by zero raises, as PyTorch's does.
 [[noreturn]] void integer_division_by_zero();  // out of line: pointwise.cpp
+// On the device nothing can be raised: the quotient is what the hardware gives.
+FL_MATH_FUNCTION void check_divisor(int64_t b) {
+#if !defined(__CUDA_ARCH__)
+  if (__builtin_expect(b == 0, 0)) integer_division_by_zero();
+#endif
+}
 
 // The ends of a type's range, where reductions by maximum and minimum start.
 template <class T>
@@ -62,38 +68,38 @@ constexpr T greatest() {
                                               : std::numeric_limits<T>::max();
 }
 
-inline int64_t abs(int64_t x) {
+FL_MATH_FUNCTION int64_t abs(int64_t x) {
   return x < 0 ? -x : x;
 }
-inline int64_t maximum(int64_t a, int64_t b) {
+FL_MATH_FUNCTION int64_t maximum(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
-inline int64_t minimum(int64_t a, int64_t b) {
+FL_MATH_FUNCTION int64_t minimum(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
-inline int64_t fmax(int64_t a, int64_t b) {
+FL_MATH_FUNCTION int64_t fmax(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
-inline int64_t fmin(int64_t a, int64_t b) {
+FL_MATH_FUNCTION int64_t fmin(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
-inline int64_t trunc_divide(int64_t a, int64_t b) {
-  if (__builtin_expect(b == 0, 0)) integer_division_by_zero();
+FL_MATH_FUNCTION int64_t trunc_divide(int64_t a, int64_t b) {
+  check_divisor(b);
   return b == -1 ? -a : a / b;
 }
-inline int64_t fmod(int64_t a, int64_t b) {
-  if (__builtin_expect(b == 0, 0)) integer_division_by_zero();
+FL_MATH_FUNCTION int64_t fmod(int64_t a, int64_t b) {
+  check_divisor(b);
   return b == -1 ? 0 : a % b;
 }
-inline int64_t remainder(int64_t a, int64_t b) {
+FL_MATH_FUNCTION int64_t remainder(int64_t a, int64_t b) {
   const int64_t r = fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-inline int64_t floor_divide(int64_t a, int64_t b) {
+FL_MATH_FUNCTION int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t q = trunc_divide(a, b);
   return b != -1 && a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
-inline int64_t ipow(int64_t base, int64_t exponent) {
+FL_MATH_FUNCTION int64_t ipow(int64_t base, int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
   int64_t result = 1;
   for (; exponent; exponent >>= 1) {
@@ -104,11 +110,11 @@ inline int64_t ipow(int64_t base, int64_t exponent) {
 }
 
 template <class T>
-inline T igamma(T a, T x) {
+FL_MATH_FUNCTION T igamma(T a, T x) {
   return gammainc(a, x);
 }
 template <class T>
-inline T igammac(T a, T x) {
+FL_MATH_FUNCTION T igammac(T a, T x) {
   return gammaincc(a, x);
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/accelerator.h"
 #include "cpu/cast.h"
 #include "cpu/parallel.h"
 
@@ -434,6 +435,11 @@ void reduce_kernel(const Operator&, void* definition, KeySet, Value* args, Value
     const Tensor source = narrows ? to_dtype(self, from) : self;
     const ReduceSlot slot =
         reduce_slot(from == DType::BFloat16 && source.dtype() != from ? DType::Float : from);
+    if (self.device().type == DeviceType::CUDA) {
+      if (out.tensor.numel()) the_accelerator().reduce({def, slot, source, mask, out.tensor, params});
+      results[0] = Value(std::move(out.tensor));
+      return;
+    }
     out.computed = def.computed[slot];
     reduce(source, mask, reduce_element(slot), def.loops[slot], params, &out, 1);
   }

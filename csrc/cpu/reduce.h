@@ -64,6 +64,17 @@ struct ReduceDef {
   const char* classes;       // accepted dtype classes
   const ReduceLoops* loops;  // [kReduceSlots]
   DType computed[kReduceSlots];
+  const void* device = nullptr;  // the accelerator's kernels, when it has been opened
+};
+
+// A call as the accelerator gets it.
+struct ReduceCall {
+  const ReduceDef& def;
+  ReduceSlot slot;
+  const Tensor& self;
+  uint64_t mask;  // of reduced dimensions
+  const Tensor& out;
+  const Scalar* params;
 };
 void reduce_kernel(const Operator& op, void* definition, KeySet keys, Value* args, Value* results);
 

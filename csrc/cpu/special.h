@@ -20,12 +20,16 @@ namespace math {
 // ---------------------------------------------------------------------------------------------
 
 // log|gamma(x)|. std::lgamma would write the global signgam from every thread.
-inline double lgamma(double x) {
+FL_MATH_FUNCTION double lgamma(double x) {
+#if defined(__CUDA_ARCH__)
+  return ::lgamma(x);
+#else
   int sign;
   return ::lgamma_r(x, &sign);
+#endif
 }
 
-inline double digamma(double x) {
+FL_MATH_FUNCTION double digamma(double x) {
   using namespace special_detail;
   if (x == 0.0) return std::copysign(inf, -x);
   double result = 0.0;
@@ -51,7 +55,7 @@ inline double digamma(double x) {
   return result + std::log(x) - 0.5 / x - tail;
 }
 
-inline double trigamma(double x) {
+FL_MATH_FUNCTION double trigamma(double x) {
   using namespace special_detail;
   double sign = 1.0, result = 0.0;
   if (x < 0.5) {
@@ -74,7 +78,7 @@ inline double trigamma(double x) {
 }
 
 // Hurwitz zeta function: the sum over n >= 0 of (q + n)^-x, by Euler-Maclaurin summation.
-inline double zeta(double x, double q) {
+FL_MATH_FUNCTION double zeta(double x, double q) {
   using namespace special_detail;
   if (x == 1.0) return inf;
   if (x < 1.0) return nan;
@@ -119,7 +123,7 @@ inline double zeta(double x, double q) {
 }
 
 // The n-th derivative of digamma.
-inline double polygamma(int64_t n, double x) {
+FL_MATH_FUNCTION double polygamma(int64_t n, double x) {
   if (n == 0) return digamma(x);
   if (n == 1) return trigamma(x);
   const double order = static_cast<double>(n);
@@ -131,7 +135,7 @@ inline double polygamma(int64_t n, double x) {
 namespace special_detail {
 
 // log(1 + m) - m without cancellation for small m.
-inline double log1p_minus(double m) {
+FL_MATH_FUNCTION double log1p_minus(double m) {
   if (std::fabs(m) > 0.5) return std::log1p(m) - m;
   const double s = m / (2.0 + m), z = s * s;
   double sum = 0.0, power = 1.0;
@@ -145,7 +149,7 @@ inline double log1p_minus(double m) {
 }
 
 // lgamma(1 + a) with relative accuracy at small a.
-inline double lgamma_one_plus(double a) {
+FL_MATH_FUNCTION double lgamma_one_plus(double a) {
   if (std::fabs(a) > 0.01) return lgamma(1.0 + a);
   // -gamma a + sum of (-1)^k zeta(k) a^k / k
   return a * detail::poly(a, -euler_gamma, 1.64493406684822643647 / 2, -1.20205690315959428540 / 3,
@@ -154,7 +158,7 @@ inline double lgamma_one_plus(double a) {
 }
 
 // x^a e^-x / gamma(a + 1)
-inline double gamma_prefix(double a, double x) {
+FL_MATH_FUNCTION double gamma_prefix(double a, double x) {
   if (a < 20.0) return std::exp(a * std::log(x) - x - lgamma_one_plus(a));
   // Stirling's formula, arranged around x = a where the large parts of the exponent cancel.
   const double z = 1.0 / (a * a);
@@ -163,7 +167,7 @@ inline double gamma_prefix(double a, double x) {
 }
 
 // The lower regularised function by its power series; for x not much larger than a.
-inline double gamma_lower_series(double a, double x) {
+FL_MATH_FUNCTION double gamma_lower_series(double a, double x) {
   const double prefix = gamma_prefix(a, x);
   if (prefix == 0.0) return 0.0;
   double sum = 1.0, term = 1.0;
@@ -176,7 +180,7 @@ inline double gamma_lower_series(double a, double x) {
 }
 
 // The upper regularised function for x <= 1.5, where 1 - lower would cancel if a is small.
-inline double gamma_upper_series(double a, double x) {
+FL_MATH_FUNCTION double gamma_upper_series(double a, double x) {
   const double u = -std::expm1(a * std::log(x) - lgamma_one_plus(a));
   double sum = 0.0, power = 1.0;
   for (double k = 1.0; k < 200.0; k += 1.0) {
@@ -189,7 +193,7 @@ inline double gamma_upper_series(double a, double x) {
 }
 
 // The upper regularised function by its continued fraction (modified Lentz); for x > a.
-inline double gamma_upper_fraction(double a, double x) {
+FL_MATH_FUNCTION double gamma_upper_fraction(double a, double x) {
   const double prefix = gamma_prefix(a, x);
   if (prefix == 0.0) return 0.0;
   double b = x + 1.0 - a, c = 1e300, d = 1.0 / b, h = d;
@@ -207,7 +211,7 @@ inline double gamma_upper_fraction(double a, double x) {
 
 // Temme's uniform expansion, for large a and x near a. Row k holds the Taylor coefficients in eta
 // of the function that multiplies a^-k; they follow from the recurrence in DLMF 8.12(i).
-inline double gamma_uniform(double a, double x, bool upper) {
+FL_MATH_FUNCTION double gamma_uniform(double a, double x, bool upper) {
   static constexpr double table[8][14] = {
       {-0.33333333333333331, 0.083333333333333329, -0.014814814814814815, 0.0011574074074074073,
        0.00035273368606701942, -0.0001787551440329218, 3.9192631785224377e-05, -2.185448510679992e-06,
@@ -256,7 +260,7 @@ inline double gamma_uniform(double a, double x, bool upper) {
   return upper ? 0.5 * math::erfc(side) + correction : 0.5 * math::erfc(-side) - correction;
 }
 
-inline double regularized_gamma(double a, double x, bool upper) {
+FL_MATH_FUNCTION double regularized_gamma(double a, double x, bool upper) {
   const double at_lower_end = upper ? 1.0 : 0.0, at_upper_end = upper ? 0.0 : 1.0;
   if (a < 0.0 || x < 0.0) return nan;
   if (a == 0.0) return x > 0.0 ? at_upper_end : nan;
@@ -276,10 +280,10 @@ inline double regularized_gamma(double a, double x, bool upper) {
 
 }  // namespace special_detail
 
-inline double gammainc(double a, double x) {
+FL_MATH_FUNCTION double gammainc(double a, double x) {
   return special_detail::regularized_gamma(a, x, false);
 }
-inline double gammaincc(double a, double x) {
+FL_MATH_FUNCTION double gammaincc(double a, double x) {
   return special_detail::regularized_gamma(a, x, true);
 }
 
@@ -288,7 +292,7 @@ inline double gammaincc(double a, double x) {
 // ---------------------------------------------------------------------------------------------
 
 // e^(x^2) erfc(x)
-inline double erfcx(double x) {
+FL_MATH_FUNCTION double erfcx(double x) {
   using namespace special_detail;
   const double a = std::fabs(x);
   double positive;
@@ -311,7 +315,7 @@ namespace special_detail {
 
 // The positive x with erfc(x) = q, for q in (0, 1]: a rough start and Halley steps. The scaled
 // function keeps the steps meaningful where erfc itself is denormal.
-inline double erfc_inverse(double q) {
+FL_MATH_FUNCTION double erfc_inverse(double q) {
   const double t = std::sqrt(-2.0 * std::log(0.5 * q));
   double x = sqrt_half * (t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t)));
   const double log_q = std::log(q);
@@ -324,7 +328,7 @@ inline double erfc_inverse(double q) {
 
 }  // namespace special_detail
 
-inline double erfinv(double y) {
+FL_MATH_FUNCTION double erfinv(double y) {
   using namespace special_detail;
   const double a = std::fabs(y);
   if (!(a <= 1.0)) return nan;
@@ -342,11 +346,11 @@ inline double erfinv(double y) {
 }
 
 // The normal distribution function, its inverse and its logarithm.
-inline double ndtr(double x) {
+FL_MATH_FUNCTION double ndtr(double x) {
   return 0.5 * math::erfc(-x * special_detail::sqrt_half);
 }
 
-inline double ndtri(double p) {
+FL_MATH_FUNCTION double ndtri(double p) {
   using namespace special_detail;
   if (!(p >= 0.0 && p <= 1.0)) return nan;
   if (p == 0.0) return -inf;
@@ -357,14 +361,14 @@ inline double ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
-inline double log_ndtr(double x) {
+FL_MATH_FUNCTION double log_ndtr(double x) {
   const double t = x * special_detail::sqrt_half;
   if (x < -1.0) return std::log(0.5 * erfcx(-t)) - t * t;
   return std::log1p(-0.5 * math::erfc(t));
 }
 
 // -x log(x), the entropy of one outcome.
-inline double entr(double x) {
+FL_MATH_FUNCTION double entr(double x) {
   if (std::isnan(x)) return x;
   if (x > 0.0) return -x * std::log(x);
   return x == 0.0 ? 0.0 : -special_detail::inf;
@@ -377,19 +381,19 @@ inline double entr(double x) {
 namespace special_detail {
 
 template <class T>
-int64_t polynomial_degree(T n) {
+FL_MATH_FUNCTION int64_t polynomial_degree(T n) {
   if (!(n > T(-1))) return -1;  // also NaN
   return n >= T(9e18) ? INT64_MAX : static_cast<int64_t>(n);
 }
 
 template <class T>
-T alternating(int64_t n, T value) {
+FL_MATH_FUNCTION T alternating(int64_t n, T value) {
   return n % 2 == 0 ? value : -value;
 }
 
 // p_n from p_0 = 1, p_1 and a step p_(k+1) = step(k, p_k, p_(k-1)).
 template <class T, class Step>
-T three_term_recurrence(int64_t n, T first, Step step) {
+FL_MATH_FUNCTION T three_term_recurrence(int64_t n, T first, Step step) {
   if (n < 0) return T(0);
   if (n == 0) return T(1);
   T previous = T(1), current = first;
@@ -402,7 +406,7 @@ T three_term_recurrence(int64_t n, T first, Step step) {
 }
 
 template <class T>
-T chebyshev_recurrence(int64_t n, T x, T first) {
+FL_MATH_FUNCTION T chebyshev_recurrence(int64_t n, T x, T first) {
   return three_term_recurrence(n, first,
                                [x](T, T current, T previous) { return (x + x) * current - previous; });
 }
@@ -411,14 +415,14 @@ T chebyshev_recurrence(int64_t n, T x, T first) {
 constexpr int64_t chebyshev_trig_degree = 8;
 
 template <class T>
-T chebyshev_t(T x, int64_t n) {
+FL_MATH_FUNCTION T chebyshev_t(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(1) : alternating(n, T(1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) return std::cos(T(n) * std::acos(x));
   return chebyshev_recurrence(n, x, x);
 }
 template <class T>
-T chebyshev_u(T x, int64_t n) {
+FL_MATH_FUNCTION T chebyshev_u(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(n + 1) : alternating(n, T(n + 1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) {
@@ -428,7 +432,7 @@ T chebyshev_u(T x, int64_t n) {
   return chebyshev_recurrence(n, x, x + x);
 }
 template <class T>
-T chebyshev_v(T x, int64_t n) {
+FL_MATH_FUNCTION T chebyshev_v(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(1) : alternating(n, T(n + n + 1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) {
@@ -438,7 +442,7 @@ T chebyshev_v(T x, int64_t n) {
   return chebyshev_recurrence(n, x, x + x - T(1));
 }
 template <class T>
-T chebyshev_w(T x, int64_t n) {
+FL_MATH_FUNCTION T chebyshev_w(T x, int64_t n) {
   if (n < 0) return T(0);
   if (std::fabs(x) == T(1)) return x > T(0) ? T(n + n + 1) : alternating(n, T(1));
   if (n > chebyshev_trig_degree && std::fabs(x) < T(1)) {
@@ -452,7 +456,7 @@ T chebyshev_w(T x, int64_t n) {
 
 #define FL_MATH_POLYNOMIAL(name, expression)     \
   template <class T>                             \
-  T name(T x, T degree) {                        \
+  FL_MATH_FUNCTION T name(T x, T degree) {       \
     using namespace special_detail;              \
     const int64_t n = polynomial_degree(degree); \
     return expression;                           \
@@ -492,13 +496,13 @@ FL_MATH_POLYNOMIAL(legendre_polynomial_p, n >= 0 && std::fabs(x) == T(1)
 // ---------------------------------------------------------------------------------------------
 namespace special_detail {
 
-inline uint64_t unsigned_magnitude(int64_t x) {
+FL_MATH_FUNCTION uint64_t unsigned_magnitude(int64_t x) {
   return x < 0 ? uint64_t(0) - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
 }
 
 }  // namespace special_detail
 
-inline int64_t gcd(int64_t x, int64_t y) {
+FL_MATH_FUNCTION int64_t gcd(int64_t x, int64_t y) {
   uint64_t a = special_detail::unsigned_magnitude(x), b = special_detail::unsigned_magnitude(y);
   while (b != 0) {
     const uint64_t r = a % b;
@@ -508,7 +512,7 @@ inline int64_t gcd(int64_t x, int64_t y) {
   return static_cast<int64_t>(a);
 }
 
-inline int64_t lcm(int64_t x, int64_t y) {
+FL_MATH_FUNCTION int64_t lcm(int64_t x, int64_t y) {
   const uint64_t divisor = special_detail::unsigned_magnitude(gcd(x, y));
   if (divisor == 0) return 0;
   const uint64_t product =
@@ -520,11 +524,11 @@ inline int64_t lcm(int64_t x, int64_t y) {
 // Single precision, through double
 // ---------------------------------------------------------------------------------------------
 #define FL_MATH_FLOAT(name)                                  \
-  inline float name(float x) {                               \
+  FL_MATH_FUNCTION float name(float x) {                     \
     return static_cast<float>(name(static_cast<double>(x))); \
   }
 #define FL_MATH_FLOAT2(name)                                                         \
-  inline float name(float x, float y) {                                              \
+  FL_MATH_FUNCTION float name(float x, float y) {                                    \
     return static_cast<float>(name(static_cast<double>(x), static_cast<double>(y))); \
   }
 
@@ -556,7 +560,7 @@ FL_MATH_FLOAT(airy_ai)
 FL_MATH_FLOAT2(zeta)
 FL_MATH_FLOAT2(gammainc)
 FL_MATH_FLOAT2(gammaincc)
-inline float polygamma(int64_t n, float x) {
+FL_MATH_FUNCTION float polygamma(int64_t n, float x) {
   return static_cast<float>(polygamma(n, static_cast<double>(x)));
 }
 

@@ -13,7 +13,7 @@ namespace special_detail {
 
 // The sum in the large-argument expansion of I (sign = -1) or K (sign = +1) of order nu:
 // 1 + s (4 nu^2 - 1) / (8x) + (4 nu^2 - 1)(4 nu^2 - 9) / (2! (8x)^2) + ...
-inline double bessel_asymptotic_sum(double nu, double x, double sign) {
+FL_MATH_FUNCTION double bessel_asymptotic_sum(double nu, double x, double sign) {
   const double m = 4.0 * nu * nu;
   double sum = 1.0, term = 1.0;
   for (int k = 1; k < 40; ++k) {
@@ -28,7 +28,7 @@ inline double bessel_asymptotic_sum(double nu, double x, double sign) {
 }
 
 // The sum over k of (x^2/4)^k / (k! (k + order)!), for order 0 or 1.
-inline double bessel_i_series(int order, double x) {
+FL_MATH_FUNCTION double bessel_i_series(int order, double x) {
   const double z = 0.25 * x * x;
   double sum = 1.0, term = 1.0;
   for (int k = 1; k < 200; ++k) {
@@ -40,7 +40,7 @@ inline double bessel_i_series(int order, double x) {
 }
 
 // e^-|x| I_order(|x|)
-inline double scaled_bessel_i(int order, double x) {
+FL_MATH_FUNCTION double scaled_bessel_i(int order, double x) {
   const double a = std::fabs(x);
   if (a > 30.0) return bessel_asymptotic_sum(order, a, -1.0) / std::sqrt(2.0 * pi * a);
   const double lead = order == 0 ? 1.0 : 0.5 * a;
@@ -48,7 +48,7 @@ inline double scaled_bessel_i(int order, double x) {
 }
 
 // e^x K_nu(x) = integral over t > 0 of exp(-2x sinh(t/2)^2) cosh(nu t), by the trapezoidal rule.
-inline double scaled_bessel_k_integral(double nu, double x) {
+FL_MATH_FUNCTION double scaled_bessel_k_integral(double nu, double x) {
   const double step = std::fmin(0.2, 0.7 / std::sqrt(x));
   double sum = 0.5;
   for (int k = 1; k < 400; ++k) {
@@ -60,13 +60,13 @@ inline double scaled_bessel_k_integral(double nu, double x) {
   return step * sum;
 }
 
-inline double scaled_bessel_k_large(double nu, double x) {
+FL_MATH_FUNCTION double scaled_bessel_k_large(double nu, double x) {
   if (x > 30.0) return std::sqrt(0.5 * pi / x) * bessel_asymptotic_sum(nu, x, 1.0);
   return scaled_bessel_k_integral(nu, x);
 }
 
 // K_0 and K_1 for 0 < x <= 1.
-inline double bessel_k0_small(double x) {
+FL_MATH_FUNCTION double bessel_k0_small(double x) {
   const double z = 0.25 * x * x;
   double term = 1.0, harmonic = 0.0, sum = 0.0;
   for (int k = 1; k < 30; ++k) {
@@ -77,7 +77,7 @@ inline double bessel_k0_small(double x) {
   }
   return sum - (std::log(0.5 * x) + euler_gamma) * bessel_i_series(0, x);
 }
-inline double bessel_k1_small(double x) {
+FL_MATH_FUNCTION double bessel_k1_small(double x) {
   const double z = 0.25 * x * x;
   double term = 1.0, psi_sum = 1.0 - 2.0 * euler_gamma, sum = psi_sum;  // psi(k+1) + psi(k+2)
   for (int k = 1; k < 30; ++k) {
@@ -90,7 +90,7 @@ inline double bessel_k1_small(double x) {
 }
 
 // K_order(x), times e^x if scaled.
-inline double bessel_k(int order, double x, bool scaled) {
+FL_MATH_FUNCTION double bessel_k(int order, double x, bool scaled) {
   if (std::isnan(x) || x < 0.0) return nan;
   if (x == 0.0) return inf;
   if (x <= 1.0) {
@@ -103,34 +103,34 @@ inline double bessel_k(int order, double x, bool scaled) {
 
 }  // namespace special_detail
 
-inline double i0e(double x) {
+FL_MATH_FUNCTION double i0e(double x) {
   return special_detail::scaled_bessel_i(0, x);
 }
-inline double i1e(double x) {
+FL_MATH_FUNCTION double i1e(double x) {
   return std::copysign(special_detail::scaled_bessel_i(1, x), x);
 }
-inline double i0(double x) {
+FL_MATH_FUNCTION double i0(double x) {
   return std::exp(std::fabs(x)) * i0e(x);
 }
-inline double i1(double x) {
+FL_MATH_FUNCTION double i1(double x) {
   return std::exp(std::fabs(x)) * i1e(x);
 }
-inline double modified_bessel_i0(double x) {
+FL_MATH_FUNCTION double modified_bessel_i0(double x) {
   return i0(x);
 }
-inline double modified_bessel_i1(double x) {
+FL_MATH_FUNCTION double modified_bessel_i1(double x) {
   return i1(x);
 }
-inline double modified_bessel_k0(double x) {
+FL_MATH_FUNCTION double modified_bessel_k0(double x) {
   return special_detail::bessel_k(0, x, false);
 }
-inline double modified_bessel_k1(double x) {
+FL_MATH_FUNCTION double modified_bessel_k1(double x) {
   return special_detail::bessel_k(1, x, false);
 }
-inline double scaled_modified_bessel_k0(double x) {
+FL_MATH_FUNCTION double scaled_modified_bessel_k0(double x) {
   return special_detail::bessel_k(0, x, true);
 }
-inline double scaled_modified_bessel_k1(double x) {
+FL_MATH_FUNCTION double scaled_modified_bessel_k1(double x) {
   return special_detail::bessel_k(1, x, true);
 }
 
@@ -145,7 +145,7 @@ struct BesselValues {
 
 // All four for 0 < x < 25: the J_n by downward recurrence, normalised by J_0 + 2 sum J_2k = 1, and
 // the Y_n by Neumann's expansions in the same J_n.
-inline BesselValues bessel_by_recurrence(double x) {
+FL_MATH_FUNCTION BesselValues bessel_by_recurrence(double x) {
   if (x < 1e-8) {
     const double log_term = std::log(0.5 * x) + euler_gamma;
     return {1.0, 0.5 * x, 2.0 / pi * log_term, -2.0 / (pi * x)};
@@ -179,7 +179,7 @@ inline BesselValues bessel_by_recurrence(double x) {
 struct HankelSums {
   double p, q;
 };
-inline HankelSums hankel_sums(double nu, double x) {
+FL_MATH_FUNCTION HankelSums hankel_sums(double nu, double x) {
   const double m = 4.0 * nu * nu;
   double p = 1.0, q = 0.0, term = 1.0;
   for (int k = 1; k < 60; ++k) {
@@ -197,7 +197,7 @@ inline HankelSums hankel_sums(double nu, double x) {
 enum class BesselKind { J, Y };
 
 // Order 0 or 1 for x > 0.
-inline double bessel_positive(BesselKind kind, int order, double x) {
+FL_MATH_FUNCTION double bessel_positive(BesselKind kind, int order, double x) {
   if (x < 25.0) {
     const BesselValues v = bessel_by_recurrence(x);
     if (kind == BesselKind::J) return order == 0 ? v.j0 : v.j1;
@@ -213,7 +213,7 @@ inline double bessel_positive(BesselKind kind, int order, double x) {
   return std::sqrt(2.0 / (pi * x)) * value;
 }
 
-inline double bessel_y(int order, double x) {
+FL_MATH_FUNCTION double bessel_y(int order, double x) {
   if (x == 0.0) return -inf;
   if (!(x > 0.0)) return nan;
   return bessel_positive(BesselKind::Y, order, x);
@@ -221,26 +221,26 @@ inline double bessel_y(int order, double x) {
 
 }  // namespace special_detail
 
-inline double bessel_j0(double x) {
+FL_MATH_FUNCTION double bessel_j0(double x) {
   using namespace special_detail;
   if (std::isnan(x) || std::isinf(x)) return nan;
   return x == 0.0 ? 1.0 : bessel_positive(BesselKind::J, 0, std::fabs(x));
 }
-inline double bessel_j1(double x) {
+FL_MATH_FUNCTION double bessel_j1(double x) {
   using namespace special_detail;
   if (std::isnan(x) || std::isinf(x)) return nan;
   if (x == 0.0) return x;
   const double value = bessel_positive(BesselKind::J, 1, std::fabs(x));
   return x < 0.0 ? -value : value;
 }
-inline double bessel_y0(double x) {
+FL_MATH_FUNCTION double bessel_y0(double x) {
   return special_detail::bessel_y(0, x);
 }
-inline double bessel_y1(double x) {
+FL_MATH_FUNCTION double bessel_y1(double x) {
   return special_detail::bessel_y(1, x);
 }
 
-inline double spherical_bessel_j0(double x) {
+FL_MATH_FUNCTION double spherical_bessel_j0(double x) {
   if (std::isinf(x)) return 0.0;
   if (std::fabs(x) < 0.5) {
     const double z = x * x;
@@ -250,7 +250,7 @@ inline double spherical_bessel_j0(double x) {
   return std::sin(x) / x;
 }
 
-inline double airy_ai(double x) {
+FL_MATH_FUNCTION double airy_ai(double x) {
   using namespace special_detail;
   if (std::isnan(x) || std::isinf(x)) return nan;
   const double a = std::fabs(x);

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/accelerator.h"
 #include "cpu/cast.h"
 #include "cpu/parallel.h"
 
@@ -26,13 +27,12 @@ struct Job {
 };
 
 double read_scalar(const UpdateDef& def, const Tensor& t) {
-  FL_CHECK(t.defined() && t.numel() == 1 && t.is_cpu(), "[", def.name,
-           "] expected scalar states of one element on the CPU");
-  return t.dtype() == DType::Float ? double(*t.data<float>()) : item(t).to<double>();
+  FL_CHECK(t.defined() && t.numel() == 1, "[", def.name, "] expected scalar states of one element");
+  return t.dtype() == DType::Float && t.is_cpu() ? double(*t.data<float>()) : item(t).to<double>();
 }
 
 void write_scalar(const Tensor& t, double value) {
-  if (t.dtype() == DType::Float)
+  if (t.dtype() == DType::Float && t.is_cpu())
     *t.data<float>() = static_cast<float>(value);
   else
     copy_into(t, scalar_tensor(Scalar(value), {DType::Double, t.device()}));
@@ -86,7 +86,8 @@ void prepare(const UpdateDef& def, Job& job, const Tensor* const* lists, size_t 
     const Tensor& t = lists[k][i];
     FL_CHECK(t.defined() && t->sizes == first->sizes, "[", def.name, "] expected tensors of one shape, got ",
              first.sizes(), " and ", t.defined() ? t.sizes() : IntSpan());
-    FL_CHECK(t.is_cpu(), "[", def.name, "] expected all tensors on the CPU, got ", to_string(t.device()));
+    FL_CHECK(t.device() == first.device(), "[", def.name, "] expected all tensors on one device, got ",
+             to_string(first.device()), " and ", to_string(t.device()));
     FL_CHECK(is_floating(t.dtype()), "[", def.name, "] expected floating point tensors, got ",
              name_of(t.dtype()));
     contiguous_all &= t.is_contiguous();
@@ -159,24 +160,39 @@ void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, 
         write_scalar(scalars[k][i], values[jobs[i].values + def.values + k]);
         scalars[k][i].bump_version();
       }
-  parallel_for(total, kGrain / kCost, [&](int64_t begin, int64_t end) {
-    size_t i = 0;
-    for (size_t count = n; count > 0;) {  // the first job that ends after `begin`
-      const size_t half = count / 2;
-      if (jobs[i + half].end <= begin) {
-        i += half + 1;
-        count -= half + 1;
-      } else {
-        count = half;
+  if (keys.has(Key::CUDA)) {
+    std::vector<const double*> rows;
+    for (const Job& job : jobs) rows.push_back(values.data() + job.values);
+    std::vector<std::vector<Tensor>> placed(def.lists);
+    const Tensor* given[kUpdateLists];
+    for (int k = 0; k < def.lists; ++k) {
+      placed[k].assign(lists[k], lists[k] + n);
+      for (Tensor& t : placed[k])
+        for (const Detour& d : detours)
+          if (d.original.same(t)) t = d.copy;
+      given[k] = placed[k].data();
+    }
+    the_accelerator().update({def, n, given, rows.data()});
+  } else {
+    parallel_for(total, kGrain / kCost, [&](int64_t begin, int64_t end) {
+      size_t i = 0;
+      for (size_t count = n; count > 0;) {  // the first job that ends after `begin`
+        const size_t half = count / 2;
+        if (jobs[i + half].end <= begin) {
+          i += half + 1;
+          count -= half + 1;
+        } else {
+          count = half;
+        }
       }
-    }
-    for (; i < n && begin < end; ++i) {
-      const Job& job = jobs[i];
-      const int64_t start = job.end - job.numel, stop = std::min(end, job.end);
-      if (stop > begin) run_piece(def, job, values.data() + job.values, begin - start, stop - start);
-      begin = std::max(begin, stop);
-    }
-  });
+      for (; i < n && begin < end; ++i) {
+        const Job& job = jobs[i];
+        const int64_t start = job.end - job.numel, stop = std::min(end, job.end);
+        if (stop > begin) run_piece(def, job, values.data() + job.values, begin - start, stop - start);
+        begin = std::max(begin, stop);
+      }
+    });
+  }
   for (const Detour& d : detours)
     if (d.written) copy_into(d.original, d.copy);
   for (int k = 0; k < def.lists; ++k)

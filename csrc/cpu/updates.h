@@ -34,6 +34,15 @@ struct UpdateDef {
   uint32_t written, scalars_written;  // bit k: list k gets new values
   int values;                         // how many the loop uses
   const UpdateLoops* loops;
+  const void* device = nullptr;  // the accelerator's kernels, when it has been opened
+};
+
+// A step as the accelerator gets it. Tensors of one position lie alike and are dense.
+struct UpdateCall {
+  const UpdateDef& def;
+  size_t length;
+  const Tensor* const* lists;   // def.lists of them
+  const double* const* values;  // for each position, what the loop uses
 };
 
 void update_kernel(const Operator& op, void* definition, KeySet keys, Value* args, Value* results);

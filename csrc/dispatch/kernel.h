@@ -163,6 +163,12 @@ constexpr Kernel kernel_of() {
   static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) {    \
     name, {::fl::Key::CPU, ::fl::Key::Meta}, ::fl::kernel_of<&function>() \
   }
+// The same for a kernel that touches data only through the functions of core/tensor.h, which know the
+// accelerator.
+#define FL_KERNEL_DEVICES(name, function)                                                  \
+  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) {                     \
+    name, {::fl::Key::CPU, ::fl::Key::Meta, ::fl::Key::CUDA}, ::fl::kernel_of<&function>() \
+  }
 // Device-independent kernel (views, metadata): runs on every device below autograd.
 #define FL_KERNEL_ALL(name, function)                                  \
   static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) { \

@@ -37,6 +37,12 @@ void translate_exception() {
         break;
       case ErrorKind::OutOfMemory:
         type = PyExc_RuntimeError;
+        // The class that programs catch lies in a module that is loaded when a device is there.
+        if (PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "flambeau.cuda")) {
+          PyObject* found = PyObject_GetAttrString(module, "OutOfMemoryError");
+          if (found) type = found;
+          PyErr_Clear();
+        }
         break;
     }
     PyErr_SetString(type, e.what());

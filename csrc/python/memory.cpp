@@ -1,6 +1,7 @@
 // Bytes below tensors as files and other processes see them: shared memory, checksums, and plain views of
 // memory.
 #include "compiled/function.h"
+#include "core/accelerator.h"
 #include "core/changes.h"
 #include "core/crc32.h"
 #include "core/shared_memory.h"
@@ -132,7 +133,54 @@ PyObject* checksum(PyObject*, PyObject* args) {
   return PyLong_FromUnsignedLong(crc);
 }
 
-PyMethodDef memory_functions[] = {{"_empty_shared", empty_shared, METH_O, nullptr},
+// _accelerator() -> (number of devices, why there is none)
+PyObject* accelerator_state(PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    Accelerator* a = accelerator();
+    return Py_BuildValue("(is)", a ? a->device_count() : 0, accelerator_error().c_str());
+  });
+}
+
+PyObject* pin_memory(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_tensor(o), Type, "[pin_memory] expected a Tensor, got ",
+                  std::string(Py_TYPE(o)->tp_name));
+    const Tensor t = unwrap(o);
+    FL_CHECK(t.is_cpu(), "[pin_memory] expected a CPU tensor, got one on ", to_string(t.device()));
+    Accelerator& a = the_accelerator();
+    if (a.is_pinned(t->storage->data)) return Py_NewRef(o);
+    Tensor fresh = empty_like(t, t.dtype());
+    fresh->storage = a.allocate_pinned(fresh->storage->bytes);
+    copy_into(fresh, t);
+    return wrap(fresh);
+  });
+}
+
+PyObject* is_pinned(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(is_tensor(o), Type, "[is_pinned] expected a Tensor, got ",
+                  std::string(Py_TYPE(o)->tp_name));
+    const Tensor t = unwrap(o);
+    Accelerator* a = t.is_cpu() ? accelerator() : nullptr;
+    return PyBool_FromLong(a && a->is_pinned(t->storage->data));
+  });
+}
+
+// Kernels that only Python can supply, for the operators that the accelerator's library lacks.
+void register_fallback() {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject* module = PyImport_ImportModule("flambeau.cuda._device");
+  if (module)
+    Py_DECREF(module);
+  else
+    PyErr_WriteUnraisable(nullptr);
+  PyGILState_Release(state);
+}
+
+PyMethodDef memory_functions[] = {{"_accelerator", accelerator_state, METH_NOARGS, nullptr},
+                                  {"_pin_memory", pin_memory, METH_O, nullptr},
+                                  {"_is_pinned", is_pinned, METH_O, nullptr},
+                                  {"_empty_shared", empty_shared, METH_O, nullptr},
                                   {"_share_storage", share_storage, METH_O, nullptr},
                                   {"_storage_is_shared", storage_is_shared, METH_O, nullptr},
                                   {"_storage_descriptor", storage_descriptor, METH_O, nullptr},
@@ -147,6 +195,7 @@ PyMethodDef memory_functions[] = {{"_empty_shared", empty_shared, METH_O, nullpt
 }  // namespace
 
 void add_memory(PyObject* module) {
+  on_accelerator = register_fallback;
   check(PyModule_AddFunctions(module, memory_functions));
 }
 

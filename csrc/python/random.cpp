@@ -178,7 +178,15 @@ Generator* PyOpaque::generator() {
   return is_generator(object) ? reinterpret_cast<GeneratorObject*>(object)->generator : nullptr;
 }
 
+static PyObject* default_generator_of(PyObject*, PyObject* device) {
+  return guarded([&]() -> PyObject* {
+    return make_generator(generator_type, Ref<Generator>(&default_generator(device_from(device).type)));
+  });
+}
+static PyMethodDef random_functions[] = {{"_default_generator", default_generator_of, METH_O, nullptr}, {}};
+
 void add_random(PyObject* module) {
+  check(PyModule_AddFunctions(module, random_functions));
 #define SLOT(s, f) {s, reinterpret_cast<void*>(f)}
   PyType_Slot slots[] = {SLOT(Py_tp_new, generator_new),
                          SLOT(Py_tp_dealloc, generator_dealloc),

@@ -8,11 +8,31 @@ from typing import Any
 
 
 def is_built() -> bool:
-    return False
+    import flambeau
+
+    return flambeau.cuda.is_available()
+
+
+def _set_tf32(on: bool) -> None:
+    import flambeau
+
+    if flambeau.cuda.is_available():
+        flambeau.cuda._library.call("set_tf32", int(on))
 
 
 class _MatmulSettings:
-    allow_tf32 = False
+    _tf32 = False
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 products and convolutions may round their operands to TF32."""
+        return self._tf32
+
+    @allow_tf32.setter
+    def allow_tf32(self, on: bool) -> None:
+        self._tf32 = bool(on)
+        _set_tf32(self._tf32)
+
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
     allow_fp16_accumulation = False

@@ -1,116 +1,144 @@
-"""The CUDA interface on a build without CUDA: says so, and lets portable programs take their other branch.
+"""CUDA devices: what there is, which one is current, and the parts of the interface by the names programs use.
 
-Functions that only ask or tidy up answer as on a machine without a GPU; those that need one raise AssertionError.
+On a machine or build without CUDA, functions that only ask or tidy up answer as on a machine without a GPU; those that
+need one raise AssertionError.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import functools
+from types import SimpleNamespace
 from typing import Any
 
 import flambeau
-from flambeau import _streams
-from flambeau.cuda import amp
-
-__all__ = ["amp", "is_available", "device_count"]
-
-has_half = True
-has_magma = False
-default_generators: tuple[Any, ...] = ()
+from flambeau.cuda import _library
 
 
 class OutOfMemoryError(RuntimeError):
     """Raised when a device has no memory left."""
 
 
+from flambeau.cuda import amp  # noqa: E402
+from flambeau.cuda.graphs import (  # noqa: E402
+    CUDAGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
+from flambeau.cuda.memory import *  # noqa: E402, F403
+from flambeau.cuda.memory import max_memory_cached, memory_cached, reset_max_memory_allocated, reset_max_memory_cached  # noqa: E402
+from flambeau.cuda.random import *  # noqa: E402, F403
+from flambeau.cuda.streams import (  # noqa: E402
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+
+__all__ = ["amp", "is_available", "device_count", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables",
+           "is_current_stream_capturing", "Event", "ExternalStream", "Stream", "StreamContext", "current_stream",
+           "default_stream", "set_stream", "stream", "max_memory_cached", "memory_cached", "reset_max_memory_allocated",
+           "reset_max_memory_cached"]  # fmt: skip
+
+has_half = True
+has_magma = False
+
 CudaError = RuntimeError
 DeferredCudaCallError = RuntimeError
 
 
-def _missing() -> AssertionError:
-    return AssertionError("[cuda] expected a CUDA device, got a machine or build without one")
-
-
-# ---------------------------------------------------------------------------------------------- questions and no-ops
+# ---------------------------------------------------------------------------------------------- devices
 
 
 def is_available() -> bool:
-    return False
+    return _library.available()
 
 
 def device_count() -> int:
-    return 0
+    return int(_library.call("device_count")) if _library.available() else 0
 
 
 def is_initialized() -> bool:
-    return False
+    return _library.available()
+
+
+def init() -> None:
+    if not _library.available():
+        raise _library.missing()
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    return False
+    return _library.available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
 def is_tf32_supported() -> bool:
-    return False
+    return _library.available() and get_device_capability()[0] >= 8
 
 
-def is_current_stream_capturing() -> bool:
-    return False
+def current_device() -> int:
+    return int(_library.call("current_device"))
 
 
-def empty_cache() -> None: ...
+def set_device(device: Any) -> None:
+    index = device if isinstance(device, int) else flambeau.device(device).index
+    if index is not None and index >= 0:
+        _library.call("set_device", index)
 
 
-def ipc_collect() -> None: ...
+def synchronize(device: Any = None) -> None:
+    """Wait until all work on a device is done."""
+    _library.call("synchronize", _library.index_of(device))
 
 
-def manual_seed(seed: int) -> None: ...
+# As flcuda_properties fills them.
+_PROPERTIES = (
+    "major minor total_memory multi_processor_count L2_cache_size max_threads_per_multi_processor shared_memory_per_block "
+    "shared_memory_per_block_optin shared_memory_per_multiprocessor warp_size regs_per_multiprocessor is_integrated "
+    "is_multi_gpu_board max_threads_per_block pci_bus_id pci_device_id pci_domain_id"
+).split()
 
 
-def manual_seed_all(seed: int) -> None: ...
+@functools.cache
+def _properties(index: int) -> Any:
+    import ctypes
+
+    name = ctypes.create_string_buffer(256)
+    values = _library.numbers("properties", index, len(_PROPERTIES), name)
+    return SimpleNamespace(name=name.value.decode(), **dict(zip(_PROPERTIES, values)))
 
 
-def seed() -> None: ...
+def get_device_properties(device: Any = None) -> Any:
+    index = _library.index_of(device)
+    if not 0 <= index < device_count():
+        raise AssertionError(f"[get_device_properties] expected one of {device_count()} devices, got {index}")
+    return _properties(index)
 
 
-def seed_all() -> None: ...
+def get_device_name(device: Any = None) -> str:
+    return str(get_device_properties(device).name)
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    found = get_device_properties(device)
+    return found.major, found.minor
 
 
 def get_arch_list() -> list[str]:
-    return []
+    return ["sm_80", "sm_90"] if _library.available() else []
 
 
-def get_rng_state_all() -> list[Any]:
-    return []
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    if not _library.available():
+        return False
+    return bool(_library.call("can_access_peer", _library.index_of(device), _library.index_of(peer_device)))
 
 
-def set_rng_state_all(new_states: Any) -> None: ...
-
-
-def memory_allocated(device: Any = None) -> int:
-    return 0
-
-
-def memory_reserved(device: Any = None) -> int:
-    return 0
-
-
-memory_cached = max_memory_allocated = max_memory_reserved = max_memory_cached = memory_allocated
-
-
-def memory_stats(device: Any = None) -> dict[str, Any]:
-    return {}
-
-
-def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    return ""
-
-
-def reset_peak_memory_stats(device: Any = None) -> None: ...
-
-
-reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_stats = reset_peak_memory_stats
+def ipc_collect() -> None: ...
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None: ...
@@ -120,48 +148,20 @@ def get_sync_debug_mode() -> int:
     return 0
 
 
-def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    return False
-
-
-# ---------------------------------------------------------------------------------------------- what needs a device
-
-
-def _needs_device(name: str) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        raise _missing()
-
-    call.__name__ = call.__qualname__ = name
-    return call
-
-
-for _name in (
-    "init current_device current_stream default_stream synchronize get_device_name get_device_capability "
-    "get_device_properties mem_get_info get_rng_state set_rng_state set_per_process_memory_fraction initial_seed "
-    "list_gpu_processes utilization temperature power_draw clock_rate current_blas_handle make_graphed_callables "
-    "memory_snapshot caching_allocator_alloc caching_allocator_delete graph_pool_handle memory_usage cudart "
-    "change_current_allocator get_allocator_backend"
-).split():
-    globals()[_name] = _needs_device(_name)
-
-
-def set_device(device: Any) -> None:
-    index = device if isinstance(device, int) else flambeau.device(device).index
-    if index is not None and index >= 0:
-        raise _missing()
-
-
 class device:
-    """A `with` block on another device; without CUDA only the index -1 or None is possible."""
+    """A `with` block on another device; an index of -1 or None changes nothing."""
 
     def __init__(self, device: Any) -> None:
-        self.idx = -1 if device is None else device
+        self.idx = -1 if device is None else device if isinstance(device, int) else _library.index_of(device)
 
     def __enter__(self) -> None:
         if self.idx != -1:
-            raise _missing()
+            self.before = current_device()
+            set_device(self.idx)
 
-    def __exit__(self, *exception: Any) -> None: ...
+    def __exit__(self, *exception: Any) -> None:
+        if self.idx != -1:
+            set_device(self.before)
 
 
 class device_of(device):
@@ -171,50 +171,31 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
+# ---------------------------------------------------------------------------------------------- what is not there
+
+
+def _unsupported(name: str) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not _library.available():
+            raise _library.missing()
+        raise NotImplementedError(f"[cuda.{name}] expected a function that flambeau has, got one that it lacks")
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+for _name in (
+    "list_gpu_processes utilization temperature power_draw clock_rate current_blas_handle memory_usage cudart "
+    "change_current_allocator"
+).split():
+    globals()[_name] = _unsupported(_name)
+
+
 class _Needs:
-    """Base of the objects that exist on a device only."""
+    """Base of the objects that are not there yet."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise _missing()
-
-
-class Stream(_Needs, _streams.Stream):
-    """A queue of work on a device."""
-
-
-class ExternalStream(Stream):
-    """A stream made elsewhere."""
-
-
-class Event(_Needs, _streams.Event):
-    """A mark in a stream."""
-
-
-class CUDAGraph(_Needs):
-    """Recorded work to be run again."""
-
-
-class graph(_Needs):
-    """A `with` block that records a graph."""
-
-
-@contextlib.contextmanager
-def stream(stream: Any) -> Iterator[None]:
-    """Work on a stream inside a `with` block; None means nothing to change."""
-    if stream is not None:
-        raise _missing()
-    yield
-
-
-class StreamContext:
-    """What `stream` returns."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *exception: Any) -> None: ...
+        raise _library.missing()
 
 
 class MemPool(_Needs):
@@ -230,20 +211,32 @@ class CUDAPluggableAllocator(_Needs):
 
 
 class _LegacyType(type):
-    """FloatTensor and the others: no tensor is one of them."""
+    """FloatTensor and the others: CUDA tensors of a dtype."""
+
+    dtype: Any
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"[cuda] expected a CUDA device for {cls.__name__}, got a machine or build without one")
+        if not _library.available():
+            raise TypeError(f"[cuda] expected a CUDA device for {cls.__name__}, got a machine or build without one")
+        if args and not isinstance(args[0], int):
+            return flambeau.tensor(args[0], dtype=cls.dtype, device="cuda")
+        return flambeau.empty(args, dtype=cls.dtype, device="cuda")
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return False
+        return isinstance(instance, flambeau.Tensor) and instance.is_cuda and instance.dtype is cls.dtype
 
 
-for _name in "Double Float Half Long Int Short Char Byte Bool BFloat16".split():
-    globals()[f"{_name}Tensor"] = _LegacyType(f"{_name}Tensor", (), {"__module__": __name__})
+for _name in "double float half long int short char byte bool bfloat16".split():
+    _title = {"byte": "Byte", "char": "Char", "bfloat16": "BFloat16"}.get(_name, _name.title())
+    _dtype = {"byte": "uint8", "char": "int8"}.get(_name, _name)
+    globals()[f"{_title}Tensor"] = _LegacyType(
+        f"{_title}Tensor", (), {"__module__": __name__, "dtype": getattr(flambeau, _dtype)}
+    )
 
 
 def __getattr__(name: str) -> Any:
+    if name == "default_generators":
+        return (flambeau._C._default_generator("cuda"),) if _library.available() else ()
     if not name.startswith("__"):
         from importlib import import_module
 

@@ -412,3 +412,103 @@ def _cross_entropy_forward(self: Any, target: Any, weight: Any, reduction: int, 
 
 TABLE["_nll_loss_backward"] = loss.nll_loss_gradient
 TABLE["_cross_entropy_backward"] = loss.cross_entropy_gradient
+
+
+# ---------------------------------------------------------------- gradients of pools and attention
+
+
+def _spread(grad: Any, dim: int, cells: Sequence[tuple[int, int]], shares: Sequence[float], n: int) -> Any:
+    """Along one dimension: what each cell got, times its share, at every place the cell was made of."""
+    if len(cells) == 1:
+        inside = (grad * shares[0]).expand(
+            [cells[0][1] - cells[0][0] if d == dim else s for d, s in enumerate(grad.shape)]
+        )
+        before, after = cells[0][0], n - cells[0][1]
+        pad = [0, 0] * (grad.dim() - 1 - dim) + [before, after]
+        return fl.constant_pad_nd(inside, pad, 0) if before or after else inside
+    rows = [[shares[i] if a <= k < b else 0.0 for k in range(n)] for i, (a, b) in enumerate(cells)]
+    matrix = fl.tensor(rows, dtype=grad.dtype).to(grad.device)
+    return fl.matmul(grad.transpose(dim, -1), matrix).transpose(dim, -1)
+
+
+@decompose("_adaptive_avg_pool_backward")
+def _adaptive_avg_pool_backward(grad: Any, input_size: Sequence[int], ndim: int) -> Any:
+    for d in range(len(input_size) - ndim, len(input_size)):
+        cells = _adaptive_cells(input_size[d], grad.shape[d])
+        grad = _spread(grad, d, cells, [1 / (b - a) for a, b in cells], input_size[d])
+    return grad.clone(memory_format=fl.contiguous_format)
+
+
+@decompose("_avg_pool_backward")
+def _avg_pool_backward(
+    grad: Any, input_size: Sequence[int], kernel_size: Sequence[int], stride: Any, padding: Sequence[int],
+    ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
+) -> Any:  # fmt: skip
+    ndim = len(kernel_size)
+    lead = len(input_size) - ndim
+    stride = stride or kernel_size
+    for i in range(ndim):
+        n, k, s, p = input_size[lead + i], kernel_size[i], stride[i], padding[i]
+        cells, shares = [], []
+        for o in range(grad.shape[lead + i]):
+            start, end = o * s - p, min(o * s - p + k, n + p)
+            inside = (max(start, 0), min(end, n))
+            cells.append(inside)
+            count = end - start if count_include_pad else inside[1] - inside[0]
+            shares.append(1.0 if divisor_override is not None else 1 / count)
+        grad = _spread(grad, lead + i, cells, shares, n)
+    if divisor_override is not None:
+        grad = grad / divisor_override
+    return grad.clone(memory_format=fl.contiguous_format)
+
+
+@decompose("_flash_attention_backward")
+def _flash_attention_backward(
+    grad: Any, query: Any, key: Any, value: Any, attn_mask: Any, output: Any, logsumexp: Any, is_causal: bool,
+    scale: float | None,
+) -> Any:  # fmt: skip
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = fl.matmul(query, key.transpose(-1, -2)) * factor
+    if is_causal:
+        allowed = fl.tril(fl.ones(scores.shape[-2:], dtype=fl.bool, device=query.device))
+        scores = fl.where(allowed, scores, -math.inf)
+    if attn_mask is not None:
+        scores = fl.where(attn_mask, scores, -math.inf) if attn_mask.dtype is fl.bool else scores + attn_mask
+    weights = fl.exp(scores - logsumexp.unsqueeze(-1)).to(query.dtype)
+    by_value = fl.matmul(weights.transpose(-1, -2), grad)
+    of_weights = fl.matmul(grad, value.transpose(-1, -2))
+    of_scores = weights * (of_weights - fl.sum(of_weights * weights, [-1], keepdim=True)) * factor
+    return fl.matmul(of_scores, key), fl.matmul(of_scores.transpose(-1, -2), query), by_value
+
+
+@decompose("_col2im")
+def _col2im(self: Any, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    if self.dim() == 2:
+        return fl._ops._col2im(self.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    places = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, p, d, k, s in zip(output_size, padding, dilation, kernel_size, stride)
+    ]
+    channels = self.shape[1] // math.prod(kernel_size)
+    columns = self.reshape([self.shape[0], channels, *kernel_size, *places])
+    wide = [n + 2 * p for n, p in zip(output_size, padding)]
+    out = fl.zeros([self.shape[0], channels, *wide], dtype=self.dtype, device=self.device)
+    for i in range(kernel_size[0]):
+        for j in range(kernel_size[1]):
+            rows = slice(i * dilation[0], i * dilation[0] + (places[0] - 1) * stride[0] + 1, stride[0])
+            cols = slice(j * dilation[1], j * dilation[1] + (places[1] - 1) * stride[1] + 1, stride[1])
+            out[:, :, rows, cols] += columns[:, :, i, j]
+    inside = out.narrow(2, padding[0], output_size[0]).narrow(3, padding[1], output_size[1])
+    return inside.clone(memory_format=fl.contiguous_format)
+
+
+# ---------------------------------------------------------------- scaled losses
+
+
+@decompose("_amp_foreach_non_finite_check_and_unscale_")
+def _amp_foreach_non_finite_check_and_unscale_(self: Sequence[Any], found_inf: Any, inv_scale: Any) -> None:
+    """No value is read by the host, so that nothing waits for the device."""
+    for grad in self:
+        finite = fl.all(fl.isfinite(grad))
+        found_inf.copy_(fl.where(finite, found_inf, 1.0))
+        grad.mul_(inv_scale)

@@ -1,0 +1,78 @@
+// The seam between libflambeau and an accelerator's library (libflambeau_cuda): memory, copies, streams,
+// launches, and the loops of generated kernels. libflambeau knows this interface only; the library is opened
+// when a CUDA device is first named and the machine has a driver.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace fl {
+
+class Operator;
+struct PointwiseCall;
+struct ReduceCall;
+struct UpdateCall;
+struct RandomCall;
+namespace cpu {
+struct GemmArgs;
+}
+
+class Accelerator {
+ public:
+  virtual ~Accelerator() = default;
+
+  virtual int device_count() = 0;
+  virtual int current_device() = 0;
+
+  // Device memory, ordered with the current stream.
+  virtual void* allocate(size_t bytes, Device device) = 0;
+  virtual void free(void* block, Device device) = 0;
+  // Host memory that the device reads and writes directly.
+  virtual Ref<Storage> allocate_pinned(size_t bytes) = 0;
+  virtual bool is_pinned(const void* address) = 0;
+
+  // Copies with conversion and broadcasting; at least one side is on the device. What the host reads or may
+  // change next is waited for, unless `non_blocking` and the host's memory is pinned.
+  virtual void copy(const Tensor& dst, const Tensor& src, bool non_blocking) = 0;
+  // One bit pattern of the tensor's item size, everywhere.
+  virtual void fill(const Tensor& t, const void* pattern) = 0;
+
+  // start + i * step in a contiguous tensor of a real dtype.
+  virtual void fill_range(const Tensor& t, const Scalar& start, const Scalar& step) = 0;
+
+  // The stream (a CUstream) on which work of this thread goes.
+  virtual void* stream(Device device) = 0;
+  virtual void synchronize(Device device) = 0;
+
+  // A function of a compiled module (cubin or PTX image), kept for ever; `shared` is the most dynamic shared
+  // memory that launches will ask for.
+  virtual void* load(const void* image, const char* function, int shared) = 0;
+  virtual void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared,
+                      void* stream, void** params) = 0;
+
+  // Loops generated from op records; geometry and dtypes have been settled and checked.
+  virtual void pointwise(const PointwiseCall& call) = 0;
+  virtual void reduce(const ReduceCall& call) = 0;
+  virtual void update(const UpdateCall& call) = 0;
+  virtual void random(const Tensor& contiguous, const RandomCall& call) = 0;
+  virtual void gemm(const cpu::GemmArgs& args) = 0;
+};
+
+// The accelerator of this machine, opened at the first call; null when there is none.
+Accelerator* accelerator();
+// Raises when there is none.
+Accelerator& the_accelerator();
+// Why there is none.
+const std::string& accelerator_error();
+// Called by the library's `flcuda_open`.
+void set_accelerator(Accelerator* a);
+// Called once after an accelerator was opened; set by the binding.
+extern void (*on_accelerator)();
+
+// "cuda" without an index is the current device.
+inline Device canonical(Device d) {
+  if (__builtin_expect(d.type == DeviceType::CUDA && d.index < 0, 0))
+    if (Accelerator* a = accelerator()) d.index = static_cast<int8_t>(a->current_device());
+  return d;
+}
+
+}  // namespace fl

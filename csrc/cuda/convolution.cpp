@@ -1,0 +1,388 @@
+// Convolutions by cuDNN, which is opened at run time; the few declarations that are needed stand here. Memory
+// format is the input's: channels-last tensors stay so. What cuDNN does not take (integers, no library) goes
+// by the operator's definition.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "cuda/kernels.h"
+#include "cuda/library.h"
+#include "dispatch/kernel.h"
+
+namespace fl::cuda {
+
+void check_on_device(const Operator& op, const Value* args);
+
+namespace {
+
+// ---------------------------------------------------------------- cuDNN as it is documented
+
+using Handle = void*;
+using Descriptor = void*;
+struct Performance {
+  int algorithm, status;
+  float time;
+  size_t memory;
+  int determinism, math, reserved[3];
+};
+
+struct Cudnn {
+  int (*create)(Handle*);
+  int (*set_stream)(Handle, cudaStream_t);
+  int (*tensor_create)(Descriptor*);
+  int (*tensor_set)(Descriptor, int, int, const int*, const int*);
+  int (*tensor_destroy)(Descriptor);
+  int (*filter_create)(Descriptor*);
+  int (*filter_set)(Descriptor, int, int, int, const int*);
+  int (*filter_destroy)(Descriptor);
+  int (*convolution_create)(Descriptor*);
+  int (*convolution_set)(Descriptor, int, const int*, const int*, const int*, int, int);
+  int (*convolution_groups)(Descriptor, int);
+  int (*convolution_math)(Descriptor, int);
+  int (*convolution_destroy)(Descriptor);
+  int (*forward_choose)(Handle, Descriptor, Descriptor, Descriptor, Descriptor, int, int*, Performance*);
+  int (*data_choose)(Handle, Descriptor, Descriptor, Descriptor, Descriptor, int, int*, Performance*);
+  int (*filter_choose)(Handle, Descriptor, Descriptor, Descriptor, Descriptor, int, int*, Performance*);
+  int (*forward)(Handle, const void*, Descriptor, const void*, Descriptor, const void*, Descriptor, int,
+                 void*, size_t, const void*, Descriptor, void*);
+  int (*data)(Handle, const void*, Descriptor, const void*, Descriptor, const void*, Descriptor, int, void*,
+              size_t, const void*, Descriptor, void*);
+  int (*filter)(Handle, const void*, Descriptor, const void*, Descriptor, const void*, Descriptor, int, void*,
+                size_t, const void*, Descriptor, void*);
+  Handle handles[kMaxDevices] = {};
+  bool found = false;
+
+  static Cudnn& get() {
+    static Cudnn cudnn = [] {
+      Cudnn c{};
+      static const char* const names[] = {"libcudnn.so.9", "libcudnn.so", nullptr};
+      void* library = open_library(names);
+      if (!library) return c;
+      bool all = true;
+      const auto find = [&](auto& to, const char* name) {
+        to = reinterpret_cast<std::decay_t<decltype(to)>>(dlsym(library, name));
+        all &= to != nullptr;
+      };
+      find(c.create, "cudnnCreate");
+      find(c.set_stream, "cudnnSetStream");
+      find(c.tensor_create, "cudnnCreateTensorDescriptor");
+      find(c.tensor_set, "cudnnSetTensorNdDescriptor");
+      find(c.tensor_destroy, "cudnnDestroyTensorDescriptor");
+      find(c.filter_create, "cudnnCreateFilterDescriptor");
+      find(c.filter_set, "cudnnSetFilterNdDescriptor");
+      find(c.filter_destroy, "cudnnDestroyFilterDescriptor");
+      find(c.convolution_create, "cudnnCreateConvolutionDescriptor");
+      find(c.convolution_set, "cudnnSetConvolutionNdDescriptor");
+      find(c.convolution_groups, "cudnnSetConvolutionGroupCount");
+      find(c.convolution_math, "cudnnSetConvolutionMathType");
+      find(c.convolution_destroy, "cudnnDestroyConvolutionDescriptor");
+      find(c.forward_choose, "cudnnGetConvolutionForwardAlgorithm_v7");
+      find(c.data_choose, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
+      find(c.filter_choose, "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
+      find(c.forward, "cudnnConvolutionForward");
+      find(c.data, "cudnnConvolutionBackwardData");
+      find(c.filter, "cudnnConvolutionBackwardFilter");
+      c.found = all;
+      return c;
+    }();
+    return cudnn;
+  }
+};
+
+constexpr int kCrossCorrelation = 1, kFloatType = 0, kDoubleType = 1;
+constexpr int kMathDefault = 0, kMathTensor = 1, kMathFma = 3;
+constexpr size_t kMostWorkspace = size_t(1) << 30;
+
+int cudnn_type(DType t) {
+  switch (t) {
+    case DType::Float:
+      return 0;
+    case DType::Double:
+      return 1;
+    case DType::Half:
+      return 2;
+    case DType::BFloat16:
+      return 9;
+    default:
+      return -1;
+  }
+}
+
+void check_cudnn(int status, const char* what) {
+  FL_CHECK(status == 0, "[convolution] cuDNN error ", status, " in ", what);
+}
+
+struct TensorDescriptor {
+  Descriptor handle;
+  explicit TensorDescriptor(const Tensor& t) {
+    Cudnn& c = Cudnn::get();
+    check_cudnn(c.tensor_create(&handle), "tensor");
+    int sizes[8], strides[8];
+    for (int64_t d = 0; d < t.dim(); ++d) {
+      sizes[d] = static_cast<int>(t.size(d));
+      strides[d] = static_cast<int>(t.stride(d));
+    }
+    check_cudnn(c.tensor_set(handle, cudnn_type(t.dtype()), static_cast<int>(t.dim()), sizes, strides),
+                "tensor");
+  }
+  ~TensorDescriptor() { Cudnn::get().tensor_destroy(handle); }
+};
+
+// Channels-last or contiguous, whichever the tensor is, with strides that say so even for sizes of one.
+Tensor in_format(const Tensor& t, bool last) {
+  if (!last) return contiguous(t);
+  const MemoryFormat format = t.dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
+  const Dims strides = channels_last_strides(t.sizes());
+  if (t.is_contiguous(format)) return alias(t, t.sizes(), strides, t.offset());
+  const Tensor out = empty_strided(t.sizes(), strides, t.options());
+  copy_into(out, t);
+  return out;
+}
+Tensor empty_in_format(IntSpan sizes, bool last, Options options) {
+  return last ? empty_strided(sizes, channels_last_strides(sizes), options) : empty(sizes, options);
+}
+
+bool channels_last(const Tensor& t) {
+  if (t.dim() != 4 && t.dim() != 5) return false;
+  return !t.is_contiguous() &&
+         t.is_contiguous(t.dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d);
+}
+
+// A convolution of at least two spatial dimensions: a 1-d one is seen as 2-d of height one.
+struct Problem {
+  Tensor x, w, y;  // in the words of the plain direction: y = conv(x, w)
+  Dims stride, padding, dilation;
+  int64_t groups;
+  bool last;
+};
+
+enum class Way { Forward, Data, Filter };
+
+struct Choice {
+  int algorithm, math;
+  size_t workspace;
+};
+
+void run(const Problem& p, Way way) {
+  Cudnn& c = Cudnn::get();
+  const int device = p.x.device().index;
+  OnDevice on(device);
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);  // a handle serves one thread at a time
+  if (!c.handles[device]) check_cudnn(c.create(&c.handles[device]), "cudnnCreate");
+  const Handle handle = c.handles[device];
+  const cudaStream_t stream = current_stream();
+  check_cudnn(c.set_stream(handle, stream), "cudnnSetStream");
+  const TensorDescriptor x(p.x), y(p.y);
+  struct Others {
+    Descriptor filter = nullptr, convolution = nullptr;
+    ~Others() {
+      if (filter) Cudnn::get().filter_destroy(filter);
+      if (convolution) Cudnn::get().convolution_destroy(convolution);
+    }
+  } made;
+  const int type = cudnn_type(p.x.dtype()), nd = static_cast<int>(p.x.dim()), space = nd - 2;
+  int sizes[8], pads[6], steps[6], spreads[6];
+  for (int d = 0; d < nd; ++d) sizes[d] = static_cast<int>(p.w.size(d));
+  for (int d = 0; d < space; ++d) {
+    pads[d] = static_cast<int>(p.padding[d]);
+    steps[d] = static_cast<int>(p.stride[d]);
+    spreads[d] = static_cast<int>(p.dilation[d]);
+  }
+  check_cudnn(c.filter_create(&made.filter), "filter");
+  check_cudnn(c.filter_set(made.filter, type, p.last ? 1 : 0, nd, sizes), "filter");
+  check_cudnn(c.convolution_create(&made.convolution), "convolution");
+  check_cudnn(c.convolution_set(made.convolution, space, pads, steps, spreads, kCrossCorrelation,
+                                type == kDoubleType ? kDoubleType : kFloatType),
+              "convolution");
+  check_cudnn(c.convolution_groups(made.convolution, static_cast<int>(p.groups)), "groups");
+  const bool reduced = is_reduced(p.x.dtype());
+  const int math = reduced ? kMathTensor : get_tf32() ? kMathDefault : kMathFma;
+  check_cudnn(c.convolution_math(made.convolution, math), "math");
+
+  // The library's advice is kept by geometry.
+  std::string key(reinterpret_cast<const char*>(&way), sizeof way);
+  const auto add = [&](int64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  for (int64_t v : {int64_t(device), int64_t(type), int64_t(math), p.groups, int64_t(p.last)}) add(v);
+  for (const Tensor* t : {&p.x, &p.w, &p.y})
+    for (int64_t v : t->sizes()) add(v);
+  for (const Dims* list : {&p.stride, &p.padding, &p.dilation})
+    for (int64_t v : *list) add(v);
+  static auto* choices = new std::map<std::string, Choice>;
+  auto it = choices->find(key);
+  if (it == choices->end()) {
+    Performance found[8];
+    int count = 0;
+    const int status =
+        way == Way::Forward
+            ? c.forward_choose(handle, x.handle, made.filter, made.convolution, y.handle, 8, &count, found)
+        : way == Way::Data
+            ? c.data_choose(handle, made.filter, y.handle, made.convolution, x.handle, 8, &count, found)
+            : c.filter_choose(handle, x.handle, y.handle, made.convolution, made.filter, 8, &count, found);
+    check_cudnn(status, "the choice of an algorithm");
+    const Performance* best = nullptr;
+    for (int i = 0; i < count && !best; ++i)
+      if (found[i].status == 0 && found[i].memory <= kMostWorkspace) best = &found[i];
+    FL_CHECK(best != nullptr,
+             "[convolution] expected a convolution that cuDNN has an algorithm for, got input ", p.x.sizes(),
+             " and weight ", p.w.sizes());
+    it = choices->emplace(key, Choice{best->algorithm, best->math, best->memory}).first;
+  }
+  const Choice& choice = it->second;
+  check_cudnn(c.convolution_math(made.convolution, choice.math), "math");
+  Scratch workspace(choice.workspace, device, stream);
+  const double one_d = 1, zero_d = 0;
+  const float one_f = 1, zero_f = 0;
+  const void* one = type == kDoubleType ? static_cast<const void*>(&one_d) : &one_f;
+  const void* zero = type == kDoubleType ? static_cast<const void*>(&zero_d) : &zero_f;
+  int status;
+  switch (way) {
+    case Way::Forward:
+      status = c.forward(handle, one, x.handle, p.x.raw(), made.filter, p.w.raw(), made.convolution,
+                         choice.algorithm, workspace.get(), choice.workspace, zero, y.handle, p.y.raw());
+      break;
+    case Way::Data:
+      status = c.data(handle, one, made.filter, p.w.raw(), y.handle, p.y.raw(), made.convolution,
+                      choice.algorithm, workspace.get(), choice.workspace, zero, x.handle, p.x.raw());
+      break;
+    default:
+      status = c.filter(handle, one, x.handle, p.x.raw(), y.handle, p.y.raw(), made.convolution,
+                        choice.algorithm, workspace.get(), choice.workspace, zero, made.filter, p.w.raw());
+  }
+  check_cudnn(status, "the convolution");
+  check_launch("convolution");
+}
+
+// ---------------------------------------------------------------- operators
+
+Dims for_space(IntSpan given, int64_t space) {
+  Dims out(space);
+  for (int64_t d = 0; d < space; ++d) out[d] = given.size() == 1 ? given[0] : given[d];
+  return out;
+}
+// (N, C, L) as (N, C, 1, L).
+Tensor with_height(const Tensor& t) {
+  if (t.dim() != 3) return t;
+  return alias(t, {t.size(0), t.size(1), 1, t.size(2)},
+               {t.stride(0), t.stride(1), t.stride(2) * t.size(2), t.stride(2)}, t.offset());
+}
+void widen(Dims& list, int64_t first) {
+  if (list.size() == 1) list.insert(0, first);
+}
+
+bool usable(const Tensor& input, const Tensor& weight) {
+  return Cudnn::get().found && cudnn_type(input.dtype()) >= 0 && input.dtype() == weight.dtype() &&
+         input.dim() >= 3 && input.dim() <= 5 && input.dim() == weight.dim() && input.numel() > 0 &&
+         weight.numel() > 0;
+}
+void by_definition(const Operator& op, KeySet keys, Value* args, Value* results) {
+  const Kernel other = OperatorTable::get().fallback(Key::CUDA);
+  other.fn(op, other.context, keys, args, results);
+}
+
+void convolution(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Tensor input = args[0].tensor(), weight = args[1].tensor(), bias = args[2].tensor();
+  if (!usable(input, weight)) return by_definition(op, keys, args, results);
+  const int64_t space = input.dim() - 2, groups = args[8].to_int();
+  const bool transposed = args[6].to_bool();
+  Problem p;
+  p.stride = for_space(args[3].ints(), space);
+  p.padding = for_space(args[4].ints(), space);
+  p.dilation = for_space(args[5].ints(), space);
+  Dims extra = for_space(args[7].ints(), space);
+  p.groups = groups;
+  FL_CHECK((transposed ? weight.size(0) : weight.size(1) * groups) == input.size(1),
+           "[convolution] expected input of ", transposed ? weight.size(0) : weight.size(1) * groups,
+           " channels, got shape ", input.sizes());
+  Dims sizes;
+  sizes.push_back(input.size(0));
+  sizes.push_back(transposed ? weight.size(1) * groups : weight.size(0));
+  for (int64_t d = 0; d < space; ++d) {
+    const int64_t reach = p.dilation[d] * (weight.size(2 + d) - 1) + 1;
+    const int64_t n = transposed ? (input.size(2 + d) - 1) * p.stride[d] - 2 * p.padding[d] + reach + extra[d]
+                                 : (input.size(2 + d) + 2 * p.padding[d] - reach) / p.stride[d] + 1;
+    FL_CHECK(n > 0 && input.size(2 + d) + 2 * p.padding[d] >= (transposed ? 1 : reach),
+             "[convolution] expected a kernel no larger than the padded input, got input ", input.sizes(),
+             " and weight ", weight.sizes());
+    sizes.push_back(n);
+  }
+  OnDevice on(input.device().index);
+  p.last = channels_last(input) || channels_last(weight);
+  const Tensor out = empty_in_format(sizes, p.last && input.dim() > 3, input.options());
+  p.last = p.last && input.dim() > 3;
+  const Tensor x = in_format(input, p.last), w = in_format(weight, p.last);
+  p.x = with_height(transposed ? out : x);
+  p.y = with_height(transposed ? x : out);
+  p.w = with_height(w);
+  widen(p.stride, 1);
+  widen(p.padding, 0);
+  widen(p.dilation, 1);
+  run(p, transposed ? Way::Data : Way::Forward);
+  if (bias.defined()) {
+    static const Operator& add = OperatorTable::get().at("add_.Tensor");
+    Dims shape(out.dim()), strides(out.dim());
+    for (int64_t d = 0; d < out.dim(); ++d) shape[d] = 1;
+    shape[1] = bias.size(0);
+    strides[1] = bias.stride(0);
+    call_tensor(add, out, alias(bias, shape, strides, bias.offset()), Scalar(int64_t(1)));
+  }
+  results[0] = Value(out);
+}
+
+void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Tensor grad = args[0].tensor(), input = args[1].tensor(), weight = args[2].tensor();
+  if (!usable(input, weight) || grad.dtype() != input.dtype() || grad.numel() == 0)
+    return by_definition(op, keys, args, results);
+  const int64_t space = input.dim() - 2;
+  const bool transposed = args[6].to_bool();
+  const bool* mask = args[9].bools();
+  OnDevice on(input.device().index);
+  Problem p;
+  p.stride = for_space(args[3].ints(), space);
+  p.padding = for_space(args[4].ints(), space);
+  p.dilation = for_space(args[5].ints(), space);
+  p.groups = args[8].to_int();
+  p.last = input.dim() > 3 && (channels_last(input) || channels_last(weight));
+  widen(p.stride, 1);
+  widen(p.padding, 0);
+  widen(p.dilation, 1);
+  const Tensor g = in_format(grad, p.last), none = empty({0}, input.options());
+  Tensor by_input = none, by_weight = none, by_bias = none;
+  if (mask[0]) {
+    by_input = empty_in_format(input.sizes(), p.last, input.options());
+    p.w = with_height(in_format(weight, p.last));
+    p.x = with_height(transposed ? g : by_input);
+    p.y = with_height(transposed ? by_input : g);
+    run(p, transposed ? Way::Forward : Way::Data);
+  }
+  if (mask[1]) {
+    by_weight = empty_in_format(weight.sizes(), p.last, weight.options());
+    const Tensor x = in_format(input, p.last);
+    p.w = with_height(by_weight);
+    p.x = with_height(transposed ? g : x);
+    p.y = with_height(transposed ? x : g);
+    run(p, Way::Filter);
+  }
+  if (mask[2]) {
+    static const Operator& sum = OperatorTable::get().at("sum.dim_IntList");
+    std::vector<int64_t> dims{0};
+    for (int64_t d = 2; d < grad.dim(); ++d) dims.push_back(d);
+    Value arguments[4] = {Value(g), Value(dims), Value(false), Value()}, result[1];
+    sum.call(arguments, result);
+    by_bias = result[0].take_tensor();
+  }
+  results[0] = Value(by_input);
+  results[1] = Value(by_weight);
+  results[2] = Value(by_bias);
+}
+
+const detail::Register plain{"convolution", {Key::CUDA}, Kernel{convolution, nullptr}};
+const detail::Register named{"_convolution", {Key::CUDA}, Kernel{convolution, nullptr}};
+const detail::Register backward{"_convolution_backward", {Key::CUDA}, Kernel{convolution_backward, nullptr}};
+
+}  // namespace
+}  // namespace fl::cuda

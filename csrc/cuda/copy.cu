@@ -1,0 +1,349 @@
+// Copies within a device, between devices and to and from the host, with conversion and broadcasting; fills.
+#include <algorithm>
+
+#include "core/stored_dtypes.h"
+#include "cpu/iterator.h"
+#include "cuda/device.cuh"
+#include "cuda/kernels.h"
+
+namespace fl::cuda {
+
+namespace {
+
+struct CopyArgs {
+  char* out;
+  const char* in;
+  int64_t n;
+  DType out_dtype, in_dtype;
+  int8_t out_size, in_size;
+  Geometry<2> geometry;
+};
+
+// Elements of one size as they are.
+template <class T>
+__global__ void __launch_bounds__(256) copy_raw(const __grid_constant__ CopyArgs a) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  int64_t at[2];
+  a.geometry.locate(i, at);
+  *reinterpret_cast<T*>(a.out + at[0]) = *reinterpret_cast<const T*>(a.in + at[1]);
+}
+
+// Through a type that holds both.
+template <class T>
+__global__ void __launch_bounds__(256) copy_convert(const __grid_constant__ CopyArgs a) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  int64_t at[2];
+  a.geometry.locate(i, at);
+  store<T>(a.out + at[0], a.out_dtype, load<T>(a.in + at[1], a.in_dtype));
+}
+
+__global__ void __launch_bounds__(256) copy_complex(const __grid_constant__ CopyArgs a) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  int64_t at[2];
+  a.geometry.locate(i, at);
+  double re, im = 0;
+  if (a.in_dtype == DType::ComplexFloat) {
+    const float2 z = *reinterpret_cast<const float2*>(a.in + at[1]);
+    re = z.x, im = z.y;
+  } else if (a.in_dtype == DType::ComplexDouble) {
+    const double* z = reinterpret_cast<const double*>(a.in + at[1]);
+    re = z[0], im = z[1];
+  } else {
+    re = load<double>(a.in + at[1], a.in_dtype);
+  }
+  char* to = a.out + at[0];
+  if (a.out_dtype == DType::ComplexFloat) {
+    *reinterpret_cast<float2*>(to) = make_float2(float(re), float(im));
+  } else if (a.out_dtype == DType::ComplexDouble) {
+    reinterpret_cast<double*>(to)[0] = re;
+    reinterpret_cast<double*>(to)[1] = im;
+  } else {
+    store<double>(to, a.out_dtype, a.out_dtype == DType::Bool ? double(re != 0 || im != 0) : re);
+  }
+}
+
+__global__ void __launch_bounds__(256) copy_vector(const __grid_constant__ CopyArgs a) {
+  const int64_t first = (int64_t(blockIdx.x) * 256 + threadIdx.x) * kVector;
+  if (first >= a.n) return;
+  if (first + kVector <= a.n) {
+    float v[kVector];
+    load_vector(v, a.in + first * a.in_size, a.in_dtype);
+    store_vector<float>(a.out + first * a.out_size, a.out_dtype, v);
+    return;
+  }
+  for (int64_t i = first; i < a.n; ++i)
+    store<float>(a.out + i * a.out_size, a.out_dtype, load<float>(a.in + i * a.in_size, a.in_dtype));
+}
+
+// Two dimensions whose order in memory differs: by tiles through shared memory, so that reads and writes are
+// both of whole lines. The third dimension is the grid's.
+struct TransposeArgs {
+  char* out;
+  const char* in;
+  uint32_t rows, columns;      // of the source; its columns lie side by side, the result's rows do
+  int64_t in_row, out_column;  // bytes
+  Geometry<2> outer;
+};
+template <class T>
+__global__ void __launch_bounds__(256) transpose(const __grid_constant__ TransposeArgs a) {
+  __shared__ T tile[32][33];
+  int64_t at[2];
+  a.outer.locate(blockIdx.z, at);
+  const uint32_t c = blockIdx.x * 32 + threadIdx.x, r0 = blockIdx.y * 32;
+  for (uint32_t r = threadIdx.y; r < 32; r += 8)
+    if (r0 + r < a.rows && c < a.columns)
+      tile[r][threadIdx.x] = *(reinterpret_cast<const T*>(a.in + at[1] + (r0 + r) * a.in_row) + c);
+  __syncthreads();
+  const uint32_t row = r0 + threadIdx.x, c0 = blockIdx.x * 32;
+  for (uint32_t k = threadIdx.y; k < 32; k += 8)
+    if (row < a.rows && c0 + k < a.columns)
+      *(reinterpret_cast<T*>(a.out + at[0] + (c0 + k) * a.out_column) + row) = tile[threadIdx.x][k];
+}
+
+template <class T>
+__global__ void __launch_bounds__(256) fill_line(T* out, int64_t n, T value) {
+  for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < n; i += int64_t(gridDim.x) * 256)
+    out[i] = value;
+}
+
+using CopyKernel = void (*)(const CopyArgs);
+
+CopyKernel kernel_for(DType from, DType to) {
+  if (from == to) {
+    switch (size_of(to)) {
+      case 1:
+        return copy_raw<uint8_t>;
+      case 2:
+        return copy_raw<uint16_t>;
+      case 4:
+        return copy_raw<uint32_t>;
+      case 8:
+        return copy_raw<uint64_t>;
+      default:
+        return copy_raw<uint4>;
+    }
+  }
+  FL_CHECK_KIND(!is_stored_only(from) && !is_stored_only(to), NotImplemented,
+                "[copy_] expected dtypes that CUDA kernels convert, got ", name_of(from), " and ",
+                name_of(to));
+  if (is_complex(from) || is_complex(to)) return copy_complex;
+  if (from == DType::Double || to == DType::Double) return copy_convert<double>;
+  if (is_floating(from)) return copy_convert<float>;
+  return is_floating(to) && from != DType::Int64 && from != DType::Int32 ? copy_convert<float>
+         : is_floating(to)                                               ? copy_convert<double>
+                                                                         : copy_convert<int64_t>;
+}
+
+bool vectorises(DType t) {
+  return t == DType::Float || t == DType::BFloat16 || t == DType::Half;
+}
+
+template <class T>
+bool transposed(const StridedIterator& it) {
+  const auto& out = it.operand(0);
+  const auto& in = it.operand(1);
+  const Dims& sizes = it.sizes();
+  const int n = it.ndim();
+  if (n < 2 || n - 2 > kMaxDims || out.strides[0] != int64_t(sizeof(T)) ||
+      in.strides[0] == int64_t(sizeof(T)))
+    return false;
+  int fast = 1;
+  while (fast < n && in.strides[fast] != int64_t(sizeof(T))) ++fast;
+  if (fast == n || sizes[0] < 16 || sizes[fast] < 16) return false;
+  TransposeArgs a;
+  a.out = out.data;
+  a.in = in.data;
+  a.rows = static_cast<uint32_t>(sizes[0]);
+  a.columns = static_cast<uint32_t>(sizes[fast]);
+  a.in_row = in.strides[0];
+  a.out_column = out.strides[fast];
+  a.outer.ndim = 0;
+  int64_t outer = 1;
+  for (int d = 1; d < n; ++d) {
+    if (d == fast) continue;
+    a.outer.size[a.outer.ndim] = Divider(static_cast<uint32_t>(sizes[d]));
+    a.outer.stride[0][a.outer.ndim] = out.strides[d];
+    a.outer.stride[1][a.outer.ndim++] = in.strides[d];
+    outer *= sizes[d];
+  }
+  const int64_t down = (a.rows + 31) / 32, across = (a.columns + 31) / 32;
+  if (outer > 65535 || down > 65535) return false;
+  const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), static_cast<unsigned>(outer));
+  transpose<T><<<grid, dim3(32, 8), 0, current_stream()>>>(a);
+  check_launch("copy_");
+  return true;
+}
+
+void copy_strided(const Tensor& dst, const Tensor& src) {
+  const int64_t n = dst.numel();
+  const bool alike = dst.sizes() == src.sizes() && ((dst.is_contiguous() && src.is_contiguous()) ||
+                                                    (dst.strides() == src.strides() && is_dense(dst)));
+  const cudaStream_t stream = current_stream();
+  if (alike && dst.dtype() == src.dtype()) {
+    if (dst.raw() != src.raw())
+      check(cudaMemcpyAsync(dst.raw(), src.raw(), n * dst.itemsize(), cudaMemcpyDeviceToDevice, stream),
+            "copy_");
+    return;
+  }
+  CopyArgs a;
+  a.out = dst.raw();
+  a.in = src.raw();
+  a.n = n;
+  a.out_dtype = dst.dtype();
+  a.in_dtype = src.dtype();
+  a.out_size = static_cast<int8_t>(dst.itemsize());
+  a.in_size = static_cast<int8_t>(src.itemsize());
+  if (alike && vectorises(dst.dtype()) && vectorises(src.dtype()) &&
+      reinterpret_cast<uintptr_t>(a.out) % 16 == 0 && reinterpret_cast<uintptr_t>(a.in) % 16 == 0) {
+    copy_vector<<<static_cast<unsigned>((n + 256 * kVector - 1) / (256 * kVector)), 256, 0, stream>>>(a);
+    return check_launch("copy_");
+  }
+  if (n >= int64_t(1) << 31 || dst.dim() > kMaxDims) {
+    // By pieces along the outermost dimension.
+    const Tensor from = alias(src, src.sizes(), src.strides(), src.offset());
+    const int64_t lead = dst.dim() - src.dim();
+    for (int64_t i = 0; i < dst.size(0); ++i) {
+      const auto row = [&](const Tensor& t) {
+        return alias(t, IntSpan(t.sizes().data() + 1, t.dim() - 1),
+                     IntSpan(t.strides().data() + 1, t.dim() - 1),
+                     t.offset() + (t.size(0) == 1 ? 0 : i) * t.stride(0));
+      };
+      copy_strided(row(dst), lead > 0 ? from : row(from));
+    }
+    return;
+  }
+  StridedIterator it(dst.sizes());
+  it.add(dst, dst.dtype());
+  it.add(src, src.dtype());
+  it.finish();
+  if (dst.dtype() == src.dtype()) {
+    switch (dst.itemsize()) {
+      case 2:
+        if (transposed<uint16_t>(it)) return;
+        break;
+      case 4:
+        if (transposed<uint32_t>(it)) return;
+        break;
+      case 8:
+        if (transposed<uint64_t>(it)) return;
+        break;
+      default:
+        break;
+    }
+  }
+  a.geometry.ndim = it.ndim();
+  for (int d = 0; d < it.ndim(); ++d) {
+    a.geometry.size[d] = Divider(static_cast<uint32_t>(it.sizes()[d]));
+    for (int k = 0; k < 2; ++k) a.geometry.stride[k][d] = it.operand(k).strides[d];
+  }
+  kernel_for(src.dtype(), dst.dtype())<<<static_cast<unsigned>((n + 255) / 256), 256, 0, stream>>>(a);
+  check_launch("copy_");
+}
+
+bool pinned(const Tensor& t) {
+  return the_accelerator().is_pinned(t->storage->data);
+}
+
+}  // namespace
+
+void copy(const Tensor& dst, const Tensor& src, bool non_blocking) {
+  const bool to_device = dst.device().type == DeviceType::CUDA,
+             from_device = src.device().type == DeviceType::CUDA;
+  FL_CHECK((to_device || dst.is_cpu()) && (from_device || src.is_cpu()),
+           "[copy_] expected tensors on the CPU or a CUDA device, got ", to_string(dst.device()), " and ",
+           to_string(src.device()));
+  if (to_device && from_device && dst.device() == src.device()) {
+    OnDevice on(dst.device().index);
+    return copy_strided(dst, src);
+  }
+  const bool direct =
+      dst.dtype() == src.dtype() && dst.sizes() == src.sizes() && dst.is_contiguous() && src.is_contiguous();
+  if (to_device && from_device) {  // between devices
+    Tensor near = direct ? src : empty(src.sizes(), {src.dtype(), src.device()});
+    if (!direct) copy(near, src, false);
+    {
+      OnDevice on(src.device().index);
+      check(cudaStreamSynchronize(current_stream()), "copy_");
+    }
+    OnDevice on(dst.device().index);
+    const Tensor there = direct ? dst : empty(src.sizes(), {src.dtype(), dst.device()});
+    check(cudaMemcpyPeerAsync(there.raw(), dst.device().index, near.raw(), src.device().index,
+                              near.numel() * near.itemsize(), current_stream()),
+          "copy_");
+    if (!direct) copy_strided(dst, there);
+    return;
+  }
+  if (to_device) {
+    OnDevice on(dst.device().index);
+    const Tensor host = contiguous(src);
+    const Tensor there = direct ? dst : empty(host.sizes(), {host.dtype(), dst.device()});
+    check(cudaMemcpyAsync(there.raw(), host.raw(), host.numel() * host.itemsize(), cudaMemcpyHostToDevice,
+                          current_stream()),
+          "copy_");
+    if (!direct) copy_strided(dst, there);
+    // Pageable memory has been read when the call returns; pinned memory is read later.
+    if (pinned(host) && (!non_blocking || !host.same(src)))
+      check(cudaStreamSynchronize(current_stream()), "copy_");
+    return;
+  }
+  OnDevice on(src.device().index);
+  // Convert and gather on the device, then move whole blocks.
+  Tensor near = src;
+  if (!src.is_contiguous() || src.dtype() != dst.dtype()) {
+    const bool stored = is_stored_only(src.dtype()) || is_stored_only(dst.dtype());
+    near = empty(src.sizes(), {stored ? src.dtype() : dst.dtype(), src.device()});
+    copy_strided(near, src);
+  }
+  const bool lands = dst.is_contiguous() && dst.sizes() == src.sizes() && dst.dtype() == near.dtype();
+  const Tensor host = lands ? dst : empty(near.sizes(), {near.dtype(), Device{}});
+  check(cudaMemcpyAsync(host.raw(), near.raw(), near.numel() * near.itemsize(), cudaMemcpyDeviceToHost,
+                        current_stream()),
+        "copy_");
+  if (!(non_blocking && lands && pinned(dst))) {
+    check(cudaStreamSynchronize(current_stream()), "copy_");
+    check_indices();
+  }
+  if (!lands) copy_into(dst, host);
+}
+
+void fill(const Tensor& t, const void* pattern) {
+  if (t.numel() == 0) return;
+  OnDevice on(t.device().index);
+  const int64_t n = t.numel(), item = t.itemsize();
+  const cudaStream_t stream = current_stream();
+  if (!is_dense(t)) {
+    Tensor one = empty({}, t.options());
+    fill(one, pattern);
+    return copy_strided(t, one);
+  }
+  bool zero = true;
+  for (int64_t i = 0; i < item; ++i) zero &= static_cast<const char*>(pattern)[i] == 0;
+  if (zero || item == 1) {
+    check(cudaMemsetAsync(t.raw(), *static_cast<const unsigned char*>(pattern), n * item, stream), "fill_");
+    return;
+  }
+  const unsigned blocks = static_cast<unsigned>(std::min<int64_t>((n + 255) / 256, 132 * 32));
+  const auto run = [&](auto value) {
+    std::memcpy(&value, pattern, sizeof value);
+    fill_line<<<blocks, 256, 0, stream>>>(reinterpret_cast<decltype(value)*>(t.raw()), n, value);
+  };
+  switch (item) {
+    case 2:
+      run(uint16_t());
+      break;
+    case 4:
+      run(uint32_t());
+      break;
+    case 8:
+      run(uint64_t());
+      break;
+    default:
+      run(uint4());
+  }
+  check_launch("fill_");
+}
+
+}  // namespace fl::cuda

@@ -1,0 +1,407 @@
+// The host's part of generated kernels: which kernel, with which parameters, on how many blocks.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "cpu/iterator.h"
+#include "cuda/generated.h"
+#include "cuda/kernels.h"
+
+namespace fl::cuda {
+
+namespace {
+
+constexpr int64_t kMostElements = (int64_t(1) << 31) - (1 << 20);  // of one launch
+
+template <class Args>
+void launch(void (*kernel)(const Args), dim3 grid, dim3 block, const Args& args, const char* what) {
+  void* params[] = {const_cast<Args*>(&args)};
+  const cudaError_t status =
+      cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, params, 0, current_stream());
+  check(status, what);
+  check_launch(what);
+}
+
+bool is_real(DType t) {
+  return static_cast<int>(t) < kDTypes && !is_complex(t);
+}
+
+void refuse(const char* op, DType t) {
+  fail(ErrorKind::NotImplemented, "[", op, "] expected a dtype that CUDA kernels compute with, got ",
+       name_of(t));
+}
+
+uint64_t bits_of(const Scalar& s, bool floating) {
+  uint64_t bits;
+  if (floating) {
+    const double x = s.to<double>();
+    std::memcpy(&bits, &x, 8);
+  } else {
+    const int64_t x = s.to<int64_t>();
+    std::memcpy(&bits, &x, 8);
+  }
+  return bits;
+}
+
+bool vectorises(DType t) {
+  return t == DType::Float || t == DType::BFloat16 || t == DType::Half || t == DType::Bool ||
+         t == DType::UInt8;
+}
+bool aligned(const void* p, DType t) {
+  return reinterpret_cast<uintptr_t>(p) % std::min<int64_t>(16, size_of(t) * kVector) == 0;
+}
+
+// Strided operands as kernels take them: merged dimensions, innermost first. Operand 0 is written.
+struct Walk {
+  Dims sizes;
+  int count = 0;
+  char* data[5];
+  Dims strides[5];  // bytes
+};
+
+Walk walk(const StridedIterator& it) {
+  Walk w;
+  w.sizes = it.sizes();
+  w.count = it.operands();
+  for (int k = 0; k < w.count; ++k) {
+    w.data[k] = it.operand(k).data;
+    w.strides[k] = it.operand(k).strides;
+    w.strides[k].resize(w.sizes.size());
+  }
+  return w;
+}
+
+// Calls f for pieces of the walk that one launch can take.
+template <class F>
+void pieces(Walk& w, F&& f) {
+  int64_t n = 1;
+  for (int64_t s : w.sizes) n *= s;
+  const size_t last = w.sizes.size();
+  if (n <= kMostElements && last <= kMaxDims) return f(w, n);
+  const size_t d = last - 1;
+  const int64_t size = w.sizes[d];
+  // Cut the outermost dimension into two halves, or take it away when it is the dimensions that are too many.
+  const bool drop = last > kMaxDims || size == 1;
+  const int64_t step = drop ? 1 : (size + 1) / 2;
+  for (int64_t begin = 0; begin < size; begin += step) {
+    Walk part = w;
+    for (int k = 0; k < w.count; ++k) part.data[k] += begin * w.strides[k][d];
+    part.sizes[d] = std::min(step, size - begin);
+    if (drop) {
+      part.sizes.resize(d);
+      for (int k = 0; k < w.count; ++k) part.strides[k].resize(d);
+    }
+    pieces(part, f);
+  }
+}
+
+template <int N>
+void fill_geometry(Geometry<N>& g, const Walk& w) {
+  g.ndim = static_cast<int>(w.sizes.size());
+  for (int d = 0; d < g.ndim; ++d) {
+    g.size[d] = Divider(static_cast<uint32_t>(w.sizes[d]));
+    for (int k = 0; k < N; ++k) g.stride[k][d] = k < w.count ? w.strides[k][d] : 0;
+  }
+}
+
+dim3 blocks_for(int64_t n, int64_t per_block) {
+  return dim3(static_cast<unsigned>(std::min<int64_t>((n + per_block - 1) / per_block, 1 << 30)));
+}
+
+}  // namespace
+
+void run_pointwise(const PointwiseCall& call) {
+  const auto* table = static_cast<const PointwiseTable*>(call.def.device);
+  if (table && call.chosen >= 0) table = table->case_tables[call.chosen];
+  FL_CHECK_KIND(table != nullptr, NotImplemented, "[", call.def.name,
+                "] expected an operator with a CUDA kernel");
+  if (call.slot > kSlotBool || !is_real(call.out.dtype())) refuse(call.def.name, call.common);
+  const PointwiseKernels& kernels = table->kernels[call.chosen >= 0 ? 0 : call.variant][call.slot];
+  if (!kernels.strided) refuse(call.def.name, call.common);
+  const bool floating = call.slot == kSlotFloat || call.slot == kSlotDouble;
+
+  OnDevice on(call.out.device().index);
+  PointwiseArgs args;
+  for (int p = 0; p < call.def.params; ++p) args.param[p] = bits_of(call.params[p], floating);
+  args.out_dtype = call.out.dtype();
+  args.out_size = static_cast<int8_t>(call.out.itemsize());
+
+  Tensor held[4];
+  bool flat = call.same && call.out.is_contiguous(), wide = kernels.vector && vectorises(args.out_dtype);
+  for (int i = 0; i < call.operands; ++i) {
+    const Value& v = *call.operand[i];
+    if (v.is_tensor() && v.tensor_impl()->device.type == DeviceType::CUDA) {
+      Tensor t = v.tensor();
+      // A tensor without dimensions does not widen the others: its value may have to wrap around first.
+      if (call.compute == DType::Int64 && t.dim() == 0 && t.dtype() != call.common &&
+          !(call.def.mask >> i & 1))
+        t = to_dtype(t, call.common);
+      if (!is_real(t.dtype())) refuse(call.def.name, t.dtype());
+      args.in[i] = t.raw();
+      args.in_dtype[i] = t.dtype();
+      args.in_size[i] = static_cast<int8_t>(t.itemsize());
+      flat &= t.is_contiguous() && t.numel() == call.out.numel();
+      wide &= vectorises(t.dtype()) && aligned(t.raw(), t.dtype());
+      held[i] = std::move(t);
+    } else {
+      Scalar s = v.is_tensor() ? item(v.tensor()) : v.to_scalar();
+      if (call.compute == DType::Int64 && call.common != DType::Int64 && v.is_tensor())
+        s = dispatch(call.common, [&](auto type) -> Scalar {
+          using T = typename decltype(type)::type;
+          if constexpr (std::is_integral_v<T>)
+            return Scalar(static_cast<int64_t>(s.to<T>()));
+          else
+            return s;
+        });
+      args.constants |= 1 << i;
+      args.constant[i] = bits_of(s, floating);
+    }
+  }
+  const int64_t n = call.out.numel();
+  if (flat && n <= kMostElements) {
+    args.out = call.out.raw();
+    args.n = static_cast<uint32_t>(n);
+    if (wide && aligned(args.out, args.out_dtype))
+      return launch<FlatArgs>(kernels.vector, blocks_for(n, 256 * kVector), 256, args, call.def.name);
+    args.geometry.ndim = 1;
+    args.geometry.size[0] = Divider(static_cast<uint32_t>(n));
+    args.geometry.stride[0][0] = args.out_size;
+    for (int i = 0; i < call.operands; ++i)
+      args.geometry.stride[i + 1][0] = args.constants >> i & 1 ? 0 : args.in_size[i];
+    return launch(kernels.strided, blocks_for(n, 256), 256, args, call.def.name);
+  }
+  StridedIterator it(call.out.sizes());
+  it.add(call.out, call.out.dtype());
+  static const double zero = 0;
+  for (int i = 0; i < call.operands; ++i) {
+    if (held[i].defined())
+      it.add(held[i], held[i].dtype());
+    else
+      it.add_scalar(&zero, DType::Double);
+  }
+  it.finish();
+  Walk w = walk(it);
+  pieces(w, [&](const Walk& part, int64_t count) {
+    args.n = static_cast<uint32_t>(count);
+    args.out = part.data[0];
+    bool line = wide && part.sizes.size() <= 1 && aligned(args.out, args.out_dtype);
+    if (line && !part.sizes.empty()) line = part.strides[0][0] == args.out_size;
+    for (int i = 0; i < call.operands; ++i) {
+      if (args.constants >> i & 1) continue;
+      args.in[i] = part.data[i + 1];
+      line &= aligned(args.in[i], args.in_dtype[i]) && !part.sizes.empty() &&
+              part.strides[i + 1][0] == args.in_size[i];
+    }
+    if (line)
+      return launch<FlatArgs>(kernels.vector, blocks_for(count, 256 * kVector), 256, args, call.def.name);
+    fill_geometry(args.geometry, part);
+    launch(kernels.strided, blocks_for(count, 256), 256, args, call.def.name);
+  });
+}
+
+// ---------------------------------------------------------------- reductions
+
+namespace {
+
+struct Folded {
+  int64_t size, in, out;
+};
+
+// Innermost first, neighbours joined where they lie so.
+void merge(std::vector<Folded>& dims) {
+  std::stable_sort(dims.begin(), dims.end(), [](const Folded& a, const Folded& b) { return a.in < b.in; });
+  size_t to = 0;
+  for (size_t i = 1; i < dims.size(); ++i) {
+    if (dims[i].in == dims[to].in * dims[to].size && dims[i].out == dims[to].out * dims[to].size)
+      dims[to].size *= dims[i].size;
+    else
+      dims[++to] = dims[i];
+  }
+  if (!dims.empty()) dims.resize(to + 1);
+}
+
+}  // namespace
+
+void run_reduce(const ReduceCall& call) {
+  const auto* table = static_cast<const ReduceTable*>(call.def.device);
+  static const int slots[kReduceSlots] = {kFloat, kDouble, kInt, kBool, kFloat, -1, -1};
+  FL_CHECK_KIND(table != nullptr, NotImplemented, "[", call.def.name,
+                "] expected an operator with a CUDA kernel");
+  const int slot = slots[call.slot];
+  if (slot < 0 || !is_real(call.self.dtype())) refuse(call.def.name, call.self.dtype());
+  const ReduceKernels& kernels = table->kernels[slot];
+  if (!kernels.rows) refuse(call.def.name, call.self.dtype());
+
+  OnDevice on(call.self.device().index);
+  std::vector<Folded> kept, reduced;
+  int64_t count = 1, outputs = 1;
+  const int64_t item = call.self.itemsize(), out_item = call.out.itemsize();
+  for (int64_t d = call.self.dim() - 1, o = call.out.dim() - 1; d >= 0; --d) {
+    const bool folds = call.mask >> d & 1, in_out = !folds || call.out.dim() == call.self.dim();
+    const int64_t size = call.self.size(d);
+    if (size != 1)
+      (folds ? reduced : kept)
+          .push_back({size, call.self.stride(d) * item, folds ? 0 : call.out.stride(o) * out_item});
+    (folds ? count : outputs) *= size;
+    if (in_out) --o;
+  }
+  merge(kept);
+  merge(reduced);
+  FL_CHECK(kept.size() <= kMaxDims && reduced.size() <= kMaxDims && count <= kMostElements &&
+               outputs <= kMostElements,
+           "[", call.def.name, "] expected at most 2**31 elements on each side of a CUDA reduction, got ",
+           outputs, " results of ", count);
+  ReduceArgs args{};
+  args.in = call.self.raw();
+  args.out = call.out.raw();
+  for (int p = 0; p < call.def.params; ++p) args.param[p] = call.params[p].to<double>();
+  args.count = count;
+  args.outputs = static_cast<uint32_t>(outputs);
+  args.length = static_cast<uint32_t>(count);
+  args.in_dtype = call.self.dtype();
+  args.out_dtype = call.out.dtype();
+  args.kept.ndim = static_cast<int>(kept.size());
+  for (int d = 0; d < args.kept.ndim; ++d) {
+    args.kept.size[d] = Divider(static_cast<uint32_t>(kept[d].size));
+    args.kept.stride[0][d] = kept[d].in;
+    args.kept.stride[1][d] = kept[d].out;
+  }
+  if (reduced.empty()) reduced.push_back({count, item, 0});
+  args.reduced.ndim = static_cast<int>(reduced.size());
+  for (int d = 0; d < args.reduced.ndim; ++d) {
+    args.reduced.size[d] = Divider(static_cast<uint32_t>(std::max<int64_t>(reduced[d].size, 1)));
+    args.reduced.stride[0][d] = reduced[d].in;
+  }
+  args.contiguous = reduced.size() == 1;  // any one stride
+  const bool columns = !kept.empty() && kept[0].in < reduced[0].in && outputs >= 16;
+  const bool short_rows = !columns && count <= 1024 && outputs > 64;
+
+  // Enough blocks for the whole device; each part is worth a block.
+  const int64_t wanted = int64_t(properties(current_device()).multiProcessorCount) * 4;
+  const int64_t blocks = columns ? (outputs + 31) / 32 : outputs;
+  const int64_t least = columns ? 64 : 8192;
+  int64_t parts = 1;
+  if (!short_rows && blocks < wanted && count > 2 * least)
+    parts = std::min({(wanted + blocks - 1) / blocks, (count + least - 1) / least, int64_t(1024)});
+  const int64_t part = std::max<int64_t>(16, (((count + parts - 1) / parts) + 15) / 16 * 16);
+  parts = std::max<int64_t>(1, (count + part - 1) / part);
+  args.part = static_cast<uint32_t>(part);
+  args.parts = static_cast<uint32_t>(parts);
+  const int device = current_device();
+  Scratch partial(parts > 1 ? parts * outputs * kernels.accumulator : 0, device, current_stream());
+  args.partial = partial.get();
+  const unsigned n_parts = args.parts;
+  if (columns) {
+    launch(kernels.columns, dim3(static_cast<unsigned>(blocks), n_parts), dim3(32, 8), args, call.def.name);
+  } else if (short_rows) {
+    launch(kernels.warps, blocks_for(outputs, 8), dim3(32, 8), args, call.def.name);
+  } else {
+    const unsigned threads = part >= 4096 ? 512 : part >= 512 ? 256 : 64;
+    launch(kernels.rows, dim3(static_cast<unsigned>(std::min<int64_t>(outputs, 1 << 30)), n_parts), threads,
+           args, call.def.name);
+  }
+  if (parts > 1) {
+    const bool by_thread = args.outputs >= kFinishByThread;
+    launch(kernels.finish, by_thread ? blocks_for(outputs, 256) : dim3(args.outputs), 256, args,
+           call.def.name);
+  }
+}
+
+// ---------------------------------------------------------------- updates
+
+void run_update(const UpdateCall& call) {
+  const auto* table = static_cast<const UpdateTable*>(call.def.device);
+  FL_CHECK_KIND(table != nullptr, NotImplemented, "[", call.def.name,
+                "] expected an operator with a CUDA kernel");
+  if (call.length == 0) return;
+  OnDevice on(call.lists[0][0].device().index);
+  UpdateArgs args{};
+  int tensors = 0, blocks = 0;
+  const double* values = nullptr;
+  bool wide = false;
+  const auto flush = [&] {
+    if (blocks) launch(wide ? table->twice : table->single, dim3(blocks), 512, args, call.def.name);
+    tensors = blocks = 0;
+  };
+  for (size_t i = 0; i < call.length; ++i) {
+    const int64_t numel = call.lists[0][i].numel();
+    if (numel == 0) continue;
+    bool doubles = false;
+    for (int k = 0; k < call.def.lists; ++k) doubles |= call.lists[k][i].dtype() == DType::Double;
+    if (tensors == kUpdateTensors || (tensors && (values != call.values[i] || wide != doubles))) flush();
+    values = call.values[i];
+    wide = doubles;
+    std::copy(values, values + call.def.values, args.value);
+    const auto place = [&] {
+      for (int k = 0; k < call.def.lists; ++k) {
+        args.data[k][tensors] = call.lists[k][i].raw();
+        args.dtype[k][tensors] = call.lists[k][i].dtype();
+      }
+      args.numel[tensors++] = numel;
+    };
+    place();
+    const int64_t chunks = (numel + kUpdateChunk - 1) / kUpdateChunk;
+    for (int64_t c = 0; c < chunks; ++c) {
+      if (blocks == kUpdateBlocks) {
+        flush();
+        place();
+      }
+      args.tensor[blocks] = static_cast<uint8_t>(tensors - 1);
+      args.chunk[blocks++] = static_cast<uint32_t>(c);
+    }
+  }
+  flush();
+}
+
+// ---------------------------------------------------------------- registration
+
+void check_on_device(const Operator& op, const Value* args) {
+  const TensorImpl* first = nullptr;
+  const auto look = [&](const TensorImpl* t) {
+    if (!first) first = t;
+    FL_CHECK(t->device.type == DeviceType::CUDA && t->device == first->device, "[", op.schema.name,
+             "] expected all tensors on one device, got ", to_string(first->device), " and ",
+             to_string(t->device));
+  };
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    if (args[i].is_tensor()) look(args[i].tensor_impl());
+    if (args[i].is_tensor_list())
+      for (size_t j = 0; j < args[i].length(); ++j)
+        if (args[i].tensors()[j].defined()) look(args[i].tensors()[j].impl());
+  }
+}
+
+void attach_generated_kernels() {
+  OperatorTable& table = OperatorTable::get();
+  const Generated& all = generated();
+  std::map<std::string, PointwiseTable*> by_name;
+  for (int i = 0; i < all.n_pointwise; ++i) by_name[all.pointwise[i]->name] = all.pointwise[i];
+  // The operator's own kernel serves the device too: it settles geometry and dtypes, then calls back.
+  const auto share = [](Operator* op) {
+    if (op && op->kernel(Key::CPU)) op->set_kernel(Key::CUDA, op->kernel(Key::CPU));
+  };
+  for (auto& [name, kernels] : by_name) {
+    for (int c = 0; c < 4; ++c)
+      if (kernels->cases[c]) kernels->case_tables[c] = by_name[kernels->cases[c]];
+    Operator* op = table.find(name);
+    if (!op || op->kernel(Key::CPU).fn != pointwise_kernel) continue;
+    static_cast<PointwiseDef*>(op->kernel(Key::CPU).context)->device = kernels;
+    share(op);
+    share(op->inplace);
+    share(op->out);
+  }
+  for (int i = 0; i < all.n_reductions; ++i) {
+    Operator* op = table.find(all.reductions[i]->name);
+    if (!op || op->kernel(Key::CPU).fn != reduce_kernel) continue;
+    static_cast<ReduceDef*>(op->kernel(Key::CPU).context)->device = all.reductions[i];
+    share(op);
+  }
+  for (int i = 0; i < all.n_updates; ++i) {
+    Operator* op = table.find(all.updates[i]->name);
+    if (!op || op->kernel(Key::CPU).fn != update_kernel) continue;
+    static_cast<UpdateDef*>(op->kernel(Key::CPU).context)->device = all.updates[i];
+    share(op);
+  }
+}
+
+}  // namespace fl::cuda

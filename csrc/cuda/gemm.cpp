@@ -1,0 +1,301 @@
+// Matrix products by cuBLASLt, which is opened at run time; its few declarations that are needed stand here.
+// Descriptors and the chosen algorithm are kept by shape, so that a product costs one call.
+#include <dlfcn.h>
+#include <library_types.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "cuda/kernels.h"
+#include "cuda/library.h"
+
+namespace fl::cuda {
+
+namespace {
+
+// ---------------------------------------------------------------- cuBLASLt as it is documented
+
+using Handle = void*;
+using Desc = void*;
+using Layout_ = void*;
+using Preference = void*;
+struct Algorithm {
+  uint64_t data[8];
+};
+struct Heuristic {
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+enum ComputeType { kCompute32F = 68, kCompute64F = 70, kComputeTF32 = 77 };
+enum DescAttribute { kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8 };
+enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
+enum PreferenceAttribute { kMaxWorkspace = 1, kAlignA = 5, kAlignB = 6, kAlignC = 7, kAlignD = 8 };
+enum Epilogue { kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueReluBias = 6 };
+
+struct Lt {
+  int (*create)(Handle*);
+  int (*desc_create)(Desc*, int, int);
+  int (*desc_set)(Desc, int, const void*, size_t);
+  int (*layout_create)(Layout_*, int, uint64_t, uint64_t, int64_t);
+  int (*layout_set)(Layout_, int, const void*, size_t);
+  int (*preference_create)(Preference*);
+  int (*preference_set)(Preference, int, const void*, size_t);
+  int (*preference_destroy)(Preference);
+  int (*heuristic)(Handle, Desc, Layout_, Layout_, Layout_, Layout_, Preference, int, Heuristic*, int*);
+  int (*matmul)(Handle, Desc, const void*, const void*, Layout_, const void*, Layout_, const void*,
+                const void*, Layout_, void*, Layout_, const Algorithm*, void*, size_t, cudaStream_t);
+  Handle handles[kMaxDevices] = {};
+  bool found = false;
+
+  static Lt& get() {
+    static Lt lt = [] {
+      Lt l{};
+      static const char* const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
+                                          nullptr};
+      void* library = open_library(names);
+      if (!library) return l;
+      bool all = true;
+      const auto find = [&](auto& to, const char* name) {
+        to = reinterpret_cast<std::decay_t<decltype(to)>>(dlsym(library, name));
+        all &= to != nullptr;
+      };
+      find(l.create, "cublasLtCreate");
+      find(l.desc_create, "cublasLtMatmulDescCreate");
+      find(l.desc_set, "cublasLtMatmulDescSetAttribute");
+      find(l.layout_create, "cublasLtMatrixLayoutCreate");
+      find(l.layout_set, "cublasLtMatrixLayoutSetAttribute");
+      find(l.preference_create, "cublasLtMatmulPreferenceCreate");
+      find(l.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+      find(l.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+      find(l.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+      find(l.matmul, "cublasLtMatmul");
+      l.found = all;
+      return l;
+    }();
+    return lt;
+  }
+};
+
+void check_lt(int status, const char* what) {
+  FL_CHECK(status == 0, "[matmul] cuBLASLt error ", status, " in ", what);
+}
+
+// ---------------------------------------------------------------- one product and what is kept of it
+
+// In cuBLAS's order of columns: D (rows x columns) = A (rows x inner) @ B (inner x columns).
+struct Key_ {
+  int64_t rows, columns, inner, batch;
+  int64_t lda, ldb, ldd, stride_a, stride_b, stride_d;
+  int32_t type, compute, trans_a, trans_b, epilogue, align_a, align_b, align_d, device, beta;
+  bool operator==(const Key_& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
+};
+struct Hash {
+  size_t operator()(const Key_& k) const {
+    const auto* words = reinterpret_cast<const uint32_t*>(&k);
+    uint64_t h = 1469598103934665603ull;
+    for (size_t i = 0; i < sizeof k / 4; ++i) h = (h ^ words[i]) * 1099511628211ull;
+    return h ^ h >> 29;
+  }
+};
+struct Plan {
+  Desc desc;
+  Layout_ a, b, d;
+  Algorithm algorithm;
+  size_t workspace;
+  bool usable;
+};
+
+constexpr size_t kWorkspace = size_t(32) << 20;
+std::atomic<bool> tf32{false};
+
+int alignment(const void* p) {
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(p) | 256;
+  return static_cast<int>(bits & -bits);
+}
+
+Plan make_plan(Lt& lt, const Key_& k) {
+  Plan p{};
+  const int scale = k.compute == kCompute64F ? (k.type == CUDA_C_64F ? CUDA_C_64F : CUDA_R_64F)
+                    : k.type == CUDA_C_32F   ? CUDA_C_32F
+                                             : CUDA_R_32F;
+  check_lt(lt.desc_create(&p.desc, k.compute, scale), "cublasLtMatmulDescCreate");
+  check_lt(lt.desc_set(p.desc, kTransA, &k.trans_a, 4), "transa");
+  check_lt(lt.desc_set(p.desc, kTransB, &k.trans_b, 4), "transb");
+  check_lt(lt.desc_set(p.desc, kEpilogue, &k.epilogue, 4), "epilogue");
+  const auto layout = [&](Layout_* made, int64_t rows, int64_t columns, int64_t ld, int64_t stride) {
+    check_lt(lt.layout_create(made, k.type, rows, columns, ld), "cublasLtMatrixLayoutCreate");
+    const int32_t count = static_cast<int32_t>(k.batch);
+    if (count > 1) {
+      check_lt(lt.layout_set(*made, kBatchCount, &count, 4), "batch count");
+      check_lt(lt.layout_set(*made, kBatchStride, &stride, 8), "batch stride");
+    }
+  };
+  layout(&p.a, k.trans_a ? k.inner : k.rows, k.trans_a ? k.rows : k.inner, k.lda, k.stride_a);
+  layout(&p.b, k.trans_b ? k.columns : k.inner, k.trans_b ? k.inner : k.columns, k.ldb, k.stride_b);
+  layout(&p.d, k.rows, k.columns, k.ldd, k.stride_d);
+  Preference preference;
+  check_lt(lt.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+  const uint64_t most = kWorkspace;
+  lt.preference_set(preference, kMaxWorkspace, &most, 8);
+  const std::pair<int, uint32_t> aligned[] = {
+      {kAlignA, k.align_a}, {kAlignB, k.align_b}, {kAlignC, k.align_d}, {kAlignD, k.align_d}};
+  for (const auto& [attribute, bytes] : aligned) lt.preference_set(preference, attribute, &bytes, 4);
+  Heuristic best;
+  int count = 0;
+  const int status =
+      lt.heuristic(lt.handles[k.device], p.desc, p.a, p.b, p.d, p.d, preference, 1, &best, &count);
+  lt.preference_destroy(preference);
+  p.usable = status == 0 && count > 0;
+  if (p.usable) {
+    p.algorithm = best.algorithm;
+    p.workspace = best.workspace;
+  }
+  return p;
+}
+
+int cuda_type(DType t) {
+  switch (t) {
+    case DType::Float:
+      return CUDA_R_32F;
+    case DType::Double:
+      return CUDA_R_64F;
+    case DType::Half:
+      return CUDA_R_16F;
+    case DType::BFloat16:
+      return CUDA_R_16BF;
+    case DType::ComplexFloat:
+      return CUDA_C_32F;
+    case DType::ComplexDouble:
+      return CUDA_C_64F;
+    default:
+      return -1;
+  }
+}
+
+// An operand of `rows` x `columns` in row-major words: unit stride in one of them, or it must be copied.
+struct Side {
+  const void* data;
+  int64_t row, column, batch;
+  bool fits(int64_t rows, int64_t columns) const {
+    return ((column == 1 || columns == 1) && (row >= columns || rows == 1)) ||
+           ((row == 1 || rows == 1) && (column >= rows || columns == 1));
+  }
+};
+
+// The operand gathered, when it lies in no way that cuBLAS reads.
+Tensor gathered(Side& s, int64_t batch, int64_t rows, int64_t columns, DType dtype, int8_t device) {
+  const Device place{DeviceType::CUDA, device};
+  Tensor view = empty({0}, {dtype, place});
+  view->storage = Storage::adopt(const_cast<void*>(s.data), 0, place, [](void*) {});
+  const int64_t batches = s.batch == 0 ? 1 : batch;
+  view = alias(view, {batches, rows, columns}, {s.batch, s.row, s.column}, 0);
+  const Tensor fresh = contiguous(view);
+  s = {fresh.raw(), columns, 1, s.batch == 0 ? 0 : rows * columns};
+  return fresh;
+}
+
+}  // namespace
+
+void set_tf32(bool on) {
+  tf32 = on;
+}
+bool get_tf32() {
+  return tf32;
+}
+
+void gemm(const cpu::GemmArgs& g) {
+  OnDevice on(g.device);
+  const int type = cuda_type(g.dtype);
+  Lt& lt = Lt::get();
+  FL_CHECK_KIND(lt.found || !is_complex(g.dtype), NotImplemented,
+                "[matmul] expected cuBLASLt for complex products, got none on this machine");
+  if (g.k == 0 || type < 0 || !lt.found || g.c_col != 1 || g.batch > 65535 * 16) return gemm_plain(g);
+  {
+    static std::mutex mutex;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!lt.handles[g.device]) check_lt(lt.create(&lt.handles[g.device]), "cublasLtCreate");
+  }
+  Side a{g.a, g.a_row, g.a_col, g.a_batch}, b{g.b, g.b_row, g.b_col, g.b_batch};
+  Tensor hold_a, hold_b, hold_bias;
+  if (!a.fits(g.m, g.k)) hold_a = gathered(a, g.batch, g.m, g.k, g.dtype, g.device);
+  if (!b.fits(g.k, g.n)) hold_b = gathered(b, g.batch, g.k, g.n, g.dtype, g.device);
+  const void* bias = g.bias;
+  if (bias && g.bias_stride != 1 && g.n > 1) {
+    Side one{bias, 0, g.bias_stride, 0};
+    hold_bias = gathered(one, 1, 1, g.n, g.dtype, g.device);
+    bias = one.data;
+  }
+
+  Key_ key;
+  std::memset(&key, 0, sizeof key);
+  key.rows = g.n;
+  key.columns = g.m;
+  key.inner = g.k;
+  key.batch = g.batch;
+  const bool plain_b = (b.column == 1 || g.n == 1) && (b.row >= g.n || g.k == 1);
+  key.trans_a = !plain_b;
+  key.lda = plain_b ? std::max(b.row, g.n) : std::max(b.column, g.k);
+  const bool plain_a = (a.column == 1 || g.k == 1) && (a.row >= g.k || g.m == 1);
+  key.trans_b = !plain_a;
+  key.ldb = plain_a ? std::max(a.row, g.k) : std::max(a.column, g.m);
+  key.ldd = std::max(g.c_row, g.n);
+  key.stride_a = b.batch;
+  key.stride_b = a.batch;
+  key.stride_d = g.c_batch;
+  key.type = type;
+  key.compute = g.dtype == DType::Double || g.dtype == DType::ComplexDouble ? kCompute64F
+                : g.dtype == DType::Float && tf32                           ? kComputeTF32
+                                                                            : kCompute32F;
+  key.epilogue = bias ? (g.relu ? kEpilogueReluBias : kEpilogueBias) : g.relu ? kEpilogueRelu : kEpilogueNone;
+  key.align_a = alignment(b.data);
+  key.align_b = alignment(a.data);
+  key.align_d = alignment(g.c);
+  key.device = g.device;
+  key.beta = g.beta != 0.0;
+
+  static thread_local std::unordered_map<Key_, Plan, Hash> plans;
+  auto it = plans.find(key);
+  if (it == plans.end()) it = plans.emplace(key, make_plan(lt, key)).first;
+  const Plan& plan = it->second;
+  if (!plan.usable) return gemm_plain(g);
+  if (bias) check_lt(lt.desc_set(plan.desc, kBiasPointer, &bias, sizeof bias), "bias");
+  const cudaStream_t stream = current_stream();
+  Scratch workspace(plan.workspace, g.device, stream);
+  const float alpha_f[2] = {float(g.alpha.real()), float(g.alpha.imag())},
+              beta_f[2] = {float(g.beta.real()), float(g.beta.imag())};
+  const bool wide = key.compute == kCompute64F;
+  check_lt(lt.matmul(lt.handles[g.device], plan.desc, wide ? static_cast<const void*>(&g.alpha) : alpha_f,
+                     b.data, plan.a, a.data, plan.b, wide ? static_cast<const void*>(&g.beta) : beta_f, g.c,
+                     plan.d, g.c, plan.d, &plan.algorithm, workspace.get(), plan.workspace, stream),
+           "cublasLtMatmul");
+  check_launch("matmul");
+}
+
+void* open_library(const char* const* names) {
+  for (const char* const* name = names; *name; ++name)
+    if (void* found = dlopen(*name, RTLD_NOW | RTLD_GLOBAL)) return found;
+  const char* path = std::getenv("FLAMBEAU_CUDA_LIBRARY_PATH");
+  std::string rest = path ? path : "";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string folder = rest.substr(0, colon);
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+    for (const char* const* name = names; *name; ++name)
+      if (void* found = dlopen((folder + "/" + *name).c_str(), RTLD_NOW | RTLD_GLOBAL)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace fl::cuda
+
+extern "C" __attribute__((visibility("default"))) void flcuda_set_tf32(int on) {
+  fl::cuda::set_tf32(on != 0);
+}
+extern "C" __attribute__((visibility("default"))) int flcuda_get_tf32() {
+  return fl::cuda::get_tf32();
+}

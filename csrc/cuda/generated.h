@@ -1,0 +1,104 @@
+// What the generated CUDA sources hand to the host: tables of kernels by record name, and their parameters.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "cuda/geometry.h"
+
+namespace fl::cuda {
+
+// ---------------------------------------------------------------- pointwise
+
+enum PointwiseSlot { kFloat, kDouble, kInt, kBool, kPointwiseSlots };
+
+// Operands that lie contiguously need no more than this.
+struct FlatArgs {
+  char* out;
+  const char* in[4];
+  uint64_t constant[4], param[6];  // doubles or int64s, by the type of computation
+  uint32_t n;
+  DType out_dtype, in_dtype[4];
+  int8_t out_size, in_size[4];
+  uint8_t constants = 0;  // bit k: operand k is the same number everywhere
+};
+struct PointwiseArgs : FlatArgs {
+  Geometry<5> geometry;
+};
+
+struct PointwiseKernels {
+  void (*strided)(const PointwiseArgs) = nullptr;
+  void (*vector)(const FlatArgs) = nullptr;
+};
+
+struct PointwiseTable {
+  const char* name;
+  PointwiseKernels (*kernels)[kPointwiseSlots];  // by variant
+  const char* cases[4];
+  const PointwiseTable* case_tables[4];
+};
+
+// ---------------------------------------------------------------- reductions
+
+struct ReduceArgs {
+  const char* in;
+  char* out;
+  void* partial;  // accumulators of the parts, when the reduced elements are divided among blocks
+  double param[2];
+  int64_t count;          // elements folded into one result
+  uint32_t outputs;       // results
+  uint32_t length, part;  // reduced elements, and how many of them one block takes
+  uint32_t parts;
+  DType in_dtype, out_dtype;
+  Geometry<2> kept;  // input, output
+  Geometry<1> reduced;
+  bool contiguous;  // the reduced elements lie in one dimension
+};
+
+// From so many results on, one thread folds the parts of a result, else one block.
+constexpr uint32_t kFinishByThread = 1024;
+
+struct ReduceKernels {
+  void (*rows)(const ReduceArgs) = nullptr;     // a block for each result
+  void (*warps)(const ReduceArgs) = nullptr;    // a warp for each result
+  void (*columns)(const ReduceArgs) = nullptr;  // neighbouring threads for neighbouring results
+  void (*finish)(const ReduceArgs) = nullptr;   // folds the parts
+  int accumulator = 0;                          // bytes
+};
+
+struct ReduceTable {
+  const char* name;
+  ReduceKernels kernels[kPointwiseSlots];
+};
+
+// ---------------------------------------------------------------- updates
+
+constexpr int kUpdateChunk = 65536;  // elements of one block
+constexpr int kUpdateTensors = 24;   // tensors of one launch
+constexpr int kUpdateBlocks = 160;
+
+struct UpdateArgs {
+  char* data[8][kUpdateTensors];
+  DType dtype[8][kUpdateTensors];
+  int64_t numel[kUpdateTensors];
+  double value[16];
+  uint8_t tensor[kUpdateBlocks];
+  uint32_t chunk[kUpdateBlocks];
+};
+struct UpdateTable {
+  const char* name;
+  void (*single)(const UpdateArgs);
+  void (*twice)(const UpdateArgs);
+};
+
+struct Generated {
+  PointwiseTable* const* pointwise;
+  int n_pointwise;
+  const ReduceTable* const* reductions;
+  int n_reductions;
+  const UpdateTable* const* updates;
+  int n_updates;
+};
+const Generated& generated();
+
+}  // namespace fl::cuda

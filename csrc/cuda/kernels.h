@@ -1,0 +1,29 @@
+// Between the host's part of the CUDA library and its kernels.
+#pragma once
+
+#include "cpu/gemm.h"
+#include "cpu/pointwise.h"
+#include "cpu/random.h"
+#include "cpu/reduce.h"
+#include "cpu/updates.h"
+#include "cuda/runtime.h"
+
+namespace fl::cuda {
+
+void copy(const Tensor& dst, const Tensor& src, bool non_blocking);
+void fill(const Tensor& t, const void* pattern);
+void fill_range(const Tensor& t, const Scalar& start, const Scalar& step);
+void run_pointwise(const PointwiseCall& call);
+void run_reduce(const ReduceCall& call);
+void run_update(const UpdateCall& call);
+void random(const Tensor& contiguous, const RandomCall& call);
+void gemm(const cpu::GemmArgs& args);
+bool get_tf32();
+// The product by a plain kernel, for what the library does not take.
+void gemm_plain(const cpu::GemmArgs& args);
+// Raises when an index out of bounds was met; called after the host has waited for the device.
+void check_indices();
+// Gives the operators of the generated records their kernels for the device.
+void attach_generated_kernels();
+
+}  // namespace fl::cuda

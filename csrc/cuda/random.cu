@@ -1,0 +1,169 @@
+// Random numbers: each thread makes one block of Philox words and the two or four elements that it stands
+// for, which are the numbers that the CPU draws (core/philox.h, cpu/random_math.h).
+#include "core/philox.h"
+#include "cpu/random_math.h"
+#include "cuda/device.cuh"
+#include "cuda/kernels.h"
+
+namespace fl::cuda {
+
+namespace {
+
+using namespace random_math;
+
+struct RandomArgs {
+  char* out;
+  int64_t n;
+  DType dtype;
+  int8_t size;
+  RandomCall call;
+};
+
+// Numbers of float size: four to a block, sixteen apart.
+__global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
+  const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  const int64_t first = block / philox::kLanes * philox::kGroup + block % philox::kLanes;
+  if (first >= a.n) return;
+  const RandomParams& p = a.call.params;
+  const philox::Block b = philox::block(a.call.seed, a.call.offset, block);
+  float made[4];
+  int64_t whole[4];
+  bool integral = false;
+  switch (a.call.kind) {
+    case RandomKind::Uniform: {
+      const float low = float(p.a), high = float(p.b), range = high - low;
+      const float scale = 1.0f / float(int64_t(1) << p.bits);
+      for (int j = 0; j < 4; ++j) {
+        const float x = unit(b.w[j], 32 - p.bits, scale) * range + low;
+        made[j] = x < high ? x : low;
+      }
+      break;
+    }
+    case RandomKind::Normal:
+    case RandomKind::LogNormal: {
+      const float mean = float(p.a), deviation = float(p.b);
+      for (int half = 0; half < 2; ++half) {
+        const float radius =
+            math::detail::sqrt_of(-2.0f * math::log(positive_unit(b.w[2 * half]))) * deviation;
+        float s, c;
+        sin_cos_turns(unit(b.w[2 * half + 1], 8, 0x1p-24f), s, c);
+        made[2 * half] = radius * c + mean;
+        made[2 * half + 1] = radius * s + mean;
+      }
+      if (a.call.kind == RandomKind::LogNormal)
+        for (int j = 0; j < 4; ++j) made[j] = math::exp(made[j]);
+      break;
+    }
+    case RandomKind::Exponential: {
+      const float scale = float(-1.0 / p.a);
+      for (int j = 0; j < 4; ++j)
+        made[j] = math::log((float(int32_t(b.w[j] >> 9)) + 0.5f) * 0x1p-23f) * scale;
+      break;
+    }
+    case RandomKind::Cauchy:
+      for (int j = 0; j < 4; ++j) {
+        float s, c;
+        sin_cos_turns((float(int32_t(b.w[j] >> 9)) + 0.5f) * 0x1p-24f, s, c);
+        made[j] = float(p.a) + float(p.b) * (-c / s);
+      }
+      break;
+    case RandomKind::Range32:
+      integral = true;
+      for (int j = 0; j < 4; ++j) whole[j] = p.low + int64_t(b.w[j] * p.range >> 32);
+      break;
+    default:  // Bernoulli
+      integral = true;
+      for (int j = 0; j < 4; ++j) whole[j] = p.range > 0xffffffffull || b.w[j] < uint32_t(p.range);
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int64_t i = first + j * philox::kLanes;
+    if (i >= a.n) break;
+    if (integral)
+      store<int64_t>(a.out + i * a.size, a.dtype, whole[j]);
+    else
+      store<float>(a.out + i * a.size, a.dtype, made[j]);
+  }
+}
+
+// Numbers of 64 bits: two to a block.
+__global__ void __launch_bounds__(256) random_pairs(const RandomArgs a) {
+  const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  const int64_t first = block / philox::kLanes * (philox::kGroup / 2) + block % philox::kLanes;
+  if (first >= a.n) return;
+  const RandomParams& p = a.call.params;
+  const philox::Block b = philox::block(a.call.seed, a.call.offset, block);
+  double made[2];
+  int64_t whole[2];
+  bool integral = false;
+  switch (a.call.kind) {
+    case RandomKind::Uniform:
+      for (int j = 0; j < 2; ++j) {
+        const double x = unit(b.w[2 * j], b.w[2 * j + 1]) * (p.b - p.a) + p.a;
+        made[j] = x < p.b ? x : p.a;
+      }
+      break;
+    case RandomKind::Normal:
+    case RandomKind::LogNormal: {
+      const double radius = math::detail::sqrt_of(-2.0 * math::log(positive_unit(b.w[0], b.w[1]))) * p.b;
+      double s, c;
+      sin_cos_turns(unit(b.w[2], b.w[3]), s, c);
+      made[0] = radius * c + p.a;
+      made[1] = radius * s + p.a;
+      if (a.call.kind == RandomKind::LogNormal)
+        for (int j = 0; j < 2; ++j) made[j] = math::exp(made[j]);
+      break;
+    }
+    case RandomKind::Exponential:
+      for (int j = 0; j < 2; ++j)
+        made[j] = math::log(unit(b.w[2 * j], b.w[2 * j + 1]) + 0x1p-54) * (-1.0 / p.a);
+      break;
+    case RandomKind::Cauchy:
+      for (int j = 0; j < 2; ++j) {
+        double s, c;
+        sin_cos_turns((unit(b.w[2 * j], b.w[2 * j + 1]) + 0x1p-53) * 0.5, s, c);
+        made[j] = p.a + p.b * (-c / s);
+      }
+      break;
+    case RandomKind::Geometric: {
+      const double scale = 1.0 / math::log1p(-p.a);
+      for (int j = 0; j < 2; ++j) {
+        const double x = ::ceil(math::log(positive_unit(b.w[2 * j], b.w[2 * j + 1])) * scale);
+        made[j] = x < 1 ? 1 : x;
+      }
+      break;
+    }
+    default:  // Range64
+      integral = true;
+      for (int j = 0; j < 2; ++j) {
+        const uint64_t x = uint64_t(b.w[2 * j]) << 32 | b.w[2 * j + 1];
+        whole[j] = int64_t(uint64_t(p.low) + (p.range ? __umul64hi(x, p.range) : x));
+      }
+  }
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int64_t i = first + j * philox::kLanes;
+    if (i >= a.n) break;
+    if (integral)
+      store<int64_t>(a.out + i * a.size, a.dtype, whole[j]);
+    else
+      store<double>(a.out + i * a.size, a.dtype, made[j]);
+  }
+}
+
+}  // namespace
+
+void random(const Tensor& t, const RandomCall& call) {
+  const int64_t n = t.numel();
+  if (n == 0) return;
+  OnDevice on(t.device().index);
+  const RandomArgs args{t.raw(), n, t.dtype(), int8_t(t.itemsize()), call};
+  const bool pairs = call.wide || call.kind == RandomKind::Geometric || call.kind == RandomKind::Range64;
+  const int64_t group = pairs ? philox::kGroup / 2 : philox::kGroup;
+  const int64_t threads = (n + group - 1) / group * philox::kLanes;
+  const unsigned blocks = static_cast<unsigned>((threads + 255) / 256);
+  (pairs ? random_pairs : random_words)<<<blocks, 256, 0, current_stream()>>>(args);
+  check_launch("random");
+}
+
+}  // namespace fl::cuda

@@ -1,0 +1,76 @@
+// Rows held in registers: kernels that look at a row several times read it from memory once. A thread holds
+// up to kHold vectors of eight; longer rows, and those in double precision, are read again on each pass.
+#pragma once
+
+#include "cuda/device.cuh"
+#include "cuda/kernels.h"
+#include "dispatch/kernel.h"
+
+namespace fl::cuda {
+
+constexpr int kHold = 4;
+constexpr int64_t kLongestHeld = int64_t(1024) * kHold * kVector;
+
+inline unsigned row_threads(int64_t n) {
+  const int64_t wanted = (n + kHold * kVector - 1) / (kHold * kVector);
+  return static_cast<unsigned>(std::min<int64_t>(1024, std::max<int64_t>(32, (wanted + 31) / 32 * 32)));
+}
+
+// Elements of one row of float values, eight by eight; what lies beyond the end is `rest`.
+struct RowReader {
+  const char* data;
+  DType dtype;
+  int size;
+  int n;
+  bool aligned;
+  __device__ __forceinline__ RowReader(const void* base, int64_t row, int length, DType t)
+      : dtype(t), size(t == DType::Float ? 4 : 2), n(length) {
+    data = static_cast<const char*>(base) + row * length * size;
+    aligned = (reinterpret_cast<uintptr_t>(data) & 15) == 0;
+  }
+  __device__ __forceinline__ void get(int vector, float (&v)[kVector], float rest) const {
+    const int first = vector * kVector;
+    if (aligned && first + kVector <= n) {
+      load_vector(v, data + int64_t(first) * size, dtype);
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+      v[j] = first + j < n ? load<float>(data + int64_t(first + j) * size, dtype) : rest;
+  }
+  __device__ __forceinline__ void put(int vector, const float (&v)[kVector]) const {
+    const int first = vector * kVector;
+    char* to = const_cast<char*>(data);
+    if (aligned && first + kVector <= n) {
+      store_vector<float>(to + int64_t(first) * size, dtype, v);
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+      if (first + j < n) store<float>(to + int64_t(first + j) * size, dtype, v[j]);
+  }
+};
+
+// Raises when a tensor among the arguments is elsewhere: kernels read through the pointers they get.
+void check_on_device(const Operator& op, const Value* args);
+
+template <auto F>
+void checked(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  kernel_of<F>().fn(op, context, keys, args, results);
+}
+
+// A kernel of an operator on the device, registered under the operator's name. FL_CUDA_KERNEL_MIXED: it takes
+// tensors of the CPU among its arguments.
+#define FL_CUDA_KERNEL(name, function)                                 \
+  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) { \
+    name, {::fl::Key::CUDA}, ::fl::Kernel {                            \
+      &::fl::cuda::checked<&function>, nullptr                         \
+    }                                                                  \
+  }
+#define FL_CUDA_KERNEL_MIXED(name, function)                           \
+  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) { \
+    name, {::fl::Key::CUDA}, ::fl::kernel_of<&function>()              \
+  }
+
+}  // namespace fl::cuda

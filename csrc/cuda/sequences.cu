@@ -1,0 +1,244 @@
+// Along a line: running sums and products, sorting, ranges.
+#include <cub/block/block_scan.cuh>
+#include <cub/device/device_radix_sort.cuh>
+#include <limits>
+
+#include "cuda/rows.cuh"
+#include "dispatch/kernel.h"
+
+namespace fl::cuda {
+
+namespace {
+
+// The tensor with a dimension last, contiguous; results go the other way.
+Tensor moved(const Tensor& t, int64_t from, int64_t to) {
+  Dims sizes(t.sizes()), strides(t.strides());
+  const int64_t s = sizes[from], st = strides[from];
+  sizes.erase(from);
+  strides.erase(from);
+  sizes.insert(to, s);
+  strides.insert(to, st);
+  return alias(t, sizes, strides, t.offset());
+}
+Tensor lines_of(const Tensor& t, int64_t dim) {
+  return contiguous(t.dim() < 2 ? t : moved(t, dim, t.dim() - 1));
+}
+Tensor back(const Tensor& lines, int64_t dim) {
+  return lines.dim() < 2 ? lines : contiguous(moved(lines, lines.dim() - 1, dim));
+}
+
+// ---------------------------------------------------------------- running sums and products
+
+struct Product {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+
+// One block for each line, piece by piece; what was folded so far is carried on.
+template <class T, class F>
+__global__ void __launch_bounds__(256)
+    scan_lines(const char* in, char* out, int64_t n, DType dtype, int item, T initial) {
+  using Scan = cub::BlockScan<T, 256>;
+  __shared__ typename Scan::TempStorage shared;
+  __shared__ T last;
+  constexpr int kPer = 4;
+  const char* from = in + int64_t(blockIdx.x) * n * item;
+  char* to = out + int64_t(blockIdx.x) * n * item;
+  const F fold;
+  T carry = initial;
+  for (int64_t start = 0; start < n; start += 256 * kPer) {
+    T v[kPer];
+    const int64_t first = start + threadIdx.x * kPer;
+#pragma unroll
+    for (int j = 0; j < kPer; ++j) v[j] = first + j < n ? load<T>(from + (first + j) * item, dtype) : initial;
+    Scan(shared).InclusiveScan(v, v, fold);
+#pragma unroll
+    for (int j = 0; j < kPer; ++j) {
+      v[j] = fold(carry, v[j]);
+      if (first + j < n) store<T>(to + (first + j) * item, dtype, v[j]);
+    }
+    if (threadIdx.x == 255) last = v[kPer - 1];
+    __syncthreads();
+    carry = last;
+    __syncthreads();
+  }
+}
+
+Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional<DType> dtype, bool product) {
+  const int64_t d = wrap_dim(op, dim, self.dim());
+  const DType t = dtype.value_or(is_integral(self.dtype(), true) ? DType::Int64 : self.dtype());
+  FL_CHECK_KIND(!is_complex(t) && !is_stored_only(t), NotImplemented, "[", op,
+                "] expected a real dtype on CUDA, got ", name_of(t));
+  if (self.numel() == 0) return empty(self.sizes(), {t, self.device()});
+  OnDevice on(self.device().index);
+  const Tensor source = lines_of(to_dtype(self, t), d), out = empty(source.sizes(), source.options());
+  const int64_t n = self.dim() ? self.size(d) : 1;
+  const unsigned lines = static_cast<unsigned>(self.numel() / n);
+  const auto run = [&](auto one) {
+    using T = decltype(one);
+    const int item = static_cast<int>(source.itemsize());
+    if (product)
+      scan_lines<T, Product><<<lines, 256, 0, current_stream()>>>(source.raw(), out.raw(), n, t, item, T(1));
+    else
+      scan_lines<T, Sum><<<lines, 256, 0, current_stream()>>>(source.raw(), out.raw(), n, t, item, T(0));
+  };
+  if (t == DType::Double)
+    run(double());
+  else if (is_floating(t))
+    run(float());
+  else
+    run(int64_t());
+  check_launch(op);
+  return back(out, d);
+}
+Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  return cumulative("cumsum", self, dim, dtype, false);
+}
+Tensor cumprod(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  return cumulative("cumprod", self, dim, dtype, true);
+}
+FL_CUDA_KERNEL("cumsum", cumsum);
+FL_CUDA_KERNEL("cumprod", cumprod);
+
+// ---------------------------------------------------------------- sorting
+
+// A key whose unsigned order is that of the values; NaN is above all.
+__device__ __forceinline__ uint64_t ordered(double x) {
+  if (x != x) return ~uint64_t(0);
+  const uint64_t u = static_cast<uint64_t>(__double_as_longlong(x == 0 ? 0.0 : x));
+  return u >> 63 ? ~u : u | uint64_t(1) << 63;
+}
+__device__ __forceinline__ uint32_t ordered(float x) {
+  if (x != x) return ~uint32_t(0);
+  const uint32_t u = __float_as_uint(x == 0 ? 0.0f : x);
+  return u >> 31 ? ~u : u | uint32_t(1) << 31;
+}
+
+// 32-bit keys carry the line above them, so that one sort does; 64-bit keys are sorted first by key, then, in
+// a stable way, by line.
+__global__ void make_keys(const char* in, uint64_t* keys, uint32_t* places, int64_t n, int64_t total,
+                          DType dtype, int item, bool descending, bool wide) {
+  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= total) return;
+  const char* at = in + i * item;
+  uint64_t key;
+  if (wide) {
+    key = dtype == DType::Double ? ordered(load<double>(at, dtype))
+                                 : static_cast<uint64_t>(load<int64_t>(at, dtype)) ^ uint64_t(1) << 63;
+    if (descending) key = ~key;
+  } else {
+    uint32_t low = is_floating(dtype) ? ordered(load<float>(at, dtype))
+                                      : static_cast<uint32_t>(load<int64_t>(at, dtype)) ^ uint32_t(1) << 31;
+    if (descending) low = ~low;
+    key = static_cast<uint64_t>(i / n) << 32 | low;
+  }
+  keys[i] = key;
+  places[i] = static_cast<uint32_t>(i);
+}
+__global__ void line_keys(const uint32_t* places, uint64_t* keys, int64_t n, int64_t total) {
+  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  if (i < total) keys[i] = places[i] / n;
+}
+template <class T>
+__global__ void take_sorted(const T* in, T* out, int64_t* indices, const uint32_t* places, int64_t n,
+                            int64_t total) {
+  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= total) return;
+  out[i] = in[places[i]];
+  indices[i] = places[i] % n;
+}
+
+std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending) {
+  const int64_t d = wrap_dim("sort", dim, self.dim());
+  FL_CHECK_KIND(!is_complex(self.dtype()) && !is_stored_only(self.dtype()), NotImplemented,
+                "[sort] expected a dtype with an order, got ", name_of(self.dtype()));
+  const Options whole{DType::Int64, self.device()};
+  if (self.numel() == 0) return {empty(self.sizes(), self.options()), empty(self.sizes(), whole)};
+  const int64_t total = self.numel(), n = self.dim() ? self.size(d) : 1;
+  FL_CHECK(total < int64_t(1) << 31, "[sort] expected fewer than 2**31 elements on CUDA, got ", total);
+  OnDevice on(self.device().index);
+  const cudaStream_t stream = current_stream();
+  const int device = self.device().index;
+  const Tensor lines = lines_of(self, d), out = empty(lines.sizes(), lines.options()),
+               indices = empty(lines.sizes(), whole);
+  const bool wide = self.dtype() == DType::Double || self.dtype() == DType::Int64;
+  Scratch keys(total * 8, device, stream), sorted(total * 8, device, stream);
+  Scratch places(total * 4, device, stream), order(total * 4, device, stream);
+  const unsigned blocks = static_cast<unsigned>((total + 255) / 256);
+  make_keys<<<blocks, 256, 0, stream>>>(lines.raw(), keys.as<uint64_t>(), places.as<uint32_t>(), n, total,
+                                        self.dtype(), int(self.itemsize()), descending, wide);
+  int line_bits = 0;
+  while ((int64_t(1) << line_bits) < total / n) ++line_bits;
+  const auto radix = [&](int last) {
+    size_t bytes = 0;
+    const auto run = [&](void* scratch) {
+      check(cub::DeviceRadixSort::SortPairs(scratch, bytes, keys.as<uint64_t>(), sorted.as<uint64_t>(),
+                                            places.as<uint32_t>(), order.as<uint32_t>(), int(total), 0, last,
+                                            stream),
+            "sort");
+    };
+    run(nullptr);
+    Scratch scratch(bytes, device, stream);
+    run(scratch.get());
+  };
+  radix(wide ? 64 : 32 + line_bits);
+  if (wide && line_bits) {
+    check(cudaMemcpyAsync(places.get(), order.get(), total * 4, cudaMemcpyDeviceToDevice, stream), "sort");
+    line_keys<<<blocks, 256, 0, stream>>>(places.as<uint32_t>(), keys.as<uint64_t>(), n, total);
+    radix(line_bits);
+  }
+  const auto take = [&](auto zero) {
+    using T = decltype(zero);
+    take_sorted<T><<<blocks, 256, 0, stream>>>(reinterpret_cast<const T*>(lines.raw()),
+                                               reinterpret_cast<T*>(out.raw()), indices.data<int64_t>(),
+                                               order.as<uint32_t>(), n, total);
+  };
+  switch (self.itemsize()) {
+    case 1:
+      take(uint8_t());
+      break;
+    case 2:
+      take(uint16_t());
+      break;
+    case 4:
+      take(uint32_t());
+      break;
+    default:
+      take(uint64_t());
+  }
+  check_launch("sort");
+  return {back(out, d), back(indices, d)};
+}
+std::tuple<Tensor, Tensor> sort_plain(const Tensor& self, int64_t dim, bool descending) {
+  return sort(self, std::nullopt, dim, descending);
+}
+FL_CUDA_KERNEL("sort", sort_plain);
+FL_CUDA_KERNEL("sort.stable", sort);
+
+// ---------------------------------------------------------------- ranges
+
+__global__ void __launch_bounds__(256) range_kernel(char* out, int64_t n, DType dtype, int item, double start,
+                                                    double step, int64_t first, int64_t stride, bool whole) {
+  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= n) return;
+  if (whole)
+    store<int64_t>(out + i * item, dtype, first + i * stride);
+  else
+    store<double>(out + i * item, dtype, start + double(i) * step);
+}
+
+}  // namespace
+
+void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
+  const int64_t n = out.numel();
+  if (n == 0) return;
+  OnDevice on(out.device().index);
+  range_kernel<<<static_cast<unsigned>((n + 255) / 256), 256, 0, current_stream()>>>(
+      out.raw(), n, out.dtype(), int(out.itemsize()), start.to<double>(), step.to<double>(),
+      start.to<int64_t>(), step.to<int64_t>(), is_integral(out.dtype()));
+  check_launch("arange");
+}
+
+}  // namespace fl::cuda

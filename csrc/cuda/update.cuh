@@ -1,0 +1,66 @@
+// The kernel of an update record (an optimizer step) over many tensors at once: each block takes a chunk of
+// one of them.
+#pragma once
+
+#include "cuda/device.cuh"
+#include "cuda/generated.h"
+
+namespace fl::cuda {
+
+__device__ __forceinline__ int64_t item_size(DType dtype) {
+  return dtype == DType::Double ? 8 : dtype == DType::Float ? 4 : 2;
+}
+
+// F: lists, written (a bit for each list), values, apply(T (&x)[lists], const T* values), which changes x.
+template <class F, class T>
+__global__ void __launch_bounds__(512) update_lists(const __grid_constant__ UpdateArgs a) {
+  const int t = a.tensor[blockIdx.x];
+  const int64_t base = int64_t(a.chunk[blockIdx.x]) * kUpdateChunk;
+  const int n = static_cast<int>(min(int64_t(kUpdateChunk), a.numel[t] - base));
+  T u[F::values > 0 ? F::values : 1];
+#pragma unroll
+  for (int k = 0; k < F::values; ++k) u[k] = static_cast<T>(a.value[k]);
+  char* data[F::lists];
+  DType dtype[F::lists];
+  bool aligned = std::is_same_v<T, float>;
+#pragma unroll
+  for (int k = 0; k < F::lists; ++k) {
+    dtype[k] = a.dtype[k][t];
+    data[k] = a.data[k][t] + base * item_size(dtype[k]);
+    aligned &= (reinterpret_cast<uintptr_t>(data[k]) & 15) == 0;
+  }
+  int first = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    if (aligned) {
+      first = n / kVector * kVector;
+      for (int i = threadIdx.x * kVector; i < first; i += 512 * kVector) {
+        float x[F::lists][kVector];
+#pragma unroll
+        for (int k = 0; k < F::lists; ++k) load_vector(x[k], data[k] + i * item_size(dtype[k]), dtype[k]);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) {
+          float e[F::lists];
+#pragma unroll
+          for (int k = 0; k < F::lists; ++k) e[k] = x[k][j];
+          F::template apply<float>(e, u);
+#pragma unroll
+          for (int k = 0; k < F::lists; ++k) x[k][j] = e[k];
+        }
+#pragma unroll
+        for (int k = 0; k < F::lists; ++k)
+          if (F::written >> k & 1) store_vector<float>(data[k] + i * item_size(dtype[k]), dtype[k], x[k]);
+      }
+    }
+  }
+  for (int i = first + threadIdx.x; i < n; i += 512) {
+    T e[F::lists];
+#pragma unroll
+    for (int k = 0; k < F::lists; ++k) e[k] = load<T>(data[k] + i * item_size(dtype[k]), dtype[k]);
+    F::template apply<T>(e, u);
+#pragma unroll
+    for (int k = 0; k < F::lists; ++k)
+      if (F::written >> k & 1) store<T>(data[k] + i * item_size(dtype[k]), dtype[k], e[k]);
+  }
+}
+
+}  // namespace fl::cuda

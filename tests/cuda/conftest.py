@@ -1,0 +1,17 @@
+"""Tests of the CUDA device. All but the compilation of sources need one, and are skipped without."""
+
+import pytest
+
+import flambeau as fl
+
+
+def pytest_collection_modifyitems(items):
+    if fl.cuda.is_available():
+        return
+    for item in items:
+        if "cuda" in str(item.fspath.dirpath()) and item.get_closest_marker("without_device") is None:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "without_device: runs on a machine without a CUDA device")

@@ -1,0 +1,123 @@
+"""Every record's samples on the CUDA device against the CPU, with gradients."""
+
+import pathlib
+import sys
+
+import pytest
+
+import flambeau as fl
+from flambeau.ops import samples
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from sampled import NAMES, RECORDS, as_function, calls, differentiable, operator, run, tensors, walk
+
+# Operators that the device has neither a kernel nor a definition for: they say so.
+ABSENT = (NotImplementedError,)
+TOLERANCE = {fl.float32: 2e-3, fl.float64: 1e-6, fl.bfloat16: 4e-2, fl.float16: 1e-2}
+# Some arguments have to be on the CPU, and storages of copies are as large as the tensors.
+HOST_ARGUMENTS = {"tensor_split.tensor_indices_or_sections", "_pack_padded_sequence", "as_strided_", "as_strided"}
+UNSET = {name for name in NAMES if name.split(".")[0].startswith(("empty", "new_empty"))}
+
+
+def compare(got, want, tolerance):
+    """Values agree; the device may round, sum and break ties of NaN in another order."""
+    got, want = tensors(got), tensors(want)
+    assert len(got) == len(want)
+    for g, w in zip(got, want):
+        assert g.shape == w.shape, f"shape {tuple(g.shape)}, expected {tuple(w.shape)}"
+        if w.numel() == 0:
+            continue
+        g, w = g.detach().cpu(), w.detach()
+        if w.is_complex():
+            g, w = fl.view_as_real(g.resolve_conj()), fl.view_as_real(w.resolve_conj())
+        g, w = g.to(fl.float64), w.to(fl.float64)
+        assert bool((g.isnan() == w.isnan()).all()), "NaN in other places"
+        g, w = g.nan_to_num(0, 1e30, -1e30), w.nan_to_num(0, 1e30, -1e30)
+        error = ((g - w).abs() / w.abs().clamp(min=1)).max().item()
+        assert error <= tolerance, f"error {error:.3g}"
+
+
+def moved(value):
+    return value.to("cuda") if value.layout is fl.strided else value
+
+
+def forward(name, dtype):
+    """Samples that agree, and those that the device lacks something for."""
+    op, agreed, lacking = operator(name), 0, ""
+    try:
+        pairs = zip(calls(name, dtype), calls(name, dtype))  # operators may write to their arguments
+    except Exception:
+        return agreed, lacking
+    for call, same in pairs:
+        try:
+            want = run(op, call)
+        except Exception:
+            continue  # not defined for the dtype
+        try:
+            got = run(op, same, moved)
+        except ABSENT as error:
+            lacking = str(error)
+            continue
+        if name not in UNSET:
+            compare(call.result(got), call.result(want), TOLERANCE.get(dtype, 0))
+        agreed += 1
+    return agreed, lacking
+
+
+def backward(name):
+    op = operator(name)
+    for call in calls(name, fl.float32):
+        function, inputs = as_function(op, call)
+        if not inputs:
+            continue
+        try:
+            want = [o for o in tensors(function(*inputs)) if o.requires_grad and differentiable(o)]
+            if not want:
+                continue
+            ones = [fl.ones_like(o) for o in want]
+            expected = fl.autograd.grad(want, inputs, ones, allow_unused=True)
+        except Exception:
+            continue
+        there = [t.detach().to("cuda").requires_grad_() for t in inputs]
+        try:
+            got = [o for o in tensors(on_device(op, call)(*there)) if o.requires_grad and differentiable(o)]
+            found = fl.autograd.grad(got, there, [o.to("cuda") for o in ones], allow_unused=True)
+        except ABSENT:
+            continue
+        pairs = [(f, e) for f, e in zip(found, expected) if e is not None]
+        compare([f if f is not None else fl.zeros_like(e) for f, e in pairs], [e for _, e in pairs], 1e-2)
+
+
+def on_device(op, call):
+    """The function of a call with its constants on the device."""
+
+    def move(value):
+        if isinstance(value, samples.Constant):
+            return samples.Constant(walk(value.tensor, moved))
+        if isinstance(value, samples.Through):
+            return value
+        if isinstance(value, fl.Tensor):
+            return value if differentiable(value) else moved(value)
+        if isinstance(value, dict):
+            return {k: move(v) for k, v in value.items()}
+        return type(value)(map(move, value)) if isinstance(value, (list, tuple)) else value
+
+    copied = samples.Call(tuple(move(call.args)), move(call.kwargs)).then(call.result)
+    return as_function(op, copied)[0]
+
+
+RANDOM = {name for name in NAMES if "random" in RECORDS[name].tags}
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in HOST_ARGUMENTS])
+def test_forward(name):
+    for dtype in (fl.float32, fl.int64, fl.bfloat16):
+        if dtype is fl.bfloat16 and RECORDS[name].kind not in ("pointwise", "reduction"):
+            continue
+        forward(name, dtype)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if RECORDS[n].vjp is not None or RECORDS[n].kind == "pointwise"])
+def test_backward(name):
+    if name not in RANDOM:
+        backward(name)
