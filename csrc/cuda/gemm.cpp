@@ -278,7 +278,7 @@ void gemm(const cpu::GemmArgs& g) {
 
 void* open_library(const char* const* names) {
   for (const char* const* name = names; *name; ++name)
-    if (void* found = dlopen(*name, RTLD_NOW | RTLD_GLOBAL)) return found;
+    if (void* found = dlopen(*name, RTLD_NOW | RTLD_LOCAL)) return found;
   const char* path = std::getenv("FLAMBEAU_CUDA_LIBRARY_PATH");
   std::string rest = path ? path : "";
   while (!rest.empty()) {
@@ -286,7 +286,7 @@ void* open_library(const char* const* names) {
     const std::string folder = rest.substr(0, colon);
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
     for (const char* const* name = names; *name; ++name)
-      if (void* found = dlopen((folder + "/" + *name).c_str(), RTLD_NOW | RTLD_GLOBAL)) return found;
+      if (void* found = dlopen((folder + "/" + *name).c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
   }
   return nullptr;
 }
