@@ -4,6 +4,7 @@ PYTHON  := $(VENV)/bin/python
 JOBS    ?= 2
 SAMPLES ?= 2
 PARITY  ?= ../shared/parity
+COMPARE ?= ../shared/bench/compare.py
 
 BUILD_DEPS := scikit-build-core cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
 TEST_DEPS  := pytest pytest-xdist hypothesis
@@ -15,7 +16,7 @@ SANITIZE  = build/sanitize-$(TAG)
 CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(PYTHON)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
 RUN       = PYTHONPATH=$(CURDIR) $(PYTHON)
 
-.PHONY: cuda demo test parity bench docs lint format sanitize dev wheel clean
+.PHONY: cuda demo test parity bench docs lint format sanitize dev wheel clean replay
 
 $(VENV)/bin/python:
 	python3 -m venv $(VENV)
@@ -51,8 +52,11 @@ cuda: dev
 demo: dev
 	$(RUN) examples/char_gpt.py
 
-bench: dev
+# Operators beside PyTorch's, then whole workloads, as a table and as the chart of the README.
+bench: dev $(VENV)/.flambeau-parity
 	$(RUN) benchmarks/run.py $(ARGS)
+	@if test -f $(COMPARE); then $(RUN) $(COMPARE) --rounds 1 --json benchmarks/results/compiled.json \
+	  | tee benchmarks/results/compiled.txt && $(RUN) tools/chart.py; fi
 
 parity: dev $(VENV)/.flambeau-parity
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
@@ -79,6 +83,11 @@ sanitize: $(VENV)/.flambeau-deps
 
 wheel: $(VENV)/.flambeau-deps
 	$(PYTHON) -m pip wheel -q . --no-deps -w dist
+
+# Which generated kernels differ from those of another revision: make replay BASE=main ARGS=--diff
+BASE ?= HEAD
+replay: dev
+	$(RUN) tools/replay.py $(BASE) $(ARGS)
 
 clean:
 	rm -rf build dist flambeau/*.so
