@@ -44,11 +44,15 @@ template <> inline float load<float, bfloat16>(bfloat16 x) {
 }
 template <class M, class C> static inline void store(M& target, C x) { target = (M)x; }
 template <class C> static inline void store(bool& target, C x) { target = x != 0; }
-template <class C> static inline void store(bfloat16& target, C x) {
-  union { float f; uint32_t u; } v = {(float)x};
-  const uint32_t rounded = (v.u + 0x7fff + ((v.u >> 16) & 1)) >> 16;
-  target.bits = v.f != v.f ? 0x7fc0 : rounded;
+static inline uint32_t rounded_bits(float x) {
+  union { float f; uint32_t u; } v = {x};
+  return x != x ? 0x7fc00000u : (v.u + 0x7fff + ((v.u >> 16) & 1)) & 0xffff0000u;
 }
+static inline float rounded(float x) {
+  union { uint32_t u; float f; } v = {rounded_bits(x)};
+  return v.f;
+}
+template <class C> static inline void store(bfloat16& target, C x) { target.bits = rounded_bits((float)x) >> 16; }
 """
 
 # For kernels that need no more of the math library than this.

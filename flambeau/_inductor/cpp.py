@@ -262,10 +262,11 @@ class _Writer:
         return body.seen[key]
 
     def _named(self, body: _Body, member: Member, text: str) -> str:
-        """A variable for a member's value; integers are cut to what their buffer holds."""
+        """A variable for a member's value, rounded or cut to what its buffer holds: what is computed again must be what
+        was stored, for backward compares values."""
         memory, ctype = TYPES[member.loop.write.buffer.dtype]
         name = self.fresh("v")
-        narrow = f"({memory})" if ctype == "int64_t" and memory != "int64_t" else ""
+        narrow = "" if memory == ctype else "rounded" if memory == "bfloat16" else f"({memory})"
         body.lines.append(f"const {ctype} {name} = {narrow}({text});")
         return name
 

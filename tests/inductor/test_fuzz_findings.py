@@ -120,3 +120,14 @@ def test_passes_over_everything_divide_by_the_same_sum():
         return [share, (x / total + square) / square, (x / total - square).exp().sum()]
 
     agrees(function, fl.randn(3, 70))
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
+def test_the_largest_element_is_found_again_in_low_precision(dtype):
+    agrees(lambda x: [((x / 3).to(dtype).sin().abs() + 0.5).amin(0, keepdim=True).float()], fl.randn(33, 2, requires_grad=True))
+
+
+def test_low_precision_is_rounded_after_each_operation():
+    x = fl.randn(200).bfloat16()
+    function = lambda x: [(x * 1.7 + 0.3) / 3 - x * 0.1]  # noqa: E731
+    assert fl.equal(compile_function(function, 1)(x)[0], function(x)[0])

@@ -30,6 +30,7 @@ _REPEATABLE = frozenset(
     "_log_softmax native_layer_norm _fused_rms_norm _flash_attention sum mean amax amin var logsumexp max_pool2d "
     "_adaptive_avg_pool2d avg_pool2d cumsum".split()
 )
+_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations
 
 
@@ -129,13 +130,16 @@ class _Network:
         self.forward = forward
         self.maker = {v.storage: call for call in forward for v in call.results if v is not None}
         self.written = {v.storage for call in (*forward, *backward) for v in call.writes}
+        # Another kernel may round the last bit of a value otherwise, and the largest element is to be found again.
+        self.compared = {v.storage for call in backward if call.op._opname in _COMPARISONS for v in call.reads}
         self.needed = [v.storage for v in saved(backward, trace)]
         self.free = {v.storage for v in (*trace.inputs, *(v for v, _ in trace.constants.values()))}
 
     def may_repeat(self, call: Call) -> bool:
-        """Whether nothing that the call touches is written, so that it computes the same again."""
-        touched = {v.storage for v in (*call.reads, *(r for r in call.results if r is not None))}
-        return not call.writes and not touched & self.written and all(r is not None for r in call.results)
+        """Whether nothing that the call touches is written, so that it computes the same again, to the last bit or so."""
+        made = {r.storage for r in call.results if r is not None}
+        touched = made | {v.storage for v in call.reads}
+        return not (call.writes or None in call.results or touched & self.written or made & self.compared)
 
     def cut(self, repeatable: list[Call]) -> tuple[list[Call], int]:
         """The calls to repeat, of those that may be, in order; and the bytes that are saved then."""
