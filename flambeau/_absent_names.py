@@ -74,7 +74,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "_dynamo.utils": (_CAPTURE, "CompileProfiler is_compile_supported()=True"),
     "_functorch": ("", ""),
     "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module aot_function aot_module_simplified make_boxed_func"),
-    "_functorch.config": (_COMPILER, "patch activation_memory_budget=1.0"),
     "_functorch.eager_transforms": (_COMPILER, ""),
     "_functorch.partitioners": (_COMPILER, "default_partition min_cut_rematerialization_partition"),
     "_higher_order_ops": (_CAPTURE, "associative_scan cond scan while_loop"),
@@ -82,11 +81,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "_higher_order_ops.flex_attention": (_FLEX, "flex_attention flex_attention_backward"),
     "_higher_order_ops.wrap": (_CAPTURE, "wrap"),
     "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package"),
-    "_inductor.config": (
-        _COMPILER,
-        "patch allow_buffer_reuse=True coordinate_descent_tuning=False emulate_precision_casts=False epilogue_fusion=True "
-        "force_fuse_int_mm_with_mul=False fx_graph_cache=True max_autotune=False triton={} cpp={} freezing=False",
-    ),
+    "_inductor.config": (_COMPILER, "emulate_precision_casts=False force_fuse_int_mm_with_mul=False"),
     "_inductor.utils": (_COMPILER, "fresh_inductor_cache fresh_cache"),
     "_inductor.virtualized": (_COMPILER, ""),
     "_decomp": (_COMPILER, "core_aten_decompositions get_decompositions register_decomposition decomposition_table={}"),

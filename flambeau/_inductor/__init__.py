@@ -6,11 +6,26 @@ cpp        a group -> C++ source that holds for every size
 build      sources -> a shared object, kept on disk by its content
 plan       groups and calls -> the steps of a native program
 compile_fx all of it, for each geometry of the inputs that a function meets
+config     settings; stages shows each stage as text, verify holds it to its rules
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+
+def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
+    """What the modes of `compile` set, or one of them."""
+    from flambeau._inductor import config
+
+    return config.MODES if mode is None else config.MODES[mode]  # type: ignore[return-value]
+
+
+def list_options() -> list[str]:
+    """The names that `compile(..., options={...})` takes."""
+    from flambeau._inductor import config
+
+    return list(config._options())
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.partition import partition, saved
 from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_forward, trace_joint
-from flambeau._inductor import build
+from flambeau._inductor import build, config, stages, verify
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.layout import choose_layouts
 from flambeau._inductor.lower import Lowering, defined
@@ -31,26 +31,37 @@ __all__ = ["compile_fx", "compile_function"]
 log = logging.getLogger(__name__)
 
 
-def compile_fx(graph: Any, example_inputs: Sequence[Any], fuse: bool = True, **options: Any) -> Callable[..., Any]:
+def compile_fx(
+    graph: Any,
+    example_inputs: Sequence[Any],
+    fuse: bool = True,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
     """A backend of `compile`: the graph module as a function of the same inputs."""
+    settings = config.resolve(mode, options)
     function: Callable[..., Any] = getattr(graph, "forward", graph)
     on_cpu = all(t.device.type == "cpu" for t in example_inputs if isinstance(t, fl.Tensor))
     if fuse and on_cpu and build.compiler() is None:
         _warn_once()
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
-        return compile_function(function, len(example_inputs), fuse)
+        return compile_function(function, len(example_inputs), fuse, settings=settings)
     from flambeau._inductor.numbers import with_numbers
 
-    return with_numbers(function, example_inputs, fuse)
+    return with_numbers(function, example_inputs, fuse, settings)
 
 
 def compile_function(
-    function: Callable[..., Any], inputs: int, fuse: bool = True, printer: Printer | None = None
+    function: Callable[..., Any],
+    inputs: int,
+    fuse: bool = True,
+    printer: Printer | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
     recorded forward and backward runs as it is. Loops are printed by the printer of the inputs' device, or the given."""
-    return native_function(inputs, Compiled(function, fuse, printer).graph_for, function)
+    return native_function(inputs, Compiled(function, fuse, printer, settings).graph_for, function)
 
 
 def native_function(
@@ -73,8 +84,15 @@ def _warn_once() -> None:
 class Compiled:
     """What compiles one function for one geometry after the other."""
 
-    def __init__(self, function: Callable[..., Any], fuse: bool, printer: Printer | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fuse: bool,
+        printer: Printer | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
         self.function = function
+        self.settings = settings or {}  # other than those in `config`
         self.fuse = fuse
         self.printer = printer
 
@@ -85,10 +103,15 @@ class Compiled:
 
     def graph_for(self, inputs: list[Any]) -> Any:
         """A native graph for inputs like these; None when the function cannot be one."""
+        with config.patch(self.settings):
+            return self._graph_for(inputs)
+
+    def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()
         wants = grad_mode and any(t.requires_grad for t in inputs)
         try:
-            trace = self._trace(trace_joint if wants else trace_forward, inputs, defined() if self.fuse else {})
+            record = functools.partial(trace_joint if wants else trace_forward, lines=stages.wanted())
+            trace = self._trace(record, inputs, defined() if self.fuse else {})
             if self.fuse and all(t.device.type == "cpu" for t in inputs):
                 choose_layouts(trace)
         except DependsOnData as reason:
@@ -101,17 +124,17 @@ class Compiled:
     def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool) -> Any:
         printer = self._printer(inputs)
         if not trace.tangents:
-            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer)
+            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer, "inference")
             return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None, ())
         forward_calls = _live(trace.calls[: trace.forward_calls], None)
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
         if printer is not None:
-            backward_calls = partition(trace, forward_calls, backward_calls)
+            backward_calls = partition(trace, forward_calls, backward_calls, _budget())
         kept = saved(backward_calls, trace)
-        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *kept], printer)
+        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *kept], printer, "forward")
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
         backward = _program(
-            backward_calls, [*kept, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer
+            backward_calls, [*kept, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer, "backward"
         )
         sources = [
             k
@@ -151,8 +174,15 @@ def _live(calls: list[Call], wanted: list[Value] | None) -> list[Call]:
 
 
 def _program(
-    calls: list[Call], inputs: list[Value], trace: Trace, outputs: list[Value | None], printer: Printer | None
+    calls: list[Call],
+    inputs: list[Value],
+    trace: Trace,
+    outputs: list[Value | None],
+    printer: Printer | None,
+    title: str,
 ) -> tuple[Any, ...]:
+    shown = stages.Stages(title)
+    shown.recorded(calls, inputs, outputs)
     owners = {v.storage for call in calls for v in call.writes} | {v.storage for v in outputs if v is not None}
     lowering = Lowering(printer, frozenset(owners))
     given = [lowering.enter(v, "input") for v in inputs]
@@ -165,8 +195,26 @@ def _program(
         state = lowering.current[value.storage]
         if state.memory is not buffer.memory:
             last.append(_write_back(value, buffer, state, lowering))
+    shown.lowered([*lowering.items, *last])
+    steps = schedule(lowering.items, last)
+    shown.scheduled(steps)
     plan = Plan(lowering, given, constants, inputs)
-    return plan.run(schedule(lowering.items, last), outputs)
+    program = plan.run(steps, outputs)
+    shown.printed(plan.launches)
+    shown.planned(program)
+    if config.verify_stages:
+        known = [*given, *(buffer for buffer, _ in constants)]
+        verify.verify_lowered([*lowering.items, *last], known)
+        verify.verify_scheduled(steps, known, sum(isinstance(i, Loop) for i in (*lowering.items, *last)))
+        verify.verify_planned(program)
+    return program
+
+
+def _budget() -> float:
+    """The fraction of what forward saves by default that it may save."""
+    from flambeau._functorch import config as functorch
+
+    return functorch.activation_memory_budget if config.memory_budget is None else config.memory_budget
 
 
 def _write_back(value: Value, buffer: Any, state: Any, lowering: Lowering) -> Loop:

@@ -65,6 +65,7 @@ class Loop:
     write: Access  # of a reduction: over the whole domain too, with stride 0 where it folds
     compute: Any
     reduce: Reduce | None = None
+    line: str | None = None  # of the program that it comes from, where somebody wants to know
     count: int = 0  # what a fold of parts says it has folded: the elements of all parts
 
 

@@ -97,6 +97,13 @@ class Lowering:
 
     def lower(self, call: Call) -> None:
         """Adds what a call becomes."""
+        before = len(self.items)
+        self._lower(call)
+        for item in self.items[before:]:
+            if isinstance(item, Loop):
+                item.line = call.line
+
+    def _lower(self, call: Call) -> None:
         if not self.fuse:
             self._operator(call)
             return

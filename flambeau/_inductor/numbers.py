@@ -19,7 +19,9 @@ from flambeau.backends import records
 __all__ = ["with_numbers"]
 
 
-def with_numbers(function: Callable[..., Any], examples: Sequence[Any], fuse: bool) -> Callable[..., Any]:
+def with_numbers(
+    function: Callable[..., Any], examples: Sequence[Any], fuse: bool, settings: dict[str, Any] | None = None
+) -> Callable[..., Any]:
     """A function whose arguments are tensors and numbers."""
     places = [i for i, a in enumerate(examples) if type(a) is float]
     by_value: dict[Any, Callable[..., Any]] = {}
@@ -31,12 +33,12 @@ def with_numbers(function: Callable[..., Any], examples: Sequence[Any], fuse: bo
             given[i] = given[i].item()
         return function(*given)
 
-    compiled = Numbered(function, fuse, places)
+    compiled = Numbered(function, fuse, places, settings)
     run = native_function(len(examples), compiled.graph_for, original)
 
     def call(*args: Any) -> Any:
         if not state["from_memory"]:
-            return _by_value(by_value, function, args, fuse)
+            return _by_value(by_value, function, args, fuse, settings)
         given = list(args)
         for i in places:
             given[i] = fl.scalar_tensor(given[i], dtype=fl.float64)
@@ -44,12 +46,12 @@ def with_numbers(function: Callable[..., Any], examples: Sequence[Any], fuse: bo
             return run(*given)
         except _Computed:
             state["from_memory"] = False
-            return _by_value(by_value, function, args, fuse)
+            return _by_value(by_value, function, args, fuse, settings)
 
     return call
 
 
-def _by_value(made: dict[Any, Any], function: Callable[..., Any], args: Any, fuse: bool) -> Any:
+def _by_value(made: dict[Any, Any], function: Callable[..., Any], args: Any, fuse: bool, settings: Any) -> Any:
     """One compiled function for each set of numbers."""
     tensors = [a for a in args if isinstance(a, fl.Tensor)]
     key = tuple(None if isinstance(a, fl.Tensor) else (type(a), a) for a in args)
@@ -59,7 +61,7 @@ def _by_value(made: dict[Any, Any], function: Callable[..., Any], args: Any, fus
             rest = iter(given)
             return function(*(next(rest) if isinstance(a, fl.Tensor) else a for a in args))
 
-        made[key] = compile_function(fixed, len(tensors), fuse)
+        made[key] = compile_function(fixed, len(tensors), fuse, settings=settings)
     return made[key](*tensors)
 
 
@@ -70,8 +72,8 @@ class _Computed(Exception):
 class Numbered(Compiled):
     """A function some of whose inputs are tensors that hold one number."""
 
-    def __init__(self, function: Callable[..., Any], fuse: bool, places: list[int]) -> None:
-        super().__init__(self._with_values, fuse)
+    def __init__(self, function: Callable[..., Any], fuse: bool, places: list[int], settings: Any = None) -> None:
+        super().__init__(self._with_values, fuse, settings=settings)
         self.original = function
         self.places = places
         self.values: list[float] = []

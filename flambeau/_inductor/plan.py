@@ -60,7 +60,8 @@ class Plan:
         needed = self._needed(scheduled, outputs)
         groups = [g for g in scheduled if isinstance(g, Group)]
         made = self.lowering.printer.launches([(g, {b for b in g.made if b in needed}) for g in groups])
-        launches = {id(g): of for g, of in zip(groups, made)}
+        self.launches = list(zip(groups, made))
+        launches = {id(g): of for g, of in self.launches}
         for item in scheduled:
             if isinstance(item, Operator):
                 self._operator(item)

@@ -54,6 +54,10 @@ def compile(
         return model
     from flambeau._dynamo.compile import Settings
 
+    if backend == "inductor" and (mode is not None or options):
+        from flambeau._inductor import config
+
+        config.resolve(mode, options)  # mistakes show here, not at the first call
     extra = {name: value for name, value in (("mode", mode), ("options", options)) if value is not None}
     return compile_with(model, Settings(backend, fullgraph, dynamic, extra))
 

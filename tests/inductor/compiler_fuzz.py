@@ -21,7 +21,7 @@ from typing import Any
 
 import flambeau as fl
 import flambeau.nn.functional as F
-from flambeau._inductor import build
+from flambeau._inductor import build, config
 from flambeau._inductor.compile_fx import Compiled, compile_function
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -288,6 +288,7 @@ def main() -> None:
     parser.add_argument("--narrow", action="store_true")
     parser.add_argument("--batch", type=int, default=40)
     options = parser.parse_args()
+    config.verify_stages = True
     build.FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
     made = program if options.narrow else random_programs.program
     ran = different = 0

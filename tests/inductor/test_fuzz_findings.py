@@ -124,7 +124,10 @@ def test_passes_over_everything_divide_by_the_same_sum():
 
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
 def test_the_largest_element_is_found_again_in_low_precision(dtype):
-    agrees(lambda x: [((x / 3).to(dtype).sin().abs() + 0.5).amin(0, keepdim=True).float()], fl.randn(33, 2, requires_grad=True))
+    agrees(
+        lambda x: [((x / 3).to(dtype).sin().abs() + 0.5).amin(0, keepdim=True).float()],
+        fl.randn(33, 2, requires_grad=True),
+    )
 
 
 def test_low_precision_is_rounded_after_each_operation():

@@ -12,6 +12,9 @@ Out: `Trace`: `Call`s on `Value`s. A value is a window (size, stride, offset) on
 from __future__ import annotations
 
 import contextlib
+import linecache
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -52,7 +55,7 @@ class Value:
 class Call:
     """One operator call. Tensors among the arguments are `Value`s, but for plain numbers (2.0 + x)."""
 
-    __slots__ = ("args", "backward", "kwargs", "op", "reads", "results", "writes")
+    __slots__ = ("args", "backward", "kwargs", "line", "op", "reads", "results", "writes")
 
     def __init__(self, op: Any, args: Any, kwargs: Any, results: list[Value | None], writes: list[Value]) -> None:
         self.op = op
@@ -62,6 +65,7 @@ class Call:
         self.writes = writes
         self.reads: list[Value] = list(values_in((*args, *kwargs.values())))
         self.backward = False
+        self.line: str | None = None  # of the program, where somebody wants to know
 
     def __repr__(self) -> str:
         arguments = ", ".join([*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs.items())])
@@ -132,8 +136,9 @@ _HIDDEN_WRITES = {"native_batch_norm": ("running_mean", "running_var")}
 class Recorder(TorchDispatchMode):
     """Sees every operator call below autograd and enters it in a trace."""
 
-    def __init__(self, trace: Trace, definitions: dict[str, Callable[..., Any]]) -> None:
+    def __init__(self, trace: Trace, definitions: dict[str, Callable[..., Any]], lines: bool = False) -> None:
         super().__init__()
+        self.lines = lines
         self.trace = trace
         self.definitions = definitions
 
@@ -207,6 +212,8 @@ class Recorder(TorchDispatchMode):
         recorded = {k: _CPU if v is _META or v == _META else v for k, v in kwargs.items()}
         entered = {k: _map(self._entered, v) for k, v in recorded.items()}
         trace.calls.append(Call(func, _map(self._entered, args), entered, made, writes))
+        if self.lines and not trace.tangents:
+            trace.calls[-1].line = _line_of_program()
 
     def _entered(self, tensor: Any) -> Any:
         """An argument in the record: numbers among tensors (2.0 + x) stay numbers."""
@@ -223,6 +230,21 @@ class Recorder(TorchDispatchMode):
                 value = args[i] if i < len(args) else kwargs.get(argument.name)
                 found += [t for t in _flat((value,)) if isinstance(t, fl.Tensor)]
         return found
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(fl.__file__ or ""))
+
+
+def _line_of_program() -> str | None:
+    """Where the program is that makes the call: the innermost line outside of this package."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            text = linecache.getline(file, frame.f_lineno, frame.f_globals).strip()
+            return f"{file}:{frame.f_lineno}: {text}" if text else f"{file}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def _flat(items: Any) -> Any:
@@ -273,18 +295,22 @@ def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any])
     return twins, outputs
 
 
-def trace_forward(function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None) -> Trace:
+def trace_forward(
+    function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None, lines: bool = False
+) -> Trace:
     """Records a run without derivatives."""
     trace = Trace()
     with fl.no_grad():
-        _run(trace, Recorder(trace, definitions or {}), function, inputs)
+        _run(trace, Recorder(trace, definitions or {}, lines), function, inputs)
     return trace
 
 
-def trace_joint(function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None) -> Trace:
+def trace_joint(
+    function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None, lines: bool = False
+) -> Trace:
     """Records a run and the backward from all its differentiable results to all inputs that require a gradient."""
     trace = Trace()
-    recorder = Recorder(trace, definitions or {})
+    recorder = Recorder(trace, definitions or {}, lines)
     with fl.enable_grad():
         twins, outputs = _run(trace, recorder, function, inputs)
         wanted = [t for t in twins if t.requires_grad]

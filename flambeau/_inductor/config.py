@@ -1,0 +1,89 @@
+"""Settings of the compiler: `flambeau._inductor.config.max_autotune = True`, or `compile(..., options={...})`.
+
+Names are PyTorch's where it has the setting. `MODES` says what the modes of `compile` set.
+"""
+
+from __future__ import annotations
+
+import os
+
+from flambeau.utils._options import settings
+
+# Measure kernels in several variants and keep the fastest, on disk too.
+max_autotune = False
+max_autotune_pointwise = False
+max_autotune_gemm = False
+coordinate_descent_tuning = False
+# Parameters do not change any more, so that what depends on them alone is computed once. Without gradients only.
+freezing = False
+# Loops that follow a fold or a product may run inside of it.
+epilogue_fusion = True
+# Memory of values that are no longer used is given to others.
+allow_buffer_reuse = True
+# Kernels are looked for on disk, and left there.
+fx_graph_cache = True
+# Check every stage against the rules of `verify.py`.
+verify_stages = os.environ.get("FLAMBEAU_VERIFY", "") not in ("", "0")
+# Where every stage of every graph is written, as text; None: nowhere.
+dump_folder = os.environ.get("FLAMBEAU_DUMP") or None
+# What forward saves for backward, as a fraction; None: as flambeau._functorch.config says.
+memory_budget: float | None = None
+# Of PyTorch's, taken and without effect here: shapes need no padding on CPUs, sizes are checked before a program runs.
+shape_padding = True
+size_asserts = True
+nan_asserts = False
+cpp_wrapper = False
+debug = False
+force_disable_caches = False
+
+
+class cpp:
+    threads = -1  # of a kernel at most; -1: as many as there are
+
+
+class triton:
+    cudagraphs = False
+
+
+class trace:
+    enabled = False
+
+
+MODES: dict[str, dict[str, object]] = {
+    "default": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True, "coordinate_descent_tuning": True},
+}
+
+patch, _options = settings(__name__)
+
+
+def resolve(mode: str | None, options: dict[str, object] | None) -> dict[str, object]:
+    """What a mode and options of `compile` set, checked."""
+    if mode is not None and mode not in MODES:
+        raise RuntimeError(f"[compile] expected a mode among {', '.join(MODES)}, got {mode!r}")
+    known = _options()
+    found = dict(MODES[mode or "default"])
+    for name, value in (options or {}).items():
+        name = name.replace("-", "_")
+        if name not in known:
+            raise RuntimeError(f"[compile] expected an option among {', '.join(sorted(known))}, got {name!r}")
+        held = known[name]
+        if (
+            held is not None
+            and type(value) is not type(held)
+            and not (isinstance(held, float) and isinstance(value, int))
+        ):
+            raise RuntimeError(
+                f"[compile] expected {type(held).__name__} for the option {name}, got {type(value).__name__}"
+            )
+        found[name] = value
+    return found
+
+
+def __getattr__(name: str) -> object:
+    """Settings that programs set and nothing here reads."""
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)

@@ -1,0 +1,133 @@
+"""The stages of a compilation as text, for people: what was recorded, loops, groups, kernels, steps.
+
+`FLAMBEAU_DUMP=folder` writes all of them for every graph, numbered in order, each headed by its name and the time it took.
+`FLAMBEAU_LOGS=output_code` writes the kernels to the standard error. Kernels say which lines of the program and which ops
+they come from; that is no part of their source, so that equal kernels of different lines stay one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from flambeau._functorch.aot.trace import Call, Value
+from flambeau._inductor import config
+from flambeau._inductor.ir import Loop, Operator
+from flambeau._inductor.schedule import Group
+
+__all__ = ["Stages", "wanted"]
+
+_numbers = itertools.count()
+
+
+def _logged() -> bool:
+    names = {n.strip().lstrip("+") for v in ("FLAMBEAU_LOGS", "TORCH_LOGS") for n in os.environ.get(v, "").split(",")}
+    return "output_code" in names
+
+
+def wanted() -> bool:
+    return config.dump_folder is not None or config.trace.enabled or _logged()
+
+
+class Stages:
+    """The stages of one program; makes nothing unless somebody wants to see it."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.on = wanted()
+        self.number = next(_numbers) if self.on else 0
+        self.count = 0
+        self.started = time.perf_counter()
+
+    def recorded(self, calls: list[Call], inputs: list[Value], outputs: list[Value | None]) -> None:
+        if self.on:
+            arguments = ", ".join(f"{v}: {_kind(v)}" for v in inputs)
+            lines = [f"def {self.title}({arguments}):"]
+            for call in calls:
+                made = ", ".join(f"{v}: {_kind(v)}" for v in call.results if v is not None)
+                lines.append(f"    {call}  # {made or 'in place'}{_at(call)}")
+            lines.append(f"    return {', '.join(map(str, outputs))}")
+            self._write("recorded", "py", lines)
+
+    def lowered(self, items: Iterable[Loop | Operator]) -> None:
+        if self.on:
+            self._write("lowered", "txt", [_item(item) for item in items])
+
+    def scheduled(self, items: Iterable[Group | Operator]) -> None:
+        if self.on:
+            lines = []
+            for item in items:
+                if isinstance(item, Operator):
+                    lines.append(_item(item))
+                    continue
+                split = "" if item.split is None else f", columns from {item.split}"
+                lines.append(f"group over {item.dims}{split}")
+                lines += [f"    {member.level:5} {_item(member.loop)}" for member in item.members]
+            self._write("scheduled", "txt", lines)
+
+    def printed(self, kernels: list[tuple[Group, list[Any]]]) -> None:
+        if self.on:
+            parts = []
+            for group, launches in kernels:
+                for launch in launches:
+                    source = getattr(getattr(launch, "kernel", None), "source", None) or repr(launch)
+                    parts.append(f"{_origin(group)}\n{source}")
+            self._write("printed", "cpp", parts)
+            if _logged():
+                print(f"[output_code] {self.title}", *parts, sep="\n", file=sys.stderr)
+
+    def planned(self, program: tuple[Any, ...]) -> None:
+        if self.on:
+            inputs, slots, constants, steps, results, written = program
+            head = f"{inputs} inputs, {len(constants)} constants, {slots} slots, writes to {written}, returns {results}"
+            self._write("planned", "txt", [head, *(_step(step) for step in steps)])
+
+    def _write(self, stage: str, suffix: str, lines: list[str]) -> None:
+        taken = (time.perf_counter() - self.started) * 1e3
+        folder = config.dump_folder or (
+            os.environ.get("FLAMBEAU_DUMP") if not config.trace.enabled else "flambeau_stages"
+        )
+        self.count += 1
+        if folder is not None:
+            path = Path(folder) / f"{self.number:03}_{self.title}_{self.count}_{stage}.{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sign = {"py": "#", "cpp": "//"}.get(suffix, "#")
+            path.write_text(f"{sign} {self.title}: {stage}, after {taken:.2f} ms\n" + "\n".join(lines) + "\n")
+        self.started = time.perf_counter()
+
+
+def _kind(value: Value) -> str:
+    return f"{str(value.dtype).rpartition('.')[2]}{list(value.size)}"
+
+
+def _at(call: Call) -> str:
+    return f", {call.line}" if call.line else ""
+
+
+def _item(item: Loop | Operator) -> str:
+    if isinstance(item, Operator):
+        return f"call {item.call}"
+    folded = "" if item.reduce is None else f" folded by {item.reduce.combine}, kept {item.reduce.kept}"
+    reads = ", ".join(f"{a.buffer}[{a.offset}:{a.strides}]" for a in item.reads)
+    return f"{item.write.buffer}[{item.write.offset}:{item.write.strides}] = {item.name} over {item.domain}: {item.expr} of {reads}{folded}"
+
+
+def _origin(group: Group) -> str:
+    """The ops and lines that a kernel comes from, as a comment."""
+    lines: dict[str, list[str]] = {}
+    for member in group.members:
+        lines.setdefault(member.loop.line or "backward", []).append(member.loop.name)
+    return "\n".join(f"// {line}: {', '.join(names)}" for line, names in lines.items())
+
+
+def _step(step: tuple[Any, ...]) -> str:
+    if step[0] == "launch":
+        return f"launch {step[2]} numbers {step[3]} work {step[4]}"
+    if step[0] == "call":
+        return f"call {step[1]} of slots {step[4]} to {step[5]}"
+    return " ".join(map(str, step))
