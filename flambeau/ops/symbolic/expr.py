@@ -3,7 +3,7 @@
 An expression is a polynomial with integer coefficients over atoms. Atoms are symbols, floor divisions, minima and
 maxima of expressions. A remainder is written by what defines it, `a % b = a - b * (a // b)`, so that quotient and
 remainder cancel by themselves; printers and ranges recognise the form again. Expressions are interned: comparison is
-identity, hashing is an address, and every operation is remembered.
+identity, hashing is an address, and products and quotients are remembered.
 
 Divisors are taken to be nonzero. Symbols are known to be at least `lower`; nothing else is assumed of them: 0 and 1 are
 sizes like others.
@@ -21,10 +21,11 @@ Monomial = tuple["Atom", ...]  # atoms sorted by number, repeated for powers
 class Atom:
     """What polynomials are made of. `kind` is "symbol", "floordiv", "min" or "max"."""
 
-    __slots__ = ("number", "kind", "args", "name", "lower", "_hash")
+    __slots__ = ("number", "kind", "args", "name", "lower", "key")
 
     def __init__(self, kind: str, args: tuple[Expr, ...], name: str, lower: Number) -> None:
         self.number = len(_ATOMS)
+        self.key = _scrambled(self.number)
         self.kind = kind
         self.args = args
         self.name = name
@@ -43,10 +44,12 @@ class Atom:
 class Expr:
     """A polynomial. `terms` maps monomials to coefficients; the constant's monomial is ()."""
 
-    __slots__ = ("number", "terms", "_range", "_symbols")
+    __slots__ = ("number", "key", "terms", "is_constant", "_range", "_symbols")
 
     number: int
+    key: int  # the value of the polynomial where each atom is its key, modulo a power of two
     terms: dict[Monomial, int]
+    is_constant: bool
     _range: tuple[Number, Number] | None
     _symbols: frozenset[Atom] | None
 
@@ -59,10 +62,6 @@ class Expr:
         return _from_items, (tuple(self.terms.items()),)
 
     # ------------------------------------------------------------------------------------------ questions
-
-    @property
-    def is_constant(self) -> bool:
-        return not self.terms or (len(self.terms) == 1 and () in self.terms)
 
     @property
     def constant(self) -> int:
@@ -117,27 +116,56 @@ class Expr:
 
 # ---------------------------------------------------------------------------------------------- interning
 
+# Tables live as long as the process, and tracing makes entries by the thousand: keys are plain integers, which cost the
+# garbage collector nothing. The key of a sum or product follows from the keys of its operands, so that finding out
+# whether an expression exists does not need a hash of its terms; equal keys are only a reason to compare them.
+_MASK = (1 << 60) - 1
 _ATOMS: dict[tuple[Any, ...], Atom] = {}
-_EXPRS: dict[frozenset[tuple[Monomial, int]], Expr] = {}
+_EXPRS: dict[int, Expr] = {}  # by key, or the next number that is free
 _CONSTANTS: dict[int, Expr] = {}
-_SUMS: dict[tuple[Expr, Expr], Expr] = {}
-_DIFFERENCES: dict[tuple[Expr, Expr], Expr] = {}
-_PRODUCTS: dict[tuple[Expr, Expr], Expr] = {}
-_QUOTIENTS: dict[tuple[Expr, Expr], Expr] = {}
+_PRODUCTS: dict[int, Expr] = {}  # by the numbers of both operands
+_QUOTIENTS: dict[int, Expr] = {}
+_MONOMIALS: dict[Monomial, dict[Monomial, Monomial]] = {}  # products of two
+
+
+def _scrambled(number: int) -> int:
+    """A number that looks random, odd, the same in every process."""
+    number = (number + 1) * 0x9E3779B97F4A7C15
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9
+    return (number ^ number >> 27) & _MASK | 1
+
+
+def _keyed(key: int, terms: dict[Monomial, int]) -> Expr:
+    """The one expression with these terms, none of which is zero, and the key that follows from them."""
+    made = _EXPRS.get(key)
+    place = key
+    while made is not None:
+        if made.terms == terms:
+            return made
+        place += 1
+        made = _EXPRS.get(place)
+    made = _new(Expr)
+    made.number = len(_EXPRS)
+    made.key = key
+    made.terms = terms
+    made.is_constant = not terms or (len(terms) == 1 and () in terms)
+    made._range = None
+    made._symbols = None
+    _EXPRS[place] = made
+    return made
 
 
 def _intern(terms: dict[Monomial, int]) -> Expr:
     """The one expression with these terms, none of which is zero."""
-    key = frozenset(terms.items())
-    made = _EXPRS.get(key)
-    if made is None:
-        made = Expr.__new__(Expr)
-        made.number = len(_EXPRS)
-        made.terms = terms
-        made._range = None
-        made._symbols = None
-        _EXPRS[key] = made
-    return made
+    key = 0
+    for monomial, value in terms.items():
+        for atom in monomial:
+            value *= atom.key
+        key += value
+    return _keyed(key & _MASK, terms)
+
+
+_new = object.__new__
 
 
 def _from_items(items: tuple[tuple[Monomial, int], ...]) -> Expr:
@@ -178,58 +206,65 @@ def single_symbol(e: Expr) -> Atom | None:
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    key = (a, b)
-    made = _SUMS.get(key)
-    if made is not None:
-        return made
-    terms = dict(a.terms)
+    terms = a.terms.copy()
     for monomial, value in b.terms.items():
-        total = terms.get(monomial, 0) + value
-        if total:
-            terms[monomial] = total
-        else:
-            del terms[monomial]
-    made = _SUMS[key] = _intern(terms)
-    return made
+        if monomial in terms:
+            value += terms[monomial]
+            if not value:
+                del terms[monomial]
+                continue
+        terms[monomial] = value
+    return _keyed(a.key + b.key & _MASK, terms)
 
 
 def subtract(a: Expr, b: Expr) -> Expr:
-    key = (a, b)
-    made = _DIFFERENCES.get(key)
-    if made is not None:
-        return made
-    terms = dict(a.terms)
+    if a is b:
+        return constant(0)
+    terms = a.terms.copy()
     for monomial, value in b.terms.items():
-        total = terms.get(monomial, 0) - value
-        if total:
-            terms[monomial] = total
+        value = terms.get(monomial, 0) - value
+        if value:
+            terms[monomial] = value
         else:
             del terms[monomial]
-    made = _DIFFERENCES[key] = _intern(terms)
-    return made
+    return _keyed(a.key - b.key & _MASK, terms)
 
 
 def scale(a: Expr, factor: int) -> Expr:
     if factor == 1:
         return a
-    return _intern({m: v * factor for m, v in a.terms.items()}) if factor else constant(0)
+    return _keyed(a.key * factor & _MASK, {m: v * factor for m, v in a.terms.items()} if factor else {})
 
 
 def multiply(a: Expr, b: Expr) -> Expr:
-    key = (a, b)
-    made = _PRODUCTS.get(key)
+    if b.is_constant:
+        return scale(a, b.terms.get((), 0))
+    if a.is_constant:
+        return scale(b, a.terms.get((), 0))
+    place = a.number << 32 | b.number
+    made = _PRODUCTS.get(place)
     if made is not None:
         return made
+    if len(a.terms) > len(b.terms):
+        a, b = b, a
     terms: dict[Monomial, int] = {}
     for m, v in a.terms.items():
+        products = _MONOMIALS.get(m)
+        if products is None:
+            products = _MONOMIALS[m] = {}
         for n, w in b.terms.items():
-            product = n if not m else (m if not n else tuple(sorted(m + n)))
-            total = terms.get(product, 0) + v * w
-            if total:
+            product = products.get(n)
+            if product is None:
+                product = products[n] = tuple(sorted(m + n))
+            if product in terms:
+                total = v * w + terms[product]
+                if not total:
+                    del terms[product]
+                    continue
                 terms[product] = total
             else:
-                del terms[product]
-    made = _PRODUCTS[key] = _intern(terms)
+                terms[product] = v * w
+    made = _PRODUCTS[place] = _keyed(a.key * b.key & _MASK, terms)
     return made
 
 
@@ -303,7 +338,7 @@ def _content(e: Expr) -> int:
 
 def floordiv(a: Expr, b: Expr) -> Expr:
     """a // b, rounding down."""
-    key = (a, b)
+    key = a.number << 32 | b.number
     made = _QUOTIENTS.get(key)
     if made is None:
         made = _QUOTIENTS[key] = _floordiv(a, b)

@@ -69,36 +69,20 @@ class SymInt:
         )
 
     # ------------------------------------------------------------------------------------------ arithmetic
+    # +, -, *, // and % are made by `_operation` below.
 
-    def __add__(self, other: Any) -> Any:
-        return _combine(self, other, exprs.add, operator.add)
+    if TYPE_CHECKING:
 
-    def __radd__(self, other: Any) -> Any:
-        return _combine(other, self, exprs.add, operator.add)
-
-    def __sub__(self, other: Any) -> Any:
-        return _combine(self, other, exprs.subtract, operator.sub)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _combine(other, self, exprs.subtract, operator.sub)
-
-    def __mul__(self, other: Any) -> Any:
-        return _combine(self, other, exprs.multiply, operator.mul)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _combine(other, self, exprs.multiply, operator.mul)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _combine(self, other, exprs.floordiv, operator.floordiv)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _combine(other, self, exprs.floordiv, operator.floordiv)
-
-    def __mod__(self, other: Any) -> Any:
-        return _combine(self, other, exprs.modulo, operator.mod)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _combine(other, self, exprs.modulo, operator.mod)
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __rfloordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __rmod__(self, other: Any) -> Any: ...
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -373,12 +357,7 @@ class SymFloat:
 
 def wrap(expr: Expr, env: ShapeEnv, hint: int | None) -> IntLike:
     """An expression as a SymInt, or as a number when it is one."""
-    terms = expr.terms
-    if not terms:
-        return 0
-    if len(terms) == 1 and () in terms:
-        return terms[()]
-    return SymInt(expr, env, hint)
+    return expr.constant if expr.is_constant else SymInt(expr, env, hint)
 
 
 def expr_of(value: Any) -> Expr:
@@ -396,24 +375,54 @@ def hint_of(value: Any) -> Any:
     return value
 
 
-def _combine(a: Any, b: Any, on_exprs: Callable[..., Expr], on_numbers: Callable[[Any, Any], Any]) -> Any:
-    if type(a) is SymInt:
-        env = a.env
-        if type(b) is SymInt:
-            hint = None if a.hint is None or b.hint is None else on_numbers(a.hint, b.hint)
-            return wrap(on_exprs(a.expr, b.expr), env, hint)
-        if isinstance(b, int):
-            return wrap(on_exprs(a.expr, constant(int(b))), env, None if a.hint is None else on_numbers(a.hint, b))
-    elif isinstance(a, int):
-        return wrap(on_exprs(constant(int(a)), b.expr), b.env, None if b.hint is None else on_numbers(a, b.hint))
-    if isinstance(a, (float, SymFloat)) or isinstance(b, (float, SymFloat)):
-        return _float(_SIGNS[on_numbers], on_numbers, a, b)
-    return NotImplemented
+def _operation(on_exprs: Callable[..., Expr], on_numbers: Callable[[Any, Any], Any], reflected: bool) -> Any:
+    """The method of SymInt for an operator. Tracing calls these more than anything else of this package."""
+    constants = exprs._CONSTANTS
 
+    def method(self: SymInt, other: Any) -> Any:
+        kind = type(other)
+        if kind is SymInt:
+            other_expr, other_hint = other.expr, other.hint
+        elif kind is int:
+            other_expr, other_hint = constants.get(other) or constant(other), other
+        elif isinstance(other, int):  # bool
+            return method(self, int(other))
+        elif isinstance(other, (float, SymFloat)):
+            return _float(_SIGNS[on_numbers], on_numbers, *((other, self) if reflected else (self, other)))
+        else:
+            return NotImplemented
+        hint = self.hint
+        if reflected:
+            expr = on_exprs(other_expr, self.expr)
+            hint = None if hint is None else on_numbers(other_hint, hint)
+        else:
+            expr = on_exprs(self.expr, other_expr)
+            hint = None if hint is None or other_hint is None else on_numbers(hint, other_hint)
+        if expr.is_constant:
+            return expr.constant
+        made = _new(SymInt)
+        made.expr = expr
+        made.env = self.env
+        made.hint = hint
+        return made
+
+    return method
+
+
+_new = object.__new__
 
 _SIGNS: dict[Any, str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.mod: "%",
 }  # fmt: skip
+for _name, _on_exprs, _on_numbers in (
+    ("add", exprs.add, operator.add),
+    ("sub", exprs.subtract, operator.sub),
+    ("mul", exprs.multiply, operator.mul),
+    ("floordiv", exprs.floordiv, operator.floordiv),
+    ("mod", exprs.modulo, operator.mod),
+):
+    setattr(SymInt, f"__{_name}__", _operation(_on_exprs, _on_numbers, reflected=False))
+    setattr(SymInt, f"__r{_name}__", _operation(_on_exprs, _on_numbers, reflected=True))
 
 
 def _compare(
