@@ -31,6 +31,9 @@ class SymbolicSize(tuple[Any, ...]):
     def __add__(self, other: Any) -> Any:
         return size_of((*self, *other))
 
+    def __radd__(self, other: Any) -> Any:
+        return size_of((*other, *self))
+
     def __repr__(self) -> str:
         return f"torch.Size([{', '.join(map(str, self))}])"
 

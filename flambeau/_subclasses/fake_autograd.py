@@ -102,10 +102,19 @@ class Derivative:
 
     @functools.cached_property
     def fused(self) -> list[Any]:
-        """For each operand of a pointwise operator, the operator that computes its gradient."""
-        from flambeau.ops.gradients import gradients
+        """For each operand of a pointwise operator, the operator that computes its gradient and what it takes."""
+        from flambeau.ops.gradients import Gradient, gradients
 
-        return gradients(self.record) or [None] * len(self.tensors)
+        record = self.record
+        alias = next((tag[6:] for tag in record.tags if tag.startswith("alias:")), record.name)
+        if alias == record.name:
+            return gradients(record) or [None] * len(self.tensors)
+        original = RECORDS[alias]
+        renamed = dict(zip((a.name for a in original.schema.args), self.arguments))
+        return [
+            None if g is None else Gradient(g.kind, g.record, tuple(renamed.get(s, s) for s in g.sources))
+            for g in gradients(original) or [None] * len(self.tensors)
+        ]
 
     def reads(self, bound: dict[str, Any]) -> set[str]:
         """What backward looks at, by name."""

@@ -8,7 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau.ops.shapes.geometry import dimension, inferred, numel, view_strides
+from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
 DEFINITIONS: dict[str, Callable[..., Any]] = {}
 
@@ -19,6 +21,42 @@ def defines(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return function
 
     return register
+
+
+def find(name: str) -> Callable[..., Any] | None:
+    if name.startswith("_foreach_") and name not in DEFINITIONS:
+        record = _list_records().get(name)
+        if record is not None and record.kind == "each":
+            defines(name)(_for_each(record))
+    return DEFINITIONS.get(name)
+
+
+def _list_records() -> dict[str, Any]:
+    from flambeau.ops import foreach  # noqa: F401
+    from flambeau.ops.record import RECORDS
+
+    return RECORDS
+
+
+def _for_each(record: Any) -> Callable[..., Any]:
+    """The operator on one tensor, called at each position of the lists."""
+    target = _C._operator_object(record.details["target"])
+    formals = record.schema.args
+    places = [a.name for a in target._schema.arguments]
+    names = [a.name if a.name in places else places[i] for i, a in enumerate(formals)]
+
+    def definition(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *(kwargs[a.name] for a in formals[len(args) :])]
+        lists = [isinstance(value, (list, tuple)) for value in given]
+        if any(a.name == "scalars" and isinstance(v, fl.Tensor) for a, v in zip(formals, given)):
+            raise DataDependentOutput(f"[{record.name}] expected numbers that are known, got a tensor of them")
+        results = []
+        for at in range(max(len(v) for v, is_list in zip(given, lists) if is_list)):
+            picked = {n: v[at] if is_list else v for n, v, is_list in zip(names, given, lists)}
+            results.append(target(**picked))
+        return results if record.schema.returns != "()" else None
+
+    return definition
 
 
 # ---------------------------------------------------------------------------------------------- shapes
@@ -154,6 +192,7 @@ def to_other(self: Any, other: Any, non_blocking: bool = False, copy: bool = Fal
     return to_device(self, other.device, other.dtype, non_blocking, copy, memory_format)
 
 
+defines("copy_.number")(lambda self, src, non_blocking=False: self.fill_(src))
 defines("type_as")(lambda self, other: self.to(other.dtype))
 for _name, _dtype in {
     "float": fl.float32, "double": fl.float64, "half": fl.float16, "bfloat16": fl.bfloat16, "int": fl.int32,

@@ -22,7 +22,15 @@ from flambeau._ops import OpOverload
 from flambeau._subclasses import fake_attributes, fake_autograd, fake_definitions
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
 from flambeau.ops import shapes
-from flambeau.ops.shapes.geometry import Geometry, Ints, broadcast, contiguous_strides, dense_strides, equal_sizes
+from flambeau.ops.shapes.geometry import (
+    Geometry,
+    Ints,
+    broadcast,
+    contiguous_strides,
+    dense_strides,
+    equal_sizes,
+    same_all,
+)
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
 from flambeau.overrides import TorchFunctionMode, _get_current_function_mode
@@ -329,6 +337,7 @@ class FakeTensorMode(TorchFunctionMode):
         if args and isinstance(args[0], FakeTensor):
             return args[0].to(**{k: v for k, v in kwargs.items() if k in ("dtype", "device")}) if kwargs else args[0]
         _specialize([args, kwargs])
+        kwargs = self._with_true_devices(kwargs, ("device",))
         with disabled():
             real = func(*_at_hints(args), **_at_hints(kwargs))
             small = real.numel() == 1
@@ -366,10 +375,7 @@ class FakeTensorMode(TorchFunctionMode):
             kwargs = {k: self._faked(v) for k, v in kwargs.items() if k != "requires_grad"}
         info = info_of(op)
         bound = bind(op, self._faked(args), kwargs)
-        if self.definition_devices:  # which is told that its tensors are on the meta device
-            for name in info.devices:
-                if bound[name] is not None and fl.device(bound[name]).type == "meta":
-                    bound[name] = self.definition_devices[-1]
+        bound = self._with_true_devices(bound, info.devices)
         if info.base in DATA_DEPENDENT:
             raise DynamicOutputShapeException(info.base)
         if info.base == "_local_scalar_dense":
@@ -388,9 +394,9 @@ class FakeTensorMode(TorchFunctionMode):
         taken_apart = (info.composite and self.recorder is not None and self.recorder.takes_apart) or (
             differentiated and fake_autograd.derivative_of(info.base) is None
         )
-        if taken_apart and definition is None:
-            definition = fake_definitions.DEFINITIONS.get(info.base)
         rule = shapes.find(info.base) if symbolic and not taken_apart else None
+        if definition is None and (taken_apart or (symbolic and rule is None)):
+            definition = fake_definitions.find(info.base)
         try:
             if definition is not None and (taken_apart or (rule is None and (symbolic or info.composite))):
                 # An operator that is recorded whole has parts that are not.
@@ -408,6 +414,15 @@ class FakeTensorMode(TorchFunctionMode):
         if wanted_grad and isinstance(result, FakeTensor):
             result.fake_requires_grad = True
         return result
+
+    def _with_true_devices(self, arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        """Arguments of a call in a definition, which is told that its tensors are on the meta device."""
+        if self.definition_devices:
+            for name in names:
+                given = arguments.get(name)
+                if given is not None and fl.device(given).type == "meta":
+                    arguments = {**arguments, name: self.definition_devices[-1]}
+        return arguments
 
     def _recorded(
         self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool, differentiated: bool
@@ -438,6 +453,9 @@ class FakeTensorMode(TorchFunctionMode):
     def _by_definition(self, op: OpOverload, info: OperatorInfo, definition: Any, bound: dict[str, Any]) -> Any:
         """Run the operator's definition on the fakes."""
         inputs = {name: value for name, value in bound.items() if name not in info.outs}
+        if info.writes_first and self.keeps_history and self._requires_grad(info, bound):
+            first = next(iter(bound))
+            inputs[first] = bound[first].clone()  # what the parts save for backward must not be overwritten
         arguments = [a for a in op._schema.arguments if a.name not in info.outs]
         positional = [inputs[a.name] for a in arguments if not a.kwarg_only]
         named = {a.name: inputs[a.name] for a in arguments if a.kwarg_only}
@@ -453,6 +471,8 @@ class FakeTensorMode(TorchFunctionMode):
         result = self._settled(op, result, device, bound)
         if info.writes_first:
             target = next(iter(bound.values()))
+            if isinstance(target, (list, tuple)):
+                return None  # written one by one
             return target if result is target else target.copy_(result)
         if info.outs:
             results = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -525,6 +545,8 @@ class FakeTensorMode(TorchFunctionMode):
             if target.is_symbolic and shapes.find(functional) is not None:
                 made = shapes.apply(functional, _geometric(bound))
                 target.geometry = made if isinstance(made, Geometry) else Geometry(made, contiguous_strides(made))
+            elif "the_template" in bound:
+                target.geometry = Geometry(sizes := bound["the_template"].geometry.sizes, contiguous_strides(sizes), 0)
             elif "size" in bound and "stride" not in bound:
                 target.geometry = Geometry(tuple(bound["size"]), contiguous_strides(bound["size"]), 0)
             else:
@@ -560,12 +582,8 @@ class FakeTensorMode(TorchFunctionMode):
             ]
         if not symbolic:
             return plain  # type: ignore[return-value]
-        if (
-            info.base == "view.dtype"
-            and plain[0] is not None
-            and plain[0].sizes == _at_hints(bound["self"].geometry.sizes)
-        ):
-            answers: Any = [bound["self"].geometry]  # a dtype of the same width
+        if info.base == "view.dtype" and plain[0] is not None:
+            answers: Any = [_reread(bound["self"], plain[0])]
         elif rule is None and info.pointwise:
             sizes = broadcast(*(t.geometry.sizes for t in _tensors(bound)))
             answers = [sizes]
@@ -584,7 +602,7 @@ class FakeTensorMode(TorchFunctionMode):
             answers = [answers]
         made = []
         for answer, at_hints in zip(answers, plain, strict=True):
-            geometry = _completed(answer, at_hints) if at_hints is not None else None
+            geometry = _completed(answer, at_hints, bound) if at_hints is not None else None
             if geometry is None:
                 _specialize(bound)
                 return plain  # type: ignore[return-value]
@@ -694,7 +712,22 @@ def _specialize(value: Any) -> None:
             _specialize(item)
 
 
-def _completed(answer: Any, at_hints: Geometry) -> Geometry | None:
+def _reread(t: FakeTensor, at_hints: Geometry) -> Geometry:
+    """The geometry of a tensor's memory read as another dtype; the kernel checked at the hints that it can be."""
+    sizes, strides, offset = t.geometry
+    before, after = hint_of(sizes[-1]) if sizes else 1, at_hints.sizes[-1] if sizes else 1
+    if before == after:
+        return t.geometry
+    if after > before:
+        factor = after // before
+        return Geometry((*sizes[:-1], sizes[-1] * factor), (*(s * factor for s in strides[:-1]), 1), offset * factor)
+    factor = before // after
+    for number in (sizes[-1], offset, *strides[:-1]):
+        equal_sizes(number % factor, 0, "view")
+    return Geometry((*sizes[:-1], sizes[-1] // factor), (*(s // factor for s in strides[:-1]), 1), offset // factor)
+
+
+def _completed(answer: Any, at_hints: Geometry, bound: dict[str, Any]) -> Geometry | None:
     """A rule's answer with strides; None when it contradicts what the kernel said."""
     sizes: Ints = answer.sizes if isinstance(answer, Geometry) else tuple(answer)
     hints = tuple(hint_of(s) for s in sizes)
@@ -703,7 +736,12 @@ def _completed(answer: Any, at_hints: Geometry) -> Geometry | None:
     if isinstance(answer, Geometry):
         return answer
     strides = dense_strides(sizes, at_hints.strides, hints)
-    return None if strides is None else Geometry(sizes, strides, at_hints.offset)
+    if strides is not None:
+        return Geometry(sizes, strides, at_hints.offset)
+    for t in _tensors(bound):  # an argument that is returned as it is
+        if Geometry(*map(_at_hints, t.geometry)) == at_hints and same_all(t.geometry.sizes, sizes):
+            return t.geometry
+    return None
 
 
 def _common_device(op: OpOverload, bound: dict[str, Any]) -> Any:

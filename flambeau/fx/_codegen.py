@@ -101,6 +101,9 @@ class _Scope:
         if hint == "torch" or hint.startswith("torch."):
             # Reached by attributes from the package, as people write it.
             self.globals["torch"] = flambeau
+            owner, _, last = hint.rpartition(".")
+            if keyword.iskeyword(last):  # torch.ops.aten.random_.from
+                hint = f"getattr({owner}, {last!r})"
             self.names[id(obj)] = hint
             return hint
         if getattr(builtins, hint, None) is obj:

@@ -29,9 +29,9 @@ def check_groups(a: fl.Tensor, b: fl.Tensor, offs: fl.Tensor | None, bias: fl.Te
         raise RuntimeError(
             f"[{OP}] expected offs of int32 and 1 dimension, got {offs.dtype} and {offs.dim()} dimensions"
         )
-    groups = {x.shape[0] for x in (a, b) if x.dim() == 3} | (set() if offs is None else {offs.shape[0]})
-    if len(groups) != 1:
-        raise RuntimeError(f"[{OP}] expected one number of groups, got {sorted(groups)}")
+    groups = [x.shape[0] for x in (a, b) if x.dim() == 3] + ([] if offs is None else [offs.shape[0]])
+    if not groups or any(count != groups[0] for count in groups):
+        raise RuntimeError(f"[{OP}] expected one number of groups, got {groups}")
     if bias is not None:
         raise RuntimeError(f"[{OP}] expected no bias, which is not supported, got one")
     if out_dtype is not None and out_dtype != a.dtype:

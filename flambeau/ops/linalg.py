@@ -6,7 +6,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
-from flambeau.ops.values import all_values
+from flambeau.ops.values import all_values, may_hold
 
 # ---------------------------------------------------------------- kernels
 
@@ -57,7 +57,7 @@ def det_vjp(g0, A, result):
     if n == 0:
         return fl.zeros_like(A)
     g = (g0 * result.conj()).reshape(*result.shape, 1, 1)
-    if not (all_values(result) == 0).any().item():
+    if not may_hold(result == 0):
         return g * fl.linalg.inv(A).mH
     # A singular matrix still has cofactors: from its singular values, each left out in turn.
     U, S, Vh = fl.linalg.svd(A)
@@ -286,7 +286,7 @@ def triangular_solve(
         )
     factor = A.transpose(-1, -2) if transpose else A
     solution = fl.linalg.solve_triangular(factor, self, upper=upper != transpose, unitriangular=unitriangular)
-    return solution, A.expand(solution.shape[:-2] + A.shape[-2:]).clone()
+    return solution, A.expand((*solution.shape[:-2], *A.shape[-2:])).clone()
 
 
 @composite("linalg_tensorinv(Tensor self, int ind=2) -> Tensor", out=True)

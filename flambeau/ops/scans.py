@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
-from flambeau.ops.values import all_values
+from flambeau.ops.values import may_hold
 
 native("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
 native("cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
@@ -22,8 +22,7 @@ def cumsum_vjp(g, dim):
 def cumprod_vjp(g, self, dim, out):
     if self.dim() == 0 or self.numel() == 0:
         return g
-    zero = self == 0
-    if not all_values(zero).any().item() and not fl.is_grad_enabled():
+    if not may_hold(self == 0) and not fl.is_grad_enabled():
         product = g * out.conj()
         return product.flip([dim]).cumsum(dim).flip([dim]) / self.conj()
     # One slice at a time: the gradient of element k is the sum over i >= k of the products that leave k out.

@@ -10,3 +10,10 @@ def all_values(tensor: Any) -> Any:
     while (held := getattr(tensor, "_all_values", None)) is not None:
         tensor = held
     return tensor
+
+
+def may_hold(condition: Any) -> bool:
+    """Whether any element of a condition is true, as far as can be known: of a tensor without data it may be."""
+    if hasattr(condition, "fake_mode"):
+        return True
+    return bool(all_values(condition).any().item())

@@ -66,10 +66,24 @@ def reshape_vjp(g, self_sizes):
     return g.reshape(self_sizes)
 
 
+def _scatter_window(g, sizes, strides, window_sizes, window_strides, offset):
+    """A tensor of the given geometry whose elements are the sums of those of g that a window has there."""
+    if not fl._C._has_torch_function_unary(g):
+        return fl._C._scatter_window(g, sizes, strides, window_sizes, window_strides, offset)
+    extent = 1
+    for n, stride in zip(sizes, strides):
+        extent = extent + (n - 1) * stride
+    places = fl.full((), offset, dtype=fl.int64, device=g.device)
+    for n, stride in zip(window_sizes, window_strides):
+        places = places.unsqueeze(-1) + fl.arange(n, device=g.device) * stride
+    flat = fl.zeros(extent, dtype=g.dtype, device=g.device)
+    return flat.index_add(0, places.reshape(-1), g.reshape(-1)).as_strided(tuple(sizes), tuple(strides))
+
+
 @vjp("as_strided", "as_strided_")
 def as_strided_vjp(g, self_window, size, stride, storage_offset):
     offset = 0 if storage_offset is None else storage_offset - self_window.storage_offset()
-    return fl._C._scatter_window(g, self_window.shape, self_window.stride(), size, stride, offset)
+    return _scatter_window(g, self_window.shape, self_window.stride(), size, stride, offset)
 
 
 @vjp("select")
@@ -136,7 +150,7 @@ def unfold_vjp(g, self_sizes, dimension, step):
     if window:
         inner = strides[dimension]
         window[dimension] = inner * step
-    return fl._C._scatter_window(g, self_sizes, strides, g.shape, [*window, inner], 0)
+    return _scatter_window(g, self_sizes, strides, g.shape, [*window, inner], 0)
 
 
 @vjp("diagonal")

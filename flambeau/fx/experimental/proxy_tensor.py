@@ -24,7 +24,8 @@ from flambeau.fx.node import Node
 from flambeau.fx.proxy import Proxy, Scope
 from flambeau.nn.modules.module import Module
 from flambeau.nn.parameter import Parameter
-from flambeau.ops.symbolic import Atom, Expr, ShapeEnv, SymFloat, SymInt
+from flambeau.ops.recording import DependsOnData, refused
+from flambeau.ops.symbolic import Atom, DataDependentOutput, Expr, ShapeEnv, SymBool, SymFloat, SymInt
 from flambeau.overrides import TorchFunctionMode
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
@@ -52,6 +53,8 @@ class PythonKeyTracer(Tracer):
     def _tensor_node(self, a: Any) -> Node:
         path = self._owned.get(id(a))
         if path is None:
+            if a.is_meta and not self.allows_meta:
+                raise RuntimeError("[make_fx] expected constants with data, got a tensor on the meta device")
             if id(a) not in self._kept:
                 self._kept[id(a)] = (self._fresh_name("_param" if isinstance(a, Parameter) else "_tensor"), a)
                 _assign_attr(a, self.root, self._kept[id(a)][0])
@@ -108,6 +111,8 @@ class _Record:
             return self.size_node(value.env.simplify(value.expr))
         if isinstance(value, SymFloat):
             return float(value)
+        if isinstance(value, SymBool):
+            return bool(value)
         if isinstance(value, (list, tuple)):
             return [self.argument(v) for v in value]
         if isinstance(value, dict):
@@ -321,6 +326,7 @@ def make_fx(
     def traced(*args: Any) -> GraphModule:
         owner = f if record_module_stack and isinstance(f, Module) else None
         tracer = PythonKeyTracer(owner)
+        tracer.allows_meta = any(isinstance(x, flambeau.Tensor) and x.is_meta for x in pytree.tree_leaves(args))
         with _module_stack(tracer, owner):
             run = _run_on_data if tracing_mode == "real" else _run_on_fakes
             record, result, shape_env = run(
@@ -366,8 +372,10 @@ def _run_on_fakes(
     _placeholders(record, names, inputs)
     fakes.recorder = record
     try:
-        with fakes:
+        with fakes, refused():
             return record, f(*pytree.tree_unflatten(inputs, spec)), shape_env
+    except DependsOnData as error:
+        raise DataDependentOutput(str(error)) from error
     finally:
         fakes.recorder = None
 

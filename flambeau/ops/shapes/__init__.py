@@ -41,7 +41,7 @@ def find(name: str) -> tuple[Rule, tuple[str, ...]] | None:
 
 
 def _load() -> None:
-    from flambeau.ops.shapes import results, views  # noqa: F401
+    from flambeau.ops.shapes import matrices, networks, results, views  # noqa: F401
 
 
 def apply(name: str, arguments: Mapping[str, Any]) -> Any:

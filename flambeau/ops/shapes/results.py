@@ -16,7 +16,7 @@ _softmax _log_softmax softmax.int log_softmax.int special_softmax special_log_so
 argsort.stable flip roll tril triu clone contiguous _to_copy to.dtype to.device to.other type_as cpu _to_cpu float double
 half bfloat16 int long short char byte bool cfloat cdouble empty_like zeros_like ones_like full_like rand_like randn_like
 randint_like randint_like.low_dtype bernoulli index_fill put conj resolve_conj resolve_neg matrix_exp poisson
-_standard_gamma _sample_dirichlet real imag zero_ fill_ fill normal_ uniform_ exponential_ geometric_ cauchy_ log_normal_
+_standard_gamma _sample_dirichlet zero_ fill_ fill normal_ uniform_ exponential_ geometric_ cauchy_ log_normal_
 random_ random_.to random_.from bernoulli_.float copy_.number
 """.split()
 
