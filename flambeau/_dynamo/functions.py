@@ -291,6 +291,14 @@ def _format(tracer: Tracer, value: Any, spec: str = "") -> Any:
     raise Unsupported(breaks.PRINT, f"text of {real_type(value).__name__}")
 
 
+# Mixed precision: switches of the thread's state, and questions about it that guards answer for the start.
+_SWITCHES = (
+    _C._set_autocast_enabled, _C._set_autocast_dtype, _C._set_autocast_cache_enabled, _C._autocast_increment_nesting,
+    _C._autocast_decrement_nesting, _C._clear_autocast_cache,
+)  # fmt: skip
+_STATES = (_C._is_autocast_enabled, _C._get_autocast_dtype, _C._is_autocast_cache_enabled)
+
+
 def _mode(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args: tracer.set_mode(function, *args)
 
@@ -441,6 +449,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (overrides.has_torch_function_variadic, _constant(False)),
         (autograd.backward, gradients.backward), (autograd.grad, gradients.grad), (_C._gather_state, _gather_state),
         (record_function.__enter__, lambda tracer, owner: owner), (record_function.__exit__, _constant(None)),
+        *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),

@@ -38,6 +38,7 @@ class Rehearsal:
         """Runs the nodes that were added since the last time."""
         now = _C.is_grad_enabled()
         _C._set_grad_enabled(self.grad_mode)
+        device = _C._set_autocast_recorded_device(self.tracer.device)
         try:
             with self.recorder, refused():
                 for node in list(self.tracer.graph.nodes):
@@ -46,6 +47,7 @@ class Rehearsal:
             self.grad_mode = _C.is_grad_enabled()
         finally:
             _C._set_grad_enabled(now)
+            _C._set_autocast_recorded_device(device)
 
     def _run(self, node: Any) -> Any:
         args, kwargs = self._given(node.args), self._given(node.kwargs)
@@ -124,12 +126,19 @@ def accumulate(
     roots: Any, gradients: Any, leaves: Any, before: Any, retain_graph: bool, create_graph: bool
 ) -> tuple[Any, ...]:
     """The gradients of leaves, added to those they had before."""
-    found = fl.autograd.grad(roots, leaves, gradients, retain_graph, create_graph)
+    found = gradients_of(roots, leaves, gradients, retain_graph=retain_graph, create_graph=create_graph)
     if create_graph:
         return tuple(g.clone() if b is None else b + g for b, g in zip(before, found))
     with fl.no_grad():
         found = owned(found, leaves, [*roots, *(gradients or ())])
         return tuple(g if b is None else b.add_(g) for b, g in zip(before, found))
+
+
+def gradients_of(roots: Any, inputs: Any, gradients: Any, **options: Any) -> Any:
+    """autograd.grad. While the graph is recorded, given gradients may still have data, which the engine refuses."""
+    if gradients is not None and roots[0].is_meta:
+        gradients = [g if g is None or g.is_meta else g.clone() for g in gradients]
+    return fl.autograd.grad(roots, inputs, gradients, **options)
 
 
 def owned(found: Any, leaves: Any, others: Any) -> list[Any]:
@@ -247,7 +256,7 @@ def grad(
     reached = [] if options["retain_graph"] else rehearsal.reached(twins)
     found = rehearsal.run(fl.autograd.grad, twins, rehearsal.of(wanted), rehearsal.of(gradients), **options)
     rehearsal.spend(reached)
-    node = tracer._node("call_function", fl.autograd.grad, (roots, wanted, gradients), options)
+    node = tracer._node("call_function", gradients_of, (roots, wanted, gradients), options)
     rehearsal.values[node] = found
     made = []
     for i, (target, gradient) in enumerate(zip(wanted, found)):

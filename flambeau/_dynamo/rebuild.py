@@ -490,6 +490,9 @@ class Rebuilder:
                 head.append(("if failed:", first_line))
                 head.append((f"    {mode}({self.tracer.grad_mode})", first_line))
                 head.append((f"    return original({replay[1]})", first_line))
+            if self.tracer.last_grad_mode != self.tracer.grad_mode:  # compiled graphs have no modes
+                mode = self.names.add(_restore_mode)
+                head.append((f"{mode}({self.tracer.last_grad_mode})", first_line))
             for index, history in self.spent:
                 head.append((f"{self.names.add(_C._mark_spent)}(t{index}, {history!r})", first_line))
             for leaf in self.tracer.leaves:

@@ -169,7 +169,13 @@ class Sizes:
             self._condition(guard.condition, program)
             out.append((tuple(program), f"sizes: {python_condition(guard.condition, self._name)}"))
         if self.env.float_guards:
+            # The native guards know integers only: what a float was computed from stays as it is.
+            used = _Used(self.env.hints)
+            for float_guard in self.env.float_guards:
+                float_guard.compute(used)
             for atom, slot in self.slots.items():
+                if atom not in used.seen:
+                    continue
                 program = [(_SYMBOL, slot), (_CONST, self.env.hints[atom]), (_EQ, 0)]
                 out.append((tuple(program), f"sizes: {self._name(atom)} == {self.env.hints[atom]}"))
         for slot, stride in self.pending:
@@ -225,6 +231,22 @@ class Sizes:
                 program.append((_MUL, 0))
             if i:
                 program.append((_ADD, 0))
+
+
+class _Used(dict[Atom, int]):
+    """Values of symbols, and which of them were asked for."""
+
+    def __init__(self, values: Any) -> None:
+        super().__init__(values)
+        self.seen: set[Atom] = set()
+
+    def __getitem__(self, atom: Atom) -> int:
+        self.seen.add(atom)
+        return super().__getitem__(atom)
+
+    def get(self, atom: Atom, default: Any = None) -> Any:
+        self.seen.add(atom)
+        return super().get(atom, default)
 
 
 def _symbol(atom: Atom) -> Expr:

@@ -129,6 +129,8 @@ class Tracer:
         self.numbers: dict[Source, Any] = {}
         self.keep: list[Any] = []
         self.grad_mode: bool = _C.is_grad_enabled()
+        self.last_grad_mode = self.grad_mode
+        self.device = "cpu"  # type of the device that tensors are on
         self.rehearsal: Any = None  # of the graph, for derivatives
         self.leaves: list[TracedTensor] = []  # made during capture
         self.grads: dict[int, tuple[TracedTensor, Any, Any]] = {}  # .grad by id of the tensor: (tensor, before, now)
@@ -257,6 +259,8 @@ class Tracer:
         return TracedNumber(self, node, result, None, roots)
 
     def add_input(self, value: Any, source: Source) -> TracedTensor:
+        if not self.inputs:
+            self.device = value.device.type
         node = self.placeholder()
         fake, slots = self.sizes.fake(value, source, self._dynamic_dims(value, source))
         source.check("tensor", value)
@@ -534,6 +538,7 @@ class Tracer:
                 return self.sizes.mode.call(target, args, kwargs)
             return target(*args, **kwargs)
 
+        device = _C._set_autocast_recorded_device(self.device)  # that tensors without data stand for
         try:
             return run()
         except (Unsupported, UserError, DataDependentOutput):
@@ -544,6 +549,8 @@ class Tracer:
             # What cannot be said of symbols may be true of the numbers.
             specialize((args, kwargs))
             return run()
+        finally:
+            _C._set_autocast_recorded_device(device)
 
     def _sequence(self, node: Any, result: Any) -> Any:
         items = []
@@ -613,6 +620,8 @@ class Tracer:
     def set_mode(self, function: Callable[..., Any], *args: Any) -> Any:
         """A switch of the thread's state: thrown now, for what follows in the capture, and again in the graph."""
         previous = function(*args)
+        if function is _C._set_grad_enabled:
+            self.last_grad_mode = bool(args[0])
         self._node("call_function", function, args, {})
         return previous
 

@@ -15,7 +15,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.partition import partition, saved
-from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_forward, trace_joint
+from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_joint
 from flambeau._inductor import build, config, stages, verify
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.layout import choose_layouts
@@ -108,9 +108,8 @@ class Compiled:
 
     def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()
-        wants = grad_mode and any(t.requires_grad for t in inputs)
         try:
-            record = functools.partial(trace_joint if wants else trace_forward, lines=stages.wanted())
+            record = functools.partial(trace_joint, lines=stages.wanted())
             trace = self._trace(record, inputs, defined() if self.fuse else {})
             if self.fuse and all(t.device.type == "cpu" for t in inputs):
                 choose_layouts(trace)

@@ -304,7 +304,9 @@ def nn_multi_head_attention_forward(
         weights = fl.softmax(scores, -1)
         dropped = fl.nn.functional.dropout(weights, dropout_p, True) if dropout_p > 0.0 else weights
         output = fl.matmul(dropped, v).transpose(0, 1).reshape(length * batch, embed)
-        output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+        output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(
+            length, batch, out_proj_weight.shape[0]
+        )
         weights = weights.reshape(batch, num_heads, length, keys)
         if average_attn_weights:
             weights = weights.mean(1)

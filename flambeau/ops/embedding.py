@@ -183,7 +183,8 @@ def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
     if tensor.device.type == "meta":
         if num_classes < 0:
             raise NotImplementedError("[one_hot] expected num_classes on meta tensors, got none")
-        return fl.empty((*tensor.shape, num_classes), dtype=fl.int64, device=tensor.device)
+        # Computed, not only allocated: compiled functions are recorded on such tensors.
+        return (tensor.unsqueeze(-1) == fl.arange(num_classes, device=tensor.device)).to(fl.int64)
     if tensor.numel() == 0:
         if num_classes <= 0:
             raise RuntimeError("[one_hot] expected num_classes > 0 for an empty tensor, got none")

@@ -424,10 +424,159 @@ class Writer:
         if self.random.random() < 0.3:
             self.emit(f"if {self.condition(1)}: return {self.tensor(1)}, {self.number(1)}")
 
+    def loop_with_finally(self) -> None:
+        """try/finally around what leaves or continues a loop."""
+        r, name = self.random, self.name("i")
+        self.emit(f"for {name} in {r.choice(['range(3)', '[2, 0, 1]', 'countdown(3)'])}:")
+        self.depth += 1
+        self.in_loop += 1
+        self.numbers.append(name)
+        self.emit("try:")
+        self.depth += 1
+        self.block(1)
+        leave = r.choice(["break", "continue", "raise ValueError('l')", "pass", f"return {self.tensor(2)}"])
+        self.emit(f"if {self.condition(1)}: {leave}")
+        self.block(1)
+        self.depth -= 1
+        if r.random() < 0.5:
+            self.emit("except ValueError:")
+            self.depth += 1
+            self.block(1)
+            if r.random() < 0.4:
+                self.emit(r.choice(["continue", "break"]))
+            self.depth -= 1
+        self.emit("finally:")
+        self.depth += 1
+        self.block(1)
+        self.emit(f"{self.pick(self.lists)}.append({name})")
+        self.depth -= 1
+        self.in_loop -= 1
+        self.depth -= 1
+        self.numbers.remove(name)
+        if r.random() < 0.4:
+            self.emit("else:")
+            self.depth += 1
+            self.block(1)
+            self.depth -= 1
+
+    def generator(self) -> None:
+        """A generator of the program's own, run to its end, in part, or by send()."""
+        r, name, made = self.random, self.name("g"), self.name("r")
+        self.emit(f"def {name}(v, limit={r.randint(0, 3)}):")
+        self.depth += 1
+        before = self.tensors, self.functions, self.lists
+        self.tensors, self.functions, self.lists = ["v"], [], ["items"]
+        self.emit("got = None")
+        self.emit("for k in range(limit):")
+        self.emit("    try:")
+        self.emit(f"        got = yield {r.choice(['k', 'v * k', 'got', '(k, v.sum())'])}")
+        self.emit(
+            f"    {r.choice(['except KeyError: yield -1', 'finally: items.append(k)', 'except ZeroDivisionError: pass'])}"
+        )
+        if r.random() < 0.3:
+            self.emit(f"yield from ({r.choice(['k', 'v + k'])} for k in range(2))")
+        self.emit(f"return {self.tensor(2)}")
+        self.tensors, self.functions, self.lists = before
+        self.depth -= 1
+        argument = self.pick(self.tensors)
+        ways = [
+            [f"{made} = list({name}({argument}))"],
+            [f"{made} = [v for v in {name}({argument}, 2) if v is not None]"],
+            [f"s = {name}({argument}, 3)", f"{made} = [next(s), s.send({self.number(2)}), s.send('z')]", "s.close()"],
+            [f"{made} = []", f"for v in {name}({argument}, 2): {made}.append(v)"],
+            [f"s = {name}({argument}, 2)", f"{made} = [next(s)]", f"try: {made}.append(s.throw(KeyError('t')))",
+             f"except (KeyError, StopIteration) as stop: {made}.append(type(stop).__name__)"],
+        ]  # fmt: skip
+        for line in r.choice(ways):
+            self.emit(line)
+        self.lists.append(made)
+
+    def counter(self) -> None:
+        """Closures that share and change a variable."""
+        r, made = self.random, self.name("c")
+        total, add, get = self.name("total"), self.name("add"), self.name("get")
+        self.emit(f"def make_{made}():")
+        self.emit(f"    {total} = {r.choice(['0', 'x.sum()', 'n'])}")
+        self.emit(f"    def {add}(v=1):")
+        self.emit(f"        nonlocal {total}")
+        self.emit(f"        {total} = {total} {r.choice('+*-')} v")
+        self.emit(f"        {r.choice(['STATE[chr(110)] += 1', 'SEEN.append(v)', 'pass'])}")
+        self.emit(f"        return {total}")
+        self.emit(f"    def {get}(): return {total}")
+        self.emit(f"    return {add}, {get}")
+        self.emit(f"{add}, {get} = make_{made}()")
+        for _ in range(r.randint(1, 3)):
+            self.emit(f"{add}({r.choice(['', '2', self.number(2)])})")
+        self.emit(f"{made} = [{get}(), {add}.__name__]")
+        self.lists.append(made)
+
+    def use_set(self) -> None:
+        r, made = self.random, self.name("s")
+        self.emit(f"{made} = {r.choice(['{1, 2, 3}', 'set()', 'set(range(n % 5))', 'frozenset([1, 5]) | {2}'])}")
+        self.emit(f"{made} = set({made})")
+        for _ in range(r.randint(1, 3)):
+            self.emit(
+                r.choice([
+                    f"{made}.add({self.number(2)})", f"{made}.discard({self.number(2)})", f"{made} |= {{7, 8}}",
+                    f"{made} -= {{1}}", f"{made}.update(range(2))", f"{made} = {{k * 2 for k in {made}}}", f"{made} &= {{2, 7}}",
+                ])
+            )  # fmt: skip
+        name = self.name("l")
+        self.emit(f"{name} = sorted({made})")
+        self.lists.append(name)
+
+    def view(self) -> None:
+        """Writes through views, seen by their base and by other views."""
+        r, base, window = self.random, self.name("m"), self.name("v")
+        self.emit(f"{base} = {r.choice([self.tensor(2) + '.clone()', 'x', 'y', self.tensor(2) + ' + 0'])}")
+        self.emit(
+            f"{window} = {base}{r.choice(['[1:]', '[::2]', '.view(-1)', '.unsqueeze(0)', '[0:2]', '.flip(0)', '.expand(2, 3)', '.detach()'])}"
+        )
+        self.tensors.append(base)
+        self.emit(
+            r.choice([
+                f"{window}.clone().add_(1)", f"{base}.mul_(2)", f"{window} = {window} * 2", f"{window}[0] = {self.number(2)}",
+                f"{base}[1:] = {base}[:-1].clone()", f"{base}.copy_({self.tensor(2)})", f"{base}.zero_()",
+                f"{window}.sub_({self.number(2)})",
+            ])
+        )  # fmt: skip
+        name = self.name("t")
+        self.emit(f"{name} = {base} + {window}.sum()")
+        self.tensors.append(name)
+
+    def gradient(self) -> None:
+        r, leaf, name = self.random, self.name("p"), self.name("t")
+        self.emit(f"{leaf} = {self.tensor(2)}.detach().clone().requires_grad_()")
+        self.emit(f"({leaf} * {r.choice([self.tensor(2), leaf, '2'])}).sum().backward()")
+        if r.random() < 0.4:
+            self.emit(f"{leaf}.{r.choice(['sin', 'square', 'tanh'])}().sum().backward()")
+        self.emit(f"{name} = {leaf}.grad * 2")
+        self.tensors.append(name)
+
+    def match_statement(self) -> None:
+        r = self.random
+        subject = r.choice([self.number(1), self.pick(self.lists), self.pick(self.dicts), self.pick(self.boxes)])
+        self.emit(f"match {subject}:")
+        cases = [
+            "case 0:",
+            "case int() as k if k > 1:",
+            "case [a, *rest]:",
+            "case {'a': a}:",
+            "case Box(v=v):",
+            "case []:",
+        ]
+        r.shuffle(cases)
+        for case in [*cases[: r.randint(1, 4)], "case _:"]:
+            self.emit("    " + case)
+            self.depth += 2
+            self.block(1)
+            self.depth -= 2
+
     statements = (
         [assign_tensor] * 6 + [assign_number] * 3 + [mutate_tensor, mutate_argument] + [use_list] * 3 + [new_list] * 2 + [use_dict] * 2
         + [new_dict, use_box, new_box, read_box, use_global] + [if_statement] * 3 + [for_statement] * 3 + [while_statement] + [try_statement] * 2
         + [with_statement, closure, closure] + [break_graph] * 2 + [print_statement, early_return]
+        + [loop_with_finally] * 2 + [generator] * 2 + [counter, use_set, view, view, gradient, match_statement]
     )  # fmt: skip
 
     def write(self) -> str:

@@ -156,6 +156,25 @@ def test_autograd_grad_is_part_of_the_graph(backend):
     check(functional, OPTIMIZERS["sgd"], backend, captures=1)
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_autocast_inside_a_step(backend):
+    def mixed(model, optimizer):
+        def step(x):
+            with fl.autocast("cpu", dtype=fl.bfloat16):
+                loss = model(x).float().square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        return step
+
+    wanted, _ = train(mixed, OPTIMIZERS["adam"], None)
+    got, _ = train(mixed, OPTIMIZERS["adam"], backend)
+    for a, b in zip(wanted, got):
+        assert (a is None and b is None) or fl.allclose(a, b, rtol=1e-2, atol=1e-2)
+
+
 def test_the_history_of_a_loss_is_used_up():
     model = make_model()
 

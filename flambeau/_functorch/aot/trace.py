@@ -23,7 +23,7 @@ from flambeau import _C
 from flambeau.ops.recording import DependsOnData, refused
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Call", "Failed", "Trace", "Unsupported", "Value", "trace_forward", "trace_joint"]
+__all__ = ["Call", "Failed", "Trace", "Unsupported", "Value", "trace_joint"]
 
 
 class Unsupported(DependsOnData):
@@ -295,33 +295,26 @@ def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any])
     return twins, outputs
 
 
-def trace_forward(
-    function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None, lines: bool = False
-) -> Trace:
-    """Records a run without derivatives."""
-    trace = Trace()
-    with fl.no_grad():
-        _run(trace, Recorder(trace, definitions or {}, lines), function, inputs)
-    return trace
-
-
 def trace_joint(
     function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None, lines: bool = False
 ) -> Trace:
-    """Records a run and the backward from all its differentiable results to all inputs that require a gradient."""
+    """Records a run in the thread's mode, and the backward from its differentiable results to all inputs that require a
+    gradient."""
     trace = Trace()
     recorder = Recorder(trace, definitions or {}, lines)
-    with fl.enable_grad():
+    with fl.set_grad_enabled(fl.is_grad_enabled()):  # the function may leave another mode behind
         twins, outputs = _run(trace, recorder, function, inputs)
-        wanted = [t for t in twins if t.requires_grad]
-        sources = [t for t in outputs if t is not None and t.requires_grad and t.grad_fn is not None]
-        if not sources:
-            return trace
-        tangents = [fl.empty_like(t.detach()) for t in sources]
-        trace.tangents = [trace.value(t) for t in tangents]
-        # Mixed precision around the call is not around the backward that follows.
-        with _running(recorder, "meta"):
-            grads = fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
+    wanted = [t for t in twins if t.requires_grad]
+    sources = [t for t in outputs if t is not None and t.requires_grad and t.grad_fn is not None]
+    if not sources:
+        return trace
+    if not wanted:
+        raise Unsupported("results with a history that no input is part of")
+    tangents = [fl.empty_like(t.detach()) for t in sources]
+    trace.tangents = [trace.value(t) for t in tangents]
+    # Mixed precision around the call is not around the backward that follows.
+    with fl.enable_grad(), _running(recorder, "meta"):
+        grads = fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
     by_input = {id(t): g for t, g in zip(wanted, grads)}
     trace.gradients = [None if (g := by_input.get(id(t))) is None else trace.value(g) for t in twins]
     for call in trace.calls[trace.forward_calls :]:

@@ -497,6 +497,17 @@ def batch_norm(
     return [input.sizes, statistics, statistics]
 
 
+@shape("batch_norm")
+def batch_norm_result(
+    input: Geometry,
+    weight: Geometry | None,
+    bias: Geometry | None,
+    running_mean: Geometry | None,
+    running_var: Geometry | None,
+) -> Ints:
+    return batch_norm(input, weight, bias, running_mean, running_var)[0]
+
+
 @shape("_batch_norm_backward", "_layer_norm_backward", "_group_norm_backward")
 def norm_backward(input: Geometry, mask: Sequence[bool], ndim: Any, weight: Geometry | None) -> list[Ints]:
     inner = input.sizes[1:2] if ndim is None else input.sizes[len(input.sizes) - ndim :]
@@ -684,3 +695,23 @@ def randperm(n: Int) -> Ints:
 for _n in (1, 2, 3):
     for _name, _twice in ((f"max_pool{_n}d", False), (f"max_pool{_n}d_with_indices", True), (f"avg_pool{_n}d", False)):
         _register(_name, _n, _twice)
+
+
+@shape("_rnn_layer")
+def rnn_layer(
+    input: Geometry, hx: Geometry, cx: Geometry | None, w_ih: Geometry, w_hh: Geometry, w_hr: Geometry | None, mode: int
+) -> list[Ints]:
+    if len(input.sizes) != 3:
+        raise NotImplementedError("packed sequences have sizes that depend on data")
+    steps, batch, features = input.sizes
+    equal_sizes(features, w_ih.sizes[1], "rnn")
+    equal_sizes(batch, hx.sizes[0], "rnn")
+    if cx is not None:
+        equal_sizes(batch, cx.sizes[0], "rnn")
+    gates = w_hh.sizes[0]
+    hidden = gates // {2: 4, 3: 3}.get(mode, 1)
+    output = hidden if w_hr is None else w_hr.sizes[0]
+    kept: Ints = (steps, batch, hidden) if mode in (2, 3) else (0,)
+    return [
+        (steps, batch, output), (batch, output), (0,) if cx is None else (batch, hidden), (steps, batch, gates), kept,
+    ]  # fmt: skip

@@ -390,7 +390,7 @@ def retain_grad(x):
     return y.grad
 
 
-@program(t(4, 3), breaks=True)
+@program(t(4, 3))
 def autocast(x):
     with fl.autocast("cpu", dtype=fl.bfloat16):
         y = x @ x.t()
@@ -398,7 +398,7 @@ def autocast(x):
     return y, z
 
 
-@program(t(4, 3), breaks=True)
+@program(t(4, 3))
 def autocast_disabled_inside(x):
     with fl.autocast("cpu", dtype=fl.bfloat16):
         with fl.autocast("cpu", enabled=False):

@@ -338,7 +338,7 @@ def gradients_flow(x, m):
     return m(x).pow(2).mean()
 
 
-@program(t(2, 4), seeded(Block), breaks=True)
+@program(t(2, 4), seeded(Block))
 def backward_inside(x, m):
     loss = m(x).pow(2).mean()
     loss.backward()

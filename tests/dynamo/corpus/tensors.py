@@ -436,21 +436,21 @@ def equal(x):
     return fl.equal(x, x + 0), fl.allclose(x, x)
 
 
-@program(lambda: T(3).requires_grad_(), breaks=True)
+@program(lambda: T(3).requires_grad_())
 def backward(x):
     y = (x * x).sum()
     y.backward()
     return x.grad * 2
 
 
-@program(t(3), breaks=True)
+@program(t(3))
 def set_requires_grad(x):
     y = x.clone().requires_grad_()
     (y * y).sum().backward()
     return y.grad
 
 
-@program(t(3), breaks=True)
+@program(t(3))
 def autograd_grad(x):
     y = x.clone().requires_grad_()
     (g,) = fl.autograd.grad((y * y).sum(), y)
