@@ -245,10 +245,8 @@ def _is_safe_on_known(raw: Any) -> bool:
 def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
     if cls.__module__ == "builtins" or not (cls.__flags__ & (1 << 9)):
         return _native_attribute(tracer, cls, name)
-    pending = tracer.pending(cls, name)
+    pending = _pending_in_class(tracer, cls, name)
     if pending is not MISSING:
-        if pending is NULL:
-            raise UserError(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
         return pending
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__annotations__"):
         value = _native_attribute(tracer, cls, name)
@@ -386,6 +384,12 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
     cls = type(value)
     known = tracer.known.get(id(value))
     raw = lookup_type(cls, name)
+    pending = _pending_in_class(tracer, cls, name)
+    if pending is not MISSING:
+        found = instance_value(tracer, value, name)
+        if found is MISSING and known is not None:
+            _guard_absent(tracer, value, name, known[1])
+        return pending if found is MISSING else found
     type_source = tracer.sources.constant(cls).type_attribute(name)
     if raw is not NULL:
         kind = type(raw)
@@ -535,8 +539,8 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
             setattr(value, name, new)
             return
         if isinstance(value, type):
-            # Instances and subclasses would have to see it at once.
-            raise Unsupported(breaks.STORE, f"{value.__name__}.{name}")
+            _store_in_class(tracer, value, name, new)
+            return
         if cls is types.FunctionType and name.startswith("__"):
             raise Unsupported(breaks.STORE, name)
         tracer.overlay(value).values[name] = new
@@ -555,6 +559,33 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     if owner not in (object, dict, list, set, tuple, types.SimpleNamespace) and not isinstance(value, BaseException):
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     store_generic(tracer, value, name, new)
+
+
+def _store_in_class(tracer: Tracer, cls: type, name: str, new: Any) -> None:
+    """cls.name = new, for plain values: instances and subclasses find it by `_pending_in_class`."""
+    plain = not name.startswith("__") and new is not NULL and lookup_type(type(new), "__get__") is NULL
+    old = lookup_type(cls, name)
+    plain = plain and (old is NULL or lookup_type(type(old), "__get__") is NULL)
+    if not plain or type(cls).__setattr__ is not type.__setattr__ or not (cls.__flags__ & (1 << 9)):
+        raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
+    if isinstance(new, (types.FunctionType, TracedTensor)) or issubclass(cls, (_C.Tensor, fl_module())):
+        raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
+    if id(cls) not in tracer.known:
+        tracer._know(cls, tracer.sources.constant(cls))
+    tracer.overlay(cls).values[name] = new
+    tracer.written_classes = True
+
+
+def _pending_in_class(tracer: Tracer, cls: type, name: str) -> Any:
+    """What the program stored in a class or one of its bases; MISSING when the class has what it had."""
+    if tracer.written_classes:
+        for base in cls.__mro__:
+            found = tracer.pending(base, name)
+            if found is not MISSING:
+                return found
+            if name in base.__dict__:
+                break
+    return MISSING
 
 
 def _store_member(tracer: Tracer, module: Any, name: str, new: Any) -> None:

@@ -115,8 +115,8 @@ PRINT = _record(
 )
 BACKWARD = _record(
     15,
-    "backward inside the function",
-    "backward() walks the graph of the tensors computed so far and writes gradients.",
+    "backward that cannot be part of the graph",
+    "It leads into the history of an argument, to a tensor with hooks, or through code that cannot run without data.",
     "Nothing to do: the call is made in Python and the rest is captured around it.",
 )
 CONTEXT = _record(
@@ -169,8 +169,8 @@ IDENTITY = _record(
 )
 CUSTOM_FUNCTION = _record(
     24,
-    "user-defined autograd.Function",
-    "Its forward and backward run as written.",
+    "user-defined autograd.Function that cannot be part of the graph",
+    "Its forward or backward has effects, refers to other tensors, or marks inputs as written to.",
     "Nothing to do: the call is made in Python and the rest is captured around it.",
 )
 REQUESTED = _record(

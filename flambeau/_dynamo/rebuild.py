@@ -77,14 +77,20 @@ class Rebuilder:
         """A value from outside, fetched before anything changes."""
         name = self.source_memo.get(source)
         if name is None:
-            text = source.expression(self.names)
-            if source.kind in ("argument", "constant"):
-                name = text
+            if source.parent is None:
+                name = source.expression(self.names)
             else:
+                text = source.access(self._path(source.parent), self.names)
                 name = self.fresh_name()
                 self.fetch.append(f"{name} = {text}")
             self.source_memo[source] = name
         return name
+
+    def _path(self, source: Source) -> str:
+        """An expression for a place on the way; what several values are reached through is fetched once."""
+        if source.parent is None or source in self.source_memo or len(source.children) > 1:
+            return self.source(source)
+        return source.access(self._path(source.parent), self.names)
 
     def value(self, value: Any) -> str:
         """An expression for a value of the interpreter."""

@@ -106,7 +106,10 @@ class Source:
         if self.kind == CONSTANT:
             return names.add(self.key, "o")
         assert self.parent is not None
-        base = self.parent.expression(names)
+        return self.access(self.parent.expression(names), names)
+
+    def access(self, base: str, names: Names) -> str:
+        """Python code that fetches the value from its parent."""
         if self.kind in (ATTRIBUTE, INSTANCE):
             return f"{base}.{self.key}" if self.key.isidentifier() else f"getattr({base}, {self.key!r})"
         if self.kind == ITEM:

@@ -130,6 +130,7 @@ class Tracer:
         self.keep: list[Any] = []
         self.grad_mode: bool = _C.is_grad_enabled()
         self.last_grad_mode = self.grad_mode
+        self.written_classes = False
         self.device = "cpu"  # type of the device that tensors are on
         self.rehearsal: Any = None  # of the graph, for derivatives
         self.leaves: list[TracedTensor] = []  # made during capture

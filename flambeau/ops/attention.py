@@ -322,5 +322,7 @@ def nn_multi_head_attention_forward(
     v = v.reshape(batch, num_heads, keys, depth)
     mixed = fl.nn.functional.scaled_dot_product_attention(q, k, v, None if hint else attn_mask, dropout_p, hint)
     output = mixed.permute(2, 0, 1, 3).reshape(batch * length, embed)
-    output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+    output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(
+        length, batch, out_proj_weight.shape[0]
+    )
     return (output if batched else output.squeeze(1)), None

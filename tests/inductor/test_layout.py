@@ -5,7 +5,7 @@ import pytest
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau._functorch.aot.trace import trace_forward, trace_joint
+from flambeau._functorch.aot.trace import trace_joint
 from flambeau._inductor.compile_fx import compile_function
 from flambeau._inductor.layout import choose_layouts
 
@@ -96,7 +96,7 @@ def rearrangements(calls):
 
 def test_only_what_enters_is_rearranged():
     shapes = [(2, 3, 6, 6), (4, 3, 3, 3), (4, 4, 3, 3)]
-    trace = trace_forward(lambda *a: [residual(*a)], [fl.randn(s) for s in shapes])
+    trace = trace_joint(lambda *a: [residual(*a)], [fl.randn(s) for s in shapes])
     choose_layouts(trace)
     assert [c.args[0] for c in rearrangements(trace.calls)] == [trace.inputs[0]]
     convolutions = [c for c in trace.calls if c.op._opname == "conv2d"]
@@ -115,7 +115,7 @@ def test_backward_rearranges_what_it_was_given_again():
 
 
 def test_without_convolutions_nothing_changes():
-    trace = trace_forward(lambda x: [F.max_pool2d(x.exp(), 2)], [fl.randn(2, 3, 6, 6)])
+    trace = trace_joint(lambda x: [F.max_pool2d(x.exp(), 2)], [fl.randn(2, 3, 6, 6)])
     calls = list(trace.calls)
     choose_layouts(trace)
     assert trace.calls == calls

@@ -328,7 +328,7 @@ class Counted:
         type(self).count += 1
 
 
-@program(t(3), breaks=True)
+@program(t(3))
 def class_attribute_store(x):
     Counted.count = 0
     Counted()
