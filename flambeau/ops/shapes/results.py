@@ -695,23 +695,3 @@ def randperm(n: Int) -> Ints:
 for _n in (1, 2, 3):
     for _name, _twice in ((f"max_pool{_n}d", False), (f"max_pool{_n}d_with_indices", True), (f"avg_pool{_n}d", False)):
         _register(_name, _n, _twice)
-
-
-@shape("_rnn_layer")
-def rnn_layer(
-    input: Geometry, hx: Geometry, cx: Geometry | None, w_ih: Geometry, w_hh: Geometry, w_hr: Geometry | None, mode: int
-) -> list[Ints]:
-    if len(input.sizes) != 3:
-        raise NotImplementedError("packed sequences have sizes that depend on data")
-    steps, batch, features = input.sizes
-    equal_sizes(features, w_ih.sizes[1], "rnn")
-    equal_sizes(batch, hx.sizes[0], "rnn")
-    if cx is not None:
-        equal_sizes(batch, cx.sizes[0], "rnn")
-    gates = w_hh.sizes[0]
-    hidden = gates // {2: 4, 3: 3}.get(mode, 1)
-    output = hidden if w_hr is None else w_hr.sizes[0]
-    kept: Ints = (steps, batch, hidden) if mode in (2, 3) else (0,)
-    return [
-        (steps, batch, output), (batch, output), (0,) if cx is None else (batch, hidden), (steps, batch, gates), kept,
-    ]  # fmt: skip
