@@ -1,4 +1,4 @@
-"""Run the native tests, then the core Python tests, against a build made with FLAMBEAU_SANITIZE.
+"""Run the native tests, then the Python tests that reach most of the native code, against a build made with FLAMBEAU_SANITIZE.
 
     python tools/run_sanitized.py build/sanitize-cpython-311
 
@@ -13,7 +13,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PYTHON_TESTS = ("tests/core", "tests/ops", "tests/autograd")
+PYTHON_TESTS = [
+    f"tests/{name}" for name in ("ops", "autograd", "sparse", "nn", "optim", "serialization", "dynamo", "inductor")
+]
 
 
 def runtime(name: str) -> str:
@@ -54,6 +56,8 @@ def main(build: str) -> int:
             "-m",
             "pytest",
             "-q",
+            "-n",
+            "2",
             "-p",
             "no:cacheprovider",
             "--rootdir",
