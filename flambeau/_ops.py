@@ -164,25 +164,6 @@ class FunctionSchema:
     __repr__ = __str__
 
 
-def split_commas(text: str) -> list[str]:
-    """Parts between commas that are outside brackets and quotes."""
-    parts, depth, start, quote = [], 0, 0, ""
-    for i, ch in enumerate(text):
-        if quote:
-            quote = "" if ch == quote else quote
-        elif ch in "\"'":
-            quote = ch
-        elif ch in "([":
-            depth += 1
-        elif ch in ")]":
-            depth -= 1
-        elif ch == "," and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
-
-
 def _default_value(text: str, kind: str) -> Any:
     """A default as written in a schema, as a Python value."""
     import ast
@@ -220,6 +201,8 @@ def _read_item(text: str, fresh: Iterator[str], kwarg_only: bool = False) -> Sch
 
 def read_schema(text: str, flags: int = 0) -> FunctionSchema:
     """The signature written in a schema's text; flags add the aliases that records leave unsaid."""
+    from flambeau.ops.schema import split
+
     head, arrow, results = text.rpartition("->")
     if not arrow:
         raise RuntimeError(f"[schema] expected name(args) -> type, got {text!r}")
@@ -228,7 +211,7 @@ def read_schema(text: str, flags: int = 0) -> FunctionSchema:
     fresh = iter("abcdefghijklmnopqrstuvwxyz")
     arguments: list[SchemaArgument] = []
     keyword_only = False
-    for part in split_commas(inside.rstrip()[:-1]):
+    for part in split(inside.rstrip()[:-1]):
         if part == "*":
             keyword_only = True
         else:
@@ -236,7 +219,7 @@ def read_schema(text: str, flags: int = 0) -> FunctionSchema:
     results = results.strip()
     if results.startswith("(") and results.endswith(")"):
         results = results[1:-1]
-    returns = [_read_item(part, iter("abcdefghijklmnopqrstuvwxyz")) for part in split_commas(results) if part != "None"]
+    returns = [_read_item(part, iter("abcdefghijklmnopqrstuvwxyz")) for part in split(results) if part != "None"]
     if flags & _VIEW and arguments and arguments[0].alias_info is None:
         arguments[0].alias_info = AliasInfo({"a"}, False)
         for result in returns:

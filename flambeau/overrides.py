@@ -167,27 +167,47 @@ _C.DisableTorchFunction = DisableTorchFunction
 # ---------------------------------------------------------------------------------------------- modes
 
 
-class TorchFunctionMode:
+class Mode:
+    """What is active in a `with` block: on a stack that the native side keeps."""
+
+    _push: Callable[[Any], None]
+    _pop: Callable[[], Any]
+
+    def __enter__(self):
+        self._push(self)
+        return self
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        self._pop()
+
+    @classmethod
+    def push(cls, *args, **kwargs):
+        """The older way of writing `cls(...)`."""
+        return cls(*args, **kwargs)
+
+    @classmethod
+    @contextlib.contextmanager
+    def _without_innermost(cls) -> Iterator[Any]:
+        """Take the innermost mode off for the duration of a `with` block."""
+        mode = cls._pop()
+        try:
+            yield mode
+        finally:
+            cls._push(mode)
+
+
+class TorchFunctionMode(Mode):
     """While active in a `with` block, handles every call of a library function.
 
     Derive and define `__torch_function__(self, func, types, args=(), kwargs=None)`. Inside it the mode is not active,
     so the function may be called on.
     """
 
+    _push = staticmethod(_C._push_torch_function_mode)
+    _pop = staticmethod(_C._pop_torch_function_mode)
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError(f"{type(self).__name__} does not define __torch_function__")
-
-    def __enter__(self):
-        _push_mode(self)
-        return self
-
-    def __exit__(self, exc_type, exc_value, traceback):
-        _pop_mode()
-
-    @classmethod
-    def push(cls, *args, **kwargs):
-        """The older way of writing `cls(...)`."""
-        return cls(*args, **kwargs)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
@@ -197,22 +217,8 @@ class BaseTorchFunctionMode(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _push_mode(mode: TorchFunctionMode) -> None:
-    _C._push_torch_function_mode(mode)
-
-
-def _pop_mode() -> TorchFunctionMode:
-    return _C._pop_torch_function_mode()
-
-
-@contextlib.contextmanager
-def _pop_mode_temporarily() -> Iterator[TorchFunctionMode]:
-    """Take the innermost mode off for the duration of a `with` block."""
-    mode = _pop_mode()
-    try:
-        yield mode
-    finally:
-        _push_mode(mode)
+_push_mode, _pop_mode = _C._push_torch_function_mode, _C._pop_torch_function_mode
+_pop_mode_temporarily = TorchFunctionMode._without_innermost
 
 
 def _get_current_function_mode() -> TorchFunctionMode | None:

@@ -62,10 +62,14 @@ class Schema:
 
 
 def split(text: str) -> list[str]:
-    """Split at top-level commas."""
-    parts, depth, start = [], 0, 0
+    """Parts between commas that are outside brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
     for i, ch in enumerate(text):
-        if ch in "([":
+        if quote:
+            quote = "" if ch == quote else quote
+        elif ch in "\"'":
+            quote = ch
+        elif ch in "([":
             depth += 1
         elif ch in ")]":
             depth -= 1

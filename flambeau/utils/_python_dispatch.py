@@ -11,30 +11,21 @@ from typing import Any
 
 import flambeau
 from flambeau import _C, _ops
-from flambeau.overrides import DisableTorchFunctionSubclass
+from flambeau.overrides import DisableTorchFunctionSubclass, Mode
 
 
-class TorchDispatchMode:
+class TorchDispatchMode(Mode):
     """While active in a `with` block, handles every operator call.
 
     Derive and define `__torch_dispatch__(self, func, types, args=(), kwargs=None)`; `func` is the operator. Inside it
     the mode is not active, so the operator may be called on.
     """
 
+    _push = staticmethod(_C._push_torch_dispatch_mode)
+    _pop = staticmethod(_C._pop_torch_dispatch_mode)
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError(f"{type(self).__name__} does not define __torch_dispatch__")
-
-    def __enter__(self):
-        _push_mode(self)
-        return self
-
-    def __exit__(self, exc_type, exc_value, traceback):
-        _pop_mode()
-
-    @classmethod
-    def push(cls, *args, **kwargs):
-        """The older way of writing `cls(...)`."""
-        return cls(*args, **kwargs)
 
 
 class BaseTorchDispatchMode(TorchDispatchMode):
@@ -44,22 +35,8 @@ class BaseTorchDispatchMode(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _push_mode(mode: TorchDispatchMode) -> None:
-    _C._push_torch_dispatch_mode(mode)
-
-
-def _pop_mode() -> TorchDispatchMode:
-    return _C._pop_torch_dispatch_mode()
-
-
-@contextlib.contextmanager
-def _pop_mode_temporarily() -> Iterator[TorchDispatchMode]:
-    """Take the innermost mode off for the duration of a `with` block."""
-    mode = _pop_mode()
-    try:
-        yield mode
-    finally:
-        _push_mode(mode)
+_push_mode, _pop_mode = _C._push_torch_dispatch_mode, _C._pop_torch_dispatch_mode
+_pop_mode_temporarily = TorchDispatchMode._without_innermost
 
 
 def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
