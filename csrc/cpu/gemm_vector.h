@@ -30,7 +30,8 @@ FL_INLINE void row_dots(const S* m, int64_t row, const T* x, int64_t rows, int64
 #pragma omp simd
       for (int64_t q = 0; q < step; ++q) partial[q] += widen(r[p + q]) * x[p + q];
     for (int64_t q = 0; p + q < k; ++q) partial[q] += widen(r[p + q]) * x[p + q];
-    for (int64_t half = step / 2; half > 0; half /= 2)  // pairwise, which rounds less than one after the other
+    for (int64_t half = step / 2; half > 0;
+         half /= 2)  // pairwise, which rounds less than one after the other
 #pragma omp simd
       for (int64_t q = 0; q < half; ++q) partial[q] += partial[q + half];
     out[i] = partial[0];

@@ -84,6 +84,23 @@ PyObject* to_python(const Value& v, const std::string* type) {
 
 namespace {
 
+// torch.return_types.topk( and a line for each field, because they are tensors.
+PyObject* show_result(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    Object members =
+        own(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__"));
+    std::string text = std::string(Py_TYPE(self)->tp_name) + "(";
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members.get()); ++i) {
+      Object shown = own(PyObject_Repr(PyTuple_GET_ITEM(self, i)));
+      text += i ? ",\n" : "\n";
+      text += PyUnicode_AsUTF8(PyTuple_GET_ITEM(members.get(), i));
+      text += "=";
+      text += PyUnicode_AsUTF8(shown.get());
+    }
+    return PyUnicode_FromString((text + ")").c_str());
+  });
+}
+
 // Named results are structseqs, one type for each operator name.
 PyTypeObject* result_type(const Operator& op) {
   static auto* types = new std::map<std::string, PyTypeObject*>;
@@ -102,6 +119,7 @@ PyTypeObject* result_type(const Operator& op) {
                                static_cast<int>(op.schema.return_names.size())};
     slot = PyStructSequence_NewType(&desc);
     if (!slot) throw PythonError();
+    slot->tp_repr = &show_result;
   }
   return slot;
 }

@@ -298,6 +298,14 @@ DefaultDevice& default_device() {
   return device;
 }
 
+namespace {
+// Functions that make a tensor from none; `ones_like` and such follow the tensor they are given.
+template <class Formals>
+bool takes_default_device(const Formals& formals, size_t i) {
+  return formals[i].keyword_only && formals[i].type == ArgType::Device && formals[0].type != ArgType::Tensor;
+}
+}  // namespace
+
 bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values,
            Arena& arena, PyObject** out, std::string* why) {
   const auto& formals = op.schema.args;
@@ -367,6 +375,8 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
                        std::string(Py_TYPE(o)->tp_name));
       return false;
     }
+    if (__builtin_expect(default_device().active, 0) && o == Py_None && takes_default_device(formals, at))
+      values[at] = Value(default_device().device);
     given |= uint64_t(1) << at;
   }
   for (size_t i = 0; i < n; ++i) {
@@ -389,8 +399,7 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
       default:
         values[i] = d;
     }
-    if (__builtin_expect(default_device().active, 0) && formals[i].keyword_only &&
-        formals[i].type == ArgType::Device && formals[0].type != ArgType::Tensor)
+    if (__builtin_expect(default_device().active, 0) && takes_default_device(formals, i))
       values[i] = Value(default_device().device);
   }
   return true;

@@ -38,7 +38,7 @@ __all__ = [
 
 DEFAULT_PROTOCOL = 2
 FILE_LIKE = FileLike = Union[str, os.PathLike[str], IO[bytes]]  # evaluated, under PyTorch's names
-MAP_LOCATION = Optional[Union[Callable[[Any, str], Any], "flambeau.device", str, dict[str, str]]]
+MAP_LOCATION = Optional[Union[Callable[[Any, str], Any], "flambeau.device", str, dict[str, str]]]  # noqa: UP045
 
 
 class SourceChangeWarning(Warning):

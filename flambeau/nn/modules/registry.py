@@ -31,6 +31,11 @@ class Registry(OrderedDict):  # type: ignore[type-arg]
     clear = _changes("clear")
     move_to_end = _changes("move_to_end")
 
+    def __repr__(self) -> str:
+        """As what PyTorch has in its place: a dict of members by name, an ordered one of hooks by number."""
+        hooks = self and isinstance(next(iter(self)), int)
+        return repr(OrderedDict(self) if hooks else dict(self))
+
     def __reduce__(self) -> Any:
         """As a plain dict, which PyTorch reads too; `Module.__setstate__` makes it a registry again."""
         return OrderedDict, (), None, None, iter(self.items())
