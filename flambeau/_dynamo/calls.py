@@ -19,6 +19,7 @@ import operator
 import os
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,10 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if hook is NULL:
         raise UserError(TypeError(f"'{real_type(function).__name__}' object is not callable"))
     wrapped = getattr(function, "__wrapped__", None)
+    if cls is weakref.ReferenceType and not args and id(function) in tracer.known:
+        tracer.known[id(function)][1].check("id", function)
+        referent = function()
+        return referent if referent is None else tracer.wrap(referent, tracer.sources.constant(referent))
     if cls is _CACHED and isinstance(wrapped, types.FunctionType):
         return _call_cached(tracer, function, args, kwargs)
     if cls.__module__ == "numpy" and is_plain(args) and is_plain(kwargs):  # a function of arrays, given numbers

@@ -248,3 +248,36 @@ def test_retained_graphs_can_be_used_again():
     y = fl.tensor([0.5, 1.0], requires_grad=True)
     (y.sin().sum() + y.sin().square().sum()).backward()
     assert fl.allclose(x.grad, y.grad) and fl.allclose(got, 2 * y.grad)
+
+
+def test_a_scheduler_around_a_compiled_step():
+    def run(backend):
+        model = make_model()
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        scheduler = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        step = plain_step(model, optimizer)
+        if backend is not None:
+            step = fl.compile(step, backend=backend, fullgraph=True)
+        losses = []
+        for _ in range(6):
+            losses.append(step(fl.ones(4, 6)).item())
+            scheduler.step()
+        if backend is not None:
+            assert step._unit.artifacts == 2
+        return losses
+
+    assert run("eager") == run(None)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_dropout_and_batch_statistics_inside_a_step(backend):
+    def run(backend):
+        fl.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2))
+        step = plain_step(model, optim.Adam(model.parameters(), lr=0.01))
+        if backend is not None:
+            step = fl.compile(step, backend=backend, fullgraph=True)
+        fl.manual_seed(5)
+        return [*(step(fl.randn(6, 6)).item() for _ in range(4)), *model[1].running_mean.tolist()]
+
+    assert run(backend) == pytest.approx(run(None), rel=1e-5, abs=1e-6)
