@@ -57,20 +57,16 @@ TABLE: dict[str, tuple[str, str]] = {
     "fx.experimental.symbolic_shapes": (_UNBACKED, "DivideByKey SymNode compute_unbacked_bindings"),
     "_dynamo": (
         _CAPTURE,
-        "OptimizedModule @forbid_in_graph @mark_static_address @nonstrict_trace export is_dynamo_supported()=True "
-        "mark_unbacked replay reset_code_caches()=None",
+        "export mark_unbacked replay reset_code_caches()=None",
     ),
     "_dynamo.callback": (_CAPTURE, "callback_handler on_compile_end on_compile_start"),
     "_dynamo.config": (
         _CAPTURE,
-        "patch accumulated_cache_size_limit=256 automatic_dynamic_shapes=True capture_dynamic_output_shape_ops=False "
+        "accumulated_cache_size_limit=256 automatic_dynamic_shapes=True capture_dynamic_output_shape_ops=False "
         "capture_scalar_outputs=False inline_inbuilt_nn_modules=True optimize_ddp=True "
         "skip_fwd_side_effects_in_bwd_under_checkpoint=False",
     ),
-    "_dynamo.decorators": (_CAPTURE, "@disable mark_dynamic mark_static mark_unbacked"),
-    "_dynamo.eval_frame": (_CAPTURE, "OptimizedModule"),
-    "_dynamo.exc": (_CAPTURE, "!BackendCompilerFailed !TorchDynamoException !Unsupported !InternalTorchDynamoError !TorchRuntimeError"),
-    "_dynamo.testing": (_CAPTURE, "CompileCounter CompileCounterWithBackend"),
+    "_dynamo.decorators": (_CAPTURE, "mark_unbacked"),
     "_dynamo.utils": (_CAPTURE, "CompileProfiler is_compile_supported()=True"),
     "_functorch": ("", ""),
     "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module aot_function aot_module_simplified make_boxed_func"),
@@ -96,7 +92,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "utils._config_module": (_COMPILER, "ConfigModule install_config_module"),
     "utils._device": ("it is a part of PyTorch's own default device", "DeviceContext"),
     "utils._traceback": (_COMPILER, "CapturedTraceback report_compile_source_on_error"),
-    "_logging": ("logging of the compiler is not written", "set_logs"),
     "_subclasses.functional_tensor": (_COMPILER, "FunctionalTensor FunctionalTensorMode"),
     "export": (
         _EXPORT,

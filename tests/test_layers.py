@@ -12,7 +12,7 @@ PACKAGE = ROOT / "flambeau"
 # From the bottom up. A module belongs to the layer with the longest matching name and may import, when it is
 # loaded, only from its own layer and those below. Imports inside functions run later and are not restricted.
 LAYERS = (
-    ("_C", "version", "_build", "__future__", "_absent", "_absent_names", "_c_names"),
+    ("_C", "version", "_build", "__future__", "_absent", "_absent_names", "_c_names", "_logging"),
     ("backends",),
     ("ops",),
     (

@@ -435,6 +435,19 @@ def vjp_parameters(record) -> tuple[str, str, str]:
     return record.vjp.__module__, record.vjp.__name__, ",".join(names)
 
 
+def record_places(records, derivatives) -> str:
+    """The table of Python modules that hold the records; a gradient is held by the record it belongs to."""
+    by_name = {r.name: r for r in records}
+    places = {r.name: (r.where, "") for r in records if r.where}
+    for name, found in derivatives.items():
+        for gradient in found or []:
+            if gradient and gradient.record:
+                places.setdefault(gradient.record.name, (by_name[name].where, name))
+    rows = [f"  {{{quote(name)}, {quote(module)}, {quote(base)}}}," for name, (module, base) in sorted(places.items())]
+    table = chr(10).join(rows)
+    return f"const RecordPlace record_places[] = {{\n{table}\n}};\nconst int record_place_count = {len(rows)};"
+
+
 def generate_operators(records, derivatives, out: Path) -> None:
     declarations, definitions = generate_pointwise(records, out)
     reduce_declarations, reduce_definitions = generate_reductions(records, out)
@@ -486,6 +499,7 @@ def generate_operators(records, derivatives, out: Path) -> None:
 #include "dispatch/builtin.h"
 #include "dispatch/each.h"
 #include "dispatch/kernel.h"
+#include "dispatch/record_places.h"
 
 namespace fl {{
 
@@ -528,6 +542,8 @@ const BuiltinOperator builtin_operators[] = {{
   {{nullptr, 0, nullptr, nullptr, false, false, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}},
 }};
 const int builtin_operator_count = {len(rows)};
+
+{record_places(records, derivatives)}
 
 }}  // namespace fl
 """

@@ -159,34 +159,38 @@ PyObject* call_original(CompiledObject* c, PyObject* const* args, size_t flags, 
   return PyObject_Vectorcall(c->function, args, flags, names);
 }
 
-// One step: the result, or a tail call.
-PyObject* step(CompiledObject* c, PyObject* const* args, size_t flags, PyObject* names) {
-  if (c->skipped || disabled || !PyFunction_Check(c->function)) return call_original(c, args, flags, names);
-  const ThreadState& state = thread_state();
-  if (state.included.has(Key::Python) || function_modes_active()) return call_original(c, args, flags, names);
-  Bound bound;
-  if (!bound.bind(c->function, args, PyVectorcall_NARGS(flags), names))
-    return call_original(c, args, flags, names);
+bool runs_original(CompiledObject* c) {
+  return c->skipped || disabled || !PyFunction_Check(c->function) ||
+         thread_state().included.has(Key::Python) || function_modes_active();
+}
+
+// The artifact for these arguments, made if there is none; null when the original is to run.
+Object artifact_for(CompiledObject* c, PyObject* const* values, Py_ssize_t total) {
   Object artifact;
   auto& entries = *c->entries;
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::shared_ptr<GuardTree> guards = entries[i].guards;  // a check may run Python code
     Object candidate = entries[i].artifact;
-    if (!guards || guards->check(bound.values, bound.total)) {
+    if (guards && guards->busy())
+      return {};  // its own code came here, or another thread's in the midst of it
+    if (!guards || guards->check(values, total)) {
       artifact = std::move(candidate);
       if (i > 0 && i < entries.size()) std::swap(entries[i], entries[0]);
       break;
     }
   }
   if (!artifact) {
-    Object arguments = own(PyTuple_New(bound.total));
-    for (Py_ssize_t i = 0; i < bound.total; ++i)
-      PyTuple_SET_ITEM(arguments.get(), i, Py_NewRef(bound.values[i]));
+    Object arguments = own(PyTuple_New(total));
+    for (Py_ssize_t i = 0; i < total; ++i) PyTuple_SET_ITEM(arguments.get(), i, Py_NewRef(values[i]));
     Object compiler = Object::borrow(c->compiler);
     PyObject* parts[3] = {nullptr, reinterpret_cast<PyObject*>(c), arguments.get()};
+    const size_t before = entries.size();
     Object made =
         own(PyObject_Vectorcall(compiler.get(), parts + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-    if (made.get() == Py_None) return call_original(c, args, flags, names);
+    if (made.get() == Py_None) return {};
+    if (made.get() == Py_True) {  // another thread was quicker
+      return entries.size() > before ? artifact_for(c, values, total) : Object();
+    }
     FL_CHECK_KIND(PyTuple_Check(made.get()) && PyTuple_GET_SIZE(made.get()) == 2, Type,
                   "[compile] expected (guards, artifact) from the compiler");
     artifact = Object::borrow(PyTuple_GET_ITEM(made.get(), 1));
@@ -197,31 +201,57 @@ PyObject* step(CompiledObject* c, PyObject* const* args, size_t flags, PyObject*
       } catch (...) {  // guards that have no native form: the program runs as it is
         PyErr_Clear();
         c->skipped = true;
-        return call_original(c, args, flags, names);
+        return {};
       }
     }
     entry.artifact = artifact;
     entries.insert(entries.begin(), std::move(entry));
   }
+  return artifact;
+}
+
+// The compiled function that this thread runs.
+struct Running {
+  explicit Running(PyObject* c) : before(std::exchange(current, c)) {}
+  ~Running() { current = before; }
+  PyObject* const before;
+  static thread_local PyObject* current;
+};
+thread_local PyObject* Running::current = nullptr;
+
+// One step: the result, or a tail call.
+PyObject* step(CompiledObject* c, PyObject* const* args, size_t flags, PyObject* names) {
+  if (runs_original(c)) return call_original(c, args, flags, names);
+  Bound bound;
+  if (!bound.bind(c->function, args, PyVectorcall_NARGS(flags), names))
+    return call_original(c, args, flags, names);
+  const PauseFrameHook pause;
+  const Object artifact = artifact_for(c, bound.values, bound.total);
+  if (!artifact) return call_original(c, args, flags, names);
+  const Running running(reinterpret_cast<PyObject*>(c));
   return PyObject_Vectorcall(artifact.get(), bound.values, bound.total, nullptr);
+}
+
+// Performs tail calls until there is a result.
+Object finish(Object result) {
+  while (Py_TYPE(result.get()) == tail_type) {
+    auto* tail = reinterpret_cast<TailObject*>(result.get());
+    Object function = Object::borrow(tail->function), state = Object::borrow(tail->state);
+    result = Object();  // the state's values must not outlive the call that takes them
+    PyObject* parts[2] = {nullptr, state.get()};
+    const size_t one = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    if (Py_TYPE(function.get()) == compiled_type) {
+      result = own(step(reinterpret_cast<CompiledObject*>(function.get()), parts + 1, one, nullptr));
+    } else {
+      result = own(PyObject_Vectorcall(function.get(), parts + 1, one, nullptr));
+    }
+  }
+  return result;
 }
 
 PyObject* call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   return guarded([&]() -> PyObject* {
-    Object result = own(step(reinterpret_cast<CompiledObject*>(self), args, flags, names));
-    while (Py_TYPE(result.get()) == tail_type) {
-      auto* tail = reinterpret_cast<TailObject*>(result.get());
-      Object function = Object::borrow(tail->function), state = Object::borrow(tail->state);
-      result = Object();  // the state's values must not outlive the call that takes them
-      PyObject* parts[2] = {nullptr, state.get()};
-      const size_t one = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
-      if (Py_TYPE(function.get()) == compiled_type) {
-        result = own(step(reinterpret_cast<CompiledObject*>(function.get()), parts + 1, one, nullptr));
-      } else {
-        result = own(PyObject_Vectorcall(function.get(), parts + 1, one, nullptr));
-      }
-    }
-    return result.release();
+    return finish(own(step(reinterpret_cast<CompiledObject*>(self), args, flags, names))).release();
   });
 }
 
@@ -366,6 +396,30 @@ PyMethodDef functions[] = {
 };
 
 }  // namespace
+
+bool call_compiled(PyObject* compiled, PyObject* const* values, Py_ssize_t count, Object& result) {
+  if (Py_TYPE(compiled) != compiled_type) return false;
+  auto* c = reinterpret_cast<CompiledObject*>(compiled);
+  if (runs_original(c)) return false;
+  const Object artifact = artifact_for(c, values, count);
+  if (!artifact) return false;
+  const Running running(compiled);
+  result = finish(own(PyObject_Vectorcall(artifact.get(), values, count, nullptr)));
+  return true;
+}
+
+Object running_chooser() {
+  if (Running::current == nullptr) return {};
+  Object place = Object::borrow(reinterpret_cast<CompiledObject*>(Running::current)->compiler);
+  for (const char* name : {"__self__", "settings", "choose"}) {
+    place = Object::steal(PyObject_GetAttrString(place.get(), name));
+    if (!place) {
+      PyErr_Clear();
+      return {};
+    }
+  }
+  return place;
+}
 
 void add_compiled_function(PyObject* module) {
   compiled_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));

@@ -264,7 +264,7 @@ class Tree final : public GuardTree {
   mutable Remembered* recorder = nullptr;
   ThreadState state;
   DType default_type;
-  bool busy = false;
+  bool busy_ = false;
 
   bool fail(const Node& node) const {
     failure = node.name.get();
@@ -483,10 +483,9 @@ class Tree final : public GuardTree {
       failure = nullptr;
       return false;
     }
-    if (busy) return false;  // a guard's own Python code came back here
-    busy = true;
+    busy_ = true;
     const bool good = check_roots(args, count);
-    busy = false;
+    busy_ = false;
     return good;
   }
 
@@ -532,6 +531,7 @@ class Tree final : public GuardTree {
     for (const auto& child : node.children) forget(*child);
   }
 
+  bool busy() const override { return busy_; }
   PyObject* failed() const override { return failure; }
 };
 

@@ -4,11 +4,13 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "core/allocator.h"
 #include "cpu/pointwise.h"
+#include "dispatch/record_places.h"
 #include "python/parse.h"
 
 namespace fl::py {
@@ -377,9 +379,23 @@ PyObject* promote_operands(PyObject*, PyObject* arg) {
   });
 }
 
+PyObject* record_place(PyObject*, PyObject* name) {
+  return guarded([&]() -> PyObject* {
+    const char* wanted = PyUnicode_AsUTF8(name);
+    if (!wanted) throw PythonError();
+    const RecordPlace* end = record_places + record_place_count;
+    const RecordPlace* found =
+        std::lower_bound(record_places, end, wanted,
+                         [](const RecordPlace& p, const char* n) { return std::strcmp(p.name, n) < 0; });
+    if (found == end || std::strcmp(found->name, wanted) != 0) Py_RETURN_NONE;
+    return check(Py_BuildValue("ss", found->module, found->base));
+  });
+}
+
 PyMethodDef library_functions[] = {
     {"_promote_operands", promote_operands, METH_O, nullptr},
     {"_define_operator", define_operator, METH_VARARGS, nullptr},
+    {"_record_place", record_place, METH_O, "(module, base) of the record of an operator, or None."},
     {"_set_kernel", set_kernel, METH_VARARGS, nullptr},
     {"_restore_kernel", restore_kernel, METH_O, nullptr},
     {"_set_fallback", set_fallback, METH_VARARGS, nullptr},

@@ -20,6 +20,14 @@ __all__ = [
 ]  # fmt: skip
 
 
+_ELSEWHERE = {"OptimizedModule": "eval_frame", "is_dynamo_supported": "eval_frame"} | dict.fromkeys(
+    "disable_nested_graph_breaks dont_skip_tracing forbid_in_graph is_dynamo_disable_recursive lookup_backend "
+    "mark_static_address nonstrict_trace optimize_assert override_optimization_hint patch_dynamo_config "
+    "reset_recompile_user_contexts set_recursion_limit set_stance skip_frame step_unsupported substitute_in_graph".split(),
+    "decorators",
+)
+
+
 def is_compiling() -> bool:
     """Whether the code is being captured. Outside a capture it is not."""
     return False
@@ -53,16 +61,33 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return fn
     target = getattr(fn, "_dynamo_function", fn)
 
-    @functools.wraps(target)
-    def disabled(*args: Any, **kwargs: Any) -> Any:
-        _C._disable_compiled(1)
-        try:
-            return target(*args, **kwargs)
-        finally:
-            _C._disable_compiled(-1)
+    if recursive:
 
+        def disabled(*args: Any, **kwargs: Any) -> Any:
+            _C._disable_compiled(1)
+            try:
+                return target(*args, **kwargs)
+            finally:
+                _C._disable_compiled(-1)
+
+    else:  # what it calls is offered to the frame hook
+        _skip_code(target)
+
+        def disabled(*args: Any, **kwargs: Any) -> Any:
+            return _C._call_hooked(None, target, *args, **kwargs)
+
+    functools.update_wrapper(disabled, target)
     disabled.__dict__["_dynamo_disable"] = True
+    disabled.__dict__["_dynamo_disable_recursive"] = recursive
     return disabled
+
+
+def _skip_code(target: Any) -> None:
+    from flambeau._dynamo.eval_frame import skip_code
+
+    code = getattr(target, "__code__", None)
+    if code is not None:
+        skip_code(code)
 
 
 def _module_class() -> Any:
@@ -139,8 +164,20 @@ def optimize(
     return lambda model: compile(model, backend=backend, fullgraph=nopython, dynamic=dynamic)
 
 
-def run(fn: Any) -> Any:
-    return fn
+def run(fn: Any = None) -> Any:
+    """The function with the artifacts it has: nothing is compiled for it any more, it runs in plain Python instead."""
+    if fn is None:
+        return run
+    import functools
+
+    from flambeau.compiler import set_stance
+
+    @functools.wraps(fn)
+    def prior(*args: Any, **kwargs: Any) -> Any:
+        with set_stance("eager_on_recompile"):
+            return fn(*args, **kwargs)
+
+    return prior
 
 
 def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
@@ -154,6 +191,12 @@ def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in ("decorators", "eval_frame", "exc", "testing"):
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
     from flambeau import _absent
 
     return _absent.attribute(__name__, name)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import threading
 import time
@@ -17,7 +18,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import backends, breaks, calls, config, functions, guards, interpreter, logs
+from flambeau import _logging as logs
+from flambeau._dynamo import backends, breaks, calls, config, functions, guards, interpreter
 from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Handler
 from flambeau._dynamo.cut import Cut
@@ -51,7 +53,17 @@ class Settings:
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Calls a function that could not be inlined as a whole; parts of it may be captured."""
         target = self.target(function)
-        return function(*args, **kwargs) if target is None else target(*args, **kwargs)
+        if target is not None:
+            return target(*args, **kwargs)
+        if not config.frame_hook:
+            return function(*args, **kwargs)
+        return _C._call_hooked(self.choose, function, *args, **kwargs)
+
+    def choose(self, function: Any) -> Any:
+        """The compiled form of a function whose frame the hook has seen; None when its code is never captured."""
+        if not _is_worth_capturing(function):
+            return None
+        return self.target(function)
 
     def target(self, function: Any) -> Any:
         """The compiled form of a callable, or None when it is to be called as it is."""
@@ -114,6 +126,7 @@ class Unit:
         self.resumes: dict[Any, Any] = {}
         self.compiled = _C.CompiledFunction(function, self.compile)
         self.artifacts = 0
+        self.met = False  # was called already, under the stance eager_then_compile
         self.moving: set[str] = set()  # places of numbers that made guards fail
         _units.add(self.compiled)
 
@@ -123,12 +136,27 @@ class Unit:
         """(guards, artifact) for a call with these arguments, or None to run the original."""
         if getattr(_active, "tracing", False) or not config.enabled:
             return None
+        if config.stance != "default" and not self._may_compile():
+            return None
+        before = compiled._count()
         with _lock:
+            if compiled._count() != before:
+                return True  # another thread compiled it meanwhile; its artifact may do
             _active.tracing = True
             try:
                 return self._compile(compiled, arguments)
             finally:
                 _active.tracing = False
+
+    def _may_compile(self) -> bool:
+        """What the stance (see `compiler.set_stance`) says of a call that no artifact fits."""
+        if config.stance == "fail_on_recompile":
+            raise RuntimeError(
+                f"[compile] expected an artifact for {self._where()}, got a call that needs a new one: Detected recompile "
+                "when torch.compile stance is 'fail_on_recompile'"
+            )
+        met, self.met = self.met, True
+        return config.stance == "eager_then_compile" and met
 
     def _compile(self, compiled: Any, arguments: tuple[Any, ...]) -> Any:
         functions.prepare()
@@ -398,6 +426,18 @@ def compile_function(function: Any, settings: Settings) -> Any:
     compiled.__dict__["_unit"] = unit
     return compiled
 
+
+# ---------------------------------------------------------------------------------------------- the frame hook
+
+
+def _return_given() -> types.CodeType:
+    """Code that returns what lies on the stack: how a frame ends whose function ran compiled."""
+    code = (lambda: None).__code__
+    instructions = bytes((dis.opmap["RESUME"], 0, dis.opmap["RETURN_VALUE"], 0))
+    return code.replace(co_code=instructions, co_stacksize=1, co_name="<compiled>", co_qualname="<compiled>")
+
+
+_C._prepare_frame_hook(_return_given(), fl_module())
 
 # ---------------------------------------------------------------------------------------------- nested captures
 

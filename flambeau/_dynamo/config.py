@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from typing import Any
+
 # Artifacts a function may have before it runs in plain Python.
 recompile_limit = 8
 cache_size_limit = 8
@@ -17,6 +21,27 @@ suppress_errors = True
 # False: compile() is the identity.
 enabled = True
 verbose = False
+# Offer Python functions that native code calls back to the compiler (PEP 523).
+frame_hook = True
+# How compiled functions run: see `compiler.set_stance`.
+stance = "default"
+
+
+class patch(contextlib.ContextDecorator):
+    """Settings for a block or a function: a name and value, a dict, or keywords."""
+
+    def __init__(self, arg1: Any = None, arg2: Any = None, **kwargs: Any) -> None:
+        given = {arg1: arg2} if isinstance(arg1, str) else dict(arg1 or {})
+        self._changes = {**given, **kwargs}
+        self._saved: list[dict[str, Any]] = []
+
+    def __enter__(self) -> None:
+        names = globals()
+        self._saved.append({name: getattr(sys.modules[__name__], name) for name in self._changes})
+        names.update(self._changes)
+
+    def __exit__(self, *error: object) -> None:
+        globals().update(self._saved.pop())
 
 
 def __getattr__(name: str) -> object:

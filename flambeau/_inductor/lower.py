@@ -132,7 +132,7 @@ class Lowering:
         if not name.endswith("_"):
             return None
         full = f"{name[:-1]}.{overload}" if overload else name[:-1]
-        return records._all().get(full)
+        return records.named(full)
 
     def _target(self, call: Call) -> tuple[Value, bool] | None:
         """Where the one result goes, and whether that is a whole storage written in place; None when it cannot be."""

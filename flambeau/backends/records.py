@@ -31,7 +31,23 @@ def _all() -> dict[str, Any]:
 
 
 def find(op: Any) -> Any:
-    return _all().get(op._full_name)
+    """The record of an operator, or None."""
+    return named(op._full_name)
+
+
+@functools.cache
+def named(name: str) -> Any:
+    """A record by its full name, or None. Imports the module that holds it and no other."""
+    place = _C._record_place(name)
+    if place is None:
+        return None
+    module, base = place
+    importlib.import_module(module)
+    record = importlib.import_module("flambeau.ops.record").RECORDS.get(base or name)
+    if record is not None and base:
+        derived = importlib.import_module("flambeau.ops.gradients").gradients(record) or ()
+        record = next((g.record for g in derived if g is not None and g.record and g.record.name == name), None)
+    return record if record is not None else _all().get(name)
 
 
 def on_meta(value: Any) -> Any:

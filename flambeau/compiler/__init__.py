@@ -14,6 +14,10 @@ __all__ = [
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
+    "keep_portable_guards_unsafe",
+    "get_default_backend",
+    "set_default_backend",
+    "wrap_numpy",
     "keep_tensor_guards_unsafe",
     "list_backends",
     "load_cache_artifacts",
@@ -36,7 +40,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
@@ -54,6 +58,7 @@ def compile(
         return model
     from flambeau._dynamo.compile import Settings
 
+    backend = _default_backend if backend is None else backend
     if backend == "inductor" and (mode is not None or options):
         from flambeau._inductor import config
 
@@ -183,36 +188,54 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     return _dynamo.list_backends(exclude_tags)
 
 
+STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile")
+
+
 class set_stance:
     """How compiled functions are run from now on; a context manager and a decorator too."""
 
     def __init__(self, stance: str = "default", **options: Any) -> None:
-        from flambeau import _C
-
+        if stance not in STANCES:
+            raise RuntimeError(f"[set_stance] expected one of {STANCES}, got {stance!r}: invalid torch.compile stance")
         self.stance = stance
-        self._change = _C._disable_compiled
-        self._amount = 1 if stance == "force_eager" else 0
-        self._change(self._amount)
+        self._before: list[str] = []
+        self._set()
+
+    def _set(self) -> None:
+        from flambeau import _C
+        from flambeau._dynamo import config
+
+        self._before.append(config.stance)
+        _C._disable_compiled((self.stance == "force_eager") - (config.stance == "force_eager"))
+        config.stance = self.stance
+
+    def _restore(self) -> None:
+        from flambeau import _C
+        from flambeau._dynamo import config
+
+        before = self._before.pop()
+        _C._disable_compiled((before == "force_eager") - (config.stance == "force_eager"))
+        config.stance = before
 
     def __call__(self, fn: Any) -> Any:
         import functools
 
-        self._change(-self._amount)
+        self._restore()
 
         @functools.wraps(fn)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            self._change(self._amount)
+            self._set()
             try:
                 return fn(*args, **kwargs)
             finally:
-                self._change(-self._amount)
+                self._restore()
 
         return wrapper
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, *error: object) -> None:
-        self._change(-self._amount)
+        self._restore()
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
@@ -225,6 +248,50 @@ def _keep(entries: Any) -> list[bool]:
 
 skip_guard_on_inbuilt_nn_modules_unsafe = skip_guard_on_all_nn_modules_unsafe = _keep
 skip_guard_on_globals_unsafe = skip_all_guards_unsafe = keep_tensor_guards_unsafe = _keep
+keep_portable_guards_unsafe = _keep
+_default_backend: str | Callable[..., Any] = "inductor"
+
+
+def get_default_backend() -> str | Callable[..., Any]:
+    """What `compile` uses when it is not given a backend."""
+    return _default_backend
+
+
+def set_default_backend(backend: str | Callable[..., Any]) -> None:
+    global _default_backend
+    from flambeau._dynamo.backends import lookup_backend
+
+    lookup_backend(backend)
+    _default_backend = backend
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays as a function of tensors."""
+    import functools
+
+    import flambeau as fl
+
+    def each(value: Any, test: Any, change: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(each(v, test, change) for v in value)
+        if isinstance(value, dict):
+            return {k: each(v, test, change) for k, v in value.items()}
+        return change(value) if test(value) else value
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = each((args, kwargs), lambda v: isinstance(v, fl.Tensor), lambda v: v.numpy())
+        return each(fn(*args, **kwargs), lambda v: type(v).__module__ == "numpy", fl.as_tensor)
+
+    return wrapped
+
+
+def __getattr__(name: str) -> Any:
+    if name == "config":
+        from flambeau._dynamo import config
+
+        return config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def save_cache_artifacts() -> None:

@@ -1,0 +1,35 @@
+"""Exceptions of capture under the names that PyTorch has for them."""
+
+from __future__ import annotations
+
+from flambeau._dynamo.backends import InvalidBackend
+from flambeau._dynamo.breaks import GraphBreakError
+
+__all__ = [
+    "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "InvalidBackend", "RecompileLimitExceeded",
+    "TorchDynamoException", "TorchRuntimeError", "Unsupported",
+]  # fmt: skip
+
+# Raised by fullgraph=True where the graph would break.
+Unsupported = GraphBreakError
+TorchDynamoException = RuntimeError
+
+
+class InternalTorchDynamoError(RuntimeError):
+    """Never raised: a capture that fails is logged, and the function runs in plain Python."""
+
+
+class TorchRuntimeError(RuntimeError):
+    """Never raised: a graph that fails is followed by the program itself, which raises its own exception."""
+
+
+class BackendCompilerFailed(RuntimeError):
+    """Never raised: what a backend raises is logged, and the function runs in plain Python."""
+
+
+class RecompileLimitExceeded(RuntimeError):
+    pass
+
+
+class FailOnRecompileLimitHit(RuntimeError):
+    pass

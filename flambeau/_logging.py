@@ -1,0 +1,82 @@
+"""FLAMBEAU_LOGS (and TORCH_LOGS): which artifacts of compilation are written to stderr.
+
+A list of names separated by commas; `dynamo`, `inductor` and `all` are groups, a minus takes a name out again. The same
+names are keywords of `set_logs`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["set_logs"]
+
+GROUPS = {
+    "dynamo": ("graph_breaks", "recompiles", "guards", "graph_code", "bytecode"),
+    "inductor": ("output_code", "steps"),
+}
+DESCRIPTIONS = {
+    "graph_breaks": "where graphs end, and why",
+    "recompiles": "which guard failed when a function is captured once more",
+    "guards": "what must hold for an artifact to be used",
+    "graph_code": "captured graphs, as Python",
+    "bytecode": "artifacts: the Python that runs graphs and replays effects",
+    "output_code": "generated kernels, as C++",
+    "steps": "compiled programs, step by step",
+}
+_SAME = {
+    "graph": "graph_code",
+    "kernel_code": "output_code",
+    "recompiles_verbose": "recompiles",
+    "graph_sizes": "graph_code",
+}
+_on: set[str] | None = None
+
+
+def _select(text: str) -> set[str]:
+    on: set[str] = set()
+    for part in text.split(","):
+        name = part.strip()
+        remove, name = name.startswith("-"), name.lstrip("+-")
+        if name == "all":
+            names: tuple[str, ...] = tuple(DESCRIPTIONS)
+        else:
+            names = GROUPS.get(name) or (_SAME.get(name, name),)
+        on = on - set(names) if remove else on | set(names)
+    return on
+
+
+def _read() -> set[str]:
+    on = _select(",".join(os.environ.get(name, "") for name in ("TORCH_LOGS", "FLAMBEAU_LOGS")))
+    if "help" in on:
+        lines = [f"  {name:14}{text}" for name, text in DESCRIPTIONS.items()]
+        lines += [f"  {name:14}{', '.join(members)}" for name, members in GROUPS.items()]
+        print("FLAMBEAU_LOGS takes, separated by commas:", *lines, sep="\n", file=sys.stderr)
+    return on
+
+
+def enabled(name: str) -> bool:
+    global _on
+    if _on is None:
+        _on = _read()
+    return name in _on
+
+
+def set_logs(*names: str, modules: Any = None, **flags: Any) -> None:
+    """Turns logs on by name, and all others off."""
+    global _on
+    chosen = [
+        *names,
+        *(name for name, on in flags.items() if on),
+        *(f"-{name}" for name, on in flags.items() if not on),
+    ]
+    _on = _select(",".join(chosen))
+
+
+def log(name: str, text: str) -> None:
+    if enabled(name):
+        print(f"[{name}] {text}", file=sys.stderr)

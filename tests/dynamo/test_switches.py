@@ -1,0 +1,152 @@
+"""Stances, settings, logs and the names under which programs reach for them."""
+
+import pytest
+
+import flambeau as fl
+from flambeau import _logging, nn
+from flambeau._dynamo.testing import CompileCounter
+
+
+@pytest.fixture
+def logs(capsys):
+    def read(*names):
+        return capsys.readouterr().err
+
+    yield read
+    _logging.set_logs()
+
+
+def test_stances():
+    counter = CompileCounter()
+    fast = fl.compile(lambda x: x * x.dtype.itemsize, backend=counter)
+    a, b = fl.ones(2), fl.ones(2, dtype=fl.float64)
+    fast(a)
+    with fl.compiler.set_stance("eager_on_recompile"):
+        assert fast(b).tolist() == [8, 8] and fast(a).tolist() == [4, 4]
+    assert counter.frame_count == 1
+    with fl.compiler.set_stance("fail_on_recompile"):
+        fast(a)
+        with pytest.raises(RuntimeError, match="fail_on_recompile"):
+            fast(b)
+    with fl.compiler.set_stance("force_eager"):
+        fast(b)
+    assert counter.frame_count == 1
+    fast(b)
+    assert counter.frame_count == 2
+
+    @fl.compiler.set_stance("force_eager")
+    def inside():
+        return fast(fl.ones(2, dtype=fl.int64))
+
+    inside()
+    assert counter.frame_count == 2
+    with pytest.raises(RuntimeError, match="invalid"):
+        fl.compiler.set_stance("sideways")
+
+
+def test_eager_then_compile():
+    counter = CompileCounter()
+    fast = fl.compile(lambda x: x + 1, backend=counter)
+    with fl.compiler.set_stance("eager_then_compile"):
+        fast(fl.ones(2))
+        assert counter.frame_count == 0
+        fast(fl.ones(2))
+        assert counter.frame_count == 1
+
+
+def test_run_uses_what_is_there():
+    counter = CompileCounter()
+    fast = fl._dynamo.optimize(counter)(lambda x: x + 1)
+    prior = fl._dynamo.run(fast)
+    assert prior(fl.ones(1)).item() == 2 and counter.frame_count == 0
+    fast(fl.ones(1))
+    prior(fl.ones(1))
+    assert counter.frame_count == 1
+
+
+def test_optimize_assert_refuses_breaks():
+    @fl._dynamo.optimize_assert("eager")
+    def f(x):
+        fl._dynamo.graph_break()
+        return x
+
+    with pytest.raises(fl._dynamo.exc.Unsupported):
+        f(fl.ones(1))
+
+
+def test_compiled_modules_are_optimized_modules():
+    net = nn.Linear(2, 2)
+    fast = fl.compile(net, backend="eager")
+    assert isinstance(fast, fl._dynamo.OptimizedModule) and isinstance(fast, fl._dynamo.eval_frame.OptimizedModule)
+    assert not isinstance(net, fl._dynamo.OptimizedModule) and isinstance(fast, nn.Linear)
+
+
+def test_settings_for_a_block():
+    config = fl._dynamo.config
+    with config.patch(recompile_limit=3), fl._dynamo.patch_dynamo_config("max_depth", 7):
+        assert config.recompile_limit == 3 and config.max_depth == 7
+    assert config.recompile_limit == 8 and config.max_depth == 120
+
+    @config.patch({"recompile_limit": 5})
+    def inside():
+        return config.recompile_limit
+
+    assert inside() == 5 and config.recompile_limit == 8
+
+
+def test_default_backend():
+    counter = CompileCounter()
+    fl.compiler.set_default_backend(counter)
+    try:
+        fl.compile(lambda x: x + 1)(fl.ones(1))
+        assert counter.frame_count == 1 and fl.compiler.get_default_backend() is counter
+    finally:
+        fl.compiler.set_default_backend("inductor")
+
+
+def test_wrap_numpy():
+    np = pytest.importorskip("numpy")
+    f = fl.compiler.wrap_numpy(lambda a, b: {"sum": np.add(a, b), "n": 1})
+    made = f(fl.ones(2), fl.ones(2))
+    assert made["sum"].tolist() == [2, 2] and isinstance(made["sum"], fl.Tensor) and made["n"] == 1
+
+
+def test_logs_of_capture(logs):
+    _logging.set_logs(dynamo=True)
+
+    def f(x, n):
+        y = x * n
+        fl._dynamo.graph_break()
+        return y + 1
+
+    fast = fl.compile(f, backend="eager")
+    fast(fl.ones(2), "a" and 2)
+    fast(fl.ones(2), True)
+    text = logs()
+    for part in ("[graph_breaks]", "[guards]", "[graph_code]", "[bytecode]", "[recompiles]", "argument 1"):
+        assert part in text, part
+
+
+def test_logs_of_the_compiler(logs):
+    _logging.set_logs("inductor")
+    fl.compile(lambda x: (x * 2 + 1).exp(), backend="inductor")(fl.ones(8))
+    text = logs()
+    assert "[steps]" in text and "[output_code]" in text and "exp" in text
+
+
+def test_selection_of_logs(monkeypatch, capsys):
+    for given, wanted in [
+        ("", set()),
+        ("+dynamo", set(_logging.GROUPS["dynamo"])),
+        ("dynamo,-guards", set(_logging.GROUPS["dynamo"]) - {"guards"}),
+        ("graph, output_code", {"graph_code", "output_code"}),
+        ("all", set(_logging.DESCRIPTIONS)),
+    ]:
+        monkeypatch.setattr(_logging, "_on", None)
+        monkeypatch.setenv("TORCH_LOGS", given)
+        monkeypatch.delenv("FLAMBEAU_LOGS", raising=False)
+        assert {name for name in _logging.DESCRIPTIONS if _logging.enabled(name)} == wanted
+    monkeypatch.setattr(_logging, "_on", None)
+    monkeypatch.setenv("TORCH_LOGS", "help")
+    _logging.enabled("guards")
+    assert "output_code" in capsys.readouterr().err
