@@ -17,7 +17,8 @@ __all__ = ["set_logs"]
 
 GROUPS = {
     "dynamo": ("graph_breaks", "recompiles", "guards", "graph_code", "bytecode"),
-    "inductor": ("output_code", "steps"),
+    "aot": ("aot_graphs",),
+    "inductor": ("ir_pre_fusion", "ir_post_fusion", "output_code", "steps"),
 }
 DESCRIPTIONS = {
     "graph_breaks": "where graphs end, and why",
@@ -25,7 +26,10 @@ DESCRIPTIONS = {
     "guards": "what must hold for an artifact to be used",
     "graph_code": "captured graphs, as Python",
     "bytecode": "artifacts: the Python that runs graphs and replays effects",
-    "output_code": "generated kernels, as C++",
+    "aot_graphs": "recorded calls of operators, forward and backward",
+    "ir_pre_fusion": "loops",
+    "ir_post_fusion": "groups of loops that become one kernel",
+    "output_code": "generated kernels",
     "steps": "compiled programs, step by step",
 }
 _SAME = {

@@ -439,10 +439,10 @@ def record_places(records, derivatives) -> str:
     """The table of Python modules that hold the records; a gradient is held by the record it belongs to."""
     by_name = {r.name: r for r in records}
     places = {r.name: (r.where, "") for r in records if r.where}
-    for name, found in derivatives.items():
+    for name, found in reversed(derivatives.items()):  # of records with the same gradient the first counts
         for gradient in found or []:
             if gradient and gradient.record:
-                places.setdefault(gradient.record.name, (by_name[name].where, name))
+                places[gradient.record.name] = (by_name[name].where, name)
     rows = [f"  {{{quote(name)}, {quote(module)}, {quote(base)}}}," for name, (module, base) in sorted(places.items())]
     table = chr(10).join(rows)
     return f"const RecordPlace record_places[] = {{\n{table}\n}};\nconst int record_place_count = {len(rows)};"

@@ -51,7 +51,7 @@ _SHORT = frozenset(kind.__repr__ for kind in (str, int, bool, float, bytes, tupl
 class Source:
     """A place, its children, and the checks on the value found there."""
 
-    __slots__ = ("parent", "kind", "key", "children", "checks", "in_module")
+    __slots__ = ("parent", "kind", "key", "children", "checks", "in_module", "_words")
 
     def __init__(self, parent: Source | None, kind: str, key: Any) -> None:
         self.parent = parent
@@ -60,6 +60,7 @@ class Source:
         self.children: dict[tuple[str, Any], Source] = {}
         self.checks: dict[Any, tuple[Any, ...]] = {}
         self.in_module: bool = parent is not None and parent.in_module
+        self._words = ""
 
     def _child(self, kind: str, key: Any, memo: Any) -> Source:
         child = self.children.get((kind, memo))
@@ -129,6 +130,11 @@ class Source:
 
     def describe(self) -> str:
         """The place in words a user reads in a log."""
+        if not self._words:
+            self._words = self._describe()
+        return self._words
+
+    def _describe(self) -> str:
         if self.kind == ARGUMENT:
             return f"argument {self.key}"
         if self.kind == CONSTANT:

@@ -12,12 +12,9 @@ import ctypes
 import functools
 import hashlib
 import os
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,6 +174,9 @@ class BuildError(RuntimeError):
 
 def _compile(kernels: dict[str, Kernel], folder: Path) -> Path:
     """Builds one object with all the given kernels and records which they are."""
+    import subprocess
+    import tempfile
+
     digest = hashlib.sha256(" ".join(sorted(kernels)).encode()).hexdigest()[:24]
     target = folder / f"{digest}.so"
     source = folder / f"{digest}.cpp"
@@ -205,6 +205,8 @@ def _digest(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
+    import tempfile
+
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.write(text)
     os.replace(file.name, path)
@@ -318,6 +320,8 @@ def prune(folder: Path, most_bytes: int) -> None:
 
 def _build_all(wanted: dict[str, Kernel], folder: Path) -> list[tuple[dict[str, Kernel], Path]]:
     """In as many objects as there are processors to build them."""
+    from concurrent.futures import ThreadPoolExecutor
+
     workers = min(os.cpu_count() or 1, 1 + len(wanted) // 4)
     names = list(wanted)
     batches = [{n: wanted[n] for n in names[i::workers]} for i in range(workers)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau import _logging
 from flambeau._functorch.aot.trace import Value
 from flambeau._inductor.ir import Buffer, Number, Operator
 from flambeau._inductor.lower import Lowering
@@ -71,13 +70,9 @@ class Plan:
         results: list[int] = []
         for v in outputs:
             results.append(-1 if v is None else self._result(v, results))
-        written = [
-            i for i in range(self.inputs) if any(b.memory is not b and self.slots.get(b.memory) == i for b in needed)
-        ]
-        steps = self._with_releases(results)
-        if _logging.enabled("steps"):
-            _logging.log("steps", "\n".join(map(str, [*steps, ("return", results)])))
-        return self.inputs, self.count, self.constants, steps, results, written
+        touched = {self.slots.get(b.memory) for b in needed if b.memory is not b}
+        written = [i for i in range(self.inputs) if i in touched]
+        return self.inputs, self.count, self.constants, self._with_releases(results), results, written
 
     def _result(self, value: Value, others: list[int]) -> int:
         """The slot of a result. Each is a tensor of its own, which may get a history, unless it is an input itself."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from flambeau import _logging
 from flambeau._inductor import build, cpp
 from flambeau._inductor.ir import Buffer
 from flambeau._inductor.schedule import Group
@@ -59,8 +58,6 @@ class CppPrinter:
 
     def launches(self, groups: list[tuple[Group, set[Buffer]]]) -> list[list[Launch]]:
         kernels = [cpp.print_group(group, stored) for group, stored in groups]
-        for kernel in kernels if _logging.enabled("output_code") else ():
-            _logging.log("output_code", f"{len(kernel.pointers)} pointers, numbers {kernel.numbers}\n{kernel.source}")
         places = build.addresses(kernels) if kernels else []
         return [[_CppLaunch(kernel, address)] for kernel, address in zip(kernels, places)]
 

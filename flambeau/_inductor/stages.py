@@ -1,7 +1,7 @@
 """The stages of a compilation as text, for people: what was recorded, loops, groups, kernels, steps.
 
 `FLAMBEAU_DUMP=folder` writes all of them for every graph, numbered in order, each headed by its name and the time it took.
-`FLAMBEAU_LOGS=output_code` writes the kernels to the standard error. Kernels say which lines of the program and which ops
+`FLAMBEAU_LOGS=output_code` writes the kernels to the standard error, other names other stages. Kernels say which lines of the program and which ops
 they come from; that is no part of their source, so that equal kernels of different lines stay one.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from flambeau import _logging
 from flambeau._functorch.aot.trace import Call, Value
 from flambeau._inductor import config
 from flambeau._inductor.ir import Loop, Operator
@@ -25,13 +25,14 @@ __all__ = ["Stages", "wanted"]
 _numbers = itertools.count()
 
 
-def _logged() -> bool:
-    names = {n.strip().lstrip("+") for v in ("FLAMBEAU_LOGS", "TORCH_LOGS") for n in os.environ.get(v, "").split(",")}
-    return "output_code" in names
+# The name of each stage among the logs.
+_LOGS = {
+    "recorded": "aot_graphs", "lowered": "ir_pre_fusion", "scheduled": "ir_post_fusion", "printed": "output_code", "planned": "steps",
+}  # fmt: skip
 
 
 def wanted() -> bool:
-    return config.dump_folder is not None or config.trace.enabled or _logged()
+    return config.dump_folder is not None or config.trace.enabled or any(map(_logging.enabled, _LOGS.values()))
 
 
 class Stages:
@@ -78,8 +79,6 @@ class Stages:
                     source = getattr(getattr(launch, "kernel", None), "source", None) or repr(launch)
                     parts.append(f"{_origin(group)}\n{source}")
             self._write("printed", "cpp", parts)
-            if _logged():
-                print(f"[output_code] {self.title}", *parts, sep="\n", file=sys.stderr)
 
     def planned(self, program: tuple[Any, ...]) -> None:
         if self.on:
@@ -93,6 +92,8 @@ class Stages:
             os.environ.get("FLAMBEAU_DUMP") if not config.trace.enabled else "flambeau_stages"
         )
         self.count += 1
+        if _logging.enabled(_LOGS[stage]):
+            _logging.log(_LOGS[stage], "\n".join([self.title, *lines]))
         if folder is not None:
             path = Path(folder) / f"{self.number:03}_{self.title}_{self.count}_{stage}.{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)

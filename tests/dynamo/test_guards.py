@@ -575,3 +575,30 @@ def test_double_backward_through_bound_parameters():
         net.weight.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         fl.autograd.grad(y, x, create_graph=True)
+
+
+def test_threads_train_one_compiled_model():
+    import threading
+
+    net = nn.Sequential(*(nn.Linear(3, 3) for _ in range(3)))
+    fast = fl.compile(net, backend="aot_eager")
+    errors = []
+
+    def work(seed):
+        try:
+            for i in range(15):
+                x = fl.full((1 + (seed + i) % 4, 3), float(seed))
+                wanted, got = net(x), fast(x)
+                assert fl.allclose(wanted, got)
+                a = fl.autograd.grad(wanted.sum(), list(net.parameters()))
+                b = fl.autograd.grad(got.sum(), list(net.parameters()))
+                assert all(fl.allclose(p, q) for p, q in zip(a, b))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
