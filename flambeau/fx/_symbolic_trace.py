@@ -158,6 +158,16 @@ def _watching(tracer: Tracer) -> Iterator[None]:
                 _undo.clear()
 
 
+@contextmanager
+def _paused() -> Iterator[None]:
+    """Let nobody see what this thread does in a block."""
+    tracer, _active.tracer = _active.tracer, None
+    try:
+        yield
+    finally:
+        _active.tracer = tracer
+
+
 def _recording(original: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is recorded when a proxy is among its arguments."""
 
@@ -270,13 +280,17 @@ class Tracer(TracerBase):
             return self.create_node("get_attr", path, (), {})
         path = self._paths_of_tensors().get(id(a)) or self._constants.get(id(a))
         if path is None:
-            number = 0
-            while hasattr(self.root, f"_tensor_constant{number}"):
-                number += 1
-            path = f"_tensor_constant{number}"
+            path = self.get_fresh_qualname("_tensor_constant")
             self._constants[id(a)] = path
             setattr(self.root, path, a)
         return self.create_node("get_attr", path, (), {})
+
+    def get_fresh_qualname(self, prefix: str) -> str:
+        """A name for a new attribute of the root: the prefix and a number."""
+        number = 0
+        while hasattr(self.root, f"{prefix}{number}"):
+            number += 1
+        return f"{prefix}{number}"
 
     def _paths_of_tensors(self) -> dict[int, str]:
         """Where buffers and other tensors are found in the root module."""

@@ -129,7 +129,7 @@ class GraphModule(Module):
                         copied.add(target)
                         _copy_attr(root, self, target)
         elif isinstance(root, dict):
-            wanted = {str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")}
+            wanted = dict.fromkeys(str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module"))
             for target in sorted(wanted, key=lambda t: t.count(".")):
                 if target not in root:
                     raise RuntimeError(

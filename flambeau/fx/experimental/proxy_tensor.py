@@ -20,6 +20,7 @@ from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.fx._symbolic_trace import Tracer
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule, _assign_attr
+from flambeau.fx.interpreter import Interpreter
 from flambeau.fx.node import Node
 from flambeau.fx.proxy import Proxy, Scope
 from flambeau.nn.modules.module import Module
@@ -56,16 +57,11 @@ class PythonKeyTracer(Tracer):
             if a.is_meta and not self.allows_meta:
                 raise RuntimeError("[make_fx] expected constants with data, got a tensor on the meta device")
             if id(a) not in self._kept:
-                self._kept[id(a)] = (self._fresh_name("_param" if isinstance(a, Parameter) else "_tensor"), a)
+                kind = "_param_constant" if isinstance(a, Parameter) else "_tensor_constant"
+                self._kept[id(a)] = (self.get_fresh_qualname(kind), a)
                 _assign_attr(a, self.root, self._kept[id(a)][0])
             path = self._kept[id(a)][0]
         return self.create_node("get_attr", path, (), {})
-
-    def _fresh_name(self, prefix: str) -> str:
-        number = 0
-        while hasattr(self.root, f"{prefix}_constant{number}"):
-            number += 1
-        return f"{prefix}_constant{number}"
 
 
 class _Record:
@@ -275,6 +271,49 @@ def get_proxy_mode() -> ProxyTorchDispatchMode | None:
         if isinstance(mode, ProxyTorchDispatchMode):
             return mode
     return None
+
+
+get_innermost_proxy_mode = get_proxy_mode
+
+
+def is_sym_node(node: Any) -> bool:
+    """Whether a node computes a size."""
+    if "val" not in node.meta:
+        raise AssertionError(f"[make_fx] expected a node of a traced graph, got {node} without meta['val']")
+    return isinstance(node.meta["val"], (SymInt, SymFloat, SymBool))
+
+
+class DecompositionInterpreter(Interpreter):
+    """Runs a graph of operators with decompositions in place of some, onto another graph: `run(*inputs)` fills it."""
+
+    def __init__(self, module: GraphModule, new_graph: Graph, decomposition_table: Any = None, **kwargs: Any) -> None:
+        super().__init__(module, **kwargs)
+        self.new_graph = new_graph
+        self.decomposition_table = decomposition_table or {}
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        made = make_fx(lambda *xs: Interpreter(self.module).run(*xs), self.decomposition_table)(*args)
+        values: dict[Node, Any] = {}
+        result = self.new_graph.graph_copy(made.graph, values)
+        self.new_graph.output(result)
+        for name, value in made.__dict__.items():
+            if name.startswith("_tensor_constant"):
+                setattr(self.module, name, value)
+        return made(*args)
+
+
+def get_isolated_graphmodule(
+    func: Callable[..., Any], args: Any, kwargs: Any, tracing_mode: str = "real", decomposition_table: Any = None
+) -> GraphModule:
+    """The graph of a function, traced apart from whatever is being traced."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+
+    def flat(leaves: Any) -> Any:
+        args, kwargs = pytree.tree_unflatten(leaves, spec)
+        return func(*args, **kwargs)
+
+    with disable_proxy_modes_tracing():
+        return make_fx(flat, decomposition_table, tracing_mode)(leaves)
 
 
 @contextlib.contextmanager

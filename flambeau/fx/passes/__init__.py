@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 
 _MODULES = (
-    "activations", "constant_folding", "cse", "fake_tensor_prop", "graph_drawer", "inference", "infra", "operator_support",
-    "shape_prop", "split_module", "tools_common", "utils", "dialect",
+    "activations", "annotate_getitem_nodes", "constant_folding", "cse", "dialect", "fake_tensor_prop", "graph_drawer",
+    "graph_manipulation", "graph_transform_observer", "inference", "infra", "operator_support", "param_fetch",
+    "pass_manager", "reinplace", "shape_prop", "split_module", "split_utils", "tools_common", "utils",
 )  # fmt: skip
 
 

@@ -152,3 +152,10 @@ def _built(
     outputs = tuple(values[n] for n in part.outputs)
     graph.output(outputs[0] if len(outputs) == 1 else outputs)
     return GraphModule(part.targets, graph)
+
+
+def split_module_simple(
+    m: GraphModule, node_to_partition: dict[Node, int], *, partition_affix: str | None = None
+) -> GraphModule:
+    """`split_module` with the part of each node given as a dict; nodes that are not in it go to part 0."""
+    return split_module(m, m, lambda node: node_to_partition.get(node, 0), partition_affix=partition_affix)

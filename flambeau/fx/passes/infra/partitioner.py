@@ -8,7 +8,7 @@ from typing import Any
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.node import Node
 from flambeau.fx.passes.operator_support import OperatorSupportBase
-from flambeau.fx.passes.split_module import split_module
+from flambeau.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 __all__ = ["CapabilityBasedPartitioner", "Partition"]
 
@@ -100,50 +100,7 @@ class CapabilityBasedPartitioner:
 
     def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
         """The module with each part as a submodule, called in its place."""
-        owner = {node: part.id for part in partitions for node in part.nodes}
-        alone = 0
-        places: dict[Node, str] = {}
-        for node in self.graph_module.graph.nodes:
-            if node in owner:
-                places[node] = str(owner[node])
-            else:
-                places[node] = f"rest_{alone}"
-                alone += 1
-        split = split_module(self.graph_module, self.graph_module, places.__getitem__, partition_affix="")
-        return _inlined(split, prefix)
+        return fuse_by_partitions(self.graph_module, [part.nodes for part in partitions], prefix)
 
     def partition_and_fuse(self, prefix: str = "fused_") -> GraphModule:
         return self.fuse_partitions(self.propose_partitions(), prefix)
-
-
-def _inlined(split: GraphModule, prefix: str) -> GraphModule:
-    """A split module in which the parts of one node that belong to no partition are nodes again."""
-    graph = split.graph
-    for node in list(graph.nodes):
-        if node.op != "call_module" or not str(node.target).startswith("submod_"):
-            continue
-        name = str(node.target)
-        child = split.get_submodule(name)
-        if not name.startswith("submod_rest_"):
-            fused = prefix + name.removeprefix("submod_")
-            split.add_submodule(fused, child)
-            node.target = fused
-            continue
-        values = dict(zip((n for n in child.graph.nodes if n.op == "placeholder"), node.args))
-        with graph.inserting_before(node):
-            for inner in child.graph.nodes:
-                if inner.op in ("placeholder", "output"):
-                    continue
-                if inner.op in ("call_module", "get_attr"):
-                    path = f"{name}_{inner.target}"
-                    setattr(split, path, getattr(child, str(inner.target)))
-                    copied = graph.node_copy(inner, values.__getitem__)
-                    copied.target = path
-                else:
-                    copied = graph.node_copy(inner, values.__getitem__)
-                values[inner] = copied
-        node.replace_all_uses_with(values[child.graph.output_node().args[0]])
-        graph.erase_node(node)
-    split.delete_all_unused_submodules()
-    split.recompile()
-    return split
