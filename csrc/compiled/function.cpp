@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/accelerator.h"
 #include "dispatch/autocast.h"
 
 namespace fl::compiled {
@@ -20,7 +21,12 @@ struct CompiledBackward final : autograd::Node {
       if (grads[i].defined()) continue;
       const autograd::OutputMeta& meta = outputs[i];
       grads[i] = empty(meta.sizes, {meta.dtype, meta.device});
-      std::fill_n(grads[i].raw(), grads[i].numel() * grads[i].itemsize(), 0);
+      if (meta.device.type == DeviceType::CUDA) {
+        const char zero[16] = {};
+        the_accelerator().fill(grads[i], zero);
+      } else {
+        std::fill_n(grads[i].raw(), grads[i].numel() * grads[i].itemsize(), 0);
+      }
     }
     if (thread_state().grad_mode && graph_->recorded) {
       std::vector<Tensor> given;
@@ -52,7 +58,7 @@ struct CompiledBackward final : autograd::Node {
 
  private:
   static Tensor matching(const Tensor& grad, const Dims& strides) {
-    if (grad.strides() == IntSpan(strides)) return grad;
+    if (grad.strides() == IntSpan(strides) && is_aligned(grad)) return grad;
     Tensor laid = empty_strided(grad.sizes(), strides, grad.options());
     copy_into(laid, grad);
     return laid;
@@ -128,7 +134,8 @@ namespace {
 bool matches(const InputSpec& spec, const Tensor& given) {
   const TensorImpl& t = *given.impl();
   return t.dtype == spec.dtype && given.requires_grad() == spec.requires_grad &&
-         IntSpan(t.sizes) == IntSpan(spec.sizes) && IntSpan(t.strides) == IntSpan(spec.strides);
+         IntSpan(t.sizes) == IntSpan(spec.sizes) && IntSpan(t.strides) == IntSpan(spec.strides) &&
+         t.device == spec.device && is_aligned(given) == spec.aligned;
 }
 }  // namespace
 

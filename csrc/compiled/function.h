@@ -15,7 +15,13 @@ struct InputSpec {
   Dims sizes, strides;
   DType dtype;
   bool requires_grad;
+  Device device;
+  bool aligned;  // the address is a multiple of sixteen; asked of accelerators only
 };
+
+inline bool is_aligned(const Tensor& t) {
+  return t.device().type == DeviceType::CPU || reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+}
 
 struct Graph;
 

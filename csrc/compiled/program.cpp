@@ -1,5 +1,7 @@
 #include "compiled/program.h"
 
+#include "core/accelerator.h"
+#include "core/random.h"
 #include "cpu/parallel.h"
 
 namespace fl::compiled {
@@ -30,15 +32,19 @@ Value borrowed(const Value& v) {
 class Runner {
  public:
   // Inputs are used where they are; steps fill the other slots.
-  Runner(const Tensor* given, int inputs, int slots)
-      : given_(given), inputs_(inputs), made_(slots - inputs) {}
+  Runner(const Tensor* given, const Program& program, const Tensor* states)
+      : given_(given),
+        inputs_(program.inputs),
+        made_(program.slots - program.inputs),
+        device_(program.device),
+        states_(states) {
+    if (device_.type == DeviceType::CUDA) stream_ = the_accelerator().stream(device_);
+  }
 
   const Tensor& at(int slot) const { return slot < inputs_ ? given_[slot] : made_[slot - inputs_]; }
   Tensor& make(int slot) { return made_[slot - inputs_]; }
 
-  void operator()(const Allocate& s) {
-    make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, Device()});
-  }
+  void operator()(const Allocate& s) { make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, device_}); }
   void operator()(const View& s) {
     make(s.slot) = alias(at(s.base), s.sizes, s.strides, at(s.base).offset() + s.offset);
   }
@@ -54,6 +60,41 @@ class Runner {
     std::copy(s.numbers.begin(), s.numbers.end(), numbers);
     numbers[0] = omp_in_parallel() ? 1 : std::min<int64_t>(num_threads(), 1 + s.work / kGrain);
     s.entry(pointers, numbers);
+  }
+
+  void operator()(const Kernel& s) {
+    void* pointers[kMaxPointers];
+    void* params[kMaxPointers + kMaxNumbers + 2];
+    void* scratch[2] = {nullptr, nullptr};
+    size_t n = 0;
+    for (const Launch::Pointer& p : s.pointers) {
+      pointers[n] = at(p.slot).raw() + p.bytes;
+      params[n] = &pointers[n];
+      ++n;
+    }
+    // The low half of a number is what a parameter of 32 bits takes.
+    for (const int64_t& number : s.numbers) params[n++] = const_cast<int64_t*>(&number);
+    params[n++] = &scratch[0];
+    params[n++] = &scratch[1];
+    const unsigned block[3] = {s.threads, 1, 1};
+    the_accelerator().launch(s.function, s.grid, block, s.shared, stream_, params);
+  }
+
+  void operator()(const Random& s) {
+    if (states_) {
+      make(s.slot) = alias(*states_, {2}, {1}, 2 * taken_++);
+      return;
+    }
+    const Generator::State state = default_generator(device_.type).take();
+    Tensor made = empty({2}, {DType::Int64, Device()});
+    made.data<int64_t>()[0] = static_cast<int64_t>(state.seed);
+    made.data<int64_t>()[1] = static_cast<int64_t>(state.offset);
+    if (device_.type != DeviceType::CPU) {
+      Tensor there = empty({2}, {DType::Int64, device_});
+      copy_into(there, made);
+      made = there;
+    }
+    make(s.slot) = made;
   }
 
   void operator()(const Call& s) {
@@ -84,13 +125,17 @@ class Runner {
   const Tensor* given_;
   const int inputs_;
   std::vector<Tensor> made_;
+  const Device device_;
+  const Tensor* states_;
+  int64_t taken_ = 0;  // of them
+  void* stream_ = nullptr;
 };
 
 }  // namespace
 
-std::vector<Tensor> Program::run(const Tensor* given) const {
+std::vector<Tensor> Program::execute(const Tensor* given, const Tensor* states) const {
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
-  Runner runner(given, inputs, slots);
+  Runner runner(given, *this, states);
   for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
   for (const Step& step : steps) std::visit(runner, step);
   for (int i : written) given[i].bump_version();

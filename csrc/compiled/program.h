@@ -5,10 +5,12 @@
 // another set of sizes is another program, over the same generated loops.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "compiled/replay.h"
 #include "core/tensor.h"
 #include "dispatch/operator.h"
 
@@ -41,6 +43,23 @@ struct Launch {
   int64_t work;                  // operations, to decide how many threads pay
 };
 
+// A generated kernel of an accelerator. It takes pointers, then numbers of 32 or 64 bits, then two pointers
+// to scratch memory that the generated ones never use.
+struct Kernel {
+  void* function;
+  unsigned grid[3];
+  unsigned threads, shared;
+  std::vector<Launch::Pointer> pointers;
+  std::vector<int64_t> numbers;
+  bool wide;
+};
+
+// The seed and offset of a stream of random numbers, taken from the device's generator, as a tensor of two
+// integers.
+struct Random {
+  int slot;
+};
+
 struct Call {
   struct List {
     int argument;
@@ -58,17 +77,24 @@ struct Release {
   std::vector<int> slots;
 };
 
-using Step = std::variant<Allocate, View, Launch, Call, Release>;
+using Step = std::variant<Allocate, View, Launch, Kernel, Random, Call, Release>;
 
 struct Program {
   int inputs = 0, slots = 0;
+  Device device;                  // of the memory that it allocates, and of its kernels
   std::vector<Tensor> constants;  // in the slots after the inputs
   std::vector<Step> steps;
   std::vector<int> outputs;  // slots; -1 for None
   std::vector<int> written;  // inputs that the program writes to
 
+  std::shared_ptr<Replay> replay;  // of a program that is to be recorded
+
   // Runs on the given inputs and returns the outputs, without history.
-  std::vector<Tensor> run(const Tensor* given) const;
+  std::vector<Tensor> run(const Tensor* given) const {
+    return replay ? replay->run(*this, given) : execute(given);
+  }
+  // Runs step by step. States of random streams are rows of `states`, if that is given, and else fresh.
+  std::vector<Tensor> execute(const Tensor* given, const Tensor* states = nullptr) const;
 };
 
 }  // namespace fl::compiled

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/accelerator.h"
 #include "core/changes.h"
 #include "dispatch/autocast.h"
 #include "python/library.h"
@@ -104,19 +105,45 @@ compiled::Call read_call(PyObject* step) {
   return call;
 }
 
+// Slot, bytes, slot, bytes ...
+std::vector<compiled::Launch::Pointer> read_pointers(PyObject* sequence) {
+  const std::vector<int64_t> read = ints(sequence);
+  std::vector<compiled::Launch::Pointer> pointers;
+  for (size_t i = 0; i + 1 < read.size(); i += 2)
+    pointers.push_back({static_cast<int>(read[i]), read[i + 1]});
+  return pointers;
+}
+
 compiled::Launch read_launch(PyObject* step) {
   compiled::Launch launch;
   launch.entry = reinterpret_cast<compiled::Entry>(PyLong_AsVoidPtr(item(step, 1)));
   FL_CHECK(launch.entry != nullptr, "[program] expected the address of a loop, got none");
-  const std::vector<int64_t> pointers = ints(item(step, 2));  // slot, bytes, slot, bytes ...
-  for (size_t i = 0; i + 1 < pointers.size(); i += 2)
-    launch.pointers.push_back({static_cast<int>(pointers[i]), pointers[i + 1]});
+  launch.pointers = read_pointers(item(step, 2));
   launch.numbers = ints(item(step, 3));
   launch.work = int_value(item(step, 4));
   FL_CHECK(launch.pointers.size() <= 256 && !launch.numbers.empty() && launch.numbers.size() <= 1024,
            "[program] expected at most 256 pointers and 1024 numbers for a loop, got ",
            launch.pointers.size(), " and ", launch.numbers.size());
   return launch;
+}
+
+// ("kernel", function, grid, threads, shared memory, pointers, numbers, whether these have 64 bits)
+compiled::Kernel read_kernel(PyObject* step) {
+  compiled::Kernel kernel;
+  kernel.function = PyLong_AsVoidPtr(item(step, 1));
+  FL_CHECK(kernel.function != nullptr, "[program] expected a kernel, got none");
+  const std::vector<int64_t> grid = ints(item(step, 2));
+  FL_CHECK(grid.size() == 3, "[program] expected a grid of three dimensions, got ", grid.size());
+  for (int i = 0; i < 3; ++i) kernel.grid[i] = static_cast<unsigned>(grid[i]);
+  kernel.threads = static_cast<unsigned>(int_value(item(step, 3)));
+  kernel.shared = static_cast<unsigned>(int_value(item(step, 4)));
+  kernel.pointers = read_pointers(item(step, 5));
+  kernel.numbers = ints(item(step, 6));
+  kernel.wide = item(step, 7) == Py_True;
+  FL_CHECK(kernel.pointers.size() <= 256 && kernel.numbers.size() <= 1024,
+           "[program] expected at most 256 pointers and 1024 numbers for a kernel, got ",
+           kernel.pointers.size(), " and ", kernel.numbers.size());
+  return kernel;
 }
 
 compiled::Step read_step(PyObject* step) {
@@ -129,12 +156,14 @@ compiled::Step read_step(PyObject* step) {
     return compiled::View{number(1), number(2), dims(item(step, 3)), dims(item(step, 4)),
                           int_value(item(step, 5))};
   if (kind == "launch") return read_launch(step);
+  if (kind == "kernel") return read_kernel(step);
+  if (kind == "random") return compiled::Random{number(1)};
   if (kind == "call") return read_call(step);
   FL_CHECK_KIND(kind == "release", Value, "[program] expected a kind of step, got ", kind);
   return compiled::Release{slots(item(step, 1))};
 }
 
-// (inputs, slots, constants, steps, outputs, written)
+// (inputs, slots, constants, steps, outputs, written, device, whether it is to be recorded)
 Program read_program(PyObject* spec) {
   Program program;
   program.inputs = static_cast<int>(int_value(item(spec, 0)));
@@ -145,6 +174,8 @@ Program read_program(PyObject* spec) {
     program.steps.push_back(read_step(PySequence_Fast_GET_ITEM(steps.get(), i)));
   program.outputs = slots(item(spec, 4));
   program.written = slots(item(spec, 5));
+  program.device = canonical(device_value(item(spec, 6)));
+  if (item(spec, 7) == Py_True) program.replay = std::make_shared<compiled::Replay>();
   return program;
 }
 
@@ -202,7 +233,8 @@ PyObject* make_graph(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     Ref<Graph> graph(new Graph());
     for (const Tensor& t : tensors(item(args, 0)))
-      graph->inputs.push_back({Dims(t.sizes()), Dims(t.strides()), t.dtype(), t.requires_grad()});
+      graph->inputs.push_back({Dims(t.sizes()), Dims(t.strides()), t.dtype(), t.requires_grad(), t.device(),
+                               compiled::is_aligned(t)});
     graph->grad_mode = item(args, 1) == Py_True;
     graph->autocast = autocast::signature();
     graph->forward = read_program(item(args, 2));
@@ -363,7 +395,19 @@ PyObject* make_function_object(PyObject*, PyObject* args) {
   });
 }
 
+// _load_kernel(image, name, shared memory, device index): a kernel of a compiled image, for the steps of
+// programs.
+PyObject* load_kernel(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(PyBytes_Check(item(args, 0)), Type, "[load_kernel] expected bytes");
+    void* function = the_accelerator().load(PyBytes_AS_STRING(item(args, 0)), PyUnicode_AsUTF8(item(args, 1)),
+                                            static_cast<int>(int_value(item(args, 2))));
+    return check(PyLong_FromVoidPtr(function));
+  });
+}
+
 PyMethodDef functions[] = {
+    {"_load_kernel", load_kernel, METH_VARARGS, nullptr},
     {"_compiled_graph", make_graph, METH_VARARGS, nullptr},
     {"_compiled_function", make_function_object, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -4,6 +4,7 @@ lower      calls -> loops over elements (arithmetic from the op records) and ope
 schedule   loops -> groups that run as one kernel each
 cpp        a group -> C++ source that holds for every size
 build      sources -> a shared object, kept on disk by its content
+printers   which of these a device has: cpp and build, or tiles, triton and triton_build on a GPU
 plan       groups and calls -> the steps of a native program
 compile_fx all of it, for each geometry of the inputs that a function meets
 config     settings; stages shows each stage as text, verify holds it to its rules

@@ -21,7 +21,7 @@ from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.layout import choose_layouts
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.plan import Plan
-from flambeau._inductor.printers import Printer, printer_for
+from flambeau._inductor.printers import CppPrinter, Printer, printer_for
 from flambeau._inductor.schedule import schedule
 from flambeau.ops import expr as e
 from flambeau.ops.recording import DependsOnData
@@ -99,7 +99,11 @@ class Compiled:
     def _printer(self, inputs: list[Any]) -> Printer | None:
         if not self.fuse:
             return None
-        return self.printer or printer_for(inputs[0].device if inputs else fl.device("cpu"))
+        return self.printer or printer_for(next((t.device for t in inputs if not t.is_cpu), fl.device("cpu")))
+
+    def _definitions(self, inputs: list[Any]) -> dict[str, Callable[..., Any]]:
+        printer = self._printer(inputs)
+        return {} if printer is None else defined(not isinstance(printer, CppPrinter))
 
     def graph_for(self, inputs: list[Any]) -> Any:
         """A native graph for inputs like these; None when the function cannot be one."""
@@ -110,7 +114,7 @@ class Compiled:
         grad_mode = fl.is_grad_enabled()
         try:
             record = functools.partial(trace_joint, lines=stages.wanted())
-            trace = self._trace(record, inputs, defined() if self.fuse else {})
+            trace = self._trace(record, inputs, self._definitions(inputs))
             if self.fuse and all(t.device.type == "cpu" for t in inputs):
                 choose_layouts(trace)
         except DependsOnData as reason:
@@ -122,19 +126,21 @@ class Compiled:
 
     def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool) -> Any:
         printer = self._printer(inputs)
+        unaligned = _unaligned(trace, inputs)
         if not trace.tangents:
-            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer, "inference")
+            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer, "inference", unaligned)
             return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None, ())
         forward_calls = _live(trace.calls[: trace.forward_calls], None)
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
         if printer is not None:
             backward_calls = partition(trace, forward_calls, backward_calls, _budget())
         kept = saved(backward_calls, trace)
-        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *kept], printer, "forward")
+        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *kept], printer, "forward", unaligned)
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
         backward = _program(
-            backward_calls, [*kept, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer, "backward"
-        )
+            backward_calls, [*kept, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer, "backward",
+            unaligned,
+        )  # fmt: skip
         sources = [
             k
             for k, v in enumerate(trace.outputs)
@@ -159,6 +165,14 @@ class Compiled:
         return [g for g in found if g is not None]
 
 
+def _unaligned(trace: Trace, inputs: Sequence[Any]) -> set[int]:
+    """Storages whose addresses are not multiples of sixteen, which the kernels of accelerators ask about."""
+    if trace.device.type == "cpu":
+        return set()
+    given = [*zip(trace.inputs, inputs), *trace.constants.values()]
+    return {value.storage for value, tensor in given if tensor.data_ptr() % 16}
+
+
 def _live(calls: list[Call], wanted: list[Value] | None) -> list[Call]:
     """Calls whose results somebody uses; all that write are kept, and all of a forward (wanted None)."""
     if wanted is None:
@@ -179,11 +193,12 @@ def _program(
     outputs: list[Value | None],
     printer: Printer | None,
     title: str,
+    unaligned: set[int],
 ) -> tuple[Any, ...]:
     shown = stages.Stages(title)
     shown.recorded(calls, inputs, outputs)
     owners = {v.storage for call in calls for v in call.writes} | {v.storage for v in outputs if v is not None}
-    lowering = Lowering(printer, frozenset(owners))
+    lowering = Lowering(printer, frozenset(owners), trace.host, unaligned)
     given = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]
@@ -197,7 +212,8 @@ def _program(
     shown.lowered([*lowering.items, *last])
     steps = schedule(lowering.items, last)
     shown.scheduled(steps)
-    plan = Plan(lowering, given, constants, inputs)
+    replay = config.triton.cudagraphs and trace.device.type == "cuda"
+    plan = Plan(lowering, given, constants, inputs, trace.device, replay)
     program = plan.run(steps, outputs)
     shown.printed(plan.launches)
     shown.planned(program)

@@ -26,7 +26,7 @@ class Buffer:
         self.dtype = dtype
         self.size = size
         self.stride = stride
-        self.source = source  # "input", "constant", "loop" or "operator": who makes it
+        self.source = source  # "input", "constant", "loop", "operator", "random" or "index": who makes it
         self.memory = self  # the buffer whose memory this is
         self.aligned = True  # its address is a multiple of sixteen
 
@@ -79,7 +79,7 @@ class Number(Value):
 class Operator:
     """A call that runs as it is, through the dispatcher."""
 
-    call: Any
+    call: Any  # None: the state of a stream of random numbers is taken
     reads: list[Any]  # (Buffer, Value) of each tensor argument, in the order of the arguments
     results: list[Buffer | None]
     written: list[Buffer] = field(default_factory=list)  # states made by writing in place

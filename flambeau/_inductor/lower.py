@@ -11,7 +11,7 @@ those (`DEFINED`), which the recorder applies before calls get here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import flambeau as fl
@@ -36,12 +36,17 @@ _REAL = {
 }  # fmt: skip
 
 
+# Those of which it is true on a GPU, where a kernel folds both ways in one pass.
+DEFINED_ON_GPU = (*DEFINED, "_layer_norm_backward")
+
+
 @functools.cache
-def defined() -> dict[str, Callable[..., Any]]:
+def defined(on_gpu: bool = False) -> dict[str, Callable[..., Any]]:
     """The definitions of the operators that are worth taking apart."""
     from flambeau.ops import definitions
 
-    return {name: found for name in DEFINED if (found := definitions.find(name)) is not None}
+    names = DEFINED_ON_GPU if on_gpu else DEFINED
+    return {name: found for name in names if (found := definitions.find(name)) is not None}
 
 
 def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
@@ -57,10 +62,18 @@ def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 class Lowering:
     """The state of lowering one list of calls."""
 
-    def __init__(self, printer: Printer | None, owners: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        printer: Printer | None,
+        owners: frozenset[int] = frozenset(),
+        host: Set[int] = frozenset(),
+        unaligned: Set[int] = frozenset(),
+    ) -> None:
         self.fuse = printer is not None  # otherwise every call stays a call
         self.printer: Printer = printer or CppPrinter()
         self.owners = owners  # storages that must have memory of their own: those written or returned
+        self.host = host  # storages that are not where the loops run
+        self.unaligned = unaligned  # storages whose addresses are not multiples of sixteen
         self.items: list[Loop | Operator] = []
         self.current: dict[int, Buffer] = {}  # the state of each storage
         self.count = 0
@@ -75,6 +88,7 @@ class Lowering:
     def enter(self, value: Value, source: str) -> Buffer:
         """The buffer of a value that is given: an input or a constant."""
         buffer = self.current[value.storage] = self.new_buffer(value, source)
+        buffer.aligned = value.storage not in self.unaligned
         return buffer
 
     def result(self, value: Value, source: str = "loop") -> Buffer:
@@ -104,7 +118,7 @@ class Lowering:
                 item.line = call.line
 
     def _lower(self, call: Call) -> None:
-        if not self.fuse:
+        if not self.fuse or (self.host and self._touches_host(call)):
             self._operator(call)
             return
         handler = _HANDLERS.get(call.op._full_name)
@@ -119,6 +133,10 @@ class Lowering:
             if record.kind == "reduction" and not call.writes and self._reduction(call, record):
                 return
         self._operator(call)
+
+    def _touches_host(self, call: Call) -> bool:
+        values = [*call.reads, *call.writes, *(v for v in call.results if v is not None)]
+        return any(v.storage in self.host for v in values)
 
     @staticmethod
     def _is_real(call: Call) -> bool:
@@ -356,6 +374,41 @@ def _clone(lowering: Lowering, call: Call) -> bool:
     return lowering._store(call.op._opname, (result, False), e.Expr("load", 0), reads, source.dtype)
 
 
+def _dropout(lowering: Lowering, call: Call) -> bool:
+    """native_dropout(input, p, train): a word of random bits for each element decides whether it is kept."""
+    source, p, train = call.args
+    result, mask = call.results
+    kept = int((1 - p) * 2.0**32)  # of so many words
+    if not lowering.printer.random or train is False or kept >= 1 << 32 or result is None or mask is None:
+        return False
+    if not lowering._is_real(call):
+        return False
+    # Elements are counted as they lie in memory, if the result lies as the source does.
+    plain = result.stride == source.stride and is_dense(source.size, source.stride)
+    order = _flat_strides(source) if plain else _contiguous(source.size)
+    state = Buffer(lowering.count, fl.int64, (2,), (1,), "random")
+    lowering.count += 1
+    lowering.items.append(Operator(None, [], [state]))
+    word = Access(state, 0, tuple(0 if n == 1 else s for n, s in zip(source.size, order)))
+    lowering._store("random", (mask, False), e.Expr("load", 0) < kept, [word], fl.int64)
+    factor = e.where(e.Expr("load", 1), 0.0 if p == 1 else 1 / (1 - p), 0.0)
+    reads = [lowering.read(source), lowering.read(mask)]
+    return lowering._store("native_dropout", (result, False), e.Expr("load", 0) * factor, reads, source.dtype)
+
+
+def _loss(name: str) -> Callable[[Lowering, Call], bool]:
+    def handle(lowering: Lowering, call: Call) -> bool:
+        from flambeau._inductor import losses
+
+        return bool(getattr(losses, name)(lowering, call))
+
+    return handle
+
+
+def _contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(_numel(size[i + 1 :]) for i in range(len(size)))
+
+
 def _fill(value_of: Callable[[Call], Any]) -> Callable[[Lowering, Call], bool]:
     def handle(lowering: Lowering, call: Call) -> bool:
         target = lowering._target(call)
@@ -388,5 +441,8 @@ _HANDLERS: dict[str, Callable[[Lowering, Call], bool]] = {
     "full_like": _fill(_argument(1, "fill_value")),
     "new_zeros": _fill(lambda call: 0),
     "new_ones": _fill(lambda call: 1),
+    "native_dropout": _dropout,
+    "_cross_entropy_forward": _loss("cross_entropy"),
+    "_cross_entropy_backward": _loss("cross_entropy_backward"),
     "scalar_tensor": _fill(_argument(0, "s")),
 }

@@ -21,8 +21,16 @@ class Plan:
     """Steps under construction."""
 
     def __init__(
-        self, lowering: Lowering, inputs: list[Buffer], constants: list[tuple[Buffer, Any]], given: list[Value]
+        self,
+        lowering: Lowering,
+        inputs: list[Buffer],
+        constants: list[tuple[Buffer, Any]],
+        given: list[Value],
+        device: Any,
+        replay: bool,
     ) -> None:
+        self.device = device
+        self.replay = replay  # the program is recorded by the device, and runs as one launch
         self.lowering = lowering
         self.is_input = {id(v) for v in given}.__contains__
         self.inputs = len(inputs)
@@ -58,21 +66,31 @@ class Plan:
     def run(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> tuple[Any, ...]:
         """The program: what the native side reads."""
         needed = self._needed(scheduled, outputs)
-        groups = [g for g in scheduled if isinstance(g, Group)]
-        made = self.lowering.printer.launches([(g, {b for b in g.made if b in needed}) for g in groups])
-        self.launches = list(zip(groups, made))
-        launches = {id(g): of for g, of in self.launches}
-        for item in scheduled:
-            if isinstance(item, Operator):
+        made = self.lowering.printer.launches(
+            [(item, {b for b in item.made if b in needed} if isinstance(item, Group) else set()) for item in scheduled]
+        )
+        self.launches = [(item, launches) for item, launches in zip(scheduled, made) if launches is not None]
+        for item, launches in zip(scheduled, made):
+            if launches is not None:
+                buffers = item.made if isinstance(item, Group) else item.results
+                self._launches([b for b in buffers if b in needed], launches)
+            elif isinstance(item, Operator):
                 self._operator(item)
-            else:
-                self._group(item, launches[id(item)], needed)
         results: list[int] = []
         for v in outputs:
             results.append(-1 if v is None else self._result(v, results))
         touched = {self.slots.get(b.memory) for b in needed if b.memory is not b}
         written = [i for i in range(self.inputs) if i in touched]
-        return self.inputs, self.count, self.constants, self._with_releases(results), results, written
+        return (
+            self.inputs,
+            self.count,
+            self.constants,
+            self._with_releases(results),
+            results,
+            written,
+            self.device,
+            self.replay,
+        )
 
     def _result(self, value: Value, others: list[int]) -> int:
         """The slot of a result. Each is a tensor of its own, which may get a history, unless it is an input itself."""
@@ -102,6 +120,10 @@ class Plan:
         return needed
 
     def _operator(self, item: Operator) -> None:
+        if item.call is None:
+            slot = self._new(item.results[0])
+            self._step(("random", slot), [slot])
+            return
         given = [self.window(b, v) for b, v in item.reads if not isinstance(v, Number)]
         numbers = self._numbers(item)
         results = [-1 if b is None else self._new(b) for b in item.results]
@@ -122,10 +144,9 @@ class Plan:
                 found += [at, slots[id(value)]]
         return found
 
-    def _group(self, group: Group, launches: list[Launch], needed: set[Buffer]) -> None:
-        for buffer in group.made:
-            if buffer in needed:
-                self._allocate(buffer)
+    def _launches(self, made: list[Any], launches: list[Launch]) -> None:
+        for buffer in made:
+            self._allocate(buffer)
         for launch in launches:
             for buffer in launch.scratch:
                 self._allocate(buffer)

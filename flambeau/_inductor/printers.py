@@ -6,15 +6,20 @@ built side by side. Everything above it is the same for all devices.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from flambeau._inductor import build, cpp
-from flambeau._inductor.ir import Buffer
+from flambeau._inductor.ir import Buffer, Operator
 from flambeau._inductor.schedule import Group
 from flambeau.ops.expr import Expr
 
-__all__ = ["CppPrinter", "Launch", "Printer", "printer_for"]
+__all__ = ["CppPrinter", "Launch", "Printer", "Work", "printer_for"]
+
+
+Work = tuple[Group | Operator, set[Buffer]]
 
 
 class Launch(Protocol):
@@ -33,8 +38,9 @@ class Printer(Protocol):
     def knows(self, expr: Expr, dtype: Any) -> bool:
         """Whether arithmetic of a dtype can be printed."""
 
-    def launches(self, groups: list[tuple[Group, set[Buffer]]]) -> list[list[Launch]]:
-        """The kernels of each group, given with the buffers that others need of it."""
+    def launches(self, work: list[Work]) -> list[list[Launch] | None]:
+        """The kernels of each group, given with the buffers that others need of it, and of each operator call; None for
+        calls that stay calls."""
 
 
 class _CppLaunch:
@@ -56,16 +62,28 @@ class CppPrinter:
     def knows(self, expr: Expr, dtype: Any) -> bool:
         return True
 
-    def launches(self, groups: list[tuple[Group, set[Buffer]]]) -> list[list[Launch]]:
-        kernels = [cpp.print_group(group, stored) for group, stored in groups]
-        places = build.addresses(kernels) if kernels else []
-        return [[_CppLaunch(kernel, address)] for kernel, address in zip(kernels, places)]
+    def launches(self, work: list[Work]) -> list[list[Launch] | None]:
+        kernels = [cpp.print_group(item, stored) for item, stored in work if isinstance(item, Group)]
+        made = map(_CppLaunch, kernels, build.addresses(kernels) if kernels else [])
+        return [[next(made)] if isinstance(item, Group) else None for item, _ in work]
 
 
-def printer_for(device: Any) -> Printer:
-    """The printer of a device's kernels."""
-    if device.type == "cuda":
-        from flambeau._inductor.triton_build import TritonPrinter
+def printer_for(device: Any) -> Printer | None:
+    """The printer of a device's kernels; None when there is none, so that every call stays a call."""
+    if device.type != "cuda":
+        return CppPrinter()
+    from flambeau._inductor import triton_build
 
-        return TritonPrinter.of(device)
-    return CppPrinter()
+    if triton_build.available():
+        return triton_build.TritonPrinter.of(device)
+    _warn_once()
+    return None
+
+
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        "compile: Triton was not found, so compiled functions run operator by operator on GPUs; install flambeau[gpu] to "
+        "get the generated kernels",
+        stacklevel=2,
+    )

@@ -71,7 +71,7 @@ class Stages:
                 lines += [f"    {member.level:5} {_item(member.loop)}" for member in item.members]
             self._write("scheduled", "txt", lines)
 
-    def printed(self, kernels: list[tuple[Group, list[Any]]]) -> None:
+    def printed(self, kernels: list[tuple[Group | Operator, list[Any]]]) -> None:
         if self.on:
             parts = []
             for group, launches in kernels:
@@ -82,7 +82,7 @@ class Stages:
 
     def planned(self, program: tuple[Any, ...]) -> None:
         if self.on:
-            inputs, slots, constants, steps, results, written = program
+            inputs, slots, constants, steps, results, written, *_ = program
             head = f"{inputs} inputs, {len(constants)} constants, {slots} slots, writes to {written}, returns {results}"
             self._write("planned", "txt", [head, *(_step(step) for step in steps)])
 
@@ -118,8 +118,10 @@ def _item(item: Loop | Operator) -> str:
     return f"{item.write.buffer}[{item.write.offset}:{item.write.strides}] = {item.name} over {item.domain}: {item.expr} of {reads}{folded}"
 
 
-def _origin(group: Group) -> str:
+def _origin(group: Group | Operator) -> str:
     """The ops and lines that a kernel comes from, as a comment."""
+    if isinstance(group, Operator):
+        return f"// {group.call.line or 'backward'}: {group.call.op}"
     lines: dict[str, list[str]] = {}
     for member in group.members:
         lines.setdefault(member.loop.line or "backward", []).append(member.loop.name)

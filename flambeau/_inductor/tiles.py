@@ -191,7 +191,7 @@ def _rest(member: Member, scratch: Buffer, kept: tuple[bool, ...], write: Access
     assert reduce is not None
     loop = Loop(
         member.loop.name, scratch.size, e.Expr("load", 0), [Access(scratch, 0, scratch.stride)], write, scratch.dtype,
-        Reduce(reduce.init, reduce.combine, reduce.finish, reduce.accumulate, kept), count,
+        Reduce(reduce.init, reduce.combine, reduce.finish, reduce.accumulate, kept), count=count,
     )  # fmt: skip
     return Member(loop, member.level, loop.reads, write)
 

@@ -18,12 +18,13 @@ from typing import Any
 import flambeau as fl
 from flambeau._inductor import triton_math
 from flambeau._inductor.arrange import arrange, passes, product
-from flambeau._inductor.ir import Access, Buffer, Reduce
+from flambeau._inductor.ir import Access, Buffer, Operator, Reduce
+from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group, Member
 from flambeau._inductor.tiles import Part, Target, Tile, divide
 from flambeau.ops.expr import Expr
 
-__all__ = ["POINTERS", "Kernel", "print_group", "print_part"]
+__all__ = ["POINTERS", "Kernel", "print_all", "print_group", "print_operator", "print_part"]
 
 # dtype: Triton's name of a pointer to it, type to compute in
 TYPES = {
@@ -110,7 +111,7 @@ class Kernel:
     pointers: list[tuple[Buffer, int]]  # buffer and offset in elements
     numbers: list[int]
     wide: bool  # numbers have 64 bits
-    constants: dict[str, int]
+    constants: dict[str, Any]
     warps: int
     grid: tuple[int, int, int]
     stages: int = 2
@@ -259,6 +260,15 @@ class _Writer:
 
     def place(self, access: Access) -> tuple[str, str]:
         """The address of an element for each point of the tile, and the mask under which it exists."""
+        terms, row, column = self.terms(access)
+        masks = [
+            m for m, used in (("xm", row and not self.exact_rows), ("rm", column and not self.exact_columns)) if used
+        ]
+        mask = "m" if len(masks) == 2 else masks[0] if masks else ""
+        return " + ".join([self.pointer(access), *terms]), mask
+
+    def terms(self, access: Access) -> tuple[list[str], bool, bool]:
+        """The summands of an element's place, and whether it depends on the row and the column."""
         terms = []
         row = column = False
         for k, pick in enumerate(self.picks):
@@ -269,19 +279,18 @@ class _Writer:
             row, column = row or is_row, column or not is_row
             variable = f"r{k}" if is_row else f"c{k - self.rows}"
             terms.append(variable if stride == 1 else f"{variable} * {self.number('stride', k, stride)}")
-        masks = [
-            m for m, used in (("xm", row and not self.exact_rows), ("rm", column and not self.exact_columns)) if used
-        ]
-        mask = "m" if len(masks) == 2 else masks[0] if masks else ""
-        return " + ".join([self.pointer(access), *terms]), mask
+        return terms, row, column
 
     def load(self, scope: _Scope, access: Access) -> str:
         """An element read from memory, in the type it is computed in."""
-        at, mask = self.place(access)
         kind = TYPES[access.buffer.dtype][1]
-        if access.buffer.source == "random":
-            state, *index = at.split(" + ")
-            return scope.let("x", f"random_word({state}, {' + '.join(index) or '0'})", "int64")
+        if access.buffer.source in ("index", "random"):
+            terms, _, _ = self.terms(access)
+            index = " + ".join(terms) or "0"
+            if access.buffer.source == "index":
+                return scope.let("x", f"({index}).to(tl.int64)", "int64")
+            return scope.let("x", f"random_word({self.pointer(access)}, {index})", "int64")
+        at, mask = self.place(access)
         text = f"tl.load({at}{', ' + mask if mask else ''})"
         if kind == "cond":
             return scope.let("x", f"{text} != 0", kind)
@@ -606,6 +615,19 @@ def print_part(part: Part) -> Kernel:
     )  # fmt: skip
 
 
+def print_operator(item: Operator, target: Target) -> list[Kernel] | None:
+    """The kernels of an operator call that has some of its own; None when it is called."""
+    if item.call is None:
+        return None
+    from flambeau._inductor import attention
+
+    made = {
+        "_flash_attention": attention.attention,
+        "_flash_attention_backward": attention.attention_backward,
+    }.get(item.call.op._full_name)
+    return made(item, target) if made is not None else None
+
+
 def print_group(group: Group, stored: set[Buffer], target: Target) -> list[Kernel]:
     """The kernels of a group in the order in which they run; `stored` are the buffers that somebody outside needs."""
     made = []
@@ -614,3 +636,11 @@ def print_group(group: Group, stored: set[Buffer], target: Target) -> list[Kerne
         extra = tuple(b for b in part.stored if b not in stored)
         made.append(replace(kernel, scratch=kernel.scratch + extra))
     return made
+
+
+def print_all(work: list[Work], target: Target) -> list[list[Kernel] | None]:
+    """The kernels of groups and operator calls."""
+    return [
+        print_group(item, stored, target) if isinstance(item, Group) else print_operator(item, target)
+        for item, stored in work
+    ]

@@ -25,10 +25,9 @@ from typing import Any
 
 from flambeau._inductor import build, triton_math
 from flambeau._inductor.ir import Buffer
-from flambeau._inductor.printers import Launch
-from flambeau._inductor.schedule import Group
+from flambeau._inductor.printers import Launch, Work
 from flambeau._inductor.tiles import Target
-from flambeau._inductor.triton import HEADER, Kernel, print_group
+from flambeau._inductor.triton import HEADER, Kernel, print_all
 from flambeau.ops.expr import Expr
 
 __all__ = ["Image", "TritonPrinter", "available", "images"]
@@ -241,11 +240,11 @@ class TritonPrinter:
     def knows(self, expr: Expr, dtype: Any) -> bool:
         return triton_math.known(expr, dtype.is_floating_point)
 
-    def launches(self, groups: list[tuple[Group, set[Buffer]]]) -> list[list[Launch]]:
-        printed = [print_group(group, stored, self.target) for group, stored in groups]
-        flat = [kernel for kernels in printed for kernel in kernels]
+    def launches(self, work: list[Work]) -> list[list[Launch] | None]:
+        printed = print_all(work, self.target)
+        flat = [kernel for kernels in printed for kernel in kernels or ()]
         made = iter(zip(flat, images(flat, self.target.capability)))
-        return [
-            [_TritonLaunch(kernel, image, _function(image, self.device)) for kernel, image in (next(made) for _ in kernels)]
-            for kernels in printed
-        ]  # fmt: skip
+        return [None if kernels is None else [self._launch(*next(made)) for _ in kernels] for kernels in printed]
+
+    def _launch(self, kernel: Kernel, image: Image) -> Launch:
+        return _TritonLaunch(kernel, image, _function(image, self.device))

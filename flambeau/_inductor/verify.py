@@ -50,8 +50,11 @@ def verify_lowered(items: Iterable[Loop | Operator], given: Iterable[Buffer]) ->
             known |= {b for b in item.results if b is not None} | set(item.written)
             continue
         for access in item.reads:
+            if access.buffer.source == "index":
+                continue  # the number of an element: no memory
             _rule(access.buffer in known, "what a loop reads was made before", item.name)
-            _inside(access, item.domain, item.name)
+            if access.buffer.source != "random":
+                _inside(access, item.domain, item.name)
         _inside(item.write, item.domain, item.name)
         _rule(item.write.buffer not in known, "a loop writes a buffer that is new", item.name)
         if item.reduce is not None:
@@ -77,7 +80,8 @@ def verify_scheduled(steps: Iterable[Group | Operator], given: Iterable[Buffer],
         for member in step.members:
             seen += 1
             for access in member.reads:
-                _rule(access.buffer in known, "a group runs after those that make what it reads", member.loop.name)
+                made = access.buffer in known or access.buffer.source == "index"
+                _rule(made, "a group runs after those that make what it reads", member.loop.name)
                 _rule(
                     len(access.strides) == len(step.dims), "accesses are over the group's dimensions", member.loop.name
                 )
@@ -89,7 +93,7 @@ def verify_scheduled(steps: Iterable[Group | Operator], given: Iterable[Buffer],
 
 
 def verify_planned(program: tuple[Any, ...]) -> None:
-    inputs, slots, constants, steps, results, written = program
+    inputs, slots, constants, steps, results, written, *_ = program
     filled = set(range(inputs + len(constants)))
 
     def used(where: Any, *wanted: int) -> None:
@@ -98,7 +102,7 @@ def verify_planned(program: tuple[Any, ...]) -> None:
 
     for step in steps:
         kind = step[0]
-        if kind == "allocate":
+        if kind in ("allocate", "random"):
             filled.add(step[1])
         elif kind == "view":
             used(step, step[2])
@@ -111,6 +115,8 @@ def verify_planned(program: tuple[Any, ...]) -> None:
             filled |= {slot for slot in step[5] if slot >= 0}
         elif kind == "launch":
             used(step[0], *step[2][::2])
+        elif kind == "kernel":
+            used(step[0], *step[5][::2])
     used("results", *(slot for slot in results if slot >= 0))
     _rule(all(0 <= slot < slots for slot in filled), "slots are numbered from nought", slots)
     _rule(all(0 <= i < inputs for i in written), "only inputs are said to be written", written)

@@ -39,6 +39,18 @@ def _reduce(self: Any, input: Any) -> Any:
 
 interpreter.ReduceOps.generic_reduce = _reduce
 
+
+def _dot(self: Any, a: Any, b: Any, d: Any, precision: Any, imprecise: Any) -> Any:
+    """Products of bfloat16 as numbers; Triton's own takes their bits for integers."""
+
+    def wide(x: Any) -> Any:
+        return (x.data.astype(np.uint32) << 16).view(np.float32) if x.dtype.scalar == tl.bfloat16 else x.data
+
+    return interpreter.TensorHandle(np.matmul(wide(a), wide(b), dtype=d.data.dtype) + d.data, d.dtype.scalar)
+
+
+interpreter.InterpreterBuilder.create_dot = _dot
+
 _patch_lang = interpreter._patch_lang
 
 
@@ -143,10 +155,10 @@ class InterpretedPrinter:
     def knows(self, expr: Any, dtype: Any) -> bool:
         return triton_math.known(expr, dtype.is_floating_point)
 
-    def launches(self, groups: list[Any]) -> list[list[Any]]:
-        made = [printer.print_group(group, stored, self.target) for group, stored in groups]
-        self.printed.extend(kernel.source for kernels in made for kernel in kernels)
-        return [[_Launch(kernel) for kernel in kernels] for kernels in made]
+    def launches(self, work: list[Any]) -> list[Any]:
+        made = printer.print_all(work, self.target)
+        self.printed.extend(kernel.source for kernels in made for kernel in kernels or ())
+        return [None if kernels is None else [_Launch(kernel) for kernel in kernels] for kernels in made]
 
 
 def main() -> None:

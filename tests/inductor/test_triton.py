@@ -59,7 +59,15 @@ CASES = {
     "layer norm and gelu": (norm, [floats(10, 64), floats(64), floats(64)], True),
     "layer norm of few long rows": (norm, [floats(2, 9000), floats(9000), floats(9000)], False),
     "rms norm": (lambda x, w: F.rms_norm(x, (64,), w), [floats(10, 64), floats(64)], True),
-    "cross entropy": (lambda x: F.cross_entropy(x, fl.arange(6) % 5), [floats(6, 5)], True),
+    "cross entropy": (F.cross_entropy, [floats(6, 5), lambda: fl.arange(6) % 5], True),
+    "cross entropy of long rows": (
+        lambda x, y: F.cross_entropy(x.float(), y), [floats(40, 99), lambda: (fl.arange(40) * 7) % 99], True
+    ),
+    "cross entropy with ignored rows": (
+        lambda x, y: [F.cross_entropy(x, y, ignore_index=3, reduction=how) for how in ("none", "sum", "mean")],
+        [floats(20, 9), lambda: fl.arange(20) % 9],
+        True,
+    ),
     "sums": (lambda x: [x.sum(), x.sum(0), x.sum(1), (x * x).mean(), x.mean((0, 1))], [floats(33, 65)], True),
     "sums of integers": (lambda x: [x.sum(), x.sum(0), x.prod(1)], [integers(5, 7)], False),
     "a fold along rows": (lambda x: (x * 2).sum(0), [floats(330, 65)], True),
@@ -85,6 +93,20 @@ CASES = {
     "mixed dtypes": (lambda x, y: [x + y, x * 2.5, (x > 0) & (y > 0)], [integers(7, 9), floats(7, 9)], False),
     "conditions": (lambda x: [(x > 0).any(), (x > 0).all(1), ~(x > 0), (x > 0).sum()], [floats(7, 9)], False),
     "where": (lambda x, y: fl.where(x > y, x, y * 2), [floats(7, 9), floats(7, 9)], True),
+    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [floats(2, 3, 40, 16)] * 3, True),
+    "causal attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), [floats(1, 2, 150, 24)] * 3, True
+    ),
+    "causal attention of two lengths": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [floats(1, 2, 70, 32), floats(1, 2, 100, 32), floats(1, 2, 100, 16)],
+        True,
+    ),
+    "attention in bfloat16 with shared heads": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3, enable_gqa=True),
+        [floats(1, 4, 128, 64, dtype=fl.bfloat16)] + [floats(1, 2, 128, 64, dtype=fl.bfloat16)] * 2,
+        True,
+    ),
     "dropout": (lambda x: F.dropout(x, 0.4, True) * 2, [floats(33, 65)], True),
 }  # fmt: skip
 
@@ -92,36 +114,48 @@ CASES = {
 def check(name, printer_of):
     """Compares a case, compiled with the printer for a target, with eager mode."""
     case, _, which = name.rpartition(" on ")
+    printer = printer_of(SMALL if which == "small" else LARGE)
+    agree(case, lambda function, inputs: compile_function(function, inputs, printer=printer))
+
+
+def agree(case, compiled, device="cpu"):
+    """Compares a case, compiled, on a device with eager mode on the CPU."""
     function, inputs, gradients = CASES[case]
-    listed = lambda *args: list(made) if isinstance(made := function(*args), (list, tuple)) else [made]  # noqa: E731
+
+    def listed(*args):
+        made = function(*args)
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+
     fl.manual_seed(1)
     given = [make() for make in inputs]
     results = []
-    for run in (listed, compile_function(listed, len(given), printer=printer_of(SMALL if which == "small" else LARGE))):
+    for run, place in ((listed, "cpu"), (compiled(listed, len(given)), device)):
         fl.manual_seed(2)
-        own = [t.clone().requires_grad_(gradients and t.is_floating_point()) for t in given]
+        own = [t.clone().to(place).requires_grad_(gradients and t.is_floating_point()) for t in given]
         made = run(*own)
+        assert all(t.device.type == place for t in made)
         if gradients:
             sources = [t for t in made if t.requires_grad]
             weights = [fl.arange(t.numel(), dtype=fl.float64).reshape(t.shape).sin().to(t.dtype) for t in sources]
-            fl.autograd.backward(sources, weights)
-        results.append([t.detach() for t in made] + [t.grad for t in own if t.grad is not None])
-    expected, found = results
+            fl.autograd.backward(sources, [w.to(place) for w in weights])
+        results.append([t.detach().cpu() for t in made] + [t.grad.cpu() for t in own if t.grad is not None])
+    compare(*results)
+
+
+def compare(expected, found):
     assert len(expected) == len(found)
     for want, got in zip(expected, found):
         assert (want.dtype, want.shape) == (got.dtype, got.shape)
-        assert fl.allclose(got.to(fl.float64), want.to(fl.float64), **TOLERANCE[want.dtype], equal_nan=True), (
-            want,
-            got,
-        )
+        tolerance = TOLERANCE[want.dtype]
+        exact, given = want.to(fl.float64), got.to(fl.float64)
+        largest = max(1.0, fl.nan_to_num(exact.abs(), posinf=0.0).max().item())
+        close = fl.allclose(given, exact, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+        assert close, (want, got, (given - exact).abs().max())
 
 
-TOLERANCE = {
-    fl.float64: {"rtol": 1e-12, "atol": 1e-12},
-    fl.float32: {"rtol": 2e-5, "atol": 2e-5},
-    fl.bfloat16: {"rtol": 0.03, "atol": 0.03},
-    fl.float16: {"rtol": 0.005, "atol": 0.005},
-} | {dtype: {"rtol": 0.0, "atol": 0.0} for dtype in (fl.int64, fl.int8, fl.bool)}
+# Absolute errors are relative to the largest number.
+TOLERANCE = {fl.float64: 1e-12, fl.float32: 2e-5, fl.bfloat16: 0.03, fl.float16: 0.005}
+TOLERANCE |= dict.fromkeys((fl.int64, fl.int8, fl.bool), 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +190,8 @@ class Stop(Exception):
 
 
 class CompileOnly(triton_build.TritonPrinter):
-    def launches(self, groups):
-        kernels = [k for group, stored in groups for k in triton_build.print_group(group, stored, self.target)]
+    def launches(self, work):
+        kernels = [k for made in triton_build.print_all(work, self.target) for k in made or ()]
         self.images = triton_build.images(kernels, self.target.capability)
         raise Stop
 

@@ -88,6 +88,8 @@ class Trace:
         self.forward_calls = 0
         self.roots: dict[int, Value] = {}  # by storage: the value it was made as
         self.kept: list[Any] = []  # meta storages: numbers must not be used twice
+        self.device = _CPU  # where everything is, but for
+        self.host: set[int] = set()  # storages in the host's memory, when that is another device
 
     def value(self, tensor: Any) -> Value:
         """The value of a meta tensor, made when it is new."""
@@ -100,6 +102,11 @@ class Trace:
             if self.roots.setdefault(number, found).dtype != found.dtype:
                 raise Unsupported("memory that is read as another dtype")
         return found
+
+    def place(self, value: Value, device: Any) -> None:
+        """Notes where a new value is."""
+        if device == _CPU and self.device != _CPU:
+            self.host.add(value.storage)
 
 
 def values_in(items: Any) -> Any:
@@ -152,13 +159,14 @@ class Recorder(TorchDispatchMode):
                 return self._laid_out(func, args, kwargs, made)
         if func._opname in _LOOK_AT_DATA:
             raise Unsupported(f"{func} looks at the values of a tensor")
+        device = self._placed(func, args, kwargs)
         args = _map(self._without_data, args)
         kwargs = {k: self._device(_map(self._without_data, v)) for k, v in kwargs.items()}
         if not any(isinstance(a, fl.Tensor) for a in _flat((*args, *kwargs.values()))) and "device" in _names(func):
             kwargs["device"] = _META
         results = func(*args, **kwargs)
         if not func.is_view:
-            self._enter(func, args, kwargs, results)
+            self._enter(func, args, kwargs, results, device)
         else:
             for result in _flat((results,)):
                 self.trace.value(result)
@@ -183,19 +191,35 @@ class Recorder(TorchDispatchMode):
         """A tensor that the function refers to and did not get: it becomes a constant."""
         if tensor.is_meta or tensor._is_wrapped_number():
             return tensor
-        if tensor.device != _CPU:
+        if tensor.device not in (_CPU, self.trace.device):
             raise Unsupported(f"a tensor on {tensor.device}")
         held = self.trace.constants.get(id(tensor))
         if held is None:
             twin = fl.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
             held = self.trace.constants[id(tensor)] = (self.trace.value(twin), tensor)
+            self.trace.place(held[0], tensor.device)
         return held[0].tensor
 
     @staticmethod
     def _device(value: Any) -> Any:
         return _META if isinstance(value, fl.device) else value
 
-    def _enter(self, func: Any, args: Any, kwargs: Any, results: Any) -> None:
+    def _placed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Where the results of a call are: at the device it names, or with its arguments."""
+        trace = self.trace
+        if trace.device == _CPU:
+            return _CPU
+        device = kwargs.get("device")
+        if device is not None:
+            device = fl.device(device)
+            return _CPU if device == _CPU else trace.device
+        given = [a for a in _flat((*args, *kwargs.values())) if isinstance(a, fl.Tensor) and not a._is_wrapped_number()]
+        if not given:
+            return _CPU if "device" in _names(func) and fl.get_default_device() == _CPU else trace.device
+        on_host = all(trace.value(t).storage in trace.host if t.is_meta else t.device == _CPU for t in given)
+        return _CPU if on_host else trace.device
+
+    def _enter(self, func: Any, args: Any, kwargs: Any, results: Any, device: Any) -> None:
         trace = self.trace
         written = {id(t) for t in self._written(func, args, kwargs)}
         made: list[Value | None] = []
@@ -207,9 +231,11 @@ class Recorder(TorchDispatchMode):
             elif id(result) in written:
                 made.append(None)
             else:
-                made.append(trace.value(result))
+                value = trace.value(result)
+                trace.place(value, device)
+                made.append(value)
         writes = [trace.values[i] for i in written]
-        recorded = {k: _CPU if v is _META or v == _META else v for k, v in kwargs.items()}
+        recorded = {k: device if v is _META or v == _META else v for k, v in kwargs.items()}
         entered = {k: _map(self._entered, v) for k, v in recorded.items()}
         trace.calls.append(Call(func, _map(self._entered, args), entered, made, writes))
         if self.lines and not trace.tangents:
@@ -282,8 +308,13 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
 
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     twins = [_twin(t) for t in inputs]
+    trace.device = next((t.device for t in inputs if t.device != _CPU), _CPU)
+    if trace.device.type not in ("cpu", "cuda", "meta"):
+        raise Unsupported(f"tensors on {trace.device}")
     trace.inputs = [trace.value(t) for t in twins]
-    with _running(recorder, inputs[0].device.type if inputs else "cpu"):
+    for value, tensor in zip(trace.inputs, inputs):
+        trace.place(value, tensor.device)
+    with _running(recorder, trace.device.type):
         made = function(*twins)
     outputs = list(made) if isinstance(made, (list, tuple)) else [made]
     for output in outputs:

@@ -1,0 +1,142 @@
+"""Lowering cross entropy to loops, for printers that know the numbers of elements.
+
+The score of a row's class is picked by comparing each column's number with the class while the row is read anyway, so that
+nothing is gathered or scattered, and the scores are never written in another dtype or as probabilities.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau._functorch.aot.trace import Call
+from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
+from flambeau.ops import expr as e
+
+__all__ = ["cross_entropy", "cross_entropy_backward"]
+
+_MEAN, _SUM = 1, 2
+_FLOATS = (fl.float32, fl.bfloat16, fl.float16)
+
+
+def _load(i: int) -> e.Expr:
+    return e.Expr("load", i)
+
+
+class _Rows:
+    """Loops over a matrix of scores, under construction."""
+
+    def __init__(self, lowering: Any, scores: Any, target: Any) -> None:
+        self.lowering = lowering
+        self.rows, self.columns = scores.size
+        self.scores = lowering.read(scores)
+        classes = lowering.read(target)
+        self.classes = Access(classes.buffer, classes.offset, (*classes.strides, 0))
+        self.column = Access(Buffer(-1, fl.int64, (), (), "index"), 0, (0, 1))
+
+    def buffer(self, size: tuple[int, ...], dtype: Any = fl.float32) -> Buffer:
+        strides = tuple(1 for _ in size)
+        made = Buffer(self.lowering.count, dtype, size, strides, "loop")
+        self.lowering.count += 1
+        return made
+
+    def row(self, buffer: Buffer) -> Access:
+        """One number for each row, seen from the matrix."""
+        return Access(buffer, 0, (0 if self.rows == 1 else 1, 0))
+
+    def fold(self, name: str, op: str, init: Any, body: e.Expr, reads: list[Access]) -> Buffer:
+        """One number for each row: the fold of its columns."""
+        made = self.buffer((self.rows,))
+        a, b = e.arg("a"), e.arg("b")
+        reduce = Reduce(init, e.call(op, a, b), a, fl.float32, (True, False))
+        domain = (self.rows, self.columns)
+        self.lowering.items.append(Loop(name, domain, body, reads, self.row(made), fl.float32, reduce))
+        return made
+
+    def each(self, name: str, body: e.Expr, buffers: list[Buffer], classes: bool, made: Buffer | None = None) -> Buffer:
+        """One number for each row, of others; the last read is the class, where that takes part."""
+        made = made or self.buffer((self.rows,))
+        reads = [Access(b, 0, (0 if b.size == () or self.rows == 1 else 1,)) for b in buffers]
+        if classes:
+            reads.append(Access(self.classes.buffer, self.classes.offset, self.classes.strides[:1]))
+        write = Access(made, 0, (0 if self.rows == 1 else 1,))
+        self.lowering.items.append(Loop(name, (self.rows,), body, reads, write, fl.float32))
+        return made
+
+    def total(self, name: str, source: Buffer) -> Buffer:
+        """The sum over all rows."""
+        made = self.buffer(())
+        a, b = e.arg("a"), e.arg("b")
+        reads = [Access(source, 0, (0 if self.rows == 1 else 1,))]
+        reduce = Reduce(0, a + b, a, fl.float32, (False,))
+        self.lowering.items.append(Loop(name, (self.rows,), _load(0), reads, Access(made, 0, (0,)), fl.float32, reduce))
+        return made
+
+    def scalar(self, name: str, body: e.Expr, buffers: list[Buffer], result: Any) -> None:
+        made = self.lowering.result(result)
+        reads = [Access(b, 0, ()) for b in buffers]
+        self.lowering.items.append(Loop(name, (), body, reads, Access(made, 0, ()), fl.float32))
+
+
+def _fits(lowering: Any, scores: Any, target: Any, weight: Any) -> bool:
+    return (
+        lowering.printer.random
+        and weight is None
+        and len(scores.size) == 2
+        and len(target.size) == 1
+        and scores.dtype in _FLOATS
+        and target.dtype is fl.int64
+        and 0 not in scores.size
+        and 1 < scores.size[1] < 1 << 24  # numbers of columns are exact in single precision
+    )
+
+
+def cross_entropy(lowering: Any, call: Call) -> bool:
+    """_cross_entropy_forward(scores, target, weight, reduction, ignored) -> loss, number of rows, logsumexp of rows."""
+    scores, target, weight, reduction, ignored = call.args
+    loss, total, sums = call.results
+    if not _fits(lowering, scores, target, weight) or loss is None or total is None or sums is None:
+        return False
+    rows = _Rows(lowering, scores, target)
+    top = rows.fold("amax", "maximum", "lowest", _load(0), [rows.scores])
+    spread = rows.fold("sum", "add", 0, e.exp(_load(0) - _load(1)), [rows.scores, rows.row(top)])
+    chosen = e.where(_load(1) == _load(2), _load(0), 0.0)
+    picked = rows.fold("pick", "add", 0, chosen, [rows.scores, rows.column, rows.classes])
+    normalizer = rows.each("logsumexp", _load(0) + e.log(_load(1)), [top, spread], False, lowering.result(sums))
+    counts = _load(2) != float(ignored)
+    if reduction not in (_MEAN, _SUM):
+        made = lowering.result(loss)
+        rows.each("loss", e.where(counts, _load(0) - _load(1), 0.0), [normalizer, picked], True, made)
+    else:
+        losses = rows.each("loss", e.where(counts, _load(0) - _load(1), 0.0), [normalizer, picked], True)
+    kept = rows.each("kept", e.where(_load(0) != float(ignored), 1.0, 0.0), [], True)
+    count = rows.total("sum", kept)
+    rows.scalar("copy", _load(0), [count], total)
+    if reduction in (_MEAN, _SUM):
+        summed = rows.total("sum", losses)
+        body = _load(0) / _load(1) if reduction == _MEAN else _load(0)
+        rows.scalar("cross_entropy", body, [summed, count] if reduction == _MEAN else [summed], loss)
+    return True
+
+
+def cross_entropy_backward(lowering: Any, call: Call) -> bool:
+    """_cross_entropy_backward(gradient, scores, target, weight, reduction, ignored, number of rows, logsumexp)."""
+    grad, scores, target, weight, reduction, ignored, total, sums = call.args
+    result = call.results[0]
+    if not _fits(lowering, scores, target, weight) or result is None:
+        return False
+    rows = _Rows(lowering, scores, target)
+    reads = [lowering.read(v, (rows.rows,)) for v in (grad, total, target)]
+    share = _load(0) / _load(1) if reduction == _MEAN else _load(0)
+    factor = rows.buffer((rows.rows,))
+    write = Access(factor, 0, (0 if rows.rows == 1 else 1,))
+    body = e.where(_load(2) != float(ignored), share, 0.0)
+    lowering.items.append(Loop("factor", (rows.rows,), body, reads, write, fl.float32))
+    normalizer = lowering.read(sums)
+    reads = [
+        rows.scores, Access(normalizer.buffer, normalizer.offset, (*normalizer.strides, 0)), rows.row(factor),
+        rows.column, rows.classes,
+    ]  # fmt: skip
+    here = e.where(_load(3) == _load(4), 1.0, 0.0)
+    gradient = (e.exp(_load(0) - _load(1)) - here) * _load(2)
+    return bool(lowering._store("cross_entropy_backward", (result, False), gradient, reads, fl.float32))

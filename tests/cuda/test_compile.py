@@ -1,0 +1,76 @@
+"""Compiled functions on a CUDA device give what eager mode gives on the CPU."""
+
+import importlib
+import pathlib
+import sys
+
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+from flambeau._inductor.compile_fx import compile_function
+
+if not fl.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "inductor"))
+cases = importlib.import_module("test_triton")
+
+
+@pytest.mark.parametrize("name", cases.CASES)
+def test_kernels_agree_with_the_cpu(name):
+    cases.agree(name, compile_function, "cuda")
+
+
+def test_inputs_that_are_not_aligned():
+    base = fl.randn(1001, device="cuda")
+    run = compile_function(lambda x: [x * 2 + 1], 1)
+    for offset in (0, 1, 3):
+        part = base[offset : offset + 990]
+        assert fl.allclose(run(part)[0].cpu(), part.cpu() * 2 + 1)
+
+
+def test_numbers_in_host_memory_take_part():
+    x, scale = fl.randn(5, 7, device="cuda"), fl.tensor(3.0)
+    run = fl.compile(lambda x: fl.relu(x) * scale + 1)
+    assert fl.allclose(run(x).cpu(), fl.relu(x.cpu()) * 3 + 1)
+
+
+def test_rows_that_do_not_fit_in_a_program():
+    for size in ((3, 100_000), (300, 40_000), (1 << 20,)):
+        x = fl.randn(size)
+        found = fl.compile(lambda x: F.softmax(x, -1))(x.cuda())
+        assert fl.allclose(found.cpu(), F.softmax(x, -1), atol=1e-6)
+
+
+def test_training_follows_eager_mode():
+    def train(run):
+        fl.manual_seed(0)
+        model = fl.nn.Sequential(fl.nn.Linear(64, 256), fl.nn.GELU(), fl.nn.LayerNorm(256), fl.nn.Linear(256, 8)).cuda()
+        optimizer = fl.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = fl.randn(128, 64).cuda(), fl.randint(0, 8, (128,)).cuda()
+        step = run(lambda x, y: F.cross_entropy(model(x), y))
+        losses = []
+        for _ in range(10):
+            optimizer.zero_grad()
+            loss = step(x, y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    eager, compiled = train(lambda f: f), train(fl.compile)
+    assert compiled[-1] < compiled[0]
+    assert eager == pytest.approx(compiled, rel=1e-3)
+
+
+def test_results_of_captured_graphs_stay():
+    run = fl.compile(lambda x: fl.tanh(x) * 2 + x, mode="reduce-overhead")
+    x = fl.randn(100, 100, device="cuda")
+    expected = lambda t: fl.tanh(t) * 2 + t  # noqa: E731
+    kept = [run(x) for _ in range(4)]
+    assert all(fl.allclose(k, expected(x)) for k in kept)
+    assert fl.allclose(run(run(x)), expected(expected(x)))
+    other = fl.randn(100, 100, device="cuda")
+    made = run(other)
+    assert fl.allclose(kept[-1], expected(x)) and fl.allclose(made, expected(other))
