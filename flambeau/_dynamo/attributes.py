@@ -96,6 +96,8 @@ def _is_native(cls: type) -> bool:
     """Types whose attributes are all implemented natively and have no instance dict."""
     if cls is types.SimpleNamespace:
         return False
+    if cls in Tracer.value_types:
+        return True
     if not (cls.__flags__ & (1 << 9)) or cls in CONSTANTS or is_result_tuple(cls) or cls.__module__ == "torch._C":
         return True
     return cls in _HEAP_TYPES

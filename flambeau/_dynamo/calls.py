@@ -7,7 +7,7 @@ effects and to look only at values that stand for themselves; everything else ra
 from __future__ import annotations
 
 import _bisect
-import _collections  # type: ignore[import-not-found]
+import _collections
 import _heapq
 import builtins
 import cmath
@@ -151,7 +151,7 @@ def _call_cached(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
 
 
-_SINGLE_DISPATCH = functools.singledispatch(lambda value: None).__code__  # type: ignore[attr-defined]
+_SINGLE_DISPATCH = functools.singledispatch(lambda value: None).__code__
 
 
 def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -108,15 +108,15 @@ class Rehearsal:
 
 
 def _rehearse(tracer: Tracer) -> Rehearsal:
-    if tracer.rehearsal is None:
-        tracer.rehearsal = Rehearsal(tracer)
+    rehearsal: Rehearsal = tracer.rehearsal or Rehearsal(tracer)
+    tracer.rehearsal = rehearsal
     try:
-        tracer.rehearsal.advance()
+        rehearsal.advance()
     except (Unsupported, UserError):
         raise
     except Exception as error:
         raise Unsupported(breaks.BACKWARD, f"{type(error).__name__}: {error}") from None
-    return tracer.rehearsal
+    return rehearsal
 
 
 # ---------------------------------------------------------------------------------------------- what the graph calls
@@ -145,20 +145,20 @@ def owned(found: Any, leaves: Any, others: Any) -> list[Any]:
     """Gradients in memory of their own, as the engine leaves them on tensors."""
     taken = {t.untyped_storage()._cdata for t in (*leaves, *others) if t is not None}
     kept = []
-    found = list(found)
+    gradients: list[Any] = list(found)
     for i, leaf in enumerate(leaves):
-        dense, alone = _C._gradient_facts(found[i])
-        if not found[i].is_meta:
+        dense, alone = _C._gradient_facts(gradients[i])
+        if not gradients[i].is_meta:
             own = dense and alone
         else:
             # Nothing can be told from counts here: the record holds all tensors.
-            storage = found[i].untyped_storage()
+            storage = gradients[i].untyped_storage()
             kept.append(storage)
             own = dense and storage._cdata not in taken
             taken.add(storage._cdata)
         if not own:
-            found[i] = fl.empty_like(leaf, dtype=found[i].dtype, requires_grad=False).copy_(found[i])
-    return found
+            gradients[i] = fl.empty_like(leaf, dtype=gradients[i].dtype, requires_grad=False).copy_(gradients[i])
+    return gradients
 
 
 # ---------------------------------------------------------------------------------------------- calls of the program

@@ -425,13 +425,13 @@ class Rebuilder:
                 if len(members) >= 3:
                     self._fetch_members(root, members)
             return f"graph({', '.join(self.source(source) for source in inputs if source is not None)})"
-        members = {member for group in groups.values() for member in group}
+        bound = {member for group in groups.values() for member in group}
         kept = self._keep(list(groups), "bind({}, ({},))".format(
-            tuple(i for i, source in enumerate(inputs) if source in members),
-            ", ".join(source.expression(self.names) for source in inputs if source in members),
+            tuple(i for i, source in enumerate(inputs) if source in bound),
+            ", ".join(source.expression(self.names) for source in inputs if source in bound),
         ))  # fmt: skip
         self.names.bind("bind", bind)
-        rest = [self.source(source) for source in inputs if source is not None and source not in members]
+        rest = [self.source(source) for source in inputs if source is not None and source not in bound]
         return f"{kept}({', '.join(rest)})"
 
     def _members(self) -> dict[Source, list[Source]]:

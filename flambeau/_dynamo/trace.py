@@ -717,7 +717,7 @@ def is_inplace(op: str, target: Any) -> bool:
     if target in _INPLACE_OPERATORS:
         return True
     if isinstance(target, OpOverload):
-        return any(a.alias_info is not None and a.alias_info.is_write for a in target._schema.arguments)
+        return bool(any(a.alias_info is not None and a.alias_info.is_write for a in target._schema.arguments))
     return bool(name.endswith("_") and not name.endswith("__") and getattr(operator, name, None) is not target)
 
 
@@ -764,7 +764,7 @@ def _is_rate(source: Source) -> bool:
     """Whether a place is the learning rate of an optimizer's parameter group, which schedules change."""
     if source.kind != "dict_item" or source.key != "lr" or source.parent is None or source.parent.parent is None:
         return False
-    return source.parent.parent.key == "param_groups"
+    return bool(source.parent.parent.key == "param_groups")
 
 
 def _rooted_in_constant(source: Source) -> bool:
