@@ -234,6 +234,24 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
         break;
     }
   }
+  // Rows of whole 16-byte words are moved as such.
+  const int64_t item = dst.itemsize();
+  if (dst.dtype() == src.dtype() && it.ndim() > 0 && item < 16 && it.operand(0).strides[0] == item &&
+      it.operand(1).strides[0] == item && it.sizes()[0] * item % 16 == 0) {
+    bool whole = (reinterpret_cast<uintptr_t>(a.out) | reinterpret_cast<uintptr_t>(a.in)) % 16 == 0;
+    for (int d = 1; d < it.ndim(); ++d)
+      whole &= it.operand(0).strides[d] % 16 == 0 && it.operand(1).strides[d] % 16 == 0;
+    if (whole) {
+      a.n = n * item / 16;
+      a.geometry.ndim = it.ndim();
+      for (int d = 0; d < it.ndim(); ++d) {
+        a.geometry.size[d] = Divider(static_cast<uint32_t>(d ? it.sizes()[d] : it.sizes()[0] * item / 16));
+        for (int k = 0; k < 2; ++k) a.geometry.stride[k][d] = d ? it.operand(k).strides[d] : 16;
+      }
+      copy_raw<uint4><<<static_cast<unsigned>((a.n + 255) / 256), 256, 0, stream>>>(a);
+      return check_launch("copy_");
+    }
+  }
   a.geometry.ndim = it.ndim();
   for (int d = 0; d < it.ndim(); ++d) {
     a.geometry.size[d] = Divider(static_cast<uint32_t>(it.sizes()[d]));

@@ -95,10 +95,19 @@ __device__ __forceinline__ void load_vector(float (&v)[kVector], const char* p, 
   } else if (dtype == DType::BFloat16 || dtype == DType::Half) {
     const uint4 a = *reinterpret_cast<const uint4*>(p);
     const uint32_t w[4] = {a.x, a.y, a.z, a.w};
+    if (dtype == DType::BFloat16) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      v[2 * i] = bits_to_float(static_cast<uint16_t>(w[i]), dtype);
-      v[2 * i + 1] = bits_to_float(static_cast<uint16_t>(w[i] >> 16), dtype);
+      for (int i = 0; i < 4; ++i) {
+        v[2 * i] = __uint_as_float(w[i] << 16);
+        v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&w[i]));
+        v[2 * i] = pair.x;
+        v[2 * i + 1] = pair.y;
+      }
     }
   } else {
     const uint2 a = *reinterpret_cast<const uint2*>(p);
@@ -118,10 +127,19 @@ __device__ __forceinline__ void store_vector(char* p, DType dtype, const T (&v)[
     reinterpret_cast<float4*>(p)[1] = make_float4(float(v[4]), float(v[5]), float(v[6]), float(v[7]));
   } else if (dtype == DType::BFloat16 || dtype == DType::Half) {
     uint32_t w[4];
+    if (dtype == DType::BFloat16) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      w[i] = float_to_bits(float(v[2 * i]), dtype) | uint32_t(float_to_bits(float(v[2 * i + 1]), dtype))
-                                                         << 16;
+      for (int i = 0; i < 4; ++i) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(float(v[2 * i]), float(v[2 * i + 1]));
+        w[i] = *reinterpret_cast<const uint32_t*>(&pair);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const __half2 pair = __floats2half2_rn(float(v[2 * i]), float(v[2 * i + 1]));
+        w[i] = *reinterpret_cast<const uint32_t*>(&pair);
+      }
+    }
     *reinterpret_cast<uint4*>(p) = make_uint4(w[0], w[1], w[2], w[3]);
   } else {
     uint32_t w[2] = {0, 0};

@@ -19,7 +19,7 @@ void launch(void (*kernel)(const Args), dim3 grid, dim3 block, const Args& args,
   const cudaError_t status =
       cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, params, 0, current_stream());
   check(status, what);
-  check_launch(what);
+  launched(what);
 }
 
 bool is_real(DType t) {
@@ -110,6 +110,31 @@ dim3 blocks_for(int64_t n, int64_t per_block) {
 
 }  // namespace
 
+// Whether rows can be taken eight elements at a time; if so the geometry is changed to count them.
+static bool rows_of_vectors(PointwiseArgs& args, int operands, const Walk& w) {
+  if (w.sizes.empty() || w.sizes[0] % kVector != 0 || w.strides[0][0] != args.out_size) return false;
+  const auto fits = [&](const char* data, DType dtype, int size, int k) {
+    const int64_t unit = std::min<int64_t>(16, int64_t(size) * kVector);
+    if (!aligned(data, dtype)) return false;
+    for (size_t d = 1; d < w.sizes.size(); ++d)
+      if (w.strides[k][d] % unit != 0) return false;
+    return true;
+  };
+  if (!fits(args.out, args.out_dtype, args.out_size, 0)) return false;
+  uint8_t repeated = 0;
+  for (int i = 0; i < operands; ++i) {
+    if (args.constants >> i & 1) continue;
+    if (w.strides[i + 1][0] == 0)
+      repeated |= 1 << i;
+    else if (w.strides[i + 1][0] != args.in_size[i] || !fits(args.in[i], args.in_dtype[i], args.in_size[i], i + 1))
+      return false;
+  }
+  args.repeated = repeated;
+  args.geometry.size[0] = Divider(static_cast<uint32_t>(w.sizes[0] / kVector));
+  for (int k = 0; k < 5; ++k) args.geometry.stride[k][0] *= kVector;
+  return true;
+}
+
 void run_pointwise(const PointwiseCall& call) {
   const auto* table = static_cast<const PointwiseTable*>(call.def.device);
   if (table && call.chosen >= 0) table = table->case_tables[call.chosen];
@@ -184,6 +209,7 @@ void run_pointwise(const PointwiseCall& call) {
   pieces(w, [&](const Walk& part, int64_t count) {
     args.n = static_cast<uint32_t>(count);
     args.out = part.data[0];
+    args.repeated = 0;
     bool line = wide && part.sizes.size() <= 1 && aligned(args.out, args.out_dtype);
     if (line && !part.sizes.empty()) line = part.strides[0][0] == args.out_size;
     for (int i = 0; i < call.operands; ++i) {
@@ -195,6 +221,10 @@ void run_pointwise(const PointwiseCall& call) {
     if (line)
       return launch<FlatArgs>(kernels.vector, blocks_for(count, 256 * kVector), 256, args, call.def.name);
     fill_geometry(args.geometry, part);
+    if (kernels.rows && wide && rows_of_vectors(args, call.operands, part)) {
+      args.n = static_cast<uint32_t>(count / kVector);
+      return launch(kernels.rows, blocks_for(args.n, 256), 256, args, call.def.name);
+    }
     launch(kernels.strided, blocks_for(count, 256), 256, args, call.def.name);
   });
 }
@@ -278,7 +308,11 @@ void run_reduce(const ReduceCall& call) {
 
   // Enough blocks for the whole device; each part is worth a block.
   const int64_t wanted = int64_t(properties(current_device()).multiProcessorCount) * 4;
-  const int64_t blocks = columns ? (outputs + 31) / 32 : outputs;
+  const bool by_eight = columns && kernels.wide_columns && reduced.size() == 1 && kept[0].in == item &&
+                        kept[0].size % kVector == 0 && (item == 4 || item == 2) && is_floating(call.self.dtype()) &&
+                        reinterpret_cast<uintptr_t>(args.in) % 16 == 0 && reduced[0].in % 16 == 0 &&
+                        std::all_of(kept.begin() + 1, kept.end(), [](const Folded& f) { return f.in % 16 == 0; });
+  const int64_t blocks = by_eight ? (outputs + 255) / 256 : columns ? (outputs + 31) / 32 : outputs;
   const int64_t least = columns ? 64 : 8192;
   int64_t parts = 1;
   if (!short_rows && blocks < wanted && count > 2 * least)
@@ -292,7 +326,7 @@ void run_reduce(const ReduceCall& call) {
   args.partial = partial.get();
   const unsigned n_parts = args.parts;
   if (columns) {
-    launch(kernels.columns, dim3(static_cast<unsigned>(blocks), n_parts), dim3(32, 8), args, call.def.name);
+    launch(by_eight ? kernels.wide_columns : kernels.columns, dim3(static_cast<unsigned>(blocks), n_parts), dim3(32, 8), args, call.def.name);
   } else if (short_rows) {
     launch(kernels.warps, blocks_for(outputs, 8), dim3(32, 8), args, call.def.name);
   } else {

@@ -91,7 +91,7 @@ void check_lt(int status, const char* what) {
 struct Key_ {
   int64_t rows, columns, inner, batch;
   int64_t lda, ldb, ldd, stride_a, stride_b, stride_d;
-  int32_t type, compute, trans_a, trans_b, epilogue, align_a, align_b, align_d, device, beta;
+  int32_t type, result, compute, trans_a, trans_b, epilogue, align_a, align_b, align_d, device, beta;
   bool operator==(const Key_& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
 };
 struct Hash {
@@ -127,17 +127,17 @@ Plan make_plan(Lt& lt, const Key_& k) {
   check_lt(lt.desc_set(p.desc, kTransA, &k.trans_a, 4), "transa");
   check_lt(lt.desc_set(p.desc, kTransB, &k.trans_b, 4), "transb");
   check_lt(lt.desc_set(p.desc, kEpilogue, &k.epilogue, 4), "epilogue");
-  const auto layout = [&](Layout_* made, int64_t rows, int64_t columns, int64_t ld, int64_t stride) {
-    check_lt(lt.layout_create(made, k.type, rows, columns, ld), "cublasLtMatrixLayoutCreate");
+  const auto layout = [&](Layout_* made, int type, int64_t rows, int64_t columns, int64_t ld, int64_t stride) {
+    check_lt(lt.layout_create(made, type, rows, columns, ld), "cublasLtMatrixLayoutCreate");
     const int32_t count = static_cast<int32_t>(k.batch);
     if (count > 1) {
       check_lt(lt.layout_set(*made, kBatchCount, &count, 4), "batch count");
       check_lt(lt.layout_set(*made, kBatchStride, &stride, 8), "batch stride");
     }
   };
-  layout(&p.a, k.trans_a ? k.inner : k.rows, k.trans_a ? k.rows : k.inner, k.lda, k.stride_a);
-  layout(&p.b, k.trans_b ? k.columns : k.inner, k.trans_b ? k.inner : k.columns, k.ldb, k.stride_b);
-  layout(&p.d, k.rows, k.columns, k.ldd, k.stride_d);
+  layout(&p.a, k.type, k.trans_a ? k.inner : k.rows, k.trans_a ? k.rows : k.inner, k.lda, k.stride_a);
+  layout(&p.b, k.type, k.trans_b ? k.columns : k.inner, k.trans_b ? k.inner : k.columns, k.ldb, k.stride_b);
+  layout(&p.d, k.result, k.rows, k.columns, k.ldd, k.stride_d);
   Preference preference;
   check_lt(lt.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
   const uint64_t most = kWorkspace;
@@ -208,7 +208,7 @@ bool get_tf32() {
   return tf32;
 }
 
-void gemm(const cpu::GemmArgs& g) {
+void gemm(const cpu::GemmArgs& g, DType result) {
   OnDevice on(g.device);
   const int type = cuda_type(g.dtype);
   Lt& lt = Lt::get();
@@ -248,6 +248,7 @@ void gemm(const cpu::GemmArgs& g) {
   key.stride_b = a.batch;
   key.stride_d = g.c_batch;
   key.type = type;
+  key.result = cuda_type(result);
   key.compute = g.dtype == DType::Double || g.dtype == DType::ComplexDouble ? kCompute64F
                 : g.dtype == DType::Float && tf32                           ? kComputeTF32
                                                                             : kCompute32F;
@@ -262,7 +263,10 @@ void gemm(const cpu::GemmArgs& g) {
   auto it = plans.find(key);
   if (it == plans.end()) it = plans.emplace(key, make_plan(lt, key)).first;
   const Plan& plan = it->second;
-  if (!plan.usable) return gemm_plain(g);
+  if (!plan.usable) {
+    FL_CHECK(result == g.dtype, "[matmul] expected a product that cuBLASLt computes, got dtype ", name_of(g.dtype));
+    return gemm_plain(g);
+  }
   if (bias) check_lt(lt.desc_set(plan.desc, kBiasPointer, &bias, sizeof bias), "bias");
   const cudaStream_t stream = current_stream();
   Scratch workspace(plan.workspace, g.device, stream);
@@ -274,6 +278,13 @@ void gemm(const cpu::GemmArgs& g) {
                      plan.d, g.c, plan.d, &plan.algorithm, workspace.get(), plan.workspace, stream),
            "cublasLtMatmul");
   check_launch("matmul");
+}
+
+void gemm(const cpu::GemmArgs& g) {
+  gemm(g, g.dtype);
+}
+bool has_blas() {
+  return Lt::get().found;
 }
 
 void* open_library(const char* const* names) {

@@ -21,6 +21,7 @@ struct FlatArgs {
   DType out_dtype, in_dtype[4];
   int8_t out_size, in_size[4];
   uint8_t constants = 0;  // bit k: operand k is the same number everywhere
+  uint8_t repeated = 0;   // bit k: along a row it is
 };
 struct PointwiseArgs : FlatArgs {
   Geometry<5> geometry;
@@ -28,7 +29,8 @@ struct PointwiseArgs : FlatArgs {
 
 struct PointwiseKernels {
   void (*strided)(const PointwiseArgs) = nullptr;
-  void (*vector)(const FlatArgs) = nullptr;
+  void (*vector)(const FlatArgs) = nullptr;        // for float only, as the next
+  void (*rows)(const PointwiseArgs) = nullptr;
 };
 
 struct PointwiseTable {
@@ -63,6 +65,7 @@ struct ReduceKernels {
   void (*warps)(const ReduceArgs) = nullptr;    // a warp for each result
   void (*columns)(const ReduceArgs) = nullptr;  // neighbouring threads for neighbouring results
   void (*finish)(const ReduceArgs) = nullptr;   // folds the parts
+  void (*wide_columns)(const ReduceArgs) = nullptr;  // for float only: columns by eight
   int accumulator = 0;                          // bytes
 };
 

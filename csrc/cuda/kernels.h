@@ -18,6 +18,9 @@ void run_reduce(const ReduceCall& call);
 void run_update(const UpdateCall& call);
 void random(const Tensor& contiguous, const RandomCall& call);
 void gemm(const cpu::GemmArgs& args);
+// The same with a result of another dtype (float for products of half and bfloat16); needs the library.
+void gemm(const cpu::GemmArgs& args, DType result);
+bool has_blas();
 bool get_tf32();
 // The product by a plain kernel, for what the library does not take.
 void gemm_plain(const cpu::GemmArgs& args);

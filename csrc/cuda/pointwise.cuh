@@ -33,6 +33,32 @@ __global__ void __launch_bounds__(256) pointwise_strided(const __grid_constant__
   }
 }
 
+// Eight elements of all operands, which lie side by side in memory or are the same number.
+template <class F, class R>
+__device__ __forceinline__ void pointwise_eight(const FlatArgs& a, const float* p, const char* const (&in)[4],
+                                                uint32_t same, char* out) {
+  float x[F::operands][kVector];
+#pragma unroll
+  for (int k = 0; k < F::operands; ++k) {
+    if (same >> k & 1) {
+      const float c = a.constants >> k & 1 ? number<float>(a.constant[k]) : load<float>(in[k], a.in_dtype[k]);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[k][j] = c;
+    } else {
+      load_vector(x[k], in[k], a.in_dtype[k]);
+    }
+  }
+  R y[kVector];
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) {
+    float e[F::operands];
+#pragma unroll
+    for (int k = 0; k < F::operands; ++k) e[k] = x[k][j];
+    y[j] = static_cast<R>(F::template apply<float>(e, p));
+  }
+  store_vector<R>(out, a.out_dtype, y);
+}
+
 template <class F, class R>
 __global__ void __launch_bounds__(256) pointwise_vector(const __grid_constant__ FlatArgs a) {
   float p[F::params > 0 ? F::params : 1];
@@ -41,26 +67,10 @@ __global__ void __launch_bounds__(256) pointwise_vector(const __grid_constant__ 
   const uint32_t first = (blockIdx.x * 256 + threadIdx.x) * kVector;
   if (first >= a.n) return;
   if (first + kVector <= a.n) {
-    float x[F::operands][kVector];
+    const char* in[4];
 #pragma unroll
-    for (int k = 0; k < F::operands; ++k) {
-      if (a.constants >> k & 1) {
-        const float c = number<float>(a.constant[k]);
-#pragma unroll
-        for (int j = 0; j < kVector; ++j) x[k][j] = c;
-      } else {
-        load_vector(x[k], a.in[k] + int64_t(first) * a.in_size[k], a.in_dtype[k]);
-      }
-    }
-    R y[kVector];
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      float e[F::operands];
-#pragma unroll
-      for (int k = 0; k < F::operands; ++k) e[k] = x[k][j];
-      y[j] = static_cast<R>(F::template apply<float>(e, p));
-    }
-    store_vector<R>(a.out + int64_t(first) * a.out_size, a.out_dtype, y);
+    for (int k = 0; k < F::operands; ++k) in[k] = a.in[k] + int64_t(first) * a.in_size[k];
+    pointwise_eight<F, R>(a, p, in, a.constants, a.out + int64_t(first) * a.out_size);
     return;
   }
   for (uint32_t i = first; i < a.n; ++i) {
@@ -73,11 +83,30 @@ __global__ void __launch_bounds__(256) pointwise_vector(const __grid_constant__ 
   }
 }
 
+// Rows whose elements lie side by side, or are one number, in every operand; the geometry counts vectors.
+template <class F, class R>
+__global__ void __launch_bounds__(256) pointwise_rows(const __grid_constant__ PointwiseArgs a) {
+  float p[F::params > 0 ? F::params : 1];
+#pragma unroll
+  for (int k = 0; k < F::params; ++k) p[k] = number<float>(a.param[k]);
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  int64_t at[5];
+  a.geometry.locate(i, at);
+  const char* in[4];
+#pragma unroll
+  for (int k = 0; k < F::operands; ++k) in[k] = a.in[k] + at[k + 1];
+  pointwise_eight<F, R>(a, p, in, a.constants | a.repeated, a.out + at[0]);
+}
+
 template <class F, class T, class R>
 PointwiseKernels pointwise_kernels() {
   PointwiseKernels k;
   k.strided = &pointwise_strided<F, T, R>;
-  if constexpr (std::is_same_v<T, float>) k.vector = &pointwise_vector<F, R>;
+  if constexpr (std::is_same_v<T, float>) {
+    k.vector = &pointwise_vector<F, R>;
+    k.rows = &pointwise_rows<F, R>;
+  }
   return k;
 }
 

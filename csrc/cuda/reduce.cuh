@@ -155,6 +155,49 @@ __global__ void __launch_bounds__(256) reduce_columns(const __grid_constant__ Re
   if (threadIdx.y == 0 && output < a.outputs) K::write(a, output, blockIdx.y, shared[0][threadIdx.x], p);
 }
 
+// Float columns that lie side by side, eight to a thread; block: (32, 8) on 256 columns.
+template <class F, class T, class A, class R>
+__global__ void __launch_bounds__(256) reduce_wide_columns(const __grid_constant__ ReduceArgs a) {
+  using K = Reduction<F, T, A, R>;
+  __shared__ A shared[8][32 * kVector + 1];
+  T p[2];
+  K::params(a, p);
+  const uint32_t output = (blockIdx.x * 32 + threadIdx.x) * kVector;
+  const uint32_t begin = blockIdx.y * a.part, end = min(begin + a.part, a.length);
+  A total[kVector];
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) total[j] = K::init();
+  if (output < a.outputs) {
+    int64_t at[2];
+    a.kept.locate(output, at);
+    const char* in = a.in + at[0];
+    const int64_t step = a.reduced.stride[0][0];
+    uint32_t i = begin + threadIdx.y;
+    for (; i + 8 < end; i += 16) {
+      float x[kVector], y[kVector];
+      load_vector(x, in + int64_t(i) * step, a.in_dtype);
+      load_vector(y, in + int64_t(i + 8) * step, a.in_dtype);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        total[j] = K::combine(total[j], K::combine(K::take(x[j], p), K::take(y[j], p)));
+    }
+    for (; i < end; i += 8) {
+      float x[kVector];
+      load_vector(x, in + int64_t(i) * step, a.in_dtype);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) total[j] = K::combine(total[j], K::take(x[j], p));
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) shared[threadIdx.y][j * 32 + threadIdx.x] = total[j];
+  __syncthreads();
+  // Each row of threads folds one of the eight columns of all threads.
+  A sum = shared[0][threadIdx.y * 32 + threadIdx.x];
+#pragma unroll
+  for (int k = 1; k < 8; ++k) sum = K::combine(sum, shared[k][threadIdx.y * 32 + threadIdx.x]);
+  if (output < a.outputs) K::write(a, output + threadIdx.y, blockIdx.y, sum, p);
+}
+
 template <class F, class T, class A, class R>
 __global__ void __launch_bounds__(256) reduce_finish(const __grid_constant__ ReduceArgs a) {
   using K = Reduction<F, T, A, R>;
@@ -187,8 +230,10 @@ __global__ void __launch_bounds__(256) reduce_finish(const __grid_constant__ Red
 
 template <class F, class T, class A, class R>
 ReduceKernels reduce_kernels() {
-  return {&reduce_rows<F, T, A, R>, &reduce_warps<F, T, A, R>, &reduce_columns<F, T, A, R>,
-          &reduce_finish<F, T, A, R>, int(sizeof(A))};
+  ReduceKernels k{&reduce_rows<F, T, A, R>, &reduce_warps<F, T, A, R>, &reduce_columns<F, T, A, R>,
+                  &reduce_finish<F, T, A, R>, nullptr, int(sizeof(A))};
+  if constexpr (std::is_same_v<T, float>) k.wide_columns = &reduce_wide_columns<F, T, A, R>;
+  return k;
 }
 
 }  // namespace fl::cuda

@@ -12,7 +12,9 @@ constexpr int kHold = 4;
 constexpr int64_t kLongestHeld = int64_t(1024) * kHold * kVector;
 
 inline unsigned row_threads(int64_t n) {
-  const int64_t wanted = (n + kHold * kVector - 1) / (kHold * kVector);
+  // Two vectors a thread while that gives no more threads than a block has.
+  const int64_t per = n <= 1024 * 2 * kVector ? 2 * kVector : kHold * kVector;
+  const int64_t wanted = (n + per - 1) / per;
   return static_cast<unsigned>(std::min<int64_t>(1024, std::max<int64_t>(32, (wanted + 31) / 32 * 32)));
 }
 
@@ -30,6 +32,11 @@ struct RowReader {
   }
   __device__ __forceinline__ void get(int vector, float (&v)[kVector], float rest) const {
     const int first = vector * kVector;
+    if (first >= n) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) v[j] = rest;
+      return;
+    }
     if (aligned && first + kVector <= n) {
       load_vector(v, data + int64_t(first) * size, dtype);
       return;
@@ -40,6 +47,7 @@ struct RowReader {
   }
   __device__ __forceinline__ void put(int vector, const float (&v)[kVector]) const {
     const int first = vector * kVector;
+    if (first >= n) return;
     char* to = const_cast<char*>(data);
     if (aligned && first + kVector <= n) {
       store_vector<float>(to + int64_t(first) * size, dtype, v);

@@ -163,6 +163,10 @@ void raise(cudaError_t status, const char* what) {
 
 void check_launch(const char* what) {
   check(cudaPeekAtLastError(), what);
+  launched(what);
+}
+
+void launched(const char* what) {
   if (__builtin_expect(launch_blocking(), 0)) {
     cudaStreamCaptureStatus status;
     if (cudaStreamIsCapturing(current_stream(), &status) == cudaSuccess &&

@@ -16,6 +16,8 @@ inline void check(cudaError_t status, const char* what) {
 }
 // After a launch: errors of the launch itself, and with CUDA_LAUNCH_BLOCKING=1 those of the kernel too.
 void check_launch(const char* what);
+// The same where the launch itself has been checked.
+void launched(const char* what);
 
 // Makes a device current for the calls of a scope.
 class OnDevice {

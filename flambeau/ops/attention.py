@@ -55,12 +55,17 @@ def _check(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor |
             raise RuntimeError(f"[{OP}] expected either attn_mask or is_causal, got both")
 
 
+def _is_rows(query: fl.Tensor, key: fl.Tensor, mask: fl.Tensor | None) -> bool:
+    """Whether the CUDA kernel takes these operands: it holds a row of scores at a time."""
+    return query.device.type == "cuda" and mask is None and query.shape[1] == key.shape[1] and key.shape[2] <= 16384
+
+
 def _is_blocked(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, gqa: bool) -> bool:
     """Whether the blocked kernel takes these operands."""
     return (
         query.dim() == key.dim() == value.dim() == 4
         and query.dtype in (fl.float32, fl.bfloat16, fl.float16)
-        and query.device.type in ("cpu", "meta")
+        and (query.device.type in ("cpu", "meta") or _is_rows(query, key, mask))
         and query.shape[0] == key.shape[0] == value.shape[0]
         and key.shape[1] == value.shape[1]
         and key.shape[2] == value.shape[2]

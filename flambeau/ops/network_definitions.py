@@ -161,9 +161,9 @@ def native_batch_norm(
         spread = input - mean.reshape(view)
         variance = fl.mean(spread * spread, dims)
         if running_mean is not None:
-            running_mean.copy_(running_mean * (1 - momentum) + mean * momentum)
+            running_mean.data.copy_(running_mean * (1 - momentum) + mean * momentum)
         if running_var is not None:
-            running_var.copy_(running_var * (1 - momentum) + variance * (momentum * count / max(count - 1, 1)))
+            running_var.data.copy_(running_var * (1 - momentum) + variance * (momentum * count / max(count - 1, 1)))
         rstd = fl.rsqrt(variance + eps)
         saved = mean, rstd
     else:
@@ -281,12 +281,14 @@ def _adaptive_cells(n: int, outs: int) -> list[tuple[int, int]]:
 def _adaptive_avg(ndim: int) -> Callable[..., Any]:
     def run(self: Any, output_size: Sequence[int]) -> Any:
         sizes = list(output_size) * (ndim if len(output_size) == 1 else 1)
-        first = self.dim() - ndim
+        first, dtype = self.dim() - ndim, self.dtype
+        if not (self.is_floating_point() or self.is_complex()):
+            self = self.to(fl.float64)
         for d, outs in enumerate(sizes):
             cells = _adaptive_cells(self.shape[first + d], outs)
             parts = [fl.mean(self.narrow(first + d, a, b - a), [first + d], keepdim=True) for a, b in cells]
             self = fl.cat(parts, first + d)
-        return self
+        return self.to(dtype)
 
     return run
 

@@ -15,7 +15,8 @@ from sampled import NAMES, RECORDS, as_function, calls, differentiable, operator
 ABSENT = (NotImplementedError,)
 TOLERANCE = {fl.float32: 2e-3, fl.float64: 1e-6, fl.bfloat16: 4e-2, fl.float16: 1e-2}
 # Some arguments have to be on the CPU, and storages of copies are as large as the tensors.
-HOST_ARGUMENTS = {"tensor_split.tensor_indices_or_sections", "_pack_padded_sequence", "as_strided_", "as_strided"}
+HOST_ARGUMENTS = {"tensor_split.tensor_indices_or_sections", "_pack_padded_sequence", "_pad_packed_sequence",
+                  "as_strided_", "as_strided"}  # fmt: skip
 UNSET = {name for name in NAMES if name.split(".")[0].startswith(("empty", "new_empty"))}
 
 
@@ -28,13 +29,14 @@ def compare(got, want, tolerance):
         if w.numel() == 0:
             continue
         g, w = g.detach().cpu(), w.detach()
+        floating = w.is_floating_point() or w.is_complex()
         if w.is_complex():
             g, w = fl.view_as_real(g.resolve_conj()), fl.view_as_real(w.resolve_conj())
         g, w = g.to(fl.float64), w.to(fl.float64)
         assert bool((g.isnan() == w.isnan()).all()), "NaN in other places"
         g, w = g.nan_to_num(0, 1e30, -1e30), w.nan_to_num(0, 1e30, -1e30)
         error = ((g - w).abs() / w.abs().clamp(min=1)).max().item()
-        assert error <= tolerance, f"error {error:.3g}"
+        assert error <= (tolerance or (2e-3 if floating else 0)), f"error {error:.3g}"
 
 
 def moved(value):
@@ -67,6 +69,8 @@ def forward(name, dtype):
 def backward(name):
     op = operator(name)
     for call in calls(name, fl.float32):
+        if any(isinstance(a, samples.Through) for a in (*call.args, *call.kwargs.values())):
+            continue  # its function holds tensors of the CPU
         function, inputs = as_function(op, call)
         if not inputs:
             continue
