@@ -1,5 +1,6 @@
-// Attention by products over all scores, with the softmax of a row and its derivative in one pass each. Scores
-// are kept in single precision. Memory grows with queries times keys; compiled code has a kernel that does not.
+// Attention by products over all scores, with the softmax of a row and its derivative in one pass each.
+// Scores are kept in single precision. Memory grows with queries times keys; compiled code has a kernel that
+// does not.
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
 
@@ -134,19 +135,21 @@ void by_definition(const Operator& op, KeySet keys, Value* args, Value* results)
 }
 
 bool usable(const Tensor& query, const Tensor& key, const Tensor& mask) {
-  return has_blas() && !mask.defined() && query.dim() == 4 && key.dim() == 4 && query.size(1) == key.size(1) &&
-         key.size(2) <= 1024 * kKeep * kVector && is_floating(query.dtype()) && query.dtype() != DType::Double &&
-         query.numel() > 0 && key.numel() > 0;
+  return has_blas() && !mask.defined() && query.dim() == 4 && key.dim() == 4 &&
+         query.size(1) == key.size(1) && key.size(2) <= 1024 * kKeep * kVector &&
+         is_floating(query.dtype()) && query.dtype() != DType::Double && query.numel() > 0 && key.numel() > 0;
 }
 
 float scale_of(const Value& given, const Tensor& query) {
-  return given.is_none() ? 1.0f / sqrtf(static_cast<float>(query.size(3))) : static_cast<float>(given.to_float());
+  return given.is_none() ? 1.0f / sqrtf(static_cast<float>(query.size(3)))
+                         : static_cast<float>(given.to_float());
 }
 
 void attention(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Tensor query = args[0].tensor(), key = args[1].tensor(), mask = args[3].tensor();
-  if (!usable(query, key, mask) || args[2].tensor().numel() == 0) return by_definition(op, keys, args, results);
+  if (!usable(query, key, mask) || args[2].tensor().numel() == 0)
+    return by_definition(op, keys, args, results);
   OnDevice on(query.device().index);
   const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(args[2].tensor());
   const int64_t b = q.size(0), h = q.size(1), n = q.size(2), m = k.size(2);
@@ -154,7 +157,7 @@ void attention(const Operator& op, void*, KeySet keys, Value* args, Value* resul
   const Tensor sums = empty({b, h, n}, single), out = empty({b, h, n, v.size(3)}, q.options());
   const Tensor scores = empty({b, h, n, m}, single), weights = empty({b, h, n, m}, q.options());
   multiply(q, false, k, true, scores);
-  const ScoreArgs a{scores.data<float>(), weights.raw(), sums.data<float>(), int(n), int(m),
+  const ScoreArgs a{scores.data<float>(), weights.raw(),     sums.data<float>(), int(n), int(m),
                     scale_of(args[5], q), args[4].to_bool(), q.dtype()};
   score_softmax<<<static_cast<unsigned>(b * h * n), threads_for(m), 0, current_stream()>>>(a);
   check_launch("scaled_dot_product_attention");
@@ -166,7 +169,8 @@ void attention(const Operator& op, void*, KeySet keys, Value* args, Value* resul
 void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Tensor query = args[1].tensor(), key = args[2].tensor(), mask = args[4].tensor();
-  if (!usable(query, key, mask) || args[3].tensor().numel() == 0) return by_definition(op, keys, args, results);
+  if (!usable(query, key, mask) || args[3].tensor().numel() == 0)
+    return by_definition(op, keys, args, results);
   OnDevice on(query.device().index);
   const Tensor g = contiguous(args[0].tensor()), q = contiguous(query), k = contiguous(key),
                v = contiguous(args[3].tensor()), sums = contiguous(args[6].tensor());
@@ -176,12 +180,13 @@ void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Val
   const Tensor weights = empty({b, h, n, m}, q.options()), of_scores = empty({b, h, n, m}, q.options());
   multiply(q, false, k, true, scores);
   multiply(g, false, v, true, of_weights);
-  const ScoreArgs a{scores.data<float>(), weights.raw(), sums.data<float>(), int(n), int(m),
+  const ScoreArgs a{scores.data<float>(), weights.raw(),     sums.data<float>(), int(n), int(m),
                     scale_of(args[8], q), args[7].to_bool(), q.dtype()};
   score_gradient<<<static_cast<unsigned>(b * h * n), threads_for(m), 0, current_stream()>>>(
       a, of_weights.data<float>(), of_scores.raw());
   check_launch("scaled_dot_product_attention");
-  const Tensor dq = empty(q.sizes(), q.options()), dk = empty(k.sizes(), k.options()), dv = empty(v.sizes(), v.options());
+  const Tensor dq = empty(q.sizes(), q.options()), dk = empty(k.sizes(), k.options()),
+               dv = empty(v.sizes(), v.options());
   multiply(of_scores, false, k, false, dq);
   multiply(of_scores, true, q, false, dk);
   multiply(weights, true, g, false, dv);
@@ -191,7 +196,8 @@ void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Val
 }
 
 const detail::Register forward{"_flash_attention", {Key::CUDA}, Kernel{attention, nullptr}};
-const detail::Register backward{"_flash_attention_backward", {Key::CUDA}, Kernel{attention_backward, nullptr}};
+const detail::Register backward{
+    "_flash_attention_backward", {Key::CUDA}, Kernel{attention_backward, nullptr}};
 
 }  // namespace
 }  // namespace fl::cuda

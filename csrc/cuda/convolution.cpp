@@ -371,7 +371,7 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
     run(p, Way::Filter);
   }
   if (mask[2]) {
-    static const Operator& sum = OperatorTable::get().at("sum.dim_IntList");
+    static const Operator& sum = OperatorTable::get().at("sum");
     std::vector<int64_t> dims{0};
     for (int64_t d = 2; d < grad.dim(); ++d) dims.push_back(d);
     Value arguments[4] = {Value(g), Value(dims), Value(false), Value()}, result[1];

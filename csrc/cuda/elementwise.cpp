@@ -126,7 +126,8 @@ static bool rows_of_vectors(PointwiseArgs& args, int operands, const Walk& w) {
     if (args.constants >> i & 1) continue;
     if (w.strides[i + 1][0] == 0)
       repeated |= 1 << i;
-    else if (w.strides[i + 1][0] != args.in_size[i] || !fits(args.in[i], args.in_dtype[i], args.in_size[i], i + 1))
+    else if (w.strides[i + 1][0] != args.in_size[i] ||
+             !fits(args.in[i], args.in_dtype[i], args.in_size[i], i + 1))
       return false;
   }
   args.repeated = repeated;
@@ -308,10 +309,11 @@ void run_reduce(const ReduceCall& call) {
 
   // Enough blocks for the whole device; each part is worth a block.
   const int64_t wanted = int64_t(properties(current_device()).multiProcessorCount) * 4;
-  const bool by_eight = columns && kernels.wide_columns && reduced.size() == 1 && kept[0].in == item &&
-                        kept[0].size % kVector == 0 && (item == 4 || item == 2) && is_floating(call.self.dtype()) &&
-                        reinterpret_cast<uintptr_t>(args.in) % 16 == 0 && reduced[0].in % 16 == 0 &&
-                        std::all_of(kept.begin() + 1, kept.end(), [](const Folded& f) { return f.in % 16 == 0; });
+  const bool by_eight =
+      columns && kernels.wide_columns && reduced.size() == 1 && kept[0].in == item &&
+      kept[0].size % kVector == 0 && (item == 4 || item == 2) && is_floating(call.self.dtype()) &&
+      reinterpret_cast<uintptr_t>(args.in) % 16 == 0 && reduced[0].in % 16 == 0 &&
+      std::all_of(kept.begin() + 1, kept.end(), [](const Folded& f) { return f.in % 16 == 0; });
   const int64_t blocks = by_eight ? (outputs + 255) / 256 : columns ? (outputs + 31) / 32 : outputs;
   const int64_t least = columns ? 64 : 8192;
   int64_t parts = 1;
@@ -326,7 +328,8 @@ void run_reduce(const ReduceCall& call) {
   args.partial = partial.get();
   const unsigned n_parts = args.parts;
   if (columns) {
-    launch(by_eight ? kernels.wide_columns : kernels.columns, dim3(static_cast<unsigned>(blocks), n_parts), dim3(32, 8), args, call.def.name);
+    launch(by_eight ? kernels.wide_columns : kernels.columns, dim3(static_cast<unsigned>(blocks), n_parts),
+           dim3(32, 8), args, call.def.name);
   } else if (short_rows) {
     launch(kernels.warps, blocks_for(outputs, 8), dim3(32, 8), args, call.def.name);
   } else {

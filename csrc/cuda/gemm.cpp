@@ -127,7 +127,8 @@ Plan make_plan(Lt& lt, const Key_& k) {
   check_lt(lt.desc_set(p.desc, kTransA, &k.trans_a, 4), "transa");
   check_lt(lt.desc_set(p.desc, kTransB, &k.trans_b, 4), "transb");
   check_lt(lt.desc_set(p.desc, kEpilogue, &k.epilogue, 4), "epilogue");
-  const auto layout = [&](Layout_* made, int type, int64_t rows, int64_t columns, int64_t ld, int64_t stride) {
+  const auto layout = [&](Layout_* made, int type, int64_t rows, int64_t columns, int64_t ld,
+                          int64_t stride) {
     check_lt(lt.layout_create(made, type, rows, columns, ld), "cublasLtMatrixLayoutCreate");
     const int32_t count = static_cast<int32_t>(k.batch);
     if (count > 1) {
@@ -264,7 +265,8 @@ void gemm(const cpu::GemmArgs& g, DType result) {
   if (it == plans.end()) it = plans.emplace(key, make_plan(lt, key)).first;
   const Plan& plan = it->second;
   if (!plan.usable) {
-    FL_CHECK(result == g.dtype, "[matmul] expected a product that cuBLASLt computes, got dtype ", name_of(g.dtype));
+    FL_CHECK(result == g.dtype, "[matmul] expected a product that cuBLASLt computes, got dtype ",
+             name_of(g.dtype));
     return gemm_plain(g);
   }
   if (bias) check_lt(lt.desc_set(plan.desc, kBiasPointer, &bias, sizeof bias), "bias");

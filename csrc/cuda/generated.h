@@ -29,7 +29,7 @@ struct PointwiseArgs : FlatArgs {
 
 struct PointwiseKernels {
   void (*strided)(const PointwiseArgs) = nullptr;
-  void (*vector)(const FlatArgs) = nullptr;        // for float only, as the next
+  void (*vector)(const FlatArgs) = nullptr;  // for float only, as the next
   void (*rows)(const PointwiseArgs) = nullptr;
 };
 
@@ -61,12 +61,12 @@ struct ReduceArgs {
 constexpr uint32_t kFinishByThread = 1024;
 
 struct ReduceKernels {
-  void (*rows)(const ReduceArgs) = nullptr;     // a block for each result
-  void (*warps)(const ReduceArgs) = nullptr;    // a warp for each result
-  void (*columns)(const ReduceArgs) = nullptr;  // neighbouring threads for neighbouring results
-  void (*finish)(const ReduceArgs) = nullptr;   // folds the parts
+  void (*rows)(const ReduceArgs) = nullptr;          // a block for each result
+  void (*warps)(const ReduceArgs) = nullptr;         // a warp for each result
+  void (*columns)(const ReduceArgs) = nullptr;       // neighbouring threads for neighbouring results
+  void (*finish)(const ReduceArgs) = nullptr;        // folds the parts
   void (*wide_columns)(const ReduceArgs) = nullptr;  // for float only: columns by eight
-  int accumulator = 0;                          // bytes
+  int accumulator = 0;                               // bytes
 };
 
 struct ReduceTable {

@@ -42,21 +42,37 @@ __global__ void layer_norm_held(const LayerArgs a) {
 #pragma unroll
   for (int k = 0; k < kHold; ++k)
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      const bool inside = (k * blockDim.x + threadIdx.x) * kVector + j < n;
-      v[k][j] -= mean;
-      squares += inside ? v[k][j] * v[k][j] : 0.0f;
+    for (int j = 0; j < kVector; ++j) v[k][j] -= mean;
+#pragma unroll
+  for (int k = 0; k < kHold; ++k) {
+    const int first = (k * blockDim.x + threadIdx.x) * kVector;
+    if (first + kVector <= n) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) squares += v[k][j] * v[k][j];
+    } else {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) squares += first + j < n ? v[k][j] * v[k][j] : 0.0f;
     }
+  }
   const float rstd = rsqrtf(block_fold(squares, Sum{}, 0.0f, shared) / n + a.eps);
 #pragma unroll
   for (int k = 0; k < kHold; ++k) {
     const int vector = k * blockDim.x + threadIdx.x;
     if (vector * kVector >= n) break;
-    float w[kVector], b[kVector];
-    get_parameter(a.weight, a.weight_dtype, vector, n, w, 1);
-    get_parameter(a.bias, a.weight_dtype, vector, n, b, 0);
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) v[k][j] = v[k][j] * rstd * w[j] + b[j];
+    for (int j = 0; j < kVector; ++j) v[k][j] *= rstd;
+    if (a.weight) {
+      float w[kVector];
+      get_parameter(a.weight, a.weight_dtype, vector, n, w, 1);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) v[k][j] *= w[j];
+    }
+    if (a.bias) {
+      float b[kVector];
+      get_parameter(a.bias, a.weight_dtype, vector, n, b, 0);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) v[k][j] += b[j];
+    }
     to.put(vector, v[k]);
   }
   if (threadIdx.x == 0) {

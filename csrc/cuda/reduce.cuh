@@ -230,8 +230,12 @@ __global__ void __launch_bounds__(256) reduce_finish(const __grid_constant__ Red
 
 template <class F, class T, class A, class R>
 ReduceKernels reduce_kernels() {
-  ReduceKernels k{&reduce_rows<F, T, A, R>, &reduce_warps<F, T, A, R>, &reduce_columns<F, T, A, R>,
-                  &reduce_finish<F, T, A, R>, nullptr, int(sizeof(A))};
+  ReduceKernels k{&reduce_rows<F, T, A, R>,
+                  &reduce_warps<F, T, A, R>,
+                  &reduce_columns<F, T, A, R>,
+                  &reduce_finish<F, T, A, R>,
+                  nullptr,
+                  int(sizeof(A))};
   if constexpr (std::is_same_v<T, float>) k.wide_columns = &reduce_wide_columns<F, T, A, R>;
   return k;
 }

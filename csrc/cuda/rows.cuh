@@ -12,8 +12,7 @@ constexpr int kHold = 4;
 constexpr int64_t kLongestHeld = int64_t(1024) * kHold * kVector;
 
 inline unsigned row_threads(int64_t n) {
-  // Two vectors a thread while that gives no more threads than a block has.
-  const int64_t per = n <= 1024 * 2 * kVector ? 2 * kVector : kHold * kVector;
+  const int64_t per = kHold * kVector;
   const int64_t wanted = (n + per - 1) / per;
   return static_cast<unsigned>(std::min<int64_t>(1024, std::max<int64_t>(32, (wanted + 31) / 32 * 32)));
 }

@@ -1,15 +1,19 @@
 """Tests of the CUDA device. All but the compilation of sources need one, and are skipped without."""
 
+import pathlib
+
 import pytest
 
 import flambeau as fl
+
+HERE = pathlib.Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
     if fl.cuda.is_available():
         return
     for item in items:
-        if "cuda" in str(item.fspath.dirpath()) and item.get_closest_marker("without_device") is None:
+        if item.path.parent == HERE and item.get_closest_marker("without_device") is None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
