@@ -108,7 +108,7 @@ def _resnet18(torch: Any, small: bool) -> Task:
             x = self.body(F.relu(self.norm(self.stem(x))))
             return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
-    return Task(ResNet(), _classes(torch, (8 if small else 16, 3, side, side)), F.cross_entropy)
+    return Task(ResNet(), _classes(torch, (16, 3, side, side)), F.cross_entropy)
 
 
 def _gpt(torch: Any, small: bool) -> Task:

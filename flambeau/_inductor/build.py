@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from flambeau._inductor.cpp import Kernel
 
-__all__ = ["addresses", "cache_dir", "cached", "compiler", "delete", "intact", "prune"]
+__all__ = ["addresses", "cache_dir", "cached", "compiler", "delete", "intact", "name", "prune", "write"]
 
 FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-shared", "-fwrapv",
@@ -128,7 +128,11 @@ def _identity() -> str:
             flags = next((line for line in file if line.startswith("flags")), "")
     except OSError:
         flags = ""
-    return f"{path} {stamp.st_size if stamp else 0} {stamp.st_mtime_ns if stamp else 0} {flags} {FLAGS} {PRELUDE}"
+    own = (DIVISION, INTEGER_MATH, SIMPLE_MATH, PRELUDE, FLAGS)
+    headers = hashlib.sha256(
+        b"".join(p.read_bytes() for p in sorted((_headers() / "cpu").glob("*math*.h")))
+    ).hexdigest()
+    return f"{path} {stamp.st_size if stamp else 0} {stamp.st_mtime_ns if stamp else 0} {flags} {headers} {own}"
 
 
 @functools.cache
@@ -141,8 +145,9 @@ def _headers() -> Path:
     raise FileNotFoundError("[inductor] expected the headers of the math library beside the package, got none")
 
 
-def _name(kernel: Kernel) -> str:
-    return "k_" + hashlib.sha256((_identity() + kernel.source).encode()).hexdigest()[:24]
+def name(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
+    """What a kernel is called, built with the flags and some more."""
+    return "k_" + hashlib.sha256((_identity() + " ".join(extra) + kernel.source).encode()).hexdigest()[:24]
 
 
 def _text(kernels: dict[str, Kernel]) -> str:
@@ -172,7 +177,7 @@ class BuildError(RuntimeError):
     """The compiler refused a generated source."""
 
 
-def _compile(kernels: dict[str, Kernel], folder: Path) -> Path:
+def _compile(kernels: dict[str, Kernel], folder: Path, extra: tuple[str, ...] = ()) -> Path:
     """Builds one object with all the given kernels and records which they are."""
     import subprocess
     import tempfile
@@ -186,7 +191,7 @@ def _compile(kernels: dict[str, Kernel], folder: Path) -> Path:
         made = Path(scratch) / "kernels.so"
         found = compiler()
         assert found is not None
-        command = [found, *FLAGS, f"-I{_headers()}", str(text), "-o", str(made)]
+        command = [found, *FLAGS, *extra, f"-I{_headers()}", str(text), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildError(
@@ -196,7 +201,7 @@ def _compile(kernels: dict[str, Kernel], folder: Path) -> Path:
         os.replace(made, target)
     found = f"{target.name} {_digest(target)}"
     for name in kernels:
-        _write(folder / name, found)
+        write(folder / name, found)
     return target
 
 
@@ -204,7 +209,8 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """A file that others see whole or not at all."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
@@ -237,14 +243,14 @@ def _from_disk(name: str, folder: Path) -> bool:
     return True
 
 
-def addresses(kernels: list[Kernel]) -> list[int]:
-    """Where the machine code of each kernel is, built where needed."""
-    names = [_name(k) for k in kernels]
+def addresses(kernels: list[Kernel], extra: tuple[str, ...] = ()) -> list[int]:
+    """Where the machine code of each kernel is, built where needed, with some flags more than usual."""
+    names = [name(k, extra) for k in kernels]
     with _lock:
         folder = cache_dir()
         wanted = {n: k for n, k in zip(names, kernels) if n not in _loaded and not _from_disk(n, folder)}
         if wanted:
-            for batch, path in _build_all(wanted, folder):
+            for batch, path in _build_all(wanted, folder, extra):
                 _load(path, batch)
             prune(folder, MOST_BYTES)
     return [_loaded[n] for n in names]
@@ -318,7 +324,7 @@ def prune(folder: Path, most_bytes: int) -> None:
             delete(found)
 
 
-def _build_all(wanted: dict[str, Kernel], folder: Path) -> list[tuple[dict[str, Kernel], Path]]:
+def _build_all(wanted: dict[str, Kernel], folder: Path, extra: tuple[str, ...]) -> list[tuple[dict[str, Kernel], Path]]:
     """In as many objects as there are processors to build them."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -326,6 +332,6 @@ def _build_all(wanted: dict[str, Kernel], folder: Path) -> list[tuple[dict[str, 
     names = list(wanted)
     batches = [{n: wanted[n] for n in names[i::workers]} for i in range(workers)]
     if workers == 1:
-        return [(batches[0], _compile(batches[0], folder))]
+        return [(batches[0], _compile(batches[0], folder, extra))]
     with ThreadPoolExecutor(workers) as pool:
-        return list(zip(batches, pool.map(lambda batch: _compile(batch, folder), batches)))
+        return list(zip(batches, pool.map(lambda batch: _compile(batch, folder, extra), batches)))

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from flambeau._inductor import build, cpp
+from flambeau._inductor import build, config, cpp
 from flambeau._inductor.ir import Buffer, Operator
 from flambeau._inductor.schedule import Group
 from flambeau.ops.expr import Expr
@@ -44,14 +44,15 @@ class Printer(Protocol):
 
 
 class _CppLaunch:
-    def __init__(self, kernel: cpp.Kernel, address: int) -> None:
+    def __init__(self, kernel: cpp.Kernel, address: int, work: int) -> None:
         self.kernel = kernel
+        self.work = work
         self.address = address
         self.pointers = kernel.pointers
         self.scratch: Sequence[Buffer] = ()
 
     def step(self, pointers: list[int]) -> tuple[Any, ...]:
-        return "launch", self.address, pointers, self.kernel.numbers, self.kernel.work
+        return "launch", self.address, pointers, self.kernel.numbers, self.work
 
 
 class CppPrinter:
@@ -64,8 +65,17 @@ class CppPrinter:
 
     def launches(self, work: list[Work]) -> list[list[Launch] | None]:
         kernels = [cpp.print_group(item, stored) for item, stored in work if isinstance(item, Group)]
-        made = map(_CppLaunch, kernels, build.addresses(kernels) if kernels else [])
+        made = iter([_CppLaunch(kernel, *found) for kernel, found in zip(kernels, self._built(kernels))])
         return [[next(made)] if isinstance(item, Group) else None for item, _ in work]
+
+    @staticmethod
+    def _built(kernels: list[cpp.Kernel]) -> list[tuple[int, int]]:
+        """The address of each kernel, and the work that decides on its threads."""
+        if kernels and (config.max_autotune or config.max_autotune_pointwise):
+            from flambeau._inductor.tune import tuned
+
+            return tuned(kernels)
+        return list(zip(build.addresses(kernels) if kernels else [], (kernel.work for kernel in kernels)))
 
 
 def printer_for(device: Any) -> Printer | None:

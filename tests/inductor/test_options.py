@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as fl
 import flambeau.nn.functional as F
-from flambeau._inductor import config, list_mode_options, list_options
+from flambeau._inductor import config, list_mode_options, list_options, tune
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -23,6 +23,16 @@ def test_modes_compute_the_same(mode):
     x = fl.randn(4, 8)
     fl.testing.assert_close(fl.compile(layer, mode=mode)(x), layer(x))
     assert mode in list_mode_options()
+
+
+def test_winners_of_measurements_are_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    x = fl.randn(4, 8)
+    fl.testing.assert_close(fl.compile(lambda x: x.sin() * 2, mode="max-autotune")(x), x.sin() * 2)
+    winners = list(tmp_path.rglob("tuned_*"))
+    assert winners
+    monkeypatch.setattr(tune, "_time", None)  # nothing is measured again
+    fl.testing.assert_close(fl.compile(lambda x: x.sin() * 2, mode="max-autotune")(x), x.sin() * 2)
 
 
 def test_options_by_name():
