@@ -228,42 +228,24 @@ def _no_data(what: str) -> DataDependentOutput:
     )
 
 
-@method(
-    "item",
-    "tolist",
-    "numpy",
-    "__bool__",
-    "__int__",
-    "__float__",
-    "__index__",
-    "__complex__",
-    "__contains__",
-    "__array__",
-)
-def item(t: Any, *args: Any, **kwargs: Any) -> Any:
-    if t.constant is not None and not args:
+@method("item")
+def item(t: Any) -> Any:
+    if t.constant is not None:
         return t.constant.item()
     raise _no_data("the value of a fake tensor")
 
 
-for _name_ in (
-    "tolist",
-    "numpy",
-    "__bool__",
-    "__int__",
-    "__float__",
-    "__index__",
-    "__complex__",
-    "__contains__",
-    "__array__",
-):
-
-    def _refuse(t: Any, *args: Any, _asked: str = _name_, **kwargs: Any) -> Any:
+def _question(asked: str) -> Handler:
+    def answer(t: Any, *args: Any, **kwargs: Any) -> Any:
         if t.constant is not None:
-            return getattr(t.constant, _asked)(*args, **kwargs)
-        raise _no_data(f"{_asked.strip('_')}() of a fake tensor")
+            return getattr(t.constant, asked)(*args, **kwargs)
+        raise _no_data(f"{asked.strip('_')}() of a fake tensor")
 
-    METHODS[_name_] = _refuse
+    return answer
+
+
+for _asked in "tolist numpy __bool__ __int__ __float__ __index__ __complex__ __contains__ __array__".split():
+    METHODS[_asked] = _question(_asked)
 
 
 @method("data_ptr", "_storage_address")

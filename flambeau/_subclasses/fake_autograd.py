@@ -69,7 +69,8 @@ class _Edge:
 
     def __init__(self, t: Any) -> None:
         refresh(t)
-        self.node, self.index = t.history if t.history is not None else (None, 0)
+        history: tuple[FakeNode | None, int] = t.history if t.history is not None else (None, 0)
+        self.node, self.index = history
         self.leaf = t
         self.sizes = t.geometry.sizes
         self.dtype = t.fake_dtype
@@ -249,14 +250,24 @@ def before_write(name: str, bound: dict[str, Any], target: Any) -> dict[str, Any
     and a tensor with its history otherwise."""
     derivative = derivative_of(name)
     refresh(target)
+    if _needs(target) and target.history is None and target.fake_view is None:
+        raise RuntimeError(
+            f"[{name}] expected a tensor that may be written to, got a leaf: a leaf Variable that requires grad is being used "
+            "in an in-place operation."
+        )
     read = derivative is not None and any(t is target for t in derivative.saved(bound, []))
     if read:
         before = target.clone()
     else:
         before = target.fake_mode.wrap(target.meta(), target.geometry, target.fake_device, target.fake_requires_grad)
         before.history, before.fake_is_leaf = target.history, target.fake_is_leaf
-    swap = lambda v: before if v is target else v  # noqa: E731
-    return {k: [swap(x) for x in v] if isinstance(v, (list, tuple)) else swap(v) for k, v in bound.items()}
+
+    def swapped(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [swapped(v) for v in value]
+        return before if value is target else value
+
+    return {k: swapped(v) for k, v in bound.items()}
 
 
 def note_views(op: Any, bound: dict[str, Any], result: Any) -> None:
@@ -324,10 +335,9 @@ def add_hook(t: Any, hook: Callable[[Any], Any]) -> Callable[[], None]:
     if not _needs(t):
         raise RuntimeError("[register_hook] expected a tensor that requires grad, got one that does not")
     refresh(t)
-    if t.history is None:
-        hooks, entry = t.__dict__.setdefault("leaf_hooks", []), hook
-    else:
-        hooks, entry = t.history[0].hooks, (t.history[1], hook)
+    leaf = t.history is None
+    hooks: list[Any] = t.__dict__.setdefault("leaf_hooks", []) if leaf else t.history[0].hooks
+    entry: Any = hook if leaf else (t.history[1], hook)
     hooks.append(entry)
     return lambda: hooks.remove(entry)
 

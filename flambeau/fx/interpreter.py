@@ -122,7 +122,7 @@ class Interpreter:
             value = getattr(value, atom)
         return value
 
-    def fetch_args_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The values of a node's arguments."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(dict(n.kwargs), n)
 

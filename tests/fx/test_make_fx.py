@@ -196,6 +196,12 @@ def test_a_value_that_backward_needs_must_not_be_overwritten():
             make_fx(function, tracing_mode=mode)(fl.rand(3, requires_grad=True))
 
 
+def test_a_leaf_must_not_be_written():
+    for mode in MODES:
+        with pytest.raises(RuntimeError, match="leaf Variable"):
+            make_fx(lambda x: x.mul_(2), tracing_mode=mode)(fl.rand(3, requires_grad=True))
+
+
 def test_fakes_have_gradients_without_a_graph_module():
     net = Net()
     mode = FakeTensorMode(shape_env=ShapeEnv())

@@ -12,9 +12,12 @@ GuardOnDataDependentSymNode = DataDependentOutput
 
 __all__ = [
     "DimDynamic", "GuardOnDataDependentSymNode", "RelaxedUnspecConstraint", "ShapeEnv", "StatelessSymbolicContext",
-    "StrictMinMaxConstraint", "free_unbacked_symbols", "optimization_hint", "size_hint", "definitely_false", "definitely_true", "free_symbols", "guard_bool",
-    "guard_int", "guard_or_false", "guard_or_true", "guard_size_oblivious", "has_free_symbols", "hint_int", "is_concrete_bool",
-    "is_concrete_int", "is_symbolic", "statically_known_false", "statically_known_true", "sym_eq",
+    "StrictMinMaxConstraint", "check_consistent", "constrain_range", "constrain_unify", "definitely_false",
+    "definitely_true", "expect_true", "free_symbols", "free_unbacked_symbols", "guard_bool", "guard_float",
+    "guard_int", "guard_or_false", "guard_or_true", "guard_scalar", "guard_size_oblivious", "has_free_symbols",
+    "has_free_unbacked_symbols", "has_static_value", "has_symbolic_sizes_strides", "hint_int", "is_concrete_bool",
+    "is_concrete_float", "is_concrete_int", "is_symbolic", "optimization_hint", "size_hint", "statically_known_false",
+    "statically_known_true", "sym_and", "sym_eq", "sym_or",
 ]  # fmt: skip
 
 
@@ -100,6 +103,63 @@ def guard_int(value: Any) -> int:
     return int(value)
 
 
+def guard_float(value: Any) -> float:
+    return float(value)
+
+
+def guard_scalar(value: Any) -> Any:
+    """A symbolic number as a plain one, by a guard."""
+    if isinstance(value, (bool, SymBool)):
+        return bool(value)
+    return int(value) if isinstance(value, (int, SymInt)) else float(value)
+
+
+def expect_true(value: Any, skip: int = 0) -> bool:
+    """Assume that a condition holds; for what depends on data, from now on."""
+    if isinstance(value, SymBool):
+        value.env.check(value)
+        return True
+    return bool(value)
+
+
+def constrain_range(value: Any, *, min: int | None, max: int | None = None) -> None:
+    """Assume bounds of a size."""
+    if min is not None:
+        expect_true(value >= min)
+    if max is not None:
+        expect_true(value <= max)
+
+
+def constrain_unify(a: Any, b: Any) -> None:
+    """Assume that two sizes are equal."""
+    expect_true(a == b)
+
+
+def check_consistent(new: Any, old: Any) -> None:
+    """Check that tensors have the same shape, or that numbers are equal."""
+    if hasattr(new, "shape"):
+        if new.dim() != old.dim():
+            raise RuntimeError(f"[check_consistent] expected {old.dim()} dimensions, got {new.dim()}")
+        for a, b in zip(new.shape, old.shape):
+            expect_true(a == b)
+    elif not isinstance(new, bool):
+        expect_true(new == old)
+
+
+def sym_and(first: Any, *others: Any) -> Any:
+    """Whether all conditions hold, as a condition."""
+    for other in others:
+        first = first & other
+    return first
+
+
+def sym_or(first: Any, *others: Any) -> Any:
+    """Whether one of the conditions holds, as a condition."""
+    for other in others:
+        first = first | other
+    return first
+
+
 guard_size_oblivious = guard_bool
 
 
@@ -135,6 +195,25 @@ def free_unbacked_symbols(value: Any) -> set[Any]:
 
 def has_free_symbols(value: Any) -> bool:
     return bool(free_symbols(value))
+
+
+def has_free_unbacked_symbols(value: Any) -> bool:
+    return bool(free_unbacked_symbols(value))
+
+
+def has_symbolic_sizes_strides(tensor: Any) -> bool:
+    return bool(getattr(tensor, "is_symbolic", False))
+
+
+def has_static_value(value: Any) -> bool:
+    """Whether a number is known without asking for a guard."""
+    if isinstance(value, SymBool):
+        return value.env.statically_known(value.condition) is not None
+    return not is_symbolic(value) or (isinstance(value, SymInt) and is_concrete_int(value))
+
+
+def is_concrete_float(value: Any) -> bool:
+    return not isinstance(value, SymFloat)
 
 
 def sym_eq(a: Any, b: Any) -> Any:

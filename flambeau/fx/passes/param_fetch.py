@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import nn
 from flambeau.fx.graph_module import GraphModule
+from flambeau.nn.modules.module import Module
 
 __all__ = ["default_matching", "extract_attrs_for_lowering", "lift_lowering_attrs_to_nodes", "module_fetch_book"]
 
@@ -19,7 +20,7 @@ def default_matching(name: str, target_version: int) -> str:
 
 
 # Class of module -> version, attributes to fetch, and how their names change between versions.
-module_fetch_book: dict[type, tuple[int, list[str], Callable[[str, int], str]]] = {
+module_fetch_book: dict[Any, tuple[int, list[str], Callable[[str, int], str]]] = {
     nn.Linear: (1, ["weight", "bias"], default_matching),
     nn.Conv2d: (1, _CONVOLUTION, default_matching),
     nn.Conv3d: (1, _CONVOLUTION, default_matching),
@@ -35,7 +36,7 @@ module_fetch_book: dict[type, tuple[int, list[str], Callable[[str, int], str]]] 
 }
 
 
-def extract_attrs_for_lowering(mod: nn.Module) -> dict[str, Any]:
+def extract_attrs_for_lowering(mod: Module) -> dict[str, Any]:
     """The class of a module by name, and its attributes."""
     kind = type(mod)
     attributes: dict[str, Any] = {"name": f"torch.{kind.__module__.partition('.')[2]}.{kind.__name__}"}

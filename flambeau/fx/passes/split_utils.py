@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from flambeau.fx.graph_module import GraphModule
@@ -70,10 +71,9 @@ def split_by_tags(
 
 def _unpack_single(gm: GraphModule, target: str) -> None:
     """Let users of a part that now returns a tuple of one take its item."""
-    import operator
-
     for node in list(gm.graph.nodes):
         if node.op == "call_module" and node.target == target:
             with gm.graph.inserting_after(node):
                 item = gm.graph.call_function(operator.getitem, (node, 0))
-            node.replace_all_uses_with(item, delete_user_cb=lambda user, item=item: user is not item)
+            node.replace_all_uses_with(item)
+            item.args = (node, 0)
