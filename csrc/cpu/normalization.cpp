@@ -298,51 +298,85 @@ void check_channels(const char* name, const Tensor& t, int64_t channels) {
            " elements, got ", t.defined() ? t.numel() : 0);
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                              const Tensor& running_mean, const Tensor& running_var,
-                                              bool training, double momentum, double eps) {
+// Statistics of a batch, kept for the derivative and entered in the running ones.
+void batch_statistics(const Tensor& x, const Channels& g, const Tensor& running_mean,
+                      const Tensor& running_var, double momentum, double eps, const Tensor& save_mean,
+                      const Tensor& save_rstd, std::vector<double>& mean, std::vector<double>& variance) {
+  channel_statistics(x, g, mean, variance);
+  for (int64_t c = 0; c < g.channels; ++c) {
+    store(save_mean, c, mean[c]);
+    store(save_rstd, c, 1 / std::sqrt(variance[c] + eps));
+  }
+  const auto update = [&](const Tensor& running, const std::vector<double>& fresh, double factor) {
+    if (!running.defined()) return;
+    const Tensor wide = contiguous(to_dtype(running, DType::Double));
+    const Tensor next = empty(running.sizes(), {DType::Double, Device{}});
+    for (int64_t c = 0; c < g.channels; ++c)
+      next.data<double>()[c] = momentum * fresh[c] * factor + (1 - momentum) * wide.data<double>()[c];
+    copy_into(running, next);
+  };
+  const double count = static_cast<double>(g.batch * g.spatial);
+  update(running_mean, mean, 1);
+  update(running_var, variance, count / (count - 1));  // running variance is that of the sample
+}
+
+// Checks what batch normalisation is given; the dtype of its statistics.
+DType check_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean, const Tensor& running_var) {
   FL_CHECK_KIND(input.dim() >= 2, Index, "[batch_norm] expected at least 2 dimensions, got ", input.dim());
   check_floating("batch_norm", input);
   const int64_t channels = input.size(1);
-  FL_CHECK(training || (running_mean.defined() && running_var.defined()),
-           "[batch_norm] expected running_mean and running_var in evaluation mode, got None");
   check_channels("weight", weight, channels);
   check_channels("bias", bias, channels);
   check_channels("running_mean", running_mean, channels);
   check_channels("running_var", running_var, channels);
-  DType statistics = parameter_dtype("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
-  if (input.is_meta()) statistics = compute_of(statistics);  // as PyTorch answers there
+  const DType t = parameter_dtype("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
+  return input.is_meta() ? compute_of(t) : t;  // as PyTorch answers there
+}
+
+Channels channels_of(const Tensor& input) {
+  const int64_t channels = input.size(1);
+  const int64_t spatial = channels && input.size(0) ? input.numel() / (input.size(0) * channels) : 0;
+  return {input.size(0), channels, spatial, channels_last(input) || spatial == 1};
+}
+
+std::tuple<Tensor, Tensor> batch_norm_statistics(const Tensor& input, const Tensor& running_mean,
+                                                 const Tensor& running_var, double momentum, double eps) {
+  const DType statistics = check_batch_norm(input, Tensor(), Tensor(), running_mean, running_var);
+  const int64_t channels = input.size(1);
+  Tensor save_mean = empty({channels}, {statistics, input.device()}),
+         save_rstd = empty({channels}, {statistics, input.device()});
+  if (input.is_meta() || channels == 0) return {save_mean, save_rstd};
+  FL_CHECK(input.numel() > 0, "[batch_norm] expected at least one value for each channel, got ",
+           input.sizes());
+  std::vector<double> mean(channels), variance(channels);
+  batch_statistics(channels_last(input) ? input : contiguous(input), channels_of(input), running_mean,
+                   running_var, momentum, eps, save_mean, save_rstd, mean, variance);
+  return {save_mean, save_rstd};
+}
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                              const Tensor& running_mean, const Tensor& running_var,
+                                              bool training, double momentum, double eps) {
+  FL_CHECK(training || (running_mean.defined() && running_var.defined()),
+           "[batch_norm] expected running_mean and running_var in evaluation mode, got None");
+  const DType statistics = check_batch_norm(input, weight, bias, running_mean, running_var);
+  const int64_t channels = input.size(1);
   const bool last = channels_last(input);
   Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
   const int64_t saved = training || input.is_meta() ? channels : 0;
   Tensor save_mean = empty({saved}, {statistics, input.device()}),
          save_rstd = empty({saved}, {statistics, input.device()});
   if (input.is_meta()) return {out, save_mean, save_rstd};
-  const int64_t spatial = channels && input.size(0) ? input.numel() / (input.size(0) * channels) : 0;
   FL_CHECK(!training || input.numel() > 0 || channels == 0,
            "[batch_norm] expected at least one value for each channel, got ", input.sizes());
   if (input.numel() == 0) return {out, save_mean, save_rstd};
 
   const Tensor x = last ? input : contiguous(input);
-  const Channels g{input.size(0), channels, spatial, last || spatial == 1};
+  const Channels g = channels_of(input);
   std::vector<double> mean(channels), variance(channels), scale(channels), shift(channels);
   if (training) {
-    channel_statistics(x, g, mean, variance);
-    for (int64_t c = 0; c < channels; ++c) {
-      store(save_mean, c, mean[c]);
-      store(save_rstd, c, 1 / std::sqrt(variance[c] + eps));
-    }
-    const auto update = [&](const Tensor& running, const std::vector<double>& fresh, double factor) {
-      if (!running.defined()) return;
-      const Tensor wide = contiguous(to_dtype(running, DType::Double));
-      const Tensor next = empty(running.sizes(), {DType::Double, Device{}});
-      for (int64_t c = 0; c < channels; ++c)
-        next.data<double>()[c] = momentum * fresh[c] * factor + (1 - momentum) * wide.data<double>()[c];
-      copy_into(running, next);
-    };
-    const double count = static_cast<double>(g.batch * spatial);
-    update(running_mean, mean, 1);
-    update(running_var, variance, count / (count - 1));  // running variance is that of the sample
+    batch_statistics(x, g, running_mean, running_var, momentum, eps, save_mean, save_rstd, mean, variance);
   } else {
     const Tensor m = contiguous(to_dtype(running_mean, DType::Double)),
                  v = contiguous(to_dtype(running_var, DType::Double));
@@ -363,6 +397,7 @@ FL_KERNEL("native_layer_norm", layer_norm);
 FL_KERNEL("_fused_rms_norm", rms_norm);
 FL_KERNEL("native_group_norm", group_norm);
 FL_KERNEL("native_batch_norm", batch_norm);
+FL_KERNEL("_batch_norm_statistics", batch_norm_statistics);
 
 }  // namespace
 }  // namespace fl

@@ -46,7 +46,38 @@ def defined(on_gpu: bool = False) -> dict[str, Callable[..., Any]]:
     from flambeau.ops import definitions
 
     names = DEFINED_ON_GPU if on_gpu else DEFINED
-    return {name: found for name in names if (found := definitions.find(name)) is not None}
+    found = {name: made for name in names if (made := definitions.find(name)) is not None}
+    return found if on_gpu else {**found, "native_batch_norm": _batch_norm, "linear": _linear}
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    """The bias is added by a loop, which fuses with the activation or sum that follows."""
+    if bias is None or input.dtype not in (fl.float32, fl.float64) or bias.dtype != input.dtype or weight.dim() != 2:
+        return NotImplemented
+    return fl.nn.functional.linear(input, weight) + bias
+
+
+def _batch_norm(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """Statistics by their kernel, in training, and a pass that normalises, which fuses with what follows."""
+    given = [t for t in (weight, bias, running_mean, running_var) if t is not None]
+    if input.dtype not in (fl.float32, fl.float64) or input.dim() < 2 or 0 in input.shape:
+        return NotImplemented
+    if any(t.dtype != input.dtype or t.shape != input.shape[1:2] for t in given):
+        return NotImplemented
+    if training:
+        mean, rstd = fl._ops._batch_norm_statistics(input, running_mean, running_var, momentum, eps)
+        saved = mean, rstd
+    elif running_mean is None or running_var is None:
+        return NotImplemented
+    else:
+        mean, rstd = running_mean, fl.rsqrt(running_var + eps)
+        saved = rstd[:0], rstd[:0]
+    view = [1, input.shape[1]] + [1] * (input.dim() - 2)
+    scale = rstd if weight is None else rstd * weight
+    out = (input - mean.reshape(view)) * scale.reshape(view)
+    return (out if bias is None else out + bias.reshape(view), *saved)
 
 
 def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:

@@ -149,23 +149,28 @@ def _batch_norm_backward(
     return _masked(normalization.batch_norm_gradients(grad, input, mean, rstd, weight, training, mask), input, mask)
 
 
+@decompose("_batch_norm_statistics")
+def _batch_norm_statistics(input: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> Any:
+    dims = [0, *range(2, input.dim())]
+    count = input.numel() // input.shape[1]
+    mean = fl.mean(input, dims)
+    spread = input - mean.reshape([1, input.shape[1]] + [1] * (input.dim() - 2))
+    variance = fl.mean(spread * spread, dims)
+    if running_mean is not None:
+        running_mean.data.copy_(running_mean * (1 - momentum) + mean * momentum)
+    if running_var is not None:
+        running_var.data.copy_(running_var * (1 - momentum) + variance * (momentum * count / max(count - 1, 1)))
+    return mean, fl.rsqrt(variance + eps)
+
+
 @decompose("native_batch_norm")
 def native_batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     view = [1, input.shape[1]] + [1] * (input.dim() - 2)
     if training:
-        dims = [0, *range(2, input.dim())]
-        count = input.numel() // input.shape[1]
-        mean = fl.mean(input, dims)
+        saved = mean, rstd = _batch_norm_statistics(input, running_mean, running_var, momentum, eps)
         spread = input - mean.reshape(view)
-        variance = fl.mean(spread * spread, dims)
-        if running_mean is not None:
-            running_mean.data.copy_(running_mean * (1 - momentum) + mean * momentum)
-        if running_var is not None:
-            running_var.data.copy_(running_var * (1 - momentum) + variance * (momentum * count / max(count - 1, 1)))
-        rstd = fl.rsqrt(variance + eps)
-        saved = mean, rstd
     else:
         spread = input - running_mean.reshape(view)
         rstd = fl.rsqrt(running_var + eps)

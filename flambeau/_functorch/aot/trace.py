@@ -137,7 +137,8 @@ _CPU = fl.device("cpu")
 _LOOK_AT_DATA = frozenset(("item", "_local_scalar_dense", "is_nonzero", "equal"))
 
 # Arguments that kernels write without saying so in the schema.
-_HIDDEN_WRITES = {"native_batch_norm": ("running_mean", "running_var")}
+_RUNNING = ("running_mean", "running_var")
+_HIDDEN_WRITES = {"native_batch_norm": _RUNNING, "_batch_norm_statistics": _RUNNING}
 
 
 class Recorder(TorchDispatchMode):

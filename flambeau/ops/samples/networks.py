@@ -213,6 +213,12 @@ def native_batch_norm(make):
     yield call(make.strided(3, 2, 4), None, None, *_running(make, 2), True, 0.1, 1e-5).then(first)
 
 
+@samples("_batch_norm_statistics")
+def batch_norm_statistics(make):
+    yield call(make.constant(4, 3), None, None, 0.1, 1e-5)
+    yield call(make.constant(3, 2, 4, low=None), *_running(make, 2), 0.1, 1e-5)
+
+
 def _running(make, channels=3):
     return make.constant(channels, low=None), make.constant(channels)
 

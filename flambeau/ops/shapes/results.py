@@ -508,6 +508,11 @@ def batch_norm_result(
     return batch_norm(input, weight, bias, running_mean, running_var)[0]
 
 
+@shape("_batch_norm_statistics")
+def batch_norm_statistics(input: Geometry, running_mean: Geometry | None, running_var: Geometry | None) -> list[Ints]:
+    return batch_norm(input, None, None, running_mean, running_var)[1:]
+
+
 @shape("_batch_norm_backward", "_layer_norm_backward", "_group_norm_backward")
 def norm_backward(input: Geometry, mask: Sequence[bool], ndim: Any, weight: Geometry | None) -> list[Ints]:
     inner = input.sizes[1:2] if ndim is None else input.sizes[len(input.sizes) - ndim :]
