@@ -46,10 +46,19 @@ FL_AVX2 inline void narrow_half_f16c(const float* src, Half* dst, int64_t n) {
 template <class S, class T>
 void widen_row(const S* src, T* dst, int64_t n) {
   if constexpr (std::is_same_v<S, T>) {
-    if (size_t(n) * sizeof(T) == 128)  // a whole panel row: known size, no call
-      std::memcpy(dst, src, 128);
+    // Rows of panels are this short; moves of a known size, overlapping if need be, save the call.
+    const size_t bytes = size_t(n) * sizeof(T);
+    const auto moves = [&](auto size) {
+      std::memcpy(dst, src, size);
+      std::memcpy(reinterpret_cast<char*>(dst) + bytes - size,
+                  reinterpret_cast<const char*>(src) + bytes - size, size);
+    };
+    if (bytes >= 64 && bytes <= 128)
+      moves(std::integral_constant<size_t, 64>{});
+    else if (bytes >= 32 && bytes < 64)
+      moves(std::integral_constant<size_t, 32>{});
     else
-      std::memcpy(dst, src, size_t(n) * sizeof(T));
+      std::memcpy(dst, src, bytes);
   } else {
     if constexpr (std::is_same_v<S, Half>) return widen_half_f16c(src, dst, n);
 #pragma omp simd
@@ -88,7 +97,8 @@ void pack_panel(const S* src, int64_t stride, int64_t k_stride, int64_t count, i
     for (int64_t p = 0; p < k; ++p) widen_row(src + p * k_stride, dst + p * width, count);
   } else if (k_stride == 1) {
     int64_t j = 0;
-    for (; j + 4 <= count; j += 4) {
+    for (; j < count && count >= 4; j += 4) {
+      j = std::min(j, count - 4);  // the last four overlap those before
       if constexpr (std::is_same_v<S, T>) {
         const T* rows[4];
         for (int i = 0; i < 4; ++i) rows[i] = src + (j + i) * stride;

@@ -68,7 +68,7 @@ void finish_tile(const Product<S, T, D>& g, const T* tile, int64_t tile_row, int
   }
 }
 
-constexpr int64_t kBlockK = 192;   // depth of a packed block
+constexpr int64_t kBlockK = 256;   // depth of a packed block
 constexpr int64_t kBlockM = 2016;  // rows of A packed at once
 constexpr int64_t kBlockN = 2048;  // columns of B packed at once
 constexpr int64_t kInnerM = 336;   // rows of packed A kept in L2 while panels of B pass by
