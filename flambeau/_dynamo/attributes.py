@@ -180,6 +180,9 @@ def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
             if "__getattr__" not in module.__dict__:
                 tracer.sources.constant(module).attribute(name).check("absent")
             raise UserError(error) from None
+        from flambeau._dynamo import functions
+
+        functions.add_imported()
         if module.__dict__.get(name, MISSING) is not value:
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{module.__name__}.{name}, which is computed")
     return tracer.wrap(value, tracer.sources.constant(module.__dict__).dict_item(name))

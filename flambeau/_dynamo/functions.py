@@ -475,6 +475,11 @@ def prepare() -> None:
 
         _C._set_module_mutations(mutations)
         SPECIAL.update(_build_special())
+    add_imported()
+
+
+def add_imported() -> None:
+    """Adds the functions of modules that were imported meanwhile."""
     for entry in [entry for entry in _pending if entry[0] in sys.modules]:
         function = getattr(sys.modules[entry[0]], entry[1])
         _KEEP.append(function)

@@ -34,10 +34,12 @@ def aside(tracer: Tracer, run: Callable[[], Any]) -> Any:
     contents = {key: _contents(shadow.value) for key, shadow in tracer.shadows.items()}
     grads = dict(tracer.grads)
     mode = _C.is_grad_enabled()
+    moving, tracer.moving = tracer.moving, frozenset()  # the code itself reads its numbers: they are guarded
     try:
         result = run()
     finally:
         _C._set_grad_enabled(mode)
+        tracer.moving = moving
     changed = any(
         _contents(shadow.value) != contents[key] if key in contents else shadow.changed()
         for key, shadow in tracer.shadows.items()
