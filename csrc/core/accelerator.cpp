@@ -21,7 +21,7 @@ void open() {
     std::lock_guard<std::mutex> lock(mutex);
     if (tried) return;
     tried = true;
-    if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) {
+    if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
       reason = "no CUDA driver (libcuda.so.1) was found";
       return;
     }
@@ -32,7 +32,7 @@ void open() {
       path = here.dli_fname;
       path = path.substr(0, path.rfind('/') + 1) + "libflambeau_cuda.so";
     }
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char* why = dlerror();
       reason = why ? why : "libflambeau_cuda.so could not be opened";

@@ -129,11 +129,6 @@ void multiply(const Tensor& a, bool trans_a, const Tensor& b, bool trans_b, cons
   gemm(g, out.dtype());
 }
 
-void by_definition(const Operator& op, KeySet keys, Value* args, Value* results) {
-  const Kernel other = OperatorTable::get().fallback(Key::CUDA);
-  other.fn(op, other.context, keys, args, results);
-}
-
 bool usable(const Tensor& query, const Tensor& key, const Tensor& mask) {
   return has_blas() && !mask.defined() && query.dim() == 4 && key.dim() == 4 &&
          query.size(1) == key.size(1) && key.size(2) <= 1024 * kKeep * kVector &&

@@ -14,8 +14,6 @@
 
 namespace fl::cuda {
 
-void check_on_device(const Operator& op, const Value* args);
-
 namespace {
 
 // ---------------------------------------------------------------- cuDNN as it is documented
@@ -280,11 +278,6 @@ bool usable(const Tensor& input, const Tensor& weight) {
          input.dim() >= 3 && input.dim() <= 5 && input.dim() == weight.dim() && input.numel() > 0 &&
          weight.numel() > 0;
 }
-void by_definition(const Operator& op, KeySet keys, Value* args, Value* results) {
-  const Kernel other = OperatorTable::get().fallback(Key::CUDA);
-  other.fn(op, other.context, keys, args, results);
-}
-
 void convolution(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Tensor input = args[0].tensor(), weight = args[1].tensor(), bias = args[2].tensor();

@@ -26,6 +26,10 @@ bool get_tf32();
 void gemm_plain(const cpu::GemmArgs& args);
 // Raises when an index out of bounds was met; called after the host has waited for the device.
 void check_indices();
+// Runs an operator by its definition: what kernels do with arguments they do not take.
+void by_definition(const Operator& op, KeySet keys, Value* args, Value* results);
+// Raises when a tensor among the arguments is elsewhere: kernels read through the pointers they get.
+void check_on_device(const Operator& op, const Value* args);
 // Gives the operators of the generated records their kernels for the device.
 void attach_generated_kernels();
 

@@ -191,10 +191,7 @@ void layer_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   const Tensor weight = prepared(args[2].tensor()), bias = prepared(args[3].tensor());
   const DType parameters = weight.defined() ? weight.dtype() : bias.defined() ? bias.dtype() : input.dtype();
   const bool alike = !weight.defined() || !bias.defined() || weight.dtype() == bias.dtype();
-  if (!held(input, n) || !alike || parameters == DType::Double) {
-    const Kernel other = OperatorTable::get().fallback(Key::CUDA);
-    return other.fn(op, other.context, keys, args, results);
-  }
+  if (!held(input, n) || !alike || parameters == DType::Double) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
   const Tensor x = contiguous(input), out = empty(input.sizes(), input.options());
   Dims statistics(input.sizes());
@@ -231,10 +228,7 @@ void layer_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   const bool fits = held(input, n) && given.dtype() == input.dtype() && rstd.dtype() != DType::Double &&
                     (!mean.defined() || mean.dtype() == rstd.dtype()) &&
                     (!weight.defined() || weight.dtype() != DType::Double);
-  if (!fits) {
-    const Kernel other = OperatorTable::get().fallback(Key::CUDA);
-    return other.fn(op, other.context, keys, args, results);
-  }
+  if (!fits) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
   const Tensor g = contiguous(given), x = contiguous(input);
   const int64_t rows = x.numel() / n;

@@ -58,8 +58,27 @@ struct RowReader {
   }
 };
 
-// Raises when a tensor among the arguments is elsewhere: kernels read through the pointers they get.
-void check_on_device(const Operator& op, const Value* args);
+// The tensor with a dimension moved last, contiguous; and the other way, for results.
+inline Tensor lines_of(const Tensor& t, int64_t dim) {
+  if (t.dim() < 2) return contiguous(t);
+  Dims sizes(t.sizes()), strides(t.strides());
+  const int64_t n = sizes[dim], step = strides[dim];
+  sizes.erase(dim);
+  strides.erase(dim);
+  sizes.push_back(n);
+  strides.push_back(step);
+  return contiguous(alias(t, sizes, strides, t.offset()));
+}
+inline Tensor from_lines(const Tensor& lines, int64_t dim) {
+  if (lines.dim() < 2) return lines;
+  Dims sizes(lines.sizes()), strides(lines.strides());
+  const int64_t last = lines.dim() - 1, n = sizes[last], step = strides[last];
+  sizes.erase(last);
+  strides.erase(last);
+  sizes.insert(dim, n);
+  strides.insert(dim, step);
+  return contiguous(alias(lines, sizes, strides, lines.offset()));
+}
 
 template <auto F>
 void checked(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {

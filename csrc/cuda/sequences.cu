@@ -10,23 +10,6 @@ namespace fl::cuda {
 
 namespace {
 
-// The tensor with a dimension last, contiguous; results go the other way.
-Tensor moved(const Tensor& t, int64_t from, int64_t to) {
-  Dims sizes(t.sizes()), strides(t.strides());
-  const int64_t s = sizes[from], st = strides[from];
-  sizes.erase(from);
-  strides.erase(from);
-  sizes.insert(to, s);
-  strides.insert(to, st);
-  return alias(t, sizes, strides, t.offset());
-}
-Tensor lines_of(const Tensor& t, int64_t dim) {
-  return contiguous(t.dim() < 2 ? t : moved(t, dim, t.dim() - 1));
-}
-Tensor back(const Tensor& lines, int64_t dim) {
-  return lines.dim() < 2 ? lines : contiguous(moved(lines, lines.dim() - 1, dim));
-}
-
 // ---------------------------------------------------------------- running sums and products
 
 struct Product {
@@ -91,7 +74,7 @@ Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional
   else
     run(int64_t());
   check_launch(op);
-  return back(out, d);
+  return from_lines(out, d);
 }
 Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
   return cumulative("cumsum", self, dim, dtype, false);
@@ -209,7 +192,7 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t
       take(uint64_t());
   }
   check_launch("sort");
-  return {back(out, d), back(indices, d)};
+  return {from_lines(out, d), from_lines(indices, d)};
 }
 std::tuple<Tensor, Tensor> sort_plain(const Tensor& self, int64_t dim, bool descending) {
   return sort(self, std::nullopt, dim, descending);

@@ -106,30 +106,6 @@ __global__ void softmax_gradient_passes(const char* grad, const char* result, ch
   }
 }
 
-// The tensor with a dimension moved last, as rows that lie side by side.
-Tensor rows_along(const Tensor& t, int64_t dim) {
-  if (t.dim() == 0) return t;
-  Dims sizes(t.sizes()), strides(t.strides());
-  const int64_t n = sizes[dim], s = strides[dim];
-  sizes.erase(dim);
-  strides.erase(dim);
-  sizes.push_back(n);
-  strides.push_back(s);
-  return contiguous(alias(t, sizes, strides, t.offset()));
-}
-// The other way: a window on rows with the dimension where it was.
-Tensor moved_back(const Tensor& rows, int64_t dim) {
-  if (rows.dim() == 0 || dim == rows.dim() - 1) return rows;
-  Dims sizes(rows.sizes()), strides(rows.strides()), new_sizes, new_strides;
-  const size_t last = sizes.size() - 1;
-  for (size_t d = 0, from = 0; d <= last; ++d) {
-    const size_t take = static_cast<int64_t>(d) == dim ? last : from++;
-    new_sizes.push_back(sizes[take]);
-    new_strides.push_back(strides[take]);
-  }
-  return contiguous(alias(rows, new_sizes, new_strides, rows.offset()));
-}
-
 void check_floating(const char* op, const Tensor& t) {
   FL_CHECK_KIND(is_floating(t.dtype()) && !is_stored_only(t.dtype()), NotImplemented, "[", op,
                 "] expected a floating point tensor, got ", name_of(t.dtype()));
@@ -141,7 +117,7 @@ Tensor softmax_along(const char* op, const Tensor& given, int64_t dim, bool half
   const int64_t d = wrap_dim(op, dim, self.dim());
   if (self.numel() == 0) return empty(self.sizes(), self.options());
   OnDevice on(self.device().index);
-  const Tensor x = rows_along(self, d), out = empty(x.sizes(), x.options());
+  const Tensor x = lines_of(self, d), out = empty(x.sizes(), x.options());
   const int64_t n = self.dim() ? self.size(d) : 1;
   const unsigned rows = static_cast<unsigned>(x.numel() / n);
   const cudaStream_t stream = current_stream();
@@ -154,7 +130,7 @@ Tensor softmax_along(const char* op, const Tensor& given, int64_t dim, bool half
     softmax_passes<double>
         <<<rows, 256, 0, stream>>>(x.raw(), out.raw(), n, x.dtype(), x.itemsize(), logarithm);
   check_launch(op);
-  return moved_back(out, d);
+  return from_lines(out, d);
 }
 
 Tensor gradient_along(const char* op, const Tensor& grad, const Tensor& result, int64_t dim,
@@ -165,7 +141,7 @@ Tensor gradient_along(const char* op, const Tensor& grad, const Tensor& result, 
   const int64_t d = wrap_dim(op, dim, result.dim());
   if (result.numel() == 0) return empty(result.sizes(), result.options());
   OnDevice on(result.device().index);
-  const Tensor g = rows_along(grad, d), y = rows_along(result, d), out = empty(y.sizes(), y.options());
+  const Tensor g = lines_of(grad, d), y = lines_of(result, d), out = empty(y.sizes(), y.options());
   const int64_t n = y.dim() ? result.size(d) : 1;
   const unsigned rows = static_cast<unsigned>(y.numel() / n);
   const cudaStream_t stream = current_stream();
@@ -179,7 +155,7 @@ Tensor gradient_along(const char* op, const Tensor& grad, const Tensor& result, 
     softmax_gradient_passes<double>
         <<<rows, 256, 0, stream>>>(g.raw(), y.raw(), out.raw(), n, y.dtype(), y.itemsize(), logarithm);
   check_launch(op);
-  return to_dtype(moved_back(out, d), input_dtype);
+  return to_dtype(from_lines(out, d), input_dtype);
 }
 
 Tensor softmax(const Tensor& self, int64_t dim, bool half_to_float) {
@@ -327,7 +303,7 @@ std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tenso
   const int64_t d = self.dim() == 1 ? 0 : 1, n = self.size(d);
   OnDevice on(self.device().index);
   const DType compute = compute_of(self.dtype());
-  const Tensor x = rows_along(self, d), classes = contiguous(to_dtype(target, DType::Int64));
+  const Tensor x = lines_of(self, d), classes = contiguous(to_dtype(target, DType::Int64));
   const Tensor out = reduction == 0 ? empty(target.sizes(), self.options()) : empty({}, self.options());
   const Tensor total = empty({}, self.options()), sums = empty(target.sizes(), {compute, self.device()});
   const int64_t rows = n ? x.numel() / n : 0;
@@ -360,7 +336,7 @@ Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tens
   if (self.numel() == 0) return empty(self.sizes(), self.options());
   OnDevice on(self.device().index);
   const DType compute = compute_of(self.dtype());
-  const Tensor x = rows_along(self, d), classes = contiguous(to_dtype(target, DType::Int64));
+  const Tensor x = lines_of(self, d), classes = contiguous(to_dtype(target, DType::Int64));
   const Tensor g = contiguous(grad), sums = contiguous(to_dtype(log_sums, compute));
   const Tensor out = empty(x.sizes(), x.options()), w = weight.defined() ? contiguous(weight) : weight;
   const Tensor total = to_dtype(total_weight, self.dtype());
@@ -374,7 +350,7 @@ Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tens
   };
   compute == DType::Double ? run(double()) : run(float());
   check_launch("cross_entropy");
-  return moved_back(out, d);
+  return from_lines(out, d);
 }
 
 FL_CUDA_KERNEL("_cross_entropy_forward", cross_entropy);
