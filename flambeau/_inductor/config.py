@@ -9,36 +9,32 @@ import os
 
 from flambeau.utils._options import settings
 
-# Measure kernels in several variants and keep the fastest, on disk too.
+# Measure kernels in several builds and keep the fastest, on disk too.
 max_autotune = False
 max_autotune_pointwise = False
-max_autotune_gemm = False
-coordinate_descent_tuning = False
-# Parameters do not change any more, so that what depends on them alone is computed once. Without gradients only.
-freezing = False
-# Loops that follow a fold or a product may run inside of it.
-epilogue_fusion = True
-# Memory of values that are no longer used is given to others.
-allow_buffer_reuse = True
-# Kernels are looked for on disk, and left there.
-fx_graph_cache = True
 # Check every stage against the rules of `verify.py`.
 verify_stages = os.environ.get("FLAMBEAU_VERIFY", "") not in ("", "0")
 # Where every stage of every graph is written, as text; None: nowhere.
 dump_folder = os.environ.get("FLAMBEAU_DUMP") or None
 # What forward saves for backward, as a fraction; None: as flambeau._functorch.config says.
 memory_budget: float | None = None
-# Of PyTorch's, taken and without effect here: shapes need no padding on CPUs, sizes are checked before a program runs.
-shape_padding = True
-size_asserts = True
-nan_asserts = False
+# Of PyTorch's, taken and without effect here: what they ask for is always done, or never.
+allow_buffer_reuse = True
+coordinate_descent_tuning = False
 cpp_wrapper = False
 debug = False
+epilogue_fusion = True
 force_disable_caches = False
+freezing = False
+fx_graph_cache = True
+max_autotune_gemm = False
+nan_asserts = False
+shape_padding = True
+size_asserts = True
 
 
 class cpp:
-    threads = -1  # of a kernel at most; -1: as many as there are
+    threads = -1  # 1 keeps kernels on the calling thread; otherwise there are as many as pay
 
 
 class triton:

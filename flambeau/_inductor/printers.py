@@ -75,7 +75,11 @@ class CppPrinter:
             from flambeau._inductor.tune import tuned
 
             return tuned(kernels)
-        return list(zip(build.addresses(kernels) if kernels else [], (kernel.work for kernel in kernels)))
+        serial = config.cpp.threads == 1
+        return [
+            (address, 0 if serial else kernel.work)
+            for kernel, address in zip(kernels, build.addresses(kernels) if kernels else [])
+        ]
 
 
 def printer_for(device: Any) -> Printer | None:
