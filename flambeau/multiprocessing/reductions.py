@@ -6,8 +6,11 @@ when the last process lets go of it, killed or not.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import time
 import weakref
+from multiprocessing import resource_sharer, util
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
@@ -66,6 +69,38 @@ def rebuild_plain_storage(size: int, device: str) -> UntypedStorage:
     return UntypedStorage(size, device=device)
 
 
+_untaken: set[int] = set()  # descriptors that were sent and not fetched yet
+
+
+def _let_receivers_take(seconds: float = 2.0) -> None:
+    """Before a child ends: give others time to fetch the descriptors of what it has just sent."""
+    until = time.monotonic() + (seconds if multiprocessing.parent_process() is not None else 0)
+    while _untaken and time.monotonic() < until:
+        time.sleep(0.002)
+
+
+def _wait_at_exit(wait: Any) -> None:
+    """In each process; with a lower priority than the flushing of queues, which may still send something."""
+    _untaken.clear()
+    util.Finalize(None, wait, exitpriority=-20)
+
+
+def _handle(descriptor: int) -> Any:
+    """A descriptor that can be pickled; what fetches it asks this process for it."""
+    handle = DupFd(descriptor)
+    if isinstance(handle, resource_sharer.DupFd):
+        waiting, key = resource_sharer._resource_sharer._cache, handle._id[1]  # type: ignore[attr-defined]
+        send, close = waiting[key]
+
+        def taken() -> None:
+            close()
+            _untaken.discard(key)
+
+        _untaken.add(key)
+        waiting[key] = (send, taken)
+    return handle
+
+
 def reduce_storage(storage: UntypedStorage) -> Any:
     if storage.device.type == "meta":
         return rebuild_plain_storage, (storage.nbytes(), "meta")
@@ -73,7 +108,7 @@ def reduce_storage(storage: UntypedStorage) -> Any:
         return storage.__reduce__()
     if _C._storage_descriptor(storage._bytes) < 0:
         _C._share_storage(storage._bytes)
-    return rebuild_storage, (DupFd(_C._storage_descriptor(storage._bytes)), storage.nbytes())
+    return rebuild_storage, (_handle(_C._storage_descriptor(storage._bytes)), storage.nbytes())
 
 
 def rebuild_typed_storage(storage: UntypedStorage, dtype: Any) -> TypedStorage:
@@ -108,6 +143,8 @@ def reduce_tensor(tensor: Tensor) -> Any:
 
 def init_reductions() -> None:
     """Teach the pickler of multiprocessing about tensors."""
+    _wait_at_exit(_let_receivers_take)
+    util.register_after_fork(_let_receivers_take, _wait_at_exit)  # forked children forget what is to be done at exit
     ForkingPickler.register(Tensor, reduce_tensor)
     ForkingPickler.register(flambeau.nn.Parameter, reduce_tensor)
     ForkingPickler.register(UntypedStorage, reduce_storage)

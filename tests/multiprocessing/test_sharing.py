@@ -253,3 +253,20 @@ def test_older_ways_to_make_shared_storages(tmp_path):
     assert rows[0].tolist() == [0, 0, 0]
     (tmp_path / "f").write_bytes(bytes(8))
     assert fl.FloatStorage.from_file(str(tmp_path / "f"), False, 2).tolist() == [0, 0]
+
+
+def _send_and_end(queue):
+    queue.put(fl.arange(3.0))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_a_child_sent_last_can_still_be_fetched(method):
+    context = fl.multiprocessing.get_context(method)
+    queue = context.Queue()
+    children = [context.Process(target=_send_and_end, args=(queue,)) for _ in range(3)]
+    for child in children:
+        child.start()
+    assert [queue.get(timeout=60).tolist() for _ in children] == [[0, 1, 2]] * 3
+    for child in children:
+        child.join()
+        assert child.exitcode == 0

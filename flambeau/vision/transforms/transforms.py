@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import flambeau
@@ -47,7 +48,9 @@ class _Shown(nn.Module):
     _shown: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in self._shown)})"
+        shown = ((name, getattr(self, name)) for name in self._shown)
+        values = (f"{name}={value.value if isinstance(value, Enum) else value}" for name, value in shown)
+        return f"{type(self).__name__}({', '.join(values)})"
 
 
 # ---------------------------------------------------------------------------------------------- combinations
