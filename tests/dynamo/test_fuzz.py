@@ -1,6 +1,5 @@
-"""A few hundred of the fuzzer's programs, new ones each day of the month."""
+"""Some of the fuzzer's programs, always the same ones: those that once differed, and the first hundred and fifty."""
 
-import datetime
 import importlib
 import pathlib
 import sys
@@ -12,9 +11,8 @@ same = importlib.import_module("test_corpus").same
 
 
 def test_random_programs_agree():
-    first = datetime.date.today().day * 100_000
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for seed in [1618, 1945, *range(first, first + 150)]:
+        for seed in [1618, 1945, *range(150)]:
             problem = fuzz.check(seed, same)
             assert problem is None, problem
