@@ -72,8 +72,10 @@ class Plan:
         self.launches = [(item, launches) for item, launches in zip(scheduled, made) if launches is not None]
         for item, launches in zip(scheduled, made):
             if launches is not None:
-                buffers = item.made if isinstance(item, Group) else item.results
-                self._launches([b for b in buffers if b in needed], launches)
+                if isinstance(item, Group):
+                    self._launches([b for b in item.made if b in needed], launches)
+                else:
+                    self._launches([b for b in item.results if b is not None], launches)
             elif isinstance(item, Operator):
                 self._operator(item)
         results: list[int] = []

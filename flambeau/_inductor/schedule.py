@@ -153,8 +153,13 @@ def _fold_split(loop: Loop, dims: tuple[int, ...]) -> tuple[str, int] | None:
     return ("fold" if kept[0] else "rows"), _position(sizes, dims, boundary)
 
 
-def schedule(items: list[Loop | Operator], last: list[Loop]) -> list[Group | Operator]:
-    """Groups and operator calls in the order in which they run; `last` are loops that come after all others."""
+def schedule(items: list[Loop | Operator], last: list[Loop], look_ahead: bool = False) -> list[Group | Operator]:
+    """Groups and operator calls in the order in which they run; `last` are loops that come after all others. With
+    `look_ahead` loops that share nothing yet run together where a later loop needs both."""
+    readers: dict[Buffer, list[Loop]] = {}
+    for loop in (i for i in items if look_ahead and isinstance(i, Loop)):
+        for access in loop.reads:
+            readers.setdefault(access.buffer, []).append(loop)
     steps: list[Group | Operator] = []
     made_by: dict[Buffer, int] = {}  # the step that makes each buffer
     first_open = 0  # the first step that may still be joined
@@ -172,7 +177,11 @@ def schedule(items: list[Loop | Operator], last: list[Loop]) -> list[Group | Ope
         place = None
         for at in range(len(steps) - 1, max(earliest, first_open) - 1, -1):
             group = steps[at]
-            if isinstance(group, Group) and (found := group.admits(item)) is not None and _worth(group, item):
+            if (
+                isinstance(group, Group)
+                and (found := group.admits(item)) is not None
+                and (_worth(group, item) or _meet(group, item, readers))
+            ):
                 place = at
                 group.add(item, found)
                 break
@@ -221,3 +230,14 @@ def _worth(group: Group, loop: Loop) -> bool:
     """Loops that share nothing gain nothing from one kernel, unless they are small."""
     touched = {a.buffer for a in loop.reads}
     return bool(touched & group.buffers) or _numel(group.dims) <= 4096
+
+
+def _meet(group: Group, loop: Loop, readers: dict[Buffer, list[Loop]]) -> bool:
+    """Whether a loop of the same size that follows soon needs what this one makes and what the group makes."""
+    size = _numel(loop.domain)
+    near = [loop]
+    for _ in range(6):
+        near = [r for n in near for r in readers.get(n.write.buffer, ()) if _numel(r.domain) == size][:16]
+        if any(a.buffer in group.made for r in near for a in r.reads):
+            return True
+    return False

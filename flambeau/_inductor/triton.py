@@ -153,20 +153,21 @@ class _Scope:
             return self.let("q", f"{name} != 0", "cond")
         return self.let("q", f"{name}.to(tl.{kind})", kind)
 
-    def expression(self, node: Expr, leaves: Any, kind: str) -> str:
-        """The name of an expression's value, which is of the given kind or a condition."""
+    def expression(self, node: Expr, leaves: Any, kind: str, reduced: bool = False) -> str:
+        """The name of an expression's value, which is of the given kind or a condition. With `reduced` its operands are
+        numbers of 16 bits, for which faster functions do."""
         op = node.op
         if op == "const":
             return self.writer.constant(node.args[0], kind)
         if op in ("load", "arg"):
             return str(leaves(node))
         if op in ("real", "conj"):
-            return self.expression(node.args[0], leaves, kind)  # type: ignore[arg-type]
+            return self.expression(node.args[0], leaves, kind, reduced)  # type: ignore[arg-type]
         floating = kind.startswith("float")
-        made = triton_math.rewrite(op, floating)
+        made = triton_math.rewrite(op, floating, reduced)
         if made is not None:
-            return self.expression(made(*node.args), leaves, kind)
-        parts = [self.expression(a, leaves, kind) for a in node.args]  # type: ignore[arg-type]
+            return self.expression(made(*node.args), leaves, kind, reduced)
+        parts = [self.expression(a, leaves, kind, reduced) for a in node.args]  # type: ignore[arg-type]
         if op in ("land", "lor", "lnot"):
             tests = [self.cast(p, "cond") for p in parts]
             text = f"{tests[0]} == 0" if op == "lnot" else f"{tests[0]} {'&' if op == 'land' else '|'} {tests[1]}"
@@ -341,7 +342,8 @@ class _Writer:
             name = self.value(scope, member.reads[node.args[0]])  # type: ignore[call-overload]
             return scope.cast(name, kind)
 
-        return scope.cast(scope.expression(member.loop.expr, leaf, kind), kind)
+        reduced = member.loop.compute in (fl.bfloat16, fl.float16)
+        return scope.cast(scope.expression(member.loop.expr, leaf, kind, reduced), kind)
 
     # ---------------------------------------------------------------- coordinates
 

@@ -74,7 +74,7 @@ def _request(kernel: Kernel, capability: int) -> dict[str, Any]:
     return {**asked, "name": name, "source": HEADER + kernel.source.replace("@NAME@", name)}
 
 
-_OPTIONS = 1  # to be raised when the worker compiles differently
+_OPTIONS = 2  # to be raised when the worker compiles differently
 
 
 class _Worker:

@@ -37,7 +37,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
                 made = triton.compile(
                     source,
                     target=GPUTarget("cuda", request["capability"], 32),
-                    options={"enable_reflect_ftz": False, **request["options"]},
+                    options=request["options"],
                 )
             except Exception as error:
                 return {"error": f"{type(error).__name__}: {error}"}

@@ -70,7 +70,14 @@ class Library:
     def __getattr__(self, name: str) -> Any:
         import math
 
-        names = {"rint": np.rint, "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.power, "fmod": np.fmod}
+        names = {
+            "rint": np.rint,
+            "rsqrt": lambda x: 1 / np.sqrt(x),
+            "pow": np.power,
+            "fmod": np.fmod,
+            "fast_expf": np.exp,
+            "fast_dividef": np.divide,
+        }
         function = names.get(name) or getattr(np, name, None)
         if function is None:
             function = np.vectorize(getattr(math, name))

@@ -94,6 +94,7 @@ CASES = {
     "conditions": (lambda x: [(x > 0).any(), (x > 0).all(1), ~(x > 0), (x > 0).sum()], [floats(7, 9)], False),
     "where": (lambda x, y: fl.where(x > y, x, y * 2), [floats(7, 9), floats(7, 9)], True),
     "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [floats(2, 3, 40, 16)] * 3, True),
+    "attention without gradients": (F.scaled_dot_product_attention, [floats(1, 2, 40, 16)] * 3, False),
     "causal attention": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), [floats(1, 2, 150, 24)] * 3, True
     ),
