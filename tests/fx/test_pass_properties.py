@@ -9,11 +9,13 @@ import pytest
 
 import flambeau as fl
 from flambeau import fx, nn
+from flambeau.fx.experimental.normalize import NormalizeArgs, NormalizeOperators
 from flambeau.fx.passes import cse, inference
 from flambeau.fx.passes.constant_folding import fold_constants
 from flambeau.fx.passes.fake_tensor_prop import FakeTensorProp
 from flambeau.fx.passes.split_module import split_module
 from flambeau.fx.passes.utils import stable_topological_sort
+from flambeau.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 WIDTH = 4
 UNARY = [fl.sin, fl.tanh, fl.sigmoid, fl.relu, fl.abs, nn.functional.gelu]
@@ -149,8 +151,26 @@ def propagate(module, rng):
     return module
 
 
+def group(module, rng):
+    # As in split: a group with a write would have to return what it wrote to.
+    calls = [n for n in module.graph.nodes if n.op.startswith("call")]
+    if len(calls) < 2 or any(n.target == "mul_" for n in calls):
+        return module
+    start = rng.randrange(len(calls) - 1)
+    chosen = calls[start : start + rng.randint(2, 5)]
+    return fuse_by_partitions(module, [chosen], prefix=f"group_{len(module.graph.nodes)}_{start}_")
+
+
+def by_keyword(module, rng):
+    return NormalizeArgs(module, normalize_to_only_use_kwargs=rng.random() < 0.5).transform()
+
+
+def operators_as_functions(module, rng):
+    return NormalizeOperators(module).transform()
+
+
 PASSES = [eliminate_dead_code, merge, fold, fold_norm, drop_dropout, rewrite, transform, duplicate, store, retrace, split,
-          sort, propagate]  # fmt: skip
+          sort, propagate, group, by_keyword, operators_as_functions]  # fmt: skip
 
 
 def run(module, x, y):
