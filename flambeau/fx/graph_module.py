@@ -78,9 +78,6 @@ def _assign_attr(value: Any, to_module: Any, target: str) -> None:
 
 def _set(module: Any, name: str, value: Any, source: Any = None) -> None:
     if isinstance(value, flambeau.Tensor) and not isinstance(value, Parameter):
-        if source is not None and name not in getattr(source, "_buffers", ()) and name.startswith("_tensor_constant"):
-            setattr(module, name, value)
-            return
         hidden = source is not None and name in getattr(source, "_non_persistent_buffers_set", ())
         if hasattr(module, name) and name not in module._buffers:
             delattr(module, name)

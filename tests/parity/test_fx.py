@@ -206,3 +206,16 @@ def test_split_module_makes_the_same_parts():
         made = split(module, module, lambda n, order=order: order[n] // 4)
         parts[library] = {name: [n.name for n in child.graph.nodes] for name, child in made.named_children()}
     assert parts["flambeau"] == parts["torch"]
+
+
+def with_constants(lib):
+    constant = lib.ones(3)
+    return lambda x: x + constant + lib.zeros(3)
+
+
+def test_constants_are_in_the_state_dict():
+    found = {}
+    for library, lib in LIBRARIES.items():
+        module = importlib.import_module(f"{library}.fx").symbolic_trace(with_constants(lib))
+        found[library] = sorted(module.state_dict())
+    assert found["flambeau"] == found["torch"]

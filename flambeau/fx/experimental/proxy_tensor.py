@@ -296,9 +296,9 @@ class DecompositionInterpreter(Interpreter):
         values: dict[Node, Any] = {}
         result = self.new_graph.graph_copy(made.graph, values)
         self.new_graph.output(result)
-        for name, value in made.__dict__.items():
+        for name, value in made.named_buffers():
             if name.startswith("_tensor_constant"):
-                setattr(self.module, name, value)
+                _assign_attr(value, self.module, name)
         return made(*args)
 
 
