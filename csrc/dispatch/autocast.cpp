@@ -18,7 +18,7 @@ struct State {
   DType lower[kDevices];
   bool cache_on = true;
   int nesting = 0;
-  DeviceType recorded = DeviceType::Meta;  // what tensors without data stand for
+  DeviceType recorded = DeviceType::Meta;                            // what tensors without data stand for
   std::unordered_map<TensorImpl*, std::pair<Tensor, Tensor>> cache;  // a parameter, and it converted
 
   State() {
@@ -38,7 +38,8 @@ struct Rules {
 
 // Numbers in double precision were asked for; they are left alone.
 bool eligible(const Tensor& t, DeviceType device) {
-  if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::Double || t->wrapped_number) return false;
+  if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::Double || t->wrapped_number)
+    return false;
   return t.device().type == device || (t.is_meta() && state().recorded == device);
 }
 

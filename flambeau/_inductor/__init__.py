@@ -19,7 +19,7 @@ def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> d
     """What the modes of `compile` set, or one of them."""
     from flambeau._inductor import config
 
-    return config.MODES if mode is None else config.MODES[mode]  # type: ignore[return-value]
+    return config.MODES if mode is None else config.MODES[mode]
 
 
 def list_options() -> list[str]:

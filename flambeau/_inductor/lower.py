@@ -371,7 +371,7 @@ def _may_divide_by_zero(node: e.Expr) -> bool:
     """Whether an expression on integers divides by what is not known to be other than zero, for which it must raise."""
     if node.op in ("const", "load"):
         return False
-    if node.op in _DIVISIONS and not (node.args[1].op == "const" and node.args[1].args[0]):  # type: ignore[union-attr]
+    if node.op in _DIVISIONS and not (node.args[1].op == "const" and node.args[1].args[0]):
         return True
     return any(_may_divide_by_zero(a) for a in node.args if isinstance(a, e.Expr))
 
