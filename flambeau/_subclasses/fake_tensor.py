@@ -20,6 +20,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._ops import OpOverload
 from flambeau._subclasses import fake_attributes, fake_autograd, fake_definitions
+from flambeau._subclasses.fake_numbers import env_of, hinted
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
 from flambeau.ops import shapes
 from flambeau.ops.shapes.geometry import (
@@ -304,7 +305,7 @@ class FakeTensorMode(TorchFunctionMode):
             return self.operator(func, args, kwargs)
         if isinstance(func, (_C.Function, _C.Method)):
             args, kwargs = self._faked(args), self._faked(kwargs) if kwargs else kwargs
-            concrete_args, concrete_kwargs = _at_hints(args), _at_hints(kwargs) if kwargs else kwargs
+            concrete_args, concrete_kwargs = hinted(args), hinted(kwargs) if kwargs else kwargs
             try:
                 with disabled():
                     op = _C._resolve_call(func, *concrete_args, **concrete_kwargs)
@@ -329,7 +330,7 @@ class FakeTensorMode(TorchFunctionMode):
         if getter is not None:
             return getter(*args)
         with disabled():
-            result = func(*_at_hints(args), **_at_hints(kwargs))
+            result = func(*hinted(args), **hinted(kwargs))
         return fl.utils._pytree.tree_map(self._from_meta, result)
 
     def _from_data(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
@@ -339,7 +340,7 @@ class FakeTensorMode(TorchFunctionMode):
         _specialize([args, kwargs])
         kwargs = self._with_true_devices(kwargs, ("device",))
         with disabled():
-            real = func(*_at_hints(args), **_at_hints(kwargs))
+            real = func(*hinted(args), **hinted(kwargs))
             small = real.numel() == 1
         made: FakeTensor = self.from_tensor(real, static_shapes=True)
         made.constant = real if small else None
@@ -500,7 +501,7 @@ class FakeTensorMode(TorchFunctionMode):
 
     def _by_kernel(self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
         device = _common_device(op, bound)
-        concrete = {k: _at_hints(v) for k, v in bound.items()}
+        concrete = {k: hinted(v) for k, v in bound.items()}
         for name in info.devices:
             concrete[name] = "meta"
         # Fakes have no history of their own, so nothing is recorded here.
@@ -635,8 +636,8 @@ def _named(op: OpOverload, bound: dict[str, Any]) -> Any:
     """The type of an operator's results that have names: what the operator returns on the meta device."""
     found = _NAMED.get(op)
     if found is None:
-        positional = [_at_hints(bound[a.name]) for a in op._schema.arguments if not a.kwarg_only]
-        named = {a.name: _at_hints(bound[a.name]) for a in op._schema.arguments if a.kwarg_only}
+        positional = [hinted(bound[a.name]) for a in op._schema.arguments if not a.kwarg_only]
+        named = {a.name: hinted(bound[a.name]) for a in op._schema.arguments if a.kwarg_only}
         with disabled(), fl.no_grad():
             found = _NAMED[op] = type(op(*positional, **named))
     return found
@@ -677,21 +678,6 @@ def _geometric(value: Any) -> Any:
         return {k: _geometric(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return tuple(_geometric(v) for v in value)
-    return value
-
-
-def _at_hints(value: Any) -> Any:
-    """Arguments with the numbers of the hints in place of symbolic ones."""
-    cls = type(value)
-    if cls is SymInt or cls is SymFloat or cls is SymBool:
-        return hint_of(value)
-    if cls is slice:
-        return slice(_at_hints(value.start), _at_hints(value.stop), _at_hints(value.step))
-    if isinstance(value, (list, tuple)) and cls is not fl.Size:
-        items = [_at_hints(v) for v in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    if cls is dict:
-        return {k: _at_hints(v) for k, v in value.items()}
     return value
 
 
@@ -739,7 +725,7 @@ def _completed(answer: Any, at_hints: Geometry, bound: dict[str, Any]) -> Geomet
     if strides is not None:
         return Geometry(sizes, strides, at_hints.offset)
     for t in _tensors(bound):  # an argument that is returned as it is
-        if Geometry(*map(_at_hints, t.geometry)) == at_hints and same_all(t.geometry.sizes, sizes):
+        if Geometry(*map(hinted, t.geometry)) == at_hints and same_all(t.geometry.sizes, sizes):
             return t.geometry
     return None
 
@@ -794,25 +780,10 @@ def mode_for(value: Any) -> FakeTensorMode:
     """The mode of the fakes in a value, else of its symbolic numbers."""
     mode = _mode_of(value)
     if mode is None:
-        env = _env_of(value)
+        env = env_of(value)
         mode = getattr(env, "fake_mode", None)
         if mode is None:
             mode = FakeTensorMode(shape_env=env)
             if env is not None:
                 env.fake_mode = mode
     return mode
-
-
-def _env_of(value: Any) -> ShapeEnv | None:
-    if isinstance(value, (SymInt, SymFloat, SymBool)):
-        return value.env
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            found = _env_of(item)
-            if found is not None:
-                return found
-    elif isinstance(value, dict):
-        return _env_of(list(value.values()))
-    elif isinstance(value, slice):
-        return _env_of((value.start, value.stop, value.step))
-    return None
