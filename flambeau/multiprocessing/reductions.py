@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import time
 import weakref
-from multiprocessing import resource_sharer, util
+from multiprocessing import queues, resource_sharer, util
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
@@ -72,17 +72,22 @@ def rebuild_plain_storage(size: int, device: str) -> UntypedStorage:
 _untaken: set[int] = set()  # descriptors that were sent and not fetched yet
 
 
-def _let_receivers_take(seconds: float = 2.0) -> None:
+def _let_receivers_take(seconds: float = 5.0) -> None:
     """Before a child ends: give others time to fetch the descriptors of what it has just sent."""
-    until = time.monotonic() + (seconds if multiprocessing.parent_process() is not None else 0)
+    if multiprocessing.parent_process() is None:
+        return
+    for finish in list(util._finalizer_registry.values()):  # type: ignore[attr-defined]
+        if getattr(finish, "_callback", None) is queues.Queue._finalize_join:  # type: ignore[attr-defined]
+            finish()  # what is still buffered is sent now
+    until = time.monotonic() + seconds
     while _untaken and time.monotonic() < until:
         time.sleep(0.002)
 
 
 def _wait_at_exit(wait: Any) -> None:
-    """In each process; with a lower priority than the flushing of queues, which may still send something."""
+    """In each process: after queues were told to end (priority 10), before the socket receivers ask at goes (0)."""
     _untaken.clear()
-    util.Finalize(None, wait, exitpriority=-20)
+    util.Finalize(None, wait, exitpriority=9)
 
 
 def _handle(descriptor: int) -> Any:

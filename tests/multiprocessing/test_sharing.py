@@ -255,17 +255,20 @@ def test_older_ways_to_make_shared_storages(tmp_path):
     assert fl.FloatStorage.from_file(str(tmp_path / "f"), False, 2).tolist() == [0, 0]
 
 
-def _send_and_end(queue):
+def _send_and_end(queue, linger):
     queue.put(fl.arange(3.0))
+    time.sleep(linger)
 
 
+@pytest.mark.parametrize("linger", [0, 0.3])  # sent while the child ends, or before
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_what_a_child_sent_last_can_still_be_fetched(method):
+def test_what_a_child_sent_last_can_still_be_fetched(method, linger):
     context = fl.multiprocessing.get_context(method)
     queue = context.Queue()
-    children = [context.Process(target=_send_and_end, args=(queue,)) for _ in range(3)]
+    children = [context.Process(target=_send_and_end, args=(queue, linger)) for _ in range(3)]
     for child in children:
         child.start()
+    time.sleep(2 * linger)
     assert [queue.get(timeout=60).tolist() for _ in children] == [[0, 1, 2]] * 3
     for child in children:
         child.join()
