@@ -255,11 +255,15 @@ class Tree final : public GuardTree {
  public:
   std::vector<std::unique_ptr<Node>> roots;
   std::vector<std::pair<int, int>> same;
-  std::vector<int> distinct;
+  std::vector<int> distinct;  // slots of things that are not each other, nor members
+  std::vector<int> members;   // slots below modules, likewise; they change rarely
+  std::vector<bool> is_member;
   std::vector<Relation> relations;
   mutable std::vector<PyObject*> slots;
   mutable std::vector<int64_t> symbols;
   mutable std::vector<PyObject*> sorted;
+  mutable std::vector<PyObject*> sorted_members;
+  mutable bool members_known = false;
   mutable PyObject* failure = nullptr;
   mutable Remembered* recorder = nullptr;
   ThreadState state;
@@ -348,7 +352,10 @@ class Tree final : public GuardTree {
   bool visit(const Node& node, PyObject* o) const {
     for (const Check& check : node.checks)
       if (!satisfied(check, o)) return fail(node);
-    if (node.slot >= 0) slots[node.slot] = o;
+    if (node.slot >= 0 && slots[node.slot] != o) {
+      slots[node.slot] = o;
+      if (is_member[node.slot]) members_known = false;
+    }
     if (node.children.empty()) return true;
     if (node.module && recorder == nullptr) {
       const int64_t count = mutation_count();
@@ -506,23 +513,39 @@ class Tree final : public GuardTree {
         failure = nullptr;
         return false;
       }
-    if (distinct.size() > 1) {
-      if (distinct.size() <= 8) {
-        for (size_t i = 1; i < distinct.size(); ++i)
-          for (size_t j = 0; j < i; ++j)
-            if (slots[distinct[i]] == slots[distinct[j]]) return false;
-      } else {
-        sorted.clear();
-        for (int slot : distinct) sorted.push_back(slots[slot]);
-        std::sort(sorted.begin(), sorted.end());
-        if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
-      }
+    if (!all_distinct()) {
+      failure = nullptr;
+      return false;
     }
     for (const Relation& relation : relations)
       if (!holds(relation, symbols.data())) {
         failure = relation.name.get();
         return false;
       }
+    return true;
+  }
+
+  static bool has_twins(std::vector<PyObject*>& found, const std::vector<int>& places,
+                        const std::vector<PyObject*>& slots) {
+    found.clear();
+    for (int slot : places) found.push_back(slots[slot]);
+    std::sort(found.begin(), found.end());
+    return std::adjacent_find(found.begin(), found.end()) != found.end();
+  }
+
+  // Things that were different ones during capture still are. Members of modules are compared with each other
+  // only after one was replaced, so that the cost does not grow with a model.
+  bool all_distinct() const {
+    if (!members.empty()) {
+      if (!members_known && has_twins(sorted_members, members, slots)) return false;
+      members_known = true;
+      for (int slot : distinct)
+        if (std::binary_search(sorted_members.begin(), sorted_members.end(), slots[slot])) return false;
+    }
+    if (distinct.size() > 8) return !has_twins(sorted, distinct, slots);
+    for (size_t i = 1; i < distinct.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (slots[distinct[i]] == slots[distinct[j]]) return false;
     return true;
   }
 
@@ -653,7 +676,7 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-// (roots, same, distinct, slots, symbols, relations, grad_mode, inference_mode)
+// (roots, same, distinct, slots, symbols, relations, members)
 std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
   auto tree = std::make_unique<Tree>();
   PyObject* roots = item(description, 0);
@@ -666,6 +689,11 @@ std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
   }
   for (int64_t slot : numbers(item(description, 2))) tree->distinct.push_back(static_cast<int>(slot));
   tree->slots.resize(number(item(description, 3)));
+  tree->is_member.resize(tree->slots.size());
+  for (int64_t slot : numbers(item(description, 6))) {
+    tree->members.push_back(static_cast<int>(slot));
+    tree->is_member.at(slot) = true;
+  }
   tree->symbols.resize(number(item(description, 4)));
   PyObject* relations = item(description, 5);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(relations); ++i) {

@@ -28,13 +28,15 @@ class Builder:
     def build(self) -> tuple[Any, ...]:
         tracer = self.tracer
         same = tuple((self.slot(a), self.slot(b)) for _, a, b in tracer.relations)
-        distinct = (
-            tuple(dict.fromkeys(self.slot(source) for source in tracer.distinct)) if len(tracer.distinct) > 1 else ()
-        )
+        members = dict.fromkeys(source for source in tracer.distinct if _is_member(source))
+        others = dict.fromkeys(source for source in tracer.distinct if source not in members)
+        many = len(members) + len(others) > 1
+        distinct = tuple(self.slot(source) for source in others) if many else ()
+        apart = tuple(self.slot(source) for source in members) if many else ()
         # Facts about arguments fail most often and are cheap: they come first.
         roots = [node for node in (self.node(root, False) for root in tracer.sources.roots()) if node is not None]
         symbols, relations = tracer.size_relations()
-        return tuple(roots), same, distinct, len(self.slots), symbols, relations
+        return tuple(roots), same, distinct, len(self.slots), symbols, relations, apart
 
     def node(self, source: Source, of_module: bool) -> tuple[Any, ...] | None:
         """The node of a place; None when nothing below it is checked."""
@@ -65,6 +67,17 @@ class Builder:
 _TABLES = (
     "_parameters", "_buffers", "_modules", "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks",
 )  # fmt: skip
+
+
+def _is_member(source: Source) -> bool:
+    """Whether a place below a module holds the same object until the module or a container in it is written to."""
+    while source.parent is not None and source.parent.in_module:
+        if source.kind not in ("instance", "dict_item", "item"):
+            return False
+        source = source.parent
+        if ("module", None) in source.checks:
+            return True
+    return False
 
 
 def _is_fixed(source: Source) -> bool:

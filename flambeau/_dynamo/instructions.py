@@ -257,7 +257,7 @@ def _compare_op(frame: Frame, inst: Instruction) -> None:
 def _is_op(frame: Frame, inst: Instruction) -> None:
     right = frame.stack.pop()
     left = frame.stack.pop()
-    frame.stack.append((left is right) != bool(inst.arg))
+    frame.stack.append(operations.identical(frame.tracer, left, right) != bool(inst.arg))
 
 
 @_op("CONTAINS_OP")

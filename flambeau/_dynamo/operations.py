@@ -209,6 +209,15 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     return _attempt(tracer, attempts, symbol, left, right)
 
 
+def identical(tracer: Tracer, left: Any, right: Any) -> bool:
+    """left is right"""
+    if left is not right and type(left) is types.FunctionType is type(right):
+        # A function is guarded by its code where it is an argument: it could be the other one the next time.
+        places = [tracer.known[id(value)][1] for value in (left, right) if id(value) in tracer.known]
+        tracer.distinct.extend(places)
+    return left is right
+
+
 def _compare_containers(tracer: Tracer, symbol: str, left: Any, right: Any) -> bool:
     if isinstance(left, (set, frozenset, dict)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"comparison of {type(left).__name__}s of objects")

@@ -211,8 +211,7 @@ class Tracer:
             raise Unsupported(breaks.SUBCLASS, cls.__name__)
         traced = self.add_input(value, source)
         self.memo[id(value)] = (value, traced)
-        if not source.in_module:
-            self.distinct.append(source)
+        self.distinct.append(source)
         return traced
 
     def _wrap_number(self, value: Any, source: Source) -> Any:
@@ -308,8 +307,7 @@ class Tracer:
         shadow = Shadow(source, value, copy)
         self.shadows[id(copy)] = shadow
         self.memo[id(value)] = (value, copy)
-        if not source.in_module:
-            self.distinct.append(source)
+        self.distinct.append(source)
 
     def _wrap_list(self, value: Any, source: Source) -> Any:
         self._limit(value)
@@ -401,6 +399,7 @@ class Tracer:
         # A function made anew for each call: what matters is its code and what it closes over.
         source.check("type", type(value))
         source.check("function", value)
+        self.distinct.append(source)
         self._know(value, source)
         return value
 
@@ -446,8 +445,7 @@ class Tracer:
         if isinstance(value, fl_module()):
             source.in_module = True
             source.check("module", value)
-        elif not source.in_module:
-            self.distinct.append(source)
+        self.distinct.append(source)
         self._know(value, source)
         return value
 

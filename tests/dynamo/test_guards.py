@@ -181,6 +181,75 @@ def test_aliased_lists():
     agree(f, lambda: (fl.ones(2), list(a), list(b)), lambda: (lambda v: (fl.ones(2), v, v))([1]))
 
 
+def test_an_argument_is_a_member_of_a_module():
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+            self.register_buffer("mean", fl.zeros(2))
+            self.items = [1]
+
+        def forward(self, weight, mean, items):
+            same = weight is self.inner.weight, mean is self.mean, items is self.items
+            return same, weight.sum() + self.inner.weight.sum()
+
+    holder, other = Holder(), nn.Linear(2, 2)
+    weight, mean = holder.inner.weight, holder.mean
+    agree(
+        lambda *args: holder(*args),
+        lambda: (other.weight, fl.zeros(2), [1]),
+        lambda: (weight, fl.zeros(2), [1]),
+        lambda: (other.weight, mean, [1]),
+        lambda: (other.weight, fl.zeros(2), holder.items),
+        lambda: (weight, mean, holder.items),
+    )
+
+
+def test_gradients_of_an_argument_that_is_a_parameter():
+    layer, other = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+
+    def step(weight):
+        ((weight * 2).sum() + (layer.weight * 3).sum()).backward()
+        return weight.grad.clone(), layer.weight.grad.clone()
+
+    def fresh(weight):
+        layer.weight.grad, other.weight.grad = fl.ones(2, 2), fl.ones(2, 2)
+        return (weight,)
+
+    agree(step, lambda: fresh(other.weight), lambda: fresh(layer.weight))
+
+
+def test_members_of_modules_become_one():
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return x + 1, self.a is self.b, self.a.weight is self.b.weight
+
+    pair = Pair()
+    changing(
+        lambda x: pair(x),
+        [
+            lambda: setattr(pair.b, "weight", pair.a.weight),
+            lambda: setattr(pair, "b", pair.a),
+            lambda: setattr(pair, "b", nn.Linear(2, 2)),
+        ],
+        fl.ones(2),
+    )
+    a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    agree(lambda m, n: (m is n, m.weight is n.weight), lambda: (a, b), lambda: (a, a), lambda: (b, b), lambda: (b, a))
+
+
+def test_an_argument_is_a_known_function():
+    def make(n):
+        return lambda x: x * n
+
+    known = make(2)
+    agree(lambda f, x: (f is known, f(x)), lambda: (make(3), 1), lambda: (known, 1), lambda: (make(4), 1))
+
+
 def test_objects():
     agree(
         lambda x, box: box.apply(x) + box.twice,
