@@ -106,8 +106,8 @@ def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, 
 @decompose("_fused_rms_norm")
 def _fused_rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Any:
     dims = list(range(input.dim() - len(normalized_shape), input.dim()))
-    eps = fl.finfo(input.dtype).eps if eps is None else eps
     wide = input.float() if input.dtype in (fl.bfloat16, fl.float16) else input
+    eps = fl.finfo(wide.dtype).eps if eps is None else eps
     rstd = fl.rsqrt(fl.mean(wide * wide, dims, keepdim=True) + eps)
     out = wide * rstd
     return (out if weight is None else out * weight).to(input.dtype), rstd

@@ -108,7 +108,7 @@ def rms_norm_vjp(g0, input, normalized_shape, weight, eps, out1, needs):
     if not fl.is_grad_enabled():
         grads = fl._ops._layer_norm_backward(g0, input, None, out1, weight, ndim, [*needs, False])
         return _wanted(grads, needs)
-    eps = fl.finfo(input.dtype).eps if eps is None else eps
+    eps = fl.finfo(out1.dtype).eps if eps is None else eps
     rstd = ((input * input).mean(list(range(-ndim, 0)), True) + eps).rsqrt()
     return layer_norm_gradients(g0, input, None, rstd, weight, ndim, (*needs, False))[:2]
 

@@ -17,6 +17,7 @@ import flambeau.nn.functional as F
 
 FLOATS = (fl.float32, fl.float64, fl.bfloat16, fl.float16)
 INTEGERS = (fl.int64, fl.int32, fl.uint8, fl.bool)
+WHOLE = (*INTEGERS, fl.int16, fl.int8)
 LARGEST = 6000  # elements of a value that the program goes on with
 
 UNARY = [
@@ -54,9 +55,17 @@ def _reduce(choice: random.Random, t: Any) -> Any:
     dims = sorted(choice.sample(range(t.dim()), choice.randint(1, t.dim())))
     keep = choice.random() < 0.6
     kinds = (
-        ["sum", "mean", "amax", "amin", "var", "logsumexp", "norm", "all"] if t.is_floating_point() else ["sum", "amax"]
+        ["sum", "mean", "amax", "amin", "var", "logsumexp", "norm", "all", "pair"]
+        if t.is_floating_point()
+        else ["sum", "amax", "amin", "any", "count_nonzero"]
     )
     kind = choice.choice(kinds)
+    if kind in ("any", "count_nonzero"):
+        return getattr(t, kind)(dims[0])
+    if kind == "pair":
+        return choice.choice(
+            [lambda: fl.var_mean(t, dims, correction=0, keepdim=keep)[keep], lambda: fl.aminmax(t, dim=dims[0]).max]
+        )()
     if kind == "all":
         return choice.choice(
             [lambda: t.sum(), lambda: t.mean(), lambda: t.std(correction=0), lambda: t.clamp(-2, 2).prod()]
@@ -64,7 +73,7 @@ def _reduce(choice: random.Random, t: Any) -> Any:
     if kind == "var":
         return t.var(dims, keepdim=keep, correction=0)
     if kind == "norm":
-        return fl.linalg.vector_norm(t.abs() + 0.1, 2, dims, keep)
+        return fl.linalg.vector_norm(t.abs() + 0.1, choice.choice([1, 2, 2, 3]), dims, keep)
     return getattr(t, kind)(dims, keepdim=keep)
 
 
@@ -124,6 +133,13 @@ def _write_part(choice: random.Random, views: list[Any]) -> None:
             lambda: part.add_(part.sin()), lambda: part.masked_fill_(fl.ones(part.shape, dtype=fl.bool).tril_() if part.dim() == 2 else fl.zeros(part.shape, dtype=fl.bool), 0.5),
             lambda: part.copy_(views[0].sum()), lambda: part.mul_(part.detach().mean()),
         ]  # fmt: skip
+    if part.dim():
+        rows = fl.tensor([choice.randrange(part.shape[0]) for _ in range(2)]) if part.shape[0] else None
+        simple += [
+            lambda: part.__setitem__((..., 0) if part.shape[-1] else ..., 2), lambda: part.__setitem__(slice(1, None, 2), 3),
+            lambda: part if rows is None else part.index_fill_(0, rows, 1), lambda: part.swapaxes(0, -1).add_(1),
+            lambda: part if rows is None else part.__setitem__(rows, part[rows[0]].clone()),
+        ]  # fmt: skip
     choice.choice(simple)()
 
 
@@ -132,7 +148,9 @@ def _scan(choice: random.Random, t: Any) -> Any:
     return choice.choice([
         lambda: t.cumsum(d), lambda: t.clamp(-1, 1).cumprod(d), lambda: t.logcumsumexp(d), lambda: t.roll(1, d),
         lambda: t.tril() if t.dim() >= 2 else t.cumsum(0), lambda: t.triu(1) if t.dim() >= 2 else t,
-        lambda: t.repeat_interleave(2, d), lambda: F.pad(t, (1, 2)), lambda: t.cummax(d).values if t.grad_fn is None else t,
+        lambda: t.repeat_interleave(2, d), lambda: F.pad(t, (1, 2)), lambda: F.pad(t, (2, -1), value=0.5),
+        lambda: F.pad(t, (1, 1), mode=choice.choice(["reflect", "replicate", "circular"])) if 2 <= t.dim() <= 3 and min(t.shape) > 1 else t,
+        lambda: t.diff(dim=d), lambda: fl.trapezoid(t, dim=d), lambda: t.cummax(d).values if t.grad_fn is None else t,
     ])()  # fmt: skip
 
 
@@ -141,7 +159,9 @@ def _joined(choice: random.Random, t: Any) -> Any:
     return choice.choice([
         lambda: fl.cat([t, t * 2], d), lambda: fl.stack([t, t + 1, -t], d), lambda: fl.cat([t.sin(), t.narrow(d, 0, t.shape[d] // 2)], d),
         lambda: fl.stack(t.unbind(d)[::-1], d) if t.shape[d] else t, lambda: fl.cat(list(t.split(2, d)), d),
-        lambda: t.repeat(*([2] + [1] * (t.dim() - 1))),
+        lambda: t.repeat(*([2] + [1] * (t.dim() - 1))), lambda: fl.cat([t.detach(), t[..., :0], t], -1), lambda: fl.hstack([t, t + 1]),
+        lambda: fl.cat([t, fl.zeros(t.shape)], d), lambda: sum(t.tensor_split(2, d)[1:], start=t.sum()),
+        lambda: fl.einsum("...i,...i->...", t.tanh(), t.tanh().flip(-1)), lambda: fl.outer(t.flatten()[:20], t.flatten()[:9]),
     ])()  # fmt: skip
 
 
@@ -160,7 +180,31 @@ def _indexed(choice: random.Random, t: Any) -> Any:
         lambda: t.index_add(d, rows, t.index_select(d, rows)), lambda: t.transpose(0, d).index_put((rows,), t.transpose(0, d)[rows] * 2, accumulate=True),
         lambda: fl.zeros(t.shape, dtype=t.dtype).scatter_add(d, (t.detach() * 0).long(), t), lambda: t.take_along_dim((t.detach() * 0).long(), d),
         lambda: F.embedding(rows % t.shape[0], t) if t.dim() == 2 else t,
+        lambda: F.embedding(rows % t.shape[0], t, padding_idx=0) if t.dim() == 2 else t,
+        lambda: t.scatter(d, (t.detach() * 0).long(), 0.5), lambda: t.scatter_reduce(d, (t.detach() * 0).long(), t * 0.5, "sum"),
+        lambda: t.index_copy(d, rows[:1], t.index_select(d, rows[:1]) * 3), lambda: t.slice_scatter(t.narrow(d, 0, 1) * 2, d, 0, 1),
+        lambda: t.select_scatter(t.select(d, 0).sin(), d, n - 1), lambda: t.index_fill(d, rows, 0.5),
+        lambda: F.one_hot(rows, n).to(t.dtype) @ t.movedim(d, 0).reshape(n, -1).tanh(),
+        lambda: fl.tril_indices(n, n)[0].clamp(max=n - 1).to(t.dtype) + t.sum(), lambda: t.take((rows * 3) % t.numel()),
     ])()  # fmt: skip
+
+
+def _random(choice: random.Random, t: Any) -> Any:
+    """Draws numbers, which are the same in compiled code."""
+    return choice.choice([
+        lambda: fl.rand_like(t) + t, lambda: fl.randn_like(t) * t, lambda: F.dropout(t, 0.3) * 2, lambda: fl.rand(t.shape) * t,
+        lambda: fl.bernoulli(t.detach() * 0 + 0.5) * t, lambda: fl.empty(t.shape).uniform_(-1, 1) + t, lambda: fl.randn(3).sum() * t,
+        lambda: F.dropout(F.softmax(t, -1), 0.2) if t.dim() else t, lambda: F.rrelu(t, 0.1, 0.3), lambda: t + fl.randint(0, 5, t.shape),
+        lambda: F.alpha_dropout(t, 0.2), lambda: F.dropout1d(t, 0.4) if t.dim() == 3 else t,
+    ])()  # fmt: skip
+
+
+COMPLEX = [
+    lambda t: t * 0.5, lambda t: t + 1, lambda t: -t, lambda t: t.conj(), lambda t: t.abs(), lambda t: t.real, lambda t: t.imag + 1,
+    lambda t: t * t.conj(), lambda t: fl.view_as_real(t), lambda t: t.sum(), lambda t: t.flip(0) if t.dim() else t, lambda t: t * 1j,
+    lambda t: t / (t.abs() + 1), lambda t: t.reshape(-1), lambda t: fl.cat([t, t]) if t.dim() else t, lambda t: t.sgn() if t.grad_fn is None else t,
+    lambda t: (t / (t.abs() + 1)).exp(), lambda t: t.mean() + t, lambda t: t.t() @ t if t.dim() == 2 else t, lambda t: t.conj().clone(),
+]  # fmt: skip
 
 
 def _network(choice: random.Random, t: Any) -> Any:
@@ -176,6 +220,11 @@ def _network(choice: random.Random, t: Any) -> Any:
         lambda: F.cross_entropy(t.reshape(-1, n), fl.arange(t.numel() // n) % n), lambda: F.dropout(t, 0.5),
         lambda: F.cross_entropy(t.reshape(-1, n), fl.arange(t.numel() // n) % n, label_smoothing=0.1, reduction="none"),
         lambda: F.smooth_l1_loss(t, t.detach() * 0.5), lambda: F.glu(t) if n % 2 == 0 else t, lambda: F.softmin(t, -1),
+        lambda: F.cross_entropy(t.reshape(-1, n), fl.arange(t.numel() // n) % n, weight[0].abs() + 0.1, ignore_index=0) if t.numel() > n > 1 else t,
+        lambda: F.nll_loss(F.log_softmax(t.reshape(-1, n), -1), fl.arange(t.numel() // n) % n, reduction="sum"), lambda: F.huber_loss(t, t.detach() + 0.3),
+        lambda: F.cosine_similarity(t + 0.3, weight[1] + 0.4, dim=-1), lambda: F.prelu(t, weight[0, :1]), lambda: F.hardtanh(t) + F.relu6(t),
+        lambda: F.local_response_norm(t, 2) if t.dim() >= 3 else F.selu(t), lambda: F.softsign(t) + F.tanhshrink(t), lambda: fl.logaddexp(t, t * 0.3),
+        lambda: F.layer_norm(t, t.shape), lambda: F.softmax(t, -1, dtype=fl.float32), lambda: t.softmax(-1).cumsum(-1),
         lambda: F.binary_cross_entropy_with_logits(t, (t.detach() * 0 + 0.5)), lambda: F.kl_div(F.log_softmax(t, -1), F.softmax(t * 0.5, -1), reduction="sum"),
     ]  # fmt: skip
     if t.dim() >= 2:
@@ -184,6 +233,9 @@ def _network(choice: random.Random, t: Any) -> Any:
             lambda: fl.softmax(t @ t.transpose(-1, -2) / n, -1) @ t.tanh(), lambda: t.tanh() @ weight.t(),
             lambda: F.scaled_dot_product_attention(t[None, None] if t.dim() == 2 else t, t.view(t.shape)[None, None] if t.dim() == 2 else t, t.tanh()[None, None] if t.dim() == 2 else t, is_causal=choice.random() < 0.5),
             lambda: F.batch_norm(t, None, None, training=True) if t.dim() < 4 and t.shape[0] > 1 else t,
+            lambda: F.batch_norm(t, fl.zeros(t.shape[1]), fl.ones(t.shape[1]), weight[0, :1].float().expand(t.shape[1]) if t.dtype == fl.float32 else None, training=choice.random() < 0.5) if t.shape[0] > 2 else t,
+            lambda: F.instance_norm(t) if t.dim() >= 3 and n > 2 else t, lambda: F.bilinear(t.tanh(), t.tanh(), fl.linspace(-1, 1, 2 * n * n).view(2, n, n).to(t.dtype)) if n < 9 else t,
+            lambda: _attention(choice, t), lambda: fl.baddbmm(t.reshape(-1, *t.shape[-2:]), *_square(t)) if t.shape[-2] == n else t,
             lambda: F.group_norm(t, 1), lambda: fl.addmm(weight[:1, :1], t.reshape(-1, n).tanh(), weight.t()),
         ]  # fmt: skip
     if t.dim() == 3:
@@ -191,26 +243,68 @@ def _network(choice: random.Random, t: Any) -> Any:
             lambda: F.conv1d(t.tanh(), (fl.linspace(-1, 1, 6 * t.shape[1]).view(2, t.shape[1], 3)).to(t.dtype), padding=1).relu(),
             lambda: F.max_pool1d(t, 1), lambda: F.avg_pool1d(t, 2, ceil_mode=True) if n > 1 else t,
             lambda: F.interpolate(t, scale_factor=2), lambda: F.adaptive_avg_pool1d(t, 2),
-            lambda: fl.bmm(t.tanh(), t.tanh().transpose(1, 2)),
+            lambda: fl.bmm(t.tanh(), t.tanh().transpose(1, 2)), lambda: F.interpolate(t, scale_factor=2, mode="linear", align_corners=choice.random() < 0.5),
+            lambda: F.conv_transpose1d(t.tanh(), (fl.linspace(-1, 1, 4 * t.shape[1]).view(t.shape[1], 2, 2)).to(t.dtype), stride=2),
         ]  # fmt: skip
     if t.dim() >= 3 and t.shape[-2] >= 3 and n >= 3:
-        images = t.reshape(1, -1, *t.shape[-2:])
-        filters = fl.linspace(-1, 1, 18 * images.shape[1]).view(2, images.shape[1], 3, 3).to(t.dtype)
+        images = t if t.dim() == 4 and choice.random() < 0.7 else t.reshape(1, -1, *t.shape[-2:])
+        if choice.random() < 0.4:
+            images = images.contiguous(memory_format=fl.channels_last)
+        channels = images.shape[1]
+        filters = fl.linspace(-1, 1, 18 * channels).view(2, channels, 3, 3).to(t.dtype)
+        deep = fl.linspace(-1, 1, 9 * channels).view(channels, 1, 3, 3).to(t.dtype)
         options += [
             lambda: F.conv2d(images.tanh(), filters, padding=1), lambda: F.conv2d(images.tanh(), filters, filters[:, 0, 0, 0], stride=2).relu(),
             lambda: F.avg_pool2d(images, 2), lambda: F.adaptive_avg_pool2d(images, 1).flatten(1),
+            lambda: F.conv2d(images.tanh(), deep, groups=channels, padding=1), lambda: F.conv2d(images.tanh(), filters, padding="same", dilation=2),
+            lambda: F.conv_transpose2d(images.tanh(), filters.transpose(0, 1), stride=2), lambda: F.interpolate(images, scale_factor=2),
+            lambda: F.batch_norm(F.conv2d(images.tanh(), filters), None, None, training=True) if images.shape[-1] > 4 and images.shape[-2] > 4 else images,
+            lambda: F.conv2d(images.tanh(), filters[:, :, :1, :1]) + 1, lambda: F.pixel_shuffle(images, 2) if channels % 4 == 0 else images,
+            lambda: F.interpolate(images, scale_factor=2, mode="bilinear"), lambda: F.unfold(images, 2), lambda: F.pad(images, (1, 1, 1, 1), mode="reflect"),
+            lambda: images * fl.linspace(0, 1, channels).view(-1, 1, 1).to(t.dtype), lambda: F.dropout2d(images, 0.3),
         ]  # fmt: skip
+        if t.grad_fn is None:  # among equal elements, a last bit would decide
+            options += [
+                lambda: F.max_pool2d(images, 2),
+                lambda: F.max_pool2d(images, 3, 2, 1),
+                lambda: F.adaptive_max_pool2d(images, 2),
+            ]
     return choice.choice(options)()
+
+
+def _square(t: Any) -> tuple[Any, Any]:
+    rows = t.tanh().reshape(-1, *t.shape[-2:])
+    return rows, rows.transpose(1, 2)
+
+
+def _attention(choice: random.Random, t: Any) -> Any:
+    """Attention with several queries a key, masks, and keys of another length."""
+    rows, n = t.shape[-2:]
+    query = t.reshape(-1, 1, rows, n).tanh()
+    key = fl.cat([query, query * 0.5], 2)
+    kind = choice.randrange(4)
+    if kind == 0:
+        return F.scaled_dot_product_attention(query, key, key.sin())
+    if kind == 1:
+        return F.scaled_dot_product_attention(query, key, key, attn_mask=fl.ones(rows, 2 * rows, dtype=fl.bool).tril())
+    if kind == 2:
+        return F.scaled_dot_product_attention(
+            query, key, key, attn_mask=fl.linspace(-1, 1, 2 * rows).to(t.dtype).expand(rows, -1), scale=0.3
+        )
+    return F.scaled_dot_product_attention(query.expand(-1, 2, -1, -1), key, key, is_causal=True, enable_gqa=True)
 
 
 def _step(choice: random.Random, values: list[Any], inputs: list[Any]) -> Any:
     t = choice.choice(values[-3:]) if choice.random() < 0.8 else choice.choice(values)
+    if t.is_complex():
+        fitting = [v for v in values if v.dtype != fl.bool and _broadcasts(t.shape, v.shape)]
+        return t * choice.choice(fitting).sum() if choice.random() < 0.2 else choice.choice(COMPLEX)(t)
     if not t.is_floating_point():
         if choice.random() < 0.3:
             return t.to(choice.choice(FLOATS[:3])) / 4
         if choice.random() < 0.3:
             return choice.choice([_view, _reduce, _write])(choice, t)
-        fitting = [v for v in values if not v.is_floating_point() and _broadcasts(t.shape, v.shape)]
+        fitting = [v for v in values if v.dtype in WHOLE and _broadcasts(t.shape, v.shape)]
         return choice.choice(INTEGER)(t, choice.choice(fitting))
     kind = choice.random()
     if kind < 0.25:
@@ -224,26 +318,39 @@ def _step(choice: random.Random, values: list[Any], inputs: list[Any]) -> Any:
         return _view(choice, t)
     if kind < 0.76:
         return _write(choice, t)
-    if kind < 0.78:
-        source = choice.choice(inputs)
-        return choice.choice(
-            [
-                lambda: source > 0,
-                lambda: source.detach().round(),
-                lambda: source.detach().argsort() if source.dim() else source >= 0,
-            ]
-        )()
+    if kind < 0.79:
+        return _jump(choice, choice.choice([v for v in inputs if not v.is_complex()] or [t.detach() * 0]))
     if kind < 0.80:
+        return _random(choice, t)
+    if kind < 0.81:
+        return fl.complex(t.float(), t.float().sin()) if t.dtype != fl.float64 else fl.complex(t, t.sin())
+    if kind < 0.82:
         return t.to(choice.choice(FLOATS))
     if t.dim() == 0 or t.shape[-1] == 0:
         return t * 2
-    if kind < 0.84:
+    if kind < 0.85:
         return _scan(choice, t)
-    if kind < 0.88:
+    if kind < 0.89:
         return _joined(choice, t)
-    if kind < 0.92:
+    if kind < 0.93:
         return _indexed(choice, t)
     return _network(choice, t)
+
+
+def _jump(choice: random.Random, t: Any) -> Any:
+    """Comparisons, rounding and orders of an input: equal elements are in their order, and so are those of a sort."""
+    if t.dim() == 0 or t.numel() == 0:
+        return choice.choice(
+            [lambda: t > 0, lambda: t.detach().round() if t.is_floating_point() else t + 1, lambda: t >= 0]
+        )()
+    return choice.choice([
+        lambda: t > 0, lambda: t.detach().float().round(), lambda: t.argsort(stable=True), lambda: t.sort(dim=-1, stable=True).values,
+        lambda: t.detach().argmax(-1), lambda: t.float().topk(1, dim=0).values, lambda: t.float().floor(), lambda: t.float().sign(),
+        lambda: t.float().sort(dim=0, descending=True, stable=True).values, lambda: fl.bucketize(t.detach().float(), fl.tensor([-1.0, 0, 1])),
+        lambda: t.isfinite(), lambda: (t > 0).any(-1), lambda: (t > 0.5).sum(), lambda: t.float().median(), lambda: t.float().trunc() * 2,
+        lambda: t.float().where(t > 0, fl.tensor(0.5)), lambda: t.float().frac(), lambda: (t.float() * 2).long() % 3, lambda: t.detach().argmin(),
+        lambda: fl.searchsorted(fl.tensor([-1.0, 0, 1]), t.detach().float()), lambda: t.float().kthvalue(1).values, lambda: t.float().remainder(1),
+    ])()  # fmt: skip
 
 
 def _broadcasts(a: Any, b: Any) -> bool:
@@ -252,6 +359,9 @@ def _broadcasts(a: Any, b: Any) -> bool:
 
 def _sizes(choice: random.Random) -> list[tuple[int, ...]]:
     lengths = [1, 2, 3, 4, 5, 8, 17, 33] + ([0] if choice.random() < 0.08 else [])
+    if choice.random() < 0.05:
+        lengths = [1, 40, 64, 130, 300]
+        return [tuple(choice.choice(lengths) for _ in range(2)), (choice.choice(lengths),)]
     sizes = [tuple(choice.choice(lengths) for _ in range(choice.choice([0, 1, 2, 2, 3, 3, 4])))]
     for _ in range(choice.randint(0, 3)):
         base = choice.choice(sizes)
@@ -264,6 +374,8 @@ def _input(choice: random.Random, size: tuple[int, ...], dtype: Any) -> Any:
 
     def make(*shape: int) -> Any:
         made = fl.randn(shape)
+        if dtype.is_complex:
+            return fl.complex(made, made.flip(0) if shape else made * 0.5).to(dtype)
         return (
             made.to(dtype)
             if dtype.is_floating_point
@@ -273,6 +385,8 @@ def _input(choice: random.Random, size: tuple[int, ...], dtype: Any) -> Any:
         )
 
     layout = choice.random()
+    if len(size) == 4 and choice.random() < 0.4:
+        return make(*size).contiguous(memory_format=fl.channels_last)
     if layout < 0.6 or not size:
         return make(*size)
     if layout < 0.75:
@@ -284,23 +398,36 @@ def _input(choice: random.Random, size: tuple[int, ...], dtype: Any) -> Any:
     return make(*size[:-1], 1).expand(size)
 
 
-def program(seed: int) -> tuple[Callable[..., list[Any]], Callable[[], list[Any]]]:
-    """A function of tensors and what makes its inputs."""
+def program(seed: int) -> tuple[Callable[..., list[Any]], Callable[..., list[Any]]]:
+    """A function of tensors and what makes its inputs: `inputs(1)`, `inputs(2)` are others, of the same sizes or not.
+
+    `function.history` says that what requires gradients is to be the result of an operation, which may be written to;
+    `function.variants` how many sets of inputs to try."""
     choice = random.Random(seed)
     sizes = _sizes(choice)
-    dtypes = [choice.choices([*FLOATS, *INTEGERS], [12, 2, 2, 1, 1, 1, 1, 1])[0] for _ in sizes]
+    dtypes = [choice.choices([*FLOATS, *INTEGERS, fl.complex64], [12, 2, 2, 1, 1, 1, 1, 1, 0.5])[0] for _ in sizes]
     dtypes[0] = dtypes[0] if choice.random() < 0.5 else fl.float32
     steps = choice.randint(2, 14)
     layouts = choice.random()
-    grads = [d.is_floating_point and choice.random() < 0.8 for d in dtypes]
+    grads = [(d.is_floating_point or d.is_complex) and choice.random() < 0.8 for d in dtypes]
     mutates = choice.random() < 0.2
     cast = choice.random() < 0.08
     wants_grad = choice.random() < 0.8
+    resized = choice.random() < 0.5
+    shares = len(sizes) > 1 and not (wants_grad and (grads[0] or grads[-1])) and choice.random() < 0.25
+    largest = LARGEST * 10 if max((n for size in sizes for n in size), default=0) > 33 else LARGEST
 
-    def inputs() -> list[Any]:
-        fl.manual_seed(seed)
+    def inputs(variant: int = 0) -> list[Any]:
+        fl.manual_seed(seed + variant)
         again = random.Random(layouts)
-        made = [_input(again, size, dtype) for size, dtype in zip(sizes, dtypes)]
+        lengths = random.Random(seed + variant)
+        other = {
+            n: n if n < 2 else lengths.choice([2, 3, 4, 6, 7, 9, 16, 20]) for n in sorted({n for s in sizes for n in s})
+        }
+        found = [tuple(other[n] for n in size) for size in sizes] if variant and resized else sizes
+        made = [_input(again, size, dtype) for size, dtype in zip(found, dtypes)]
+        if shares:
+            made[-1] = made[0].movedim(0, -1) if made[0].dim() else made[0].view(1)
         return [t.requires_grad_() if grad and wants_grad else t for t, grad in zip(made, grads)]
 
     def function(*given: Any) -> list[Any]:
@@ -308,23 +435,32 @@ def program(seed: int) -> tuple[Callable[..., list[Any]], Callable[[], list[Any]
         values = list(given)
         with fl.autocast("cpu", dtype=fl.bfloat16) if cast else contextlib.nullcontext():
             for _ in range(steps):
-                made = _step(again, values, list(given))
-                if made.numel() <= LARGEST:
+                with fl.no_grad() if again.random() < 0.02 else contextlib.nullcontext():
+                    made = _step(again, values, list(given))
+                if made.numel() <= largest:
                     values.append(made)
                 if mutates and again.random() < 0.3:
-                    _change_input(again, given)
+                    _change_input(again, given, function.history)
         function.low = cast or any(v.dtype in FLOATS[2:] for v in values)  # some digits are not to be compared
         return _results(again, values, given)
 
+    function.history = mutates and choice.random() < 0.2
+    function.variants = choice.choice([1, 2, 2, 3])
     return function, inputs
 
 
-def _change_input(choice: random.Random, given: Any) -> None:
+def _change_input(choice: random.Random, given: Any, history: bool) -> None:
     target = choice.choice(given)
-    if target.requires_grad or not all(target.stride()) or not target.is_floating_point():
+    if (target.requires_grad and not history) or not all(target.stride()) or not target.is_floating_point():
         return
-    part = target.select(0, 0) if target.dim() and target.shape[0] and choice.random() < 0.5 else target
-    choice.choice([lambda: part.add_(1), lambda: part.mul_(0.5), lambda: part.copy_(part.sin())])()
+    part = target
+    if target.dim() and target.numel() and choice.random() < 0.6:
+        d = _dim(choice, target)
+        part = choice.choice([lambda: target.select(d, 0), lambda: target.narrow(d, 0, 1), lambda: target.transpose(0, d), lambda: target[..., ::2]])()  # fmt: skip
+    choice.choice([
+        lambda: part.add_(1), lambda: part.mul_(0.5), lambda: part.copy_(part.sin()), lambda: part.fill_(0.5), lambda: part.sigmoid_(),
+        lambda: part.copy_(part.detach().flip(0)) if part.dim() else part.neg_(), lambda: part.clamp_(-1, 1), lambda: part.add_(part.mean()),
+    ])()  # fmt: skip
 
 
 def _results(choice: random.Random, values: list[Any], given: Any) -> list[Any]:

@@ -134,3 +134,8 @@ def test_low_precision_is_rounded_after_each_operation():
     x = fl.randn(200).bfloat16()
     function = lambda x: [(x * 1.7 + 0.3) / 3 - x * 0.1]  # noqa: E731
     assert fl.equal(compile_function(function, 1)(x)[0], function(x)[0])
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.float32])
+def test_root_mean_squares_of_small_numbers(dtype):
+    agrees(lambda x: [F.rms_norm(x, (3,)) * 1], fl.tensor([[0.05, 0.04, 0.1], [1e-3, 2e-3, 1e-3]]).to(dtype))
