@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import logging
+import mmap
 import pathlib
 import random
+import struct
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,7 +26,7 @@ from typing import Any
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import build, config
-from flambeau._inductor.compile_fx import Compiled, compile_function
+from flambeau._inductor.compile_fx import Compiled, compile_function, native_function
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import random_programs
@@ -253,14 +256,16 @@ class _Warnings(logging.Handler):
 _warnings = _Warnings()
 
 
-def compare(case: Case, expected: list[Outcome]) -> str | None:
+def compare(case: Case, expected: list[Outcome], prepared: Prepared | None = None) -> str | None:
     """What differs between compiled and eager, or None."""
     function, inputs = case
-    _warnings.found.clear()
+    if prepared is None:
+        _warnings.found.clear()
     try:
-        got = _run(compile_function(function, len(inputs())), case)
+        got = _run(prepared.function if prepared else compile_function(function, len(inputs())), case)
         # That what was computed before may be written to is not recorded: such a function runs as it is.
-        unexpected = [w for w in _warnings.found if "leaf Variable" not in w or not getattr(function, "history", False)]
+        warned = prepared.warnings if prepared else _warnings.found
+        unexpected = [w for w in warned if "leaf Variable" not in w or not getattr(function, "history", False)]
         if unexpected:
             return "; ".join(unexpected)
         low = getattr(function, "low", False)
@@ -275,37 +280,78 @@ def run(seed: int, make: Callable[[int], Case] = program) -> str | None:
     return compare(case, _eager(case))
 
 
-def _kernels_of(case: Case) -> list[Any]:
-    """The kernels a case needs, found by compiling it with a stand-in for the build."""
-    function, inputs = case
-    needed: list[Any] = []
-    builder = build.addresses
-    build.addresses = lambda kernels, extra=(): needed.extend(kernels) or [1] * len(kernels)
-    history = getattr(function, "history", False)
-    try:
+class Stubs:
+    """Stands in for the build while the cases of a batch compile: a kernel's address is that of a jump (for x86-64) to where
+    its code is going to be."""
+
+    JUMP = b"\xff\x25\x00\x00\x00\x00"  # to the address that follows
+    SIZE = 16
+
+    def __init__(self, most: int = 1 << 16) -> None:
+        self.memory = mmap.mmap(-1, most * self.SIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        self.start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.kernels: list[Any] = []
+        self.places: dict[str, int] = {}
+
+    def addresses(self, kernels: list[Any], extra: tuple[str, ...] = ()) -> list[int]:
+        places = [self.places.setdefault(build.name(k, extra), len(self.kernels) + n) for n, k in enumerate(kernels)]
+        self.kernels += kernels
+        return [self.start + self.SIZE * place for place in places]
+
+    def build(self) -> None:
+        for k, address in enumerate(build.addresses(self.kernels)):
+            self.memory[k * self.SIZE : k * self.SIZE + 14] = self.JUMP + struct.pack("<Q", address)
+
+
+class Prepared:
+    """A case compiled for all its sets of inputs."""
+
+    def __init__(self, case: Case) -> None:
+        function, inputs = case
+        history = getattr(function, "history", False)
+        self.compiled = Compiled(function, True)
+        self.graphs: dict[Any, Any] = {}
+        _warnings.found.clear()
         for variant in _variants(case):
-            Compiled(function, True).graph_for(
-                [t.clone() if history and t.requires_grad else t for t in inputs(variant)]
-            )
-    except Exception:
-        needed.clear()  # the run proper shows what is wrong
+            given = [t.clone() if history and t.requires_grad else t for t in inputs(variant)]
+            if _geometry(given) not in self.graphs:
+                self.graphs[_geometry(given)] = self.compiled.graph_for(given)
+        self.warnings = list(_warnings.found)
+        self.function = native_function(len(given), self._graph_for, function)
+
+    def _graph_for(self, given: list[Any]) -> Any:
+        key = _geometry(given)
+        return self.graphs[key] if key in self.graphs else self.compiled.graph_for(given)
+
+
+def _geometry(given: list[Any]) -> Any:
+    return tuple((t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), t.requires_grad) for t in given)
+
+
+def run_batch(seeds: Iterable[int], make: Callable[[int], Case]) -> dict[int, tuple[str | None, bool]]:
+    """What differs, and whether all of it was compiled, by seed; programs that eager mode refuses are left out."""
+    cases: dict[int, tuple[Case, list[Outcome], Prepared | None]] = {}
+    stubs = Stubs()
+    builder = build.addresses
+    build.addresses = stubs.addresses
+    try:
+        for seed in seeds:
+            case = make(seed)
+            with contextlib.suppress(Refused):
+                expected = _eager(case)
+                try:
+                    cases[seed] = case, expected, Prepared(case)
+                except Exception:  # shows again
+                    cases[seed] = case, expected, None
     finally:
         build.addresses = builder
-    return needed
-
-
-def run_batch(seeds: Iterable[int], make: Callable[[int], Case]) -> dict[int, str | None]:
-    """What differs, by seed; programs that eager mode refuses are left out."""
-    cases: dict[int, tuple[Case, list[Outcome]]] = {}
-    for seed in seeds:
-        case = make(seed)
-        try:
-            cases[seed] = case, _eager(case)
-        except Refused:
-            continue
-    with contextlib.suppress(build.BuildError):  # shows again for the case it belongs to
-        build.addresses([kernel for case, _ in cases.values() for kernel in _kernels_of(case)])
-    return {seed: compare(*found) for seed, found in cases.items()}
+    try:
+        stubs.build()
+    except build.BuildError:  # shows again for the case it belongs to
+        cases = {seed: (case, expected, None) for seed, (case, expected, _) in cases.items()}
+    return {
+        seed: (compare(*found), found[2] is not None and all(found[2].graphs.values())) for seed, found in cases.items()
+    }
 
 
 def main() -> None:
@@ -319,16 +365,17 @@ def main() -> None:
     config.verify_stages = True
     build.FLAGS = tuple(f"-O{options.level}" if flag == "-O3" else flag for flag in build.FLAGS)
     made = program if options.narrow else random_programs.program
-    ran = different = 0
+    ran = different = whole = 0
     for start in range(options.first, options.last, options.batch):
         found = run_batch(range(start, min(start + options.batch, options.last)), made)
         ran += len(found)
-        for seed, problem in found.items():
+        whole += sum(compiled for _, compiled in found.values())
+        for seed, (problem, _) in found.items():
             if problem:
                 different += 1
                 print(seed, problem, flush=True)
         print(f"# up to {start + options.batch}: {ran} cases, {different} differ", file=sys.stderr, flush=True)
-    print(f"{ran} cases, {different} differ")
+    print(f"{ran} cases, {whole} of them compiled, {different} differ")
 
 
 if __name__ == "__main__":
