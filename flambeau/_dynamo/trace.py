@@ -21,7 +21,7 @@ from flambeau._dynamo import breaks, config
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source, Sources
-from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedNumber, TracedTensor
+from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedNumber, TracedTensor, tensors_in
 from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.fx.graph import Graph
@@ -485,6 +485,7 @@ class Tracer:
 
         fake_args = fake_of(args)
         fake_kwargs = fake_of(kwargs)
+        versions = [(t, t._version) for t in tensors_in((*fake_args, *fake_kwargs.values()))]
         try:
             result = self._run_fake(op, target, fake_args, fake_kwargs)
         except (Unsupported, UserError):
@@ -510,7 +511,8 @@ class Tracer:
         if isinstance(result, _C.Tensor):
             known = self.traced_by_fake.get(id(result))
             if known is not None:
-                if is_inplace(op, target) or "out" in kwargs:
+                # The name does not say it of relu(x, inplace=True).
+                if is_inplace(op, target) or "out" in kwargs or any(t._version != before for t, before in versions):
                     self._node(op, target, args, kwargs)
                     self.impure = True
                 # The operator handed back its input: the same tensor in the program, too.

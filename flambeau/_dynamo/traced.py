@@ -7,9 +7,10 @@ functions handed to native code are `Interpreted`, and suspended generators are 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flambeau import _C
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.bytecode import runs_code_on_exit
@@ -336,3 +337,12 @@ class TracedGenerator:
         except (GeneratorExit, StopIteration):
             return
         raise RuntimeError("generator ignored GeneratorExit")
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
+    """The tensors among arguments, those in lists too."""
+    for value in values:
+        if isinstance(value, _C.Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from tensors_in(value)

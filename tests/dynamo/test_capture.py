@@ -95,3 +95,21 @@ def test_slices_of_module_lists_are_walked_in_one_graph():
 
     model, x = Layers(), fl.randn(2, 3)
     fl.testing.assert_close(fl.compile(model, backend="eager", fullgraph=True)(x), model(x))
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "elu", "silu", "dropout"])
+def test_functions_that_are_asked_to_write_in_place(name):
+    function = getattr(fl.nn.functional, name)
+    options = {"p": 0.0} if name == "dropout" else {}
+
+    def f(x):
+        y = x * 2
+        function(y, inplace=True, **options)
+        return y, function(x + 1, inplace=True, **options)
+
+    x = fl.randn(3, 4)
+    for got, expected in zip(compiled(f, fullgraph=True)(x), f(x)):
+        assert fl.equal(got, expected)
+    written = x.clone()
+    compiled(lambda t: function(t, inplace=True, **options))(written)
+    assert fl.equal(written, f(x / 2)[0])

@@ -139,3 +139,17 @@ def test_low_precision_is_rounded_after_each_operation():
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.float32])
 def test_root_mean_squares_of_small_numbers(dtype):
     agrees(lambda x: [F.rms_norm(x, (3,)) * 1], fl.tensor([[0.05, 0.04, 0.1], [1e-3, 2e-3, 1e-3]]).to(dtype))
+
+
+def test_an_input_that_gets_its_history_by_being_written():
+    weight, rows = fl.randn(4, requires_grad=True), fl.tensor([1, 0, 2, 2])
+    total = fl.zeros(4)
+
+    def function(total, weight, rows):
+        total.index_add_(0, rows, weight)
+        return []
+
+    compile_function(function, 3)(total, weight, rows)
+    assert total.grad_fn is not None
+    total.sum().backward()
+    assert weight.grad.tolist() == [1.0] * 4

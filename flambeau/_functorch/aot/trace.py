@@ -336,6 +336,8 @@ def trace_joint(
     recorder = Recorder(trace, definitions or {}, lines)
     with fl.set_grad_enabled(fl.is_grad_enabled()):  # the function may leave another mode behind
         twins, outputs = _run(trace, recorder, function, inputs)
+    if any(t.grad_fn is not None for t in twins):  # programs hand history to their results only
+        raise Unsupported("an input that is written with values that require a gradient")
     wanted = [t for t in twins if t.requires_grad]
     sources = [t for t in outputs if t is not None and t.requires_grad and t.grad_fn is not None]
     if not sources:
