@@ -88,12 +88,12 @@ def test_queues_carry_tensors_without_copying(method):
     tensor = fl.arange(10_000.0)
     for value in (tensor, tensor[10:20].view(2, 5), fl.nn.Parameter(fl.ones(3)), fl.ones(2, dtype=fl.bfloat16)):
         inbox.put(value)
-        back = outbox.get(timeout=30)
+        back = outbox.get(timeout=120)
         assert fl.equal(back, value) and type(back) is type(value) and back.requires_grad == value.requires_grad
         back.detach()[...] = 7
         assert (value == 7).all()
     inbox.put({"a": [fl.ones(2), "text"], "storage": fl.ones(2).storage(), "none": fl.empty(0, 3)})
-    back = outbox.get(timeout=30)
+    back = outbox.get(timeout=120)
     assert back["a"][1] == "text" and back["storage"].tolist() == [1, 1] and back["none"].shape == (0, 3)
     inbox.put(None)
     process.join()
@@ -151,19 +151,18 @@ def test_descriptors_are_given_back():
 def hold_and_wait(tensor, ready):
     tensor.share_memory_()
     ready.put(1)
-    time.sleep(60)
+    time.sleep(1000)
 
 
 def test_nothing_is_left_after_a_kill():
-    before = set(os.listdir("/dev/shm"))
     context = mp.get_context("fork")
     ready = context.SimpleQueue()
-    process = context.Process(target=hold_and_wait, args=(fl.zeros(1_000_000), ready))
+    process = context.Process(target=hold_and_wait, args=(fl.zeros(1_000_003), ready))
     process.start()
     ready.get()
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert {name for name in os.listdir("/dev/shm") if "sem" not in name} <= before
+    assert not [entry.name for entry in os.scandir("/dev/shm") if entry.stat().st_size == 4_000_012]
 
 
 def fails(rank, tensor):
@@ -179,7 +178,7 @@ def fills(rank, tensor):
 def dies(rank):
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(20)
+    time.sleep(1000)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -196,7 +195,7 @@ def test_failures_of_started_processes():
     start = time.monotonic()
     with pytest.raises(mp.ProcessExitedException, match="SIGKILL") as caught:
         mp.start_processes(dies, nprocs=2, start_method="fork")
-    assert caught.value.exit_code == -9 and time.monotonic() - start < 10
+    assert caught.value.exit_code == -9 and time.monotonic() - start < 500
     context = mp.spawn(fills, (fl.zeros(1),), nprocs=1, join=False)
     assert len(context.pids()) == 1
     while not context.join():
@@ -232,7 +231,7 @@ def test_forking_while_another_thread_allocates():
             if pid == 0:
                 fl.ones(200_000).sum()
                 os._exit(0)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 120
             while os.waitpid(pid, os.WNOHANG) == (0, 0):
                 assert time.monotonic() < deadline, "the child hangs"
                 time.sleep(0.001)
@@ -269,7 +268,7 @@ def test_what_a_child_sent_last_can_still_be_fetched(method, linger):
     for child in children:
         child.start()
     time.sleep(2 * linger)
-    assert [queue.get(timeout=60).tolist() for _ in children] == [[0, 1, 2]] * 3
+    assert [queue.get(timeout=120).tolist() for _ in children] == [[0, 1, 2]] * 3
     for child in children:
         child.join()
         assert child.exitcode == 0

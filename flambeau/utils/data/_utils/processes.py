@@ -14,6 +14,7 @@ from typing import Any
 
 from flambeau.utils.data._utils import transport
 from flambeau.utils.data._utils.transport import Channel, Closed, Packet
+from flambeau.utils.data._utils.worker import interrupts_held
 
 _GRACE = 5.0  # seconds a worker gets to finish the sample it is at
 
@@ -41,7 +42,8 @@ class Worker:
         _ends.add(self.end)
         try:
             self.process = context.Process(target=target, args=(theirs, *args), daemon=True)
-            self.process.start()
+            with interrupts_held():
+                self.process.start()
         except BaseException:
             self.end.close()
             raise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
+import signal
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import flambeau
@@ -55,7 +58,28 @@ def is_abandoned(end: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def run(
+@contextlib.contextmanager
+def interrupts_held(held: bool = True) -> Iterator[None]:
+    """Within, Ctrl-C waits (or comes through again). Workers are started so and let it through only while they serve:
+    the loader raises KeyboardInterrupt, and a worker that is just starting or ending would print a second one."""
+    how = signal.SIG_BLOCK if held else signal.SIG_UNBLOCK
+    before = signal.pthread_sigmask(how, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run(end: socket.socket, *args: Any) -> None:
+    """The life of a worker."""
+    try:
+        with contextlib.closing(end), interrupts_held(False):
+            _serve(end, *args)
+    except (Closed, KeyboardInterrupt):
+        pass  # the loader is gone, or raises KeyboardInterrupt itself
+
+
+def _serve(
     end: socket.socket,
     make_fetcher: Any,
     dataset: Any,
@@ -65,7 +89,7 @@ def run(
     num_workers: int,
     init_fn: Any,
 ) -> None:
-    """The life of a worker."""
+    """Answers the loader until it is gone."""
     global _worker_info
     end.setblocking(True)
     channel = Channel(end, recycle=True)
@@ -75,29 +99,24 @@ def run(
     failure: ExceptionWrapper | None = None
     fetcher = None
     try:
-        try:
-            if init_fn is not None:
-                init_fn(worker_id)
-            fetcher = make_fetcher(dataset, *fetcher_args)
-        except Exception:
-            failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
-        while not is_abandoned(end):
-            task, kind, value = channel.receive()
-            if kind == RESUMED:
-                failure = None
-                try:
-                    fetcher = make_fetcher(dataset, *fetcher_args)
-                except Exception:
-                    failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
-                channel.packet(task, RESUMED, None).send(end)
-                continue
-            _answer(channel, task, value, fetcher, failure, worker_id).send(end)
+        if init_fn is not None:
+            init_fn(worker_id)
+        fetcher = make_fetcher(dataset, *fetcher_args)
+    except Exception:
+        failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+    while not is_abandoned(end):
+        task, kind, value = channel.receive()
+        if kind == RESUMED:
             failure = None
-            del value
-    except (Closed, KeyboardInterrupt):
-        pass  # the loader is gone, or raises KeyboardInterrupt itself
-    finally:
-        end.close()
+            try:
+                fetcher = make_fetcher(dataset, *fetcher_args)
+            except Exception:
+                failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+            channel.packet(task, RESUMED, None).send(end)
+            continue
+        _answer(channel, task, value, fetcher, failure, worker_id).send(end)
+        failure = None
+        del value
 
 
 def _answer(channel: Channel, task: int, index: Any, fetcher: Any, failure: Any, worker_id: int) -> Packet:
