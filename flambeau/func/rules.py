@@ -471,7 +471,12 @@ def diagonal_backward(mode: Any, func: Any, held: Held, sizes: Sequence[int], of
     return func(held.value, [mode.size, *sizes], offset, _shifted(dim1, len(sizes)), _shifted(dim2, len(sizes)))
 
 
-@rule("constant_pad_nd")
+@rule("_edge_pad_backward")
+def edge_pad_backward(mode: Any, func: Any, held: Held, sizes: Sequence[int], *args: Any) -> Any:
+    return func(held.value, [mode.size, *sizes], *args)
+
+
+@rule("constant_pad_nd", "_edge_pad")
 def pad(mode: Any, func: Any, held: Held, *args: Any, **kwargs: Any) -> Any:
     return _on_value(mode, func, held, *args, **kwargs)
 

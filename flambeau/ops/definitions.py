@@ -164,6 +164,35 @@ def _positions(n: int, device: Any) -> Any:
     return fl.arange(n, device=device)
 
 
+def _edge_sources(mode: str, size: int, low: int, high: int, device: Any) -> Any:
+    """For each position of a padded dimension, the position it is copied from."""
+    position = fl.arange(-low, size + high, device=device)
+    if mode == "replicate":
+        return position.clamp(0, size - 1)
+    if mode == "circular":
+        return position.remainder(size)
+    return (size - 1) - ((size - 1) - position.abs()).abs()
+
+
+@decompose("_edge_pad")
+def _edge_pad(self: Any, pad: Sequence[int], mode: str) -> Any:
+    for k in range(len(pad) // 2):
+        dim = self.dim() - 1 - k
+        sources = _edge_sources(mode, self.shape[dim], pad[2 * k], pad[2 * k + 1], self.device)
+        self = fl.index_select(self, dim, sources)
+    return self
+
+
+@decompose("_edge_pad_backward")
+def _edge_pad_backward(grad: Any, sizes: Sequence[int], pad: Sequence[int], mode: str) -> Any:
+    for k in reversed(range(len(pad) // 2)):
+        dim = grad.dim() - 1 - k
+        shape = [*grad.shape[:dim], sizes[dim], *grad.shape[dim + 1 :]]
+        sources = _edge_sources(mode, sizes[dim], pad[2 * k], pad[2 * k + 1], grad.device)
+        grad = fl.zeros(shape, dtype=grad.dtype, device=grad.device).index_add(dim, sources, grad)
+    return grad
+
+
 @decompose("flip")
 def flip(self: Any, dims: Sequence[int]) -> Any:
     for d in dims:

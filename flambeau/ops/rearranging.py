@@ -175,26 +175,18 @@ def constant_pad_nd_vjp(g, pad):
     return fl.constant_pad_nd(g, [-p for p in pad])
 
 
-def _source_positions(mode: str, size: int, low: int, high: int, device: fl.device) -> fl.Tensor:
-    """For each position of a padded dimension, the position it is copied from."""
-    position = fl.arange(-low, size + high, device=device)
-    if mode == "replicate":
-        return position.clamp(0, size - 1)
-    if mode == "circular":
-        return position.remainder(size)
-    position = position.abs()
-    return (size - 1) - ((size - 1) - position).abs()
+native("_edge_pad(Tensor self, int[] pad, str mode) -> Tensor", method=False)
+native("_edge_pad_backward(Tensor grad, int[] sizes, int[] pad, str mode) -> Tensor", method=False)
 
 
-def _edges(mode: str, input: fl.Tensor, size: int, low: int, high: int) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
-    """The left border, the tensor and the right border of a tensor padded along its last dimension."""
-    if mode == "circular":
-        return input.narrow(-1, size - low, low), input, input.narrow(-1, 0, high)
-    if mode == "reflect":
-        return input.narrow(-1, 1, low).flip(-1), input, input.narrow(-1, size - 1 - high, high).flip(-1)
-    shape = list(input.shape[:-1])
-    left, right = input.narrow(-1, 0, 1), input.narrow(-1, size - 1, 1)
-    return left.expand(*shape, low), input, right.expand(*shape, high)
+@vjp("_edge_pad")
+def edge_pad_vjp(g, self_sizes, pad, mode):
+    return fl._ops._edge_pad_backward(g, self_sizes, pad, mode)
+
+
+@vjp("_edge_pad_backward")
+def edge_pad_backward_vjp(g, pad, mode):
+    return fl._ops._edge_pad(g, pad, mode)
 
 
 @composite("pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor", module="nn.functional")
@@ -228,24 +220,14 @@ def pad(input: fl.Tensor, pad: Sequence[int], mode: str = "constant", value: flo
             raise RuntimeError(f"[pad] expected paddings of at most {most} at dimension {dim}, got {low} and {high}")
         if (size + low + high <= 0 and mode != "circular") or size + low + high < 0:
             raise RuntimeError(f"[pad] expected a positive size at dimension {dim}, got {size} with {low} and {high}")
-    for k in range(pairs):
-        low, high = pad[2 * k], pad[2 * k + 1]
-        if low == 0 and high == 0:
-            continue
-        dim = input.dim() - 1 - k
-        size = input.shape[dim]
-        if mode == "circular" or (low <= 0 and high <= 0):
-            # Negative paddings crop; what wraps around is what is left.
-            input = input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))
-            low, high, size = max(low, 0), max(high, 0), input.shape[dim]
-            if low == 0 and high == 0:
-                continue
-        if dim == input.dim() - 1 and low >= 0 and high >= 0:
-            # Along rows, three pieces in one copy beat an index for each element.
-            input = fl.cat([*_edges(mode, input, size, low, high)], dim)
-            continue
-        input = input.index_select(dim, _source_positions(mode, size, low, high, input.device))
-    return input.clone() if all(p <= 0 for p in pad) else input
+    if mode == "circular" and min(pad) < 0:
+        # Negative paddings crop; what wraps around is what is left.
+        for k in range(pairs):
+            low, high = min(pad[2 * k], 0), min(pad[2 * k + 1], 0)
+            dim = input.dim() - 1 - k
+            input = input.narrow(dim, -low, input.shape[dim] + low + high)
+        pad = [max(p, 0) for p in pad]
+    return fl._ops._edge_pad(input, pad, mode)
 
 
 # ---------------------------------------------------------------- channels and pixels

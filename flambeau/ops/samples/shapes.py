@@ -332,6 +332,19 @@ def constant_pad(make):
     yield call(make(2, 3), [-1, 1])
 
 
+@samples("_edge_pad")
+def edge_pad(make):
+    yield call(make(2, 3, 4), [1, 2, -1, 2], "reflect")
+    yield call(make(2, 3), [3, 1], "replicate")
+    yield call(make(2, 3), [3, 1], "circular")
+
+
+@samples("_edge_pad_backward")
+def edge_pad_backward(make):
+    yield call(make(2, 4, 7), [2, 3, 4], [1, 2, -1, 2], "reflect")
+    yield call(make(2, 7), [2, 3], [3, 1], "replicate")
+
+
 @samples("pad")
 def pad(make):
     yield call(make(2, 3), [1, 2])

@@ -388,7 +388,7 @@ def inputs_sized(input_sizes: Ints) -> Ints:
     return tuple(input_sizes)
 
 
-@shape("_nll_loss_backward")
+@shape("_nll_loss_backward", "_edge_pad_backward")
 def sized(sizes: Ints) -> Ints:
     return tuple(sizes)
 
@@ -409,7 +409,7 @@ def interpolate(self: Geometry, output_size: Ints) -> Ints:
     return (*self.sizes[:2], *output_size)
 
 
-@shape("constant_pad_nd")
+@shape("constant_pad_nd", "_edge_pad")
 def constant_pad(self: Geometry, pad: Ints) -> Ints:
     sizes = list(self.sizes)
     for i in range(len(pad) // 2):
