@@ -26,11 +26,13 @@ def runtime(name: str) -> str:
 
 
 def copy_sources(package: pathlib.Path) -> None:
-    """Put the package's Python files beside the sanitized libraries."""
+    """Put the package's Python files beside the sanitized libraries, and the headers that compiled kernels include."""
     for source in (ROOT / "flambeau").rglob("*.py"):
         target = package / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
+    if not (package / "csrc").exists():
+        (package / "csrc").symlink_to(ROOT / "csrc")
 
 
 def main(build: str) -> int:

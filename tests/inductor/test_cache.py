@@ -12,7 +12,7 @@ import pytest
 
 from flambeau._inductor import build
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(build.__file__).resolve().parents[2]  # of the package under test
 PROGRAM = """
 import flambeau as fl
 from flambeau._inductor.compile_fx import compile_function

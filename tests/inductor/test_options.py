@@ -11,7 +11,7 @@ import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import config, list_mode_options, list_options, tune
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(fl.__file__).resolve().parents[1]  # of the package under test
 
 
 def layer(x):
