@@ -1,12 +1,19 @@
-"""Forward-mode differentiation: its names, for programs that ask whether a level is entered. No dual tensors yet."""
+"""Forward-mode differentiation: tensors with a tangent, and the tangents of what is computed from them.
+
+The engine has no forward mode. A dual tensor is one that a level follows in reverse mode; the tangent of a result is
+found when it is asked for, by differentiating the backward from the result with respect to what it is seeded with.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import flambeau as fl
+
 __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
 
 _current_level = -1
+_duals: list[tuple[Any, Any, Any]] = []  # of the level: dual tensor, primal, tangent
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -14,23 +21,82 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Any
 
 
-def _missing(*args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError(
-        "[forward_ad] expected reverse mode: forward mode is not supported; "
-        "autograd.functional.jvp computes the same product"
-    )
+def enter_dual_level() -> int:
+    """Begins a level. They cannot be nested."""
+    global _current_level
+    if _current_level >= 0:
+        raise RuntimeError("[enter_dual_level] expected no level to be entered: nested forward mode is not supported")
+    _current_level = 0
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Ends the level, and forgets its tangents."""
+    global _current_level
+    if _current_level < 0 or level not in (None, _current_level):
+        raise RuntimeError(f"[exit_dual_level] expected the level {_current_level}, the last one entered, got {level}")
+    _current_level = -1
+    _duals.clear()
+
+
+def _check_level(name: str) -> None:
+    if _current_level < 0:
+        raise RuntimeError(f"[{name}] expected to be inside of a dual_level()")
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """The tensor with a tangent, for the level that is entered."""
+    _check_level("make_dual")
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ValueError(f"[make_dual] expected a floating point or complex tensor, got {tensor.dtype}")
+    if tensor.shape != tangent.shape or tensor.dtype != tangent.dtype:
+        raise RuntimeError(
+            f"[make_dual] expected a tangent like the tensor, {tuple(tensor.shape)} of {tensor.dtype}, got "
+            f"{tuple(tangent.shape)} of {tangent.dtype}"
+        )
+    with fl.enable_grad():
+        dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+    _duals.append((dual, tensor, tangent))
+    return dual
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """Outside every level a tensor has no tangent."""
-    return UnpackedDualTensor(tensor, None)
+    """The tensor and its tangent; None where it has none."""
+    if _current_level < 0:
+        return UnpackedDualTensor(tensor, None)
+    for dual, primal, tangent in _duals:
+        if dual is tensor:
+            return UnpackedDualTensor(primal, tangent)
+    if not tensor.requires_grad:
+        return UnpackedDualTensor(tensor, None)
+    tangent = _tangent(tensor)
+    if not fl.is_grad_enabled():
+        return UnpackedDualTensor(tensor.detach(), None if tangent is None else tangent.detach())
+    return UnpackedDualTensor(tensor.view_as(tensor), tangent)
 
 
-enter_dual_level = exit_dual_level = make_dual = _missing
+def _tangent(tensor: Any) -> Any:
+    with fl.enable_grad():
+        seed = fl.zeros_like(tensor, requires_grad=True)
+        duals = [dual for dual, _, _ in _duals]
+        back = fl.autograd.grad(tensor, duals, seed, create_graph=True, allow_unused=True)
+        reached = [(g, tangent) for g, (_, _, tangent) in zip(back, _duals) if g is not None]
+        if not reached:
+            return None
+        pairs = [(g, tangent) for g, tangent in reached if g.requires_grad]
+        if not pairs:
+            return fl.zeros_like(tensor)
+        (found,) = fl.autograd.grad(
+            [g for g, _ in pairs], seed, [t for _, t in pairs], create_graph=True, allow_unused=True
+        )
+    return fl.zeros_like(tensor) if found is None else found
 
 
 class dual_level:
-    def __enter__(self) -> int:
-        return int(_missing())
+    """Inside, tensors may have tangents."""
 
-    def __exit__(self, *error: Any) -> None: ...
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *error: Any) -> None:
+        exit_dual_level()

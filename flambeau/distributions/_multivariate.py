@@ -273,10 +273,10 @@ class Wishart(_OfScale, ExponentialFamily):
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
         n = (self.__dict__.get("_event_shape") or (1,))[-1]
         return {
-            "df": constraints.greater_than(n - 1),
             "covariance_matrix": constraints.positive_definite,
             "precision_matrix": constraints.positive_definite,
             "scale_tril": constraints.lower_cholesky,
+            "df": constraints.greater_than(n - 1),
         }
 
     def _per_row(self) -> fl.Tensor:

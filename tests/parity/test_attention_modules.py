@@ -110,3 +110,22 @@ def test_errors():
             model(library.rand(3, 2, 8), library.rand(3, 4, 8))
         with pytest.raises(RuntimeError):
             model(library.rand(3, 2, 7), library.rand(3, 2, 8))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_padding_comes_out_of_inference_as_zero(grad, right):
+    results = []
+    source = np.random.RandomState(0).standard_normal((2, 4, 8)).astype(np.float32)
+    padding = np.array([[False] * 4, [False, False, True, True] if right else [True, False, False, False]])
+    states = None
+    for lib in (torch, fl):
+        layer = lib.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        encoder = lib.nn.TransformerEncoder(layer, 2).eval()
+        if states is None:
+            states = {k: v.detach().numpy() for k, v in encoder.state_dict().items()}
+        encoder.load_state_dict({k: lib.tensor(v) for k, v in states.items()})
+        with lib.set_grad_enabled(grad):
+            made = encoder(lib.tensor(source), src_key_padding_mask=lib.tensor(padding))
+        results.append(made.detach().numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-4, atol=1e-5)

@@ -35,6 +35,20 @@ def _get_clones(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
+def _may_leave_out_padding(layer: Any) -> bool:
+    """Whether PyTorch has a path for sequences of several lengths through layers like this one."""
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first or not layer.activation_relu_or_gelu:
+        return False
+    attention = layer.self_attn
+    return (
+        attention.batch_first
+        and attention._qkv_same_embed_dim
+        and attention.in_proj_bias is not None
+        and attention.num_heads % 2 == 0
+        and layer.norm1.eps == layer.norm2.eps
+    )
+
+
 def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
     """Minus infinity above the diagonal, zero elsewhere."""
     return flambeau.triu(flambeau.full((size, size), float("-inf"), dtype=dtype, device=device), diagonal=1)
@@ -230,7 +244,7 @@ class TransformerEncoder(Module):
         self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
         self.enable_nested_tensor = enable_nested_tensor
-        self.use_nested_tensor = False  # padding is masked, not left out
+        self.use_nested_tensor = enable_nested_tensor and _may_leave_out_padding(encoder_layer)
         self.mask_check = mask_check
 
     def forward(
@@ -247,7 +261,23 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
+        if padding is not None and self._leaves_out_padding(src, mask, padding):
+            output = output.masked_fill((padding != 0).unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
+
+    def _leaves_out_padding(self, src: Tensor, mask: Tensor | None, padding: Tensor) -> bool:
+        """Whether what comes out for padding is zero: PyTorch computes inference on sequences without it."""
+        first = self.layers[0]
+        if not self.use_nested_tensor or first.training or src.dim() != 3 or mask is not None:
+            return False
+        if not flambeau.backends.mha.get_fastpath_enabled() or flambeau.is_autocast_enabled():
+            return False
+        if flambeau.is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in first.parameters())):
+            return False
+        if not self.mask_check:
+            return True
+        # Only padding at the ends can be left out.
+        return not flambeau.compiler.is_compiling() and not bool((padding.diff(dim=1) > 0).any())
 
 
 class TransformerDecoder(Module):
