@@ -234,6 +234,10 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of another library's array, or of a DLPack capsule."""
     capsule = ext_tensor.__dlpack__() if hasattr(ext_tensor, "__dlpack__") else ext_tensor
+    if type(capsule).__name__ != "PyCapsule":
+        raise RuntimeError(
+            f"[from_dlpack] expected an array with __dlpack__ or a capsule, got {type(capsule).__name__}"
+        )
     out = _C._from_dlpack(capsule)
     if device is not None:
         out = out.to(device)
@@ -242,6 +246,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 def index_tensor(data: Any) -> Tensor:
     """Lists, tuples and arrays used as an index: masks stay masks, anything else is a list of positions."""
+    if isinstance(data, str):
+        raise TypeError(f"[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got {data!r}")
     found = as_tensor(data)
     return found if found.dtype in (_C.bool, _C.uint8) and found.numel() > 0 else found.to(_C.int64)
 

@@ -578,8 +578,8 @@ class CustomOpDef:
         inputs = {id(t) for t in _tensors(args)} | {id(t) for t in _tensors(kwargs.values())}
         if any(id(t) in inputs for t in _tensors([result])):
             raise RuntimeError(
-                f"{self._qualname} (with implementation in {function.__module__}): The output of this custom operator "
-                "may not alias any inputs or other outputs; clone() what is returned"
+                f"[{self._qualname}] expected results that are new tensors, got one of the inputs from "
+                f"{function.__module__}.{function.__qualname__}; clone() what is returned"
             )
         return result
 
@@ -589,8 +589,7 @@ class CustomOpDef:
         if not self._opoverload._schema.returns:
             return None
         raise NotImplementedError(
-            f"There was no fake impl registered for {self}. This is necessary for meta and fake tensors. Please use "
-            "`register_fake` to add one."
+            f"[{self._qualname}] expected a function for tensors without data, got none; add one with register_fake"
         )
 
 

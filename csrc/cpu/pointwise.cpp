@@ -11,7 +11,7 @@ namespace fl {
 
 namespace math {
 [[noreturn]] void integer_division_by_zero() {
-  fail("[div] expected a divisor that is not zero, got ZeroDivisionError for integers");
+  fail("[div] expected a divisor that is not zero for integers, got 0 (ZeroDivisionError)");
 }
 }  // namespace math
 
@@ -215,8 +215,12 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
     if (def.select_arg >= 0) {
       const std::string_view wanted = args[def.select_arg].string();
       while (variant < def.variants && wanted != def.variant_names[variant]) ++variant;
-      FL_CHECK(variant < def.variants, "[", def.name, "] expected one of the known values of '",
-               op.schema.args[def.select_arg].name, "', got '", std::string(wanted), "'");
+      if (variant == def.variants) {
+        std::string known;
+        for (int i = 0; i < def.variants; ++i) known += message(i ? " or '" : "'", def.variant_names[i], "'");
+        fail("[", def.name, "] expected ", op.schema.args[def.select_arg].name, " ", known, ", got '", wanted,
+             "'");
+      }
     }
     const DType compute = compute_of(common);
     LoopSlot slot;

@@ -17,7 +17,7 @@ void alpha(const PointwiseDef& def, const Value* const*, const Scalar* params, D
   FL_CHECK(a.kind != Scalar::Kind::Bool || common == DType::Bool, "[", def.name,
            "] expected a bool alpha only for a bool result, got ", name_of(common));
   FL_CHECK(a.is_integral() || is_floating(common) || is_complex(common), "[", def.name,
-           "] expected an integer alpha for a ", name_of(common), " result, got a float");
+           "] expected an integer alpha for a result of ", name_of(common), ", got a float");
   FL_CHECK(!a.is_complex() || is_complex(common), "[", def.name, "] expected a real alpha for a ",
            name_of(common), " result, got a complex one");
 }

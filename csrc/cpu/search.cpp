@@ -188,9 +188,9 @@ Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   check_data("bincount", self);
   FL_CHECK(minlength >= 0, "[bincount] expected minlength of at least 0, got ", minlength);
-  FL_CHECK(self.dim() == 1 && is_integral(self.dtype()),
-           "[bincount] expected a 1-d tensor of integers that are not negative, got shape ", self.sizes(),
-           " of ", name_of(self.dtype()));
+  FL_CHECK(self.dim() == 1, "[bincount] expected a tensor of one dimension, got shape ", self.sizes());
+  FL_CHECK_KIND(is_integral(self.dtype()), NotImplemented, "[bincount] expected integers, got ",
+                name_of(self.dtype()));
   FL_CHECK(!weights.defined() || weights.sizes() == self.sizes(), "[bincount] expected weights of the shape ",
            self.sizes(), ", got ", weights.defined() ? weights.sizes() : IntSpan());
   const Tensor source = contiguous(to_dtype(self, DType::Int64));

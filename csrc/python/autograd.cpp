@@ -598,7 +598,8 @@ PyObject* get_data(PyObject* self, void*) {
 }
 int set_data(PyObject* self, PyObject* value, void*) {
   return guarded_int([&] {
-    FL_CHECK_KIND(value && is_tensor(value), Type, "[data] expected a Tensor, got another type");
+    FL_CHECK_KIND(value && is_tensor(value), Type, "[data] expected a Tensor, got ",
+                  std::string(value ? Py_TYPE(value)->tp_name : "a deletion"));
     TensorImpl* to = impl_of(self);
     const TensorImpl* from = impl_of(value);
     to->storage = from->storage;
@@ -629,7 +630,9 @@ PyGetSetDef getset[] = {{"requires_grad", get_requires_grad, set_requires_grad, 
 PyObject* requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-    autograd::set_requires_grad(unwrap(self), total == 0 || PyObject_IsTrue(args[0]));
+    FL_CHECK_KIND(total == 0 || PyBool_Check(args[0]), Type, "[requires_grad_] expected a bool, got ",
+                  std::string(Py_TYPE(args[0])->tp_name));
+    autograd::set_requires_grad(unwrap(self), total == 0 || args[0] == Py_True);
     return Py_NewRef(self);
   });
 }

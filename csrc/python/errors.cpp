@@ -1,4 +1,5 @@
 // C++ exceptions as Python errors.
+#include <cstring>
 #include <new>
 
 #include "core/error.h"
@@ -11,6 +12,17 @@ PyOpaque::~PyOpaque() {
   Py_DECREF(object);
   PyGILState_Release(state);
 }
+
+namespace {
+// Operators behind a public function have its name with a prefix, which says nothing to the caller: `[_mse]`,
+// `[nn_pad]`.
+std::string with_public_name(std::string text) {
+  for (const char* prefix : {"_", "nn_"})
+    if (text.compare(1, std::strlen(prefix), prefix) == 0 && text[0] == '[')
+      text.erase(1, std::strlen(prefix));
+  return text;
+}
+}  // namespace
 
 void translate_exception() {
   try {
@@ -45,7 +57,7 @@ void translate_exception() {
         }
         break;
     }
-    PyErr_SetString(type, e.what());
+    PyErr_SetString(type, with_public_name(e.what()).c_str());
   } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "[flambeau] expected memory to be available, got none");
   } catch (const std::exception& e) {

@@ -121,8 +121,8 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
   } else if (o == Py_None) {
     fail(ErrorKind::Runtime, "[tensor] expected numbers or nested sequences of numbers, got None");
   } else if (!number_value(o, v)) {
-    fail(ErrorKind::Type, "[tensor] expected numbers or nested sequences of numbers, got ",
-         std::string(Py_TYPE(o)->tp_name));
+    fail(PyUnicode_Check(o) || PyBytes_Check(o) ? ErrorKind::Type : ErrorKind::Runtime,
+         "[tensor] expected numbers or nested sequences of numbers, got ", std::string(Py_TYPE(o)->tp_name));
   }
   FL_CHECK_KIND(depth == shape.sizes.size(), Value, "[tensor] expected a sequence at depth ",
                 static_cast<int64_t>(depth), ", got a number");
@@ -477,8 +477,7 @@ PyObject* get_threads(PyObject*, PyObject*) {
 }
 PyObject* set_threads(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(PyLong_Check(o), Type, "[set_num_threads] expected an int, got ",
-                  std::string(Py_TYPE(o)->tp_name));
+    FL_CHECK(PyLong_Check(o), "[set_num_threads] expected an int, got ", std::string(Py_TYPE(o)->tp_name));
     const int64_t n = int_value(o);
     FL_CHECK(n > 0 && n < 10000, "[set_num_threads] expected a positive number of threads, got ", n);
     set_num_threads(static_cast<int>(n));
@@ -489,7 +488,8 @@ PyObject* promote_types(PyObject*, PyObject* args) {
   PyObject *a, *b;
   if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(is_dtype(a) && is_dtype(b), Type, "[promote_types] expected two dtypes, got other objects");
+    FL_CHECK_KIND(is_dtype(a) && is_dtype(b), Type, "[promote_types] expected two dtypes, got ",
+                  std::string(Py_TYPE(a)->tp_name), " and ", std::string(Py_TYPE(b)->tp_name));
     return Py_NewRef(dtype_object(promote(dtype_value(a), dtype_value(b))));
   });
 }
@@ -498,7 +498,8 @@ PyObject* can_cast_(PyObject*, PyObject* args, PyObject* kwargs) {
   PyObject *a, *b;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", const_cast<char**>(names), &a, &b)) return nullptr;
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(is_dtype(a) && is_dtype(b), Type, "[can_cast] expected two dtypes, got other objects");
+    FL_CHECK_KIND(is_dtype(a) && is_dtype(b), Type, "[can_cast] expected two dtypes, got ",
+                  std::string(Py_TYPE(a)->tp_name), " and ", std::string(Py_TYPE(b)->tp_name));
     return PyBool_FromLong(can_cast(dtype_value(a), dtype_value(b)));
   });
 }

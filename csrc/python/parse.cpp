@@ -284,6 +284,29 @@ std::string describe(const Argument& arg) {
   return s;
 }
 
+// What came instead: its type, or that of the first item of a list that does not fit.
+std::string describe_given(const Argument& arg, PyObject* given) {
+  const std::string type = Py_TYPE(given)->tp_name;
+  if (!arg.list || !(PyList_Check(given) || PyTuple_Check(given))) return type;
+  Argument item = arg;
+  item.list = item.optional = false;
+  Arena arena;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(given); ++i) {
+    PyObject* o = PySequence_Fast_GET_ITEM(given, i);
+    Value value;
+    if (!read(item, o, value, arena))
+      return message("a ", type, " with ", std::string(Py_TYPE(o)->tp_name), " at index ",
+                     static_cast<int64_t>(i));
+  }
+  return type;
+}
+
+std::string argument_names(const Operator& op) {
+  std::string names;
+  for (const auto& arg : op.schema.args) names += (names.empty() ? "" : ", ") + arg.name;
+  return op.out ? names + ", out" : names;
+}
+
 }  // namespace
 
 // Functions that make a tensor: they take the device it goes to.
@@ -340,7 +363,7 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
     if (!read(arg, args[i], values[i], arena)) {
       if (why)
         *why = message(describe(arg), " for '", arg.name, "' (position ", static_cast<int64_t>(i + 1),
-                       "), got ", std::string(Py_TYPE(args[i])->tp_name));
+                       "), got ", describe_given(arg, args[i]));
       return false;
     }
     given |= uint64_t(1) << i;
@@ -362,7 +385,7 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
       // Not an argument of the operator: the caller marks the result (see wants_grad in call.cpp).
       if (!std::strcmp(name, "requires_grad") && PyBool_Check(o) && (o == Py_False || makes_tensor(op)))
         continue;
-      if (why) *why = message("no keyword '", name, "'");
+      if (why) *why = message("one of the arguments ", argument_names(op), ", got '", name, "'");
       return false;
     }
     if (given >> at & 1) {
@@ -372,7 +395,7 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
     if (!read(formals[at], o, values[at], arena)) {
       if (why)
         *why = message(describe(formals[at]), " for '", formals[at].name, "', got ",
-                       std::string(Py_TYPE(o)->tp_name));
+                       describe_given(formals[at], o));
       return false;
     }
     if (__builtin_expect(default_device().active, 0) && o == Py_None && takes_default_device(formals, at))

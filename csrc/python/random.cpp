@@ -52,6 +52,7 @@ void generator_dealloc(PyObject* self) {
 
 // Any 64-bit integer, signed or not.
 uint64_t seed_value(PyObject* o) {
+  FL_CHECK(PyIndex_Check(o), "[manual_seed] expected an integer, got ", std::string(Py_TYPE(o)->tp_name));
   Object index = own(PyNumber_Index(o));
   int overflow = 0;
   const int64_t i = PyLong_AsLongLongAndOverflow(index.get(), &overflow);

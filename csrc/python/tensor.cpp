@@ -465,8 +465,17 @@ BINARY(inplace_lshift, "bitwise_left_shift_")
 BINARY(inplace_rshift, "bitwise_right_shift_")
 UNARY(negative, "neg")
 UNARY(absolute, "abs")
-UNARY(invert, "bitwise_not")
+UNARY(bitwise_not, "bitwise_not")
 UNARY(positive, "positive")
+
+// Unlike the function, the operator raises TypeError for other dtypes.
+PyObject* nb_invert(PyObject* self) {
+  PyObject* result = nb_bitwise_not(self);
+  if (!result && PyErr_ExceptionMatches(PyExc_NotImplementedError) && !is_integral(impl_of(self)->dtype))
+    PyErr_Format(PyExc_TypeError, "[~] expected a tensor of integers or bools, got %s",
+                 std::string(name_of(impl_of(self)->dtype)).c_str());
+  return result;
+}
 
 // A number on the left: 2 - t, 2 / t, 2 ** t ... becomes a tensor that takes part in promotion as the number
 // would.

@@ -119,14 +119,16 @@ class autocast:
         cache_enabled: bool | None = None,
     ) -> None:
         if not isinstance(device_type, str):
-            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+            raise ValueError(f"[autocast] expected a str for device_type, got {type(device_type).__name__}")
         self.device = device_type
         if not is_autocast_available(device_type):
-            raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+            raise RuntimeError(f"[autocast] expected a device_type with autocast, got {device_type!r}")
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         if enabled and device_type == "cuda" and not fl.cuda.is_available():
-            warnings.warn("User provided device_type of 'cuda', but CUDA is not available. Disabling", stacklevel=2)
+            warnings.warn(
+                "[autocast] expected a CUDA device for device_type='cuda', got none; it is disabled", stacklevel=2
+            )
             enabled = False
         supported = _DTYPES.get(device_type, ())
         if enabled and supported and self.fast_dtype not in supported:
@@ -205,7 +207,7 @@ def custom_fwd(
     with `custom_bwd`, runs as forward did.
     """
     if not isinstance(device_type, str):
-        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        raise ValueError(f"[autocast] expected a str for device_type, got {type(device_type).__name__}")
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -229,7 +231,7 @@ def custom_fwd(
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorator of the backward of an autograd function: it runs under autocast if forward did."""
     if not isinstance(device_type, str):
-        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        raise ValueError(f"[autocast] expected a str for device_type, got {type(device_type).__name__}")
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

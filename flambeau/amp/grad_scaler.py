@@ -44,13 +44,15 @@ class GradScaler:
         self._device = device
         self._enabled = enabled
         if enabled and device == "cuda" and not fl.cuda.is_available():
-            warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            warnings.warn(
+                "[GradScaler] expected a CUDA device for device='cuda', got none; it is disabled", stacklevel=2
+            )
             self._enabled = False
         if self._enabled:
             if growth_factor <= 1.0:
-                raise AssertionError("The growth factor must be > 1.0.")
+                raise AssertionError(f"[GradScaler] expected growth_factor > 1, got {growth_factor}")
             if backoff_factor >= 1.0:
-                raise AssertionError("The backoff factor must be < 1.0.")
+                raise AssertionError(f"[GradScaler] expected backoff_factor < 1, got {backoff_factor}")
             self._init_scale = init_scale
             self._scale: Tensor | None = None
             self._growth_factor = growth_factor
@@ -61,16 +63,17 @@ class GradScaler:
             self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
 
     def _check_scale_growth_tracker(self, funcname: str) -> tuple[Tensor, Tensor]:
-        fix = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
-        if self._scale is None:
-            raise AssertionError(f"Attempted {funcname} but _scale is None.  {fix}")
-        if self._growth_tracker is None:
-            raise AssertionError(f"Attempted {funcname} but _growth_tracker is None.  {fix}")
+        if self._scale is None or self._growth_tracker is None:
+            raise AssertionError(
+                f"[GradScaler] expected scale(loss) before {funcname}(), got no call of it: _scale is None"
+            )
         return self._scale, self._growth_tracker
 
     def _lazy_init_scale_growth_tracker(self, dev: Any) -> None:
         if self._growth_tracker is not None:
-            raise AssertionError("_growth_tracker initialized before _scale")
+            raise AssertionError(
+                "[GradScaler] expected _scale to be made before _growth_tracker, got the tracker alone"
+            )
         self._scale = fl.full((), self._init_scale, dtype=fl.float32, device=dev)
         self._growth_tracker = fl.full((), self._init_growth_tracker, dtype=fl.int32, device=dev)
 
@@ -85,7 +88,7 @@ class GradScaler:
         if hasattr(outputs, "__iter__") and not isinstance(outputs, (str, bytes)):
             scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
-        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+        raise ValueError(f"[GradScaler] expected a Tensor or an iterable of Tensors, got {type(outputs).__name__}")
 
     def _unscale_grads_(
         self, optimizer: Any, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
@@ -97,7 +100,9 @@ class GradScaler:
                 if p.grad is None:
                     continue
                 if not allow_fp16 and p.grad.dtype == fl.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
+                    raise ValueError(
+                        "[GradScaler] expected gradients of float32 to unscale, got float16; keep the parameters in float32 and use autocast"
+                    )
                 by_device.setdefault(p.grad.device, []).append(p.grad)
         found = {}
         with fl.no_grad():
@@ -113,9 +118,11 @@ class GradScaler:
         self._check_scale_growth_tracker("unscale_")
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.UNSCALED:
-            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+            raise RuntimeError(
+                "[GradScaler] expected unscale_() once between updates, got a second call for this optimizer"
+            )
         if state["stage"] is OptState.STEPPED:
-            raise RuntimeError("unscale_() is being called after step().")
+            raise RuntimeError("[GradScaler] expected unscale_() before step(), got it after")
         inv_scale = self._scale.double().reciprocal().float()  # type: ignore[union-attr]
         found_inf = fl.full((), 0.0, dtype=fl.float32, device=self._scale.device)  # type: ignore[union-attr]
         state["found_inf_per_device"] = self._unscale_grads_(optimizer, inv_scale, found_inf, False)
@@ -131,18 +138,20 @@ class GradScaler:
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
-            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+            raise RuntimeError("[GradScaler] expected step() without a closure, got one")
         self._check_scale_growth_tracker("step")
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.STEPPED:
-            raise RuntimeError("step() has already been called since the last update().")
+            raise RuntimeError(
+                "[GradScaler] expected step() once between updates, got a second call for this optimizer"
+            )
         if getattr(optimizer, "_step_supports_amp_scaling", False):
             result = self._step_with_scale(optimizer, state, args, kwargs)
         else:
             if state["stage"] is OptState.READY:
                 self.unscale_(optimizer)
             if not state["found_inf_per_device"]:
-                raise AssertionError("No inf checks were recorded for this optimizer.")
+                raise AssertionError("[GradScaler] expected gradients in the optimizer, got none")
             result = self._maybe_opt_step(optimizer, state, *args, **kwargs)
         state["stage"] = OptState.STEPPED
         return result
@@ -182,7 +191,9 @@ class GradScaler:
         if new_scale is not None:
             if isinstance(new_scale, Tensor):
                 if new_scale.numel() != 1 or new_scale.requires_grad:
-                    raise AssertionError("new_scale should be a float or a 1-element tensor with requires_grad=False.")
+                    raise AssertionError(
+                        "[GradScaler] expected a number or a Tensor of one element without gradient as new_scale, got another Tensor"
+                    )
                 scale.copy_(new_scale.reshape(()))
             else:
                 scale.fill_(new_scale)
@@ -193,7 +204,7 @@ class GradScaler:
                 for v in state["found_inf_per_device"].values()
             ]
             if not found:
-                raise AssertionError("No inf checks were recorded prior to update.")
+                raise AssertionError("[GradScaler] expected step() or unscale_() before update(), got neither")
             fl._amp_update_scale_(
                 scale, tracker, sum(found[1:], found[0]), self._growth_factor, self._backoff_factor,
                 self._growth_interval,
@@ -249,9 +260,7 @@ class GradScaler:
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError(
-                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
-            )
+            raise RuntimeError("[GradScaler] expected a state dict of an enabled scaler, got an empty one")
         self._init_scale = state_dict["scale"]
         if self._scale is not None:
             self._scale.fill_(state_dict["scale"])
@@ -267,8 +276,7 @@ class GradScaler:
         if self._enabled:
             if self._per_optimizer_states:
                 raise AssertionError(
-                    "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
-                    "scaler.update()."
+                    "[GradScaler] expected to be pickled between iterations, got a scaler before update()"
                 )
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()

@@ -133,42 +133,34 @@ class Function(metaclass=FunctionMeta):
 
     generate_vmap_rule = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"[{type(self).__name__}] expected the static method apply() to be called, got an instance")
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            "[Function] expected apply(): legacy autograd function with non-static forward method is deprecated"
-        )
+        name = type(self).__name__
+        raise RuntimeError(f"[{name}] expected {name}.apply(...), got a call of an instance")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+        raise NotImplementedError("[Function] expected a subclass with a static method forward, got none")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        raise NotImplementedError("setup_context is not implemented.")
+        raise NotImplementedError("[Function] expected a static method setup_context, got none")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
-            "backward mode AD."
-        )
+        raise NotImplementedError("[Function] expected a static method backward or vjp to go backward, got neither")
 
     vjp = backward
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        raise NotImplementedError(
-            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
-        )
+        raise NotImplementedError("[Function] expected a static method jvp for forward mode, got none")
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         raise NotImplementedError(
-            "To use autograd.Function with vmap, you must either override the vmap static method "
-            "or set generate_vmap_rule=True."
+            "[Function] expected a static method vmap or generate_vmap_rule=True under vmap, got neither"
         )
 
     @classmethod
@@ -176,10 +168,7 @@ class Function(metaclass=FunctionMeta):
         own_backward = cls.backward is not Function.backward
         own_vjp = cls.vjp is not Function.vjp
         if own_backward and own_vjp and cls.backward is not cls.vjp:
-            raise RuntimeError(
-                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
-                "should only implement one of them."
-            )
+            raise RuntimeError(f"[{cls.__name__}] expected backward or vjp, got both")
         return cls.vjp if own_vjp and not own_backward else cls.backward
 
     @classmethod

@@ -112,6 +112,8 @@ class set_grad_enabled(_Mode):
     """Turns recording on or off: at once as a function, and until the end of the block as a context manager."""
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(f"[set_grad_enabled] expected a bool, got {type(mode).__name__}")
         self.mode = mode
         self.prev = _C._set_grad_enabled(mode)
 

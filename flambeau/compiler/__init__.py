@@ -53,7 +53,7 @@ def compile(
             function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
         )
     if not callable(model):
-        raise RuntimeError(f"[compile] expected a function or module, got {type(model).__name__}")
+        raise AssertionError(f"[compile] expected a function or module, got {type(model).__name__}")
     if disable:
         return model
     from flambeau._dynamo.compile import Settings
@@ -295,11 +295,13 @@ def __getattr__(name: str) -> Any:
 
 
 def save_cache_artifacts() -> None:
-    """Nothing was compiled, nothing is to be saved."""
+    """None: kernels lie in the cache on disk (`flambeau cache show`), which can be copied."""
 
 
 def load_cache_artifacts(serialized_artifacts: bytes) -> None: ...
 
 
 def load_compiled_function(file: Any, **options: Any) -> Any:
-    raise NotImplementedError("[load_compiled_function] expected a compiler, which is not written yet")
+    raise NotImplementedError(
+        "[load_compiled_function] expected functions that are compiled where they run, got a file of one"
+    )

@@ -82,7 +82,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> fl.Tensor:
         function = _find(*pair)
         if function is None:
             raise NotImplementedError(
-                f"[kl_divergence] no formula is known for {pair[0].__name__} from {pair[1].__name__}"
+                f"[kl_divergence] expected a pair of classes with a formula, got {pair[0].__name__} and {pair[1].__name__}"
             )
         _KL_MEMOIZE[pair] = function
     return function(p, q)
@@ -122,7 +122,9 @@ def _beta_beta(p: Beta, q: Beta) -> fl.Tensor:
 @register_kl(Binomial, Binomial)
 def _binomial_binomial(p: Binomial, q: Binomial) -> fl.Tensor:
     if (p.total_count < q.total_count).any():
-        raise NotImplementedError("[kl_divergence] of binomials needs q.total_count <= p.total_count")
+        raise NotImplementedError(
+            "[kl_divergence] expected binomials with q.total_count <= p.total_count, got more in q"
+        )
     divergence = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
     more = p.total_count > q.total_count
     return divergence.masked_fill(more.expand(divergence.shape), math.inf)
@@ -166,7 +168,7 @@ def _family_family(p: ExponentialFamily, q: ExponentialFamily) -> fl.Tensor:
     """The Bregman divergence of the log-normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(
-            f"[kl_divergence] of exponential families needs one class, got {type(p).__name__} and {type(q).__name__}"
+            f"[kl_divergence] expected a pair of classes with a formula, got {type(p).__name__} and {type(q).__name__}"
         )
     natural, normalizer, slopes = p._normalizer_and_slopes()
     other = q._natural_params
@@ -243,14 +245,14 @@ def _cauchy_cauchy(p: Cauchy, q: Cauchy) -> fl.Tensor:
 def _transformed_transformed(p: TransformedDistribution, q: TransformedDistribution) -> fl.Tensor:
     """A bijection applied to both changes nothing."""
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
-        raise NotImplementedError("[kl_divergence] of transformed distributions needs the same transforms and events")
+        raise NotImplementedError("[kl_divergence] expected the same transforms and events, got others")
     return kl_divergence(p.base_dist, q.base_dist)
 
 
 @register_kl(Independent, Independent)
 def _independent_independent(p: Independent, q: Independent) -> fl.Tensor:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
-        raise NotImplementedError("[kl_divergence] of Independent needs the same number of reinterpreted dimensions")
+        raise NotImplementedError("[kl_divergence] expected the same number of reinterpreted dimensions, got others")
     return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 
 

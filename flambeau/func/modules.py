@@ -17,11 +17,12 @@ def _owner(module: Any, name: str) -> tuple[Any, str]:
     return module, leaf
 
 
+_NONE = object()
+
+
 def _slot(module: Any, leaf: str) -> dict[str, Any]:
-    for table in (module._parameters, module._buffers):
-        if leaf in table:
-            return table
-    raise KeyError(f"[functional_call] expected a parameter or buffer of the module, got {leaf!r}")
+    """The table that has the name; one the module does not have is a buffer for the time of the call."""
+    return module._parameters if leaf in module._parameters else module._buffers
 
 
 def _with_ties(module: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -52,12 +53,15 @@ def _replaced(module: Any, tensors: Mapping[str, Tensor]) -> Iterator[None]:
         for name, value in tensors.items():
             owner, leaf = _owner(module, name)
             table = _slot(owner, leaf)
-            saved.append((table, leaf, table[leaf]))
+            saved.append((table, leaf, table.get(leaf, _NONE)))
             table[leaf] = value
         yield
     finally:
         for table, leaf, value in reversed(saved):
-            table[leaf] = value
+            if value is _NONE:
+                del table[leaf]
+            else:
+                table[leaf] = value
 
 
 def functional_call(
@@ -90,8 +94,6 @@ def functional_call(
             "[functional_call] expected exactly the module's names with strict=True: missing "
             f"{missing}, unexpected {unexpected}"
         )
-    if unknown := set(tensors) - known:
-        raise KeyError(f"[functional_call] expected parameters and buffers of the module, got {sorted(unknown)}")
     if tie_weights:
         tensors = _with_ties(module, tensors)
     positional = () if args is None else args if isinstance(args, tuple) else (args,)

@@ -61,4 +61,6 @@ def complex(real: fl.Tensor, imag: fl.Tensor) -> fl.Tensor:
 
 @composite("polar(Tensor abs, Tensor angle) -> Tensor", out=True)
 def polar(abs: fl.Tensor, angle: fl.Tensor) -> fl.Tensor:
+    if not (abs.is_floating_point() and abs.dtype == angle.dtype):
+        raise RuntimeError(f"[polar] expected float tensors of one dtype, got {abs.dtype} and {angle.dtype}")
     return fl.complex(abs * fl.cos(angle), abs * fl.sin(angle))

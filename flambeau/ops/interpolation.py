@@ -119,8 +119,13 @@ def nn_interpolate(
             f"[interpolate] expected antialias with bilinear, bicubic or lanczos and 4 dimensions, got {mode!r} and {input.dim()}"
         )
     kernel, dims = MODES.get(mode, ("", ()))
+    if not dims:
+        raise NotImplementedError(f"[interpolate] expected a mode among {', '.join(MODES)}, got {mode!r}")
     if input.dim() not in dims:
-        raise NotImplementedError(f"[interpolate] expected mode {mode!r} with {dims} dimensions, got {input.dim()}")
+        wanted = " or ".join(map(str, dims))
+        raise NotImplementedError(
+            f"[interpolate] expected an input of {wanted} dimensions for mode {mode!r}, got shape {tuple(input.shape)}"
+        )
     if mode == "lanczos" and (align_corners or not antialias):
         raise ValueError("[interpolate] expected lanczos with antialias=True and without align_corners")
     if mode == "area":

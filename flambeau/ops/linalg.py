@@ -205,7 +205,9 @@ def raise_on(op: str, info: fl.Tensor, what: str) -> None:
     for i, code in enumerate(codes):
         if code:
             where = f" (batch element {i})" if info.dim() else ""
-            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got one for which LAPACK reports {code}{where}")
+            raise fl.linalg.LinAlgError(
+                f"[{op}] expected {what}, got one that is not, as LAPACK found at row {code}{where}"
+            )
 
 
 # ---------------------------------------------------------------- inverses and systems

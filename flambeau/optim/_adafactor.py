@@ -29,17 +29,17 @@ class Adafactor(SingleOptimizer):
     ) -> None:
         _check_tensor_lr(lr)
         if not lr >= 0.0:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+            raise ValueError(f"[Adafactor] expected lr >= 0, got {lr}")
         if beta2_decay > 0.0:
-            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+            raise ValueError(f"[Adafactor] expected beta2_decay <= 0, got {beta2_decay}")
         if eps[0] is not None and not eps[0] >= 0.0:
-            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
+            raise ValueError(f"[Adafactor] expected eps[0] >= 0, got {eps[0]}")
         if not eps[1] >= 0.0:
-            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
+            raise ValueError(f"[Adafactor] expected eps[1] >= 0, got {eps[1]}")
         if not d >= 1.0:
-            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+            raise ValueError(f"[Adafactor] expected d >= 1, got {d}")
         if not weight_decay >= 0.0:
-            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+            raise ValueError(f"[Adafactor] expected weight_decay >= 0, got {weight_decay}")
         defaults = {
             "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
             "foreach": foreach, "maximize": maximize,
@@ -48,9 +48,9 @@ class Adafactor(SingleOptimizer):
 
     def _step_parameter(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if p.is_complex():
-            raise RuntimeError("Adafactor does not support complex parameters")
+            raise RuntimeError(f"[Adafactor] expected real parameters, got {p.dtype}")
         if grad.is_sparse:
-            raise RuntimeError("Adafactor does not support sparse gradients")
+            raise RuntimeError("[Adafactor] expected dense gradients, got a sparse one")
         if not state:
             state["step"] = fl.tensor(0.0, dtype=_get_scalar_dtype())
             if grad.dim() > 1:

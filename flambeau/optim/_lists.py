@@ -43,18 +43,18 @@ def run_update(record: str, lists: list[list[Tensor]], found: int, differentiabl
 
 
 def check_at_least_zero(**values: Any) -> None:
-    """Raise for the first negative value; keys are the words for it, with underscores for spaces."""
+    """Raise for the first argument that is no number or negative."""
     for name, value in values.items():
+        if value is None or isinstance(value, str):
+            raise TypeError(f"[optim] expected a number for {name}, got {value!r}")
         if not value >= 0.0:
-            words = name.removesuffix("_value")
-            spoken = f"{words} value" if name.endswith("_value") else words.replace("_", " ")
-            raise ValueError(f"Invalid {spoken}: {value}")
+            raise ValueError(f"[optim] expected {name} >= 0, got {value}")
 
 
 def check_betas(betas: Any) -> None:
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+            raise ValueError(f"[optim] expected betas in [0, 1), got {beta} at index {i}")
 
 
 def zeros_like(p: Tensor) -> Tensor:

@@ -16,11 +16,11 @@ __all__ = ["Muon"]
 def orthogonalized(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
     """About the nearest matrix with orthonormal rows or columns, by Newton-Schulz iterations in bfloat16."""
     if steps >= 100:
-        raise ValueError("Number of steps must be less than 100 for computational efficiency")
+        raise ValueError(f"[Muon] expected ns_steps < 100, got {steps}")
     if matrix.dim() != 2:
-        raise ValueError("Input tensor gradient must be a 2D matrix")
+        raise ValueError(f"[Muon] expected gradients of 2 dimensions, got shape {tuple(matrix.shape)}")
     if len(coefficients) != 3:
-        raise ValueError("Coefficients must be a tuple of exactly 3 values")
+        raise ValueError(f"[Muon] expected 3 ns_coefficients, got {len(coefficients)}")
     a, b, c = coefficients
     tall = matrix.size(0) > matrix.size(1)
     x = matrix.bfloat16()
@@ -48,15 +48,15 @@ class Muon(SingleOptimizer):
         adjust_lr_fn: str | None = None,
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
         if not lr >= 0.0:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+            raise ValueError(f"[Muon] expected lr >= 0, got {lr}")
         if not momentum >= 0.0:
-            raise ValueError(f"momentum should be >= 0 but is: {momentum}")
+            raise ValueError(f"[Muon] expected momentum >= 0, got {momentum}")
         if not weight_decay >= 0.0:
-            raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
+            raise ValueError(f"[Muon] expected weight_decay >= 0, got {weight_decay}")
         if adjust_lr_fn is not None and adjust_lr_fn not in ("original", "match_rms_adamw"):
-            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
+            raise ValueError(f"[Muon] expected adjust_lr_fn 'original' or 'match_rms_adamw', got {adjust_lr_fn!r}")
         defaults = {
             "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
             "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
@@ -65,11 +65,11 @@ class Muon(SingleOptimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.dim() != 2:
-                    raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}")  # fmt: skip
+                    raise ValueError(f"[Muon] expected parameters of 2 dimensions, got shape {tuple(p.shape)}")
 
     def _step_parameter(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if p.is_complex():
-            raise RuntimeError("Muon does not support complex parameters")
+            raise RuntimeError(f"[Muon] expected real parameters, got {p.dtype}")
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = fl.zeros_like(grad, memory_format=fl.preserve_format)
         buffer = state["momentum_buffer"].lerp_(grad, 1 - group["momentum"])

@@ -24,13 +24,15 @@ class _WithFunctions(LRScheduler):
         n = len(optimizer.param_groups)
         if isinstance(lr_lambda, (list, tuple)):
             if len(lr_lambda) != n:
-                raise ValueError(f"Expected {n} lr_lambdas, but got {len(lr_lambda)}")
+                raise ValueError(
+                    f"[{type(self).__name__}] expected {n} functions for lr_lambda, one for each parameter group, got {len(lr_lambda)}"
+                )
             self.lr_lambdas = list(lr_lambda)
         else:
             self.lr_lambdas = [lr_lambda] * n
         for fn in self.lr_lambdas:
             if not callable(fn):
-                raise TypeError(f"lr_lambda should be a function, but got {type(fn).__name__}")
+                raise TypeError(f"[{type(self).__name__}] expected a function for lr_lambda, got {type(fn).__name__}")
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,7 +112,7 @@ class ConstantLR(LRScheduler):
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
         if not 0 <= factor <= 1.0:
-            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+            raise ValueError(f"[ConstantLR] expected factor in [0, 1], got {factor}")
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
@@ -138,9 +140,9 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1.0:
-            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
+            raise ValueError(f"[LinearLR] expected start_factor in (0, 1], got {start_factor}")
         if not 0 <= end_factor <= 1.0:
-            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+            raise ValueError(f"[LinearLR] expected end_factor in [0, 1], got {end_factor}")
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
@@ -228,11 +230,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
-            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+            raise ValueError(f"[{type(self).__name__}] expected a positive integer for T_0, got {T_0!r}")
         if T_mult < 1 or not isinstance(T_mult, int):
-            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+            raise ValueError(f"[{type(self).__name__}] expected an integer >= 1 for T_mult, got {T_mult!r}")
         if not isinstance(eta_min, (float, int)):
-            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+            raise ValueError(f"[{type(self).__name__}] expected a number for eta_min, got {type(eta_min).__name__}")
         self.T_0 = self.T_i = T_0
         self.T_mult, self.eta_min, self.T_cur = T_mult, eta_min, last_epoch
         super().__init__(optimizer, last_epoch)
@@ -262,7 +264,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def _restart_at(self, epoch: float) -> None:
         if epoch < 0:
-            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+            raise ValueError(f"[{type(self).__name__}] expected an epoch >= 0, got {epoch}")
         if epoch < self.T_0:
             self.T_i, self.T_cur = self.T_0, epoch
         elif self.T_mult == 1:
@@ -308,7 +310,7 @@ class CyclicLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            raise TypeError(f"[{type(self).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
         self.optimizer = optimizer
         base_lrs = for_groups("base_lr", optimizer, base_lr)
         if last_epoch == -1:
@@ -320,7 +322,9 @@ class CyclicLR(LRScheduler):
         self.total_size = up + down
         self.step_ratio = up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise ValueError("mode is invalid and scale_fn is None")
+            raise ValueError(
+                f"[CyclicLR] expected mode triangular, triangular2 or exp_range, or a scale_fn, got {mode!r}"
+            )
         self.mode, self.gamma = mode, gamma
         self._scale_fn_ref, self._scale_fn_custom, self.scale_mode = None, scale_fn, scale_mode
         if scale_fn is None:
@@ -328,7 +332,9 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+                raise ValueError(
+                    f"[{type(self).__name__}] expected an optimizer with momentum or betas for cycle_momentum=True, got {type(optimizer).__name__}"
+                )
             self.use_beta1 = "betas" in optimizer.defaults
             self.base_momentums = for_groups("base_momentum", optimizer, base_momentum)
             self.max_momentums = for_groups("max_momentum", optimizer, max_momentum)
@@ -394,13 +400,13 @@ class OneCycleLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            raise TypeError(f"[{type(self).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
         self.optimizer = optimizer
         self.total_steps = self._length(total_steps, epochs, steps_per_epoch)
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
-            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+            raise ValueError(f"[OneCycleLR] expected a float in [0, 1] for pct_start, got {pct_start!r}")
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(f"[OneCycleLR] expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
         self._anneal_func_type = anneal_strategy
         rates, moments = ("initial_lr", "max_lr", "min_lr"), ("max_momentum", "base_momentum", "max_momentum")
         peak = float(pct_start * self.total_steps) - 1
@@ -430,7 +436,9 @@ class OneCycleLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+                raise ValueError(
+                    f"[{type(self).__name__}] expected an optimizer with momentum or betas for cycle_momentum=True, got {type(optimizer).__name__}"
+                )
             self.use_beta1 = "betas" in optimizer.defaults
             highs = for_groups("max_momentum", optimizer, max_momentum)
             lows = for_groups("base_momentum", optimizer, base_momentum)
@@ -444,10 +452,10 @@ class OneCycleLR(LRScheduler):
     def _length(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
         given = {"total_steps": total_steps} if total_steps is not None else {"epochs": epochs, "steps_per_epoch": steps_per_epoch}  # fmt: skip
         if None in given.values():
-            raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+            raise ValueError("[OneCycleLR] expected total_steps, or epochs and steps_per_epoch, got neither")
         for name, value in given.items():
             if not isinstance(value, int) or value <= 0:
-                raise ValueError(f"Expected positive integer {name}, but got {value}")
+                raise ValueError(f"[OneCycleLR] expected a positive integer for {name}, got {value!r}")
         return total_steps if total_steps is not None else epochs * steps_per_epoch  # type: ignore[operator]
 
     def _anneal_func(self, start: Any, end: Any, share: float) -> Any:
@@ -461,7 +469,7 @@ class OneCycleLR(LRScheduler):
         self._warn_outside_step()
         now = self.last_epoch
         if now > self.total_steps:
-            raise ValueError(f"Tried to step {now} times. The specified number of total steps is {self.total_steps}")
+            raise ValueError(f"[OneCycleLR] expected at most {self.total_steps} steps, got step {now}")
         start = 0.0
         for phase in self._schedule_phases:
             if now <= phase["end_step"] or phase is self._schedule_phases[-1]:

@@ -15,17 +15,14 @@ from flambeau.optim.optimizer import Optimizer
 def _check_optimizers(owner: str, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
     for i, scheduler in enumerate(schedulers):
         if not hasattr(scheduler, "optimizer"):
-            raise TypeError(f"{owner} at index {i} should have `optimizer` as its attribute.")
+            raise TypeError(f"[{owner}] expected schedulers, got {type(scheduler).__name__} at index {i}")
         if isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError(
-                f"{owner} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
-                f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+                f"[{owner}] expected schedulers whose step takes no metric, got a ReduceLROnPlateau at index {i}"
             )
         if optimizer is not scheduler.optimizer:
             raise ValueError(
-                f"{owner} expects all schedulers to belong to the same optimizer, but got scheduler "
-                f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is different from "
-                f"{type(optimizer).__name__}."
+                f"[{owner}] expected schedulers of one optimizer, got {type(scheduler).__name__} of another at index {i}"
             )
 
 
@@ -52,13 +49,11 @@ class SequentialLR(_Composed):
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
     ) -> None:
         if len(schedulers) < 1:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler, but got no scheduler.")
+            raise ValueError("[SequentialLR] expected at least one scheduler, got none")
         _check_optimizers(type(self).__name__, optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
-                f"milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to "
-                f"be equal to {len(milestones)}"
+                f"[SequentialLR] expected one milestone less than schedulers, got {len(milestones)} and {len(schedulers)}"
             )
         self._schedulers = list(schedulers)
         self._milestones = milestones
@@ -98,7 +93,7 @@ class ChainedScheduler(_Composed):
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if len(schedulers) < 1:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler.")  # fmt: skip
+            raise ValueError("[ChainedScheduler] expected at least one scheduler, got none")
         optimizer = optimizer or schedulers[0].optimizer
         _check_optimizers(type(self).__name__, optimizer, schedulers)
         self._schedulers = list(schedulers)
@@ -127,13 +122,15 @@ class ReduceLROnPlateau(LRScheduler):
         eps: float = 1e-8,
     ) -> None:
         if factor >= 1.0:
-            raise ValueError("Factor should be < 1.0.")
+            raise ValueError(f"[ReduceLROnPlateau] expected factor < 1, got {factor}")
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            raise TypeError(f"[{type(self).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
         self.factor, self.optimizer = factor, optimizer
         if isinstance(min_lr, (list, tuple)):
             if len(min_lr) != len(optimizer.param_groups):
-                raise ValueError(f"expected {len(optimizer.param_groups)} min_lrs, got {len(min_lr)}")
+                raise ValueError(
+                    f"[ReduceLROnPlateau] expected {len(optimizer.param_groups)} values of min_lr, one for each parameter group, got {len(min_lr)}"
+                )
             self.default_min_lr, self.min_lrs = None, list(min_lr)
         else:
             self.default_min_lr, self.min_lrs = min_lr, [min_lr] * len(optimizer.param_groups)
@@ -146,9 +143,9 @@ class ReduceLROnPlateau(LRScheduler):
 
     def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
         if mode not in ("min", "max"):
-            raise ValueError("mode " + mode + " is unknown!")
+            raise ValueError(f"[ReduceLROnPlateau] expected mode 'min' or 'max', got {mode!r}")
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError("threshold mode " + threshold_mode + " is unknown!")
+            raise ValueError(f"[ReduceLROnPlateau] expected threshold_mode 'rel' or 'abs', got {threshold_mode!r}")
         self.mode_worse = math.inf if mode == "min" else -math.inf
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
 
@@ -196,10 +193,8 @@ class ReduceLROnPlateau(LRScheduler):
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError(
-                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
-                    "`ReduceLROnPlateau` was initialized "
-                    f"({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. Please "
-                    "modify the `min_lrs` field to match the length of the `optimizer` param groups."
+                    f"[ReduceLROnPlateau] expected {len(self.min_lrs)} parameter groups as at the start, got {len(groups)}; "
+                    "give each group a value in min_lrs"
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, smallest in zip(groups, self.min_lrs):

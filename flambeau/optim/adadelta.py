@@ -29,9 +29,9 @@ class Adadelta(ListOptimizer):
         differentiable: bool = False,
     ) -> None:
         _check_tensor_lr(lr)
-        check_at_least_zero(learning_rate=lr, epsilon_value=eps, weight_decay_value=weight_decay)
+        check_at_least_zero(lr=lr, eps=eps, weight_decay=weight_decay)
         if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"Invalid rho value: {rho}")
+            raise ValueError(f"[Adadelta] expected rho in [0, 1], got {rho}")
         defaults = {
             "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,

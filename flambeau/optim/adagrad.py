@@ -31,7 +31,7 @@ class Adagrad(ListOptimizer):
         fused: bool | None = None,
     ) -> None:
         _check_tensor_lr(lr)
-        check_at_least_zero(learning_rate=lr, lr_decay_value=lr_decay, weight_decay_value=weight_decay, initial_accumulator_value_value=initial_accumulator_value, epsilon_value=eps)  # fmt: skip
+        check_at_least_zero(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value, eps=eps)  # fmt: skip
         defaults = {
             "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
@@ -40,9 +40,9 @@ class Adagrad(ListOptimizer):
         super().__init__(params, defaults)
         if fused:
             if differentiable:
-                raise RuntimeError("`fused` does not support `differentiable`")
+                raise RuntimeError("[optim] expected fused without differentiable, got both")
             if foreach:
-                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+                raise RuntimeError("[optim] expected fused or foreach, got both")
             self._step_supports_amp_scaling = True
         for group in self.param_groups:  # this optimizer has its state from the beginning
             for p in group["params"]:

@@ -32,7 +32,7 @@ class Adam(ListOptimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         _check_tensor_lr(lr, foreach, capturable)
-        check_at_least_zero(learning_rate=lr, epsilon_value=eps, weight_decay_value=weight_decay)
+        check_at_least_zero(lr=lr, eps=eps, weight_decay=weight_decay)
         check_betas(betas)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
@@ -42,10 +42,10 @@ class Adam(ListOptimizer):
         super().__init__(params, defaults)
         if fused:
             if differentiable:
-                raise RuntimeError("`fused` does not support `differentiable`")
+                raise RuntimeError("[optim] expected fused without differentiable, got both")
             self._step_supports_amp_scaling = True
             if foreach:
-                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+                raise RuntimeError("[optim] expected fused or foreach, got both")
 
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
         if group["amsgrad"]:

@@ -29,7 +29,7 @@ class ASGD(ListOptimizer):
         capturable: bool = False,
     ) -> None:
         _check_tensor_lr(lr)
-        check_at_least_zero(learning_rate=lr, weight_decay_value=weight_decay)
+        check_at_least_zero(lr=lr, weight_decay=weight_decay)
         defaults = {
             "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,

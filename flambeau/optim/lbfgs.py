@@ -123,9 +123,9 @@ class LBFGS(Optimizer):
         line_search_fn: str | None = None,
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
         if not lr >= 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
+            raise ValueError(f"[LBFGS] expected lr >= 0, got {lr}")
         defaults = {
             "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
             "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
@@ -133,7 +133,7 @@ class LBFGS(Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
-            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+            raise ValueError(f"[LBFGS] expected one parameter group, got {len(self.param_groups)}")
         self._params: list[Tensor] = self.param_groups[0]["params"]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -206,7 +206,9 @@ class LBFGS(Optimizer):
         closure = fl.enable_grad()(closure)
         group = self.param_groups[0]
         if group["line_search_fn"] not in (None, "strong_wolfe"):
-            raise RuntimeError("only 'strong_wolfe' is supported")
+            raise RuntimeError(
+                f"[LBFGS] expected line_search_fn None or 'strong_wolfe', got {group['line_search_fn']!r}"
+            )
         tolerance_change = group["tolerance_change"]
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)

@@ -113,9 +113,9 @@ def _to_scalar(x: Any) -> Any:
 def _check_tensor_lr(lr: Any, foreach: bool | None = None, capturable: bool = False) -> None:
     if isinstance(lr, Tensor):
         if foreach and not capturable:
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+            raise ValueError("[optim] expected capturable=True for a Tensor as lr with foreach=True, got False")
         if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
 
 
 class Optimizer:
@@ -133,14 +133,15 @@ class Optimizer:
         self._patch_step_function()
         if isinstance(params, Tensor):
             raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
-                f"{params.type()}"
+                f"[{type(self).__name__}] expected a list of Tensors or of groups (dicts), got one Tensor; write [parameter]"
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         groups = list(params)
         if not groups:
-            raise ValueError("optimizer got an empty parameter list")
+            raise ValueError(
+                f"[{type(self).__name__}] expected at least one parameter, got none; was model.parameters() used up or the model empty?"
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -186,7 +187,7 @@ class Optimizer:
                         continue
                     if not isinstance(changed, tuple) or len(changed) != 2:
                         raise RuntimeError(
-                            f"{func} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                            f"[{type(self).__name__}] expected a step pre-hook to return None or (args, kwargs), got {changed}"
                         )
                     args, kwargs = changed
                 out = func(*args, **kwargs)
@@ -306,11 +307,15 @@ class Optimizer:
                 state_dict = changed
         saved_groups = deepcopy(state_dict["param_groups"])
         if len(saved_groups) != len(self.param_groups):
-            raise ValueError("loaded state dict has a different number of parameter groups")
-        if any(len(ours["params"]) != len(theirs["params"]) for ours, theirs in zip(self.param_groups, saved_groups)):
             raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                f"[{type(self).__name__}] expected {len(self.param_groups)} parameter groups in the state dict, got {len(saved_groups)}"
             )
+        for i, (ours, theirs) in enumerate(zip(self.param_groups, saved_groups)):
+            if len(ours["params"]) != len(theirs["params"]):
+                raise ValueError(
+                    f"[{type(self).__name__}] expected {len(ours['params'])} parameters in group {i} of the state dict, "
+                    f"got {len(theirs['params'])}"
+                )
         numbers = chain.from_iterable(g["params"] for g in saved_groups)
         parameters = dict(zip(numbers, chain.from_iterable(g["params"] for g in self.param_groups)))
 
@@ -346,38 +351,44 @@ class Optimizer:
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own; options not given are the optimizer's defaults."""
         if not isinstance(param_group, dict):
-            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+            raise TypeError(
+                f"[{type(self).__name__}] expected a parameter group to be a dict, got {type(param_group).__name__}"
+            )
+        if "params" not in param_group:
+            raise KeyError(f"[{type(self).__name__}] expected 'params' in a parameter group, got {sorted(param_group)}")
         params = param_group["params"]
         if isinstance(params, Tensor):
             param_group["params"] = [params]
         elif isinstance(params, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
-                "sets will change between runs. Please use a list instead."
+                f"[{type(self).__name__}] expected parameters in an order that lasts, got a set; use a list"
             )
         else:
             param_group["params"] = list(params)
         self._split_names(param_group)
         for p in param_group["params"]:
             if not isinstance(p, Tensor):
-                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + type(p).__name__)
+                raise TypeError(f"[{type(self).__name__}] expected Tensors as parameters, got {type(p).__name__}")
             if not self.defaults.get("differentiable", None) and not (p.is_leaf or p.retains_grad):
-                raise ValueError("can't optimize a non-leaf Tensor")
+                raise ValueError(
+                    f"[{type(self).__name__}] expected leaf Tensors as parameters, got the result of an operation ({p.grad_fn.name()})"
+                )
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+                raise ValueError(
+                    f"[{type(self).__name__}] expected a value for {name} in every parameter group, got none"
+                )
             param_group.setdefault(name, default)
         own = {id(p) for p in param_group["params"]}
         if len(own) != len(param_group["params"]):
             import warnings
 
             warnings.warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an "
-                "error; see github.com/pytorch/pytorch/issues/40967 for more information",
+                f"[{type(self).__name__}] expected each parameter once in a group, got one more often; in future this will cause an error",
                 stacklevel=3,
             )
         if any(id(p) in own for group in self.param_groups for p in group["params"]):
-            raise ValueError("some parameters appear in more than one parameter group")
+            raise ValueError(f"[{type(self).__name__}] expected each parameter in one group, got some in several")
         self.param_groups.append(param_group)
 
     def _split_names(self, param_group: dict[str, Any]) -> None:
@@ -391,10 +402,11 @@ class Optimizer:
                 params.append(item)
         if names:
             if len(names) != len(params):
-                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+                raise ValueError(
+                    f"[{type(self).__name__}] expected names for all parameters or for none, got {len(names)} names for {len(params)}"
+                )
             param_group["params"], param_group["param_names"] = params, names
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
             raise ValueError(
-                "all optimizer param groups should be with/without names. cannot add param group with mixed names to "
-                "the optimizer"
+                f"[{type(self).__name__}] expected names in all parameter groups or in none, got a group that differs"
             )

@@ -30,7 +30,7 @@ class RAdam(ListOptimizer):
         differentiable: bool = False,
     ) -> None:
         _check_tensor_lr(lr)
-        check_at_least_zero(learning_rate=lr, epsilon_value=eps, weight_decay_value=weight_decay)
+        check_at_least_zero(lr=lr, eps=eps, weight_decay=weight_decay)
         check_betas(betas)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,

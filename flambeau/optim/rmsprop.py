@@ -30,7 +30,7 @@ class RMSprop(ListOptimizer):
         differentiable: bool = False,
     ) -> None:
         _check_tensor_lr(lr)
-        check_at_least_zero(learning_rate=lr, epsilon_value=eps, momentum_value=momentum, weight_decay_value=weight_decay, alpha_value=alpha)  # fmt: skip
+        check_at_least_zero(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)  # fmt: skip
         defaults = {
             "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
             "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,

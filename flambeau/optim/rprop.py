@@ -29,9 +29,9 @@ class Rprop(ListOptimizer):
         differentiable: bool = False,
     ) -> None:
         _check_tensor_lr(lr)
-        check_at_least_zero(learning_rate=lr)
+        check_at_least_zero(lr=lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+            raise ValueError(f"[Rprop] expected etas with 0 < etas[0] < 1 < etas[1], got {etas[0]} and {etas[1]}")
         defaults = {
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
             "differentiable": differentiable, "capturable": capturable,

@@ -31,10 +31,12 @@ class SGD(ListOptimizer):
         fused: bool | None = None,
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        check_at_least_zero(learning_rate=lr, momentum_value=momentum, weight_decay_value=weight_decay)
+            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
+        check_at_least_zero(lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+            raise ValueError(
+                f"[SGD] expected momentum > 0 and dampening 0 for nesterov=True, got {momentum} and {dampening}"
+            )
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
             "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
@@ -43,9 +45,9 @@ class SGD(ListOptimizer):
         if fused:
             self._step_supports_amp_scaling = True
             if differentiable:
-                raise RuntimeError("`fused` does not support `differentiable`")
+                raise RuntimeError("[optim] expected fused without differentiable, got both")
             if foreach:
-                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+                raise RuntimeError("[optim] expected fused or foreach, got both")
 
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()

@@ -25,11 +25,11 @@ class SparseAdam(SingleOptimizer):
         maximize: bool = False,
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
         if not lr > 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
+            raise ValueError(f"[SparseAdam] expected lr > 0, got {lr}")
         if not eps > 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
+            raise ValueError(f"[SparseAdam] expected eps > 0, got {eps}")
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         sparse = [
@@ -39,11 +39,13 @@ class SparseAdam(SingleOptimizer):
             if getattr(p, "is_sparse", False)
         ]
         if sparse:
-            raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+            raise ValueError(
+                f"[SparseAdam] expected dense parameters (only their gradients are sparse), got sparse ones at {sparse}"
+            )
 
     def _step_parameter(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not grad.is_sparse:
-            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+            raise RuntimeError("[SparseAdam] expected sparse gradients, got a dense one; use Adam for those")
         if not state:
             state.update(step=0, exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p))
         state["step"] += 1

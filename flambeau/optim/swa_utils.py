@@ -24,7 +24,7 @@ Tensors = "list[Tensor] | tuple[Tensor, ...]"
 
 def _check_decay(decay: float) -> None:
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        raise ValueError(f"[swa_utils] expected decay in [0, 1], got {decay}")
 
 
 def _can_lerp(t: Tensor) -> bool:
@@ -97,7 +97,7 @@ class AveragedModel(Module):
     ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
-            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+            raise AssertionError("[AveragedModel] expected avg_fn or multi_avg_fn, got both")
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
@@ -179,9 +179,9 @@ class SWALR(LRScheduler):
         for group, lr in zip(optimizer.param_groups, for_groups("swa_lr", optimizer, swa_lr)):
             group["swa_lr"] = lr
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(f"[SWALR] expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+            raise ValueError(f"[SWALR] expected an integer >= 0 for anneal_epochs, got {anneal_epochs!r}")
         self._anneal_strategy = anneal_strategy
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)

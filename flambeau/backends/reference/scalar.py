@@ -39,7 +39,7 @@ def _divide(a: Any, b: Any) -> Any:
 def trunc_divide(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
-            raise RuntimeError("[div] expected a divisor that is not zero, got ZeroDivisionError for integers")
+            raise RuntimeError("[div] expected a divisor that is not zero for integers, got 0 (ZeroDivisionError)")
         quotient = abs(a) // abs(b)
         return quotient if (a < 0) == (b < 0) else -quotient
     return _keep(math.trunc)(_divide(a, b))
@@ -48,7 +48,9 @@ def trunc_divide(a: Any, b: Any) -> Any:
 def floor_divide(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
-            raise RuntimeError("[floor_divide] expected a divisor that is not zero, got ZeroDivisionError for integers")
+            raise RuntimeError(
+                "[floor_divide] expected a divisor that is not zero for integers, got 0 (ZeroDivisionError)"
+            )
         return a // b
     return _keep(math.floor)(_divide(a, b)) if b == 0 or not math.isfinite(a) else a // b
 
@@ -56,7 +58,9 @@ def floor_divide(a: Any, b: Any) -> Any:
 def remainder(a: Any, b: Any) -> Any:
     if b == 0:
         if isinstance(a, int) and isinstance(b, int):
-            raise RuntimeError("[remainder] expected a divisor that is not zero, got ZeroDivisionError for integers")
+            raise RuntimeError(
+                "[remainder] expected a divisor that is not zero for integers, got 0 (ZeroDivisionError)"
+            )
         return NAN
     if not math.isfinite(a):
         return NAN
@@ -66,7 +70,7 @@ def remainder(a: Any, b: Any) -> Any:
 def fmod(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
-            raise RuntimeError("[fmod] expected a divisor that is not zero, got ZeroDivisionError for integers")
+            raise RuntimeError("[fmod] expected a divisor that is not zero for integers, got 0 (ZeroDivisionError)")
         return a - b * trunc_divide(a, b)
     return _ieee(math.fmod)(a, b)
 

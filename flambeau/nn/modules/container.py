@@ -61,10 +61,10 @@ class _ModuleSequence(Module):
 
     def insert(self, index: int, module: Module) -> Any:
         if not isinstance(module, Module):
-            raise AssertionError(f"module should be of type: {Module}")
+            raise AssertionError(f"[{type(self).__name__}.insert] expected a Module, got {type(module).__name__}")
         count = len(self)
         if isinstance(self, Sequential) and not -count <= index <= count:
-            raise IndexError(f"Index out of range: {index}")
+            raise IndexError(f"[Sequential.insert] expected an index in [{-count}, {count}], got {index}")
         modules = list(self._modules.values())
         modules.insert(index, module)
         self._renumber(modules)
@@ -134,9 +134,9 @@ class Sequential(_ModuleSequence):
     @staticmethod
     def _times(count: Any) -> int:
         if not isinstance(count, int):
-            raise TypeError(f"unsupported operand type(s) for *: {Sequential} and {type(count)}")
+            raise TypeError(f"[Sequential] expected an int to multiply by, got {type(count).__name__}")
         if count <= 0:
-            raise ValueError(f"Non-positive multiplication factor {count} for {Sequential}")
+            raise ValueError(f"[Sequential] expected a positive int to multiply by, got {count}")
         return count
 
     def forward(self, input: Any) -> Any:
@@ -319,7 +319,7 @@ class ParameterList(Module):
         return "\n".join(f"  ({i}): {_describe(value)}" for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("ParameterList should not be called.")
+        raise RuntimeError("[ParameterList] expected to be indexed, got a call")
 
 
 class ParameterDict(Module):
@@ -407,7 +407,7 @@ class ParameterDict(Module):
         return "\n".join(f"  ({k}): {_describe(v, fl.typename(v))}" for k, v in self.items())
 
     def __call__(self, input: Any) -> Any:
-        raise RuntimeError("ParameterDict should not be called.")
+        raise RuntimeError("[ParameterDict] expected to be indexed, got a call")
 
     def __or__(self, other: ParameterDict) -> ParameterDict:
         made = self.copy()

@@ -79,10 +79,7 @@ def register_module_full_backward_pre_hook(hook: Any) -> RemovableHandle:
 
 def _add_backward(hook: Any, full: bool) -> RemovableHandle:
     if _global_backward_hooks.full is (not full):
-        raise RuntimeError(
-            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. "
-            "Please use only one of them."
-        )
+        raise RuntimeError("[nn] expected old or full global backward hooks, got both")
     _global_backward_hooks.full = full
     return _add(_global_backward_hooks, hook)
 

@@ -130,7 +130,9 @@ class Module(StateDicts):
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a tensor that is part of the state but no parameter; left out of state dicts when not persistent."""
         if "_buffers" not in self.__dict__:
-            raise AttributeError("cannot assign buffer before Module.__init__() call")
+            raise AttributeError(
+                f"[{type(self).__name__}] expected super().__init__() before '{name}' is assigned, got no call of it"
+            )
         _check_name("buffer", name, self, "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"[register_buffer] expected a Tensor or None for '{name}', got {type(tensor).__name__}")
@@ -144,7 +146,9 @@ class Module(StateDicts):
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Adds a parameter, or a place for one when it is None."""
         if "_parameters" not in self.__dict__:
-            raise AttributeError("cannot assign parameter before Module.__init__() call")
+            raise AttributeError(
+                f"[{type(self).__name__}] expected super().__init__() before '{name}' is assigned, got no call of it"
+            )
         _check_name("parameter", name, self, "_parameters")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
@@ -164,7 +168,7 @@ class Module(StateDicts):
     def add_module(self, name: str, module: Module | None) -> None:
         """Adds a submodule."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            raise TypeError(f"[{type(self).__name__}] expected a Module for '{name}', got {type(module).__name__}")
         _check_name("module", name, self, "_modules")
         for hook in _global_module_registration_hooks.values():
             output = hook(self, name, module)
@@ -181,19 +185,24 @@ class Module(StateDicts):
         parameters = state.get("_parameters")
         if isinstance(value, Parameter):
             if parameters is None:
-                raise AttributeError("cannot assign parameters before Module.__init__() call")
+                raise AttributeError(
+                    f"[{type(self).__name__}] expected super().__init__() before '{name}' is assigned, got no call of it"
+                )
             self._forget(name, "_parameters")
             self.register_parameter(name, value)
         elif parameters is not None and name in parameters:
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{type(value).__name__}' as parameter '{name}' (nn.Parameter or None expected)"
+                    f"[{type(self).__name__}] expected a Parameter or None for '{name}', got {type(value).__name__}; "
+                    "wrap it in nn.Parameter, or copy_ into the parameter under no_grad()"
                 )
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             modules = state.get("_modules")
             if modules is None:
-                raise AttributeError("cannot assign module before Module.__init__() call")
+                raise AttributeError(
+                    f"[{type(self).__name__}] expected super().__init__() before '{name}' is assigned, got no call of it"
+                )
             self._forget(name, "_modules")
             for hook in _global_module_registration_hooks.values():
                 output = hook(self, name, value)
@@ -203,7 +212,7 @@ class Module(StateDicts):
         elif (modules := state.get("_modules")) is not None and name in modules:
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{type(value).__name__}' as child module '{name}' (nn.Module or None expected)"
+                    f"[{type(self).__name__}] expected a Module or None for '{name}', got {type(value).__name__}"
                 )
             modules[name] = None
         elif (isinstance(value, Tensor) and isinstance(value, Buffer)) or name in (state.get("_buffers") or ()):
@@ -214,7 +223,7 @@ class Module(StateDicts):
     def _set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(
-                f"cannot assign '{type(value).__name__}' as buffer '{name}' (nn.Buffer, Tensor or None expected)"
+                f"[{type(self).__name__}] expected a Tensor or None for the buffer '{name}', got {type(value).__name__}"
             )
         if isinstance(value, Buffer):
             self._forget(name, "_buffers")
@@ -407,14 +416,14 @@ class Module(StateDicts):
     def register_backward_hook(self, hook: Any) -> RemovableHandle:
         """The old form of register_full_backward_hook; wrong for modules of several operations."""
         if self._is_full_backward_hook is True:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module.")
+            raise RuntimeError(f"[{type(self).__name__}] expected old or full backward hooks, got both")
         self._is_full_backward_hook = False
         return self._add_hook(self._backward_hooks, hook)
 
     def register_full_backward_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """Calls hook(module, grad_input, grad_output) when the gradients of the inputs are known."""
         if self._is_full_backward_hook is False:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module.")
+            raise RuntimeError(f"[{type(self).__name__}] expected old or full backward hooks, got both")
         self._is_full_backward_hook = True
         return self._add_hook(self._backward_hooks, hook, prepend)
 
@@ -607,7 +616,7 @@ class Module(StateDicts):
 
     def train(self, mode: bool = True) -> Module:
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise ValueError(f"[train] expected a bool, got {mode!r}")
         self.training = mode
         for module in self.children():
             module.train(mode)

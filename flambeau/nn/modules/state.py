@@ -215,7 +215,7 @@ class StateDicts(_C.ModuleBase):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Copies parameters and buffers from a dict, or takes its tensors themselves with assign."""
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+            raise TypeError(f"[load_state_dict] expected a dict of tensors, got {type(state_dict).__name__}")
         missing: list[str] = []
         unexpected: list[str] = []
         errors: list[str] = []
