@@ -19,11 +19,24 @@ import sys
 
 COMMANDS = ("bench", "cache", "env", "explain")  # modules of flambeau._commands
 
+RUN_HELP = """usage: flambeau run script.py [args…]
+       flambeau run -m module [args…]
+
+Run a PyTorch program, unchanged: in it, and in processes it starts, `import torch` means flambeau.
+
+examples: flambeau run train.py --epochs 3
+          flambeau run -m package.train --epochs 3
+          flambeau run -c "import torch; print(torch.__version__)"
+"""
+
 
 def run(arguments: list[str]) -> int:
     """Replace this process by Python running the program, with `import torch` meaning flambeau."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: flambeau run script.py [args…]\n       flambeau run -m module [args…]", file=sys.stderr)
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(RUN_HELP, end="")
+        return 0
+    if not arguments:
+        print("flambeau run: expected a program\n" + RUN_HELP, end="", file=sys.stderr)
         return 2
     from subprocess import _args_from_interpreter_flags  # type: ignore[attr-defined]
 
@@ -60,7 +73,10 @@ def main(arguments: list[str] | None = None) -> int:
     if command in ("help", "-h", "--help"):
         print(__doc__)
         return 0
-    print(f"flambeau: there is no command {command!r}\n" if command else "", __doc__, sep="", file=sys.stderr)
+    if command:
+        print(f"flambeau: there is no command {command!r}; `flambeau help` lists them", file=sys.stderr)
+    else:
+        print(__doc__, file=sys.stderr)
     return 2
 
 

@@ -22,8 +22,7 @@ from flambeau._alias import TARGETS, own_name
 
 # Methods of tensors that flambeau lacks and that hardly anything else has.
 _TENSOR_METHODS = frozenset(
-    "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc to_mkldnn int_repr q_scale "
-    "q_zero_point dequantize coalesce sparse_mask sparse_resize_ align_to refine_names rename_".split()
+    "to_sparse_bsr to_sparse_bsc to_mkldnn int_repr q_scale q_zero_point align_to refine_names rename_".split()
 )
 # Namespaces that are filled by programs.
 _OPEN = ("torch.ops", "torch.classes", "torch._C._")
@@ -280,7 +279,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="flambeau doctor",
         description="List what programs use of torch that flambeau lacks, without running them.",
-        epilog="Exit status: 0 when nothing is lacking, 1 when something is, 2 when a file could not be read.",
+        epilog="examples: flambeau doctor train.py\n          flambeau doctor src/ --guarded\n\n"
+        "Exit status: 0 when nothing is lacking, 1 when something is, 2 when a file could not be read.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("paths", nargs="+", help="Python files or folders")
     parser.add_argument("--no-follow", action="store_true", help="leave out the modules beside them that they import")
@@ -302,7 +303,7 @@ def main(arguments: list[str]) -> int:
     guarded_names = {u.name for u in uses if answers[u.name] and u.guarded} - open_names
     lacking = sum(answers[name].startswith("flambeau has no") and " yet: " not in answers[name] for name in open_names)  # type: ignore[union-attr]
     print(
-        f"{len(files)} files use {len(answers)} names of torch: {len(answers) - len(open_names) - len(guarded_names)} are "
+        f"{len(files)} file{'s use' if len(files) != 1 else ' uses'} {len(answers)} names of torch: {len(answers) - len(open_names) - len(guarded_names)} are "
         f"there, {lacking} lacking, {len(open_names) - lacking} fail when used, {len(guarded_names)} lacking but guarded"
     )
     return 2 if complaints else int(bool(open_names))

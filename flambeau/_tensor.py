@@ -86,7 +86,7 @@ def _from_python(data: Any, dtype: Any) -> Tensor:
         return _from_unsigned(data)
     try:
         return _C._from_data(data, dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         plain = _plain(data)
         if plain is data:
             raise

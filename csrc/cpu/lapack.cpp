@@ -28,13 +28,8 @@ constexpr char kPrefix = kComplex<T> ? (sizeof(T) == 8 ? 'c' : 'z') : (sizeof(T)
 
 // ---- the library -----------------------------------------------------------------------------
 
-void* find_symbol(void* handle, const std::string& name) {
-  void* found = dlsym(handle, ("scipy_" + name).c_str());
-  return found ? found : dlsym(handle, name.c_str());  // a plain OpenBLAS or reference LAPACK
-}
-
 void set_blas_threads(void* handle, int count) {
-  static void* const function = find_symbol(handle, "openblas_set_num_threads");
+  static void* const function = find_blas_function(handle, "openblas_set_num_threads");
   if (function) reinterpret_cast<void (*)(int)>(function)(count);
 }
 
@@ -61,7 +56,7 @@ void* library() {
 template <typename T>
 void* symbol(const char* real_name, const char* complex_name = nullptr) {
   const char* name = kComplex<T> && complex_name ? complex_name : real_name;
-  void* found = find_symbol(library(), std::string(1, kPrefix<T>) + name + "_");
+  void* found = find_blas_function(library(), std::string(1, kPrefix<T>) + name + "_");
   if (!found) {
     throw std::runtime_error("[linalg] expected LAPACK (scipy-openblas32) to have the routine " +
                              std::string(1, kPrefix<T>) + name +

@@ -86,6 +86,11 @@ void* open_library(const char* name, std::initializer_list<const char*> sonames)
   return entry.handle;
 }
 
+void* find_blas_function(void* handle, const std::string& name) {
+  void* found = dlsym(handle, ("scipy_" + name).c_str());
+  return found ? found : dlsym(handle, name.c_str());
+}
+
 std::string library_error(const char* name) {
   Registry& reg = registry();
   std::lock_guard<std::mutex> lock(reg.mutex);

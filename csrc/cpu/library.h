@@ -21,6 +21,10 @@ void set_library_path(const char* name, const char* path);
 // handle, or nullptr when no candidate could be opened: library_error then says why.
 void* open_library(const char* name, std::initializer_list<const char*> sonames);
 
+// A function of an open BLAS or LAPACK, which the wheel of OpenBLAS names with a prefix; nullptr when it has
+// none.
+void* find_blas_function(void* handle, const std::string& name);
+
 // What was tried and how it failed, one "path: reason" per candidate; empty after a success.
 std::string library_error(const char* name);
 

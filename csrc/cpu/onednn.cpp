@@ -42,10 +42,7 @@ const OpenBlas* load_openblas() {
     unsetenv("OPENBLAS_NUM_THREADS");
   if (!handle) return nullptr;
 
-  auto find = [&](const std::string& name) {
-    void* f = dlsym(handle, ("scipy_" + name).c_str());
-    return f ? f : dlsym(handle, name.c_str());
-  };
+  const auto find = [&](const char* name) { return find_blas_function(handle, name); };
   if (void* f = find("openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(f)(1);
   auto* table = new OpenBlas;
   table->dgemm = reinterpret_cast<OpenBlas::RealGemm>(find("cblas_dgemm"));

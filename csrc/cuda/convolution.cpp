@@ -1,8 +1,6 @@
 // Convolutions by cuDNN, which is opened at run time; the few declarations that are needed stand here. Memory
 // format is the input's: channels-last tensors stay so. What cuDNN does not take (integers, no library) goes
 // by the operator's definition.
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -59,33 +57,27 @@ struct Cudnn {
       if (!std::getenv("FLAMBEAU_CUDNN"))
         return c;  // not yet trusted beside other libraries: only where asked for
       static const char* const names[] = {"libcudnn.so.9", "libcudnn.so", nullptr};
-      void* library = open_library(names);
-      if (!library) return c;
-      bool all = true;
-      const auto find = [&](auto& to, const char* name) {
-        to = reinterpret_cast<std::decay_t<decltype(to)>>(dlsym(library, name));
-        all &= to != nullptr;
-      };
-      find(c.create, "cudnnCreate");
-      find(c.set_stream, "cudnnSetStream");
-      find(c.tensor_create, "cudnnCreateTensorDescriptor");
-      find(c.tensor_set, "cudnnSetTensorNdDescriptor");
-      find(c.tensor_destroy, "cudnnDestroyTensorDescriptor");
-      find(c.filter_create, "cudnnCreateFilterDescriptor");
-      find(c.filter_set, "cudnnSetFilterNdDescriptor");
-      find(c.filter_destroy, "cudnnDestroyFilterDescriptor");
-      find(c.convolution_create, "cudnnCreateConvolutionDescriptor");
-      find(c.convolution_set, "cudnnSetConvolutionNdDescriptor");
-      find(c.convolution_groups, "cudnnSetConvolutionGroupCount");
-      find(c.convolution_math, "cudnnSetConvolutionMathType");
-      find(c.convolution_destroy, "cudnnDestroyConvolutionDescriptor");
-      find(c.forward_choose, "cudnnGetConvolutionForwardAlgorithm_v7");
-      find(c.data_choose, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
-      find(c.filter_choose, "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
-      find(c.forward, "cudnnConvolutionForward");
-      find(c.data, "cudnnConvolutionBackwardData");
-      find(c.filter, "cudnnConvolutionBackwardFilter");
-      c.found = all;
+      Library library(names);
+      library.find(c.create, "cudnnCreate");
+      library.find(c.set_stream, "cudnnSetStream");
+      library.find(c.tensor_create, "cudnnCreateTensorDescriptor");
+      library.find(c.tensor_set, "cudnnSetTensorNdDescriptor");
+      library.find(c.tensor_destroy, "cudnnDestroyTensorDescriptor");
+      library.find(c.filter_create, "cudnnCreateFilterDescriptor");
+      library.find(c.filter_set, "cudnnSetFilterNdDescriptor");
+      library.find(c.filter_destroy, "cudnnDestroyFilterDescriptor");
+      library.find(c.convolution_create, "cudnnCreateConvolutionDescriptor");
+      library.find(c.convolution_set, "cudnnSetConvolutionNdDescriptor");
+      library.find(c.convolution_groups, "cudnnSetConvolutionGroupCount");
+      library.find(c.convolution_math, "cudnnSetConvolutionMathType");
+      library.find(c.convolution_destroy, "cudnnDestroyConvolutionDescriptor");
+      library.find(c.forward_choose, "cudnnGetConvolutionForwardAlgorithm_v7");
+      library.find(c.data_choose, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
+      library.find(c.filter_choose, "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
+      library.find(c.forward, "cudnnConvolutionForward");
+      library.find(c.data, "cudnnConvolutionBackwardData");
+      library.find(c.filter, "cudnnConvolutionBackwardFilter");
+      c.found = library.complete();
       return c;
     }();
     return cudnn;

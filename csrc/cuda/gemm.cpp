@@ -1,9 +1,7 @@
 // Matrix products by cuBLASLt, which is opened at run time; its few declarations that are needed stand here.
 // Descriptors and the chosen algorithm are kept by shape, so that a product costs one call.
-#include <dlfcn.h>
 #include <library_types.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -57,24 +55,18 @@ struct Lt {
       Lt l{};
       static const char* const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
                                           nullptr};
-      void* library = open_library(names);
-      if (!library) return l;
-      bool all = true;
-      const auto find = [&](auto& to, const char* name) {
-        to = reinterpret_cast<std::decay_t<decltype(to)>>(dlsym(library, name));
-        all &= to != nullptr;
-      };
-      find(l.create, "cublasLtCreate");
-      find(l.desc_create, "cublasLtMatmulDescCreate");
-      find(l.desc_set, "cublasLtMatmulDescSetAttribute");
-      find(l.layout_create, "cublasLtMatrixLayoutCreate");
-      find(l.layout_set, "cublasLtMatrixLayoutSetAttribute");
-      find(l.preference_create, "cublasLtMatmulPreferenceCreate");
-      find(l.preference_set, "cublasLtMatmulPreferenceSetAttribute");
-      find(l.preference_destroy, "cublasLtMatmulPreferenceDestroy");
-      find(l.heuristic, "cublasLtMatmulAlgoGetHeuristic");
-      find(l.matmul, "cublasLtMatmul");
-      l.found = all;
+      Library library(names);
+      library.find(l.create, "cublasLtCreate");
+      library.find(l.desc_create, "cublasLtMatmulDescCreate");
+      library.find(l.desc_set, "cublasLtMatmulDescSetAttribute");
+      library.find(l.layout_create, "cublasLtMatrixLayoutCreate");
+      library.find(l.layout_set, "cublasLtMatrixLayoutSetAttribute");
+      library.find(l.preference_create, "cublasLtMatmulPreferenceCreate");
+      library.find(l.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+      library.find(l.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+      library.find(l.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+      library.find(l.matmul, "cublasLtMatmul");
+      l.found = library.complete();
       return l;
     }();
     return lt;
@@ -287,21 +279,6 @@ void gemm(const cpu::GemmArgs& g) {
 }
 bool has_blas() {
   return Lt::get().found;
-}
-
-void* open_library(const char* const* names) {
-  for (const char* const* name = names; *name; ++name)
-    if (void* found = dlopen(*name, RTLD_NOW | RTLD_LOCAL)) return found;
-  const char* path = std::getenv("FLAMBEAU_CUDA_LIBRARY_PATH");
-  std::string rest = path ? path : "";
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    const std::string folder = rest.substr(0, colon);
-    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-    for (const char* const* name = names; *name; ++name)
-      if (void* found = dlopen((folder + "/" + *name).c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
-  }
-  return nullptr;
 }
 
 }  // namespace fl::cuda

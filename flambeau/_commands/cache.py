@@ -39,7 +39,9 @@ def show() -> int:
     print(f"the oldest are deleted beyond {spoken(build.MOST_BYTES)}")
     for found in objects[:10]:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.used))
-        print(f"  {found.path.name}  {spoken(found.size):>10}  {len(found.kernels):3} kernels  last used {used}")
+        print(
+            f"  {found.path.name}  {spoken(found.size):>10}  {len(found.kernels):3} kernel{'s' if len(found.kernels) != 1 else ' '}  last used {used}"
+        )
     if len(objects) > 10:
         print(f"  and {len(objects) - 10} more")
     return 0

@@ -38,8 +38,17 @@ def main(arguments: list[str]) -> int:
             runpy.run_path(options.script, run_name="__main__")
         except SystemExit as stop:
             status = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-        except Exception:
-            traceback.print_exc()
+        except Exception as error:
+            own = traceback.extract_tb(error.__traceback__)
+            start = next((i for i, frame in enumerate(own) if frame.filename == options.script), 0)
+            print(
+                "Traceback (most recent call last):",
+                *traceback.format_list(own[start:]),
+                sep="\n",
+                end="",
+                file=sys.stderr,
+            )
+            print(*traceback.format_exception_only(error), sep="", end="", file=sys.stderr)
             status = 1
     print(f"\n{options.script} compiled {len(explained)} function{'' if len(explained) == 1 else 's'}")
     for name, told in explained:

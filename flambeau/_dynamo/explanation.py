@@ -35,9 +35,9 @@ class ExplainOutput:
             f"Op Count: {self.op_count}",
             f"Guards: {len(self.out_guards)}",
             f"Capture Time: {sum(self.compile_times) * 1e3:.1f} ms",
-            "Break Reasons:",
+            "Break Reasons:" if self.break_reasons or self.skipped else "Break Reasons: none",
         ]
-        lines += [f"  {i + 1}: {reason}" for i, reason in enumerate(self.break_reasons)]
+        lines += [f"  {i + 1}: " + str(reason).replace("\n", "\n   ") for i, reason in enumerate(self.break_reasons)]
         lines += [f"  in plain Python: {reason}" for reason in self.skipped]
         return "\n".join(lines)
 
@@ -65,6 +65,8 @@ def explaining() -> Iterator[list[tuple[str, ExplainOutput]]]:
     explained: list[tuple[str, ExplainOutput]] = []
 
     def capture(model: Any, settings: Any) -> Any:
+        if settings.report is not None:  # the program asks for a report itself
+            return compile_with(model, settings)
         observed = Settings("eager", settings.fullgraph, settings.dynamic)
         observed.report = Report()
         reports.append((getattr(model, "__qualname__", type(model).__qualname__), observed.report))

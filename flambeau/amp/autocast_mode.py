@@ -127,7 +127,8 @@ class autocast:
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         if enabled and device_type == "cuda" and not fl.cuda.is_available():
             warnings.warn(
-                "[autocast] expected a CUDA device for device_type='cuda', got none; it is disabled", stacklevel=2
+                "[autocast] expected a CUDA device for device_type='cuda', but CUDA is not available; it is disabled",
+                stacklevel=2,
             )
             enabled = False
         supported = _DTYPES.get(device_type, ())

@@ -45,7 +45,8 @@ class GradScaler:
         self._enabled = enabled
         if enabled and device == "cuda" and not fl.cuda.is_available():
             warnings.warn(
-                "[GradScaler] expected a CUDA device for device='cuda', got none; it is disabled", stacklevel=2
+                "[GradScaler] expected a CUDA device for device='cuda', but CUDA is not available; it is disabled",
+                stacklevel=2,
             )
             self._enabled = False
         if self._enabled:

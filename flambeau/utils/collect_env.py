@@ -97,7 +97,7 @@ def pretty_str(info: Any) -> str:
     lines = []
     for name, value in info._asdict().items():
         value = "\n" + "\n".join(f"[pip] {line}" for line in value.splitlines()) if name == "pip_packages" else value
-        lines.append(f"{titles[name]}: {value}")
+        lines.append(f"{titles[name]}: {value}".replace(": \n", ":\n"))
     return "\n".join(lines)
 
 

@@ -52,11 +52,11 @@ def test_unscaling_before_clipping():
     scaler.scale((p * 3).sum()).backward()
     scaler.unscale_(opt)
     assert p.grad.tolist() == [3.0, 3.0]
-    with pytest.raises(RuntimeError, match="already been called"):
+    with pytest.raises(RuntimeError, match="once between updates"):
         scaler.unscale_(opt)
     p.grad.clamp_(max=1.0)
     scaler.step(opt)
-    with pytest.raises(RuntimeError, match="already been called"):
+    with pytest.raises(RuntimeError, match="once between updates"):
         scaler.step(opt)
     scaler.update()
     assert p.tolist() == [0.0, 0.0]
@@ -78,11 +78,11 @@ def test_wrong_order():
     with pytest.raises(AssertionError, match="_scale is None"):
         scaler.step(opt)
     scaler.scale(p.sum())
-    with pytest.raises(AssertionError, match="No inf checks"):
+    with pytest.raises(AssertionError, match="before update"):
         scaler.update()
-    with pytest.raises(AssertionError, match="No inf checks"):
+    with pytest.raises(AssertionError, match="gradients in the optimizer"):
         scaler.step(opt)
-    with pytest.raises(RuntimeError, match="Closure"):
+    with pytest.raises(RuntimeError, match="without a closure"):
         scaler.step(opt, closure=lambda: None)
 
 
@@ -91,7 +91,7 @@ def test_half_precision_parameters_are_refused():
     opt = fl.optim.SGD([p], lr=1.0)
     scaler = GradScaler("cpu", init_scale=2.0)
     scaler.scale(p.sum()).backward()
-    with pytest.raises(ValueError, match="FP16"):
+    with pytest.raises(ValueError, match="float16"):
         scaler.unscale_(opt)
 
 

@@ -74,7 +74,7 @@ def test_members_need_the_constructor_of_module():
         def __init__(self):
             self.weight = nn.Parameter(fl.zeros(1))
 
-    with pytest.raises(AttributeError, match=r"before Module\.__init__"):
+    with pytest.raises(AttributeError, match=r"expected super\(\)\.__init__\(\) before"):
         Forgetful()
 
 

@@ -28,7 +28,7 @@ def test_lbfgs_finds_the_minimum_of_a_quadratic(line_search):
 
 def test_lbfgs_takes_one_group():
     p, q = (fl.zeros(1, requires_grad=True) for _ in range(2))
-    with pytest.raises(ValueError, match="parameter groups"):
+    with pytest.raises(ValueError, match="one parameter group, got 2"):
         LBFGS([{"params": [p]}, {"params": [q]}])
 
 

@@ -115,7 +115,7 @@ def test_meta_tensors_are_left_alone():
     ],
 )
 def test_lists_that_do_not_fit(lists):
-    with pytest.raises(RuntimeError, match="_update_sgd_"):
+    with pytest.raises(RuntimeError, match="update_sgd_"):
         _ops._update_sgd_(*lists, lr=0.5, weight_decay=0.0, maximize=False)
 
 
