@@ -472,7 +472,7 @@ UNARY(positive, "positive")
 PyObject* nb_invert(PyObject* self) {
   PyObject* result = nb_bitwise_not(self);
   if (!result && PyErr_ExceptionMatches(PyExc_NotImplementedError) && !is_integral(impl_of(self)->dtype))
-    PyErr_Format(PyExc_TypeError, "[~] expected a tensor of integers or bools, got %s",
+    PyErr_Format(PyExc_TypeError, "[bitwise_not] expected a tensor of integers or bools, got %s",
                  std::string(name_of(impl_of(self)->dtype)).c_str());
   return result;
 }

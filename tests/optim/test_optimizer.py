@@ -171,9 +171,9 @@ def test_loading_continues_where_saving_stopped():
 def test_loading_refuses_other_groups():
     p, q = parameters((2,), (3,))
     saved = SGD([p, q], lr=0.1).state_dict()
-    with pytest.raises(ValueError, match="1 parameters in group 0.*, got 2"):
+    with pytest.raises(ValueError, match=r"1 parameters in group 0.*, got 2"):
         SGD([p], lr=0.1).load_state_dict(saved)
-    with pytest.raises(ValueError, match="expected 2 parameter groups.*, got 1"):
+    with pytest.raises(ValueError, match=r"expected 2 parameter groups.*, got 1"):
         SGD([{"params": [p]}, {"params": [q]}], lr=0.1).load_state_dict(saved)
 
 

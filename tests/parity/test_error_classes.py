@@ -17,7 +17,7 @@ from bad_calls import CALLS  # noqa: E402
 PLAIN = re.compile(
     r"has no attribute|missing \d|positional argument|keyword argument|not iterable|no len\(\)|not callable|flambeau has no"
     r"|No such file|Can't pickle|list index|Error\(s\) in loading state_dict|missing the required|already exists"
-    r"|name can't contain|Tensor-likes|do not match|^'\w+'$"
+    r"|name can't contain|Tensor-likes|do not match|^\w+$"
 )
 
 
