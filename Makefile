@@ -22,7 +22,8 @@ $(VENV)/bin/python:
 	python3 -m venv $(VENV)
 
 $(VENV)/.flambeau-deps: | $(VENV)/bin/python
-	$(PYTHON) -m pip install -q $(BUILD_DEPS) $(TEST_DEPS)
+	@echo "installing cmake, ninja, oneDNN, OpenBLAS and pytest into $(VENV)"
+	@$(PYTHON) -m pip install -q $(BUILD_DEPS) $(TEST_DEPS)
 	@touch $@
 
 $(VENV)/.flambeau-lint: | $(VENV)/bin/python
@@ -35,10 +36,14 @@ $(VENV)/.flambeau-parity: | $(VENV)/bin/python
 	$(PYTHON) -m pip install -q expecttest hypothesis
 	@touch $@
 
-# In-tree incremental build: libraries land in ./flambeau, so PYTHONPATH=. is all it takes to use them.
+# In-tree incremental build: libraries land in ./flambeau, so PYTHONPATH=. is all it takes to use them. The checkout's own
+# virtual environment is told where they are, and gets the command `flambeau`.
 dev: $(VENV)/.flambeau-deps
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) -DFLAMBEAU_OUTPUT_DIR=$(CURDIR)/flambeau
 	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
+ifeq ($(VENV),.venv)
+	@$(PYTHON) tools/link.py
+endif
 
 test: dev
 	$(RUN) -m pytest -q -n $(JOBS) tests
@@ -62,7 +67,7 @@ parity: dev $(VENV)/.flambeau-parity
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
 	$(RUN) -m pytest -q -n $(JOBS) tests/parity
 
-# docs/operators.md from the op records.
+# docs/operators.md from the op records, docs/graph-breaks.md from the kinds of breaks.
 docs: | $(VENV)/bin/python
 	$(PYTHON) tools/document.py
 	$(PYTHON) tools/document_breaks.py

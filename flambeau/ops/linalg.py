@@ -205,9 +205,7 @@ def raise_on(op: str, info: fl.Tensor, what: str) -> None:
     for i, code in enumerate(codes):
         if code:
             where = f" (batch element {i})" if info.dim() else ""
-            raise fl.linalg.LinAlgError(
-                f"[{op}] expected {what}, got one that is not, as LAPACK found at row {code}{where}"
-            )
+            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got another{where} (LAPACK reports {code})")
 
 
 # ---------------------------------------------------------------- inverses and systems

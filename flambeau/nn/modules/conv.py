@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
@@ -235,6 +235,7 @@ class _ConvTransposeNd(_ConvNd):
     """What transposed convolutions add: finding the output padding that leads to a wanted size."""
 
     padding: tuple[int, ...]
+    _function: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -292,9 +293,22 @@ class _ConvTransposeNd(_ConvNd):
             found.append(wanted - least)
         return found
 
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        extra = self.output_padding
+        if output_size is not None:
+            dims = len(self.kernel_size)
+            extra = self._output_padding(
+                input, output_size, self.stride, self.padding, self.kernel_size, dims, self.dilation
+            )
+        return self._function(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+
 
 class ConvTranspose1d(_ConvTransposeNd):
     """The transpose of a convolution of (N, C, L) or (C, L)."""
+
+    _function = staticmethod(F.conv_transpose1d)
 
     def __init__(
         self,
@@ -316,19 +330,11 @@ class ConvTranspose1d(_ConvTransposeNd):
             _single(output_padding), groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
-    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        extra = self.output_padding
-        if output_size is not None:
-            extra = self._output_padding(
-                input, output_size, self.stride, self.padding, self.kernel_size, 1, self.dilation
-            )
-        return F.conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
-
 
 class ConvTranspose2d(_ConvTransposeNd):
     """The transpose of a convolution of (N, C, H, W) or (C, H, W)."""
+
+    _function = staticmethod(F.conv_transpose2d)
 
     def __init__(
         self,
@@ -350,19 +356,11 @@ class ConvTranspose2d(_ConvTransposeNd):
             _pair(output_padding), groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
-    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        extra = self.output_padding
-        if output_size is not None:
-            extra = self._output_padding(
-                input, output_size, self.stride, self.padding, self.kernel_size, 2, self.dilation
-            )
-        return F.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
-
 
 class ConvTranspose3d(_ConvTransposeNd):
     """The transpose of a convolution of (N, C, D, H, W) or (C, D, H, W)."""
+
+    _function = staticmethod(F.conv_transpose3d)
 
     def __init__(
         self,
@@ -383,16 +381,6 @@ class ConvTranspose3d(_ConvTransposeNd):
             in_channels, out_channels, _triple(kernel_size), _triple(stride), _triple(padding), _triple(dilation), True,
             _triple(output_padding), groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
-
-    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        extra = self.output_padding
-        if output_size is not None:
-            extra = self._output_padding(
-                input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
-            )
-        return F.conv_transpose3d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
 
 
 class _LazyConvXdMixin(LazyModuleMixin):

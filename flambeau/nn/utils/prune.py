@@ -167,8 +167,8 @@ class Identity(BasePruningMethod):
         return super().apply(module, name)
 
 
-class RandomUnstructured(BasePruningMethod):
-    """Zeroes entries at random."""
+class _Amount(BasePruningMethod):
+    """Zeroes a number or a share of the entries; subclasses say which."""
 
     def __init__(self, amount: float) -> None:
         _validate_pruning_amount_init(amount)
@@ -179,28 +179,30 @@ class RandomUnstructured(BasePruningMethod):
         _validate_pruning_amount(count, t.nelement())
         mask = default_mask.clone(memory_format=fl.contiguous_format)
         if count:
-            mask.view(-1)[fl.rand_like(t).view(-1).topk(count).indices] = 0
+            mask.view(-1)[self._chosen(t, count)] = 0
         return mask
+
+    def _chosen(self, t: Tensor, count: int) -> Tensor:
+        """Positions in the flattened tensor."""
+        raise NotImplementedError
+
+
+class RandomUnstructured(_Amount):
+    """Zeroes entries at random."""
+
+    def _chosen(self, t: Tensor, count: int) -> Tensor:
+        return fl.rand_like(t).view(-1).topk(count).indices
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float) -> Any:  # type: ignore[override]
         return super().apply(module, name, amount=amount)
 
 
-class L1Unstructured(BasePruningMethod):
+class L1Unstructured(_Amount):
     """Zeroes the entries nearest to zero."""
 
-    def __init__(self, amount: float) -> None:
-        _validate_pruning_amount_init(amount)
-        self.amount = amount
-
-    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        count = _compute_nparams_toprune(self.amount, t.nelement())
-        _validate_pruning_amount(count, t.nelement())
-        mask = default_mask.clone(memory_format=fl.contiguous_format)
-        if count:
-            mask.view(-1)[t.abs().reshape(-1).topk(count, largest=False).indices] = 0
-        return mask
+    def _chosen(self, t: Tensor, count: int) -> Tensor:
+        return t.abs().reshape(-1).topk(count, largest=False).indices
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Any:  # type: ignore[override]

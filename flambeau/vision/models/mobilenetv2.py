@@ -9,7 +9,7 @@ from typing import Any
 import flambeau
 from flambeau import nn
 from flambeau.vision.models._weights import model, weights
-from flambeau.vision.models.mobilenetv3 import _make_divisible
+from flambeau.vision.models.mobilenetv3 import _initialize, _make_divisible
 from flambeau.vision.ops.misc import Conv2dNormActivation
 
 MobileNet_V2_Weights = weights(
@@ -78,17 +78,7 @@ class MobileNetV2(nn.Module):
         features.append(layer(channels, self.last_channel, kernel_size=1))
         self.features = nn.Sequential(*features)
         self.classifier = nn.Sequential(nn.Dropout(p=dropout), nn.Linear(self.last_channel, num_classes))
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out")
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.ones_(module.weight)
-                nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, 0, 0.01)
-                nn.init.zeros_(module.bias)
+        _initialize(self)
 
     def forward(self, x: flambeau.Tensor) -> flambeau.Tensor:
         x = nn.functional.adaptive_avg_pool2d(self.features(x), (1, 1))

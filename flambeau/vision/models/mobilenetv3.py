@@ -24,6 +24,20 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _initialize(net: nn.Module) -> None:
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, 0, 0.01)
+            nn.init.zeros_(module.bias)
+
+
 def _make_divisible(value: float, divisor: int, min_value: int | None = None) -> int:
     """The multiple of divisor nearest to value, but not below nine tenths of it."""
     near = max(min_value or divisor, int(value + divisor / 2) // divisor * divisor)
@@ -134,17 +148,7 @@ class MobileNetV3(nn.Module):
             nn.Dropout(p=dropout, inplace=True),
             nn.Linear(last_channel, num_classes),
         )
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out")
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.ones_(module.weight)
-                nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, 0, 0.01)
-                nn.init.zeros_(module.bias)
+        _initialize(self)
 
     def forward(self, x: flambeau.Tensor) -> flambeau.Tensor:
         return self.classifier(flambeau.flatten(self.avgpool(self.features(x)), 1))
