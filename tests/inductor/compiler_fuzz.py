@@ -27,6 +27,7 @@ import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import build, config
 from flambeau._inductor.compile_fx import Compiled, compile_function, native_function
+from flambeau.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import random_programs
@@ -157,6 +158,9 @@ def _broadcasts(a, b) -> bool:
 Case = tuple[Callable[..., list[Any]], Callable[..., list[Any]]]
 
 
+UNSTABLE = "eager mode strays from itself"
+
+
 class Refused(Exception):
     """Eager mode itself does not run the program."""
 
@@ -275,6 +279,45 @@ def compare(case: Case, expected: list[Outcome], prepared: Prepared | None = Non
         return f"{type(error).__name__}: {str(error)[:600]}"
 
 
+class _LastDigits(TorchDispatchMode):
+    """Changes the last digits of whatever an operation computes, by other random numbers than the program's."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.source = fl.Generator()
+        self.source.manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        given = [t for t in args if isinstance(t, fl.Tensor)]
+        places = {t.untyped_storage()._cdata for t in given}
+        for t in made if isinstance(made, (list, tuple)) else [made]:
+            computed = isinstance(t, fl.Tensor) and t.is_floating_point() and all(t.stride()) and given
+            if computed and t.untyped_storage()._cdata not in places:
+                noise = fl.randn(t.shape, generator=self.source, dtype=fl.float64)
+                t.copy_(t.double() * (1 + max(fl.finfo(t.dtype).eps, 1.2e-7) * noise))
+        return made
+
+
+def unstable(case: Case, expected: list[Outcome]) -> bool:
+    """Whether eager mode itself goes elsewhere when the last digits between its operations change, as at the kink of a
+    function or where a variance vanishes."""
+    low = getattr(case[0], "low", False)
+    try:
+        for seed in range(3):
+            with _LastDigits(seed):
+                moved = _run(case[0], case)
+            for a, b in zip(moved, expected):
+                for x, y in zip([*a.results, *a.inputs], [*b.results, *b.inputs]):
+                    _assert_close(x, y, 2e-4, low)
+                for x, y in zip(a.gradients, b.gradients):
+                    if x is not None and y is not None:
+                        _assert_close(x, y, 2e-3, low)
+    except AssertionError:
+        return True
+    return False
+
+
 def run(seed: int, make: Callable[[int], Case] = program) -> str | None:
     case = make(seed)
     return compare(case, _eager(case))
@@ -349,9 +392,13 @@ def run_batch(seeds: Iterable[int], make: Callable[[int], Case]) -> dict[int, tu
         stubs.build()
     except build.BuildError:  # shows again for the case it belongs to
         cases = {seed: (case, expected, None) for seed, (case, expected, _) in cases.items()}
-    return {
-        seed: (compare(*found), found[2] is not None and all(found[2].graphs.values())) for seed, found in cases.items()
-    }
+    answers = {}
+    for seed, (case, expected, prepared) in cases.items():
+        problem = compare(case, expected, prepared)
+        if problem and problem.startswith("AssertionError") and unstable(case, expected):
+            problem = f"{UNSTABLE}: {problem}"
+        answers[seed] = problem, prepared is not None and all(prepared.graphs.values())
+    return answers
 
 
 def main() -> None:
@@ -365,17 +412,20 @@ def main() -> None:
     config.verify_stages = True
     build.FLAGS = tuple(f"-O{options.level}" if flag == "-O3" else flag for flag in build.FLAGS)
     made = program if options.narrow else random_programs.program
-    ran = different = whole = 0
+    ran = different = doubtful = whole = 0
     for start in range(options.first, options.last, options.batch):
         found = run_batch(range(start, min(start + options.batch, options.last)), made)
         ran += len(found)
         whole += sum(compiled for _, compiled in found.values())
         for seed, (problem, _) in found.items():
-            if problem:
+            if problem and problem.startswith(UNSTABLE):
+                doubtful += 1
+            elif problem:
                 different += 1
+            if problem:
                 print(seed, problem, flush=True)
         print(f"# up to {start + options.batch}: {ran} cases, {different} differ", file=sys.stderr, flush=True)
-    print(f"{ran} cases, {whole} of them compiled, {different} differ")
+    print(f"{ran} cases, {whole} of them compiled, {different} differ, {doubtful} have no digits to compare")
 
 
 if __name__ == "__main__":

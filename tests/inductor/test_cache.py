@@ -32,7 +32,7 @@ def start(cache, number=3):
 
 
 def result(process):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=1200)
     assert out == "right\n", err
 
 
