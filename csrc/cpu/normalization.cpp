@@ -198,73 +198,45 @@ struct Channels {
   bool last;
 };
 
-// Mean and variance (of the population) of each channel.
+// Mean and variance (of the population) of each channel. Sums are of x - (the channel's first element),
+// against cancellation.
 void channel_statistics(const Tensor& x, const Channels& g, std::vector<double>& mean,
                         std::vector<double>& variance) {
   const NormLoops& loops = norm_loops(x.dtype());
   const int64_t item = x.itemsize(), count = g.batch * g.spatial;
+  std::vector<double> first(g.channels), sum(g.channels), squares(g.channels);
+  const Tensor firsts = to_dtype(alias(x, {g.channels}, {g.last ? 1 : g.spatial}, x.offset()), DType::Double);
+  for (int64_t c = 0; c < g.channels; ++c) first[c] = load(firsts, c);
   if (g.last) {
-    const int64_t rows = count;
     const int threads =
         static_cast<int>(std::min<int64_t>(num_threads(), std::max<int64_t>(1, x.numel() / kWork)));
-    // Sums are of x - (first row), against cancellation.
-    const Tensor first = alias(x, {g.channels}, {1}, x.offset());
-    const Tensor shift = to_dtype(first, compute_of(x.dtype()));
-    std::vector<std::vector<double>> sums(threads, std::vector<double>(g.channels)), squares = sums;
+    std::vector<std::vector<double>> sums(threads, std::vector<double>(g.channels)), parts = sums;
     parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        const int64_t from = rows * t / threads, to = rows * (t + 1) / threads;
-        loops.channel_sums(x.raw() + from * g.channels * item, to - from, g.channels, shift.raw(),
-                           sums[t].data(), squares[t].data());
+        const int64_t from = count * t / threads, to = count * (t + 1) / threads;
+        loops.channel_sums(x.raw() + from * g.channels * item, to - from, g.channels, first.data(),
+                           sums[t].data(), parts[t].data());
       }
     });
-    for (int64_t c = 0; c < g.channels; ++c) {
-      double s = 0, q = 0;
-      for (int t = 0; t < threads; ++t) {
-        s += sums[t][c];
-        q += squares[t][c];
+    for (int t = 0; t < threads; ++t)
+      for (int64_t c = 0; c < g.channels; ++c) {
+        sum[c] += sums[t][c];
+        squares[c] += parts[t][c];
       }
-      const double d = s / static_cast<double>(count);
-      mean[c] = load(shift, c) + d;
-      variance[c] = std::max(0.0, q / static_cast<double>(count) - d * d);
-      if (std::isnan(s)) variance[c] = s;
-    }
-    return;
+  } else {
+    parallel_for(g.channels, std::max<int64_t>(1, kWork / std::max<int64_t>(count, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t c = begin; c < end; ++c)
+                     loops.plane_sums(x.raw() + c * g.spatial * item, g.batch, g.channels * g.spatial,
+                                      g.spatial, first[c], &sum[c], &squares[c]);
+                 });
   }
-  // Small planes of one channel are gathered, so that statistics are taken over runs of some length.
-  const bool small = g.spatial < 512;
-  const int64_t planes = small ? std::max<int64_t>(1, 2048 / g.spatial) : 1;
-  const DType compute = compute_of(x.dtype());
-  const NormLoops& gathered = norm_loops(compute);
-  const CastFn load_plane = cast_fn(x.dtype(), compute);
-  parallel_for(
-      g.channels, std::max<int64_t>(1, kWork / std::max<int64_t>(count, 1)), [&](int64_t begin, int64_t end) {
-        std::vector<double> room(small ? planes * g.spatial : 0);  // wide enough for either compute type
-        char* buffer = reinterpret_cast<char*>(room.data());
-        const int64_t wide = size_of(compute);
-        for (int64_t c = begin; c < end; ++c) {
-          double m = 0, d = 0, seen = 0;
-          for (int64_t b = 0; b < g.batch; b += planes) {
-            const int64_t taken = std::min(planes, g.batch - b);
-            double run_mean, run_deviations;
-            if (small) {
-              for (int64_t k = 0; k < taken; ++k)
-                load_plane(x.raw() + ((b + k) * g.channels + c) * g.spatial * item, item,
-                           buffer + k * g.spatial * wide, wide, g.spatial);
-              gathered.moments(buffer, taken * g.spatial, &run_mean, &run_deviations);
-            } else {
-              loops.moments(x.raw() + (b * g.channels + c) * g.spatial * item, g.spatial, &run_mean,
-                            &run_deviations);
-            }
-            const double n = static_cast<double>(taken * g.spatial), delta = run_mean - m, total = seen + n;
-            m += delta * n / total;
-            d += run_deviations + delta * delta * seen * n / total;
-            seen = total;
-          }
-          mean[c] = m;
-          variance[c] = d / static_cast<double>(count);
-        }
-      });
+  for (int64_t c = 0; c < g.channels; ++c) {
+    const double d = sum[c] / static_cast<double>(count);
+    mean[c] = first[c] + d;
+    variance[c] = std::max(0.0, squares[c] / static_cast<double>(count) - d * d);
+    if (std::isnan(d)) variance[c] = d;
+  }
 }
 
 void channel_normalize(const Tensor& x, const Tensor& y, const Channels& g, const std::vector<double>& scale,
@@ -340,19 +312,38 @@ Channels channels_of(const Tensor& input) {
   return {input.size(0), channels, spatial, channels_last(input) || spatial == 1};
 }
 
-std::tuple<Tensor, Tensor> batch_norm_statistics(const Tensor& input, const Tensor& running_mean,
-                                                 const Tensor& running_var, double momentum, double eps) {
-  const DType statistics = check_batch_norm(input, Tensor(), Tensor(), running_mean, running_var);
+// Normalising is a multiplication by these and an addition of those.
+void batch_factors(const Tensor& weight, const Tensor& bias, DType dtype, double eps,
+                   const std::vector<double>& mean, const std::vector<double>& variance,
+                   std::vector<double>& scale, std::vector<double>& shift) {
+  const Tensor w = parameter(weight, dtype), b = parameter(bias, dtype);
+  for (size_t c = 0; c < mean.size(); ++c) {
+    const double rstd = 1 / std::sqrt(variance[c] + eps);
+    scale[c] = w.defined() ? rstd * load(w, c) : rstd;
+    shift[c] = (b.defined() ? load(b, c) : 0) - mean[c] * scale[c];
+  }
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_statistics(const Tensor& input, const Tensor& weight,
+                                                                 const Tensor& bias,
+                                                                 const Tensor& running_mean,
+                                                                 const Tensor& running_var, double momentum,
+                                                                 double eps) {
+  const DType statistics = check_batch_norm(input, weight, bias, running_mean, running_var);
   const int64_t channels = input.size(1);
-  Tensor save_mean = empty({channels}, {statistics, input.device()}),
-         save_rstd = empty({channels}, {statistics, input.device()});
-  if (input.is_meta() || channels == 0) return {save_mean, save_rstd};
+  const Options options{statistics, input.device()}, factors{compute_of(input.dtype()), input.device()};
+  Tensor save_mean = empty({channels}, options), save_rstd = empty({channels}, options),
+         save_scale = empty({channels}, factors), save_shift = empty({channels}, factors);
+  if (input.is_meta() || channels == 0) return {save_mean, save_rstd, save_scale, save_shift};
   FL_CHECK(input.numel() > 0, "[batch_norm] expected at least one value for each channel, got ",
            input.sizes());
-  std::vector<double> mean(channels), variance(channels);
+  std::vector<double> mean(channels), variance(channels), scale(channels), shift(channels);
   batch_statistics(channels_last(input) ? input : contiguous(input), channels_of(input), running_mean,
                    running_var, momentum, eps, save_mean, save_rstd, mean, variance);
-  return {save_mean, save_rstd};
+  batch_factors(weight, bias, input.dtype(), eps, mean, variance, scale, shift);
+  store(save_scale, 0, scale);
+  store(save_shift, 0, shift);
+  return {save_mean, save_rstd, save_scale, save_shift};
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -383,12 +374,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
     std::copy(m.data<double>(), m.data<double>() + channels, mean.begin());
     std::copy(v.data<double>(), v.data<double>() + channels, variance.begin());
   }
-  const Tensor w = parameter(weight, input.dtype()), b = parameter(bias, input.dtype());
-  for (int64_t c = 0; c < channels; ++c) {
-    const double rstd = 1 / std::sqrt(variance[c] + eps);
-    scale[c] = w.defined() ? rstd * load(w, c) : rstd;
-    shift[c] = (b.defined() ? load(b, c) : 0) - mean[c] * scale[c];
-  }
+  batch_factors(weight, bias, input.dtype(), eps, mean, variance, scale, shift);
   channel_normalize(x, out, g, scale, shift);
   return {out, save_mean, save_rstd};
 }

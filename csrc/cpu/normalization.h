@@ -22,9 +22,13 @@ struct NormLoops {
   // y[r][i] = x[r][i] * rsqrt(mean(x[r]^2) + eps) * weight[i].
   void (*rms_rows)(const void* x, void* y, int64_t rows, int64_t n, const void* weight, double eps,
                    double* rstd);
-  // Channels innermost: sums and sums of squares of x - shift over rows, added to doubles; then y = x * scale
-  // + shift.
-  void (*channel_sums)(const void* x, int64_t rows, int64_t channels, const void* shift, double* sums,
+  // Sums and sums of squares of x - shift over planes of n elements, `stride` elements from one to the next.
+  // Single precision is summed without rounding that shows, so that these sums and the following do not
+  // depend on how a tensor lies in memory.
+  void (*plane_sums)(const void* x, int64_t planes, int64_t stride, int64_t n, double shift, double* sum,
+                     double* squares);
+  // Channels innermost: the same over rows, added to what is there; then y = x * scale + shift.
+  void (*channel_sums)(const void* x, int64_t rows, int64_t channels, const double* shift, double* sums,
                        double* squares);
   void (*channel_affine)(const void* x, void* y, int64_t rows, int64_t channels, const void* scale,
                          const void* shift);

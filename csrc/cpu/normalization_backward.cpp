@@ -157,7 +157,7 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
       parts[t].resize(channels);
       product_parts[t].resize(channels);
       const int64_t from = begin * channels * item;
-      loops.channel_sums(g.raw() + from, x.raw() + from, end - begin, channels, centre.raw(), parts[t].data(),
+      loops.channel_sums(g.raw() + from, x.raw() + from, end - begin, channels, means.data(), parts[t].data(),
                          product_parts[t].data());
     });
     for (const auto& part : parts) add_to(sums, part);
@@ -165,14 +165,11 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
   } else {
     const int64_t grain = std::max<int64_t>(1, kWork / std::max<int64_t>(at.batch * spatial, 1));
     parallel_for(channels, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c)
-        for (int64_t b = 0; b < at.batch; ++b) {
-          const int64_t from = (b * channels + c) * spatial * item;
-          double s, p;
-          loops.sums(g.raw() + from, x.raw() + from, spatial, means[c], &s, &p);
-          sums[c] += s;
-          products[c] += p;
-        }
+      for (int64_t c = begin; c < end; ++c) {
+        const int64_t from = c * spatial * item;
+        loops.sums(g.raw() + from, x.raw() + from, at.batch, channels * spatial, spatial, means[c], &sums[c],
+                   &products[c]);
+      }
     });
   }
   if (mask[1]) {
@@ -239,7 +236,7 @@ Three group_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
                    double first = 0, second = 0;
                    for (int64_t m = 0; m < members; ++m) {
                      const int64_t from = (plane + m) * spatial * item;
-                     loops.sums(g.raw() + from, x.raw() + from, spatial, means[k], &sums[plane + m],
+                     loops.sums(g.raw() + from, x.raw() + from, 1, 0, spatial, means[k], &sums[plane + m],
                                 &products[plane + m]);
                      first += weights[channel + m] * sums[plane + m];
                      second += weights[channel + m] * products[plane + m];

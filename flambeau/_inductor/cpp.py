@@ -383,15 +383,15 @@ class _Writer:
                 continue
             reduce = member.loop.reduce
             assert reduce is not None
-            ctype = TYPES[reduce.accumulate][1]
+            ctype, wide = TYPES[reduce.accumulate][1], _wide(reduce)
             operand = f"({ctype}){self.operand(body, member, at, columns)}"
             if member.level == "rows":
                 target = f"{self.column_names[buffer]}[{self.linear(columns)}]"
-                body.lines.append(f"{target} = {self._combined(reduce, target, operand, ctype)};")
+                operand = operand if wide == ctype else f"({wide}){operand}"
+                body.lines.append(f"{target} = {self._combined(reduce, target, operand, wide)};")
                 continue
             total = prefix + self.fold_names.setdefault(buffer, self.fresh("fold"))
             part = self.fresh("part")
-            wide = _wide(reduce)
             lines.append(f"{wide} {total} = {self._initial(reduce, wide)};")
             parts.append(f"{ctype} {part} = {self._initial(reduce, ctype)};")
             clauses.append(f" reduction({self._operation(reduce)} : {part})")
@@ -504,7 +504,7 @@ class _Writer:
         for member in self.column_folds:
             reduce = member.loop.reduce
             assert reduce is not None
-            ctype = TYPES[reduce.accumulate][1]
+            ctype = _wide(reduce)  # there may be many rows
             array, name = self.fresh("sums"), self.fresh("sum")
             lines.append(f"{ctype}* {array} = ({ctype}*)malloc(sizeof({ctype}) * width * threads);")
             initial = self._initial(reduce, ctype)
@@ -558,7 +558,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _wide(reduce: Any) -> str:
-    """The type in which blocks are combined: sums of single precision go on in double."""
+    """The type in which blocks, and rows, are combined: sums of single precision go on in double."""
     ctype = TYPES[reduce.accumulate][1]
     return "double" if ctype == "float" and reduce.combine.op == "add" else ctype
 

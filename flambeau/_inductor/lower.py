@@ -66,15 +66,16 @@ def _batch_norm(
         return NotImplemented
     if any(t.dtype != input.dtype or t.shape != input.shape[1:2] for t in given):
         return NotImplemented
-    if training:
-        mean, rstd = fl._ops._batch_norm_statistics(input, running_mean, running_var, momentum, eps)
-        saved = mean, rstd
-    elif running_mean is None or running_var is None:
-        return NotImplemented
-    else:
-        mean, rstd = running_mean, fl.rsqrt(running_var + eps)
-        saved = rstd[:0], rstd[:0]
     view = [1, input.shape[1]] + [1] * (input.dim() - 2)
+    if training:
+        *saved, scale, shift = fl._ops._batch_norm_statistics(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+        return (input * scale.reshape(view) + shift.reshape(view), *saved)  # as eager mode has it, to the last bit
+    if running_mean is None or running_var is None:
+        return NotImplemented
+    mean, rstd = running_mean, fl.rsqrt(running_var + eps)
+    saved = rstd[:0], rstd[:0]
     scale = rstd if weight is None else rstd * weight
     out = (input - mean.reshape(view)) * scale.reshape(view)
     return (out if bias is None else out + bias.reshape(view), *saved)
@@ -274,6 +275,8 @@ class Lowering:
         dims = given.get("dim")
         dims = [dims] if isinstance(dims, int) else list(dims or range(len(source.size)))
         dims = {d % len(source.size) for d in dims} if source.size else set()
+        if record.name.startswith("sum") and self._is_small_sum_of_rows(source, dims):
+            return False
         compute = given.get("dtype") or source.dtype
         if details["result"] == "sum" and records.dtype_class(compute) in "bi":
             compute = fl.int64
@@ -314,6 +317,17 @@ class Lowering:
             )
         )
         return True
+
+    def _is_small_sum_of_rows(self, source: Value, dims: set[int]) -> bool:
+        """Whether no loop makes the rows that are summed, so that nothing is gained by another loop: the operator takes
+        eight rows at a time, and the last bits (of a layer's bias gradient, say) are those of eager mode."""
+        return (
+            isinstance(self.printer, CppPrinter)
+            and dims == {0}
+            and len(source.size) == 2
+            and _numel(source.size) <= 1 << 14
+            and self.current[source.storage].source in ("input", "operator")
+        )
 
     def _operator(self, call: Call) -> None:
         reads = [(self.current[v.storage], v) for v in call.reads]

@@ -150,7 +150,15 @@ def _batch_norm_backward(
 
 
 @decompose("_batch_norm_statistics")
-def _batch_norm_statistics(input: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> Any:
+def _batch_norm_statistics(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Any:
+    mean, rstd = _channel_statistics(input, running_mean, running_var, momentum, eps)
+    scale = rstd if weight is None else rstd * weight
+    return mean, rstd, scale, -mean * scale if bias is None else bias - mean * scale
+
+
+def _channel_statistics(input: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> Any:
     dims = [0, *range(2, input.dim())]
     count = input.numel() // input.shape[1]
     mean = fl.mean(input, dims)
@@ -169,7 +177,7 @@ def native_batch_norm(
 ) -> Any:
     view = [1, input.shape[1]] + [1] * (input.dim() - 2)
     if training:
-        saved = mean, rstd = _batch_norm_statistics(input, running_mean, running_var, momentum, eps)
+        saved = mean, rstd = _channel_statistics(input, running_mean, running_var, momentum, eps)
         spread = input - mean.reshape(view)
     else:
         spread = input - running_mean.reshape(view)

@@ -16,9 +16,9 @@ native(
 native("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)")  # fmt: skip
 native("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", out=True)  # fmt: skip
 
-# Mean and reciprocal deviation of each channel, entered in the running ones: what batch normalisation is without the pass
-# that normalises, which compiled code joins to its neighbours.
-native("_batch_norm_statistics(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor)")  # fmt: skip
+# Mean and reciprocal deviation of each channel, entered in the running ones, and what to multiply elements with and to add to
+# them: batch normalisation without the pass that normalises, which compiled code joins to its neighbours.
+native("_batch_norm_statistics(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)")  # fmt: skip
 
 # Their gradients, as the mask asks for; an empty tensor where it does not. RMS normalisation has no mean.
 native("_layer_norm_backward(Tensor grad, Tensor input, Tensor? mean, Tensor rstd, Tensor? weight, int ndim, bool[] mask) -> (Tensor, Tensor, Tensor)")  # fmt: skip

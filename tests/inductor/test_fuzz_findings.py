@@ -153,3 +153,42 @@ def test_an_input_that_gets_its_history_by_being_written():
     assert total.grad_fn is not None
     total.sum().backward()
     assert weight.grad.tolist() == [1.0] * 4
+
+
+def test_sums_of_many_rows():
+    x = fl.full((300_000, 2), 0.1)
+    total = compile_function(lambda x: [(x * 1).sum(0)], 1)(x)[0]
+    fl.testing.assert_close(total, fl.full((2,), 30_000.0), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("layout", [fl.contiguous_format, fl.channels_last])
+def test_batch_normalisation_is_computed_as_in_eager_mode(layout):
+    """Training is a chaotic map: one bit is enough for another loss after a hundred steps."""
+    fl.manual_seed(0)
+    x = fl.randn(4, 5, 6, 7).contiguous(memory_format=layout).requires_grad_()
+    weight, bias = fl.randn(5, requires_grad=True), fl.randn(5, requires_grad=True)
+    running = [fl.zeros(5), fl.ones(5)]
+
+    def function(x, weight, bias, mean, variance):
+        return [F.batch_norm(x, mean, variance, weight, bias, training=True).relu() + 1]
+
+    compiled = compile_function(function, 5)
+    gradient = fl.randn(4, 5, 6, 7)
+    found = []
+    for run in (compiled, function):
+        mean, variance = (t.clone() for t in running)
+        (y,) = run(x, weight, bias, mean, variance)
+        found.append([y, mean, variance, *fl.autograd.grad(y, [x, weight, bias], gradient)])
+    assert all(fl.equal(a, b) for a, b in zip(found[0][1:3], found[1][1:3]))
+    for a, b in zip(*found):
+        fl.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_batch_statistics_do_not_depend_on_the_layout():
+    fl.manual_seed(0)
+    x = fl.randn(8, 5, 6, 7) + 3
+    results = []
+    for given in (x, x.contiguous(memory_format=fl.channels_last)):
+        mean, variance = fl.zeros(5), fl.ones(5)
+        results.append([F.batch_norm(given, mean, variance, training=True), mean, variance])
+    assert all(fl.equal(a, b) for a, b in zip(*results))

@@ -137,32 +137,63 @@ void rms_rows(const void* from, void* to, int64_t rows, int64_t n, const void* w
 }
 
 template <class S>
-void channel_sums(const void* from, int64_t rows, int64_t channels, const void* shift, double* sums,
+void plane_sums(const void* from, int64_t planes, int64_t stride, int64_t n, double shift, double* sum,
+                double* squares) {
+  using T = Compute<S>;
+  constexpr int64_t kLanes = 16;
+  const S* x = static_cast<const S*>(from);
+  double s[kLanes] = {}, q[kLanes] = {};
+  const auto add = [&](S value, int64_t k) {
+    const double d = static_cast<double>(static_cast<T>(value)) - shift;
+    s[k] += d;
+    q[k] += d * d;
+  };
+  for (int64_t p = 0; p < planes; ++p, x += stride) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int64_t k = 0; k < kLanes; ++k) add(x[i + k], k);
+    for (int64_t k = 0; i < n; ++i, ++k) add(x[i], k);
+  }
+  double total = 0, total_squares = 0;
+  for (int64_t k = 0; k < kLanes; ++k) {
+    total += s[k];
+    total_squares += q[k];
+  }
+  *sum = total;
+  *squares = total_squares;
+}
+
+template <class S>
+void channel_sums(const void* from, int64_t rows, int64_t channels, const double* shift, double* sums,
                   double* squares) {
   using T = Compute<S>;
-  constexpr int64_t kWidth = 256, kRows = 64;  // partial sums of so many rows stay exact enough
+  constexpr int64_t kWidth = 128;
   const S* x = static_cast<const S*>(from);
-  const T* shifts = static_cast<const T*>(shift);
   for (int64_t c = 0; c < channels; c += kWidth) {
     const int64_t width = std::min(kWidth, channels - c);
-    for (int64_t first = 0; first < rows; first += kRows) {
-      const int64_t last = std::min(rows, first + kRows);
-      alignas(64) T s[kWidth], q[kWidth];
-      std::fill(s, s + width, T(0));
-      std::fill(q, q + width, T(0));
-      for (int64_t r = first; r < last; ++r) {
-        const S* row = x + r * channels + c;
-        const T* origin = shifts + c;
+    double *s = sums + c, *q = squares + c;
+    const double* origin = shift + c;
+    const auto from_origin = [&](const S* row, int64_t i) {
+      return static_cast<double>(static_cast<T>(row[i])) - origin[i];
+    };
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+      const S* row = x + r * channels + c;
 #pragma GCC ivdep
-        for (int64_t i = 0; i < width; ++i) {
-          const T d = static_cast<T>(row[i]) - origin[i];
-          s[i] += d;
-          q[i] += d * d;
-        }
-      }
       for (int64_t i = 0; i < width; ++i) {
-        sums[c + i] += static_cast<double>(s[i]);
-        squares[c + i] += static_cast<double>(q[i]);
+        const double a = from_origin(row, i), b = from_origin(row + channels, i),
+                     d = from_origin(row + 2 * channels, i), e = from_origin(row + 3 * channels, i);
+        s[i] += (a + b) + (d + e);
+        q[i] += (a * a + b * b) + (d * d + e * e);
+      }
+    }
+    for (; r < rows; ++r) {
+      const S* row = x + r * channels + c;
+#pragma GCC ivdep
+      for (int64_t i = 0; i < width; ++i) {
+        const double d = from_origin(row, i);
+        s[i] += d;
+        q[i] += d * d;
       }
     }
   }
@@ -183,8 +214,8 @@ void channel_affine(const void* from, void* to, int64_t rows, int64_t channels, 
 
 template <class S>
 constexpr NormLoops loops() {
-  return {moments<S>,  square_sum<S>,   affine<S>,        layer_rows<S>,
-          rms_rows<S>, channel_sums<S>, channel_affine<S>};
+  return {moments<S>,  square_sum<S>, affine<S>,       layer_rows<S>,
+          rms_rows<S>, plane_sums<S>, channel_sums<S>, channel_affine<S>};
 }
 
 }  // namespace

@@ -87,25 +87,30 @@ void layer_rows(const void* g, const void* x, void* out, int64_t rows, int64_t n
     parameters ? run(layer_rows_of<S, false, true>) : run(layer_rows_of<S, false, false>);
 }
 
+// Sums of channels are of doubles: what comes out is then the same for tensors that lie otherwise in memory.
 template <class S>
-void sums(const void* gradient, const void* data, int64_t n, double mean, double* g_sum,
-          double* product_sum) {
+void sums(const void* gradient, const void* data, int64_t planes, int64_t stride, int64_t n, double mean,
+          double* g_sum, double* product_sum) {
   using T = Compute<S>;
+  constexpr int64_t kLanes = 16;
   const auto* g = static_cast<const S*>(gradient);
   const auto* x = static_cast<const S*>(data);
-  const T m = static_cast<T>(mean);
+  double a[kLanes] = {}, b[kLanes] = {};
+  const auto add = [&](S gradient_value, S value, int64_t k) {
+    const double gi = static_cast<double>(static_cast<T>(gradient_value));
+    a[k] += gi;
+    b[k] += gi * (static_cast<double>(static_cast<T>(value)) - mean);
+  };
+  for (int64_t p = 0; p < planes; ++p, g += stride, x += stride) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int64_t k = 0; k < kLanes; ++k) add(g[i + k], x[i + k], k);
+    for (int64_t k = 0; i < n; ++i, ++k) add(g[i], x[i], k);
+  }
   double first = 0, second = 0;
-  for (int64_t begin = 0; begin < n; begin += kRun) {
-    const int64_t end = std::min(n, begin + kRun);
-    T a = 0, b = 0;
-#pragma omp simd reduction(+ : a, b)
-    for (int64_t i = begin; i < end; ++i) {
-      const T gi = static_cast<T>(g[i]);
-      a += gi;
-      b += gi * (static_cast<T>(x[i]) - m);
-    }
-    first += static_cast<double>(a);
-    second += static_cast<double>(b);
+  for (int64_t k = 0; k < kLanes; ++k) {
+    first += a[k];
+    second += b[k];
   }
   *g_sum = first;
   *product_sum = second;
@@ -126,32 +131,35 @@ void gradient(const void* from, const void* data, void* to, int64_t n, double me
 }
 
 template <class S>
-void channel_sums(const void* gradient, const void* data, int64_t rows, int64_t channels, const void* mean,
+void channel_sums(const void* gradient, const void* data, int64_t rows, int64_t channels, const double* mean,
                   double* g_sums, double* product_sums) {
   using T = Compute<S>;
   const auto* g = static_cast<const S*>(gradient);
   const auto* x = static_cast<const S*>(data);
-  const auto* means = static_cast<const T*>(mean);
+  const auto wide = [](S value) { return static_cast<double>(static_cast<T>(value)); };
   for (int64_t c = 0; c < channels; c += kWidth) {
     const int64_t width = std::min(kWidth, channels - c);
-    for (int64_t first = 0; first < rows; first += kRows) {
-      const int64_t last = std::min(rows, first + kRows);
-      alignas(64) T a[kWidth], b[kWidth];
-      std::fill(a, a + width, T(0));
-      std::fill(b, b + width, T(0));
-      for (int64_t r = first; r < last; ++r) {
-        const S *gr = g + r * channels + c, *xr = x + r * channels + c;
-        const T* m = means + c;
+    double *a = g_sums + c, *b = product_sums + c;
+    const double* m = mean + c;
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+      const S *g0 = g + r * channels + c, *g1 = g0 + channels, *g2 = g1 + channels, *g3 = g2 + channels;
+      const S *x0 = x + r * channels + c, *x1 = x0 + channels, *x2 = x1 + channels, *x3 = x2 + channels;
 #pragma GCC ivdep
-        for (int64_t i = 0; i < width; ++i) {
-          const T gi = static_cast<T>(gr[i]);
-          a[i] += gi;
-          b[i] += gi * (static_cast<T>(xr[i]) - m[i]);
-        }
-      }
       for (int64_t i = 0; i < width; ++i) {
-        g_sums[c + i] += static_cast<double>(a[i]);
-        product_sums[c + i] += static_cast<double>(b[i]);
+        const double p = wide(g0[i]), q = wide(g1[i]), s = wide(g2[i]), t = wide(g3[i]), mi = m[i];
+        a[i] += (p + q) + (s + t);
+        b[i] += (p * (wide(x0[i]) - mi) + q * (wide(x1[i]) - mi)) +
+                (s * (wide(x2[i]) - mi) + t * (wide(x3[i]) - mi));
+      }
+    }
+    for (; r < rows; ++r) {
+      const S *gr = g + r * channels + c, *xr = x + r * channels + c;
+#pragma GCC ivdep
+      for (int64_t i = 0; i < width; ++i) {
+        const double gi = wide(gr[i]);
+        a[i] += gi;
+        b[i] += gi * (wide(xr[i]) - m[i]);
       }
     }
   }

@@ -215,8 +215,8 @@ def native_batch_norm(make):
 
 @samples("_batch_norm_statistics")
 def batch_norm_statistics(make):
-    yield call(make.constant(4, 3), None, None, 0.1, 1e-5)
-    yield call(make.constant(3, 2, 4, low=None), *_running(make, 2), 0.1, 1e-5)
+    yield call(make.constant(4, 3), None, make.constant(3), None, None, 0.1, 1e-5)
+    yield call(make.constant(3, 2, 4, low=None), make.constant(2), None, *_running(make, 2), 0.1, 1e-5)
 
 
 def _running(make, channels=3):

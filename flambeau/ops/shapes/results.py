@@ -509,8 +509,14 @@ def batch_norm_result(
 
 
 @shape("_batch_norm_statistics")
-def batch_norm_statistics(input: Geometry, running_mean: Geometry | None, running_var: Geometry | None) -> list[Ints]:
-    return batch_norm(input, None, None, running_mean, running_var)[1:]
+def batch_norm_statistics(
+    input: Geometry,
+    weight: Geometry | None,
+    bias: Geometry | None,
+    running_mean: Geometry | None,
+    running_var: Geometry | None,
+) -> list[Ints]:
+    return batch_norm(input, weight, bias, running_mean, running_var)[1:] * 2
 
 
 @shape("_batch_norm_backward", "_layer_norm_backward", "_group_norm_backward")
