@@ -275,7 +275,7 @@ def legacy_new(dtype: Any, *args: Any, device: Any = None, size: Any = None, dat
         return fl.empty(tuple(first), dtype=dtype, device=device)
     if len(args) == 1 and type(first).__name__.endswith("Storage"):
         return fl.empty(0, dtype=dtype).set_(first)
-    if len(args) == 1 and not hasattr(first, "__index__"):
+    if len(args) == 1 and (not hasattr(first, "__index__") or getattr(first, "ndim", 0)):
         if not hasattr(first, "__len__"):
             raise TypeError(f"[Tensor] expected sizes, a sequence or a tensor, got {type(first).__name__}")
         return tensor(first, dtype=dtype, device=device)

@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import breaks, gradients
+from flambeau._dynamo import breaks, gradients, mappings
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt
 from flambeau._dynamo.source import Source
@@ -24,6 +24,7 @@ from flambeau._dynamo.traced import (
     Interpreted,
     TensorMethod,
     TracedGenerator,
+    TracedHandle,
     TracedIterator,
     TracedNumber,
     TracedTensor,
@@ -66,7 +67,9 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
         if isinstance(value.__self__, (TracedGenerator, TracedIterator)):
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, name)
         return load(tracer, value.__func__, name)
-    if cls in (TracedGenerator, Interpreted, TracedIterator, TensorMethod):
+    if cls in (TracedGenerator, Interpreted, TracedIterator, TensorMethod, TracedHandle):
+        if cls is TracedHandle and name == "remove":
+            return value.remove
         if cls is TracedGenerator and name in (
             "send",
             "throw",
@@ -215,8 +218,11 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source, value
         if id(owner) in tracer.known and kind is not types.BuiltinFunctionType:
             if raw.__objclass__ is object or isinstance(owner, BaseException):
                 return types.MethodType(raw, owner)
-            if not _is_safe_on_known(raw):
-                raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{raw.__name__} of {cls.__name__}")
+            if isinstance(owner, dict) and raw.__name__ in mappings.READS:
+                return types.MethodType(raw, owner)
+            raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{raw.__name__} of {cls.__name__}")
+        if id(owner) in tracer.fresh and getattr(raw, "__objclass__", None) is object:
+            return types.MethodType(raw, owner)
         return raw.__get__(owner, cls)
     get = lookup_type(kind, "__get__")
     if get is NULL:
@@ -241,10 +247,6 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source, value
         source.check("id", raw)
         return raw
     raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"descriptor {kind.__name__}")
-
-
-def _is_safe_on_known(raw: Any) -> bool:
-    return False
 
 
 def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
@@ -367,6 +369,9 @@ def instance_value(tracer: Tracer, value: Any, name: str) -> Any:
 
 def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
     cls = type(value)
+    if cls.__module__ == "flambeau._ops" and cls.__name__ in ("_OpNamespace", "_Ops", "OpOverloadPacket"):
+        found = _native_attribute(tracer, value, name)
+        return tracer.wrap(found, tracer.sources.constant(found))
     if lookup_type(cls, "__getattribute__") is not object.__getattribute__ and not isinstance(
         value, (BaseException, *_module_types())
     ):

@@ -25,13 +25,21 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks, config, gradients
+from flambeau._dynamo import attributes, breaks, config, gradients, mappings
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
 from flambeau._dynamo.operations import _sort, subscript, to_text
 from flambeau._dynamo.sizes import SYMBOLIC, plain
 from flambeau._dynamo.trace import CONSTANTS, LITERALS, Function, OverridableFunction, Tracer, fl_module, lookup_type
-from flambeau._dynamo.traced import NULL, Interpreted, TensorMethod, TracedGenerator, TracedIterator, TracedTensor
+from flambeau._dynamo.traced import (
+    NULL,
+    Interpreted,
+    TensorMethod,
+    TracedGenerator,
+    TracedHandle,
+    TracedIterator,
+    TracedTensor,
+)
 from flambeau._dynamo.values import (
     CONTAINERS,
     DICT_VIEWS,
@@ -62,7 +70,7 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return inline(tracer, function, args, kwargs)
     if cls is types.MethodType:
         owner = function.__self__
-        if isinstance(owner, (TracedGenerator, TracedIterator)) or type(owner) in SYMBOLIC:
+        if isinstance(owner, (TracedGenerator, TracedIterator, TracedHandle)) or type(owner) in SYMBOLIC:
             return native(function, *args, **kwargs)
         return call(tracer, function.__func__, (owner, *args), kwargs)
     if cls is TensorMethod:
@@ -187,6 +195,10 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
         raise Unsupported(breaks.TENSOR_VALUE, name)
     if name == "backward":
         return _backward(tracer, *args, **kwargs)
+    if name in ("register_hook", "retain_grad"):
+        from flambeau._dynamo import hooks
+
+        return getattr(hooks, name)(tracer, *args, **kwargs)
     if name == "requires_grad_":
         return _requires_grad(tracer, *args, **kwargs)
     if name in attributes._STATE_METHODS or name in ("apply_", "map_", "map2_", "to_dense"):
@@ -265,6 +277,8 @@ def call_descriptor(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -
             return native(function, *args)
         if name == "__init_subclass__":
             return None
+        if name in ("__reduce_ex__", "__reduce__") and type(subject) is not TracedTensor:
+            return mappings.reduce(tracer, subject)
         if name == "__format__" or name == "__str__" or name == "__repr__":
             if name == "__str__":
                 return to_text(tracer, subject, repr)
@@ -275,6 +289,11 @@ def call_descriptor(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -
     if isinstance(subject, BaseException) and id(subject) not in tracer.known:
         return native(function, *args, **kwargs)
     if id(subject) in tracer.known and type(subject) not in CONSTANTS:
+        if isinstance(subject, dict) and name in mappings.READS:
+            if name == "__getitem__":
+                return mappings.item(tracer, *args)
+            held = mappings.contents(tracer, subject)
+            return native_method(tracer, getattr(held, name), args[1:], kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"{getattr(owner, '__name__', '')}.{name}")
     if isinstance(subject, CONTAINERS) or type(subject) in CONSTANTS:
         return native_method(tracer, function.__get__(subject, type(subject)), args[1:], kwargs)

@@ -68,7 +68,7 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return tracer.make_fresh(native(cls, *args, **kwargs))
     module = fl_module()
     if module != () and issubclass(cls, module):
-        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}")
+        return _construct_module(tracer, cls, args, kwargs)
     if issubclass(cls, _C.Tensor):
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of a {cls.__name__}")
     if is_result_tuple(cls) and cls.__module__.startswith("torch"):
@@ -101,6 +101,22 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     else:
         raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
     return made
+
+
+def _construct_module(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A module that this package's code initialises and that has no tensors, such as Softmax(dim=-1) or a loss."""
+    own = cls.__init__.__module__.startswith("flambeau.nn.modules.") and cls.__new__ is fl_module().__new__
+    if not own or not is_plain(args) or not is_plain(kwargs):
+        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}")
+    tracer.guard_type_attribute(cls, "__init__")
+    numbers = fl.get_rng_state()
+    made = native(cls, *args, **kwargs)
+    fl.set_rng_state(numbers)
+    members = (*made._parameters.values(), *made._buffers.values(), *made._modules.values())
+    if any(member is not None for member in members):
+        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}, which has state")
+    tracer.constructed[id(made)] = (cls, args, kwargs)
+    return tracer.wrap(made, tracer.sources.constant(made))
 
 
 def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:

@@ -7,17 +7,19 @@ import enum
 import functools
 import itertools
 import json
+import logging
 import math
 import operator
 import re
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks, gradients, opaque
+from flambeau._dynamo import attributes, breaks, gradients, mappings, opaque, subgraphs
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
 from flambeau._dynamo.operations import (
@@ -88,6 +90,8 @@ def _len(tracer: Tracer, value: Any) -> Any:
     if id(value) in tracer.known and type(value) not in CONSTANTS:
         if hook is NULL:
             raise UserError(TypeError(f"object of type '{type(value).__name__}' has no len()"))
+        if isinstance(value, dict):
+            return len(mappings.contents(tracer, value))
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"len of {type(value).__name__}")
     return native(len, value)
 
@@ -338,17 +342,53 @@ def _chain_from_iterable(tracer: Tracer, values: Any) -> Any:
     return native(itertools.chain.from_iterable, [iterable(tracer, v) for v in iterable_list(tracer, values)])
 
 
-def _update_wrapper(tracer: Tracer, wrapper: Any, wrapped: Any, *args: Any, **kwargs: Any) -> Any:
-    if (
-        isinstance(wrapper, types.FunctionType)
-        and id(wrapper) not in tracer.known
-        and isinstance(wrapped, types.FunctionType)
-    ):
-        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            setattr(wrapper, name, getattr(wrapped, name))
-        wrapper.__dict__["__wrapped__"] = wrapped
-        return wrapper
-    raise Unsupported(breaks.UNKNOWN_CALL, "update_wrapper")
+def _update_wrapper(
+    tracer: Tracer,
+    wrapper: Any,
+    wrapped: Any,
+    assigned: Any = functools.WRAPPER_ASSIGNMENTS,
+    updated: Any = functools.WRAPPER_UPDATES,
+) -> Any:
+    usual = assigned == functools.WRAPPER_ASSIGNMENTS and updated == functools.WRAPPER_UPDATES
+    if not isinstance(wrapper, types.FunctionType) or id(wrapper) in tracer.known or not usual:
+        raise Unsupported(breaks.UNKNOWN_CALL, "update_wrapper")
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        value = getattr(wrapped, name, NULL)
+        if value is NULL:
+            continue
+        if value is not None and type(value) is not str:
+            raise Unsupported(breaks.UNKNOWN_CALL, "update_wrapper")
+        setattr(wrapper, name, value)
+    if isinstance(wrapped, types.FunctionType):
+        for name in wrapped.__dict__:
+            wrapper.__dict__[name] = attributes.load(tracer, wrapped, name)
+    wrapper.__dict__["__wrapped__"] = wrapped
+    return wrapper
+
+
+def _logger(tracer: Tracer, name: Any = None) -> Any:
+    if name is not None and type(name) is not str:
+        raise Unsupported(breaks.UNKNOWN_CALL, "getLogger")
+    found = native(logging.getLogger, name)
+    return tracer.wrap(found, tracer.sources.constant(found))
+
+
+def _warn(tracer: Tracer, message: Any, category: Any = None, stacklevel: Any = 1, source: Any = None) -> None:
+    """warnings.warn: the warning is given after the graph, for the line that it is about."""
+    kind = category or (type(message) if isinstance(message, Warning) else UserWarning)
+    frame = tracer.frame
+    for _ in range(max(int(stacklevel), 1) - 1):
+        frame = frame.parent if frame is not None else None
+    strict = any(entry[0] == "error" for entry in warnings.filters)
+    if frame is None or strict or source is not None or type(message) is not str or not isinstance(kind, type):
+        raise Unsupported(breaks.UNKNOWN_CALL, "warnings.warn")
+    names, filename, line = frame.globals, frame.code.co_filename, frame.line()
+
+    def warn(text: str) -> None:
+        registry = names.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(text, kind, filename, line, names.get("__name__") or "<unknown>", registry)
+
+    tracer.printed.append((warn, (message,), {}))
 
 
 def _gather_state(tracer: Tracer, parameters: Any, state: Any, names: Any) -> Any:
@@ -453,6 +493,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
+        (fl.cond, subgraphs.cond), (warnings.warn, _warn), (logging.getLogger, _logger),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),
     ]  # fmt: skip
     for function, handler in pairs:

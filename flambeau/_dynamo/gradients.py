@@ -53,7 +53,7 @@ class Rehearsal:
         args, kwargs = self._given(node.args), self._given(node.kwargs)
         if node.op == "call_method":
             return getattr(args[0], node.target)(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)
+        return getattr(node.target, "_rehearse", node.target)(*args, **kwargs)
 
     def _given(self, value: Any) -> Any:
         if isinstance(value, (tuple, list)):
@@ -208,6 +208,9 @@ def backward(
         raise Unsupported(breaks.BACKWARD, "to no leaf")
     for leaf in leaves:
         _check_leaf(leaf)
+    if inputs is None:
+        behind = {id(node) for node in reached}
+        leaves = leaves + [t for t in tracer.retained if id(rehearsal.of(t).grad_fn) in behind]
     given = rehearsal.of(gradients)
     found = rehearsal.run(
         fl.autograd.grad, twins, [rehearsal.of(t) for t in leaves], given, retain, create, allow_unused=True
@@ -225,7 +228,11 @@ def backward(
     rehearsal.values[node] = found
     for i, (leaf, old, gradient) in enumerate(zip(leaves, before, found)):
         if old is None or create:
-            store_grad(tracer, leaf, _result(tracer, node, i, leaf, gradient, create))
+            made = _result(tracer, node, i, leaf, gradient, create)
+            if any(leaf is t for t in tracer.retained):
+                tracer.grads[id(leaf)] = (leaf, None, made)
+            else:
+                store_grad(tracer, leaf, made)
         if old is not None and create:
             raise Unsupported(breaks.BACKWARD, "with create_graph, onto a gradient that exists")
 
@@ -330,7 +337,7 @@ def load_grad(tracer: Tracer, tensor: TracedTensor) -> Any:
     if held is not None:
         return held[2]
     if tensor.source is None or tensor.real is None:
-        if tensor.fake.is_leaf:
+        if tensor.fake.is_leaf or any(tensor is t for t in tracer.retained):
             return None
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "grad of an intermediate tensor")
     return tracer.wrap(tensor.real.grad, tensor.source.grad())

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
 
 
-def aside(tracer: Tracer, run: Callable[[], Any]) -> Any:
-    """Interprets something for its guards and results, and forgets the nodes that it made."""
+def aside(tracer: Tracer, run: Callable[[], Any], take: Callable[[list[Any]], None] | None = None) -> Any:
+    """Interprets something for its guards and results, and forgets the nodes that it made.
+
+    Who wants the nodes may `take` them before; then the code may refer to other tensors from outside."""
     graph = tracer.graph
     before = set(graph.nodes)
     inputs, printed, leaves, impure = len(tracer.inputs), len(tracer.printed), len(tracer.leaves), tracer.impure
@@ -47,9 +49,11 @@ def aside(tracer: Tracer, run: Callable[[], Any]) -> Any:
     stored = {key: overlay.values for key, overlay in tracer.overlays.items() if overlay.values or key in stores}
     if changed or stored != stores or len(tracer.printed) != printed or tracer.grads != grads:
         raise Unsupported(breaks.STORE, "in code that runs as written")
-    if len(tracer.inputs) != inputs:
-        raise Unsupported(breaks.UNKNOWN_CALL, "of code that refers to other tensors")
-    made = [node for node in graph.nodes if node not in before]
+    if take is None and len(tracer.inputs) != inputs:
+        raise _Refers()
+    made = [node for node in graph.nodes if node not in before and node.op != "placeholder"]
+    if take is not None:
+        take(made)
     for node in reversed(made):
         graph.erase_node(node)
     gone = set(made)
@@ -57,6 +61,13 @@ def aside(tracer: Tracer, run: Callable[[], Any]) -> Any:
     del tracer.leaves[leaves:]
     tracer.impure = impure
     return result
+
+
+class _Refers(Unsupported):
+    """The code that was interpreted aside reads tensors that are no arguments."""
+
+    def __init__(self) -> None:
+        super().__init__(breaks.UNKNOWN_CALL, "of code that refers to other tensors")
 
 
 def _contents(value: Any) -> list[int]:
@@ -222,6 +233,7 @@ def call_batched(
     tracer: Tracer, func: Any, leaves: Any, dims: Any, size: Any, spec: Any, out_dims: Any, randomness: str, kwargs: Any
 ) -> Any:
     """func.vmap, once its arguments are flat."""
+    from flambeau._dynamo import subgraphs
     from flambeau.func import batching
 
     if randomness != "error":
@@ -235,7 +247,11 @@ def call_batched(
         ]
         tracer.call(func, tuple(pytree.tree_unflatten(one, spec)), dict(kwargs))
 
-    aside(tracer, run)
+    try:
+        aside(tracer, run)
+    except _Refers:
+        node, arranged = subgraphs.map_batched(tracer, func, leaves, dims, int(size), spec, out_dims, kwargs)
+        return pytree.tree_unflatten(rehearsed(tracer, node), arranged())
     specs: list[Any] = []
 
     def flat(*args: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._dynamo import breaks
+from flambeau._dynamo import breaks, mappings
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt, plain
 from flambeau._dynamo.trace import CONSTANTS, Tracer, has_default_equality, lookup_type
@@ -42,8 +42,10 @@ def truth(tracer: Tracer, value: Any) -> bool:
             tracer.guard_type_attribute(cls, name)
             return truth(tracer, tracer.call(hook, (value,), {}))
         if hook is not NULL:
-            if id(value) in tracer.known:
-                raise Unsupported(breaks.UNKNOWN_OPERATION, f"truth of {cls.__name__}")
+            if id(value) in tracer.known and not isinstance(value, enum.Enum):
+                if not isinstance(value, dict):
+                    raise Unsupported(breaks.UNKNOWN_OPERATION, f"truth of {cls.__name__}")
+                return bool(mappings.contents(tracer, value))
             return bool(native(bool, value))
     return True
 
@@ -253,6 +255,8 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
                 raise
             if candidate is item or truth(tracer, compare(tracer, "==", candidate, item)):
                 return True
+    if isinstance(container, dict) and id(container) in tracer.known and is_transparent(item):
+        return bool(native(operator.contains, mappings.contents(tracer, container), item))
     if id(container) in tracer.known and cls not in CONSTANTS and not isinstance(container, (enum.EnumMeta,)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {cls.__name__}")
     if not is_transparent(item) and not (isinstance(container, (set, frozenset, dict)) and _is_plain_key(item)):
@@ -270,6 +274,10 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
     if cls is TracedTensor:
         return native(operator.getitem, container, key)
     hook = lookup_type(cls, "__getitem__")
+    if cls.__module__ == "typing" and isinstance(key, (type, tuple)):
+        made = native(operator.getitem, container, key)
+        tracer._know(made, tracer.sources.constant(made))
+        return made
     if isinstance(hook, types.FunctionType):
         tracer.guard_type_attribute(cls, "__getitem__")
         return tracer.call(hook, (container, key), {})
@@ -278,6 +286,8 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
             return native(operator.getitem, container, key)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {container.__name__}")
     if id(container) in tracer.known and cls not in CONSTANTS:
+        if isinstance(container, dict) and hook is dict.__getitem__:
+            return mappings.item(tracer, container, key)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {cls.__name__}")
     if isinstance(container, dict) and python_special(cls, "__missing__") and not dict.__contains__(container, key):
         return tracer.call_special(container, "__missing__", key)

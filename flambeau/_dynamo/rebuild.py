@@ -114,6 +114,10 @@ class Rebuilder:
         shadow = tracer.shadows.get(id(value))
         if shadow is not None:
             text = self.source(shadow.source)
+        elif id(value) in tracer.constructed:
+            made, args, kwargs = tracer.constructed[id(value)]
+            given = [*(self.value(a) for a in args), *(f"{k}={self.value(v)}" for k, v in kwargs.items())]
+            text = self._assign(f"{self.names.add(made)}({', '.join(given)})")
         elif id(value) in tracer.known:
             text = self.source(tracer.known[id(value)][1])
         elif cls in TENSOR_CONSTANTS and not isinstance(value, slice):
@@ -358,7 +362,8 @@ class Rebuilder:
         for shadow in changed:
             replay += self._container(shadow)
         for overlay in tracer.overlays.values():
-            target = self.source(overlay.source)
+            made = id(overlay.target) in tracer.constructed
+            target = self.value(overlay.target) if made else self.source(overlay.source)
             if isinstance(overlay.target, dict):
                 for key, item in overlay.values.items():
                     if item is not NULL:
@@ -381,8 +386,13 @@ class Rebuilder:
                     else:
                         setter = "setattr" if plain else self.names.add(_setter(overlay.target))
                         replay.append(f"{setter}({target}, {key!r}, {self.value(item)})")
+        retained = [tensor for tensor in tracer.retained if id(tensor) in self.output_names]
+        if any(id(tensor) not in tracer.grads for tensor in retained):
+            # Compiled graphs have one history for all results: a later backward does not pass through this one.
+            raise SkipFrame("retain_grad() of a result")
         for tensor, before, now in tracer.grads.values():
-            if before is not now:
+            alive = tensor.fake.is_leaf or any(tensor is t for t in retained)
+            if before is not now and alive:
                 replay.append(f"{self.value(tensor)}.grad = {self.value(now)}")
         for line in replay:
             self.emit(line)

@@ -114,6 +114,8 @@ class Tracer:
         self.fresh: dict[int, Any] = {}  # objects made during capture that stand for themselves
         self.shadows: dict[int, Shadow] = {}  # by id of the copy
         self.overlays: dict[int, Overlay] = {}
+        self.mappings: dict[int, Any] = {}  # what instances of subclasses of dict hold
+        self.constructed: dict[int, tuple[Any, ...]] = {}  # modules made during capture, and from what
         self.relations: list[tuple[str, Source, Source]] = []
         self.distinct: list[Source] = []
         self.generators: list[Any] = []
@@ -134,6 +136,7 @@ class Tracer:
         self.device = "cpu"  # type of the device that tensors are on
         self.rehearsal: Any = None  # of the graph, for derivatives
         self.leaves: list[TracedTensor] = []  # made during capture
+        self.retained: list[TracedTensor] = []  # that are no leaves and keep their gradients
         self.grads: dict[int, tuple[TracedTensor, Any, Any]] = {}  # .grad by id of the tensor: (tensor, before, now)
 
     # ------------------------------------------------------------------------------------------ values from outside

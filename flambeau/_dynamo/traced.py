@@ -225,6 +225,19 @@ class TensorMethod:
         return hash((id(self.tensor), self.name))
 
 
+class TracedHandle:
+    """What registering a hook returned: a node of the graph."""
+
+    __slots__ = ("tracer", "node")
+
+    def __init__(self, tracer: Tracer, node: Any) -> None:
+        self.tracer = tracer
+        self.node = node
+
+    def remove(self) -> None:
+        self.tracer.graph.call_method("remove", (self.node,))
+
+
 class Interpreted:
     """A Python callable as native code sees it: calling it runs the interpreter."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks
+from flambeau._dynamo import breaks, mappings
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymBool, SymFloat, SymInt, plain
 from flambeau._dynamo.trace import (
@@ -64,7 +64,17 @@ ITERATORS: tuple[type, ...] = (
 
 # Objects that never change and that native code may be asked about, such as compiled patterns.
 VALUES: frozenset[type] = frozenset(
-    [re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.timedelta, datetime.time, datetime.timezone]
+    [
+        types.UnionType,
+        types.GenericAlias,
+        re.Pattern,
+        re.Match,
+        datetime.date,
+        datetime.datetime,
+        datetime.timedelta,
+        datetime.time,
+        datetime.timezone,
+    ]
 )
 
 
@@ -201,6 +211,8 @@ def iterate(tracer: Tracer, value: Any) -> Any:
         return as_iterator(tracer, made)
     if isinstance(value, (tuple, list, dict, set)) and id(value) not in tracer.known:
         return native(iter, value)
+    if isinstance(value, dict):
+        return native(iter, mappings.contents(tracer, value))
     if hook is NULL and isinstance(lookup_type(cls, "__getitem__"), types.FunctionType):
         return TracedIterator(tracer, _SequenceIterator(tracer, value))
     if hook is NULL and not isinstance(value, module):

@@ -124,37 +124,54 @@ def inferred(sizes: Sequence[Int], total: Int) -> Ints:
     return tuple(total // known if i == place else s for i, s in enumerate(sizes))
 
 
-def view_strides(geometry: Geometry, sizes: Ints) -> Ints | None:
+Comparison = Callable[[Int, Int], bool]
+
+
+def view_strides(geometry: Geometry, sizes: Ints, needed: bool = False) -> Ints | None:
     """Strides with which a view has other sizes, or None when the elements cannot be reached that way.
 
     Runs of dimensions that lie in one piece are dealt out to the new sizes, from the innermost. What fits as expressions
-    is tried first; only then are sizes compared by value, which guards.
+    is tried first; only then are sizes compared by value, which guards. Where a view is `needed`, sizes may also turn
+    out to be 1.
     """
     if is_contiguous(geometry):
         return contiguous_strides(sizes)
-    pieces: list[tuple[Int, Int]] = []  # number of elements and step, innermost first
+    attempts = [(same, same), (same, _equal_by_value), (_equal_by_value, _equal_by_value)]
+    for joined, equal in attempts if needed else attempts[:2]:
+        pieces = _pieces(geometry, joined)
+        found = _dealt_out(pieces, sizes, equal, joined) if pieces else contiguous_strides(sizes)
+        if found is not None:
+            return found
+    return None
+
+
+def _pieces(geometry: Geometry, equal: Comparison) -> list[tuple[Int, Int]]:
+    """Number of elements and step of the runs of dimensions that lie in one piece, innermost first."""
+    pieces: list[tuple[Int, Int]] = []
     extent: Int = None
     for size, stride in zip(reversed(geometry.sizes), reversed(geometry.strides)):
-        if _is_one(size):
+        if equal(size, 1):
             continue
-        if pieces and same(stride, extent):
+        if pieces and equal(stride, extent):
             pieces[-1] = (pieces[-1][0] * size, pieces[-1][1])
         else:
             pieces.append((size, stride))
         extent = stride * size
-    if not pieces:
-        return contiguous_strides(sizes)
-    return _dealt_out(pieces, sizes, same) or _dealt_out(pieces, sizes, _equal_by_value)
+    return pieces
 
 
 def _equal_by_value(a: Int, b: Int) -> bool:
     return same(a, b) or (hint_of(a) == hint_of(b) and bool(a == b))
 
 
-def _dealt_out(pieces: list[tuple[Int, Int]], sizes: Ints, equal: Callable[[Int, Int], bool]) -> Ints | None:
+def _dealt_out(pieces: list[tuple[Int, Int]], sizes: Ints, equal: Comparison, joined: Comparison) -> Ints | None:
     strides: list[Int] = [1] * len(sizes)
     at = len(sizes) - 1
     for count, step in pieces:
+        if at >= 0 and same(sizes[at], count):
+            strides[at] = step
+            at -= 1
+            continue
         filled: Int = 1
         while at >= 0 and not equal(filled, count):
             strides[at] = step * filled
@@ -164,14 +181,10 @@ def _dealt_out(pieces: list[tuple[Int, Int]], sizes: Ints, equal: Callable[[Int,
             return None
     outer = pieces[-1][0] * pieces[-1][1]
     for d in range(at, -1, -1):
-        if not _is_one(sizes[d]):
+        if not joined(sizes[d], 1):
             return None
         strides[d] = outer
     return tuple(strides)
-
-
-def _is_one(size: Int) -> bool:
-    return type(size) is not SymInt and size == 1
 
 
 def dense_strides(sizes: Ints, strides: Sequence[int], hints: Sequence[int]) -> Ints | None:

@@ -30,7 +30,7 @@ def alias(self: Geometry) -> Geometry:
 @shape("view")
 def view(self: Geometry, size: Ints) -> Geometry:
     sizes = inferred(size, numel(self.sizes))
-    strides = view_strides(self, sizes)
+    strides = view_strides(self, sizes, needed=True)
     if strides is None:
         raise RuntimeError(f"[view] expected sizes that fit the strides {self.strides}, got {tuple(size)}; use reshape")
     return Geometry(sizes, strides, self.offset)

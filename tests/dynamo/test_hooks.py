@@ -1,0 +1,98 @@
+"""Hooks on gradients inside compiled functions run wherever backward takes place."""
+
+import pytest
+
+import flambeau as fl
+from flambeau._dynamo.compile import Report, Settings
+from flambeau.compiler import compile_with
+
+SCALE = fl.tensor([1.0, 2.0, 3.0])
+
+
+def scaled(x):
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * SCALE)
+    return (y * y).sum()
+
+
+def observed(x):
+    y = x.sin()
+    y.register_hook(lambda gradient: None)
+    return y.sum()
+
+
+def removed(x):
+    y = x * 2
+    handle = y.register_hook(lambda gradient: gradient * 100)
+    y.register_hook(lambda gradient: gradient + 1)
+    handle.remove()
+    return y.sum()
+
+
+def closed_over(x):
+    weight = x.detach() + 1
+    y = x * weight
+    y.register_hook(lambda gradient: gradient.clamp(max=0.5) * weight)
+    return y.sum(), y
+
+
+def compiled(function, backend):
+    settings = Settings(backend)
+    settings.report = Report()
+    return compile_with(function, settings), settings.report
+
+
+def results(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [scaled, observed, removed, closed_over])
+def test_backward_after_the_call(function, backend):
+    fast, report = compiled(function, backend)
+    for _ in range(2):
+        gradients = []
+        for run in (function, fast):
+            x = fl.tensor([0.5, -1.0, 2.0], requires_grad=True)
+            sum(value.sum() for value in results(run(x))).backward()
+            gradients.append(x.grad)
+        assert fl.allclose(*gradients)
+    assert len(report.graphs) == 1 and not report.breaks and not report.skips
+
+
+def test_a_hook_with_effects_runs_in_python():
+    seen = []
+
+    def function(x):
+        y = x * 2
+        y.register_hook(lambda gradient: seen.append(gradient.sum().item()))
+        return y.sum()
+
+    x = fl.ones(3, requires_grad=True)
+    fl.compile(function, backend="eager")(x).backward()
+    assert seen == [3.0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_retained_gradients(backend):
+    def later(x):
+        y = x * 2
+        y.retain_grad()
+        return (y * y).sum(), y
+
+    def inside(x):
+        y = x * 2
+        y.retain_grad()
+        (y * y).sum().backward()
+        return y.grad, x.grad, y
+
+    for run in (later, compiled(later, backend)[0]):
+        x = fl.tensor([1.0, 2.0], requires_grad=True)
+        loss, y = run(x)
+        loss.backward()
+        assert y.retains_grad and y.grad.tolist() == [4.0, 8.0] and x.grad.tolist() == [8.0, 16.0]
+    fast, report = compiled(inside, backend)
+    for run in (inside, fast):
+        y_grad, x_grad, y = run(fl.tensor([1.0, 2.0], requires_grad=True))
+        assert y_grad.tolist() == [4.0, 8.0] and x_grad.tolist() == [8.0, 16.0] and y.grad is y_grad
+    assert len(report.graphs) == 1 and not report.breaks
