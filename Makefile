@@ -16,6 +16,8 @@ SANITIZE  = build/sanitize-$(TAG)
 CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(PYTHON)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
 RUN       = PYTHONPATH=$(CURDIR) $(PYTHON)
 
+export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
+
 .PHONY: cuda demo test parity bench docs lint format sanitize dev wheel clean replay
 
 $(VENV)/bin/python:

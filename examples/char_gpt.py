@@ -107,13 +107,15 @@ def main():
     data = torch.tensor([letters.index(c) for c in text])
     model = GPT(len(letters), length, width, heads, layers)
     print(f"flambeau {torch.__version__}, {torch.get_num_threads()} threads")
-    print(f"{len(text):,} letters of Shakespeare, {len(letters)} different ones")
+    print(f"{len(text):,} letters of Shakespeare, {len(letters)} of them different")
     print(f"GPT with {layers} layers and {sum(p.numel() for p in model.parameters()):,} parameters\n")
 
+    print("compiling forward and backward ... ", end="", flush=True)
     start = time.perf_counter()
     compiled = torch.compile(model)
     loss_of(compiled, *batches(data, batch, length)).backward()
-    print(f"compiled in {time.perf_counter() - start:.1f} s (kernels are kept on disk: the next time is shorter)")
+    print(f"{time.perf_counter() - start:.1f} s (kernels are kept on disk: the next time is shorter)")
+    print(f"timing {rounds} steps of each", flush=True)
     rates = speeds({"eager": model, "compiled": compiled}, *batches(data, batch, length), rounds)
     for name, rate in rates.items():
         print(f"  {name:9} {rate:9,.0f} tokens/s  {'█' * max(1, round(30 * rate / max(rates.values())))}")

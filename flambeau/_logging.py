@@ -57,8 +57,8 @@ def _select(text: str) -> set[str]:
 def _read() -> set[str]:
     on = _select(",".join(os.environ.get(name, "") for name in ("TORCH_LOGS", "FLAMBEAU_LOGS")))
     if "help" in on:
-        lines = [f"  {name:14}{text}" for name, text in DESCRIPTIONS.items()]
-        lines += [f"  {name:14}{', '.join(members)}" for name, members in GROUPS.items()]
+        lines = [f"  {name:16}{text}" for name, text in DESCRIPTIONS.items()]
+        lines += [f"  {name:16}{', '.join(members)}" for name, members in GROUPS.items()]
         print("FLAMBEAU_LOGS takes, separated by commas:", *lines, sep="\n", file=sys.stderr)
     return on
 

@@ -107,3 +107,12 @@ def test_hooks_have_the_versions_that_make_lint_has():
     wanted = re.findall(r"(?:ruff|clang-format)==[\d.]+", (ROOT / "Makefile").read_text())
     used = re.findall(r"(?:ruff|clang-format)==[\d.]+", (ROOT / ".pre-commit-config.yaml").read_text())
     assert wanted and set(used) == set(wanted)
+
+
+def test_version_is_said_alike_everywhere():
+    from flambeau.version import __version__
+
+    assert (
+        re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE).group(1) == __version__
+    )
+    assert re.search(r"project\(flambeau VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text()).group(1) == __version__
