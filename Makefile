@@ -1,6 +1,8 @@
-# Everything a developer runs. Each target creates the virtual environment when it is missing.
-VENV    ?= .venv
-PYTHON  := $(VENV)/bin/python
+# Everything a developer runs. Each target creates the virtual environment when it is missing: .venv, or
+# .venv.12 with PYTHON=python3.12.
+PYTHON   = python3
+VENV    ?= .venv$(subst python3,,$(notdir $(PYTHON)))
+INSIDE  := $(VENV)/bin/python
 JOBS    ?= 2
 SAMPLES ?= 2
 PARITY  ?= ../shared/parity
@@ -10,32 +12,32 @@ BUILD_DEPS := scikit-build-core cmake ninja "onednn-devel-cpu-gomp>=2023.2" "one
 TEST_DEPS  := pytest pytest-xdist hypothesis
 LINT_DEPS  := ruff==0.17.4 clang-format==23.1.3 mypy==2.4.1
 
-TAG       = $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)')
+TAG       = $(shell $(INSIDE) -c 'import sys; print(sys.implementation.cache_tag)')
 BUILD     = build/$(TAG)
 SANITIZE  = build/sanitize-$(TAG)
-CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(PYTHON)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
-RUN       = PYTHONPATH=$(CURDIR) $(PYTHON)
+CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(INSIDE)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
+RUN       = PYTHONPATH=$(CURDIR) $(INSIDE)
 
 export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 
-.PHONY: cuda demo test parity bench docs lint format sanitize dev wheel clean replay
+.PHONY: cuda demo test parity bench docs lint format sanitize dev wheel matrix clean replay
 
 $(VENV)/bin/python:
-	python3 -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.flambeau-deps: | $(VENV)/bin/python
 	@echo "installing cmake, ninja, oneDNN, OpenBLAS and pytest into $(VENV)"
-	@$(PYTHON) -m pip install -q $(BUILD_DEPS) $(TEST_DEPS)
+	@$(INSIDE) -m pip install -q $(BUILD_DEPS) $(TEST_DEPS)
 	@touch $@
 
 $(VENV)/.flambeau-lint: | $(VENV)/bin/python
-	$(PYTHON) -m pip install -q $(LINT_DEPS)
+	$(INSIDE) -m pip install -q $(LINT_DEPS)
 	@touch $@
 
 $(VENV)/.flambeau-parity: | $(VENV)/bin/python
-	$(PYTHON) -c 'import torch' 2>/dev/null || \
-	  $(PYTHON) -m pip install -q torch==2.13.0
-	$(PYTHON) -m pip install -q expecttest hypothesis
+	$(INSIDE) -c 'import torch' 2>/dev/null || \
+	  $(INSIDE) -m pip install -q torch==2.13.0
+	$(INSIDE) -m pip install -q expecttest hypothesis
 	@touch $@
 
 # In-tree incremental build: libraries land in ./flambeau, so PYTHONPATH=. is all it takes to use them. The checkout's own
@@ -43,8 +45,8 @@ $(VENV)/.flambeau-parity: | $(VENV)/bin/python
 dev: $(VENV)/.flambeau-deps
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) -DFLAMBEAU_OUTPUT_DIR=$(CURDIR)/flambeau
 	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
-ifeq ($(VENV),.venv)
-	@$(PYTHON) tools/link.py
+ifneq ($(filter .venv%,$(VENV)),)
+	@$(INSIDE) tools/link.py
 endif
 
 test: dev
@@ -71,14 +73,14 @@ parity: dev $(VENV)/.flambeau-parity
 
 # docs/operators.md from the op records, docs/graph-breaks.md from the kinds of breaks.
 docs: | $(VENV)/bin/python
-	$(PYTHON) tools/document.py
-	$(PYTHON) tools/document_breaks.py
+	$(INSIDE) tools/document.py
+	$(INSIDE) tools/document_breaks.py
 
 lint: $(VENV)/.flambeau-lint
-	$(PYTHON) tools/lint.py
+	$(INSIDE) tools/lint.py
 
 format: $(VENV)/.flambeau-lint
-	$(PYTHON) tools/lint.py --fix
+	$(INSIDE) tools/lint.py --fix
 
 # A second package folder holds the sanitized libraries beside copies of the Python files.
 sanitize: $(VENV)/.flambeau-deps
@@ -86,10 +88,15 @@ sanitize: $(VENV)/.flambeau-deps
 	@test -f $(SANITIZE)/build.ninja || $(CONFIGURE) -S . -B $(SANITIZE) -DFLAMBEAU_SANITIZE=ON \
 	  -DFLAMBEAU_KERNEL_ARCHS=x86-64-v3 -DFLAMBEAU_OUTPUT_DIR=$(abspath $(SANITIZE))/package/flambeau
 	@$(VENV)/bin/cmake --build $(SANITIZE) -j $(JOBS)
-	$(PYTHON) tools/run_sanitized.py $(SANITIZE)
+	$(INSIDE) tools/run_sanitized.py $(SANITIZE)
 
-wheel: $(VENV)/.flambeau-deps
-	$(PYTHON) -m pip wheel -q . --no-deps -w dist
+# For another Python: make wheel PYTHON=python3.12. What the build needs is in pyproject.toml.
+wheel: | $(VENV)/bin/python
+	$(INSIDE) -m pip wheel -q . --no-deps -w dist
+
+# Wheels for all Pythons that are found, and the corpus of captured programs with each of them installed.
+matrix:
+	$(PYTHON) tools/matrix.py $(PYTHONS) -- $(or $(ARGS),-n $(JOBS) tests/dynamo)
 
 # Which generated kernels differ from those of another revision: make replay BASE=main ARGS=--diff
 BASE ?= HEAD
