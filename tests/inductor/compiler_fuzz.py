@@ -279,6 +279,20 @@ def compare(case: Case, expected: list[Outcome], prepared: Prepared | None = Non
         return f"{type(error).__name__}: {str(error)[:600]}"
 
 
+USERS = build.FLAGS
+
+
+def _as_users_have_it(case: Case, expected: list[Outcome]) -> str | None:
+    """The comparison with kernels that are built as those of users are."""
+    flags, build.FLAGS = build.FLAGS, USERS
+    build._identity.cache_clear()
+    try:
+        return compare(case, expected)
+    finally:
+        build.FLAGS = flags
+        build._identity.cache_clear()
+
+
 class _LastDigits(TorchDispatchMode):
     """Changes the last digits of whatever an operation computes, by other random numbers than the program's."""
 
@@ -295,7 +309,11 @@ class _LastDigits(TorchDispatchMode):
             computed = isinstance(t, fl.Tensor) and t.is_floating_point() and all(t.stride()) and given
             if computed and t.untyped_storage()._cdata not in places:
                 noise = fl.randn(t.shape, generator=self.source, dtype=fl.float64)
-                t.copy_(t.double() * (1 + max(fl.finfo(t.dtype).eps, 1.2e-7) * noise))
+                noise *= max(fl.finfo(t.dtype).eps, 1.2e-7)
+                t.copy_(t.double() * (1 + noise))
+                terms = given[0].numel() // max(t.numel(), 1)
+                if terms > 1 and "sum" in func._full_name:  # each partial sum was rounded
+                    t.add_((noise * given[0].detach().double().abs().max() * terms**0.5).to(t.dtype))
         return made
 
 
@@ -410,6 +428,9 @@ def run_batch(seeds: Iterable[int], make: Callable[[int], Case]) -> dict[int, tu
         problem = compare(case, expected, prepared)
         if problem and problem.startswith("AssertionError") and unstable(case, expected):
             problem = f"{UNSTABLE}: {problem}"
+        elif problem and problem.startswith("AssertionError") and build.FLAGS != USERS:
+            # Without vectors a sum goes from one end to the other, and loses digits that it keeps otherwise.
+            problem = _as_users_have_it(case, expected)
         answers[seed] = problem, prepared is not None and all(prepared.graphs.values())
     return answers
 
