@@ -214,7 +214,7 @@ def _eager(case: Case) -> list[Outcome]:
         raise Refused(str(error)) from error
 
 
-def _difference(got: Outcome, expected: Outcome, low: bool) -> str | None:
+def difference(got: Outcome, expected: Outcome, low: bool) -> str | None:
     for k, (a, b) in enumerate(zip(got.results, expected.results)):
         layouts = [(t.dtype, tuple(t.shape), t.stride() if t.numel() else (), t.requires_grad) for t in (a, b)]
         if layouts[0] != layouts[1]:
@@ -273,7 +273,7 @@ def compare(case: Case, expected: list[Outcome], prepared: Prepared | None = Non
         if unexpected:
             return "; ".join(unexpected)
         low = getattr(function, "low", False)
-        found = [_difference(mine, true, low) for mine, true in zip(got, expected)]
+        found = [difference(mine, true, low) for mine, true in zip(got, expected)]
         return next((f"inputs {k}: {problem}" for k, problem in enumerate(found) if problem), None)
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:600]}"

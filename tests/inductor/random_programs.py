@@ -445,7 +445,7 @@ def program(seed: int) -> tuple[Callable[..., list[Any]], Callable[..., list[Any
         return _results(again, values, given)
 
     function.history = mutates and choice.random() < 0.2
-    function.variants = choice.choice([1, 2, 2, 3])
+    function.variants = choice.choice([1, 1, 2, 3])
     return function, inputs
 
 

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 compiler_fuzz = importlib.import_module("compiler_fuzz")
+dynamic_fuzz = importlib.import_module("dynamic_fuzz")
 
 
 @pytest.mark.parametrize("seed", [*range(12), 34, 41, 95, 103, 110, 180])
@@ -18,3 +19,8 @@ def test_random_functions_agree(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_of_all_kinds_agree(seed):
     assert compiler_fuzz.run(seed, compiler_fuzz.random_programs.program) is None
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 24])
+def test_source_text_agrees_for_several_sizes(seed):
+    assert dynamic_fuzz.run(seed) is None

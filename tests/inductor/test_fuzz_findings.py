@@ -197,3 +197,15 @@ def test_batch_statistics_do_not_depend_on_the_layout():
 @pytest.mark.parametrize("driver", ["gels", "gelsd"])
 def test_results_whose_shape_depends_on_values(driver):
     agrees(lambda a, b: list(fl.linalg.lstsq(a, b, driver=driver))[:3], fl.randn(5, 3), fl.randn(5, 2))
+
+
+def test_one_row_says_nothing_about_the_layout_of_many():
+    def function(x):
+        return x.t().contiguous().t() * 2
+
+    compiled = fl.compile(function)
+    for rows in (1, 2, 3):
+        x = fl.randn(rows, 6)
+        got, expected = compiled(x), function(x)
+        assert got.stride() == expected.stride()
+        fl.testing.assert_close(got, expected)

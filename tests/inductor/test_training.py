@@ -13,6 +13,7 @@ import loss_curves
 
 @pytest.mark.parametrize("name", ["classifier", "lstm", "resnet18", "gpt"])
 def test_losses_are_those_of_eager_mode_for_200_steps(name):
-    difference, losses = loss_curves.largest_difference(fl, name, 200, small=True)
+    # In single precision ResNet-18 follows only where all kernels have the same bits, which depends on the machine.
+    difference, losses = loss_curves.largest_difference(fl, name, 200, small=True, double=name == "resnet18")
     assert difference < 1e-4
     assert losses[-1] < losses[0]
