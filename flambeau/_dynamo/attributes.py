@@ -437,6 +437,9 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
     if isinstance(hook, types.FunctionType):
         tracer.guard_type_attribute(cls, "__getattr__")
         return tracer.call(hook, (value, name), {})
+    if isinstance(value, dict) and hook in (dict.__getitem__, dict.get):
+        tracer.guard_type_attribute(cls, "__getattr__")
+        return tracer.call(hook, (value, name), {})
     if hook is not NULL:
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
     raise UserError(_attribute_error(value, name))
@@ -566,6 +569,12 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
         return
     owner = getattr(hook, "__objclass__", None)
+    if getattr(hook, "__name__", special) != special:  # as in `__setattr__ = dict.__setitem__`
+        if isinstance(value, dict) and owner is dict and id(value) not in tracer.known:
+            tracer.guard_type_attribute(cls, special)
+            tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
+            return
+        raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     if owner not in (object, dict, list, set, tuple, types.SimpleNamespace) and not isinstance(value, BaseException):
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     store_generic(tracer, value, name, new)

@@ -25,7 +25,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks, config, gradients, mappings
+from flambeau._dynamo import attributes, breaks, config, gradients, mappings, scalars
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
 from flambeau._dynamo.operations import _sort, subscript, to_text
@@ -191,6 +191,12 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
         if name == "cpu" and args[0].fake.fake_device.type == "cpu" and not kwargs and len(args) == 1:
             return args[0]
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
+    if name == "is_inference":
+        if args[0].real is None:
+            raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.is_inference")
+        return args[0].real.is_inference()
+    if scalars.can_read(args[0], name):
+        return scalars.read(tracer, args[0])
     if name in attributes._VALUE_METHODS:
         raise Unsupported(breaks.TENSOR_VALUE, name)
     if name == "backward":

@@ -300,7 +300,8 @@ class Unit:
     ) -> dict[int, Break]:
         filename, line, name = stop.where or (frame.code.co_filename, frame.line(), frame.code.co_name)
         record = Break(stop.record, stop.detail, filename, line, name)
-        if self.settings.fullgraph and self.settings.report is None:
+        refuse = tracer.refuse_breaks[-1] if tracer.refuse_breaks else self.settings.fullgraph
+        if refuse and self.settings.report is None:
             raise GraphBreakError(record)
         step = frame.raised_at[-1] if frame.raised_at else frame.step
         if step in before or step == 0:

@@ -16,6 +16,8 @@ max_container_size = 4096
 max_depth = 120
 # Interpreted instructions in one capture.
 max_steps = 2_000_000
+# Keep item() and float() of a tensor of floats in the graph, as a number whose value nothing may depend on in Python.
+capture_scalar_outputs = False
 # Raise errors inside the capture instead of running in plain Python.
 suppress_errors = True
 # False: compile() is the identity.

@@ -13,7 +13,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks
+from flambeau._dynamo import breaks, mappings
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.operations import to_text, truth
 from flambeau._dynamo.sizes import SymInt, plain
@@ -162,7 +162,9 @@ def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"dict of {type(args[0]).__name__}")
             args = (iterable(tracer, args[0]), *args[1:])
         if args and id(args[0]) in tracer.known:
-            raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")
+            if not isinstance(args[0], dict) or python_special(type(args[0]), "keys", "__getitem__"):
+                raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")
+            args = (mappings.contents(tracer, args[0]), *args[1:])
         return native(cls, *args, **kwargs)
     if cls is collections.defaultdict:
         args = ((tracer.native_callable(args[0]) if args[0] is not None else None), *args[1:]) if args else args
@@ -205,6 +207,8 @@ def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
             return args[0]
         if cls is float and len(args) == 1 and type(args[0]) is TracedNumber:
             return args[0]
+        if cls is float and len(args) == 1 and type(args[0]) is TracedTensor:
+            return tracer.call(tracer.load_attribute(args[0], "__float__"), (), {})
         return native(cls, *(plain(a) for a in args), **kwargs)
     if cls is functools.partial:
         return native(functools.partial, *args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,23 @@ from flambeau._dynamo import allow_in_graph, config, disable, disallow_in_graph,
 from flambeau._dynamo.backends import lookup_backend
 
 patch_dynamo_config = config.patch
+mark_unbacked = mark_dynamic
+
+
+class error_on_graph_break(contextlib.ContextDecorator):
+    """Inside, graph breaks are errors, as with fullgraph=True, or are not. In plain Python it means nothing."""
+
+    def __init__(self, error_on_graph_break: bool) -> None:
+        self.error_on_graph_break = error_on_graph_break
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
 
 __all__ = [
-    "disable", "disable_nested_graph_breaks", "dont_skip_tracing", "forbid_in_graph", "is_dynamo_disable_recursive",
-    "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address", "nonstrict_trace", "optimize_assert",
+    "disable", "disable_nested_graph_breaks", "dont_skip_tracing", "error_on_graph_break", "forbid_in_graph", "is_dynamo_disable_recursive",
+    "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "nonstrict_trace", "optimize_assert",
     "override_optimization_hint", "patch_dynamo_config", "reset_recompile_user_contexts", "set_recursion_limit", "set_stance",
     "skip_frame", "step_unsupported", "substitute_in_graph",
 ]  # fmt: skip

@@ -324,6 +324,15 @@ def _graph_break(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
     raise Unsupported(breaks.REQUESTED)
 
 
+def _refuse_breaks(tracer: Tracer, owner: Any) -> None:
+    tracer.refuse_breaks.append(bool(owner.error_on_graph_break))
+
+
+def _allow_breaks(tracer: Tracer, owner: Any, *error: Any) -> None:
+    if tracer.refuse_breaks:  # not where the block was entered before a break
+        tracer.refuse_breaks.pop()
+
+
 def _vars(tracer: Tracer, *args: Any) -> Any:
     if not args:
         raise Unsupported(breaks.UNKNOWN_CALL, "vars()")
@@ -491,6 +500,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (autograd.backward, gradients.backward), (autograd.grad, gradients.grad), (_C._gather_state, _gather_state),
         (record_function.__enter__, lambda tracer, owner: owner), (record_function.__exit__, _constant(None)),
         *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),
+        (_dynamo.error_on_graph_break.__enter__, _refuse_breaks), (_dynamo.error_on_graph_break.__exit__, _allow_breaks),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
         (fl.cond, subgraphs.cond), (warnings.warn, _warn), (logging.getLogger, _logger),

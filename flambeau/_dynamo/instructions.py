@@ -8,7 +8,7 @@ import sys
 import types
 from typing import Any
 
-from flambeau._dynamo import attributes, breaks, calls, functions, operations
+from flambeau._dynamo import attributes, breaks, calls, functions, mappings, operations
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.bytecode import VERSION, Instruction
 from flambeau._dynamo.interpreter import Frame, _op
@@ -400,8 +400,13 @@ def _set_update(frame: Frame, inst: Instruction) -> None:
 def _dict_update(frame: Frame, inst: Instruction) -> None:
     values = frame.stack.pop()
     target = frame.stack[-inst.arg]
-    if not isinstance(values, dict) or id(values) in frame.tracer.known:
+    cls = type(values)
+    # Of classes that iterate as dict does, the language reads the items directly.
+    special = cls is not dict and cls.__iter__ is not dict.__iter__ and python_special(cls, "keys", "__getitem__")
+    if not isinstance(values, dict) or special:
         raise Unsupported(breaks.UNKNOWN_OPERATION, "** of an object that is not a dict")
+    if id(values) in frame.tracer.known:
+        values = mappings.contents(frame.tracer, values)
     if inst.name == "DICT_MERGE" and any(key in target for key in values):
         raise Unsupported(breaks.EXCEPTION, "keyword given twice")
     dict.update(target, values)

@@ -134,6 +134,7 @@ class Tracer:
         self.grad_mode: bool = _C.is_grad_enabled()
         self.last_grad_mode = self.grad_mode
         self.written_classes = False
+        self.refuse_breaks: list[bool] = []  # what error_on_graph_break() said, innermost last
         self.device = "cpu"  # type of the device that tensors are on
         self.rehearsal: Any = None  # of the graph, for derivatives
         self.leaves: list[TracedTensor] = []  # made during capture
@@ -260,7 +261,9 @@ class Tracer:
             return function(*[a.specialize() if isinstance(a, TracedNumber) else a for a in args])
         node = self._node("call_function", function, args, {})
         node.meta["example_value"] = result
-        return TracedNumber(self, node, result, None, roots)
+        return TracedNumber(
+            self, node, result, None, roots, any(isinstance(a, TracedNumber) and a.unknown for a in args)
+        )
 
     def add_input(self, value: Any, source: Source) -> TracedTensor:
         if not self.inputs:

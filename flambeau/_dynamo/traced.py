@@ -130,19 +130,28 @@ class TracedNumber:
     It can be calculated with; where its value decides something, the floats it came from are guarded.
     """
 
-    __slots__ = ("tracer", "node", "hint", "source", "roots")
+    __slots__ = ("tracer", "node", "hint", "source", "roots", "unknown")
 
     def __init__(
-        self, tracer: Tracer, node: Any, hint: float, source: Source | None, roots: dict[Source, float]
+        self,
+        tracer: Tracer,
+        node: Any,
+        hint: float,
+        source: Source | None,
+        roots: dict[Source, float],
+        unknown: bool = False,
     ) -> None:
         self.tracer = tracer
         self.node = node
         self.hint = hint
         self.source = source
         self.roots = roots
+        self.unknown = unknown  # read from a tensor: the hint means nothing
 
     def specialize(self) -> float:
         """The value, assumed from now on."""
+        if self.unknown:
+            raise Unsupported(breaks.TENSOR_VALUE, "that the program depends on")
         for source, value in self.roots.items():
             source.checks.pop(("float", None), None)
             source.check("equals", value)

@@ -288,9 +288,9 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def __getattr__(name: str) -> Any:
     if name == "config":
-        from flambeau._dynamo import config
+        import importlib
 
-        return config
+        return importlib.import_module(f"{__name__}.config")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -150,3 +150,52 @@ def test_selection_of_logs(monkeypatch, capsys):
     monkeypatch.setenv("TORCH_LOGS", "help")
     _logging.enabled("guards")
     assert "output_code" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_numbers_read_from_tensors_stay_in_the_graph(backend):
+    def scaled(x):
+        total = x.sum().item()
+        factor = float(x[0]) * 2 + 1
+        return x * total, fl.full((2,), factor), [total, factor]
+
+    def chosen(x):
+        total = x.sum().item()
+        return x * total if total > 0 else -x
+
+    x = fl.tensor([1.0, 2.0])
+    with fl._dynamo.config.patch(capture_scalar_outputs=True):
+        counter = CompileCounter()
+        fl.compile(scaled, backend=counter, fullgraph=True)(x)
+        assert counter.frame_count == 1
+        for function in (scaled, chosen):
+            fast = fl.compile(function, backend=backend)
+            for given in (x, x * 2, -x):
+                assert str(fast(given)) == str(function(given))
+    fl._dynamo.reset()
+
+
+def test_breaks_are_errors_where_a_block_says_so():
+    from flambeau._dynamo import error_on_graph_break, exc, graph_break
+
+    def strict(x):
+        with error_on_graph_break(True):
+            y = x * 2
+            graph_break()
+        return y
+
+    def lenient(x):
+        with error_on_graph_break(False):
+            y = x * 2
+            graph_break()
+        return y
+
+    x = fl.ones(2)
+    with pytest.raises(exc.Unsupported):
+        fl.compile(strict, backend="eager")(x)
+    assert fl.compile(lenient, backend="eager", fullgraph=True)(x).tolist() == [2, 2]
+    assert strict(x).tolist() == [2, 2]
+
+
+def test_settings_of_the_compiler():
+    assert fl.compiler.config.get_config_copy()["force_disable_caches"] is False
