@@ -294,6 +294,8 @@ void run_dense(const ConvArgs& g, Pass pass, bool try_onednn) {
   if (pass == Pass::BackwardWeights && g.grad_bias) sum_bias<T>(g);
 }
 
+constexpr int64_t kPointwiseLeast = 64;  // positions of an image, for products of its own
+
 bool spatially_dense(const View& v) {
   for (int d = 2; d + 1 < v.dims; ++d)
     if (v.stride[d] != v.stride[d + 1] * v.size[d + 1]) return false;
@@ -309,6 +311,11 @@ void run_pass(const ConvArgs& original, Pass pass) {
   if (!same_type) g.dtype = DType::Float;
   const bool use_onednn = std::is_same_v<T, float> && onednn();
   const View in = view_of(g, false), out = view_of(g, true);
+  if constexpr (std::is_same_v<S, float>) {
+    if (is_pointwise(g) && volume(g.in_size, g.ndim) >= kPointwiseLeast && g.batch && g.in_channels &&
+        g.out_channels && same_layout(in, channels_first(in)) && same_layout(out, channels_first(out)))
+      return run_pointwise(g, pass);
+  }
   const View dense_in = use_onednn ? channels_last(in) : channels_first(in);
   const View dense_out = use_onednn ? channels_last(out) : channels_first(out);
   // The unfolding path reads the input side with any strides.

@@ -98,6 +98,11 @@ bool run_onednn(const ConvArgs& g, Pass pass);
 // One pass as a matrix product over an unfolded copy of the input, of all positions of the batch at once.
 void run_product(const ConvArgs& g, Pass pass);
 
+// A kernel of one element without steps, padding or groups: per image a product of matrices, on dense
+// channels-first activations of float where they lie.
+bool is_pointwise(const ConvArgs& g);
+void run_pointwise(const ConvArgs& g, Pass pass);
+
 // Whether the product is expected to take less time than the primitive.
 bool prefers_product(const ConvArgs& g, Pass pass);
 

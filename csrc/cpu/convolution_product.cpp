@@ -187,6 +187,86 @@ void run_product(const ConvArgs& g, Pass pass) {
              static_cast<float*>(g.grad_bias));
 }
 
+// ---- kernels of one element ------------------------------------------------------------------------
+
+bool is_pointwise(const ConvArgs& g) {
+  for (int d = 0; d < g.ndim; ++d)
+    if (g.kernel[d] != 1 || g.stride[d] != 1 || g.padding[d] != 0 || g.in_size[d] != g.out_size[d])
+      return false;
+  return g.groups == 1;
+}
+
+namespace {
+
+// Fills rows of `length` with their channel's bias.
+void spread_bias(const float* bias, int64_t batch, int64_t channels, int64_t length, float* to) {
+  parallel_for(batch * channels, std::max<int64_t>(1, kGrain / length), [&](int64_t b, int64_t e) {
+    for (int64_t r = b; r < e; ++r) std::fill_n(to + r * length, length, bias[r % channels]);
+  });
+}
+
+// grad_bias[c] = the sum of channel c's planes, in lanes, which keeps rounding small as well.
+void sum_planes(const float* grad, int64_t batch, int64_t channels, int64_t length, float* out) {
+  constexpr int64_t lanes = 16;
+  parallel_for(channels, std::max<int64_t>(1, kGrain / (batch * length)), [&](int64_t b, int64_t e) {
+    for (int64_t c = b; c < e; ++c) {
+      float part[lanes] = {}, sum = 0;
+      for (int64_t n = 0; n < batch; ++n) {
+        const float* plane = grad + (n * channels + c) * length;
+        int64_t i = 0;
+        for (; i + lanes <= length; i += lanes)
+          for (int64_t l = 0; l < lanes; ++l) part[l] += plane[i + l];
+        for (; i < length; ++i) sum += plane[i];
+      }
+      for (int64_t l = 0; l < lanes; ++l) sum += part[l];
+      out[c] = sum;
+    }
+  });
+}
+
+}  // namespace
+
+void run_pointwise(const ConvArgs& g, Pass pass) {
+  const int64_t length = volume(g.in_size, g.ndim), in = g.in_channels, out = g.out_channels;
+  const float* bias = static_cast<const float*>(g.bias);
+  GemmArgs p;
+  p.batch = g.batch, p.n = length;
+  p.a = g.weight;
+  switch (pass) {
+    case Pass::Forward:
+      p.m = out, p.k = in, p.a_row = in;
+      p.b = g.input, p.b_batch = in * length, p.b_row = length;
+      p.c = g.output, p.c_batch = out * length, p.c_row = length;
+      break;
+    case Pass::BackwardData:
+      p.m = in, p.k = out, p.a_row = 1, p.a_col = in;
+      p.b = g.grad_output, p.b_batch = out * length, p.b_row = length;
+      p.c = g.grad_input, p.c_batch = in * length, p.c_row = length;
+      break;
+    case Pass::BackwardWeights:
+      if (g.grad_bias)
+        sum_planes(static_cast<const float*>(g.grad_output), g.batch, out, length,
+                   static_cast<float*>(g.grad_bias));
+      if (!g.grad_weight) return;
+      p.batch = 1, p.m = out, p.n = in, p.k = length;
+      p.a_row = length;
+      p.b_row = 1, p.b_col = length;
+      p.c = g.grad_weight, p.c_row = in;
+      for (int64_t n = 0; n < g.batch; ++n) {
+        p.a = static_cast<const float*>(g.grad_output) + n * out * length;
+        p.b = static_cast<const float*>(g.input) + n * in * length;
+        p.beta = n > 0 ? 1 : 0;
+        gemm(p);
+      }
+      return;
+  }
+  if (bias) {
+    spread_bias(bias, g.batch, p.m, length, static_cast<float*>(p.c));
+    p.beta = 1;
+  }
+  gemm(p);
+}
+
 // The rule is measured, on AVX-512 (docs/notes/decisions.md): the product wins where rows of the output are
 // narrow, and where there are too few positions for rearranged weights to pay; in the gradient of the
 // weights also with steps, for which the primitive has no good loop.

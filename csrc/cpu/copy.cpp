@@ -1,4 +1,8 @@
 // Copies between any two strided CPU tensors, with conversion and broadcasting: copy_, clone, contiguous, to.
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 #include <cstring>
 
 #include "core/accelerator.h"
@@ -21,6 +25,52 @@ struct Transposition {
   int64_t cols, dst_col;  // dimension `fast`: contiguous in the source; strides in bytes
 };
 
+// to[c * step + r] = rows' elements, for a square of as many elements as fit in a vector; false: no such
+// loop.
+#ifdef __AVX2__
+inline bool transpose_square(const uint32_t* from, int64_t row, uint32_t* to, int64_t step) {
+  __m256 r[8], t[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + i * row));
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int k = 0; k < 2; ++k) {
+      r[i + 2 * k] = _mm256_shuffle_ps(t[i + k], t[i + k + 2], 0x44);
+      r[i + 2 * k + 1] = _mm256_shuffle_ps(t[i + k], t[i + k + 2], 0xee);
+    }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + i * step), _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + (i + 4) * step),
+                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+  return true;
+}
+inline bool transpose_square(const uint16_t* from, int64_t row, uint16_t* to, int64_t step) {
+  __m128i r[8], t[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * row));
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = _mm_unpacklo_epi16(r[i], r[i + 4]);
+    t[2 * i + 1] = _mm_unpackhi_epi16(r[i], r[i + 4]);
+  }
+  // Three rounds of joining what lies half the rows apart turn the square.
+  for (int i = 0; i < 4; ++i) {
+    r[2 * i] = _mm_unpacklo_epi16(t[i], t[i + 4]);
+    r[2 * i + 1] = _mm_unpackhi_epi16(t[i], t[i + 4]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 2 * i * step), _mm_unpacklo_epi16(r[i], r[i + 4]));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + (2 * i + 1) * step), _mm_unpackhi_epi16(r[i], r[i + 4]));
+  }
+  return true;
+}
+#endif
+template <class T>
+bool transpose_square(const T*, int64_t, T*, int64_t) {
+  return false;
+}
+
 // Goes tile by tile through a small buffer: whole cache lines are read, then whole lines are written, so that
 // strides which are powers of two do not fight for the same lines of the cache.
 template <class T>
@@ -30,8 +80,14 @@ void transpose_tile(const Transposition& t, int64_t r0, int64_t nr, int64_t c0, 
   const auto row = [&](int64_t r) { return reinterpret_cast<const T*>(t.src + (r0 + r) * t.src_row) + c0; };
   const auto column = [&](int64_t c) { return t.dst + (c0 + c) * t.dst_col + r0 * sizeof(T); };
   if (nr == K && nc == K) {
-    for (int64_t r = 0; r < K; ++r)
-      for (int64_t c = 0; c < K; ++c) tile[c][r] = row(r)[c];
+    constexpr int64_t side = 8;
+    bool done = K % side == 0;
+    for (int64_t r = 0; done && r < K; r += side)
+      for (int64_t c = 0; done && c < K; c += side)
+        done = transpose_square(row(r) + c, t.src_row / int64_t(sizeof(T)), &tile[c][r], K);
+    if (!done)
+      for (int64_t r = 0; r < K; ++r)
+        for (int64_t c = 0; c < K; ++c) tile[c][r] = row(r)[c];
     for (int64_t c = 0; c < K; ++c) std::memcpy(column(c), tile[c], 64);
     return;
   }

@@ -64,10 +64,46 @@ void multiply_part(const Product<S, T, S>& p) {
       finish_tile(p, wide + i * p.n + j, p.n, i, j, 1, std::min<int64_t>(kMaxWidth, p.n - j), kFirst | kLast);
 }
 
+// Products so small that a plan and packing cost more than the arithmetic: R rows of N sums in registers.
+template <int R, int N, class T>
+void tiny_rows(const Product<T, T, T>& p, int64_t i) {
+  T sums[R][N] = {};
+  const T* a = p.a + i * p.a_row;
+  for (int64_t l = 0; l < p.k; ++l) {
+    const T* b = p.b + l * p.b_row;
+    for (int r = 0; r < R; ++r) {
+      const T x = a[r * p.a_row + l * p.a_col];
+      for (int j = 0; j < N; ++j) sums[r][j] += x * b[j];
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int j = 0; j < N; ++j) p.c[(i + r) * p.c_row + j] = sums[r][j];
+}
+
+template <int N, class T>
+void multiply_tiny(const Product<T, T, T>& p) {
+  int64_t i = 0;
+  for (; i + 4 <= p.m; i += 4) tiny_rows<4, N>(p, i);
+  for (; i < p.m; ++i) tiny_rows<1, N>(p, i);
+}
+
+template <class T>
+bool try_tiny(const Product<T, T, T>& p) {
+  if (p.m > 16 || p.k > 64 || p.b_col != 1 || p.c_col != 1 || p.alpha != T(1) || p.beta != T(0) || p.bias ||
+      p.relu)
+    return false;
+  if (p.n == 4) return multiply_tiny<4>(p), true;
+  if (p.n == 8) return multiply_tiny<8>(p), true;
+  if (p.n == 16) return multiply_tiny<16>(p), true;
+  return false;
+}
+
 template <class S, class T>
 void multiply_any(Product<S, T, S> p, int threads) {
   if (p.m == 1 && p.n > 1) p = p.transposed();
   if (p.n == 1) return multiply_vector(p, threads);
+  if constexpr (std::is_same_v<S, T>)
+    if (try_tiny(p)) return;
   if (threads <= 1) return multiply_part<S, T>(p);
   // Threads work on separate rectangles of C, nearly square, and meet only at the end: packing some
   // blocks twice costs less than waiting for each other, above all on a busy machine.

@@ -37,8 +37,8 @@ struct MaxPoolTable {
 };
 struct AveragePoolTable {
   void (*run)(const PoolArgs& args);
-  // `output` is the gradient that arrives (read), `input` the gradient of the input (written); Float or
-  // Double only.
+  // `output` is the gradient that arrives (read), `input` the gradient of the input (written); no
+  // integers, and channels last Float or Double only.
   void (*backward)(const PoolArgs& args);
 };
 

@@ -461,7 +461,7 @@ Tensor run_average_backward(const Tensor& grad, IntSpan input_size, int ndim, co
   FL_CHECK(grad.sizes() == IntSpan(output_shape(out, ndim, axes)), "[", op, "] expected a gradient of shape ",
            IntSpan(output_shape(out, ndim, axes)), ", got ", grad.sizes());
   if (grad.is_meta() || out.numel() == 0) return out;
-  const Tensor from = dense(to_dtype(grad, compute_of(grad.dtype())), last);
+  const Tensor from = dense(last ? to_dtype(grad, compute_of(grad.dtype())) : grad, last);
   Tensor sums = from.dtype() == grad.dtype() ? out : make(input_size, from.options(), last);
   PoolArgs g = arguments(l, axes, sums, from, last);
   g.divisor = divisor;

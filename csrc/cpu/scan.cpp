@@ -10,8 +10,10 @@ namespace fl {
 namespace {
 
 template <class S>
-using Accumulator = std::conditional_t<is_complex_type<S>, complex128,
-                                       std::conditional_t<std::is_integral_v<S>, int64_t, double>>;
+using Accumulator =
+    std::conditional_t<is_complex_type<S>, complex128,
+                       std::conditional_t<std::is_integral_v<S>, int64_t,
+                                          std::conditional_t<is_reduced_type<S>, float, double>>>;
 
 struct Add {
   template <class A>
@@ -64,12 +66,19 @@ A widen(S x) {
 template <class Op, int ways, class S, class A>
 void scan_rows(const S* const* src, S* const* dst, int64_t n, A* carry) {
   A a[ways];
-  for (int w = 0; w < ways; ++w) a[w] = carry[w];
-  for (int64_t i = 0; i < n; ++i)
+  const S* from[ways];
+  S* to[ways];
+#pragma GCC unroll 8
+  for (int w = 0; w < ways; ++w) a[w] = carry[w], from[w] = src[w], to[w] = dst[w];
+  for (int64_t i = 0; i < n; ++i) {
+    // Unrolled, so that running values and addresses stay in registers.
+#pragma GCC unroll 8
     for (int w = 0; w < ways; ++w) {
-      a[w] = Op::step(a[w], widen<A>(src[w][i]));
-      dst[w][i] = convert<S>(a[w]);
+      a[w] = Op::step(a[w], widen<A>(from[w][i]));
+      to[w][i] = convert<S>(a[w]);
     }
+  }
+#pragma GCC unroll 8
   for (int w = 0; w < ways; ++w) carry[w] = a[w];
 }
 

@@ -30,8 +30,15 @@ def cosine_similarity(x1: fl.Tensor, x2: fl.Tensor, dim: int = 1, eps: float = 1
     if not dtype.is_floating_point:
         raise RuntimeError(f"[cosine_similarity] expected floating point tensors, got {dtype}")
     x1, x2 = fl.broadcast_tensors(x1.to(dtype), x2.to(dtype))
-    norms = [x.square().sum(dim, keepdim=True).sqrt().clamp_min(eps) for x in (x1, x2)]
-    return ((x1 / norms[0]) * (x2 / norms[1])).sum(dim)
+    one, two = (_length(x, dim, eps) for x in (x1, x2))
+    # Divided by one length before, the products cannot overflow; by the other after, it costs no pass.
+    return ((x1 / one) * x2).sum(dim) / two.squeeze(dim)
+
+
+def _length(x: fl.Tensor, dim: int, least: float) -> fl.Tensor:
+    """Of vectors, at least `least`, which does not touch the gradient."""
+    found = fl.linalg.vector_norm(x, 2, dim, True)
+    return found + (found.clamp_min(least) - found).detach()
 
 
 @composite("pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", method=False)  # fmt: skip

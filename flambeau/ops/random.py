@@ -308,4 +308,5 @@ def standard_gamma_vjp(g, self, out):
 def native_dropout_vjp(g0, p, train, out1):
     if train is False:
         return g0
-    return g0 * out1 * (0.0 if p == 1 else 1 / (1 - p))
+    zero = fl.zeros((), dtype=g0.dtype, device=g0.device)
+    return fl.addcmul(zero, g0, out1, value=0.0 if p == 1 else 1 / (1 - p))  # both factors in one pass

@@ -172,3 +172,35 @@ def test_meta_gives_shapes():
 def test_bad_arguments_raise(shape, weight, options):
     with pytest.raises(RuntimeError):
         fl.conv2d(fl.zeros(*shape), fl.zeros(*weight), **options)
+
+
+@pytest.mark.parametrize("spatial", [(70,), (9, 8), (4, 5, 4)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_kernels_of_one_element(spatial, biased):
+    ndim = len(spatial)
+    rng = np.random.default_rng(ndim)
+    conv = (F.conv1d, F.conv2d, F.conv3d)[ndim - 1]
+    transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[ndim - 1]
+    x = fl.tensor(rng.standard_normal((3, 5, *spatial)).astype(np.float32), requires_grad=True)
+    w = fl.tensor(rng.standard_normal((7, 5, *[1] * ndim)).astype(np.float32), requires_grad=True)
+    b = fl.tensor(rng.standard_normal(7).astype(np.float32), requires_grad=True) if biased else None
+    y = conv(x, w, b)
+    matrix = w.detach().numpy().reshape(7, 5)
+    expected = np.einsum("nc...,oc->no...", x.detach().numpy(), matrix)
+    if biased:
+        expected += b.detach().numpy().reshape(1, 7, *[1] * ndim)
+    np.testing.assert_allclose(y.detach().numpy(), expected, atol=1e-5)
+    g = rng.standard_normal(y.shape).astype(np.float32)
+    y.backward(fl.tensor(g))
+    np.testing.assert_allclose(x.grad.numpy(), np.einsum("no...,oc->nc...", g, matrix), atol=1e-5)
+    flat = x.detach().numpy().reshape(3, 5, -1)
+    slope = np.einsum("nol,ncl->oc", g.reshape(3, 7, -1), flat)
+    np.testing.assert_allclose(w.grad.numpy().reshape(7, 5), slope, atol=1e-4)
+    if biased:
+        np.testing.assert_allclose(b.grad.numpy(), g.reshape(3, 7, -1).sum((0, 2)), atol=1e-4)
+    # The same matrix the other way round, and with activations that do not lie in order.
+    back = transposed(fl.tensor(g), w.detach(), fl.arange(5).float())
+    turned = np.einsum("no...,oc->nc...", g, matrix) + np.arange(5).reshape(1, 5, *[1] * ndim)
+    np.testing.assert_allclose(back.numpy(), turned, atol=1e-5)
+    strided = x.detach().transpose(1, -1).contiguous().transpose(1, -1)
+    np.testing.assert_allclose(conv(strided, w.detach()).numpy(), np.einsum("nc...,oc->no...", strided.numpy(), matrix), atol=1e-5)  # fmt: skip

@@ -221,3 +221,25 @@ def test_one_hot():
         F.one_hot(fl.tensor([-1]))
     with pytest.raises(RuntimeError):
         F.one_hot(fl.tensor([3]), 2)
+
+
+def test_cosine_similarity_of_any_size_of_vectors():
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((4, 5)), rng.standard_normal((4, 5))
+    scales = np.array([1e-5, 1.0, 1e4, 0.0])[:, None]
+    a = a * scales
+    x = fl.tensor(a, requires_grad=True)
+    y = fl.tensor(b)
+    got = F.cosine_similarity(x, y)
+    lengths = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.linalg.norm(b, axis=1)
+    np.testing.assert_allclose(got.detach().numpy(), (a * b).sum(1) / lengths, atol=1e-12)
+    got.sum().backward()
+    assert np.isfinite(x.grad.numpy()).all()
+    one, two = a[1], b[1]
+    cosine = one @ two / np.linalg.norm(one) / np.linalg.norm(two)
+    slope = two / np.linalg.norm(one) / np.linalg.norm(two) - cosine * one / (one @ one)
+    np.testing.assert_allclose(x.grad.numpy()[1], slope, atol=1e-12)
+    # Products of large half-precision numbers stay within range.
+    half = fl.full((2, 3), 6e4, dtype=fl.bfloat16)
+    assert F.cosine_similarity(half, half).float().sub(1).abs().max() < 0.02
+    assert F.cosine_similarity(y.unsqueeze(1), y.unsqueeze(0), dim=-1).shape == (4, 4)

@@ -227,3 +227,19 @@ def test_cdist_of_every_order(p, rows):
 def test_operands_that_do_not_fit_raise(call):
     with pytest.raises(RuntimeError):
         call(fl.ones(2, 3), fl.ones(2, 3))
+
+
+@pytest.mark.parametrize("n", [3, 4, 8, 16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_tiny_products(n, dtype):
+    for m, k in ((1, 4), (3, 8), (4, 1), (7, 5), (16, 64), (8, 0)):
+        a, b = array(6, m, k, dtype=dtype), array(6, k, n, dtype=dtype)
+        np.testing.assert_allclose(fl.bmm(fl.tensor(a), fl.tensor(b)).numpy(), a @ b, atol=1e-4)
+        # Transposed operands, and a matrix that all share.
+        at = fl.tensor(np.ascontiguousarray(a.swapaxes(1, 2))).transpose(1, 2)
+        bt = fl.tensor(np.ascontiguousarray(b.swapaxes(1, 2))).transpose(1, 2)
+        np.testing.assert_allclose((at @ bt).numpy(), a @ b, atol=1e-4)
+        np.testing.assert_allclose((at @ fl.tensor(b[0])).numpy(), a @ b[0], atol=1e-4)
+        c = array(6, m, n, dtype=dtype)
+        scaled = fl.baddbmm(fl.tensor(c), fl.tensor(a), fl.tensor(b), beta=2, alpha=0.5)
+        np.testing.assert_allclose(scaled.numpy(), 2 * c + 0.5 * (a @ b), atol=1e-4)

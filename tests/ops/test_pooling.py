@@ -146,3 +146,53 @@ def test_bad_windows_raise(options):
         F.avg_pool2d(fl.zeros(4, 4), 2)
     with pytest.raises(RuntimeError):
         F.avg_pool2d(fl.zeros(1, 1, 4, 4), 2, divisor_override=0)
+
+
+AVERAGES = [
+    ((7,), {"kernel_size": 2, "stride": 2}),
+    ((9,), {"kernel_size": 3, "stride": 1, "padding": 1}),
+    ((6, 8), {"kernel_size": 2}),
+    ((7, 9), {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}),
+    ((8, 6), {"kernel_size": (3, 2), "stride": (3, 1), "padding": (1, 0), "ceil_mode": True}),
+    ((5, 5), {"kernel_size": 2, "stride": 3, "divisor_override": 3}),
+    ((4, 5, 6), {"kernel_size": 2, "stride": 1}),
+    ((3, 6, 4), {"kernel_size": (1, 3, 2), "stride": 2, "padding": (0, 1, 1)}),
+]
+
+
+@pytest.mark.parametrize(("spatial", "options"), AVERAGES)
+@pytest.mark.parametrize("last", [False, True])
+def test_gradient_of_averages_is_the_transposed_map(spatial, options, last):
+    ndim = len(spatial)
+    pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[ndim - 1]
+    count = int(np.prod(spatial))
+    # The pooling as a matrix, from the averages of single elements.
+    units = fl.eye(count, dtype=fl.float64).reshape(count, 1, *spatial)
+    matrix = pool(units, **options).reshape(count, -1).numpy()
+    for dtype, tolerance in ((fl.float64, 1e-12), (fl.float32, 1e-6), (fl.bfloat16, 2e-2)):
+        x = fl.zeros(2, 3, *spatial, dtype=dtype)
+        if last and ndim > 1:
+            x = x.contiguous(memory_format=fl.channels_last if ndim == 2 else fl.channels_last_3d)
+        x.requires_grad_()
+        y = pool(x, **options)
+        g = fl.linspace(-1, 1, y.numel()).reshape(y.shape).to(dtype)
+        (got,) = fl.autograd.grad(y, x, g.contiguous(memory_format=fl.channels_last) if last and ndim == 2 else g)
+        expected = (g.double().numpy().reshape(6, -1) @ matrix.T).reshape(x.shape)
+        np.testing.assert_allclose(got.double().numpy(), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("spatial", "size"), [((7,), 3), ((6, 5), 1), ((6, 8), (3, 2)), ((5, 7), (4, 9)), ((4, 3, 5), 2)]
+)
+def test_gradient_of_adaptive_averages(spatial, size):
+    ndim = len(spatial)
+    pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[ndim - 1]
+    count = int(np.prod(spatial))
+    matrix = pool(fl.eye(count, dtype=fl.float64).reshape(count, 1, *spatial), size).reshape(count, -1).numpy()
+    for dtype, tolerance in ((fl.float64, 1e-12), (fl.bfloat16, 2e-2)):
+        x = fl.zeros(2, 3, *spatial, dtype=dtype, requires_grad=True)
+        y = pool(x, size)
+        g = fl.linspace(-1, 1, y.numel()).reshape(y.shape).to(dtype)
+        (got,) = fl.autograd.grad(y, x, g)
+        expected = (g.double().numpy().reshape(6, -1) @ matrix.T).reshape(x.shape)
+        np.testing.assert_allclose(got.double().numpy(), expected, atol=tolerance)

@@ -213,3 +213,16 @@ def test_dropout():
     assert abs(z.mean()) < 0.02 and abs(z.std() - 1) < 0.02
     with pytest.raises(ValueError):
         F.dropout(x, 1.5)
+
+
+def test_gradient_of_dropout_is_what_was_kept():
+    for dtype in (fl.float32, fl.bfloat16, fl.float64):
+        x = fl.ones(50, 7, dtype=dtype, requires_grad=True)
+        y = F.dropout(x, 0.5, True)  # doubles what it keeps, without rounding
+        g = fl.linspace(-1, 1, 350).reshape(50, 7).to(dtype)
+        y.backward(g)
+        assert x.grad.dtype == dtype
+        assert fl.allclose(x.grad, g * y.detach())
+    x = fl.ones(5, requires_grad=True)
+    F.dropout(x, 1.0, True).sum().backward()
+    assert x.grad.tolist() == [0] * 5

@@ -43,3 +43,11 @@ def test_diff_and_trapezoid():
     np.testing.assert_allclose(fl.diff(x, 2, 1).tolist(), np.diff(array, 2, 1), atol=1e-12)
     at = np.sort(RNG.standard_normal(9))
     np.testing.assert_allclose(fl.trapezoid(x, fl.from_numpy(at)).tolist(), np.trapezoid(array, at), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.float32, fl.int32], ids=str)
+def test_running_sums_of_rows(dtype):
+    for rows in (1, 4, 5, 9):
+        x = fl.arange(rows * 37).remainder(5).reshape(rows, 37).to(dtype)
+        np.testing.assert_array_equal(x.cumsum(1).double().numpy(), x.double().numpy().cumsum(1))
+        np.testing.assert_array_equal(x.cumsum(0).double().numpy(), x.double().numpy().cumsum(0))

@@ -88,3 +88,17 @@ def test_views_as_another_dtype():
     assert x.view(fl.uint8).shape == (8,)
     with pytest.raises(RuntimeError):
         fl.zeros(3, dtype=fl.uint8).view(fl.int32)
+
+
+@pytest.mark.parametrize("dtype", [fl.uint8, fl.int16, fl.bfloat16, fl.float32, fl.float64, fl.complex128], ids=str)
+def test_copies_of_transposed_tensors(dtype):
+    for shape in ((16, 16), (40, 72), (65, 33), (3, 35, 34), (2, 32, 5, 48)):
+        count = 1
+        for n in shape:
+            count *= n
+        x = fl.arange(count).remainder(251).reshape(shape).to(dtype)
+        plain = x.to(fl.complex128).numpy()
+        for one, two in ((-1, -2), (0, -1)):
+            copy = x.transpose(one, two).contiguous()
+            assert copy.is_contiguous()
+            np.testing.assert_array_equal(copy.to(fl.complex128).numpy(), plain.swapaxes(one, two))
