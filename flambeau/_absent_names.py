@@ -57,23 +57,22 @@ TABLE: dict[str, tuple[str, str]] = {
     "fx.experimental.symbolic_shapes": (_UNBACKED, "DivideByKey SymNode compute_unbacked_bindings"),
     "_dynamo": (
         _CAPTURE,
-        "export mark_unbacked replay reset_code_caches()=None",
+        "export replay reset_code_caches()=None",
     ),
     "_dynamo.callback": (_CAPTURE, "callback_handler on_compile_end on_compile_start"),
     "_dynamo.config": (
         _CAPTURE,
         "accumulated_cache_size_limit=256 automatic_dynamic_shapes=True capture_dynamic_output_shape_ops=False "
-        "capture_scalar_outputs=False inline_inbuilt_nn_modules=True optimize_ddp=True "
+        "inline_inbuilt_nn_modules=True optimize_ddp=True "
         "skip_fwd_side_effects_in_bwd_under_checkpoint=False",
     ),
-    "_dynamo.decorators": (_CAPTURE, "mark_unbacked"),
+    "_dynamo.decorators": (_CAPTURE, ""),
     "_dynamo.utils": (_CAPTURE, "CompileProfiler is_compile_supported()=True"),
     "_functorch": ("", ""),
     "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module aot_function aot_module_simplified make_boxed_func"),
     "_functorch.eager_transforms": (_COMPILER, ""),
     "_functorch.partitioners": (_COMPILER, "default_partition min_cut_rematerialization_partition"),
-    "_higher_order_ops": (_CAPTURE, "associative_scan cond scan while_loop"),
-    "_higher_order_ops.associative_scan": (_CAPTURE, "associative_scan"),
+    "_higher_order_ops": (_CAPTURE, ""),
     "_higher_order_ops.flex_attention": (_FLEX, "flex_attention flex_attention_backward"),
     "_higher_order_ops.wrap": (_CAPTURE, "wrap"),
     "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package"),

@@ -22,7 +22,7 @@ __all__ = [
 
 _ELSEWHERE = {"OptimizedModule": "eval_frame", "is_dynamo_supported": "eval_frame"} | dict.fromkeys(
     "disable_nested_graph_breaks dont_skip_tracing error_on_graph_break forbid_in_graph is_dynamo_disable_recursive lookup_backend "
-    "mark_static_address nonstrict_trace optimize_assert override_optimization_hint patch_dynamo_config "
+    "mark_static_address mark_unbacked nonstrict_trace optimize_assert override_optimization_hint patch_dynamo_config "
     "reset_recompile_user_contexts set_recursion_limit set_stance skip_frame step_unsupported substitute_in_graph".split(),
     "decorators",
 )
