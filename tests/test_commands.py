@@ -30,6 +30,17 @@ def test_unknown_command_is_named(capsys):
     assert "there is no command 'trian'" in capsys.readouterr().err
 
 
+def test_a_reader_that_leaves_early_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "flambeau", "help"]
+    try:
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_env_tells_versions_and_settings(capsys, monkeypatch):
     monkeypatch.setenv("FLAMBEAU_LOGS", "graph_breaks")
     assert main(["env"]) == 0
