@@ -15,6 +15,7 @@ scratch row.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,8 @@ _PREFIX = {"neg": "-", "bitnot": "~", "lnot": "!"}
 _CHEAP = frozenset((*_INFIX, *_PREFIX, "where", "abs", "maximum", "minimum", "const", "load", "arg", "real", "conj"))
 _FOLDS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
+STREAMS = 4  # of columns that are folded side by side
+FEW_LINES = 10  # of a fold that waits for itself
 
 
 @dataclass
@@ -285,7 +288,7 @@ class _Writer:
                 body.lines.append(f"const {ctype} {body.seen[key]} = ({ctype}){name};")
             return body.seen[key]
 
-        return body.expression(member.loop.expr, leaf, ctype)
+        return body.expression(_quick(member), leaf, ctype)
 
     def linear(self, columns: list[str] | None) -> str:
         """The number of a column within its row."""
@@ -370,7 +373,7 @@ class _Writer:
         body = _Body(self, walks=True)
         lines: list[str] = []  # before the walk
         parts: list[str] = []  # of single precision, before a block
-        clauses: list[str] = []
+        folds: dict[str, Any] = {}  # which fold each of those parts belongs to
         closing: list[str] = []  # after a block
         for member in members:
             buffer = member.loop.write.buffer
@@ -394,7 +397,7 @@ class _Writer:
             part = self.fresh("part")
             lines.append(f"{wide} {total} = {self._initial(reduce, wide)};")
             parts.append(f"{ctype} {part} = {self._initial(reduce, ctype)};")
-            clauses.append(f" reduction({self._operation(reduce)} : {part})")
+            folds[part] = reduce
             body.lines.append(f"{part} = {self._combined(reduce, part, operand, ctype)};")
             closing.append(f"{total} = {self._combined(reduce, total, f'({wide}){part}', wide)};")
         lines += self.before_walk
@@ -404,17 +407,56 @@ class _Writer:
         if not columns:
             return [*lines, "{", *_indented([*parts, *body.lines, *closing]), "}"]
         inner, (first, last) = columns[-1], bounds[-1]
-        simd = f"#pragma omp simd{''.join(clauses)}"
-        walk = [f"for (int64_t {inner} = {first}; {inner} < {last}; ++{inner})", "{", *_indented(body.lines), "}"]
-        if clauses:
-            walk[0] = f"for (int64_t {inner} = b; {inner} < e; ++{inner})"
-            block = [f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};", *parts, simd, *walk, *closing]
+        if folds:
+            start = [f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};", *parts]
+            block = [*start, *self._walk_folds(inner, body.lines, folds), *closing]
             walk = [f"for (int64_t b = {first}; b < {last}; b += {BLOCK}) {{", *_indented(block), "}"]
         else:
-            walk = [simd, *walk]
+            head = f"for (int64_t {inner} = {first}; {inner} < {last}; ++{inner})"
+            walk = ["#pragma omp simd", head, "{", *_indented(body.lines), "}"]
         for name, (low, high) in reversed(list(zip(columns[:-1], bounds))):
             walk = [f"for (int64_t {name} = {low}; {name} < {high}; ++{name}) {{", *_indented(walk), "}"]
         return [*lines, *walk]
+
+    def _walk_folds(self, inner: str, lines: list[str], folds: dict[str, Any]) -> list[str]:
+        """Folds of the columns from b to e into the parts. Where there is little to compute, each step waits for the
+        one before; then the columns are walked in several streams with parts of their own. Not for folds that OpenMP has
+        no name for: their lanes are combined one after the other for each part."""
+
+        def clauses(names: Any) -> str:
+            return "".join(
+                f" reduction({self._operation(reduce)} : {', '.join(names(part))})" for part, reduce in folds.items()
+            )
+
+        rest = [f"#pragma omp simd{clauses(lambda part: [part])}"]
+        rest += [f"for (int64_t {inner} = b; {inner} < e; ++{inner})", "{", *_indented(lines), "}"]
+        called = {name for line in lines for name in re.findall(r"math::(\w+)", line)}
+        named = all(reduce.combine.op in _FOLDS for reduce in folds.values())
+        if len(lines) > FEW_LINES or not called <= _CHEAP or not named:
+            return rest
+        opening: list[str] = []
+        steps: list[str] = []
+        joined: list[str] = []
+        for k in range(STREAMS):
+            text = "\n".join(lines)
+            for part, reduce in folds.items():
+                ctype = TYPES[reduce.accumulate][1]
+                text = re.sub(rf"\b{part}\b", f"{part}_{k}", text)
+                opening.append(f"{ctype} {part}_{k} = {self._initial(reduce, ctype)};")
+                joined.append(f"{part} = {self._combined(reduce, part, f'{part}_{k}', ctype)};")
+            steps += ["{", *_indented([f"const int64_t {inner} = i + {k} * length;", *text.split("\n")]), "}"]
+        several = clauses(lambda part: [f"{part}_{k}" for k in range(STREAMS)])
+        return [
+            f"const int64_t length = (e - b) / {16 * STREAMS} * 16;  // of a stream",
+            *opening,
+            f"#pragma omp simd{several}",
+            "for (int64_t i = b; i < b + length; ++i)",
+            *["{", *_indented(steps), "}"],
+            *joined,
+            rest[0],
+            rest[1].replace("= b;", f"= b + {STREAMS} * length;"),
+            *rest[2:],
+        ]
 
     def _combined(self, reduce: Any, a: str, b: str, ctype: str) -> str:
         """One step of a fold, as an expression."""
@@ -555,6 +597,40 @@ class _Writer:
 
 def _indented(lines: list[str]) -> list[str]:
     return [line if line.startswith("#") else f"  {line}" for line in lines]
+
+
+def _quick(member: Member) -> Expr:
+    """A member's expression; in single precision gelu and its derivative with the quick form of the normal
+    distribution, which a kernel that has both computes once. Low precision keeps eager mode's form, whose results it has
+    to meet to the bit."""
+    expr = member.loop.expr
+    return _with_normal_cdf(expr) if member.loop.compute is fl.float32 else expr
+
+
+def _with_normal_cdf(node: Expr) -> Expr:
+    if node.op in ("const", "load", "arg"):
+        return node
+    args = [_with_normal_cdf(a) if isinstance(a, Expr) else a for a in node.args]
+    if node.op == "gelu_erf":
+        return Expr("mul", args[0], Expr("normal_cdf", args[0]))
+    if (argument := _of_normal_cdf(node.op, args)) is not None:
+        return Expr("normal_cdf", argument)
+    return Expr(node.op, *args)
+
+
+def _of_normal_cdf(op: str, args: list[Any]) -> Expr | None:
+    """The x of `0.5 * (1 + erf(x * sqrt(0.5)))`."""
+    if op != "mul" or not _is_const(args[0], 0.5) or args[1].op != "add" or not _is_const(args[1].args[0], 1):
+        return None
+    erf = args[1].args[1]
+    inner = erf.args[0] if erf.op == "erf" else None
+    if inner is None or inner.op != "mul" or not _is_const(inner.args[1], math.sqrt(0.5)):
+        return None
+    return inner.args[0]
+
+
+def _is_const(node: Expr, value: float) -> bool:
+    return node.op == "const" and node.args[0] == value
 
 
 def _wide(reduce: Any) -> str:
