@@ -63,7 +63,7 @@ def dtype_of(kind: Any) -> Any:
         return kind.dtype
     python = {float: _C.float64, int: _C.int64, bool: _C.bool, complex: _C.complex128}.get(kind)
     if python is None:
-        raise RuntimeError(f"[type] expected a dtype or a tensor type, got {kind!r}")
+        raise TypeError(f"[type] expected a dtype or a tensor type, got {kind!r}")
     return python
 
 

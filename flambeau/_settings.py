@@ -21,6 +21,8 @@ _state: dict[str, Any] = {
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for results that do not depend on the order of threads. Every kernel of the CPU is deterministic as it is."""
+    if not isinstance(mode, bool):
+        raise TypeError(f"[use_deterministic_algorithms] expected a bool, got {type(mode).__name__}")
     _state.update(deterministic=bool(mode), warn_only=bool(mode and warn_only))
 
 

@@ -36,6 +36,8 @@ class set_detect_anomaly:
     """Turns anomaly detection on or off: at once as a function, and until the end of the block as a context manager."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(f"[set_detect_anomaly] expected a bool, got {type(mode).__name__}")
         self.prev = _C._get_anomaly_mode()
         _C._set_anomaly_mode(mode, check_nan)
 

@@ -180,6 +180,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         if has_aux:
             out, aux = out
         outputs, out_spec = pytree.tree_flatten(out)
+        for x in outputs:
+            if not isinstance(x, Tensor):
+                raise RuntimeError(f"[vjp] expected func to return Tensors, got {type(x).__name__}")
     inputs = [x for x in flat if isinstance(x, Tensor) and x.requires_grad]
 
     def pull(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:

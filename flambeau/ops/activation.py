@@ -369,7 +369,7 @@ def nn_tanhshrink(input: fl.Tensor) -> fl.Tensor:
 def nn_glu(input: fl.Tensor, dim: int = -1) -> fl.Tensor:
     if input.dim() == 0:
         raise RuntimeError("[glu] expected a dimension to halve, got a scalar tensor")
-    size = input.shape[dim]
+    size = input.size(dim)
     if size % 2:
         raise RuntimeError(f"[glu] expected an even size in dimension {dim}, got {size}")
     value, gate = fl.chunk(input, 2, dim)

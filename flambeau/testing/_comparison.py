@@ -75,7 +75,7 @@ def assert_close(
     """
     if (rtol is None) != (atol is None):
         absent = "rtol" if rtol is None else "atol"
-        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {absent}.")
+        raise ValueError(f"[assert_close] expected rtol and atol or neither, got no {absent}")
     options = _Options(allow_subclasses, rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride)
     failure = None
     try:
@@ -165,7 +165,7 @@ def _comparison(actual: Any, expected: Any, place: tuple[Any, ...], options: _Op
             return _compare_tensors
         if hasattr(actual, "__array__") or hasattr(actual, "__dlpack__"):
             return _compare_arrays
-    message = f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+    message = f"[assert_close] expected tensors, numbers, or containers of these of one kind, got {type(actual).__name__} and {type(expected).__name__}"
     raise TypeError(_located(message, place))
 
 

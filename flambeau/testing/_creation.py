@@ -92,7 +92,7 @@ def _interval(low: float | None, high: float | None, dtype: Any) -> tuple[float,
             stacklevel=3,
         )
     elif low >= high:
-        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+        raise ValueError(f"[make_tensor] expected low < high, got {low} and {high}")
     if high < limits[0] or low >= limits[1]:
         raise ValueError(
             f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports "

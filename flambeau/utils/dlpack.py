@@ -6,4 +6,6 @@ from flambeau import from_dlpack  # noqa: F401
 
 def to_dlpack(tensor: flambeau.Tensor):
     """A capsule that another library takes the tensor from."""
+    if not isinstance(tensor, flambeau.Tensor):
+        raise TypeError(f"[to_dlpack] expected a Tensor, got {type(tensor).__name__}")
     return tensor.__dlpack__()

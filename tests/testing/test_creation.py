@@ -55,7 +55,7 @@ def test_layout_and_gradient():
 @pytest.mark.parametrize(
     "options, text",
     [
-        ({"low": 5, "high": 3}, "must be less than"),
+        ({"low": 5, "high": 3}, "expected low < high"),
         ({"low": float("nan")}, "cannot be NaN"),
         ({"noncontiguous": True, "memory_format": torch.contiguous_format}, "mutually exclusive"),
         ({"dtype": torch.uint8, "low": 300, "high": 400}, "only supports"),

@@ -391,6 +391,8 @@ class Module(StateDicts):
     def to(self, *args: Any, **kwargs: Any) -> Module:
         """Moves and converts parameters and buffers: to(device, dtype, non_blocking), to(dtype) or to(tensor)."""
         device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
+        if dtype is not None and not isinstance(dtype, fl.dtype):
+            raise TypeError(f"[Module.to] expected a dtype such as torch.float32, got {dtype!r}")
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"[Module.to] expected a floating point or complex dtype, got {dtype}")
         if dtype is not None and dtype.is_complex:

@@ -65,6 +65,7 @@ def clip_grad_norm_(
     foreach: bool | None = None,
 ) -> Tensor:
     """Scales the parameters' gradients to a total norm of at most max_norm, in place; returns the norm before."""
+    max_norm = max_norm if isinstance(max_norm, Tensor) else float(max_norm)
     if isinstance(parameters, Tensor):
         parameters = [parameters]
     else:
