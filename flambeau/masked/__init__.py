@@ -154,7 +154,8 @@ def logsumexp(
     input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: fl.dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
     input = input if dtype is None else input.to(dtype)
-    return fl.logsumexp(_fill(input, mask, -INF), _dims(input, dim), keepdim).to(input.dtype)
+    values = input if input.is_floating_point() or input.is_complex() else input.to(fl.get_default_dtype())
+    return fl.logsumexp(_fill(values, mask, -INF), _dims(input, dim), keepdim).to(input.dtype)
 
 
 def logaddexp(

@@ -9,6 +9,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor
 from flambeau.nn import _reduction as _Reduction  # noqa: F401
+from flambeau.nn._scaled_mm import ScalingType, SwizzleType, scaled_mm  # noqa: F401
 from flambeau.nn.modules.utils import _list_with_default, _pair, _single, _triple  # noqa: F401
 from flambeau.overrides import handle_torch_function, has_torch_function  # noqa: F401
 

@@ -424,3 +424,8 @@ def test_every_module_has_a_case():
         value = getattr(torch.nn, name)
         if isinstance(value, type) and issubclass(value, torch.nn.Module) and name not in skipped:
             assert f"nn.{name}(" in tested or f"nn.{name}." in tested, name
+
+
+def test_a_dict_of_parameters_prints_as_pytorchs():
+    texts = [repr(lib.nn.ParameterDict({"x": lib.nn.Parameter(lib.ones(2, 3))})) for lib in (torch, fl)]
+    assert texts[0] == texts[1]

@@ -30,3 +30,21 @@ def test_one_grid(scale, zero_point):
 def test_a_grid_for_each_channel():
     scale = np.array([0.01, 0.1, 0.02, 0.5], dtype=np.float32)
     compare("fake_quantize_per_channel_affine", scale, np.array([0, 1, 2, 3], dtype=np.int32), 1, 0, 15)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_products_of_scaled_matrices(rows):
+    rng = np.random.RandomState(1)
+    a, b = rng.standard_normal((4, 32)).astype(np.float32), rng.standard_normal((16, 32)).astype(np.float32)
+    scales = [np.array(2.0, dtype=np.float32), np.array(0.5, dtype=np.float32)]
+    if rows:
+        scales = [rng.uniform(0.5, 1, shape).astype(np.float32) for shape in ((4, 1), (1, 16))]
+    results = []
+    for lib in (torch, fl):
+        functional = lib.nn.functional
+        recipe = functional.ScalingType.RowWise if rows else functional.ScalingType.TensorWise
+        left, right = (lib.tensor(m).to(lib.float8_e4m3fn) for m in (a, b))
+        made = functional.scaled_mm(left, right.t(), lib.tensor(scales[0]), recipe, lib.tensor(scales[1]), recipe)
+        assert made.dtype == lib.bfloat16
+        results.append(made.float().numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-2, atol=1e-2)

@@ -47,7 +47,28 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
         cuda._attention.update(before)
 
 
+def list_flash_attention_impls() -> list[str]:
+    """Implementations from outside that can be asked for: none."""
+    return []
+
+
+def current_flash_attention_impl() -> str | None:
+    return None
+
+
+def activate_flash_attention_impl(impl: str) -> None:
+    raise ModuleNotFoundError(f"[activate_flash_attention_impl] expected no implementation from outside, got {impl!r}")
+
+
+def restore_flash_attention_impl(_raise_warn: bool = True) -> None:
+    """Goes back to the implementation that is always used."""
+
+
 def __getattr__(name: str) -> Any:
+    if name == "varlen":
+        from importlib import import_module
+
+        return import_module(f"{__name__}.varlen")
     from flambeau import _absent
 
     return _absent.attribute(__name__, name)
