@@ -172,8 +172,6 @@ def grad(
             "only_inputs argument is deprecated and is ignored now (defaults to True).", FutureWarning, stacklevel=2
         )
     roots, wanted = _listed(outputs), _listed(inputs)
-    if not wanted:
-        raise RuntimeError("[grad] expected at least one input, got none")
     if retain_graph is None:
         retain_graph = create_graph
     grads = (None,) * len(roots) if grad_outputs is None else _listed(grad_outputs)
