@@ -626,7 +626,8 @@ def _of_normal_cdf(op: str, args: list[Any]) -> Expr | None:
     inner = erf.args[0] if erf.op == "erf" else None
     if inner is None or inner.op != "mul" or not _is_const(inner.args[1], math.sqrt(0.5)):
         return None
-    return inner.args[0]
+    x: Expr = inner.args[0]
+    return x
 
 
 def _is_const(node: Expr, value: float) -> bool:
