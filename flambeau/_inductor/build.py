@@ -172,7 +172,7 @@ def _in_plain_math() -> frozenset[str]:
     import re
 
     text = (_headers() / "cpu" / "math.h").read_text()
-    return frozenset(re.findall(r"^FL_MATH_[A-Z]+\((\w+)\)", text, re.MULTILINE))
+    return frozenset(re.findall(r"^FL_MATH_(?:T |[A-Z]+\()(\w+)", text, re.MULTILINE))
 
 
 class BuildError(RuntimeError):

@@ -59,3 +59,25 @@ def test_layer_norm_with_gelu_follows_eager_mode():
         return F.gelu(F.layer_norm(x, (333,), weight, bias)) + x
 
     fl.testing.assert_close(fl.compile(f)(x, weight, bias), f(x, weight, bias), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16])
+def test_functions_of_the_plain_header(dtype):
+    x = fl.linspace(-3, 3, 97).to(dtype)
+    y = x.flip(0) + 0.25
+
+    def f(x, y):
+        smooth = F.silu(x), F.gelu(x, approximate="tanh"), F.mish(x), F.softplus(x), fl.sinc(x)
+        return (
+            *smooth,
+            fl.log2(x.abs()),
+            fl.log10(y.abs()),
+            fl.sign(x),
+            fl.fmax(x, y),
+            fl.fmin(x, y),
+            fl.fmod(x, y),
+            fl.xlogy(x.abs(), y.abs()),
+        )
+
+    for got, expected in zip(fl.compile(f)(x, y), f(x, y)):
+        fl.testing.assert_close(got, expected, equal_nan=True)
