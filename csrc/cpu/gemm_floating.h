@@ -3,6 +3,8 @@
 
 #include <omp.h>
 
+#include <cstring>
+
 #include "cpu/gemm.h"
 #include "cpu/gemm_paths.h"
 #include "cpu/gemm_vector.h"
@@ -64,27 +66,30 @@ void multiply_part(const Product<S, T, S>& p) {
       finish_tile(p, wide + i * p.n + j, p.n, i, j, 1, std::min<int64_t>(kMaxWidth, p.n - j), kFirst | kLast);
 }
 
-// Products so small that a plan and packing cost more than the arithmetic: R rows of N sums in registers.
-template <int R, int N, class T>
-void tiny_rows(const Product<T, T, T>& p, int64_t i) {
-  T sums[R][N] = {};
+// Products so small that a plan and packing cost more than the arithmetic: R rows of W sums, each row a
+// vector in a register.
+template <int R, int W, class T>
+void tiny_rows(const Product<T, T, T>& p, int64_t i, int64_t j) {
+  typedef T Row __attribute__((vector_size(W * sizeof(T))));
+  Row sums[R] = {};
   const T* a = p.a + i * p.a_row;
   for (int64_t l = 0; l < p.k; ++l) {
-    const T* b = p.b + l * p.b_row;
-    for (int r = 0; r < R; ++r) {
-      const T x = a[r * p.a_row + l * p.a_col];
-      for (int j = 0; j < N; ++j) sums[r][j] += x * b[j];
-    }
+    Row b;
+    std::memcpy(&b, p.b + l * p.b_row + j, sizeof(Row));
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) sums[r] += a[r * p.a_row + l * p.a_col] * b;
   }
-  for (int r = 0; r < R; ++r)
-    for (int j = 0; j < N; ++j) p.c[(i + r) * p.c_row + j] = sums[r][j];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) std::memcpy(p.c + (i + r) * p.c_row + j, &sums[r], sizeof(Row));
 }
 
-template <int N, class T>
+template <int W, class T>
 void multiply_tiny(const Product<T, T, T>& p) {
-  int64_t i = 0;
-  for (; i + 4 <= p.m; i += 4) tiny_rows<4, N>(p, i);
-  for (; i < p.m; ++i) tiny_rows<1, N>(p, i);
+  for (int64_t j = 0; j < p.n; j += W) {
+    int64_t i = 0;
+    for (; i + 4 <= p.m; i += 4) tiny_rows<4, W>(p, i, j);
+    for (; i < p.m; ++i) tiny_rows<1, W>(p, i, j);
+  }
 }
 
 template <class T>
@@ -92,10 +97,13 @@ bool try_tiny(const Product<T, T, T>& p) {
   if (p.m > 16 || p.k > 64 || p.b_col != 1 || p.c_col != 1 || p.alpha != T(1) || p.beta != T(0) || p.bias ||
       p.relu)
     return false;
-  if (p.n == 4) return multiply_tiny<4>(p), true;
-  if (p.n == 8) return multiply_tiny<8>(p), true;
-  if (p.n == 16) return multiply_tiny<16>(p), true;
-  return false;
+  constexpr int most = 32 / sizeof(T);  // wider vectors than the processor's are taken apart in memory
+  if (p.n != 4 && p.n != 8 && p.n != 16) return false;
+  if (p.n % most == 0)
+    multiply_tiny<most>(p);
+  else
+    multiply_tiny<4>(p);
+  return true;
 }
 
 template <class S, class T>
