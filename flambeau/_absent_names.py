@@ -182,11 +182,6 @@ TABLE: dict[str, tuple[str, str]] = {
     f"{_CHECKPOINT}.planner": (_SHARD, "LoadItemType{BYTE_IO,TENSOR} LoadPlan LoadPlanner ReadItem SavePlan SavePlanner"),
     f"{_CHECKPOINT}.quantized_hf_storage": (_SHARD, "QuantizedHuggingFaceStorageReader"),
     f"{_CHECKPOINT}.staging": (_SHARD, "BlockingAsyncStager DefaultStager StagingOptions"),
-    f"{_CHECKPOINT}.state_dict": (
-        _SHARD,
-        "~StateDictOptions get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict "
-        "set_optimizer_state_dict set_state_dict",
-    ),
     f"{_CHECKPOINT}.state_dict_loader": (_SHARD, "load load_state_dict"),
     f"{_CHECKPOINT}.state_dict_saver": (_SHARD, "AsyncCheckpointerType{PROCESS,THREAD} AsyncSaveResponse async_save save"),
     f"{_CHECKPOINT}.stateful": (_SHARD, "Stateful"),

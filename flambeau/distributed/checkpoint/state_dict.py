@@ -1,0 +1,197 @@
+"""State dicts of models and optimizers that do not depend on how a model is wrapped or its parameters are numbered.
+
+Parameters are called by their full names, in the state of optimizers too. In a world of one process nothing is gathered
+or divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.optim import Optimizer
+
+__all__ = [
+    "StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
+    "set_optimizer_state_dict", "set_state_dict",
+]  # fmt: skip
+
+_WRAPPER = "_orig_mod."  # of compiled modules
+
+
+@dataclass
+class StateDictOptions:
+    """What a state dict holds. Options about several processes change nothing here."""
+
+    full_state_dict: bool = False
+    cpu_offload: bool = False
+    ignore_frozen_params: bool = False
+    keep_submodule_prefixes: bool = True
+    strict: bool = True
+    broadcast_from_rank0: bool = False
+    flatten_optimizer_state_dict: bool = False
+    dsd_fqn_modifiers: str = "_fqn_modifiers"
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+
+def _names(model: nn.Module) -> dict[Any, str]:
+    """The full name of each parameter."""
+    named = _unwrapped(model).named_parameters(remove_duplicate=False)
+    found: dict[Any, str] = {}
+    for name, parameter in named:
+        found.setdefault(parameter, name.replace(_WRAPPER, ""))
+    return found
+
+
+def _listed(optimizers: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
+    return [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+
+
+def _on_cpu(value: Any, options: StateDictOptions) -> Any:
+    return value.cpu() if options.cpu_offload and isinstance(value, fl.Tensor) else value
+
+
+def get_model_state_dict(
+    model: nn.Module, *, submodules: set[nn.Module] | None = None, options: StateDictOptions | None = None
+) -> dict[str, Any]:
+    """The model's state dict under full names; with `submodules`, what belongs to these."""
+    options = options or StateDictOptions()
+    model = _unwrapped(model)
+    state = {name.replace(_WRAPPER, ""): _on_cpu(v, options) for name, v in model.state_dict().items()}
+    if options.ignore_frozen_params:
+        frozen = {name for p, name in _names(model).items() if not p.requires_grad}
+        state = {name: value for name, value in state.items() if name not in frozen}
+    if submodules:
+        prefixes = [f"{name}.".replace(_WRAPPER, "") for name, m in model.named_modules() if m in submodules]
+        chosen = {name: p for name in state for p in prefixes if name.startswith(p)}
+        cut = not options.keep_submodule_prefixes
+        state = {name[len(prefix) :] if cut else name: state[name] for name, prefix in chosen.items()}
+    return state
+
+
+def set_model_state_dict(
+    model: nn.Module, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
+) -> Any:
+    """Loads what `get_model_state_dict` gave."""
+    options = options or StateDictOptions()
+    model = _unwrapped(model)
+    own = {name.replace(_WRAPPER, ""): name for name in model.state_dict()}
+    given = {own.get(name, name): value for name, value in model_state_dict.items()}
+    return model.load_state_dict(given, strict=options.strict)
+
+
+def _filled(optimizer: Optimizer) -> None:
+    """Makes an optimizer that has not stepped yet have its state, without moving a parameter."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    if optimizer.state or not parameters or any(p.grad is not None for p in parameters):
+        return
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = fl.tensor(0.0) if isinstance(group["lr"], fl.Tensor) else 0.0
+    for parameter in parameters:
+        parameter.grad = fl.zeros_like(parameter)
+    optimizer.step(closure=None)
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"] = rate
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _flattened(state: dict[str, Any]) -> dict[str, Any]:
+    flat = {f"state.{name}.{key}": v for name, values in state["state"].items() for key, v in values.items()}
+    for group in state["param_groups"]:
+        for name in group["params"]:
+            flat |= {f"param_groups.{name}.{key}": value for key, value in group.items() if key != "params"}
+    return flat
+
+
+def get_optimizer_state_dict(
+    model: nn.Module,
+    optimizers: Optimizer | Iterable[Optimizer],
+    *,
+    submodules: set[nn.Module] | None = None,
+    options: StateDictOptions | None = None,
+) -> dict[str, Any]:
+    """The state of all optimizers together, parameters called by name; with an option as one flat dict."""
+    options = options or StateDictOptions()
+    names = _names(model)
+    joined: dict[str, Any] = {"state": {}, "param_groups": []}
+    for optimizer in _listed(optimizers):
+        _filled(optimizer)
+        saved = optimizer.state_dict()
+        order = [names[p] for group in optimizer.param_groups for p in group["params"]]
+        for index, values in saved["state"].items():
+            joined["state"][order[index]] = {key: _on_cpu(value, options) for key, value in values.items()}
+        for group in saved["param_groups"]:
+            joined["param_groups"].append(group | {"params": [order[index] for index in group["params"]]})
+    return _flattened(joined) if options.flatten_optimizer_state_dict else joined
+
+
+def _unflattened(flat: dict[str, Any], order: list[list[str]]) -> dict[str, Any]:
+    state: dict[str, Any] = {"state": {}, "param_groups": []}
+    for names in order:
+        group: dict[str, Any] = {"params": names}
+        for name in names:
+            prefix = f"state.{name}."
+            values = {key[len(prefix) :]: v for key, v in flat.items() if key.startswith(prefix)}
+            if values:
+                state["state"][name] = values
+            head = f"param_groups.{name}."
+            group |= {key[len(head) :]: v for key, v in flat.items() if key.startswith(head)}
+        state["param_groups"].append(group)
+    return state
+
+
+def set_optimizer_state_dict(
+    model: nn.Module,
+    optimizers: Optimizer | Iterable[Optimizer],
+    optim_state_dict: dict[str, Any],
+    *,
+    options: StateDictOptions | None = None,
+) -> None:
+    """Loads what `get_optimizer_state_dict` gave; the order of parameters and groups may be another."""
+    names = _names(model)
+    for optimizer in _listed(optimizers):
+        _filled(optimizer)
+        order = [[names[p] for p in group["params"]] for group in optimizer.param_groups]
+        given = optim_state_dict if "param_groups" in optim_state_dict else _unflattened(optim_state_dict, order)
+        by_first = {name: group for group in given["param_groups"] for name in group["params"]}
+        flat = [name for group in order for name in group]
+        state = {index: dict(given["state"][name]) for index, name in enumerate(flat) if name in given["state"]}
+        groups, start = [], 0
+        for own, saved_names in zip(optimizer.param_groups, order):
+            saved = by_first.get(saved_names[0], own) if saved_names else own
+            numbers = list(range(start, start + len(saved_names)))
+            groups.append({key: v for key, v in saved.items() if key != "params"} | {"params": numbers})
+            start += len(saved_names)
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def get_state_dict(
+    model: nn.Module,
+    optimizers: Optimizer | Iterable[Optimizer],
+    *,
+    submodules: set[nn.Module] | None = None,
+    options: StateDictOptions | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state dicts of a model and of its optimizers."""
+    state = get_model_state_dict(model, submodules=submodules, options=options)
+    return state, get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options)
+
+
+def set_state_dict(
+    model: nn.Module,
+    optimizers: Optimizer | Iterable[Optimizer],
+    *,
+    model_state_dict: dict[str, Any],
+    optim_state_dict: dict[str, Any],
+    options: StateDictOptions | None = None,
+) -> Any:
+    """Loads what `get_state_dict` gave."""
+    set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
+    return set_model_state_dict(model, model_state_dict, options=options)
