@@ -391,3 +391,8 @@ def test_errors_are_of_the_same_kind(index):
     with pytest.raises(Exception) as got:
         BAD[index](fl, ours)
     assert got.type.__name__ == want.type.__name__, (got.value, want.value)
+
+
+def test_a_wishart_prints_as_pytorchs():
+    texts = [repr(lib.distributions.Wishart(lib.tensor(4.0), lib.eye(2))) for lib in (torch, fl)]
+    assert texts[0] == texts[1]
