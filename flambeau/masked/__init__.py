@@ -247,3 +247,9 @@ def normalize(
     input = input if dtype is None else input.to(dtype)
     size = norm(input, ord, dim, keepdim=True, mask=mask)
     return fl.div(_fill(input, mask, 0), fl.clamp_min(size, eps))
+
+
+def __getattr__(name: str) -> object:
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)
