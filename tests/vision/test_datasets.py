@@ -15,7 +15,8 @@ def write_idx(path, array, zipped=False):
     codes = {"uint8": 8, "int32": 12, "float32": 13}
     head = struct.pack(f">HBB{array.ndim}I", 0, codes[array.dtype.name], array.ndim, *array.shape)
     data = head + array.astype(array.dtype.newbyteorder(">")).tobytes()
-    (gzip.open if zipped else open)(path, "wb").write(data)
+    with (gzip.open if zipped else open)(path, "wb") as file:
+        file.write(data)
 
 
 @pytest.mark.parametrize("zipped", [False, True])
