@@ -128,6 +128,50 @@ def div_mode(self: fl.Tensor, other: fl.Tensor | float, *, rounding_mode: str | 
     raise RuntimeError(f"[div] expected rounding_mode to be one of None, 'trunc' or 'floor', got {rounding_mode!r}")
 
 
+# The first operand may be a number, too; it has as little say in the dtype of the result as the second.
+def lifted(number: float, other: fl.Tensor | float) -> fl.Tensor:
+    device = other.device if isinstance(other, fl.Tensor) else None
+    return fl.scalar_tensor(number, dtype=fl.result_type(number, other), device=device)
+
+
+NUMBER = "Scalar self, Tensor|Scalar other"
+
+
+@composite(f"add.Number({NUMBER}, *, Scalar alpha=1) -> Tensor", method=False, out=True)
+def add_to_number(self: float, other: fl.Tensor | float, *, alpha: float = 1) -> fl.Tensor:
+    return fl.add(lifted(self, other), other, alpha=alpha)
+
+
+@composite(f"sub.Number({NUMBER}, *, Scalar alpha=1) -> Tensor", method=False, out=True)
+@composite(f"subtract.Number({NUMBER}, *, Scalar alpha=1) -> Tensor", method=False, out=True)
+def sub_from_number(self: float, other: fl.Tensor | float, *, alpha: float = 1) -> fl.Tensor:
+    return fl.sub(lifted(self, other), other, alpha=alpha)
+
+
+@composite(f"mul.Number({NUMBER}) -> Tensor", method=False, out=True)
+@composite(f"multiply.Number({NUMBER}) -> Tensor", method=False, out=True)
+def mul_number(self: float, other: fl.Tensor | float) -> fl.Tensor:
+    return fl.mul(lifted(self, other), other)
+
+
+@composite(f"div.Number({NUMBER}) -> Tensor", method=False, out=True)
+@composite(f"divide.Number({NUMBER}) -> Tensor", method=False, out=True)
+@composite(f"true_divide.Number({NUMBER}) -> Tensor", method=False, out=True)
+def div_number(self: float, other: fl.Tensor | float) -> fl.Tensor:
+    return fl.div(lifted(self, other), other)
+
+
+@composite(f"div.Number_mode({NUMBER}, *, str? rounding_mode) -> Tensor", method=False, out=True)
+@composite(f"divide.Number_mode({NUMBER}, *, str? rounding_mode) -> Tensor", method=False, out=True)
+def div_number_mode(self: float, other: fl.Tensor | float, *, rounding_mode: str | None) -> fl.Tensor:
+    return fl.div(lifted(self, other), other, rounding_mode=rounding_mode)
+
+
+@composite(f"floor_divide.Number({NUMBER}) -> Tensor", method=False, out=True)
+def floor_divide_number(self: float, other: fl.Tensor | float) -> fl.Tensor:
+    return fl.floor_divide(lifted(self, other), other)
+
+
 remainder = pointwise(
     "remainder.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
     lambda x, y: e.remainder(x, y),

@@ -171,6 +171,19 @@ def ldexp(make):
     yield call(make(2, 3), make(3))
 
 
+@samples(
+    "add.Number", "sub.Number", "subtract.Number", "mul.Number", "multiply.Number", "div.Number", "divide.Number",
+    "true_divide.Number", "floor_divide.Number",
+)  # fmt: skip
+def of_number(make):
+    yield call(1.7, make.positive(2, 3))
+
+
+@samples("div.Number_mode", "divide.Number_mode")
+def of_number_rounded(make):
+    yield call(1.7, make.positive(2, 3), rounding_mode="trunc")
+
+
 @samples("float_power.Scalar")
 def float_power_of_number(make):
     yield call(1.7, make.positive(2, 3))
