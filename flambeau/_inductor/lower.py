@@ -81,6 +81,12 @@ def _batch_norm(
     return (out if bias is None else out + bias.reshape(view), *saved)
 
 
+def _is_cut(operand: Any, compute: Any) -> bool:
+    """Whether eager mode cuts the bits of an operand off: a single integer that is wider than what it meets."""
+    whole = isinstance(operand, Value) and not operand.size and records.dtype_class(operand.dtype) == "i"
+    return whole and records.dtype_class(compute) == "i" and operand.dtype.itemsize > compute.itemsize
+
+
 def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     """Whether a window covers a block of memory, each element once."""
     expected = 1
@@ -235,7 +241,7 @@ class Lowering:
             compute = fl.get_default_dtype()
         elif details["promote"] in ("first", "self"):
             compute = given[elements[0]].dtype
-        if compute not in _REAL:
+        if compute not in _REAL or any(_is_cut(given[n], compute) for n in elements):
             return False
         case = details["cases"].get(given[names[-1]]) if isinstance(given[names[-1]], (int, float)) else None
         if case is not None:

@@ -209,3 +209,8 @@ def test_one_row_says_nothing_about_the_layout_of_many():
         got, expected = compiled(x), function(x)
         assert got.stride() == expected.stride()
         fl.testing.assert_close(got, expected)
+
+
+def test_a_single_wide_integer_is_cut_to_what_it_meets():
+    x = fl.arange(6, dtype=fl.uint8)
+    agrees(lambda x, n: [fl.maximum(~n, x), (x ^ ~n) + 1, x + n], x, fl.tensor(1))
