@@ -503,27 +503,15 @@ def generate_operators(records, derivatives, out: Path) -> None:
 
 namespace fl {{
 
-#if defined(FL_HAS_V4)
 #define FL_DECLARE_LOOPS(name, n)                                              \\
   namespace v3 {{ extern const StridedIterator::Loop name[n][kLoopSlots]; }}        \\
   namespace v4 {{ extern const StridedIterator::Loop name[n][kLoopSlots]; }}        \\
-  static auto picked_##name() {{ return has_v4() ? v4::name : v3::name; }}
-#else
-#define FL_DECLARE_LOOPS(name, n)                                              \\
-  namespace v3 {{ extern const StridedIterator::Loop name[n][kLoopSlots]; }}        \\
-  static auto picked_##name() {{ return v3::name; }}
-#endif
+  static auto picked_##name() {{ return FL_PICK(name); }}
 
-#if defined(FL_HAS_V4)
 #define FL_DECLARE_REDUCTION(name)                                   \\
   namespace v3 {{ extern const ReduceLoops name[kReduceSlots]; }}      \\
   namespace v4 {{ extern const ReduceLoops name[kReduceSlots]; }}      \\
-  static auto picked_##name() {{ return has_v4() ? v4::name : v3::name; }}
-#else
-#define FL_DECLARE_REDUCTION(name)                                   \\
-  namespace v3 {{ extern const ReduceLoops name[kReduceSlots]; }}      \\
-  static auto picked_##name() {{ return v3::name; }}
-#endif
+  static auto picked_##name() {{ return FL_PICK(name); }}
 
 {chr(10).join(declarations)}
 {chr(10).join(reduce_declarations)}

@@ -8,37 +8,33 @@
 
 namespace fl {
 
-// Whether the kernels built for x86-64-v4 (AVX-512) can run here.
+// Whether AVX-512 (x86-64-v4) can run here.
 inline bool has_v4() {
-#if defined(FL_HAS_V4)
   static const bool yes = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return yes;
-#else
-  return false;
-#endif
 }
 
 }  // namespace fl
 
-// Declares `type name` once for each instruction set, and `picked_name()` returning a pointer to the best.
-#if defined(FL_HAS_V4)
-#define FL_DECLARE_ARCH(type, name)        \
-  namespace v3 {                           \
-  extern type name;                        \
-  }                                        \
-  namespace v4 {                           \
-  extern type name;                        \
-  }                                        \
-  inline type& picked_##name() {           \
-    return has_v4() ? v4::name : v3::name; \
-  }
+// What `name` is in the best instruction set that was built and runs here. FL_HAS_V3 and FL_HAS_V4 say which
+// were.
+#if defined(FL_HAS_V3) && defined(FL_HAS_V4)
+#define FL_PICK(name) (has_v4() ? v4::name : v3::name)
+#elif defined(FL_HAS_V4)
+#define FL_PICK(name) v4::name
 #else
+#define FL_PICK(name) v3::name
+#endif
+
+// Declares `type name` for each instruction set, and `picked_name()` returning a reference to the best.
 #define FL_DECLARE_ARCH(type, name) \
   namespace v3 {                    \
   extern type name;                 \
   }                                 \
+  namespace v4 {                    \
+  extern type name;                 \
+  }                                 \
   inline type& picked_##name() {    \
-    return v3::name;                \
+    return FL_PICK(name);           \
   }
-#endif

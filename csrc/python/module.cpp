@@ -1,4 +1,5 @@
 // The extension module flambeau._C.
+#include "cpu/arch.h"
 #include "python/guards.h"
 #include "python/library.h"
 
@@ -19,6 +20,11 @@ PyModuleDef definition{PyModuleDef_HEAD_INIT,
 PyMODINIT_FUNC PyInit__C() {
   using namespace fl::py;
   return guarded([]() -> PyObject* {
+#if defined(FL_HAS_V4) && !defined(FL_HAS_V3)
+    FL_CHECK(fl::has_v4(),
+             "[flambeau] expected a processor with AVX-512, for which alone this build was made "
+             "(FLAMBEAU_KERNEL_ARCHS), got one without");
+#endif
     Object module = own(PyModule_Create(&definition));
     add_types(module.get());
     add_tensor(module.get());
