@@ -282,7 +282,10 @@ def test_leaving_the_interpreter_with_a_live_iterator():
 
 def test_interrupt():
     program = SLEEPY + "for batch in DataLoader(Sleepy(), num_workers=2): print('going', flush=True)"
-    program = "import os, sys, time\nimport flambeau as fl\nfrom flambeau.utils.data import *\n" + program
+    program = (
+        "import os, sys, time, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
+        "import flambeau as fl\nfrom flambeau.utils.data import *\n" + program
+    )
     child = subprocess.Popen(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": ROOT},
