@@ -210,7 +210,7 @@ def _program(
         if state.memory is not buffer.memory:
             last.append(_write_back(value, buffer, state, lowering))
     shown.lowered([*lowering.items, *last])
-    steps = schedule(lowering.items, last, look_ahead=not isinstance(lowering.printer, CppPrinter))
+    steps = schedule(lowering.items, last)
     shown.scheduled(steps)
     replay = config.triton.cudagraphs and trace.device.type == "cuda"
     plan = Plan(lowering, given, constants, inputs, trace.device, replay)

@@ -6,7 +6,8 @@ later passes over the same row use (softmax, layer norm); folds along the rows g
 when the group is through (the gradient of a bias).
 
 Loops are taken in the order of the program. A loop joins the latest group that it fits and that comes after everything it
-reads; else it starts a group of its own. What is written between two groups can therefore never be read too early.
+reads, if they share what they read, are small, or are both needed by a loop that follows soon; else it starts a group of
+its own. What is written between two groups can therefore never be read too early.
 """
 
 from __future__ import annotations
@@ -153,11 +154,10 @@ def _fold_split(loop: Loop, dims: tuple[int, ...]) -> tuple[str, int] | None:
     return ("fold" if kept[0] else "rows"), _position(sizes, dims, boundary)
 
 
-def schedule(items: list[Loop | Operator], last: list[Loop], look_ahead: bool = False) -> list[Group | Operator]:
-    """Groups and operator calls in the order in which they run; `last` are loops that come after all others. With
-    `look_ahead` loops that share nothing yet run together where a later loop needs both."""
+def schedule(items: list[Loop | Operator], last: list[Loop]) -> list[Group | Operator]:
+    """Groups and operator calls in the order in which they run; `last` are loops that come after all others."""
     readers: dict[Buffer, list[Loop]] = {}
-    for loop in (i for i in items if look_ahead and isinstance(i, Loop)):
+    for loop in (i for i in items if isinstance(i, Loop)):
         for access in loop.reads:
             readers.setdefault(access.buffer, []).append(loop)
     steps: list[Group | Operator] = []

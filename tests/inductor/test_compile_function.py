@@ -6,6 +6,7 @@ import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import build
 from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.printers import CppPrinter
 
 
 def tensor(*size, grad=False):
@@ -56,6 +57,20 @@ def test_values_and_gradients_are_those_of_eager_mode(name):
     seed = fl.randn_like(expected)
     for a, b in zip(fl.autograd.grad(got, inputs, seed), fl.autograd.grad(expected, inputs, seed)):
         fl.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_later_loop_needs_is_computed_in_its_kernel():
+    launches = []
+
+    class Watching(CppPrinter):
+        def launches(self, work):
+            launches.append(len(work))
+            return super().launches(work)
+
+    x, y = tensor(100, 100), tensor(100, 100)
+    compiled = compile_function(lambda *a: [chain(*a)], 2, printer=Watching())
+    fl.testing.assert_close(compiled(x, y)[0], chain(x, y))
+    assert launches == [1]  # though sigmoid(y) shares nothing with what is computed of x before
 
 
 def test_one_set_of_kernels_serves_every_size():
