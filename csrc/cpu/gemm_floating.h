@@ -7,6 +7,7 @@
 
 #include "cpu/gemm.h"
 #include "cpu/gemm_paths.h"
+#include "cpu/gemm_small.h"
 #include "cpu/gemm_vector.h"
 #include "cpu/onednn.h"
 
@@ -56,14 +57,17 @@ void multiply_part(const Product<S, T, S>& p) {
       if (p.bias || p.relu) add_bias(p);
       return;
     }
-  if (std::is_same_v<S, T> || p.k <= kBlockK) return multiply(p);
+  if (std::is_same_v<S, T> || p.k <= kWholePairs) return multiply(p);
   // Sums over several k blocks have to be carried in T: C is rounded once, at the end.
   T* wide = static_cast<T*>(scratch(2).get(size_t(p.m) * p.n * sizeof(T)));
-  multiply(Product<S, T, T>{p.m, p.n, p.k, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, wide, p.n, 1, T(1),
-                            T(0), nullptr, 0, 0, false});
+  multiply(Product<S, T, T>{p.m, p.n, p.k, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, wide, p.n, 1,
+                            p.alpha, T(0), nullptr, 0, 0, false});
+  Product<S, T, S> scaled = p;
+  scaled.alpha = T(1);
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; j += kMaxWidth)
-      finish_tile(p, wide + i * p.n + j, p.n, i, j, 1, std::min<int64_t>(kMaxWidth, p.n - j), kFirst | kLast);
+      finish_tile(scaled, wide + i * p.n + j, p.n, i, j, 1, std::min<int64_t>(kMaxWidth, p.n - j),
+                  kFirst | kLast);
 }
 
 // Products so small that a plan and packing cost more than the arithmetic: R rows of W sums, each row a
@@ -107,11 +111,14 @@ bool try_tiny(const Product<T, T, T>& p) {
 }
 
 template <class S, class T>
-void multiply_any(Product<S, T, S> p, int threads) {
+void multiply_any(Product<S, T, S> p, int threads, bool alone) {
   if (p.m == 1 && p.n > 1) p = p.transposed();
   if (p.n == 1) return multiply_vector(p, threads);
-  if constexpr (std::is_same_v<S, T>)
+  if constexpr (std::is_same_v<S, T>) {
     if (try_tiny(p)) return;
+  } else if (alone && double(p.m) * p.n * p.k <= kSmall) {
+    return multiply_small(p);
+  }
   if (threads <= 1) return multiply_part<S, T>(p);
   // Threads work on separate rectangles of C, nearly square, and meet only at the end: packing some
   // blocks twice costs less than waiting for each other, above all on a busy machine.
@@ -148,9 +155,10 @@ void gemm_floating(GemmArgs g) {
   const int threads = team_for(one * double(g.batch));
   if (threads > 1 && g.batch >= threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), 1);
+    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), 1, false);
   } else {
-    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), threads);
+    for (int64_t i = 0; i < g.batch; ++i)
+      multiply_any<S, T>(product_of<S, T, S>(g, i), threads, g.batch == 1);
   }
 }
 

@@ -68,33 +68,44 @@ void widen_row(const S* src, T* dst, int64_t n) {
 
 // ---- packing -----------------------------------------------------------------------------------
 
-// Four k-contiguous rows of length n, interleaved: dst[p * width + r] = rows[r][p].
+// Where element p of k goes.  Types of 16 bits are added up two by two, the second of a pair first, as
+// oneDNN does: then sums agree with its, and PyTorch's, to the last bit.
+template <class S, class T>
+FL_INLINE int64_t place(int64_t p, int64_t k) {
+  return std::is_same_v<S, T> || (p | 1) >= k ? p : p ^ 1;
+}
+
+// Four k-contiguous rows of length n, interleaved: dst[p * width + r] = rows[r][p], neighbours exchanged
+// if they are to be added up in pairs.
+template <bool PAIRS>
 FL_INLINE void interleave4(const float* const r[4], float* dst, int64_t width, int64_t n) {
+  constexpr int64_t swap = PAIRS ? 1 : 0;
   int64_t p = 0;
   for (; p + 4 <= n; p += 4) {
     __m128 a = _mm_loadu_ps(r[0] + p), b = _mm_loadu_ps(r[1] + p);
     __m128 c = _mm_loadu_ps(r[2] + p), d = _mm_loadu_ps(r[3] + p);
     _MM_TRANSPOSE4_PS(a, b, c, d);
-    _mm_storeu_ps(dst + p * width, a);
-    _mm_storeu_ps(dst + (p + 1) * width, b);
-    _mm_storeu_ps(dst + (p + 2) * width, c);
-    _mm_storeu_ps(dst + (p + 3) * width, d);
+    _mm_storeu_ps(dst + (p + swap) * width, a);
+    _mm_storeu_ps(dst + (p + 1 - swap) * width, b);
+    _mm_storeu_ps(dst + (p + 2 + swap) * width, c);
+    _mm_storeu_ps(dst + (p + 3 - swap) * width, d);
   }
   for (; p < n; ++p)
-    for (int i = 0; i < 4; ++i) dst[p * width + i] = r[i][p];
+    for (int i = 0; i < 4; ++i) dst[((p | swap) < n ? p ^ swap : p) * width + i] = r[i][p];
 }
 
+template <bool PAIRS>
 FL_INLINE void interleave4(const double* const r[4], double* dst, int64_t width, int64_t n) {
   for (int64_t p = 0; p < n; ++p, dst += width)
     dst[0] = r[0][p], dst[1] = r[1][p], dst[2] = r[2][p], dst[3] = r[3][p];
 }
 
-// Packs one panel: dst[p * width + j] = src[j * stride + p * k_stride], j < count, zeros above.
+// Packs one panel: dst[place(p) * width + j] = src[j * stride + p * k_stride], j < count, zeros above.
 template <class S, class T>
 void pack_panel(const S* src, int64_t stride, int64_t k_stride, int64_t count, int64_t k, T* dst,
                 int64_t width) {
   if (stride == 1) {
-    for (int64_t p = 0; p < k; ++p) widen_row(src + p * k_stride, dst + p * width, count);
+    for (int64_t p = 0; p < k; ++p) widen_row(src + p * k_stride, dst + place<S, T>(p, k) * width, count);
   } else if (k_stride == 1) {
     int64_t j = 0;
     for (; j < count && count >= 4; j += 4) {
@@ -102,7 +113,7 @@ void pack_panel(const S* src, int64_t stride, int64_t k_stride, int64_t count, i
       if constexpr (std::is_same_v<S, T>) {
         const T* rows[4];
         for (int i = 0; i < 4; ++i) rows[i] = src + (j + i) * stride;
-        interleave4(rows, dst + j, width, k);
+        interleave4<false>(rows, dst + j, width, k);
       } else {
         constexpr int64_t chunk = 128;
         T buffer[4][chunk];
@@ -110,15 +121,16 @@ void pack_panel(const S* src, int64_t stride, int64_t k_stride, int64_t count, i
         for (int64_t p = 0; p < k; p += chunk) {
           const int64_t n = std::min(chunk, k - p);
           for (int i = 0; i < 4; ++i) widen_row(src + (j + i) * stride + p, buffer[i], n);
-          interleave4(rows, dst + p * width + j, width, n);
+          interleave4<true>(rows, dst + p * width + j, width, n);
         }
       }
     }
     for (; j < count; ++j)
-      for (int64_t p = 0; p < k; ++p) dst[p * width + j] = widen(src[j * stride + p]);
+      for (int64_t p = 0; p < k; ++p) dst[place<S, T>(p, k) * width + j] = widen(src[j * stride + p]);
   } else {
     for (int64_t p = 0; p < k; ++p)
-      for (int64_t j = 0; j < count; ++j) dst[p * width + j] = widen(src[j * stride + p * k_stride]);
+      for (int64_t j = 0; j < count; ++j)
+        dst[place<S, T>(p, k) * width + j] = widen(src[j * stride + p * k_stride]);
   }
   if (count < width)
     for (int64_t p = 0; p < k; ++p)
@@ -136,7 +148,7 @@ void pack_panels(const S* src, int64_t stride, int64_t k_stride, int64_t count, 
     if (stride == 1 && whole > 1) {
       for (int64_t p = 0; p < k; ++p)
         for (int64_t q = t; q < t + whole; ++q)
-          widen_row(src + p * k_stride + q * width, dst + (q * k + p) * width, width);
+          widen_row(src + p * k_stride + q * width, dst + (q * k + place<S, T>(p, k)) * width, width);
       t += whole;
     } else {
       pack_panel(src + t * width * stride, stride, k_stride, std::min(width, count - t * width), k,

@@ -1,6 +1,8 @@
 // One product by blocks, on one thread: plan, packing, tiles, and what becomes of the sums.
 #pragma once
 
+#include <cmath>
+
 #include "cpu/gemm_pack.h"
 #include "cpu/gemm_paths.h"
 #include "cpu/onednn.h"
@@ -46,9 +48,13 @@ void finish_tile(const Product<S, T, D>& g, const T* tile, int64_t tile_row, int
   for (int64_t i = 0; i < rows; ++i) {
     const T* sums = tile + i * tile_row;
     D* c = g.c + (i0 + i) * g.c_row + j0 * g.c_col;
-    for (int64_t j = 0; j < cols; ++j) line[j] = g.alpha * sums[j];
-    if (keep != T(0))
-      for (int64_t j = 0; j < cols; ++j) line[j] += keep * widen(c[j * g.c_col]);
+    if (keep == T(1) && !(position & kFirst)) {  // rounded once, as oneDNN does it
+      for (int64_t j = 0; j < cols; ++j) line[j] = std::fma(g.alpha, sums[j], T(widen(c[j * g.c_col])));
+    } else {
+      for (int64_t j = 0; j < cols; ++j) line[j] = g.alpha * sums[j];
+      if (keep != T(0))
+        for (int64_t j = 0; j < cols; ++j) line[j] += keep * widen(c[j * g.c_col]);
+    }
     if (last && g.bias) {
       const D* bias = g.bias + (i0 + i) * g.bias_row + j0 * g.bias_col;
       for (int64_t j = 0; j < cols; ++j) line[j] += widen(bias[j * g.bias_col]);
@@ -78,6 +84,12 @@ inline int64_t divide_up(int64_t a, int64_t b) {
 }
 
 constexpr int64_t kWholeB = 400000;  // bytes of B that need no splitting along k
+
+// The depth of blocks of 16-bit types, each added up from zero: oneDNN's, so that sums agree with its.
+constexpr int64_t kWholePairs = 384, kMostPairs = 768;
+inline int64_t depth_of_pairs(int64_t k) {
+  return k <= kWholePairs ? k : k <= 2 * kMostPairs ? divide_up(k, 2) : kMostPairs;
+}
 
 // How one block of the product is carried out.
 struct BlockPlan {
@@ -191,8 +203,9 @@ void multiply(Product<S, T, D> g) {
   // With few panels of B they stay in L2 at any depth, and C is visited once only.
   const int64_t whole_k =
       g.n <= 4 * width ? std::max<int64_t>(kWholeB / (sizeof(T) * g.n), kBlockK) : kBlockK * 3 / 2;
-  const int64_t block_k =
-      g.k <= whole_k ? std::max<int64_t>(g.k, 1) : divide_up(g.k, divide_up(g.k, kBlockK));
+  const int64_t block_k = !std::is_same_v<S, T> ? std::max<int64_t>(depth_of_pairs(g.k), 1)
+                          : g.k <= whole_k      ? std::max<int64_t>(g.k, 1)
+                                                : divide_up(g.k, divide_up(g.k, kBlockK));
   const int64_t most_rows =
       std::min(divide_up(g.m, plan.tile_rows) * plan.tile_rows, kBlockM / plan.tile_rows * plan.tile_rows);
   const int64_t most_cols = std::min(divide_up(g.n, width) * width, kBlockN);

@@ -219,6 +219,36 @@ def test_muon(options):
     assert_close(*(walk(library, "Muon", options, start, gradients)[1] for library in (flambeau, torch)))
 
 
+@pytest.mark.parametrize("shape", [(300, 200), (200, 300), (64, 64), (33, 70), (500, 100), (20, 420)], ids=str)
+def test_muon_follows_on_large_matrices(shape):
+    """Products of bfloat16 add up in oneDNN's order, so that even five iterations in it agree to the last bit."""
+    start, gradients = data(shapes=(shape,))
+    found = [walk(library, "Muon", {"lr": 0.02}, start, gradients)[1] for library in (flambeau, torch)]
+    # Processors with instructions for bfloat16 round otherwise, and without AVX-512 PyTorch has another algorithm.
+    same = torch.cpu._is_avx512_supported() and not torch.cpu._is_avx512_bf16_supported()
+    assert_close(*found, tolerance=1e-5 if same else 2e-3)
+
+
+@pytest.mark.parametrize("depth", [64, 65, 384, 385, 771, 1536, 1999])
+@pytest.mark.parametrize("turned", [False, True])
+def test_sums_of_bfloat16_products_agree(depth, turned):
+    if not torch.cpu._is_avx512_supported() or torch.cpu._is_avx512_bf16_supported():
+        pytest.skip("PyTorch adds up in another order on this processor")
+    rng = np.random.default_rng(depth)
+    half = depth // 2
+    a, b, c = (rng.standard_normal(s).astype("float32") for s in ((48, depth), (depth, 48), (48, 48)))
+    order = rng.permutation(half)  # what is left of terms that cancel is their rounding
+    a[:, half : 2 * half], b[half : 2 * half] = -a[:, order], b[order]
+    a[:, 2 * half :] = 0
+    found = []
+    for library in (flambeau, torch):
+        x, y, z = (library.tensor(v).bfloat16() for v in (a, b, c))
+        y = y.T.contiguous().T if turned else y
+        sums = [x @ y, library.addmm(z, x, y, beta=-4.775), library.addmm(z, x, y, beta=3.4445, alpha=2.0315)]
+        found.append([s.float() for s in sums])
+    assert_close(*found, tolerance=0)
+
+
 BAD = [
     lambda o, p: o.SGD([p], lr=-1.0), lambda o, p: o.SGD([p], momentum=-1), lambda o, p: o.SGD([p], nesterov=True),
     lambda o, p: o.SGD([p], fused=True, foreach=True), lambda o, p: o.Adam([p], eps=-1), lambda o, p: o.Adam([p], betas=(0, 1)),
