@@ -23,7 +23,8 @@ enum class Access : int {
   TypeAttribute,
   Instance,
   Grad,
-  Sequence
+  Sequence,
+  Apply
 };
 enum class CheckKind : int {
   Id,
@@ -466,8 +467,11 @@ class Tree final : public GuardTree {
         return found ? arrive(node, found) : missing(node);
       }
       case Access::Attribute:
-      case Access::Grad: {
-        Object found = Object::steal(PyObject_GetAttr(parent, node.key.get()));
+      case Access::Grad:
+      case Access::Apply: {
+        Object found =
+            Object::steal(node.access == Access::Apply ? PyObject_CallOneArg(node.key.get(), parent)
+                                                       : PyObject_GetAttr(parent, node.key.get()));
         if (!found) return missing(node);
         // The attribute may be computed: nothing else may keep it alive.
         auto* saved = std::exchange(recorder, nullptr);

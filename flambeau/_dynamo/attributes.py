@@ -14,7 +14,8 @@ import types
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import breaks, gradients, mappings
+from flambeau._dynamo import arrays, breaks, gradients, mappings
+from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt
 from flambeau._dynamo.source import Source
@@ -51,6 +52,8 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
     cls = type(value)
     if cls is TracedTensor:
         return _load_from_tensor(tracer, value, name)
+    if cls is TracedArray:
+        return arrays.guarded(arrays.load)(tracer, value, name)
     if cls is types.ModuleType or issubclass(cls, types.ModuleType):
         return _load_from_python_module(tracer, value, name)
     if isinstance(value, type):

@@ -185,6 +185,12 @@ COROUTINE = _record(
     "Coroutines are driven by an event loop outside the function.",
     "Compile the functions that the coroutine calls.",
 )
+NUMPY = _record(
+    27,
+    "use of a NumPy array that capture does not know",
+    "The function, keyword, dtype or kind of index has no definition by operators on tensors.",
+    "Nothing to do: NumPy does it, and the rest is captured around it. With tensors in place of arrays more is captured.",
+)
 INTERNAL = _record(
     99,
     "capture failed",

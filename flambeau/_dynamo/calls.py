@@ -25,7 +25,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks, config, gradients, mappings, scalars
+from flambeau._dynamo import arrays, attributes, breaks, config, gradients, mappings, scalars
+from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
 from flambeau._dynamo.operations import _sort, subscript, to_text
@@ -50,6 +51,7 @@ from flambeau._dynamo.values import (
     Kwargs,
     _is_text_safe,
     _plain_text,
+    is_numpy_scalar,
     is_plain,
     is_transparent,
     iterable,
@@ -75,6 +77,8 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return call(tracer, function.__func__, (owner, *args), kwargs)
     if cls is TensorMethod:
         return call_tensor_method(tracer, function.name, (function.tensor, *args), kwargs)
+    if cls is ArrayMethod:
+        return function(*args, **kwargs)
     if cls is Interpreted:
         return call(tracer, function.function, args, kwargs)
     special = SPECIAL.get(id(function))
@@ -116,10 +120,8 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return referent if referent is None else tracer.wrap(referent, tracer.sources.constant(referent))
     if cls is _CACHED and isinstance(wrapped, types.FunctionType):
         return _call_cached(tracer, function, args, kwargs)
-    if cls.__module__ == "numpy" and is_plain(args) and is_plain(kwargs):  # a function of arrays, given numbers
-        result = native(function, *args, **kwargs)
-        if is_plain(result):
-            return result
+    if arrays.is_numpy(cls):
+        raise Unsupported(breaks.NUMPY, getattr(function, "__name__", cls.__name__))
     raise Unsupported(breaks.UNKNOWN_CALL, f"{getattr(function, '__qualname__', cls.__name__)}")
 
 
@@ -197,6 +199,8 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
         return args[0].real.is_inference()
     if scalars.can_read(args[0], name):
         return scalars.read(tracer, args[0])
+    if name == "numpy":
+        return native(arrays.from_tensor, tracer, *args, **kwargs)
     if name in attributes._VALUE_METHODS:
         raise Unsupported(breaks.TENSOR_VALUE, name)
     if name == "backward":
@@ -245,6 +249,8 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
     if kwargs.get("requires_grad"):
         made = call_operator(tracer, function, args, {k: v for k, v in kwargs.items() if k != "requires_grad"})
         return _requires_grad(tracer, made)
+    if function in _FROM_ARRAYS and arrays.holds_array(args):
+        return arrays.guarded(arrays.to_tensor)(tracer, function, args, kwargs)
     if function in (fl.as_tensor, fl.asarray, fl.from_numpy, fl.frombuffer):
         if function is fl.as_tensor and len(args) == 1 and type(args[0]) is TracedTensor and not kwargs:
             return args[0]
@@ -253,6 +259,9 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
     if function in (fl.tensor, fl.as_tensor) and _holds_tensor(args):
         raise Unsupported(breaks.TENSOR_VALUE, function.__name__)
     return tracer.call_function(function, args, kwargs)
+
+
+_FROM_ARRAYS = (fl.from_numpy, fl.as_tensor, fl.asarray, fl.tensor)
 
 
 def _holds_tensor(value: Any) -> bool:
@@ -366,6 +375,12 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         module = getattr(owner, "__name__", "") or getattr(function, "__module__", "") or ""
         record = breaks.RANDOM if "random" in module else breaks.UNKNOWN_CALL
         raise Unsupported(record, f"{module}.{function.__name__}")
+    if arrays.is_numpy(type(owner)) and type(owner).__name__ == "ufunc":
+        from flambeau._dynamo import numpy_table
+
+        return numpy_table.call_ufunc_method(tracer, owner, function.__name__, args, kwargs)
+    if is_numpy_scalar(type(owner)) and is_plain(args) and is_plain(kwargs):
+        return native(function, *args, **kwargs)
     if isinstance(owner, type):
         if function.__name__ == "__new__":
             return make(tracer, args[0], args[1:], kwargs, function)

@@ -13,7 +13,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, mappings
+from flambeau._dynamo import arrays, breaks, mappings
+from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.operations import to_text, truth
 from flambeau._dynamo.sizes import SymInt, plain
@@ -52,6 +53,8 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return types.MethodType(*args)
     if cls is types.SimpleNamespace and not args:
         return tracer.make_fresh(cls(**kwargs))
+    if is_numpy_scalar(cls) and arrays.is_scalar(args) and not kwargs:
+        return arrays.guarded(ArrayMethod(args[0], "astype"))(cls)
     if (cls in VALUES or is_numpy_scalar(cls)) and is_plain(args) and is_plain(tuple(kwargs.values())):
         return native(cls, *args, **kwargs)
     meta = type(cls)

@@ -19,7 +19,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import attributes, breaks, gradients, mappings, opaque, subgraphs
+from flambeau._dynamo import arrays, attributes, breaks, gradients, mappings, opaque, subgraphs
+from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
 from flambeau._dynamo.operations import (
@@ -83,6 +84,8 @@ def _type(tracer: Tracer, *args: Any) -> Any:
 
 def _len(tracer: Tracer, value: Any) -> Any:
     hook = lookup_type(type(value), "__len__")
+    if type(value) is TracedArray:
+        return arrays.length(value)
     if isinstance(hook, types.FunctionType) and type(value) is not TracedTensor:
         return tracer.call_special(value, "__len__")
     if type(value) is TracedTensor and value.fake.ndim:
@@ -175,6 +178,8 @@ def _copy_text(tracer: Tracer, value: Any) -> Any:
         if value.fake.requires_grad or value.cls is not _C.Tensor:
             raise Unsupported(breaks.PRINT, "print of a tensor with history")
         return tracer.call_method("clone", (value,), {})
+    if type(value) is TracedArray:
+        return TracedArray(tracer, tracer.call_method("clone", (value.tensor,), {}), value.scalar)
     if not _is_text_safe(value):
         raise Unsupported(breaks.PRINT, "print")
     return str(value)
@@ -532,6 +537,13 @@ def prepare() -> None:
 
 def add_imported() -> None:
     """Adds the functions of modules that were imported meanwhile."""
+    if not arrays.registered and arrays.is_usable():
+        from flambeau._dynamo import numpy_table
+
+        arrays.registered.append(sys.modules["numpy"])
+        for function, handler in numpy_table.handlers():
+            _KEEP.append(function)
+            SPECIAL[id(function)] = handler
     for entry in [entry for entry in _pending if entry[0] in sys.modules]:
         function = getattr(sys.modules[entry[0]], entry[1])
         _KEEP.append(function)

@@ -9,7 +9,7 @@ from flambeau._dynamo.trace import LITERALS, Tracer
 
 _ACCESS = {
     "argument": 0, "constant": 1, "attribute": 2, "item": 3, "dict_item": 4, "cell": 5, "type": 6, "type_attribute": 7,
-    "instance": 8, "tensor_grad": 9, "sequence": 10,
+    "instance": 8, "tensor_grad": 9, "sequence": 10, "apply": 11,
 }  # fmt: skip
 _CHECK = {
     "id": 0, "type": 1, "equals": 2, "length": 3, "dict_keys": 4, "tensor": 5, "absent": 6, "function": 7,

@@ -11,7 +11,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._dynamo import breaks, mappings
+from flambeau._dynamo import arrays, breaks, mappings
+from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt, plain
 from flambeau._dynamo.trace import CONSTANTS, Tracer, has_default_equality, lookup_type
@@ -34,7 +35,14 @@ def truth(tracer: Tracer, value: Any) -> bool:
     cls = type(value)
     if cls is bool:
         return value  # type: ignore[no-any-return]
-    if cls in CONSTANTS or cls in CONTAINERS or cls is TracedTensor or cls in SYMBOLIC or cls is TracedNumber:
+    if (
+        cls in CONSTANTS
+        or cls in CONTAINERS
+        or cls is TracedTensor
+        or cls is TracedArray
+        or cls in SYMBOLIC
+        or cls is TracedNumber
+    ):
         return bool(native(bool, value))
     for name in ("__bool__", "__len__"):
         hook = lookup_type(cls, name)
@@ -100,6 +108,8 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if inplace:
         function = _INPLACE[base]
     left_type, right_type = type(left), type(right)
+    if left_type is TracedArray or right_type is TracedArray:
+        return native(arrays.guarded(arrays.operate), name, left, right, inplace=inplace)
     if not python_special(left_type, f"__{name}__", f"__r{name}__", f"__i{name}__") and not python_special(
         right_type, f"__{name}__", f"__r{name}__"
     ):
@@ -185,6 +195,10 @@ def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
 def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     left_type, right_type = type(left), type(right)
     name = _COMPARISON_NAMES[symbol]
+    if left_type is TracedArray or right_type is TracedArray:
+        if left is None or right is None:
+            raise Unsupported(breaks.NUMPY, f"{symbol} of an array and None")
+        return native(arrays.guarded(arrays.operate), name.strip("_"), left, right)
     names = ("__ne__", "__eq__") if symbol == "!=" else (name,)
     if not python_special(left_type, *names) and not python_special(right_type, _REFLECTED[name], *names):
         if left_type is TracedTensor or right_type is TracedTensor:
@@ -232,7 +246,7 @@ def _compare_containers(tracer: Tracer, symbol: str, left: Any, right: Any) -> b
 def contains(tracer: Tracer, item: Any, container: Any) -> bool:
     cls = type(container)
     item = plain(item)
-    if cls is TracedTensor:
+    if cls is TracedTensor or cls is TracedArray:
         raise Unsupported(breaks.TENSOR_VALUE, "in")
     hook = lookup_type(cls, "__contains__")
     if isinstance(hook, types.FunctionType):
@@ -272,7 +286,11 @@ def _is_plain_key(item: Any) -> bool:
 def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
     cls = type(container)
     if cls is TracedTensor:
+        if arrays.holds_array(key):
+            raise Unsupported(breaks.NUMPY, "an array as an index of a tensor")
         return native(operator.getitem, container, key)
+    if cls is TracedArray:
+        return arrays.guarded(arrays.subscript)(tracer, container, key)
     hook = lookup_type(cls, "__getitem__")
     if cls.__module__ == "typing" and isinstance(key, (type, tuple)):
         made = native(operator.getitem, container, key)
@@ -307,6 +325,11 @@ def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> Non
         if value is NULL:
             raise Unsupported(breaks.STORE, "del of a tensor's item")
         native(operator.setitem, container, key, value)
+        return
+    if cls is TracedArray:
+        if value is NULL:
+            raise Unsupported(breaks.STORE, "del of an array's item")
+        arrays.guarded(arrays.store)(tracer, container, key, value)
         return
     hook = lookup_type(cls, "__delitem__" if value is NULL else "__setitem__")
     if isinstance(hook, types.FunctionType):
@@ -357,6 +380,8 @@ def to_text(tracer: Tracer, value: Any, function: Callable[[Any], str]) -> Any:
     value = _plain_text(value)
     if _is_text_safe(value):
         return native(function, value)
+    if type(value) is TracedArray:
+        raise Unsupported(breaks.PRINT, "text of an array")
     names = ("__str__", "__repr__") if function is str else ("__repr__",)
     for name in names:
         hook = lookup_type(type(value), name)
@@ -368,7 +393,14 @@ def to_text(tracer: Tracer, value: Any, function: Callable[[Any], str]) -> Any:
     raise Unsupported(breaks.PRINT, f"text of {real_type(value).__name__}")
 
 
+def function_of(name: str) -> Any:
+    """The operator that a special method implements."""
+    return getattr(operator, name + "_" if name in ("and", "or") else name)
+
+
 def unary(tracer: Tracer, function: Any, name: str, value: Any) -> Any:
+    if type(value) is TracedArray:
+        return arrays.guarded(function)(value)
     if python_special(type(value), name):
         return tracer.call_special(value, name)
     if id(value) in tracer.known and type(value) not in CONSTANTS:

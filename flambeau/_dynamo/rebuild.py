@@ -18,6 +18,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._dynamo import breaks, gradients
+from flambeau._dynamo.arrays import ArrayMethod, TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.sizes import SymbolicSize, SymInt
 from flambeau._dynamo.source import Names, Source
@@ -107,6 +108,8 @@ class Rebuilder:
             return self.number(value)
         if cls is TracedTensor:
             return self.tensor(value)
+        if cls is TracedArray and value.source is not None:
+            return self.source(value.source)
         known = self.memo.get(id(value))
         if known is not None:
             return known
@@ -230,6 +233,10 @@ class Rebuilder:
             if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
                 return self._assign(f"{self.names.add(function)}.__get__({self.value(value.__self__)})")
             return self._assign(f"{method}({self.value(function)}, {self.value(value.__self__)})")
+        if cls is TracedArray:
+            return self._build_array(value)
+        if cls is ArrayMethod:
+            return self._assign(f"{self.value(value.array)}.{value.name}")
         if cls is TensorMethod:
             return self._assign(f"{self.value(value.tensor)}.{value.name}")
         if cls is Interpreted:
@@ -272,6 +279,15 @@ class Rebuilder:
         if id(value) in self.tracer.fresh:
             return self._build_object(value)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"a {cls.__name__} cannot be rebuilt")
+
+    def _build_array(self, value: TracedArray) -> str:
+        order = ", ".join("::-1" if i in value.flips else ":" for i in range(value.ndim)) if value.flips else ""
+        item = "[()]" if value.scalar else f"[{order}]" if order else ""
+        base = value.base if value.origin is None else value.tensor
+        name = self._assign(f"{self.value(base)}.numpy(){item}")
+        if not value.writable and not value.scalar:
+            self.emit(f"{name}.flags.writeable = False")
+        return name
 
     def _build_cell(self, value: Any) -> str:
         name = self._start(value, f"{self.names.add(types.CellType)}()")

@@ -7,7 +7,7 @@ is handed to the native guard evaluator, and prints as the Python expression tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -43,6 +43,7 @@ TYPE_ATTRIBUTE = "type_attribute"  # key: name; raw lookup along the class's bas
 INSTANCE = "instance"  # key: name; the instance's own dict only
 TENSOR_GRAD = "tensor_grad"
 SEQUENCE = "sequence"  # a deque or set as a tuple; key: index
+APPLY = "apply"  # what a function makes of the object; key: the function
 
 
 _SHORT = frozenset(kind.__repr__ for kind in (str, int, bool, float, bytes, tuple, type(None), type))
@@ -96,6 +97,9 @@ class Source:
     def grad(self) -> Source:
         return self._child(TENSOR_GRAD, None, None)
 
+    def apply(self, function: Callable[[Any], Any]) -> Source:
+        return self._child(APPLY, function, function)
+
     def check(self, kind: str, *values: Any, memo: Any = None) -> None:
         """Asks for a fact about the value; asking twice is asking once."""
         self.checks.setdefault((kind, memo), (kind, *values))
@@ -126,6 +130,8 @@ class Source:
             return f"type({base})"
         if self.kind == TENSOR_GRAD:
             return f"{base}.grad"
+        if self.kind == APPLY:
+            return f"{names.add(self.key, 'f')}({base})"
         return f"lookup_type({base}, {self.key!r})"
 
     def describe(self) -> str:
@@ -148,6 +154,8 @@ class Source:
             return f"{base}.{self.key}"
         if self.kind == CELL:
             return f"closure of {base}"
+        if self.kind == APPLY:
+            return base
         if self.kind in (ITEM, DICT_ITEM, SEQUENCE):
             # Keys may be tensors, whose text would be their values.
             return (

@@ -17,7 +17,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, config
+from flambeau._dynamo import arrays, breaks, config
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source, Sources
@@ -183,7 +183,7 @@ class Tracer:
             return value
         if is_result_tuple(cls) or is_namedtuple(cls):
             return self._wrap_tuple(value, source)
-        return self._wrap_object(value, source)
+        return (arrays.wrap if arrays.is_numpy(cls) else Tracer._wrap_object)(self, value, source)
 
     def _know(self, value: Any, source: Source) -> None:
         self.memo[id(value)] = (value, value)
@@ -204,7 +204,7 @@ class Tracer:
         if id(value) in self.known:
             return self.known[id(value)][1]
         stand_in = self.memo[id(value)][1] if id(value) in self.memo else None
-        if isinstance(stand_in, TracedTensor):
+        if isinstance(stand_in, (TracedTensor, arrays.TracedArray)):
             return stand_in.source
         shadow = self.shadows.get(id(stand_in))
         return shadow.source if shadow is not None else None

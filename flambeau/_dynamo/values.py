@@ -8,6 +8,7 @@ import datetime
 import enum
 import itertools
 import re
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import breaks, mappings
+from flambeau._dynamo.arrays import ArrayMethod, TracedArray, is_numpy
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymBool, SymFloat, SymInt, plain
 from flambeau._dynamo.trace import (
@@ -82,7 +84,8 @@ Tracer.value_types = VALUES
 
 
 def is_numpy_scalar(cls: type) -> bool:
-    return cls.__module__ == "numpy" and any(base.__name__ == "generic" for base in cls.__mro__)
+    """Whether the class is that of a scalar or of a dtype of NumPy: values that never change."""
+    return is_numpy(cls) and any(base.__name__ in ("generic", "dtype") for base in cls.__mro__)
 
 
 def is_plain(value: Any) -> bool:
@@ -116,8 +119,10 @@ def real_type(value: Any) -> type:
         return real_type(value.function)
     if cls is TracedIterator:
         return real_type(value.iterator)
-    if cls is TensorMethod:
+    if cls is TensorMethod or cls is ArrayMethod:
         return types.BuiltinFunctionType
+    if cls is TracedArray:
+        return value.dtype.type if value.scalar else sys.modules["numpy"].ndarray  # type: ignore[no-any-return]
     return cls
 
 
@@ -137,9 +142,12 @@ def native(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise UserError(error) from None
 
 
+_STAND_INS = frozenset({TracedTensor, TracedNumber, TracedArray})
+
+
 def python_special(cls: type, *names: str) -> bool:
     """Whether a class implements one of the special methods in Python."""
-    if not (cls.__flags__ & (1 << 9)) or cls is TracedTensor or cls is TracedNumber or cls in SYMBOLIC:
+    if not (cls.__flags__ & (1 << 9)) or cls in _STAND_INS or cls in SYMBOLIC:
         return False
     return any(isinstance(lookup_type(cls, name), (types.FunctionType, property)) for name in names)
 
@@ -156,8 +164,10 @@ def is_transparent(value: Any, depth: int = 8) -> bool:
     cls = type(value)
     if cls in LITERALS or cls is TracedTensor or cls in CONSTANTS or cls in SYMBOLIC or cls is TracedNumber:
         return True
-    if cls is Identity:
+    if cls is Identity or is_numpy_scalar(cls):
         return True
+    if cls is TracedArray:
+        return False
     if depth == 0:
         return False
     if cls in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
@@ -186,7 +196,7 @@ def is_opaque_iterator(tracer: Tracer, value: Any) -> bool:
 def iterate(tracer: Tracer, value: Any) -> Any:
     """iter(value), as an iterator that native code may use."""
     cls = type(value)
-    if cls is TracedTensor or cls is SymbolicSize:
+    if cls is TracedTensor or cls is SymbolicSize or cls is TracedArray:
         return native(iter, value)
     if (
         isinstance(value, (TracedGenerator, TracedIterator))
@@ -271,7 +281,7 @@ def iterable(tracer: Tracer, value: Any) -> Any:
 def _is_text_safe(value: Any) -> bool:
     """Whether str() and repr() of the value are the same for the program's own value."""
     cls = type(value)
-    if cls in LITERALS or cls in CONSTANTS:
+    if cls in LITERALS or cls in CONSTANTS or is_numpy_scalar(cls):
         return True
     if cls in (list, tuple, set, frozenset, collections.deque):
         return all(_is_text_safe(v) for v in value)

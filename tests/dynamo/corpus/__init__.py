@@ -15,6 +15,7 @@ class Program(NamedTuple):
     make_inputs: Callable[[], tuple[Any, ...]]
     breaks: bool  # whether the graph may break
     state: Any  # module-level state to compare after the call, and to put back before it
+    rounding: bool = False  # whether the last bits may differ: NumPy's own functions have others than tensors
 
 
 PROGRAMS: list[Program] = []
@@ -30,7 +31,7 @@ def T(*shape: int, dtype: Any = None, start: float = 1.0) -> Any:
     return values if dtype is None else values.to(dtype)
 
 
-def program(*inputs: Any, breaks: bool = False, state: Any = None) -> Callable[[Any], Any]:
+def program(*inputs: Any, breaks: bool = False, state: Any = None, rounding: bool = False) -> Callable[[Any], Any]:
     """Registers a program. Inputs are values or functions that make them anew."""
 
     def register(function: Any) -> Any:
@@ -40,7 +41,7 @@ def program(*inputs: Any, breaks: bool = False, state: Any = None) -> Callable[[
             )
 
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.rpartition('.')[2]}"
-        PROGRAMS.append(Program(name, function, make, breaks, state))
+        PROGRAMS.append(Program(name, function, make, breaks, state, rounding))
         return function
 
     return register

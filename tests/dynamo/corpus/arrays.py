@@ -16,13 +16,13 @@ def tagged():
     return T(3).as_subclass(Tagged)
 
 
-@program(t(3), breaks=True)
+@program(t(3), rounding=True)
 def numpy_round_trip(x):
     a = x.numpy()
     return fl.from_numpy(np.sin(a) + 1)
 
 
-@program(t(3), breaks=True)
+@program(t(3), rounding=True)
 def numpy_in_the_middle(x):
     y = x * 2
     z = fl.from_numpy(np.cumsum(y.numpy()))
@@ -44,7 +44,7 @@ def numpy_of_numbers(x):
     return x * np.sqrt(16.0) + np.prod([1, 2, 3]), int(np.ceil(2.1))
 
 
-@program(lambda: np.arange(3.0), breaks=True)
+@program(lambda: np.arange(3.0))
 def numpy_argument(a):
     return fl.from_numpy(a) * 2
 
