@@ -95,6 +95,15 @@ __attribute__((visibility("hidden"))) void integer_division_by_zero() { __builti
 _FOLDS = """\
 #pragma omp declare reduction(fold_{0} : float, double, int64_t : omp_out = math::{0}(omp_out, omp_in)) \\
     initializer(omp_priv = omp_orig)
+template <int n, class T> static inline void fold_{0}_halves(T* lanes) {{
+#pragma omp simd
+  for (int k = 0; k < n / 2; ++k) lanes[k] = math::{0}(lanes[k], lanes[k + n / 2]);
+}}
+template <class T> static inline T fold_{0}_lanes(T* lanes) {{
+  fold_{0}_halves<32>(lanes), fold_{0}_halves<16>(lanes), fold_{0}_halves<8>(lanes);
+  fold_{0}_halves<4>(lanes), fold_{0}_halves<2>(lanes);
+  return lanes[0];
+}}
 """
 
 
@@ -128,7 +137,7 @@ def _identity() -> str:
             flags = next((line for line in file if line.startswith("flags")), "")
     except OSError:
         flags = ""
-    own = (DIVISION, INTEGER_MATH, SIMPLE_MATH, PRELUDE, FLAGS)
+    own = (DIVISION, INTEGER_MATH, SIMPLE_MATH, PRELUDE, FLAGS, _FOLDS)
     headers = hashlib.sha256(
         b"".join(p.read_bytes() for p in sorted((_headers() / "cpu").glob("*math*.h")))
     ).hexdigest()
@@ -156,7 +165,7 @@ def _text(kernels: dict[str, Kernel]) -> str:
     if functions <= _SIMPLE:
         parts.append(SIMPLE_MATH)
     else:
-        rest = functions - _SIMPLE - _in_plain_math() - {"normal_cdf"}
+        rest = functions - _SIMPLE - _in_plain_math() - {"normal_cdf", "exp_fast"}
         parts.append(f'#include "cpu/{"record_math" if rest else "math"}.h"\nnamespace math = fl::math;\n')
         parts.append(DIVISION if rest else INTEGER_MATH)
         if "normal_cdf" in functions:

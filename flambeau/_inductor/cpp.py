@@ -46,10 +46,12 @@ _INFIX = {
 }  # fmt: skip
 _PREFIX = {"neg": "-", "bitnot": "~", "lnot": "!"}
 _CHEAP = frozenset((*_INFIX, *_PREFIX, "where", "abs", "maximum", "minimum", "const", "load", "arg", "real", "conj"))
+_EXTREMES = frozenset(("maximum", "minimum"))
 _FOLDS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
 STREAMS = 4  # of columns that are folded side by side
 FEW_LINES = 10  # of a fold that waits for itself
+LANES = 32  # columns whose extremes are kept side by side; build.py folds them in halves
 
 
 @dataclass
@@ -288,7 +290,36 @@ class _Writer:
                 body.lines.append(f"const {ctype} {body.seen[key]} = ({ctype}){name};")
             return body.seen[key]
 
-        return body.expression(_quick(member), leaf, ctype)
+        return body.expression(self._quick(member), leaf, ctype)
+
+    def _quick(self, member: Member) -> Expr:
+        """A member's expression, in single precision with quicker functions where they do: for gelu and its derivative
+        the normal distribution, which a kernel that has both computes once; for softmax the exponential that eager mode
+        uses there. Low precision keeps eager mode's form, whose results it has to meet to the bit."""
+        expr = member.loop.expr
+        if member.loop.compute is not fl.float32:
+            return expr
+        return Expr("exp_fast", *expr.args) if self._is_of_softmax(member) else _with_normal_cdf(expr)
+
+    def _is_of_softmax(self, member: Member) -> bool:
+        """Whether a member is e to the difference of elements and their row's maximum."""
+        expr = member.loop.expr
+        difference = self._maker(member, expr.args[0]) if expr.op == "exp" else None
+        if difference is None or difference.loop.expr.op != "sub":
+            return False
+        element, largest = difference.loop.expr.args
+        fold = self._maker(difference, largest)
+        if element.op != "load" or fold is None or fold.loop.reduce is None:
+            return False
+        return (
+            fold.loop.reduce.combine.op == "maximum"
+            and fold.loop.expr.op == "load"
+            and fold.reads[0] == difference.reads[element.args[0]]
+        )
+
+    def _maker(self, member: Member, node: Any) -> Member | None:
+        """The member that makes what a member loads, if this group has it."""
+        return self.group.made.get(member.reads[node.args[0]].buffer) if node.op == "load" else None
 
     def linear(self, columns: list[str] | None) -> str:
         """The number of a column within its row."""
@@ -420,14 +451,16 @@ class _Writer:
 
     def _walk_folds(self, inner: str, lines: list[str], folds: dict[str, Any]) -> list[str]:
         """Folds of the columns from b to e into the parts. Where there is little to compute, each step waits for the
-        one before; then the columns are walked in several streams with parts of their own. Not for folds that OpenMP has
-        no name for: their lanes are combined one after the other for each part."""
+        one before; then the columns are walked in several streams with parts of their own. Extremes have lanes of their
+        own: OpenMP has no name for folds in which NaN wins, and would combine its lanes one after the other."""
 
         def clauses(names: Any) -> str:
             return "".join(
                 f" reduction({self._operation(reduce)} : {', '.join(names(part))})" for part, reduce in folds.items()
             )
 
+        if all(reduce.combine.op in _EXTREMES for reduce in folds.values()):
+            return self._walk_extremes(inner, lines, folds)
         rest = [f"#pragma omp simd{clauses(lambda part: [part])}"]
         rest += [f"for (int64_t {inner} = b; {inner} < e; ++{inner})", "{", *_indented(lines), "}"]
         called = {name for line in lines for name in re.findall(r"math::(\w+)", line)}
@@ -456,6 +489,29 @@ class _Writer:
             rest[0],
             rest[1].replace("= b;", f"= b + {STREAMS} * length;"),
             *rest[2:],
+        ]
+
+    def _walk_extremes(self, inner: str, lines: list[str], folds: dict[str, Any]) -> list[str]:
+        """The same for maxima and minima, each in an array of lanes that stays in registers."""
+        text = "\n".join(lines)
+        opening: list[str] = []
+        closing: list[str] = []
+        for part, reduce in folds.items():
+            ctype = TYPES[reduce.accumulate][1]
+            text = re.sub(rf"\b{part}\b", f"{part}_lanes[k]", text)
+            opening.append(f"{ctype} {part}_lanes[{LANES}];")
+            opening.append(f"for (int k = 0; k < {LANES}; ++k) {part}_lanes[k] = {part};")
+            closing.append(f"{part} = {self._operation(reduce)}_lanes({part}_lanes);")
+        body = ["{", *_indented([f"const int64_t {inner} = i + k;", *text.split("\n")]), "}"]
+        return [
+            *opening,
+            "int64_t i = b;",
+            f"for (; i + {LANES} <= e; i += {LANES})",
+            *_indented(["#pragma omp simd", f"for (int k = 0; k < {LANES}; ++k)", *body]),
+            "#pragma omp simd",
+            "for (int k = 0; k < e - i; ++k)",
+            *body,
+            *closing,
         ]
 
     def _combined(self, reduce: Any, a: str, b: str, ctype: str) -> str:
@@ -597,14 +653,6 @@ class _Writer:
 
 def _indented(lines: list[str]) -> list[str]:
     return [line if line.startswith("#") else f"  {line}" for line in lines]
-
-
-def _quick(member: Member) -> Expr:
-    """A member's expression; in single precision gelu and its derivative with the quick form of the normal
-    distribution, which a kernel that has both computes once. Low precision keeps eager mode's form, whose results it has
-    to meet to the bit."""
-    expr = member.loop.expr
-    return _with_normal_cdf(expr) if member.loop.compute is fl.float32 else expr
 
 
 def _with_normal_cdf(node: Expr) -> Expr:

@@ -1,4 +1,5 @@
-"""Forms that generated kernels have for speed: gelu by one polynomial, and sums in several streams."""
+"""Forms that generated kernels have for speed: gelu by one polynomial, the exponential of softmax, sums in several
+streams and extremes in lanes."""
 
 import math
 
@@ -81,3 +82,35 @@ def test_functions_of_the_plain_header(dtype):
 
     for got, expected in zip(fl.compile(f)(x, y), f(x, y)):
         fl.testing.assert_close(got, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.int64])
+@pytest.mark.parametrize("width", [1, 5, 31, 32, 33, 64, 100, 1025])
+def test_extremes_in_lanes_take_every_column(width, dtype):
+    x = (fl.arange(7 * width).reshape(7, width) * 7919 % 1009 - 500).to(dtype)
+    compiled = fl.compile(lambda x: (x.amax(-1), x.amin(-1)), dynamic=True)
+    high, low = compiled(x)
+    assert high.tolist() == [max(r) for r in x.tolist()] and low.tolist() == [min(r) for r in x.tolist()]
+
+
+def test_one_nan_wins_in_every_column():
+    x = fl.zeros(70, 70)
+    x.fill_diagonal_(math.nan)
+    high, low = fl.compile(lambda x: (x.amax(-1), x.amin(-1)))(x)
+    assert high.isnan().all().item() and low.isnan().all().item()
+
+
+def test_softmax_of_single_precision_is_near_the_exact_one():
+    x = fl.linspace(-100, 3, 900).reshape(9, 100)
+    x[2] = fl.linspace(-1e4, 1e4, 100)
+    exact = [[math.exp(v - max(row)) for v in row] for row in x.tolist()]
+    expected = fl.tensor([[v / sum(row) for v in row] for row in exact], dtype=fl.float64)
+    error = (fl.compile(lambda x: F.softmax(x, -1))(x).double() - expected).abs()
+    assert (error <= 3e-6 * expected + 1e-37).all().item()
+
+
+def test_softmax_has_eager_modes_limits():
+    x = fl.zeros(5, 40)
+    x[0, 3], x[1, 3], x[2, 3], x[3], x[4, :39] = math.inf, -math.inf, math.nan, -math.inf, -math.inf
+    for f in (F.softmax, F.log_softmax):
+        fl.testing.assert_close(fl.compile(lambda x, f=f: f(x, -1))(x), f(x, -1), equal_nan=True)
