@@ -578,7 +578,9 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
             tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
             return
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
-    if owner not in (object, dict, list, set, tuple, types.SimpleNamespace) and not isinstance(value, BaseException):
+    if owner not in (object, dict, collections.OrderedDict, list, set, tuple, types.SimpleNamespace) and not isinstance(
+        value, BaseException
+    ):
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     store_generic(tracer, value, name, new)
 
@@ -662,7 +664,8 @@ def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
 def store_plain(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     """Into the instance itself."""
     if id(value) not in tracer.known:
-        if id(value) not in tracer.fresh:
+        made = type(value) is collections.OrderedDict and id(value) not in tracer.shadows
+        if id(value) not in tracer.fresh and not made:
             raise Unsupported(breaks.STORE, f"{type(value).__name__}.{name}")
         try:
             if new is NULL:

@@ -191,6 +191,12 @@ NUMPY = _record(
     "The function, keyword, dtype or kind of index has no definition by operators on tensors.",
     "Nothing to do: NumPy does it, and the rest is captured around it. With tensors in place of arrays more is captured.",
 )
+CLASS = _record(
+    28,
+    "class that is defined inside the function",
+    "Its body calls functions, has a metaclass, or derives from a class that has a say in the matter.",
+    "Define the class at the top of the file.",
+)
 INTERNAL = _record(
     99,
     "capture failed",

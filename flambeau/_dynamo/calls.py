@@ -31,7 +31,7 @@ from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
 from flambeau._dynamo.operations import _sort, subscript, to_text
 from flambeau._dynamo.sizes import SYMBOLIC, plain
-from flambeau._dynamo.trace import CONSTANTS, LITERALS, Function, OverridableFunction, Tracer, fl_module, lookup_type
+from flambeau._dynamo.trace import CONSTANTS, Function, OverridableFunction, Tracer, fl_module, lookup_type
 from flambeau._dynamo.traced import (
     NULL,
     Interpreted,
@@ -152,13 +152,11 @@ _CACHED = type(functools.lru_cache(None)(lambda: None))
 
 def _call_cached(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function behind lru_cache, with plain arguments: what it returned once, it returns again."""
-    given = (*args, *kwargs.values())
-    if not all(type(a) in LITERALS for a in given):
+    args, kwargs = _plain_text(args), _plain_text(kwargs)
+    if not all(type(a) in CONSTANTS for a in (*args, *kwargs.values())):
         raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
     result = native(function, *args, **kwargs)
-    if type(result) in LITERALS or isinstance(result, _C.Tensor):
-        return tracer.wrap(result, tracer.sources.constant(result))
-    raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
+    return tracer.wrap(result, tracer.sources.constant(result))
 
 
 _SINGLE_DISPATCH = functools.singledispatch(lambda value: None).__code__
@@ -256,6 +254,9 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
             return args[0]
         if function is not fl.as_tensor:
             raise Unsupported(breaks.UNKNOWN_CALL, function.__name__)
+    if function.__name__.startswith("_update_"):  # a learning rate may be a tensor
+        args = tuple(scalars.read(tracer, a) if type(a) is TracedTensor else a for a in args)
+        kwargs = {k: scalars.read(tracer, v) if type(v) is TracedTensor else v for k, v in kwargs.items()}
     if function in (fl.tensor, fl.as_tensor) and _holds_tensor(args):
         raise Unsupported(breaks.TENSOR_VALUE, function.__name__)
     return tracer.call_function(function, args, kwargs)

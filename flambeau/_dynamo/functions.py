@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import abc
+import builtins
+import collections
+import dataclasses
 import enum
 import functools
 import itertools
@@ -19,7 +22,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, attributes, breaks, gradients, mappings, opaque, subgraphs
+from flambeau._dynamo import arrays, attributes, breaks, classes, gradients, mappings, opaque, subgraphs
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
@@ -54,6 +57,7 @@ from flambeau._dynamo.values import (
     python_special,
     real_type,
 )
+from flambeau.ops.shapes.geometry import same_all
 
 
 def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:
@@ -78,7 +82,7 @@ _EMPTY = _C.Tensor()
 
 def _type(tracer: Tracer, *args: Any) -> Any:
     if len(args) != 1:
-        raise Unsupported(breaks.UNKNOWN_CALL, "type() with three arguments")
+        return classes.make_type(tracer, *args)
     return real_type(args[0])
 
 
@@ -456,6 +460,17 @@ def _exc_info(tracer: Tracer) -> tuple[Any, ...]:
     return (None, None, None) if error is None else (type(error), error, None)
 
 
+def _deepcopy(tracer: Tracer, tensor: Any, memo: Any) -> Any:
+    """Tensor.__deepcopy__"""
+    if type(tensor) is not TracedTensor or tensor.fake.requires_grad or tensor.cls is not _C.Tensor:
+        raise Unsupported(breaks.UNKNOWN_CALL, "deepcopy of a tensor with history")
+    made = tracer.call_method("clone", (tensor,), {})
+    if not same_all(made.fake.geometry.strides, tensor.fake.geometry.strides):
+        raise Unsupported(breaks.UNKNOWN_CALL, "deepcopy of a tensor with gaps")
+    memo[id(tensor)] = made
+    return made
+
+
 def _identity(tracer: Tracer, value: Any) -> Any:
     return Identity(id(value))
 
@@ -509,6 +524,8 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
         (fl.cond, subgraphs.cond), (warnings.warn, _warn), (logging.getLogger, _logger),
+        (builtins.__build_class__, classes.build_class), (dataclasses.dataclass, classes.make_dataclass),
+        (collections.namedtuple, classes.make_namedtuple), (_C.Tensor.__deepcopy__, _deepcopy),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),
     ]  # fmt: skip
     for function, handler in pairs:

@@ -34,7 +34,8 @@ class Builder:
         distinct = tuple(self.slot(source) for source in others) if many else ()
         apart = tuple(self.slot(source) for source in members) if many else ()
         # Facts about arguments fail most often and are cheap: they come first.
-        roots = [node for node in (self.node(root, False) for root in tracer.sources.roots()) if node is not None]
+        places = [root for root in tracer.sources.roots() if id(root.key) not in tracer.fresh]
+        roots = [node for node in (self.node(root, False) for root in places) if node is not None]
         symbols, relations = tracer.size_relations()
         return tuple(roots), same, distinct, len(self.slots), symbols, relations, apart
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import operator
 import sys
@@ -662,6 +663,11 @@ def _set_function_attribute(frame: Frame, inst: Instruction) -> None:
 @_op("LOAD_ASSERTION_ERROR")
 def _load_assertion_error(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(AssertionError)
+
+
+@_op("LOAD_BUILD_CLASS")
+def _load_build_class(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(builtins.__build_class__)
 
 
 @_op("IMPORT_NAME")

@@ -17,7 +17,7 @@ import warnings
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import breaks, gradients
+from flambeau._dynamo import breaks, classes, gradients
 from flambeau._dynamo.arrays import ArrayMethod, TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.sizes import SymbolicSize, SymInt
@@ -196,6 +196,8 @@ class Rebuilder:
             name = self._start(value, "{}" if cls is dict else f"{self.names.add(cls)}()")
             for key, item in value.items():
                 self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
+            for key, item in getattr(value, "__dict__", {}).items():
+                self._set(name, key, self.value(item))
             return name
         if cls is collections.Counter:
             name = self._start(value, f"{self.names.add(cls)}()")
@@ -248,6 +250,8 @@ class Rebuilder:
         if cls is super:
             made = f"super({self.value(value.__thisclass__)}, {self.value(value.__self__)})"
             return self._assign(made)
+        if isinstance(value, type) and not classes.embeddable(self.tracer, value):
+            raise Unsupported(breaks.CLASS, f"{value.__name__}, which holds tensors of the graph")
         if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, enum.Enum)):
             owner = getattr(value, "__self__", None)
             if isinstance(value, types.BuiltinFunctionType) and not (
@@ -343,7 +347,7 @@ class Rebuilder:
 
     def _build_object(self, value: Any) -> str:
         cls = type(value)
-        made = self.names.add(cls)
+        made = self.value(cls)
         bases = (list, collections.OrderedDict, dict, set, collections.deque)
         base: Any = next((b for b in bases if isinstance(value, b)), object)
         kind = self.names.add(base)

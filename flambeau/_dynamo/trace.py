@@ -122,9 +122,7 @@ class Tracer:
         self.generators: list[Any] = []
         self.traced_by_fake: dict[int, TracedTensor] = {}
         self.handled: BaseException | None = None
-        self.depth = 0
-        self.steps = 0
-        self.operations = 0
+        self.depth = self.steps = self.operations = 0
         self.impure = False
         self.frame: Any = None
         self.root: Any = None
@@ -186,6 +184,8 @@ class Tracer:
         return (arrays.wrap if arrays.is_numpy(cls) else Tracer._wrap_object)(self, value, source)
 
     def _know(self, value: Any, source: Source) -> None:
+        if id(value) in self.fresh:
+            return
         self.memo[id(value)] = (value, value)
         self.known[id(value)] = (value, source)
 

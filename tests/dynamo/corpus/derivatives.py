@@ -374,7 +374,7 @@ def backward_hooks(model, x):
     return x.grad
 
 
-@program(leaf(3), breaks=True)
+@program(leaf(3))
 def tensor_hook(x):
     y = x * 2
     y.register_hook(lambda g: g * 10)
@@ -382,7 +382,7 @@ def tensor_hook(x):
     return x.grad
 
 
-@program(leaf(3), breaks=True)
+@program(leaf(3))
 def retain_grad(x):
     y = x * 2
     y.retain_grad()

@@ -225,7 +225,7 @@ def type_dispatch(x):
     return x, [table[type(v)](v) for v in (1, "abc", [1, 2])], type(x) is fl.Tensor, type(1.0).__name__
 
 
-@program(t(3), breaks=True)
+@program(t(3))
 def local_class(x):
     scale = 2
 

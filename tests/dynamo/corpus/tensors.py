@@ -425,7 +425,7 @@ def boolean_index(x):
     return x[x > 0] * 2
 
 
-@program(t(3), breaks=True)
+@program(t(3))
 def numpy_roundtrip(x):
     a = (x * 2).numpy()
     return fl.from_numpy(a + 1)
