@@ -121,6 +121,20 @@ def _record(name: str) -> Record:
     return RECORDS[name]
 
 
+# Where the slope is a step: its own derivative is zero rather than unknown, so that weights below get a zero
+# gradient from a penalty on slopes instead of none, and second derivatives exist.
+_STEPS = {
+    "relu", "relu6", "leaky_relu", "threshold", "hardtanh", "hardshrink", "softshrink", "_prelu_kernel", "abs",
+}  # fmt: skip
+
+
+def _depending(result: fl.Tensor, on: Any) -> fl.Tensor:
+    """The same values, as a function of another tensor too, on which they depend with a derivative of zero."""
+    if not isinstance(on, fl.Tensor) or not on.requires_grad or on.shape != result.shape or on.dtype != result.dtype:
+        return result
+    return fl.where(fl.ones((), dtype=fl.bool, device=result.device), result, on)
+
+
 def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -> Any:
     """The gradient of one operand of a pointwise op, from its record's derivative."""
     record = _record(name)
@@ -140,4 +154,6 @@ def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -
     result = evaluate(expr.lift(found), values)
     if not isinstance(result, fl.Tensor):
         return None
+    if name in _STEPS:
+        result = _depending(result, args[0] if args[0] is not None else out)
     return result.conj_physical() if holomorphic and result.is_complex() else result

@@ -422,3 +422,35 @@ def test_gradients_of_different_broadcast_shapes_meet_at_one_tensor():
     assert x.grad.tolist() == [12.0, 12.0, 12.0]
     (grad,) = fl.autograd.grad(fl.outer(x, x).sum() + (x * fl.ones(2, 3)).sum(), x)
     assert grad.tolist() == [14.0, 14.0, 14.0]
+
+
+STEPS = {
+    "relu": fl.relu,
+    "relu in place": lambda x: fl.relu_(x.clone()),
+    "leaky": lambda x: fl.nn.functional.leaky_relu(x, 0.2),
+    "threshold": lambda x: fl.nn.functional.threshold(x, 0.1, 0.0),
+    "hardtanh": fl.nn.functional.hardtanh,
+    "relu6": fl.nn.functional.relu6,
+    "hardshrink": fl.nn.functional.hardshrink,
+    "softshrink": fl.nn.functional.softshrink,
+    "abs": fl.abs,
+    "l1": lambda x: fl.nn.functional.l1_loss(x, fl.zeros_like(x)),
+    "prelu": lambda x: fl.nn.functional.prelu(x, fl.tensor([0.25], dtype=x.dtype)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_slopes_that_are_steps_have_a_derivative_of_zero(name):
+    x = leaf(-1.5, -0.3, 0.2, 0.7, 3.5)
+    (slope,) = fl.autograd.grad(STEPS[name](x).sum(), x, create_graph=True)
+    assert fl.autograd.grad(slope.sum(), x)[0].tolist() == [0.0] * 5
+
+
+def test_a_penalty_on_slopes_gives_biases_a_gradient_of_zero():
+    net = fl.nn.Sequential(fl.nn.Linear(3, 4), fl.nn.LeakyReLU(0.2), fl.nn.Linear(4, 1))
+    x = fl.ones(2, 3, requires_grad=True)
+    (slope,) = fl.autograd.grad(net(x).sum(), x, create_graph=True)
+    ((slope.norm(2, dim=1) - 1) ** 2).mean().backward()
+    assert net[0].weight.grad.abs().sum() > 0
+    assert net[0].bias.grad.tolist() == [0.0] * 4
+    assert net[2].bias.grad is None
