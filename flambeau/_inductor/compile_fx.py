@@ -17,6 +17,7 @@ from flambeau import _C
 from flambeau._functorch.aot.partition import partition, saved
 from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_joint
 from flambeau._inductor import build, config, stages, verify
+from flambeau._inductor.epilogue import finish_convolutions
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.layout import choose_layouts
 from flambeau._inductor.lower import Lowering, defined
@@ -117,6 +118,8 @@ class Compiled:
             trace = self._trace(record, inputs, self._definitions(inputs))
             if self.fuse and all(t.device.type == "cpu" for t in inputs):
                 choose_layouts(trace)
+                if config.epilogue_fusion and not trace.tangents:
+                    finish_convolutions(trace)
         except DependsOnData as reason:
             log.log(
                 logging.WARNING if isinstance(reason, Failed) else logging.INFO, "runs operator by operator: %s", reason

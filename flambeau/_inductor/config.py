@@ -16,6 +16,8 @@ max_autotune_pointwise = False
 verify_stages = os.environ.get("FLAMBEAU_VERIFY", "") not in ("", "0")
 # Where every stage of every graph is written, as text; None: nowhere.
 dump_folder = os.environ.get("FLAMBEAU_DUMP") or None
+# Convolutions take what follows them along, where derivatives are not wanted.
+epilogue_fusion = True
 # What forward saves for backward, as a fraction; None: as flambeau._functorch.config says.
 memory_budget: float | None = None
 # Of PyTorch's, taken and without effect here: what they ask for is always done, or never.
@@ -23,7 +25,6 @@ allow_buffer_reuse = True
 coordinate_descent_tuning = False
 cpp_wrapper = False
 debug = False
-epilogue_fusion = True
 force_disable_caches = False
 freezing = False
 fx_graph_cache = True

@@ -23,6 +23,11 @@ native(
     "_convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation, "
     "bool transposed, int[] output_padding, int groups, bool[] output_mask) -> (Tensor, Tensor, Tensor)"
 )
+# 3 x 3 without steps, with what follows it in evaluation: ((conv - mean) * scale + shift + residual).relu()
+native(
+    "_convolution_finished(Tensor input, Tensor weight, Tensor? bias, Tensor? mean, Tensor? scale, Tensor? shift, "
+    "Tensor? residual, bool relu, int[2] padding) -> Tensor"
+)
 
 for _n in (1, 2, 3):
     native(
