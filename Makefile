@@ -8,7 +8,7 @@ SAMPLES ?= 2
 PARITY  ?= ../shared/parity
 COMPARE ?= ../shared/bench/compare.py
 
-BUILD_DEPS := scikit-build-core cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
+BUILD_DEPS := cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
 TEST_DEPS  := pytest pytest-xdist hypothesis
 LINT_DEPS  := ruff==0.17.4 clang-format==23.1.3 mypy==2.4.1
 
@@ -25,9 +25,15 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Byte code is made when it is first needed, which is seldom.
 $(VENV)/.flambeau-deps: | $(VENV)/bin/python
-	@echo "installing cmake, ninja, oneDNN, OpenBLAS and pytest into $(VENV)"
-	@$(INSIDE) -m pip install -q $(BUILD_DEPS) $(TEST_DEPS)
+	@echo "installing cmake, ninja, oneDNN, OpenBLAS and NumPy into $(VENV)"
+	@$(INSIDE) -m pip install -q --no-compile $(BUILD_DEPS)
+	@touch $@
+
+$(VENV)/.flambeau-test: | $(VENV)/bin/python
+	@echo "installing pytest into $(VENV)"
+	@$(INSIDE) -m pip install -q --no-compile $(TEST_DEPS)
 	@touch $@
 
 $(VENV)/.flambeau-lint: | $(VENV)/bin/python
@@ -49,7 +55,7 @@ ifneq ($(filter .venv%,$(VENV)),)
 	@$(INSIDE) tools/link.py
 endif
 
-test: dev
+test: dev $(VENV)/.flambeau-test
 	$(RUN) -m pytest -q -n $(JOBS) tests
 
 # The CUDA library, on any machine with nvcc; where there is a driver `make dev` builds it too.
@@ -67,7 +73,7 @@ bench: dev $(VENV)/.flambeau-parity
 	@if test -f $(COMPARE); then $(RUN) $(COMPARE) --rounds 1 --json benchmarks/results/compiled.json \
 	  | tee benchmarks/results/compiled.txt && $(RUN) tools/chart.py; fi
 
-parity: dev $(VENV)/.flambeau-parity
+parity: dev $(VENV)/.flambeau-test $(VENV)/.flambeau-parity
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
 	$(RUN) -m pytest -q -n $(JOBS) tests/parity
 
@@ -83,7 +89,7 @@ format: $(VENV)/.flambeau-lint
 	$(INSIDE) tools/lint.py --fix
 
 # A second package folder holds the sanitized libraries beside copies of the Python files.
-sanitize: $(VENV)/.flambeau-deps
+sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test
 	@mkdir -p $(SANITIZE)/package/flambeau
 	@test -f $(SANITIZE)/build.ninja || $(CONFIGURE) -S . -B $(SANITIZE) -DFLAMBEAU_SANITIZE=ON \
 	  -DFLAMBEAU_KERNEL_ARCHS=x86-64-v3 -DFLAMBEAU_OUTPUT_DIR=$(abspath $(SANITIZE))/package/flambeau

@@ -157,6 +157,11 @@ Tensor convolve(const Geometry& g, const Tensor& input, const Tensor& weight, co
                     (input.dim() == g.ndim + 2 && prefers_channels_last(weight, g.ndim));
   Tensor out = make_output(input, sizes, last, input.dim() == g.ndim + 1);
   if (out.is_meta() || out.numel() == 0) return out;
+  if (is_integral(input.dtype()) &&
+      input.dtype() != DType::Int64) {  // rare, and wraps the same when narrowed
+    const auto wide = [](const Tensor& t) { return t.defined() ? to_dtype(t, DType::Int64) : t; };
+    return to_dtype(convolve(g, wide(input), wide(weight), wide(bias)), input.dtype());
+  }
   const Tensor w = contiguous(weight), b = bias.defined() ? contiguous(bias) : bias;
   cpu::ConvArgs a = engine_args(g, input, w, out);
   a.weight = w.raw();

@@ -379,14 +379,6 @@ void run(const ConvArgs& g, Pass pass) {
       return run_pass<double, double>(g, pass);
     case DType::Int64:
       return run_pass<int64_t, int64_t>(g, pass);
-    case DType::Int32:
-      return run_pass<int32_t, int32_t>(g, pass);
-    case DType::Int16:
-      return run_pass<int16_t, int16_t>(g, pass);
-    case DType::Int8:
-      return run_pass<int8_t, int8_t>(g, pass);
-    case DType::UInt8:
-      return run_pass<uint8_t, uint8_t>(g, pass);
     case DType::ComplexFloat:
       return run_pass<std::complex<float>, std::complex<float>>(g, pass);
     case DType::ComplexDouble:

@@ -345,6 +345,11 @@ Options spaced_options(const char* op, const Operand& start, const Operand& end,
   return options(op, dtype.value_or(natural), layout, device, pin);
 }
 
+// The type in which values of a dtype are spaced, before they are rounded to it.
+DType widest(DType t) {
+  return is_complex(t) ? DType::ComplexDouble : is_integral(t, true) ? DType::Int64 : DType::Double;
+}
+
 // Calls f(i, value) for evenly spaced values, computed from the nearer end so that both ends are exact.
 template <class C, class F>
 void spaced(int64_t steps, const Scalar& start, const Scalar& end, const F& f) {
@@ -362,51 +367,44 @@ Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDT
                 MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
   const Scalar a = bound("linspace", start, complex_bound), b = bound("linspace", end, complex_bound);
-  Tensor out = empty(
-      {steps}, spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin));
-  if (out.is_meta()) return out;
-  dispatch(out.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    T* p = out.data<T>();
-    if constexpr (std::is_integral_v<T>) {
-      // The step is rounded to float as PyTorch does for integers; the ends are exact.
-      const int64_t x = a.to<int64_t>(), y = b.to<int64_t>();
-      const float step = steps > 1 ? static_cast<float>(y - x) / static_cast<float>(steps - 1) : 0.0f;
-      for (int64_t i = 0; i < steps; ++i)
-        p[i] = convert<T>(
-            i < steps / 2 || steps == 1
-                ? static_cast<int64_t>(static_cast<float>(x) + step * static_cast<float>(i))
-                : static_cast<int64_t>(static_cast<float>(y) - step * static_cast<float>(steps - i - 1)));
-    } else {
-      using C = std::conditional_t<is_complex_type<T>, complex128, double>;
-      spaced<C>(steps, a, b, [&](int64_t i, C x) { p[i] = convert<T>(x); });
-    }
-  });
-  return out;
+  const Options o = spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin);
+  if (o.device.type == DeviceType::Meta) return empty({steps}, o);
+  const Tensor wide = empty({steps}, {widest(o.dtype), o.device});
+  if (wide.dtype() == DType::Int64) {
+    // The step is rounded to float as PyTorch does for integers; the ends are exact.
+    const int64_t x = a.to<int64_t>(), y = b.to<int64_t>();
+    const float step = steps > 1 ? static_cast<float>(y - x) / static_cast<float>(steps - 1) : 0.0f;
+    for (int64_t i = 0; i < steps; ++i)
+      wide.data<int64_t>()[i] =
+          i < steps / 2 || steps == 1
+              ? static_cast<int64_t>(static_cast<float>(x) + step * static_cast<float>(i))
+              : static_cast<int64_t>(static_cast<float>(y) - step * static_cast<float>(steps - i - 1));
+  } else if (wide.dtype() == DType::Double) {
+    spaced<double>(steps, a, b, [p = wide.data<double>()](int64_t i, double x) { p[i] = x; });
+  } else {
+    spaced<complex128>(steps, a, b, [p = wide.data<complex128>()](int64_t i, complex128 x) { p[i] = x; });
+  }
+  return to_dtype(wide, o.dtype);
 }
 
 Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double base, MaybeDType dtype,
                 MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
   const Scalar a = bound("logspace", start, complex_bound), b = bound("logspace", end, complex_bound);
-  Tensor out = empty(
-      {steps}, spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin));
-  if (out.is_meta()) return out;
-  dispatch(out.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    T* p = out.data<T>();
-    if constexpr (is_complex_type<T>) {
-      spaced<complex128>(steps, a, b,
-                         [&](int64_t i, complex128 x) { p[i] = convert<T>(std::pow(complex128(base), x)); });
-    } else if constexpr (std::is_integral_v<T>) {
-      spaced<double>(steps, Scalar(static_cast<int64_t>(a.to<int64_t>())),
-                     Scalar(static_cast<int64_t>(b.to<int64_t>())),
-                     [&](int64_t i, double x) { p[i] = convert<T>(std::pow(base, x)); });
-    } else {
-      spaced<double>(steps, a, b, [&](int64_t i, double x) { p[i] = convert<T>(std::pow(base, x)); });
-    }
-  });
-  return out;
+  const Options o = spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin);
+  if (o.device.type == DeviceType::Meta) return empty({steps}, o);
+  const Tensor wide = empty({steps}, {is_complex(o.dtype) ? DType::ComplexDouble : DType::Double, o.device});
+  if (is_complex(o.dtype)) {
+    complex128* p = wide.data<complex128>();
+    spaced<complex128>(steps, a, b, [&](int64_t i, complex128 x) { p[i] = std::pow(complex128(base), x); });
+  } else {
+    double* p = wide.data<double>();
+    const auto whole = [&](const Scalar& s) {
+      return widest(o.dtype) == DType::Int64 ? Scalar(s.to<int64_t>()) : s;
+    };
+    spaced<double>(steps, whole(a), whole(b), [&](int64_t i, double x) { p[i] = std::pow(base, x); });
+  }
+  return to_dtype(wide, o.dtype);
 }
 
 FL_KERNEL_ALL("empty", empty_op);

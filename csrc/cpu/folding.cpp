@@ -1,4 +1,5 @@
 // Sliding blocks of an image as columns, and columns summed back into an image.
+#include "cpu/bytes.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
 
@@ -68,15 +69,15 @@ Tensor im2col(const Tensor& self, IntSpan kernel, IntSpan dilation, IntSpan padd
   if (self.is_meta() || out.numel() == 0) return out;
   const Tensor in = contiguous(self);
   const int64_t plane = b.image[0] * b.image[1];
-  dispatch(self.dtype(), [&](auto type) {
+  dispatch_bytes(self.itemsize(), [&](auto type) {
     using T = typename decltype(type)::type;
     parallel_for(batch * channels * b.elements(), std::max<int64_t>(1, kGrain / b.columns()),
                  [&](int64_t first, int64_t last) {
                    for (int64_t r = first; r < last; ++r) {
-                     const T* x = in.data<T>() + r / b.elements() * plane;
-                     T* y = out.data<T>() + r * b.columns();
+                     const T* x = reinterpret_cast<const T*>(in.raw()) + r / b.elements() * plane;
+                     T* y = reinterpret_cast<T*>(out.raw()) + r * b.columns();
                      each_block(b, r % b.elements(),
-                                [&](int64_t from, int64_t to) { y[to] = from >= 0 ? x[from] : T(0); });
+                                [&](int64_t from, int64_t to) { y[to] = from >= 0 ? x[from] : T{}; });
                    }
                  });
   });

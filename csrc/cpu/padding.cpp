@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cpu/bytes.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
 
@@ -106,20 +107,25 @@ void each_row(const Dims& sizes, int64_t b, int64_t e, const F& f) {
   }
 }
 
+// The rows of a tensor: sizes of the dimensions before them, each axis measured with or without its padding.
+struct Rows {
+  Dims sizes;
+  int64_t count = 1;
+  Rows(const Axes& axes, int64_t Axis::* size) {
+    for (size_t d = 0; d + 1 < axes.size(); ++d) {
+      sizes.push_back(axes[d].*size);
+      count *= axes[d].*size;
+    }
+  }
+};
+
 template <class U>
-void copy_padded(const Axes& axes, const char* source, char* target) {
-  const U* src = reinterpret_cast<const U*>(source);
-  U* dst = reinterpret_cast<U*>(target);
+void copy_padded(const Axes& axes, const U* src, U* dst) {
   const Axis& row = axes.back();
   const int64_t left = row.left(), middle = row.middle(), first = row.first();
-  Dims sizes;
-  int64_t rows = 1;
-  for (size_t d = 0; d + 1 < axes.size(); ++d) {
-    sizes.push_back(axes[d].outer);
-    rows *= axes[d].outer;
-  }
-  parallel_for(rows, std::max<int64_t>(1, kGrain / row.outer), [&](int64_t b, int64_t e) {
-    each_row(sizes, b, e, [&](int64_t r, const Dims& at) {
+  const Rows rows(axes, &Axis::outer);
+  parallel_for(rows.count, std::max<int64_t>(1, kGrain / row.outer), [&](int64_t b, int64_t e) {
+    each_row(rows.sizes, b, e, [&](int64_t r, const Dims& at) {
       int64_t line = 0;
       for (size_t d = 0; d < at.size(); ++d) line = line * axes[d].inner + axes[d].source(at[d]);
       const U* in = src + line * row.inner;
@@ -135,10 +141,6 @@ void copy_padded(const Axes& axes, const char* source, char* target) {
   });
 }
 
-struct Wide {
-  uint64_t parts[2];
-};
-
 Tensor edge_pad(const Tensor& self, IntSpan pad, std::string_view mode) {
   const Dims sizes = padded_sizes(self.sizes(), pad, mode);
   const bool channels_last = keeps_channels_last(self);
@@ -150,22 +152,10 @@ Tensor edge_pad(const Tensor& self, IntSpan pad, std::string_view mode) {
     return out;
   }
   const Axes axes = axes_of(self.sizes(), sizes, pad, mode, channels_last);
-  switch (self.itemsize()) {
-    case 1:
-      copy_padded<uint8_t>(axes, in.raw(), out.raw());
-      break;
-    case 2:
-      copy_padded<uint16_t>(axes, in.raw(), out.raw());
-      break;
-    case 4:
-      copy_padded<uint32_t>(axes, in.raw(), out.raw());
-      break;
-    case 8:
-      copy_padded<uint64_t>(axes, in.raw(), out.raw());
-      break;
-    default:
-      copy_padded<Wide>(axes, in.raw(), out.raw());
-  }
+  dispatch_bytes(self.itemsize(), [&](auto type) {
+    using U = typename decltype(type)::type;
+    copy_padded(axes, reinterpret_cast<const U*>(in.raw()), reinterpret_cast<U*>(out.raw()));
+  });
   return out;
 }
 
@@ -197,15 +187,10 @@ void sum_copies(const Axes& axes, const T* src, T* dst) {
   using C = compute_t<T>;
   const Axis& row = axes.back();
   const int64_t left = row.left(), middle = row.middle(), first = row.first();
-  Dims sizes;
-  int64_t rows = 1;
-  for (size_t d = 0; d + 1 < axes.size(); ++d) {
-    sizes.push_back(axes[d].inner);
-    rows *= axes[d].inner;
-  }
-  parallel_for(rows, std::max<int64_t>(1, kGrain / row.inner), [&](int64_t b, int64_t e) {
+  const Rows rows(axes, &Axis::inner);
+  parallel_for(rows.count, std::max<int64_t>(1, kGrain / row.inner), [&](int64_t b, int64_t e) {
     std::vector<C> kept(std::is_same_v<T, C> ? 0 : row.inner);
-    each_row(sizes, b, e, [&](int64_t r, const Dims& at) {
+    each_row(rows.sizes, b, e, [&](int64_t r, const Dims& at) {
       C* sum;
       if constexpr (std::is_same_v<T, C>)
         sum = dst + r * row.inner;
@@ -240,6 +225,9 @@ Tensor edge_pad_backward(const Tensor& grad, IntSpan sizes, IntSpan pad, std::st
   FL_CHECK(grad.sizes() == IntSpan(expected), "[pad] expected a gradient of shape ", IntSpan(expected),
            ", got ", grad.sizes());
   const bool channels_last = keeps_channels_last(grad);
+  if (grad.dtype() != compute_of(grad.dtype()) && grad.dtype() != DType::BFloat16)
+    return to_dtype(edge_pad_backward(to_dtype(grad, compute_of(grad.dtype())), sizes, pad, mode),
+                    grad.dtype());
   Tensor out = made(sizes, channels_last, grad.options());
   if (out.is_meta() || out.numel() == 0) return out;
   const Tensor in = channels_last ? grad : contiguous(grad);
@@ -253,10 +241,14 @@ Tensor edge_pad_backward(const Tensor& grad, IntSpan sizes, IntSpan pad, std::st
   }
   Axes axes = axes_of(sizes, expected, pad, mode, channels_last);
   for (Axis& axis : axes) invert(axis);
-  dispatch(grad.dtype(), [&](auto type) {
+  const auto run = [&](auto type) {
     using T = typename decltype(type)::type;
     sum_copies<T>(axes, in.template data<T>(), out.template data<T>());
-  });
+  };
+  if (grad.dtype() == DType::BFloat16)
+    run(Type<BFloat16>{});
+  else
+    dispatch_compute(grad.dtype(), run);
   return out;
 }
 

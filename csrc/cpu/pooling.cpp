@@ -2,6 +2,7 @@
 // kernels/pooling.cpp.
 #include <string>
 
+#include "cpu/bytes.h"
 #include "cpu/parallel.h"
 #include "cpu/pool_kernel.h"
 #include "dispatch/kernel.h"
@@ -364,26 +365,21 @@ Tensor pool_scatter(const Tensor& self, const Tensor& indices, IntSpan output_si
   const bool last = prefers_channels_last(self, ndim);
   Tensor out = make(sizes, self.options(), last);
   if (self.is_meta() || out.numel() == 0) return out;
-  const DType compute = accumulate && is_reduced(self.dtype()) ? DType::Float : self.dtype();
+  const DType compute = compute_of(self.dtype());
   const Tensor in = dense(to_dtype(self, compute), last), where = dense(indices, last);
   Tensor sums = compute == self.dtype() ? out : make(sizes, in.options(), last);
   const int64_t channels = self.size(self.dim() - ndim - 1),
                 batch = self.dim() == ndim + 2 ? self.size(0) : 1;
   const int64_t planes = batch * channels, count = planes ? self.numel() / planes : 0;
   const int64_t group = 16, groups = (channels + group - 1) / group;
-  dispatch(compute, [&](auto type) {
+  dispatch_compute(compute, [&](auto type) {
     using T = typename decltype(type)::type;
     const T* x = in.data<T>();
     const int64_t* at = where.data<int64_t>();
     T* y = sums.data<T>();
     const auto put = [&](T* plane, int64_t stride, int64_t index, T value) {
       FL_CHECK(index >= 0 && index < space, "[", op, "] expected indices in [0, ", space, "), got ", index);
-      if constexpr (std::is_same_v<T, bool> || is_reduced_type<T>)
-        plane[index * stride] = value;
-      else if (accumulate)
-        plane[index * stride] += value;
-      else
-        plane[index * stride] = value;
+      plane[index * stride] = accumulate ? plane[index * stride] + value : value;
     };
     if (!last) {
       parallel_for(planes, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, space)),
@@ -432,11 +428,11 @@ Tensor pool_gather(const Tensor& self, const Tensor& indices, int64_t ndim) {
     space *= self.size(d);
     count *= indices.size(d);
   }
-  dispatch(self.dtype(), [&](auto type) {
+  dispatch_bytes(self.itemsize(), [&](auto type) {
     using T = typename decltype(type)::type;
-    const T* x = in.data<T>();
+    const T* x = reinterpret_cast<const T*>(in.raw());
     const int64_t* at = where.data<int64_t>();
-    T* y = out.data<T>();
+    T* y = reinterpret_cast<T*>(out.raw());
     parallel_for(out.numel() / count, std::max<int64_t>(1, kGrain / count), [&](int64_t b, int64_t e) {
       for (int64_t p = b; p < e; ++p)
         for (int64_t i = 0; i < count; ++i) {

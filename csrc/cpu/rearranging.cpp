@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "core/scalar_range.h"
+#include "cpu/bytes.h"
 #include "cpu/iterator.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
@@ -308,12 +309,13 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
     return out;
   }
   // Row by row, each byte written once.
-  dispatch(self.dtype(), [&](auto type) {
+  const Tensor filler = scalar_tensor(value, {self.dtype(), Device{}});
+  dispatch_bytes(self.itemsize(), [&](auto type) {
     using T = typename decltype(type)::type;
-    const T fill = value.to<T>();
+    const T fill = *reinterpret_cast<const T*>(filler.raw());
     const int64_t cols = sizes[n - 1], left = target_start[n - 1], middle = inner[n - 1];
-    T* dst = out.template data<T>();
-    const T* src = source.template data<T>();
+    T* dst = reinterpret_cast<T*>(out.raw());
+    const T* src = reinterpret_cast<const T*>(source.raw());
     parallel_for(out.numel() / cols, std::max<int64_t>(1, kGrain / cols), [&](int64_t b, int64_t e) {
       for (int64_t r = b; r < e; ++r) {
         int64_t rest = r, at = 0;

@@ -28,7 +28,15 @@ struct ReduceLoop {
   static constexpr int64_t kRows = 512;         // rows taken into one set of column accumulators
   static constexpr int64_t kColumns = 1024;
 
-  static A load(S x, const P* p) { return static_cast<A>(F::template load<T>(static_cast<T>(x), p)); }
+  struct Params {
+    P p[2];
+    explicit Params(const Scalar* s) {
+      if (s)
+        for (int i = 0; i < 2; ++i) p[i] = s[i].to<P>();
+    }
+  };
+
+  static A load(S x, const Params& p) { return static_cast<A>(F::template load<T>(static_cast<T>(x), p.p)); }
 
   // Halves the lanes until one is left; widths are constants so that each step is a few vector instructions.
   template <int64_t w>
@@ -40,48 +48,45 @@ struct ReduceLoop {
     }
   }
 
-  static A run(const S* x, int64_t n, const P* p) {
+  // At least kLanes elements. Long loops stand once in each instance, which halves the time to compile them.
+  // Parameters come by value: accumulators could lie over what a pointer names.
+  [[gnu::noinline]] static A run(const S* x, int64_t n, Params p) {
     if (n > kRun) {
       const int64_t half = (n / 2 + kLanes - 1) / kLanes * kLanes;
       return F::template combine<A>(run(x, half, p), run(x + half, n - half, p));
     }
-    A total = F::template init<A>();
+    A lane[kLanes];
+    for (int64_t l = 0; l < kLanes; ++l) lane[l] = F::template init<A>();
     int64_t i = 0;
-    if (n >= kLanes) {
-      A lane[kLanes];
-      for (int64_t l = 0; l < kLanes; ++l) lane[l] = F::template init<A>();
-      for (; i + kLanes <= n; i += kLanes)
+    for (; i + kLanes <= n; i += kLanes)
 #pragma GCC ivdep
-        for (int64_t l = 0; l < kLanes; ++l) lane[l] = F::template combine<A>(lane[l], load(x[i + l], p));
-      for (int64_t to = 0; i + kPart <= n; i += kPart, to += kPart)
+      for (int64_t l = 0; l < kLanes; ++l) lane[l] = F::template combine<A>(lane[l], load(x[i + l], p));
+    for (int64_t to = 0; i + kPart <= n; i += kPart, to += kPart)
 #pragma GCC ivdep
-        for (int64_t l = 0; l < kPart; ++l)
-          lane[to + l] = F::template combine<A>(lane[to + l], load(x[i + l], p));
-      for (int64_t l = 0; i < n; ++i, ++l) lane[l] = F::template combine<A>(lane[l], load(x[i], p));
-      fold<kLanes / 2>(lane);
-      total = lane[0];
-    }
-    for (; i < n; ++i) total = F::template combine<A>(total, load(x[i], p));
-    return total;
+      for (int64_t l = 0; l < kPart; ++l)
+        lane[to + l] = F::template combine<A>(lane[to + l], load(x[i + l], p));
+    for (int64_t l = 0; i < n; ++i, ++l) lane[l] = F::template combine<A>(lane[l], load(x[i], p));
+    fold<kLanes / 2>(lane);
+    return lane[0];
   }
-
-  struct Params {
-    P p[2];
-    explicit Params(const Scalar* s) {
-      if (s)
-        for (int i = 0; i < 2; ++i) p[i] = s[i].to<P>();
-    }
-  };
 
   static void init(void* acc, int64_t n) { std::fill_n(static_cast<A*>(acc), n, F::template init<A>()); }
 
   static void row(const void* src, int64_t n, void* acc, int64_t, const Scalar* params) {
     const Params p(params);
     A& a = *static_cast<A*>(acc);
-    a = F::template combine<A>(a, run(static_cast<const S*>(src), n, p.p));
+    const S* x = static_cast<const S*>(src);
+    if (n >= kLanes) {
+      a = F::template combine<A>(a, run(x, n, p));
+    } else {
+      A total = F::template init<A>();
+      for (int64_t i = 0; i < n; ++i) total = F::template combine<A>(total, load(x[i], p));
+      a = F::template combine<A>(a, total);
+    }
   }
 
-  static void rows(const char* src, int64_t stride, int64_t n, int64_t columns, A* acc, const P* p) {
+  [[gnu::noinline]] static void rows(const char* src, int64_t stride, int64_t n, int64_t columns, A* acc,
+                                     Params p) {
     const auto at = [&](int64_t r) { return reinterpret_cast<const S*>(src + r * stride); };
     int64_t r = 0;
     for (; r + 8 <= n; r += 8) {
@@ -119,23 +124,23 @@ struct ReduceLoop {
           for (int64_t j = 0; j < columns; ++j)
             acc[j] = F::template combine<A>(acc[j], partial[k * columns + j]);
         const int64_t done = n / fold * fold;
-        rows(src + done * stride, stride, n - done, columns, acc, p.p);
+        rows(src + done * stride, stride, n - done, columns, acc, p);
         return;
       }
     }
-    if (n <= kRows) return rows(src, stride, n, columns, acc, p.p);
+    if (n <= kRows) return rows(src, stride, n, columns, acc, p);
     for (int64_t c = 0; c < columns; c += kColumns) {
       const int64_t m = std::min(kColumns, columns - c);
       A partial[kColumns];
       for (int64_t r = 0; r < n; r += kRows) {
         std::fill_n(partial, m, F::template init<A>());
-        rows(src + r * stride + c * sizeof(S), stride, std::min(kRows, n - r), m, partial, p.p);
+        rows(src + r * stride + c * sizeof(S), stride, std::min(kRows, n - r), m, partial, p);
         merge(acc + c, partial, m);
       }
     }
   }
 
-  static void merge(void* acc, const void* other, int64_t n) {
+  [[gnu::noinline]] static void merge(void* acc, const void* other, int64_t n) {
     A* a = static_cast<A*>(acc);
     const A* b = static_cast<const A*>(other);
     for (int64_t i = 0; i < n; ++i) a[i] = F::template combine<A>(a[i], b[i]);

@@ -11,9 +11,30 @@ namespace {
 
 template <class S>
 using Accumulator =
-    std::conditional_t<is_complex_type<S>, complex128,
-                       std::conditional_t<std::is_integral_v<S>, int64_t,
-                                          std::conditional_t<is_reduced_type<S>, float, double>>>;
+    std::conditional_t<is_reduced_type<S>, float, std::conditional_t<std::is_same_v<S, float>, double, S>>;
+
+// Types that are rarely scanned take the loops of a wider one; integers wrap the same way when narrowed at
+// last.
+DType scanned_as(DType t) {
+  return is_complex(t) ? DType::ComplexDouble : is_integral(t, true) ? DType::Int64 : t;
+}
+template <class F>
+void dispatch_scanned(DType t, const F& f) {
+  switch (t) {
+    case DType::Int64:
+      return f(Type<int64_t>{});
+    case DType::Half:
+      return f(Type<Half>{});
+    case DType::BFloat16:
+      return f(Type<BFloat16>{});
+    case DType::Float:
+      return f(Type<float>{});
+    case DType::Double:
+      return f(Type<double>{});
+    default:
+      return f(Type<complex128>{});
+  }
+}
 
 struct Add {
   template <class A>
@@ -54,17 +75,11 @@ struct LogAddExp {
       return std::log(std::exp(hi) + std::exp(lo));
     return hi + std::log(1.0 + std::exp(lo - hi));
   }
-  static int64_t step(int64_t a, int64_t) { return a; }
 };
-
-template <class A, class S>
-A widen(S x) {
-  return convert<A>(x);
-}
 
 // `ways` independent lines at once, so that their chains of dependent steps overlap.
 template <class Op, int ways, class S, class A>
-void scan_rows(const S* const* src, S* const* dst, int64_t n, A* carry) {
+[[gnu::noinline]] void scan_rows(const S* const* src, S* const* dst, int64_t n, A* carry) {
   A a[ways];
   const S* from[ways];
   S* to[ways];
@@ -74,7 +89,7 @@ void scan_rows(const S* const* src, S* const* dst, int64_t n, A* carry) {
     // Unrolled, so that running values and addresses stay in registers.
 #pragma GCC unroll 8
     for (int w = 0; w < ways; ++w) {
-      a[w] = Op::step(a[w], widen<A>(from[w][i]));
+      a[w] = Op::step(a[w], convert<A>(from[w][i]));
       to[w][i] = convert<S>(a[w]);
     }
   }
@@ -99,10 +114,10 @@ void scan_long(const S* src, S* dst, int64_t n) {
       for (auto& l : lane) l = Op::template first<A>();
       int64_t i = first;
       for (; i + lanes <= last; i += lanes)
-        for (int64_t l = 0; l < lanes; ++l) lane[l] = Op::step(lane[l], widen<A>(src[i + l]));
+        for (int64_t l = 0; l < lanes; ++l) lane[l] = Op::step(lane[l], convert<A>(src[i + l]));
       A total = lane[0];
       for (int64_t l = 1; l < lanes; ++l) total = Op::step(total, lane[l]);
-      for (; i < last; ++i) total = Op::step(total, widen<A>(src[i]));
+      for (; i < last; ++i) total = Op::step(total, convert<A>(src[i]));
       carry[p] = total;
     }
   });
@@ -178,7 +193,7 @@ void scan(const S* src, S* dst, const Lines& lines, bool splittable) {
                      const S* from = src + at + i * inner;
                      S* to = dst + at + i * inner;
                      for (int64_t j = 0; j < m; ++j) {
-                       carry[j] = Op::step(carry[j], widen<A>(from[j]));
+                       carry[j] = Op::step(carry[j], convert<A>(from[j]));
                        to[j] = convert<S>(carry[j]);
                      }
                    }
@@ -189,18 +204,19 @@ void scan(const S* src, S* dst, const Lines& lines, bool splittable) {
 Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional<DType> dtype, bool product) {
   const int64_t d = wrap_dim(op, dim, self.dim());
   const DType t = dtype.value_or(is_integral(self.dtype(), true) ? DType::Int64 : self.dtype());
-  Tensor out = empty(self.sizes(), {t, self.device()});
-  if (self.is_meta() || self.numel() == 0) return out;
-  const Tensor source = contiguous(to_dtype(self, t));
+  if (self.is_meta() || self.numel() == 0) return empty(self.sizes(), {t, self.device()});
+  const DType scanned = scanned_as(t);
+  Tensor out = empty(self.sizes(), {scanned, self.device()});
+  const Tensor source = contiguous(to_dtype(to_dtype(self, t), scanned));
   const Lines lines(source, d);
-  dispatch(t, [&](auto type) {
+  dispatch_scanned(scanned, [&](auto type) {
     using S = typename decltype(type)::type;
     if (product)
       scan<Multiply>(source.data<S>(), out.data<S>(), lines, true);
     else
       scan<Add>(source.data<S>(), out.data<S>(), lines, true);
   });
-  return out;
+  return to_dtype(out, t);
 }
 
 Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
@@ -214,15 +230,16 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
   const int64_t d = wrap_dim("logcumsumexp", dim, self.dim());
   FL_CHECK_KIND(!is_integral(self.dtype(), true), NotImplemented,
                 "[logcumsumexp] expected a floating point or complex dtype, got ", name_of(self.dtype()));
-  Tensor out = empty(self.sizes(), self.options());
-  if (self.is_meta() || self.numel() == 0) return out;
-  const Tensor source = contiguous(self);
-  dispatch(self.dtype(), [&](auto type) {
-    using S = typename decltype(type)::type;
-    if constexpr (!std::is_integral_v<S>)
-      scan<LogAddExp>(source.data<S>(), out.data<S>(), Lines(source, d), false);
-  });
-  return out;
+  if (self.is_meta() || self.numel() == 0) return empty(self.sizes(), self.options());
+  const DType scanned = is_complex(self.dtype()) ? DType::ComplexDouble : DType::Double;
+  const Tensor source = contiguous(to_dtype(self, scanned));
+  Tensor out = empty(self.sizes(), source.options());
+  const Lines lines(source, d);
+  if (scanned == DType::Double)
+    scan<LogAddExp>(source.data<double>(), out.data<double>(), lines, false);
+  else
+    scan<LogAddExp>(source.data<complex128>(), out.data<complex128>(), lines, false);
+  return to_dtype(out, self.dtype());
 }
 
 FL_KERNEL("cumsum", cumsum);

@@ -31,28 +31,30 @@ Tensor tensor_of(const std::vector<int64_t>& values) {
 
 constexpr int64_t kNothing = 0;
 
-// Values, inverse positions (of the input's shape) and counts of the runs of equal keys in `order`.
-template <class S, class Same>
-Triple runs(const Tensor& self, const S* x, const std::vector<int64_t>& order, bool with_inverse,
-            const Same& same) {
-  const int64_t n = static_cast<int64_t>(order.size());
-  Tensor inverse = empty(with_inverse ? self.sizes() : IntSpan(&kNothing, 1), {DType::Int64, self.device()});
+// Values, inverse positions (of the input's shape) and counts of the runs of equal keys. NaNs are all
+// different from each other, as they are by ==.
+template <class K>
+Triple runs(const Tensor& source, const Packed<K>* keys, bool with_inverse) {
+  const int64_t n = source.numel();
+  Tensor inverse =
+      empty(with_inverse ? source.sizes() : IntSpan(&kNothing, 1), {DType::Int64, source.device()});
   int64_t* back = with_inverse ? inverse.data<int64_t>() : nullptr;
   std::vector<int64_t> firsts, counts;
   for (int64_t i = 0; i < n; ++i) {
-    if (i == 0 || !same(order[i - 1], order[i])) {
-      firsts.push_back(order[i]);
+    const K key = keys[i].key();
+    if (i == 0 || keys[i - 1].key() != key || is_nan_key(source.dtype(), key)) {
+      firsts.push_back(keys[i].index());
       counts.push_back(0);
     }
     ++counts.back();
-    if (back) back[order[i]] = static_cast<int64_t>(firsts.size()) - 1;
+    if (back) back[keys[i].index()] = static_cast<int64_t>(firsts.size()) - 1;
   }
-  Tensor values = empty({static_cast<int64_t>(firsts.size())}, self.options());
-  for (size_t i = 0; i < firsts.size(); ++i) values.data<S>()[i] = x[firsts[i]];
+  const int64_t found = static_cast<int64_t>(firsts.size());
+  Tensor values = empty({found}, source.options());
+  take(source.itemsize(), source.raw(), firsts.data(), found, values.raw());
   return {std::move(values), std::move(inverse), tensor_of(counts)};
 }
 
-// NaNs are all different from each other, as they are by ==.
 Triple unique(const Tensor& self, bool consecutive, bool with_inverse) {
   check_data("unique", self);
   FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[unique] expected a dtype with an order, got ",
@@ -60,24 +62,12 @@ Triple unique(const Tensor& self, bool consecutive, bool with_inverse) {
   const Tensor source = contiguous(self);
   const int64_t n = source.numel();
   Triple found;
-  dispatch(self.dtype(), [&](auto type) {
-    using S = typename decltype(type)::type;
-    if constexpr (!is_complex_type<S>) {
-      using C = compute_t<S>;
-      const S* x = source.data<S>();
-      std::vector<int64_t> order(n);
-      if (consecutive) {
-        std::iota(order.begin(), order.end(), int64_t(0));
-      } else {
-        using K = SortKey<S>;
-        const std::unique_ptr<Packed<K>[]> keys(new Packed<K>[2 * n + 1]);
-        for (int64_t i = 0; i < n; ++i) keys[i] = Packed<K>(key_of(x[i]), i);
-        sort_packed(keys.get(), keys.get() + n, n);
-        for (int64_t i = 0; i < n; ++i) order[i] = keys[i].index();
-      }
-      found = runs(self, x, order, with_inverse,
-                   [x](int64_t a, int64_t b) { return static_cast<C>(x[a]) == static_cast<C>(x[b]); });
-    }
+  dispatch_keys(self.dtype(), [&](auto zero) {
+    using K = decltype(zero);
+    const std::unique_ptr<Packed<K>[]> keys(new Packed<K>[2 * n + 1]);
+    fill_keys(self.dtype(), source.raw(), n, false, keys.get());
+    if (!consecutive) sort_packed(keys.get(), keys.get() + n, n);
+    found = runs(source, keys.get(), with_inverse);
   });
   return found;
 }
@@ -93,27 +83,27 @@ Triple unique_rows(const Tensor& self, bool consecutive) {
   std::vector<int64_t> order(n), firsts, counts;
   std::iota(order.begin(), order.end(), int64_t(0));
   Tensor inverse = empty({n}, {DType::Int64, self.device()});
-  dispatch(self.dtype(), [&](auto type) {
-    using S = typename decltype(type)::type;
-    if constexpr (!is_complex_type<S>) {
-      const S* x = source.data<S>();
-      const auto less = [&](int64_t a, int64_t b) {
-        return std::lexicographical_compare(x + a * width, x + (a + 1) * width, x + b * width,
-                                            x + (b + 1) * width,
-                                            [](S p, S q) { return key_of(p) < key_of(q); });
-      };
-      const auto same = [&](int64_t a, int64_t b) {
-        return std::equal(x + a * width, x + (a + 1) * width, x + b * width, [](S p, S q) { return p == q; });
-      };
-      if (!consecutive) std::stable_sort(order.begin(), order.end(), less);
-      for (int64_t i = 0; i < n; ++i) {
-        if (i == 0 || !same(order[i - 1], order[i])) {
-          firsts.push_back(order[i]);
-          counts.push_back(0);
-        }
-        ++counts.back();
-        inverse.data<int64_t>()[order[i]] = static_cast<int64_t>(firsts.size()) - 1;
+  dispatch_keys(self.dtype(), [&](auto zero) {
+    using K = decltype(zero);
+    std::vector<K> keys(source.numel());
+    keys_of(self.dtype(), source.raw(), source.numel(), K(0), keys.data());
+    const K* x = keys.data();
+    const auto less = [&](int64_t a, int64_t b) {
+      return std::lexicographical_compare(x + a * width, x + (a + 1) * width, x + b * width,
+                                          x + (b + 1) * width);
+    };
+    const auto same = [&](int64_t a, int64_t b) {
+      return std::equal(x + a * width, x + (a + 1) * width, x + b * width,
+                        [&](K p, K q) { return p == q && !is_nan_key(self.dtype(), p); });
+    };
+    if (!consecutive) std::stable_sort(order.begin(), order.end(), less);
+    for (int64_t i = 0; i < n; ++i) {
+      if (i == 0 || !same(order[i - 1], order[i])) {
+        firsts.push_back(order[i]);
+        counts.push_back(0);
       }
+      ++counts.back();
+      inverse.data<int64_t>()[order[i]] = static_cast<int64_t>(firsts.size()) - 1;
     }
   });
   return {tensor_of(firsts), std::move(inverse), tensor_of(counts)};
@@ -123,6 +113,33 @@ Triple unique_rows(const Tensor& self, bool consecutive) {
 
 IntSpan batch_of(const Tensor& t) {
   return IntSpan(t.sizes().data(), t.dim() - 1);
+}
+
+// How many of n sorted elements come before x. The halves are chosen without a jump, which no processor could
+// foretell.
+template <class T, class Before, class Element>
+int64_t count_before(int64_t line, int64_t n, T x, const Before& before, const Element& element) {
+  int64_t low = 0;
+  if (n == 0) return 0;
+  while (n > 1) {
+    const int64_t half = n / 2;
+    low += before(element(line, low + half - 1), x) ? half : 0;
+    n -= half;
+  }
+  return low + (before(element(line, low), x) ? 1 : 0);
+}
+
+// The type in which elements of two tensors are compared; integers beside floats need the wider one.
+DType compared_as(const Tensor& a, const Tensor& b) {
+  const DType t = compute_of(promote(a.dtype(), b.dtype()));
+  return t == DType::Float && a.dtype() != b.dtype() ? DType::Double : t;
+}
+template <class F>
+void dispatch_real(DType compute, const F& f) {
+  if (compute == DType::Int64)
+    f(Type<int64_t>{});
+  else
+    dispatch_float(compute, f);
 }
 
 Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int32, const Tensor& sorter) {
@@ -144,42 +161,38 @@ Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int
   Tensor out = empty(values.sizes(), {result, values.device()});
   if (values.is_meta() || values.numel() == 0) return out;
   const int64_t n = sequence.size(-1), per_line = one_line ? values.numel() : values.size(-1);
-  const DType common = promote(sequence.dtype(), values.dtype());
   const Tensor order = sorter.defined() ? contiguous(sorter) : sorter;
   if (order.defined())
     for (int64_t i = 0; i < order.numel(); ++i)
       FL_CHECK(order.data<int64_t>()[i] >= 0 && order.data<int64_t>()[i] < n,
                "[searchsorted] expected a sorter within the boundaries, got an index out of range");
-  const DType compute = compute_of(common) == DType::Float ? DType::Double : compute_of(common);
+  const DType compute = compared_as(sequence, values);
   const Tensor s = contiguous(to_dtype(sequence, compute)), v = contiguous(to_dtype(values, compute));
-  const auto run = [&](auto type) {
+  Tensor found = int32 ? empty(values.sizes(), {DType::Int64, values.device()}) : out;
+  dispatch_real(compute, [&](auto type) {
     using T = typename decltype(type)::type;
     parallel_for(v.numel(), 2048, [&](int64_t b, int64_t e) {
-      for (int64_t i = b; i < e; ++i) {
-        const int64_t line = one_line ? 0 : i / per_line * n;
-        const T* x = s.data<T>() + line;
-        const int64_t* at = order.defined() ? order.data<int64_t>() + line : nullptr;
-        const T value = v.data<T>()[i];
-        int64_t low = 0, high = n;
-        while (low < high) {
-          const int64_t middle = low + (high - low) / 2;
-          const T m = at ? x[at[middle]] : x[middle];
-          if (right ? !(m > value) : !(m >= value))
-            low = middle + 1;
-          else
-            high = middle;
-        }
-        if (int32)
-          out.data<int32_t>()[i] = static_cast<int32_t>(low);
+      const T *all = s.data<T>(), *value = v.data<T>();
+      int64_t* to = found.data<int64_t>();
+      const auto look = [&](auto before, auto element) {
+        for (int64_t i = b; i < e; ++i)
+          to[i] = count_before(one_line ? 0 : i / per_line * n, n, value[i], before, element);
+      };
+      const auto pick = [&](auto before) {
+        if (order.defined())
+          look(before, [all, at = order.data<int64_t>()](int64_t line, int64_t i) {
+            return all[line + at[line + i]];
+          });
         else
-          out.data<int64_t>()[i] = low;
-      }
+          look(before, [all](int64_t line, int64_t i) { return all[line + i]; });
+      };
+      if (right)
+        pick([](T m, T x) { return !(m > x); });
+      else
+        pick([](T m, T x) { return !(m >= x); });
     });
-  };
-  if (compute == DType::Double)
-    run(Type<double>{});
-  else
-    run(Type<int64_t>{});
+  });
+  if (int32) copy_into(out, found);
   return out;
 }
 
@@ -360,21 +373,16 @@ Tensor isin_sorted(const Tensor& self, const Tensor& sorted, bool invert) {
            "[isin] expected real numbers, got complex ones");
   Tensor out = empty(self.sizes(), {DType::Bool, self.device()});
   if (self.is_meta()) return out;
-  const DType common = promote(self.dtype(), sorted.dtype());
-  const DType compute = compute_of(common) == DType::Float ? DType::Double : compute_of(common);
+  const DType compute = compared_as(self, sorted);
   const Tensor x = contiguous(to_dtype(self, compute)), list = contiguous(to_dtype(sorted, compute));
-  const auto run = [&](auto type) {
+  dispatch_real(compute, [&](auto type) {
     using T = typename decltype(type)::type;
     const T *first = list.data<T>(), *last = first + list.numel();
     parallel_for(x.numel(), 2048, [&](int64_t b, int64_t e) {
       for (int64_t i = b; i < e; ++i)
         out.data<bool>()[i] = std::binary_search(first, last, x.data<T>()[i]) != invert;
     });
-  };
-  if (compute == DType::Double)
-    run(Type<double>{});
-  else
-    run(Type<int64_t>{});
+  });
   return out;
 }
 

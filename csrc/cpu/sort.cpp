@@ -7,11 +7,43 @@
 #include <cmath>
 #include <memory>
 
+#include "cpu/bytes.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
+
+template <class K>
+void keys_of(DType dtype, const void* x, int64_t n, K flip, K* to) {
+  dispatch(dtype, [&](auto type) {
+    using S = typename decltype(type)::type;
+    if constexpr (!is_complex_type<S> && std::is_same_v<SortKey<S>, K>)
+      for (int64_t i = 0; i < n; ++i) to[i] = key_of(static_cast<const S*>(x)[i]) ^ flip;
+  });
+}
+
+template <class K>
+void fill_keys(DType dtype, const void* x, int64_t n, bool descending, Packed<K>* to) {
+  constexpr int64_t block = 512;
+  K keys[block];
+  for (int64_t first = 0; first < n; first += block) {
+    const int64_t m = std::min(block, n - first);
+    keys_of(dtype, static_cast<const char*>(x) + first * size_of(dtype), m, descending ? ~K(0) : K(0), keys);
+    for (int64_t i = 0; i < m; ++i) to[first + i] = Packed<K>(keys[i], first + i);
+  }
+}
+void take(int64_t itemsize, const char* from, const int64_t* at, int64_t n, char* to) {
+  dispatch_bytes(itemsize, [&](auto type) {
+    using U = typename decltype(type)::type;
+    for (int64_t i = 0; i < n; ++i) reinterpret_cast<U*>(to)[i] = reinterpret_cast<const U*>(from)[at[i]];
+  });
+}
+
+template void keys_of(DType, const void*, int64_t, uint32_t, uint32_t*);
+template void keys_of(DType, const void*, int64_t, uint64_t, uint64_t*);
+template void fill_keys(DType, const void*, int64_t, bool, Packed<uint32_t>*);
+template void fill_keys(DType, const void*, int64_t, bool, Packed<uint64_t>*);
 
 template <class K>
 void sort_packed(Packed<K>* data, Packed<K>* other, int64_t n) {
@@ -89,14 +121,6 @@ void check_real(const char* op, const Tensor& t, bool allow_bool = true) {
   FL_CHECK(t.numel() < (int64_t(1) << 32), "[", op, "] expected fewer than 2**32 elements, got ", t.numel());
 }
 
-// Calls f(Type<S>{}) for the real dtypes.
-template <class F>
-void dispatch_real(DType t, const F& f) {
-  dispatch(t, [&](auto type) {
-    if constexpr (!is_complex_type<typename decltype(type)::type>) f(type);
-  });
-}
-
 // Runs f(line number, scratch) over lines in parallel; each thread has its own scratch of pairs.
 template <class K, class F>
 void for_lines(int64_t lines, int64_t n, int64_t room, const F& f) {
@@ -106,13 +130,6 @@ void for_lines(int64_t lines, int64_t n, int64_t room, const F& f) {
   });
 }
 
-template <class S>
-void fill_keys(const S* x, int64_t n, bool descending, Packed<SortKey<S>>* to) {
-  using K = SortKey<S>;
-  const K flip = descending ? ~K(0) : K(0);
-  for (int64_t i = 0; i < n; ++i) to[i] = Packed<K>(key_of(x[i]) ^ flip, i);
-}
-
 Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending) {
   check_real("sort", self);
   const int64_t d = wrap_dim("sort", dim, self.dim());
@@ -120,19 +137,16 @@ Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending)
   LineResult values(self.sizes(), d, self.options()), indices(self.sizes(), d, {DType::Int64, self.device()});
   if (self.is_meta() || self.numel() == 0) return {values.finish(), indices.finish()};
   const Tensor source = lines_of(self, d);
-  dispatch_real(self.dtype(), [&](auto type) {
-    using S = typename decltype(type)::type;
-    using K = SortKey<S>;
+  const int64_t line_bytes = n * self.itemsize();
+  dispatch_keys(self.dtype(), [&](auto zero) {
+    using K = decltype(zero);
     for_lines<K>(self.numel() / n, n, 2 * n, [&](int64_t l, Packed<K>* keys) {
-      const S* x = source.data<S>() + l * n;
-      fill_keys(x, n, descending, keys);
+      const char* x = source.raw() + l * line_bytes;
+      fill_keys(self.dtype(), x, n, descending, keys);
       sort_packed(keys, keys + n, n);
-      S* v = values.lines.template data<S>() + l * n;
       int64_t* at = indices.lines.template data<int64_t>() + l * n;
-      for (int64_t i = 0; i < n; ++i) {
-        at[i] = keys[i].index();
-        v[i] = x[at[i]];
-      }
+      for (int64_t i = 0; i < n; ++i) at[i] = keys[i].index();
+      take(self.itemsize(), x, at, n, values.lines.raw() + l * line_bytes);
     });
   });
   return {values.finish(), indices.finish()};
@@ -145,25 +159,21 @@ bool few(int64_t n, int64_t k) {
 
 // The k smallest pairs of n elements to the front of `keys`, sorted when asked. Room for n pairs, or for k
 // when they are few.
-template <class S>
-void select(const S* x, int64_t n, int64_t k, bool largest, bool sorted, Packed<SortKey<S>>* keys) {
-  using K = SortKey<S>;
-  const K flip = largest ? ~K(0) : K(0);
+template <class K>
+void select(DType dtype, const char* x, int64_t n, int64_t k, bool largest, bool sorted, Packed<K>* keys) {
   if (few(n, k)) {
     // Keep the best k in order; blocks without a better element are passed over at once.
-    int64_t i = 0;
-    for (; i < k; ++i) keys[i] = Packed<K>(key_of(x[i]) ^ flip, i);
+    fill_keys(dtype, x, k, largest, keys);
     std::sort(keys, keys + k);
+    int64_t i = k;
     constexpr int64_t block = 128;
     K buffer[block];
     while (i < n) {
       const int64_t m = std::min(block, n - i);
       const K worst = keys[k - 1].key();
+      keys_of(dtype, x + i * size_of(dtype), m, largest ? ~K(0) : K(0), buffer);
       int better = 0;
-      for (int64_t j = 0; j < m; ++j) {
-        buffer[j] = key_of(x[i + j]) ^ flip;
-        better |= buffer[j] < worst;
-      }
+      for (int64_t j = 0; j < m; ++j) better |= buffer[j] < worst;
       if (better)
         for (int64_t j = 0; j < m; ++j) {
           if (!(buffer[j] < keys[k - 1].key())) continue;
@@ -176,7 +186,7 @@ void select(const S* x, int64_t n, int64_t k, bool largest, bool sorted, Packed<
     }
     return;
   }
-  fill_keys(x, n, largest, keys);
+  fill_keys(dtype, x, n, largest, keys);
   if (k > 0 && k < n) std::nth_element(keys, keys + (k - 1), keys + n);
   if (sorted) std::sort(keys, keys + k);
 }
@@ -191,25 +201,23 @@ Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted)
   LineResult values(sizes, d, self.options()), indices(sizes, d, {DType::Int64, self.device()});
   if (self.is_meta() || values.lines.numel() == 0 || k == 0) return {values.finish(), indices.finish()};
   const Tensor source = lines_of(self, d);
-  dispatch_real(self.dtype(), [&](auto type) {
-    using S = typename decltype(type)::type;
-    using K = SortKey<S>;
+  const int64_t itemsize = self.itemsize();
+  dispatch_keys(self.dtype(), [&](auto zero) {
+    using K = decltype(zero);
     for_lines<K>(self.numel() / n, n, few(n, k) ? k : n, [&](int64_t l, Packed<K>* keys) {
-      const S* x = source.data<S>() + l * n;
-      select(x, n, k, largest, sorted, keys);
-      for (int64_t i = 0; i < k; ++i) {
-        indices.lines.template data<int64_t>()[l * k + i] = keys[i].index();
-        values.lines.template data<S>()[l * k + i] = x[keys[i].index()];
-      }
+      const char* x = source.raw() + l * n * itemsize;
+      select(self.dtype(), x, n, k, largest, sorted, keys);
+      int64_t* at = indices.lines.template data<int64_t>() + l * k;
+      for (int64_t i = 0; i < k; ++i) at[i] = keys[i].index();
+      take(itemsize, x, at, k, values.lines.raw() + l * k * itemsize);
     });
   });
   return {values.finish(), indices.finish()};
 }
 
-// One value and its index for each line: pick(x, n, scratch) -> position.
+// One value and its index for each line: pick(n, keys) -> position, with room for as many keys behind them.
 template <class F>
-Pair pick_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, int64_t room_factor,
-               const F& pick) {
+Pair pick_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, const F& pick) {
   check_real(op, self);
   const int64_t d = wrap_dim(op, dim, self.dim());
   const int64_t n = self.dim() ? self.size(d) : 1;
@@ -223,12 +231,14 @@ Pair pick_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, in
   Tensor values = empty(sizes, self.options()), indices = empty(sizes, {DType::Int64, self.device()});
   if (!self.is_meta() && values.numel() != 0) {
     const Tensor source = lines_of(self, d);
-    dispatch_real(self.dtype(), [&](auto type) {
-      using S = typename decltype(type)::type;
-      for_lines<SortKey<S>>(values.numel(), n, room_factor * n, [&](int64_t l, Packed<SortKey<S>>* keys) {
-        const S* x = source.data<S>() + l * n;
-        const int64_t at = pick(x, n, keys);
-        values.data<S>()[l] = x[at];
+    const int64_t itemsize = self.itemsize();
+    dispatch_keys(self.dtype(), [&](auto zero) {
+      using K = decltype(zero);
+      for_lines<K>(values.numel(), n, 2 * n, [&](int64_t l, Packed<K>* keys) {
+        const char* x = source.raw() + l * n * itemsize;
+        fill_keys(self.dtype(), x, n, false, keys);
+        const int64_t at = pick(n, keys);
+        take(itemsize, x, &at, 1, values.raw() + l * itemsize);
         indices.data<int64_t>()[l] = at;
       });
     });
@@ -249,8 +259,7 @@ Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
                 "[kthvalue] expected a dimension that is not empty, got shape ", self.sizes());
   check_real("kthvalue", self, false);
   FL_CHECK(k >= 1 && k <= size, "[kthvalue] expected k in [1, ", size, "], got ", k);
-  return pick_line("kthvalue", self, dim, keepdim, 1, [&](const auto* x, int64_t n, auto* keys) {
-    fill_keys(x, n, false, keys);
+  return pick_line("kthvalue", self, dim, keepdim, [&](int64_t n, auto* keys) {
     std::nth_element(keys, keys + (k - 1), keys + n);
     return keys[k - 1].index();
   });
@@ -283,30 +292,17 @@ Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, cons
   return {values, indices};
 }
 
-template <class S>
-bool is_nan(S x) {
-  if constexpr (std::is_integral_v<S>)
-    return false;
-  else
-    return static_cast<compute_t<S>>(x) != static_cast<compute_t<S>>(x);
-}
-
-// Position of the lower median; NaN wins, or is left out.
-template <class S>
-int64_t median_of(const S* x, int64_t n, Packed<SortKey<S>>* keys, bool skip_nan) {
-  int64_t numbers = n;
-  if constexpr (!std::is_integral_v<S>) {
-    int64_t nans = 0;
-    for (int64_t i = 0; i < n; ++i) nans += is_nan(x[i]);
-    if (nans > 0 && !skip_nan) {
-      int64_t i = 0;
-      while (!is_nan(x[i])) ++i;
-      return i;
-    }
-    numbers -= nans;
-    if (numbers == 0) return 0;
+// Position of the lower median of keys in order of position; NaN wins, or is left out.
+template <class K>
+int64_t median_of(DType dtype, int64_t n, Packed<K>* keys, bool skip_nan) {
+  int64_t nans = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!is_nan_key(dtype, keys[i].key())) continue;
+    if (!skip_nan) return i;
+    ++nans;
   }
-  fill_keys(x, n, false, keys);
+  const int64_t numbers = n - nans;
+  if (numbers == 0) return 0;
   const int64_t k = (numbers - 1) / 2;
   std::nth_element(keys, keys + k, keys + n);
   return keys[k].index();
@@ -315,8 +311,8 @@ int64_t median_of(const S* x, int64_t n, Packed<SortKey<S>>* keys, bool skip_nan
 Pair median_line(const char* op, const Tensor& self, int64_t dim, bool keepdim, bool skip_nan) {
   check_real(op, self, false);
   check_not_empty(op, self, dim);
-  return pick_line(op, self, dim, keepdim, 1,
-                   [&](const auto* x, int64_t n, auto* keys) { return median_of(x, n, keys, skip_nan); });
+  return pick_line(op, self, dim, keepdim,
+                   [&](int64_t n, auto* keys) { return median_of(self.dtype(), n, keys, skip_nan); });
 }
 Pair median_dim(const Tensor& self, int64_t dim, bool keepdim) {
   return median_line("median", self, dim, keepdim, false);
@@ -330,7 +326,7 @@ Tensor median_flat(const char* op, const Tensor& self, bool skip_nan) {
   Tensor out = empty({}, self.options());
   if (self.is_meta()) return out;
   if (self.numel() == 0) {  // NaN, and the least value of integers
-    dispatch_real(self.dtype(), [&](auto type) {
+    dispatch(self.dtype(), [&](auto type) {
       using S = typename decltype(type)::type;
       *out.data<S>() = std::is_integral_v<S> ? std::numeric_limits<S>::lowest()
                                              : convert<S>(std::numeric_limits<float>::quiet_NaN());
@@ -338,10 +334,11 @@ Tensor median_flat(const char* op, const Tensor& self, bool skip_nan) {
     return out;
   }
   const Tensor source = contiguous(self);
-  dispatch_real(self.dtype(), [&](auto type) {
-    using S = typename decltype(type)::type;
-    std::vector<Packed<SortKey<S>>> keys(source.numel());
-    *out.data<S>() = source.data<S>()[median_of(source.data<S>(), source.numel(), keys.data(), skip_nan)];
+  dispatch_keys(self.dtype(), [&](auto zero) {
+    std::vector<Packed<decltype(zero)>> keys(source.numel());
+    fill_keys(self.dtype(), source.raw(), source.numel(), false, keys.data());
+    const int64_t at = median_of(self.dtype(), source.numel(), keys.data(), skip_nan);
+    take(self.itemsize(), source.raw(), &at, 1, out.raw());
   });
   return out;
 }
@@ -354,8 +351,7 @@ Tensor nanmedian(const Tensor& self) {
 
 Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
   check_not_empty("mode", self, dim);
-  return pick_line("mode", self, dim, keepdim, 2, [](const auto* x, int64_t n, auto* keys) {
-    fill_keys(x, n, false, keys);
+  return pick_line("mode", self, dim, keepdim, [](int64_t n, auto* keys) {
     sort_packed(keys, keys + n, n);
     int64_t best = 0, best_count = 0;
     for (int64_t i = 0; i < n;) {

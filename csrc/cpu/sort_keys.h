@@ -31,10 +31,6 @@ inline SortKey<S> key_of(S value) {
     return x != x ? ~K(0) : key;
   }
 }
-template <class S>
-constexpr uint64_t kNanKey =
-    std::is_integral_v<S> ? 0 : static_cast<uint64_t>(static_cast<SortKey<S>>(~SortKey<S>(0)));
-
 // A key with its position; comparing pairs orders equal keys by position. 32-bit keys and positions share one
 // word.
 template <class K>
@@ -59,6 +55,31 @@ struct Packed<uint64_t> {
   int64_t index() const { return i; }
   bool operator<(const Packed& o) const { return k != o.k ? k < o.k : i < o.i; }
 };
+
+// Calls f(K(0)) for the type of the keys of a dtype with an order. What works on keys exists twice, not once
+// for each dtype.
+template <class F>
+void dispatch_keys(DType t, const F& f) {
+  if (size_of(t) > 4)
+    f(uint64_t(0));
+  else
+    f(uint32_t(0));
+}
+
+// The keys of n elements, with their bits flipped where `flip` has ones: all ones turn the order around.
+template <class K>
+void keys_of(DType dtype, const void* x, int64_t n, K flip, K* to);
+// The same, each with its position.
+template <class K>
+void fill_keys(DType dtype, const void* x, int64_t n, bool descending, Packed<K>* to);
+// Whether a key is that of NaN, which sorts last.
+template <class K>
+bool is_nan_key(DType dtype, K key) {
+  return is_floating(dtype) && key == static_cast<K>(~K(0));
+}
+
+// to[i] = from[at[i]] for elements of the given size.
+void take(int64_t itemsize, const char* from, const int64_t* at, int64_t n, char* to);
 
 // Sorts pairs that come in order of position. `other` is room for as many.
 template <class K>

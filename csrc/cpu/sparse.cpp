@@ -128,21 +128,21 @@ Tensor sparse_mm(const Tensor& row, const Tensor& column, const Tensor& values, 
            name_of(values.dtype()), " and ", name_of(dense.dtype()));
   FL_CHECK_KIND(dense.dtype() != DType::Bool, NotImplemented, "[mm] expected a numeric dtype, got bool");
   const int64_t n = values.numel(), width = dense.size(1);
-  Tensor out = empty({rows, width}, dense.options());
-  if (out.is_meta() || values.is_meta()) return out;
+  if (dense.is_meta() || values.is_meta()) return empty({rows, width}, dense.options());
+  const DType computed = compute_of(dense.dtype());  // reduced floats and small integers are rare: converted
+  Tensor out = empty({rows, width}, {computed, dense.device()});
   const Tensor r = checked("mm", row, n, rows), c = checked("mm", column, n, dense.size(0));
   const Rows by_row(r.data<int64_t>(), n, rows);
-  const Tensor v = contiguous(values), d = contiguous(dense);
+  const Tensor v = contiguous(to_dtype(values, computed)), d = contiguous(to_dtype(dense, computed));
   const int64_t* column_of = c.data<int64_t>();
   const int64_t work = std::max<int64_t>(1, width * (n / std::max<int64_t>(rows, 1) + 1));
-  dispatch(dense.dtype(), [&](auto type) {
+  dispatch_compute(computed, [&](auto type) {
     using T = typename decltype(type)::type;
-    using C = compute_t<T>;
     const T *x = v.data<T>(), *y = d.data<T>();
     T* z = out.data<T>();
     parallel_for(rows, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
       constexpr int64_t block = 256;  // columns summed at a time, close to the processor
-      C sums[block];
+      T sums[block];
       for (int64_t i = begin; i < end; ++i) {
         int64_t j0 = 0;
         if constexpr (std::is_same_v<T, float>)
@@ -151,20 +151,20 @@ Tensor sparse_mm(const Tensor& row, const Tensor& column, const Tensor& values, 
                             z + i * width + j0);
         for (; j0 < width; j0 += block) {
           const int64_t m = std::min(block, width - j0);
-          std::fill_n(sums, m, C(0));
+          std::fill_n(sums, m, T(0));
           for (int64_t k = by_row.start[i]; k < by_row.start[i + 1]; ++k) {
             const int64_t e = by_row.at(k);
-            const C factor = convert<C>(x[e]);
+            const T factor = x[e];
             const T* from = y + column_of[e] * width + j0;
 #pragma GCC ivdep
-            for (int64_t j = 0; j < m; ++j) sums[j] += factor * convert<C>(from[j]);
+            for (int64_t j = 0; j < m; ++j) sums[j] += factor * from[j];
           }
-          for (int64_t j = 0; j < m; ++j) z[i * width + j0 + j] = convert<T>(sums[j]);
+          std::copy_n(sums, m, z + i * width + j0);
         }
       }
     });
   });
-  return out;
+  return to_dtype(out, dense.dtype());
 }
 
 Tensor sparse_dots(const Tensor& row, const Tensor& column, const Tensor& a, const Tensor& b) {
@@ -172,33 +172,33 @@ Tensor sparse_dots(const Tensor& row, const Tensor& column, const Tensor& a, con
            "[sampled_addmm] expected two matrices of one width and dtype, got ", name_of(a.dtype()),
            " of shape ", a.sizes(), " and ", name_of(b.dtype()), " of shape ", b.sizes());
   const int64_t n = row.numel(), width = a.size(1);
-  Tensor out = empty({n}, a.options());
-  if (out.is_meta()) return out;
+  if (a.is_meta()) return empty({n}, a.options());
+  const DType computed = compute_of(a.dtype());
+  Tensor out = empty({n}, {computed, a.device()});
   const Tensor r = checked("sampled_addmm", row, n, a.size(0)),
                c = checked("sampled_addmm", column, n, b.size(0));
-  const Tensor left = contiguous(a), right = contiguous(b);
+  const Tensor left = contiguous(to_dtype(a, computed)), right = contiguous(to_dtype(b, computed));
   const int64_t *rows = r.data<int64_t>(), *columns = c.data<int64_t>();
-  dispatch(a.dtype(), [&](auto type) {
+  dispatch_compute(computed, [&](auto type) {
     using T = typename decltype(type)::type;
-    using C = compute_t<T>;
     const T *x = left.data<T>(), *y = right.data<T>();
     T* z = out.data<T>();
     parallel_for(n, std::max<int64_t>(1, kGrain / (width + 1)), [&](int64_t begin, int64_t end) {
       constexpr int64_t lanes = 8;
       for (int64_t i = begin; i < end; ++i) {
         const T *p = x + rows[i] * width, *q = y + columns[i] * width;
-        C sums[lanes] = {};
+        T sums[lanes] = {};
         int64_t j = 0;
         for (; j + lanes <= width; j += lanes)
-          for (int64_t l = 0; l < lanes; ++l) sums[l] += convert<C>(p[j + l]) * convert<C>(q[j + l]);
-        C total(0);
-        for (; j < width; ++j) total += convert<C>(p[j]) * convert<C>(q[j]);
-        for (C s : sums) total += s;
-        z[i] = convert<T>(total);
+          for (int64_t l = 0; l < lanes; ++l) sums[l] += p[j + l] * q[j + l];
+        T total(0);
+        for (; j < width; ++j) total += p[j] * q[j];
+        for (T s : sums) total += s;
+        z[i] = total;
       }
     });
   });
-  return out;
+  return to_dtype(out, a.dtype());
 }
 
 FL_KERNEL("_sparse_groups", groups);

@@ -31,8 +31,7 @@ __all__ = [
 
 _LAZY = {
     "Function": "function", "NestedIOFunction": "function", "detect_anomaly": "anomaly_mode",
-    "set_detect_anomaly": "anomaly_mode", "gradgradcheck": "gradcheck", "GradcheckError": "gradcheck",
-    "draw": "drawing",
+    "set_detect_anomaly": "anomaly_mode", "draw": "drawing",
 }  # fmt: skip
 _MODULES = frozenset(
     "function functional graph anomaly_mode forward_ad profiler variable drawing profiler_util".split()
@@ -253,8 +252,6 @@ def _calculate_shape(output: Any, grad: Tensor, is_grads_batched: bool) -> Any:
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    elif name == "gradcheck":
-        value = import_module(f"{__name__}.gradcheck").gradcheck
     elif name in _MODULES:
         return import_module(f"{__name__}.{name}")
     else:
@@ -264,3 +261,6 @@ def __getattr__(name: str) -> Any:
 
 
 from flambeau.autograd import _methods  # noqa: E402,F401
+
+# Imported at once: the first import of a module sets its name here, which must stay the function.
+from flambeau.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402,F401

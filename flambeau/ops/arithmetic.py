@@ -5,6 +5,7 @@ from __future__ import annotations
 import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.aliases import alias, scalar_first
+from flambeau.ops.math_functions import sqrt
 from flambeau.ops.record import composite, pointwise
 
 
@@ -82,6 +83,12 @@ square = pointwise(
     dtypes="ifc",
     promote="int",
     vjp=lambda g, x, out: (g * 2 * x,),
+)
+cube = pointwise(
+    "_cube(Tensor self) -> Tensor",
+    lambda x: x * x * x,
+    dtypes="fc",
+    vjp=lambda g, x, out: (g * 3 * x * x,),
 )
 
 
@@ -209,7 +216,7 @@ power = pointwise(
     {"i": lambda x, y: e.ipow(x, y), "": lambda x, y: e.pow(x, y)},
     dtypes="ifc",
     check="integer_power",
-    cases={2: square, -1: reciprocal},
+    cases={2: square, 3: cube, -1: reciprocal, 0.5: sqrt},
     vjp=pow_vjp,
 )
 scalar_first(power, "Scalar", check="", cases={})

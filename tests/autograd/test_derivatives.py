@@ -1,5 +1,8 @@
 """First and second derivatives of ops against finite differences, and native derivatives against the records'."""
 
+import subprocess
+import sys
+
 import pytest
 
 import flambeau as fl
@@ -185,3 +188,8 @@ def test_native_derivatives_agree_with_the_records(name):
         fl._C._use_native_derivatives(True)
     for a, b in zip(native, written):
         assert (a is None and b is None) or fl.allclose(a, b)
+
+
+def test_gradcheck_stays_a_function_whatever_is_imported_first():
+    check = "import flambeau.autograd.gradcheck, flambeau; assert callable(flambeau.autograd.gradcheck)"
+    subprocess.run([sys.executable, "-c", check], check=True)

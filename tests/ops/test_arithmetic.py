@@ -18,3 +18,26 @@ def test_the_first_operand_may_be_a_number(name, of):
     x = fl.tensor([1.0, 2.0], requires_grad=True)
     op(3.0, x).sum().backward()
     assert fl.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16, fl.complex64, fl.int64])
+def test_small_powers_are_products(dtype):
+    x = fl.tensor([-3, -1, 0, 1, 2, 5] * 9, dtype=dtype)
+    for power, product in ((x**2, x * x), (x**3, x * x * x), (x**3.0, x * x * x), (fl.pow(x, fl.tensor(3)), x * x * x)):
+        assert fl.allclose(power, product.to(power.dtype))
+
+
+def test_the_power_of_one_half_is_the_square_root():
+    x = fl.tensor([0.0, -0.0, 4.0, float("inf"), 2.0])
+    assert fl.equal(x**0.5, x.sqrt())
+    assert (fl.tensor([float("-inf"), -1.0]) ** 0.5).isnan().all()
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 0.5, -1, 2.5])
+def test_derivatives_of_powers(exponent):
+    x = fl.tensor([0.5, 1.0, 3.0], dtype=fl.float64, requires_grad=True)
+    (gradient,) = fl.autograd.grad((x**exponent).sum(), x, create_graph=True)
+    assert fl.allclose(gradient, fl.tensor([exponent * v ** (exponent - 1) for v in x.tolist()], dtype=fl.float64))
+    (second,) = fl.autograd.grad(gradient.sum(), x)
+    expected = [exponent * (exponent - 1) * v ** (exponent - 2) for v in x.tolist()]
+    assert fl.allclose(second, fl.tensor(expected, dtype=fl.float64))

@@ -51,3 +51,12 @@ def test_running_sums_of_rows(dtype):
         x = fl.arange(rows * 37).remainder(5).reshape(rows, 37).to(dtype)
         np.testing.assert_array_equal(x.cumsum(1).double().numpy(), x.double().numpy().cumsum(1))
         np.testing.assert_array_equal(x.cumsum(0).double().numpy(), x.double().numpy().cumsum(0))
+
+
+def test_scans_in_narrow_types_wrap_around():
+    x = fl.tensor([100, 100, 3])
+    assert x.cumsum(0, dtype=fl.int8).tolist() == [100, -56, -53] and x.cumsum(0, dtype=fl.int8).dtype == fl.int8
+    assert x.cumprod(0, dtype=fl.uint8).tolist() == [100, 10000 % 256, 30000 % 256]
+    assert fl.tensor([0, 2, 0]).cumsum(0, dtype=fl.bool).tolist() == [False, True, True]
+    z = fl.tensor([1 + 1j, 2 - 1j], dtype=fl.complex64)
+    assert z.cumprod(0).tolist() == [1 + 1j, 3 + 1j] and z.cumsum(0).dtype == fl.complex64

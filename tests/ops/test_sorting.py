@@ -96,3 +96,39 @@ def test_covariance_and_correlation():
     array = RNG.standard_normal((4, 30))
     np.testing.assert_allclose(fl.cov(fl.from_numpy(array)).tolist(), np.cov(array), atol=1e-9)
     np.testing.assert_allclose(fl.corrcoef(fl.from_numpy(array)).tolist(), np.corrcoef(array), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [fl.bool, fl.uint8, fl.int8, fl.int32, fl.int64, fl.float16, fl.bfloat16, fl.float64])
+def test_every_dtype_with_an_order(dtype):
+    x = fl.tensor([[3, 1, 0, 1], [0, 0, 2, 1]], dtype=dtype)
+    plain = [sorted(row) for row in x.tolist()]
+    assert x.sort(1)[0].tolist() == plain and x.sort(1)[0].dtype == dtype
+    assert x.sort(1, descending=True)[0].tolist() == [row[::-1] for row in plain]
+    assert fl.unique(x).tolist() == sorted({value for row in plain for value in row})
+    assert fl.unique_consecutive(x[0, 1:]).tolist() == x[0, 1:].tolist()
+    if dtype != fl.bool:
+        assert x.topk(2)[0].tolist() == [row[:-3:-1] for row in plain]
+        assert x.median(1)[0].tolist() == [row[1] for row in plain]
+        assert x.kthvalue(3, 1)[0].tolist() == [row[2] for row in plain]
+    assert fl.unique(fl.stack([x[0], x[1], x[0]]), dim=0).tolist() == sorted(x.tolist())
+
+
+def test_the_largest_integer_is_a_number_beside_nan():
+    largest = fl.iinfo(fl.int32).max
+    x = fl.tensor([largest, largest, 1], dtype=fl.int32)
+    assert fl.unique(x).tolist() == [1, largest] and x.median() == largest
+    nans = fl.tensor([float("nan"), 1.0, float("nan")])
+    assert len(fl.unique(nans)) == 3 and nans.nanmedian() == 1.0 and nans.median().isnan()
+    assert len(fl.unique(nans.unsqueeze(1), dim=0)) == 3
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 64])
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.int32])
+def test_searchsorted_counts_what_comes_before(n, dtype):
+    sequence = fl.arange(n, dtype=dtype) // 2
+    values = fl.arange(-2, n // 2 + 3, dtype=dtype)
+    for right in (False, True):
+        expected = [sum(s <= v if right else s < v for s in sequence.tolist()) for v in values.tolist()]
+        assert fl.searchsorted(sequence, values, right=right).tolist() == expected
+        found = fl.searchsorted(sequence.flip(0), values, right=right, sorter=fl.arange(n).flip(0), out_int32=True)
+        assert found.tolist() == expected and found.dtype == fl.int32
