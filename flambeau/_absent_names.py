@@ -253,7 +253,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "cuda.gds": (_GPU, "GdsFile"),
     "cuda.jiterator": (_GPU, "_create_jit_fn"),
     "cuda.tunable": (_GPU, "enable is_enabled tuning_enable"),
-    "quasirandom": ("low-discrepancy sequences are not written", "SobolEngine"),
     "package": ("packages of code and data are not written", "PackageExporter PackageImporter"),
     "utils.benchmark.op_fuzzers": ("", ""),
     "utils.hipify": ("", ""),
