@@ -27,12 +27,13 @@ _NUMPY_TO_DTYPE = {
 
 def from_numpy(array: Any, /) -> Tensor:
     """A tensor over the memory of a NumPy array."""
-    if type(array).__module__ == "numpy":
+    is_array = hasattr(type(array), "__setitem__")  # a scalar of NumPy has all else, and never changes
+    if is_array and type(array).__module__ == "numpy":
         made = _C._from_array(array)
         if made is not None:
             return made
     interface = getattr(array, "__array_interface__", None)
-    if interface is None or not hasattr(array, "strides"):
+    if interface is None or not hasattr(array, "strides") or not is_array:
         raise TypeError(f"[from_numpy] expected a NumPy array, got {type(array).__name__}")
     kind = interface["typestr"]
     dtype = _NUMPY_TO_DTYPE.get(kind[1:])

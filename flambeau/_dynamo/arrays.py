@@ -20,6 +20,7 @@ from flambeau._dynamo.sizes import SYMBOLIC, SymInt, plain
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 
 if TYPE_CHECKING:
+    from flambeau._dynamo.rebuild import Rebuilder
     from flambeau._dynamo.source import Source
     from flambeau._dynamo.trace import Tracer
 
@@ -44,10 +45,19 @@ def refuse(detail: str) -> Any:
     raise Unsupported(breaks.NUMPY, detail)
 
 
+class LazyView(NamedTuple):
+    """How an array is a view that no tensor can be: of negative strides, or at a computed place."""
+
+    parent: TracedArray
+    read: Callable[[Any], Any]  # the view's elements, from the parent's
+    put: Callable[[Any, Any], Any]  # stores all of the view's elements into the parent's
+    make: Callable[[Rebuilder, str], str]  # code that makes the view of the real parent
+
+
 class TracedArray:
     """An array, or (`scalar`) a scalar of NumPy, whose elements are a tensor of the graph."""
 
-    __slots__ = ("tracer", "base", "dtype", "scalar", "source", "writable", "flips", "origin", "__weakref__")
+    __slots__ = ("tracer", "base", "dtype", "scalar", "source", "writable", "lazy", "__weakref__")
     __array_ufunc__ = None
 
     def __init__(
@@ -57,27 +67,20 @@ class TracedArray:
         scalar: bool = False,
         source: Source | None = None,
         writable: bool = True,
-        flips: tuple[int, ...] = (),
-        origin: TracedTensor | None = None,
+        lazy: LazyView | None = None,
     ) -> None:
         self.tracer = tracer
-        self.base = base  # shares the array's memory, except for the order of the dimensions in `flips`
+        self.base = base  # shares the array's memory; of a lazy view, a copy that has its shape
         self.dtype = array_dtype(base.fake.dtype)
         self.scalar = scalar
         self.source = source
         self.writable = writable
-        self.flips = flips  # dimensions that are seen backwards: tensors have no negative strides
-        # Of a copy that stands for a view: the tensor it would be a view of, with the number of writes until then.
-        self.origin = None if origin is None else (origin, origin.fake._version)
+        self.lazy = lazy
 
     @property
     def tensor(self) -> TracedTensor:
         """The elements as they are now."""
-        if self.origin is not None and self.origin[0].fake._version != self.origin[1]:
-            refuse("a view of an array that was written to meanwhile")
-        if not self.flips:
-            return self.base
-        return self.tracer.call_function(fl.flip, (self.base, self.flips), {})  # type: ignore[no-any-return]
+        return self.base if self.lazy is None else self.lazy.read(self.lazy.parent.tensor)  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:
@@ -89,11 +92,18 @@ class TracedArray:
 
     def write(self, value: Any) -> None:
         """Replaces all elements."""
-        if self.scalar or not self.writable or self.origin is not None:
+        if self.scalar or not self.writable:
             refuse("a store into an array that cannot be written to")
-        if self.flips:
-            value = self.tracer.call_function(fl.flip, (value, self.flips), {})
-        self.tracer.call_method("copy_", (self.base, value), {})
+        if self.lazy is None:
+            self.tracer.call_method("copy_", (self.base, value), {})
+            return
+        parent = self.lazy.parent
+        if parent.lazy is None:
+            self.lazy.put(parent.base, value)
+        else:
+            elements = self.tracer.call_method("clone", (parent.tensor,), {})
+            self.lazy.put(elements, value)
+            parent.write(elements)
 
     def _value(self, *args: Any) -> Any:
         raise Unsupported(breaks.TENSOR_VALUE, "of an array")
@@ -231,9 +241,18 @@ def is_scalar(args: tuple[Any, ...]) -> bool:
     return len(args) == 1 and type(args[0]) is TracedArray and args[0].scalar
 
 
+def backwards(array: Any) -> tuple[int, ...]:
+    """The dimensions of negative strides."""
+    return tuple(i for i, stride in enumerate(array.strides) if stride < 0)
+
+
 def as_tensor(array: Any) -> Any:
-    """The tensor that shares an array's memory; a scalar's is new."""
-    return fl.from_numpy(array if type(array) is numpy().ndarray else numpy().asarray(array))
+    """The tensor that shares an array's memory, all dimensions forwards; a scalar's is new."""
+    array = array if type(array) is numpy().ndarray else numpy().asarray(array)
+    turned = backwards(array)
+    if turned:
+        array = array[tuple(slice(None, None, -1 if i in turned else None) for i in range(array.ndim))]
+    return fl.from_numpy(array)
 
 
 def wrap(tracer: Tracer, value: Any, source: Source) -> Any:
@@ -243,22 +262,25 @@ def wrap(tracer: Tracer, value: Any, source: Source) -> Any:
     if not is_usable():
         return tracer._wrap_object(value, source)
     if cls is np.ndarray or (isinstance(value, np.generic) and source.describe() in tracer.moving):
-        source.check("type", cls)
         try:
             tensor = as_tensor(value)
             array_dtype(tensor.dtype)
         except (TypeError, ValueError, Unsupported):
-            return tracer._wrap_object(value, source)  # of objects, of text, backwards: only Python can handle it
-        writable = True
-        if cls is np.ndarray:
-            writable = bool(value.flags.writeable)
-            source.attribute("flags").attribute("writeable").check("equals", writable)
+            return tracer._wrap_object(value, source)  # of objects, of text: only Python can handle it
+        source.check("type", cls)
         traced = tracer.add_input(tensor, source.apply(as_tensor))
         tracer.memo[id(tensor)] = (tensor, traced)
-        stand_in = TracedArray(tracer, traced, cls is not np.ndarray, source, writable)
-        tracer.memo[id(value)] = (value, stand_in)
+        stand_in = TracedArray(tracer, traced, cls is not np.ndarray, source)
         if cls is np.ndarray:
+            source.apply(backwards).check("equals", backwards(value))
+            stand_in.writable = bool(value.flags.writeable)
+            source.attribute("flags").attribute("writeable").check("equals", stand_in.writable)
+            if backwards(value):
+                key = tuple(slice(None, None, -1 if i in backwards(value) else None) for i in range(value.ndim))
+                stand_in = subscript(tracer, TracedArray(tracer, traced, writable=stand_in.writable), key)
+                stand_in.source = source
             tracer.distinct.append(source)
+        tracer.memo[id(value)] = (value, stand_in)
         return stand_in
     if isinstance(value, (np.generic, np.dtype)):
         source.check("equals", value)
@@ -294,7 +316,7 @@ def to_tensor(tracer: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict
         refuse(f"{function.__name__} of these arrays")
     if function is fl.from_numpy and kwargs:
         refuse("from_numpy with keywords")
-    if (array.flips or array.origin or not array.writable) and function is not fl.tensor:
+    if (array.lazy is not None or not array.writable) and function is not fl.tensor:
         refuse(f"{function.__name__} of an array that cannot be shared")
     dtype = kwargs.get("dtype")
     tensor = array.tensor
@@ -427,7 +449,7 @@ def call_ufunc(tracer: Tracer, ufunc: Any, args: tuple[Any, ...], kwargs: dict[s
             values.append(cast(value.tensor, wanted))
             continue
         made = number(value.value, wanted)
-        if ufunc.__name__ not in numpy_table.WITH_NUMBERS:
+        if ufunc.__name__ not in numpy_table.WITH_NUMBERS or type(made) is SymInt:
             made = tracer.call_function(fl.full, ((), made), {"dtype": tensor_dtype(wanted)})
         values.append(made)
     result = cast(rule(tracer, *values), loop[-1])
@@ -463,8 +485,7 @@ def load(tracer: Tracer, array: TracedArray, name: str) -> Any:
     if name in ("real", "imag") and (array.dtype.kind == "c" or name == "real"):
         if array.dtype.kind != "c":
             return array
-        part = tracer.call_function(getattr, (array.tensor, name), {})
-        return _like(array, part)
+        return view(array, lambda tensor: tracer.call_function(getattr, (tensor, name), {}), name)
     if name == "__class__":
         return array.dtype.type if array.scalar else numpy().ndarray
     kind = array.dtype.type if array.scalar else numpy().ndarray
@@ -475,17 +496,38 @@ def load(tracer: Tracer, array: TracedArray, name: str) -> Any:
     return refuse(f"ndarray.{name}")
 
 
-def _like(array: TracedArray, tensor: TracedTensor) -> TracedArray:
-    """A view of an array, or a copy that stands for one."""
-    copied = array.flips or array.origin is not None
-    return TracedArray(
-        array.tracer, tensor, array.scalar, writable=array.writable, origin=array.base if copied else None
-    )
+def view(array: TracedArray, function: Callable[[Any], Any], name: str, *args: Any) -> TracedArray:
+    """What a function that makes views of tensors makes of an array; `name` and `args` say the same to NumPy."""
+    if array.lazy is None:
+        return TracedArray(array.tracer, function(array.base), array.scalar, writable=array.writable)
+    tracer = array.tracer
+
+    def put(tensor: Any, value: Any) -> None:
+        tracer.call_method("copy_", (function(tensor), value), {})
+
+    def make(rebuilder: Rebuilder, parent: str) -> str:
+        given = "".join(", " + rebuilder.value(a) for a in args)
+        return f"{rebuilder.names.add(getattr(numpy(), name))}({parent}{given})"
+
+    made = LazyView(array, function, put, make)
+    return TracedArray(tracer, function(array.tensor), array.scalar, writable=array.writable, lazy=made)
 
 
-def view(array: TracedArray, function: Callable[[TracedTensor], TracedTensor]) -> TracedArray:
-    """What a function that makes views of tensors makes of an array."""
-    return _like(array, function(array.tensor))
+def _lazy_item(array: TracedArray, key: Any, parts: tuple[Any, ...], flips: tuple[int, ...]) -> TracedArray:
+    """array[key], where a tensor cannot be that view."""
+    tracer = array.tracer
+
+    def turned(tensor: Any) -> Any:
+        return tracer.call_function(fl.flip, (tensor, flips), {}) if flips else tensor
+
+    def read(tensor: Any) -> Any:
+        return turned(tracer.call_function(operator.getitem, (tensor, parts), {}))
+
+    def put(tensor: Any, value: Any) -> None:
+        tracer.call_function(operator.setitem, (tensor, parts, turned(value)), {})
+
+    made = LazyView(array, read, put, lambda rebuilder, parent: f"{parent}[{rebuilder.value(key)}]")
+    return TracedArray(tracer, read(array.tensor), writable=array.writable, lazy=made)
 
 
 def length(array: TracedArray) -> Any:
@@ -502,20 +544,16 @@ def subscript(tracer: Tracer, array: TracedArray, key: Any) -> Any:
         refuse("this kind of index")
     if not result.fake.ndim and Ellipsis not in parts:
         return TracedArray(tracer, tracer.call_method("clone", (result,), {}), scalar=True)
-    if copies:
-        # An index that is itself computed may stand for a view.
-        return TracedArray(tracer, result, origin=array.base if copies == "view" else None)
-    made = _like(array, result)
-    if flips:
-        if made.origin is not None:
-            return TracedArray(tracer, tracer.call_function(fl.flip, (result, flips), {}), origin=array.base)
-        made.flips = flips
-    return made
+    if copies is True:
+        return TracedArray(tracer, result)
+    if copies or flips or array.lazy is not None:
+        return _lazy_item(array, key, parts, flips)
+    return TracedArray(tracer, result, writable=array.writable)
 
 
 def store(tracer: Tracer, array: TracedArray, key: Any, value: Any) -> None:
     """array[key] = value"""
-    if array.scalar or not array.writable or array.origin is not None:
+    if array.scalar or not array.writable:
         refuse("a store into an array that cannot be written to")
     parts, _, flips = _key(tracer, array, key)
     given = operand(tracer, value) if type(value) is not TracedTensor else from_tensor(tracer, value)
@@ -530,7 +568,7 @@ def store(tracer: Tracer, array: TracedArray, key: Any, value: Any) -> None:
         item = cast(given.tensor, array.dtype)
         if flips:
             item = tracer.call_function(fl.flip, (_broadcast(tracer, array, parts, item), flips), {})
-    if array.flips:
+    if array.lazy is not None:
         changed = tracer.call_method("clone", (array.tensor,), {})
         tracer.call_function(operator.setitem, (changed, parts, item), {})
         array.write(changed)

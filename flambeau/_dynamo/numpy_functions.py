@@ -226,9 +226,16 @@ def _std(
     return _give(fn, cast(fn.sqrt(tensor), wanted), out)
 
 
+def _filled(tensor: Any, axis: Any) -> Any:
+    """The tensor, if there is something to choose from: otherwise NumPy says what it thinks of it."""
+    if any(bool(tensor.fake.shape[i] == 0) for i in _axes(axis, tensor.fake.ndim)):
+        refuse("an extreme of nothing")
+    return tensor
+
+
 def _extreme(name: str) -> Rule:
     def run(fn: Calls, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-        return _give(fn, _reduce(fn, name, fn.tensor(a), axis, keepdims), out)
+        return _give(fn, _reduce(fn, name, _filled(fn.tensor(a), axis), axis, keepdims), out)
 
     return run
 
@@ -257,7 +264,7 @@ FUNCTIONS.update(all=_truths("all"), any=_truths("any"))
 
 def _position(name: str) -> Rule:
     def run(fn: Calls, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-        tensor = fn.tensor(a)
+        tensor = _filled(fn.tensor(a), axis)
         if tensor.fake.dtype == fl.bool:
             tensor = cast(tensor, numpy().uint8)
         if axis is None and _given(keepdims):

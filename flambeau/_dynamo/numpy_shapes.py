@@ -15,6 +15,7 @@ from flambeau._dynamo.arrays import TracedArray, cast, numpy, refuse, tensor_dty
 from flambeau._dynamo.numpy_functions import _axes, _float, _give, _order, _shape, _sum
 from flambeau._dynamo.numpy_table import FUNCTIONS, METHODS, Calls, Rule, entry
 from flambeau._dynamo.sizes import plain
+from flambeau.ops.shapes.geometry import contiguous_strides
 
 # ---------------------------------------------------------------------------------------------- shapes
 
@@ -22,7 +23,12 @@ from flambeau._dynamo.sizes import plain
 @entry("reshape")
 def _reshape(fn: Calls, a: Any, shape: Any, order: Any = "C") -> Any:
     _order(order)
-    return _loose(view(fn.array(a), lambda tensor: fn.reshape(tensor, _shape(shape))))
+    array = fn.array(a)
+    if array.lazy is not None:
+        refuse("a reversed array in another shape")
+    if not array.writable and not _is_contiguous(array.base.fake):
+        refuse("an array that cannot be written to in another shape")  # a view cannot, a copy can
+    return _loose(view(array, lambda tensor: fn.reshape(tensor, _shape(shape)), "reshape"))
 
 
 def _loose(array: TracedArray) -> TracedArray:
@@ -31,26 +37,36 @@ def _loose(array: TracedArray) -> TracedArray:
     return array
 
 
+def _is_contiguous(fake: Any) -> bool:
+    """Whether the elements lie one after the other, which is guarded: it decides between a view and a copy."""
+    sizes, strides = fake.geometry.sizes, fake.geometry.strides
+    return all(bool(n == 1) or bool(s == c) for n, s, c in zip(sizes, strides, contiguous_strides(sizes)))
+
+
 @entry("ravel")
 def _ravel(fn: Calls, a: Any, order: Any = "C") -> Any:
-    return _reshape(fn, a, -1, order)
+    _order(order)
+    array = fn.array(a)
+    if array.lazy is None and not _is_contiguous(array.base.fake):
+        return fn.new(fn.clone(fn.reshape(array.base, (-1,)), memory_format=fl.contiguous_format))
+    return _reshape(fn, array, -1)
 
 
 @entry("transpose", "permute_dims")
 def _transpose(fn: Calls, a: Any, axes: Any = None) -> Any:
     array = fn.array(a)
     order = list(reversed(range(array.ndim))) if axes is None else [plain(x) for x in axes]
-    return view(array, lambda tensor: fn.permute(tensor, order)) if array.ndim else array
+    return view(array, lambda tensor: fn.permute(tensor, order), "transpose", tuple(order)) if array.ndim else array
 
 
 @entry("swapaxes")
 def _swapaxes(fn: Calls, a: Any, axis1: Any, axis2: Any) -> Any:
-    return view(fn.array(a), lambda tensor: fn.transpose(tensor, axis1, axis2))
+    return view(fn.array(a), lambda tensor: fn.transpose(tensor, axis1, axis2), "swapaxes", axis1, axis2)
 
 
 @entry("moveaxis")
 def _moveaxis(fn: Calls, a: Any, source: Any, destination: Any) -> Any:
-    return view(fn.array(a), lambda tensor: fn.movedim(tensor, source, destination))
+    return view(fn.array(a), lambda tensor: fn.movedim(tensor, source, destination), "moveaxis", source, destination)
 
 
 @entry("expand_dims")
@@ -60,7 +76,7 @@ def _expand_dims(fn: Calls, a: Any, axis: Any) -> Any:
     ndim = array.ndim + len(axes)
     places = _axes(axes, ndim)
     key = tuple(None if i in places else slice(None) for i in range(ndim))
-    return view(array, lambda tensor: tensor[key])
+    return view(array, lambda tensor: tensor[key], "expand_dims", tuple(axes))
 
 
 @entry("squeeze")
@@ -71,19 +87,20 @@ def _squeeze(fn: Calls, a: Any, axis: Any = None) -> Any:
         axes = [i for i in axes if bool(array.shape[i] == 1)]
     elif not all(bool(array.shape[i] == 1) for i in axes):
         refuse("np.squeeze of an axis that is longer than one")
-    return view(array, lambda tensor: fn.squeeze(tensor, tuple(axes))) if axes else array
+    return view(array, lambda tensor: fn.squeeze(tensor, tuple(axes)), "squeeze", tuple(axes)) if axes else array
 
 
 @entry("broadcast_to")
 def _broadcast_to(fn: Calls, array: Any, shape: Any) -> Any:
-    made = view(fn.array(array), lambda tensor: fn.broadcast_to(tensor, _shape(shape)))
+    made = view(fn.array(array), lambda tensor: fn.broadcast_to(tensor, _shape(shape)), "broadcast_to", _shape(shape))
     made.writable = False
     return _loose(made)
 
 
 def _atleast(count: int) -> Rule:
     def run(fn: Calls, *arys: Any) -> Any:
-        made = tuple(_loose(view(fn.array(a), getattr(fn, f"atleast_{count}d"))) for a in arys)
+        name = f"atleast_{count}d"
+        made = tuple(_loose(view(fn.array(a), getattr(fn, name), name)) for a in arys)
         return made[0] if len(made) == 1 else made
 
     return run
@@ -385,7 +402,7 @@ def _trace(fn: Calls, a: Any) -> Any:
 
 @entry("diagonal")
 def _diagonal(fn: Calls, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
-    made = view(fn.array(a), lambda tensor: fn.diagonal(tensor, offset, axis1, axis2))
+    made = view(fn.array(a), lambda tensor: fn.diagonal(tensor, offset, axis1, axis2), "diagonal", offset, axis1, axis2)
     made.writable = False
     return made
 

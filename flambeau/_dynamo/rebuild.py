@@ -285,10 +285,10 @@ class Rebuilder:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"a {cls.__name__} cannot be rebuilt")
 
     def _build_array(self, value: TracedArray) -> str:
-        order = ", ".join("::-1" if i in value.flips else ":" for i in range(value.ndim)) if value.flips else ""
-        item = "[()]" if value.scalar else f"[{order}]" if order else ""
-        base = value.base if value.origin is None else value.tensor
-        name = self._assign(f"{self.value(base)}.numpy(){item}")
+        if value.lazy is not None:
+            name = self._assign(value.lazy.make(self, self.value(value.lazy.parent)))
+        else:
+            name = self._assign(f"{self.value(value.base)}.numpy(){'[()]' if value.scalar else ''}")
         if not value.writable and not value.scalar:
             self.emit(f"{name}.flags.writeable = False")
         return name

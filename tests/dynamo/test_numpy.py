@@ -174,6 +174,19 @@ def test_scalar_read_before_a_store():
     assert before == 0 and type(before) is np.float64 and v.tolist() == [9, 1, 2]
 
 
+def test_reversed_arrays_from_outside():
+    compiled, report = captured(lambda v: v[0] * 2)
+    for v in (np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3)[::-1], np.arange(6.0).reshape(2, 3)[:, ::-1]):
+        for _ in range(2):
+            assert differs(v[0] * 2, compiled(v)) is None
+    assert len(report.graphs) == 3 and not report.breaks
+
+
+def test_from_numpy_refuses_scalars():
+    with pytest.raises(TypeError):
+        fl.from_numpy(np.float64(1))
+
+
 def test_constants_are_new_each_time():
     def function(v):
         table = np.array([1.0, 2.0])

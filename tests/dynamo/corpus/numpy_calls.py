@@ -347,3 +347,39 @@ def read_only(v):
     except ValueError:
         w = w * 2
     return w, v.T
+
+
+@program(lambda: np.arange(12.0).reshape(4, 3)[::-1, ::-1])
+def reversed_argument(v):
+    w = v[1:]
+    w[0] = 7
+    v *= 2
+    return v, w, v.T, w.sum(axis=0), v[0], v[:, 0]
+
+
+@program(a(4, 3))
+def views_of_reversed_views(v):
+    back = v[::-1]
+    tail = back[1:]
+    turned = back.T[::-1]
+    v[0] = 5
+    tail[0] = 1
+    turned[0] += 2
+    return v, back, tail, turned, np.squeeze(back[:1]), np.expand_dims(back, 0)
+
+
+@program(a(4, 3))
+def row_at_a_computed_place(v):
+    row = v[np.argmax(v[:, 0])]
+    v += 1
+    row[0] = 9
+    return v, row, row.sum()
+
+
+@program(a(3, 3))
+def flat_copies_and_views(v):
+    column = v[:, 0].ravel()
+    rows = v.ravel()
+    column += 1
+    rows[0] = 5
+    return v, column, rows, v.reshape(-1)
