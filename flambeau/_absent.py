@@ -184,7 +184,27 @@ def attribute(module: str, name: str) -> Any:
             from importlib import import_module
 
             return import_module(f"{module}.{name}")
-    raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    raise UnknownName(f"module {module!r} has no attribute {name!r}", name, sys.modules[module])
+
+
+class UnknownName(AttributeError):
+    """A name that is not there. When the message is read, it says which one may have been meant.
+
+    Python does so itself, but not for modules of more than 750 names.
+    """
+
+    def __init__(self, message: str, name: str, module: ModuleType) -> None:
+        super().__init__(message, name=name)
+        self._module = module
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(self.name, dir(self._module), n=1, cutoff=0.8)
+        return super().__str__() + (f". Did you mean: {near[0]!r}?" if near else "")
+
+
+UnknownName.__module__, UnknownName.__qualname__ = "builtins", "AttributeError"  # as tracebacks show it
 
 
 class Finder:

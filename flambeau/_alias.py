@@ -61,7 +61,8 @@ class _Module(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         shown = shown_name(self.__dict__.get("__name__", "?"))
-        raise AttributeError(f"flambeau has no {shown}.{name}", name=name, obj=self)
+        # Not imported here: an import asks modules for names that they may lack.
+        raise sys.modules["flambeau._absent"].UnknownName(f"flambeau has no {shown}.{name}", name, self)
 
 
 class Loader:

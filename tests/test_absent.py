@@ -52,6 +52,13 @@ def test_unknown_names_of_absent_modules_are_not_there():
         import flambeau.distributed.no_such_module  # noqa: F401
 
 
+def test_a_misspelt_name_is_answered_with_the_right_one():
+    with pytest.raises(AttributeError, match=r"'flambeau' has no attribute 'sofmax'. Did you mean: 'softmax'\?$"):
+        flambeau.sofmax  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'flambeau' has no attribute 'quite_another_name'$"):
+        flambeau.quite_another_name  # noqa: B018
+
+
 def test_real_modules_come_first():
     assert _absent.reason(flambeau.linalg.inv) is None
     assert flambeau.compiler.__file__

@@ -121,6 +121,16 @@ def test_explain_tells_of_breaks(tmp_path):
     assert "compiled 1 function" in done.stdout and "GB0001" in done.stdout and "graph 2:" in done.stdout
 
 
+@pytest.mark.parametrize("text", ["def f(:\n", "import torch\n\n\ndef f():\n    raise ValueError('my own')\n\n\nf()\n"])
+def test_explain_shows_errors_of_the_program_without_its_own_frames(tmp_path, text):
+    script = tmp_path / "program.py"
+    script.write_text(text)
+    done = subprocess.run([sys.executable, "-m", "flambeau", "explain", str(script)], capture_output=True, text=True)
+    assert done.returncode == 1 and "program.py" in done.stderr and "explain.py" not in done.stderr
+    assert done.stderr.strip().endswith(("SyntaxError: invalid syntax", "ValueError: my own"))
+    assert "runpy" not in done.stderr and "compiled 0 functions" in done.stdout
+
+
 def test_explain_of_a_missing_file(capsys):
     assert main(["explain", "nowhere.py"]) == 2
     assert "there is no file 'nowhere.py'" in capsys.readouterr().err

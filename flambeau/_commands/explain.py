@@ -9,6 +9,14 @@ import sys
 import traceback
 
 
+def _print_error(error: Exception, script: str) -> None:
+    """As Python would, less the frames that lead to the program; what cannot even be compiled has no others."""
+    told = traceback.TracebackException.from_exception(error)
+    start = next((i for i, frame in enumerate(told.stack) if frame.filename == script), None)
+    told.stack = None if start is None else traceback.StackSummary.from_list(told.stack[start:])
+    print(*told.format(), sep="", end="", file=sys.stderr)
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="flambeau explain",
@@ -39,16 +47,7 @@ def main(arguments: list[str]) -> int:
         except SystemExit as stop:
             status = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
         except Exception as error:
-            own = traceback.extract_tb(error.__traceback__)
-            start = next((i for i, frame in enumerate(own) if frame.filename == options.script), 0)
-            print(
-                "Traceback (most recent call last):",
-                *traceback.format_list(own[start:]),
-                sep="\n",
-                end="",
-                file=sys.stderr,
-            )
-            print(*traceback.format_exception_only(error), sep="", end="", file=sys.stderr)
+            _print_error(error, options.script)
             status = 1
     print(f"\n{options.script} compiled {len(explained)} function{'' if len(explained) == 1 else 's'}")
     for name, told in explained:

@@ -121,7 +121,10 @@ class _Planner:
                 if old is n or old == n:  # a symbolic size is asked no more than it has to be
                     continue
                 if 1 not in (old, n):
-                    raise RuntimeError(f"[einsum] expected one size for each subscript, got {old} and {n}")
+                    letter = _letters([x] if x < ELLIPSIS else [...])
+                    raise RuntimeError(
+                        f"[einsum] expected one size for each subscript, got {old} and {n} for '{letter}'"
+                    )
                 self.size[x] = n if old == 1 else old
         for slot, shape in enumerate(shapes):
             self.simplify(slot, list(shape))

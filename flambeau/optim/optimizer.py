@@ -137,6 +137,8 @@ class Optimizer:
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
+        if hasattr(params, "parameters") and not hasattr(params, "__iter__"):
+            raise TypeError(f"[{type(self).__name__}] expected parameters, got a module; write model.parameters()")
         groups = list(params)
         if not groups:
             raise ValueError(

@@ -75,7 +75,14 @@ def means(v, w, i):
 
 @program(a(2, 4))
 def spreads(v):
-    return v.var(), v.std(axis=0), np.var(v, axis=1, ddof=1), np.std(v, keepdims=True), np.median(v), np.median(v, axis=1)
+    return (
+        v.var(),
+        v.std(axis=0),
+        np.var(v, axis=1, ddof=1),
+        np.std(v, keepdims=True),
+        np.median(v),
+        np.median(v, axis=1),
+    )
 
 
 @program(a(2, 3, dtype=np.int32), a(2, 3, dtype=np.uint8, start=3.0), a(2, 2))
@@ -202,7 +209,14 @@ def matrices(v):
 
 @program(a(3))
 def limits(v):
-    return np.maximum(v, 0), np.minimum(v, v[::-1]), np.round(v * 1.37, 1), np.rint(v), np.nan_to_num(v / 0), np.isfinite(v)
+    return (
+        np.maximum(v, 0),
+        np.minimum(v, v[::-1]),
+        np.round(v * 1.37, 1),
+        np.rint(v),
+        np.nan_to_num(v / 0),
+        np.isfinite(v),
+    )
 
 
 @program(a(2, 3))
@@ -214,7 +228,17 @@ def kinds(v):
 @program(a(3))
 def scalars(v):
     s = v.sum()
-    return s, s + 1, s * v, v - s, s / v.shape[0], v[0] * np.float32(2), isinstance(s, np.floating), isinstance(v, np.ndarray), type(s)
+    return (
+        s,
+        s + 1,
+        s * v,
+        v - s,
+        s / v.shape[0],
+        v[0] * np.float32(2),
+        isinstance(s, np.floating),
+        isinstance(v, np.ndarray),
+        type(s),
+    )
 
 
 @program(a(3), t(3))
@@ -233,7 +257,14 @@ def outputs_given(v, w):
     out = np.empty((2, 3))
     result = np.add(v, w, out=out)
     np.multiply(out, 2, out=out)
-    return out, result is out, np.add(v, 1, dtype=np.float32), np.add.reduce(v), np.maximum.reduce(v, axis=1), np.add.outer(w, w)
+    return (
+        out,
+        result is out,
+        np.add(v, 1, dtype=np.float32),
+        np.add.reduce(v),
+        np.maximum.reduce(v, axis=1),
+        np.add.outer(w, w),
+    )
 
 
 def _normalise(v, eps=1e-6):
