@@ -1,8 +1,8 @@
 """TorchScript's names. There is no second language here: scripted and traced programs run as the Python they are.
 
 `script` returns the function, class or module it is given. `trace` returns an object of its own that calls the module,
-with the same parameters and the same names in its state dict. Saving and loading archives of TorchScript is not
-written; it fails when it is tried. (No `from __future__ import annotations`: that would hide `jit.annotations`.)
+with the same parameters and the same names in its state dict. Archives hold the state and the names of classes; those
+of TorchScript are refused. (No `from __future__ import annotations`: that would hide `jit.annotations`.)
 """
 
 import contextlib
@@ -20,11 +20,8 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
-_ARCHIVES = "archives of TorchScript are not written or read"
-save = absent_function("torch.jit.save", _ARCHIVES)
-load = absent_function("torch.jit.load", _ARCHIVES)
 _get_trace_graph = absent_function("torch.jit._get_trace_graph", "there is no intermediate form of TorchScript")
-export_opnames = absent_function("torch.jit.export_opnames", _ARCHIVES)
+export_opnames = absent_function("torch.jit.export_opnames", "there is no intermediate form of TorchScript")
 CompilationUnit = absent_function("torch.jit.CompilationUnit", "there is no TorchScript compiler")
 
 _python_isinstance = isinstance
@@ -89,6 +86,12 @@ def set_module(obj: Any, mod: str) -> None:
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """The function, class or module itself."""
+    from flambeau import nn
+
+    if _python_isinstance(obj, nn.Module):
+        from flambeau.jit._archive import mark
+
+        return mark(obj)
     return obj
 
 
@@ -103,8 +106,8 @@ class ScriptFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__wrapped__(*args, **kwargs)
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        globals()["save"](self)
+    def save(self, f: Any, _extra_files: Any = None) -> None:
+        save(self, f, _extra_files)
 
 
 @contextlib.contextmanager
@@ -146,6 +149,20 @@ def _wrapper(func: Any) -> Any:
     from flambeau.jit._modules import TopLevelTracedModule
 
     return TopLevelTracedModule(func)
+
+
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Write a scripted or traced module or function to a file."""
+    from flambeau.jit._archive import save
+
+    save(m, f, _extra_files)
+
+
+def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, **options: Any) -> Any:
+    """Read what `save` wrote; the classes have to be there."""
+    from flambeau.jit._archive import load
+
+    return load(f, map_location, _extra_files, **options)
 
 
 # ---------------------------------------------------------------------------------------------- optimisation

@@ -12,10 +12,10 @@ __all__ = ["ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTra
 class ScriptModule(nn.Module):
     """Base of modules written for TorchScript; an ordinary module."""
 
-    def save(self, f: Any, **options: Any) -> None:
+    def save(self, f: Any, _extra_files: Any = None) -> None:
         from flambeau import jit
 
-        jit.save(self, f)
+        jit.save(self, f, _extra_files)
 
 
 class RecursiveScriptModule(ScriptModule):

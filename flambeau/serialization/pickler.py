@@ -79,6 +79,13 @@ class CheckpointPickler(pickle._Pickler):
 
     dispatch[type] = save_type
 
+    def save_operator(self, obj: Any) -> None:
+        """A function of the library, such as the activation of a layer: by the name that PyTorch has it under, too."""
+        self.write_name(obj.__module__, obj.__qualname__)
+        self.memoize(obj)
+
+    dispatch[_C.Function] = save_operator
+
     # -- storages and tensors
 
     def write_storage(self, storage: UntypedStorage, dtype: Any) -> None:
@@ -175,7 +182,7 @@ class CheckpointPickler(pickle._Pickler):
 
     def _teach(self, kind: type) -> None:
         """Classes that are imported late: parameters, and the storages of one dtype."""
-        if kind.__module__.startswith("flambeau.nn") and kind.__name__ == "Parameter":
+        if str(kind.__module__).startswith("flambeau.nn") and kind.__name__ == "Parameter":
             self.dispatch[kind] = CheckpointPickler.save_parameter
         elif issubclass(kind, TypedStorage):
             self.dispatch[kind] = CheckpointPickler.save_typed_storage
