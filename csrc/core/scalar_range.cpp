@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "core/tensor.h"
+
 namespace fl {
 
 namespace {
@@ -69,6 +71,19 @@ void check_fits(const char* op, const Scalar& value, DType dtype) {
   if (value.is_integral())
     fail(ErrorKind::Runtime, "[", op, "] expected a value that fits in ", name_of(dtype), ", got ", value.i);
   fail(ErrorKind::Runtime, "[", op, "] expected a value that fits in ", name_of(dtype), ", got ", value.re);
+}
+
+DType number_dtype(const Scalar& value) {
+  switch (value.kind) {
+    case Scalar::Kind::Bool:
+      return DType::Bool;
+    case Scalar::Kind::Int:
+      return DType::Int64;
+    case Scalar::Kind::Float:
+      return default_dtype();
+    default:
+      return complex_of(default_dtype());
+  }
 }
 
 }  // namespace fl

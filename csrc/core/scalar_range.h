@@ -1,4 +1,5 @@
-// Which numbers a dtype can hold: fills refuse the others, as conversions of tensors do not.
+// Numbers and dtypes: which dtype a number has by itself, and which numbers a dtype can hold: fills refuse
+// the others, as conversions of tensors do not.
 #pragma once
 
 #include "core/scalar.h"
@@ -11,5 +12,7 @@ namespace fl {
 bool fits(const Scalar& value, DType dtype);
 // Raises unless the value fits.
 void check_fits(const char* op, const Scalar& value, DType dtype);
+// The dtype a number has when none is asked for.
+DType number_dtype(const Scalar& value);
 
 }  // namespace fl

@@ -134,22 +134,9 @@ Tensor zeros(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice dev
 Tensor ones(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   return filled(empty(size, options("ones", dtype, layout, device, pin)), Scalar(int64_t(1)));
 }
-// The dtype a fill value has when none is asked for.
-DType dtype_of(const Scalar& value) {
-  switch (value.kind) {
-    case Scalar::Kind::Bool:
-      return DType::Bool;
-    case Scalar::Kind::Int:
-      return DType::Int64;
-    case Scalar::Kind::Float:
-      return default_dtype();
-    default:
-      return complex_of(default_dtype());
-  }
-}
 Tensor full(IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
             MaybeBool pin) {
-  Tensor out = empty(size, options("full", dtype.value_or(dtype_of(value)), layout, device, pin));
+  Tensor out = empty(size, options("full", dtype.value_or(number_dtype(value)), layout, device, pin));
   check_fits("full", value, out.dtype());
   return filled(out, value);
 }

@@ -171,6 +171,16 @@ RowFn row_fn(const char* op, Combine how, DType dtype) {
   });
 }
 
+Tensor copied(const Tensor& t) {
+  Tensor out = empty_like(t, t.dtype());
+  copy_into(out, t);
+  return out;
+}
+
+Tensor at_least_1d(const Tensor& t) {
+  return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
+}
+
 Merged::Merged(IntSpan s, IntSpan byte_strides) {
   for (size_t d = 0; d < s.size(); ++d) {
     numel *= s[d];

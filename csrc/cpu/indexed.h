@@ -88,4 +88,9 @@ struct Merged {
   }
 };
 
+// A copy to be written to.
+Tensor copied(const Tensor& t);
+// A zero-dim tensor seen as one of one element.
+Tensor at_least_1d(const Tensor& t);
+
 }  // namespace fl

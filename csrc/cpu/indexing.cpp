@@ -22,17 +22,6 @@ Tensor expanded(const char* op, const Tensor& t, IntSpan shape) {
   return alias(t, shape, strides, t.offset());
 }
 
-Tensor copied(const Tensor& t) {
-  Tensor out = empty_like(t, t.dtype());
-  copy_into(out, t);
-  return out;
-}
-
-// A zero-dim tensor seen as one of one element.
-Tensor at_least_1d(const Tensor& t) {
-  return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
-}
-
 void check_distinct(const char* op, const Tensor& self) {
   FL_CHECK(
       !has_internal_overlap(self), "[", op,

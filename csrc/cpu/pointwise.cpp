@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/accelerator.h"
+#include "core/scalar_range.h"
 #include "cpu/cast.h"
 #include "cpu/parallel.h"
 
@@ -28,19 +29,6 @@ DType combine(int higher, int lower) {
   if (is_floating(h)) return is_complex(l) ? complex_of(h) : h;
   if (h == DType::Bool || is_floating(l) || is_complex(l)) return promote(h, l);
   return h;
-}
-
-DType number_dtype(const Scalar& s) {
-  switch (s.kind) {
-    case Scalar::Kind::Bool:
-      return DType::Bool;
-    case Scalar::Kind::Int:
-      return DType::Int64;
-    case Scalar::Kind::Float:
-      return default_dtype();
-    default:
-      return complex_of(default_dtype());
-  }
 }
 
 DType wrapped_dtype(DType t) {

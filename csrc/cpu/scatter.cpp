@@ -15,16 +15,6 @@ void divide_by_counts(const Tensor& self, const Tensor& counts);
 
 namespace {
 
-Tensor copied(const Tensor& t) {
-  Tensor out = empty_like(t, t.dtype());
-  copy_into(out, t);
-  return out;
-}
-
-Tensor at_least_1d(const Tensor& t) {
-  return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
-}
-
 void check_index(const char* op, const Tensor& index) {
   FL_CHECK(index.dtype() == DType::Int64 || index.dtype() == DType::Int32, "[", op,
            "] expected indices of dtype int64 or int32, got ", name_of(index.dtype()));

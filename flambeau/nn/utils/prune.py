@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import flambeau as fl
@@ -216,6 +216,18 @@ def _channel_mask(t: Tensor, dim: int, kept: Tensor) -> Tensor:
     return mask
 
 
+def _without_least(t: Tensor, mask: Tensor, amount: float, dim: int, scores: Callable[[], Tensor]) -> Tensor:
+    """The mask without the channels of the lowest scores."""
+    _validate_structured_pruning(t)
+    _validate_pruning_dim(t, dim)
+    channels = t.shape[dim]
+    count = _compute_nparams_toprune(amount, channels)
+    _validate_pruning_amount(count, channels)
+    if count == 0:
+        return mask
+    return mask.to(t.dtype) * _channel_mask(t, dim, scores().topk(channels - count).indices)
+
+
 class RandomStructured(BasePruningMethod):
     """Zeroes whole channels at random."""
 
@@ -227,15 +239,7 @@ class RandomStructured(BasePruningMethod):
         self.dim = dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        _validate_structured_pruning(t)
-        _validate_pruning_dim(t, self.dim)
-        channels = t.shape[self.dim]
-        count = _compute_nparams_toprune(self.amount, channels)
-        _validate_pruning_amount(count, channels)
-        if count == 0:
-            return default_mask
-        kept = fl.rand(channels).topk(channels - count).indices
-        return default_mask.to(t.dtype) * _channel_mask(t, self.dim, kept)
+        return _without_least(t, default_mask, self.amount, self.dim, lambda: fl.rand(t.shape[self.dim]))
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float, dim: int = -1) -> Any:  # type: ignore[override]
@@ -254,15 +258,7 @@ class LnStructured(BasePruningMethod):
         self.dim = dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        _validate_structured_pruning(t)
-        _validate_pruning_dim(t, self.dim)
-        channels = t.shape[self.dim]
-        count = _compute_nparams_toprune(self.amount, channels)
-        _validate_pruning_amount(count, channels)
-        if count == 0:
-            return default_mask
-        kept = _compute_norm(t, self.n, self.dim).topk(channels - count, largest=True).indices
-        return default_mask.to(t.dtype) * _channel_mask(t, self.dim, kept)
+        return _without_least(t, default_mask, self.amount, self.dim, lambda: _compute_norm(t, self.n, self.dim))
 
     @classmethod
     def apply(  # type: ignore[override]
