@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from flambeau._inductor.cpp import Kernel
 
-__all__ = ["addresses", "cache_dir", "cached", "compiler", "delete", "intact", "name", "prune", "write"]
+__all__ = ["addresses", "cache_dir", "cached", "compiler", "delete", "identity", "intact", "name", "prune", "write"]
 
 FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-shared", "-fwrapv",
@@ -128,7 +128,7 @@ def compiler() -> str | None:
 
 
 @functools.cache
-def _identity() -> str:
+def identity() -> str:
     """What a kernel's object depends on beside its source."""
     path = compiler() or ""
     stamp = os.stat(path) if path else None
@@ -156,7 +156,7 @@ def _headers() -> Path:
 
 def name(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
     """What a kernel is called, built with the flags and some more."""
-    return "k_" + hashlib.sha256((_identity() + " ".join(extra) + kernel.source).encode()).hexdigest()[:24]
+    return "k_" + hashlib.sha256((identity() + " ".join(extra) + kernel.source).encode()).hexdigest()[:24]
 
 
 def _text(kernels: dict[str, Kernel]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._inductor import config
 from flambeau.backends import records
 
 __all__ = ["finish_convolutions"]
@@ -58,7 +59,7 @@ class _Finishing:
         """The call that stands for a convolution and what follows, and the positions of all these."""
         given = records.bind(call.op, call.args, call.kwargs)
         value = call.results[0]
-        if value is None or not _pays(given, value):
+        if value is None or not _fits(given, value) or not _pays(given, value):
             return None
         places, operands = [at], dict.fromkeys(("mean", "scale", "shift", "residual"))
         step, relu = 0, False
@@ -111,21 +112,40 @@ def _operand(call: Call, value: Value, step: int) -> tuple[int, Value] | None:
     return None
 
 
-def _pays(given: dict[str, Any], result: Value) -> bool:
-    """Whether a convolution is one that the algorithm does, and sooner. It has to transform the weights in each call."""
-    weight, source = given["weight"], given["input"]
-    batch, channels, height, width = result.size if len(result.size) == 4 else (0, 0, 0, 0)
-    tiles = batch * ((height + 1) // 2) * ((width + 1) // 2)
+def _fits(given: dict[str, Any], result: Value) -> bool:
+    """Whether a convolution is one that the algorithm does."""
     return (
-        weight.size[2:] == (3, 3)
+        given["weight"].size[2:] == (3, 3)
         and _pair(given["stride"]) == _pair(given["dilation"]) == [1, 1]
         and given["groups"] == 1
         and result.dtype is fl.float32
-        and _is_channels_last(source)
+        and len(result.size) == 4
+        and _is_channels_last(given["input"])
         and _is_channels_last(result)
-        and min(weight.size[:2]) >= LEAST_CHANNELS
-        and tiles >= channels
     )
+
+
+def _pays(given: dict[str, Any], result: Value) -> bool:
+    """Whether the algorithm takes less time; it has to transform the weights in each call."""
+    if config.max_autotune:
+        return _is_measured_quicker(given)
+    batch, channels, height, width = map(int, result.size)
+    tiles = batch * ((height + 1) // 2) * ((width + 1) // 2)
+    return tiles >= channels >= LEAST_CHANNELS and bool(given["input"].size[1] >= LEAST_CHANNELS)
+
+
+def _is_measured_quicker(given: dict[str, Any]) -> bool:
+    from flambeau._inductor.tune import quickest
+
+    size, kernel, padding = given["input"].size, given["weight"].size, _pair(given["padding"])
+    x = fl.ones(size).contiguous(memory_format=fl.channels_last)
+    weight = fl.ones(kernel)
+    ways = [
+        lambda: fl.conv2d(x, weight, None, 1, padding),
+        lambda: fl._ops._convolution_finished(x, weight, None, None, None, None, None, False, padding),
+    ]
+    with fl.no_grad():
+        return quickest(f"convolution {size} {kernel} {padding}", ways) == 1
 
 
 def _pair(given: Any) -> list[int]:

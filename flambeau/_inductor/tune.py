@@ -1,8 +1,8 @@
 """Choosing the fastest of several builds of a kernel by measuring, for `max_autotune`.
 
 A kernel is built with different vector widths and unrolling, and each build is run with one thread and with all of them on
-memory as large as the program's. The winner for a kernel and its sizes is remembered on disk beside the kernels, so that
-a machine measures once.
+memory as large as the program's. Convolutions are measured in both ways that there are. The winner for a kernel and its
+sizes is remembered on disk beside the kernels, so that a machine measures once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import hashlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
 from flambeau._inductor import build
 from flambeau._inductor.cpp import Kernel
 
-__all__ = ["tuned"]
+__all__ = ["quickest", "tuned"]
 
 VARIANTS: tuple[tuple[str, ...], ...] = ((), ("-mprefer-vector-width=256",), ("-funroll-loops",))
 REPEATS = 5  # of which the best counts
@@ -51,10 +52,30 @@ def tuned(kernels: list[Kernel]) -> list[tuple[int, int]]:
     return made
 
 
+def quickest(what: str, ways: list[Callable[[], Any]]) -> int:
+    """Which of several ways to compute something takes the least time, remembered under a description of it."""
+    place = _file(f"{build.identity()} {what}")
+    try:
+        winner = int(json.loads(place.read_text())["way"])
+        if 0 <= winner < len(ways):
+            return winner
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    times = [_best(way) for way in ways]
+    winner = times.index(min(times))
+    build.write(place, json.dumps({"way": winner}))
+    return winner
+
+
 def _place(kernel: Kernel) -> Any:
-    """The file with the winner for a kernel, its sizes and the number of threads there are."""
-    key = f"{build.name(kernel)} {kernel.numbers} {fl.get_num_threads()}"
-    return build.cache_dir() / f"tuned_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+    """The file with the winner for a kernel and its sizes."""
+    return _file(f"{build.name(kernel)} {kernel.numbers}")
+
+
+def _file(key: str) -> Any:
+    """Where a winner is remembered, for the number of threads there are."""
+    digest = hashlib.sha256(f"{key} {fl.get_num_threads()}".encode()).hexdigest()
+    return build.cache_dir() / f"tuned_{digest[:24]}"
 
 
 def _remembered(kernel: Kernel) -> tuple[int, int] | None:
@@ -67,7 +88,7 @@ def _remembered(kernel: Kernel) -> tuple[int, int] | None:
 
 
 def _time(kernel: Kernel, address: int, threads: int) -> float:
-    """Seconds of one run."""
+    """Seconds of one run of a kernel."""
     memory: dict[Any, Any] = {}
     pointers = (ctypes.c_void_p * len(kernel.pointers))()
     for i, (buffer, offset) in enumerate(kernel.pointers):
@@ -77,12 +98,17 @@ def _time(kernel: Kernel, address: int, threads: int) -> float:
         pointers[i] = memory[whole].data_ptr() + offset * buffer.dtype.itemsize
     numbers = (ctypes.c_int64 * len(kernel.numbers))(threads, *kernel.numbers[1:])
     entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
-    entry(pointers, numbers)
+    return _best(lambda: entry(pointers, numbers))
+
+
+def _best(run: Callable[[], Any]) -> float:
+    """Seconds of one run, after a first one."""
+    run()
     count, best = 1, float("inf")
     for _ in range(REPEATS):
         start = time.perf_counter()
         for _ in range(count):
-            entry(pointers, numbers)
+            run()
         taken = time.perf_counter() - start
         best = min(best, taken / count)
         count = max(count, int(SHORTEST / max(best, 1e-7)))

@@ -285,12 +285,12 @@ USERS = build.FLAGS
 def _as_users_have_it(case: Case, expected: list[Outcome]) -> str | None:
     """The comparison with kernels that are built as those of users are."""
     flags, build.FLAGS = build.FLAGS, USERS
-    build._identity.cache_clear()
+    build.identity.cache_clear()
     try:
         return compare(case, expected)
     finally:
         build.FLAGS = flags
-        build._identity.cache_clear()
+        build.identity.cache_clear()
 
 
 class _LastDigits(TorchDispatchMode):

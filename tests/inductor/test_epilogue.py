@@ -6,7 +6,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
-from flambeau._inductor import compile_fx
+from flambeau._inductor import compile_fx, tune
 from flambeau.nn import functional as F
 
 NOTHING = {"bias": None, "mean": None, "scale": None, "shift": None, "residual": None, "relu": False}
@@ -140,6 +140,27 @@ def test_derivatives_take_the_usual_way(block):
 def test_the_option_turns_it_off(block):
     model, x = block
     assert "_convolution_finished" not in calls_of(fl.compile(model, options={"epilogue_fusion": False}), x)
+
+
+@pytest.mark.parametrize("way", [0, 1])
+def test_autotuning_takes_what_was_measured_as_quicker(block, way, monkeypatch, tmp_path):
+    model, x = block
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    measured = []
+
+    def best(run):
+        run()
+        measured.append(run)
+        return abs((len(measured) - 1) % 2 - way)  # the first of two ways, or the second, took no time
+
+    monkeypatch.setattr(tune, "_best", best)
+    options = {"max_autotune": True}
+    seen = calls_of(fl.compile(model, options=options), x)
+    assert seen.count("_convolution_finished") == 3 * way and seen.count("conv2d") == 3 - 3 * way
+    count = len(measured)
+    assert count >= 2
+    assert calls_of(fl.compile(Block().eval(), options=options), x).count("conv2d") == 3 - 3 * way
+    assert len(measured) == count  # it is remembered
 
 
 def between_is_returned(x, weight):
