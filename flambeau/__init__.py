@@ -126,6 +126,13 @@ _LAZY |= dict.fromkeys(
     ).split(),
     "amp.autocast_mode",
 )
+_LAZY |= dict.fromkeys(
+    (
+        "qint8 quint8 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
+        "per_channel_affine_float_qparams"
+    ).split(),
+    "_quantized_types",
+)
 
 
 def _module(name: str):

@@ -32,12 +32,12 @@ _FSDP = (
     "StateDictType{FULL_STATE_DICT,SHARDED_STATE_DICT,LOCAL_STATE_DICT} fully_shard register_fsdp_forward_method"
 )
 _QUANT_NAMES = (
-    "DeQuantStub QConfig QConfigMapping QuantStub QuantWrapper FakeQuantize FakeQuantizeBase HistogramObserver "
+    "QConfig QConfigMapping FakeQuantize FakeQuantizeBase HistogramObserver "
     "MinMaxObserver MovingAverageMinMaxObserver ObserverBase PerChannelMinMaxObserver PlaceholderObserver convert "
     "default_observer default_per_channel_weight_observer default_qat_qconfig default_qconfig default_dynamic_qconfig "
     "default_weight_observer disable_observer disable_fake_quant enable_fake_quant enable_observer fuse_modules "
     "fuse_modules_qat get_default_qat_qconfig get_default_qconfig get_default_qconfig_mapping float_qparams_weight_only_qconfig "
-    "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare prepare_qat quantize quantize_dynamic "
+    "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare prepare_qat quantize "
     "quantize_qat propagate_qconfig_"
 )
 _QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
@@ -48,7 +48,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "": (
         "it is not written", "quantize_per_tensor quantize_per_channel empty_quantized PyTorchFileReader"
         " :float4_e2m1fn_x2 :complex32"
-        " :qint8 :quint8 :qint32 :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
+        " :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
         " :jagged :sparse_bsr :sparse_bsc",
     ),
     # ------------------------------------------------------------------------------------------ capture and compile
@@ -120,8 +120,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "load_graph_and_inputs run_baseline_no_fusion run_nnc run_nvfuser",
     ),
     # ------------------------------------------------------------------------------------------ quantization, dtypes
-    "ao": ("", ""),
-    "ao.nn": ("", ""),
+    "ao.nn.quantized.dynamic": (_QUANT, "RNNCell LSTMCell GRUCell"),
     "ao.nn.quantized": (_QUANT, "FloatFunctional Linear Conv2d"),
     "ao.nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d ConvReLU2d LinearReLU"),
     "ao.nn.quantized.modules.utils": (_QUANT, "WeightedQuantizedModule"),

@@ -48,3 +48,39 @@ def test_products_of_scaled_matrices(rows):
         assert made.dtype == lib.bfloat16
         results.append(made.float().numpy())
     np.testing.assert_allclose(results[1], results[0], rtol=1e-2, atol=1e-2)
+
+
+def layers(lib):
+    nn = lib.nn
+    return nn.ModuleDict(
+        {
+            "linear": nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3, bias=False)),
+            "lstm": nn.LSTM(4, 5, num_layers=2, bidirectional=True, batch_first=True),
+            "gru": nn.GRU(4, 6),
+            "conv": nn.Conv1d(1, 1, 1),
+        }
+    ).eval()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["qint8", "float16"])
+def test_dynamic_quantization(dtype):
+    if "x86" not in torch.backends.quantized.supported_engines or torch.backends.quantized.engine != "x86":
+        pytest.skip("PyTorch quantizes otherwise on this processor")
+    torch.manual_seed(0)
+    reference = layers(torch)
+    state = {k: v.numpy() for k, v in reference.state_dict().items()}
+    x = np.random.RandomState(1).standard_normal((6, 3, 4)).astype("float32")
+    found = []
+    for lib in (torch, fl):
+        model = layers(lib)
+        model.load_state_dict({k: lib.tensor(v) for k, v in state.items()})
+        small = lib.ao.quantization.quantize_dynamic(model, dtype=getattr(lib, dtype))
+        with lib.no_grad():
+            out, (h, c) = small["lstm"](lib.tensor(x))
+            results = [small["linear"](lib.tensor(x)), out, h, c, *small["gru"](lib.tensor(x))]
+        found.append((repr(small), [r.numpy() for r in results]))
+    assert found[0][0] == found[1][0]
+    # States go through the grid again at each step: one that lies between two points may take the other one.
+    for i, (want, got) in enumerate(zip(found[0][1], found[1][1])):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=5e-3 if i else 1e-5)

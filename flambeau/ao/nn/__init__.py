@@ -1,0 +1,11 @@
+"""Quantized modules under their usual names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _absent
+
+
+def __getattr__(name: str) -> Any:
+    return _absent.attribute(__name__, name)

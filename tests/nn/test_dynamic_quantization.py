@@ -1,0 +1,60 @@
+"""Layers with weights in eight bits: near the originals, smaller, chosen by class or name, saved and loaded."""
+
+import io
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.ao.quantization import DeQuantStub, QuantStub, QuantWrapper, quantize_dynamic
+
+
+def model():
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Sequential(nn.Linear(32, 8)), nn.LSTM(8, 4, batch_first=True))
+    with fl.no_grad():
+        for i, p in enumerate(net.parameters()):
+            p.copy_(fl.sin(fl.arange(p.numel()).float() + i).reshape(p.shape) / 4)
+    return net.eval()
+
+
+X = fl.cos(fl.arange(96.0)).reshape(2, 3, 16)
+
+
+def test_results_are_near():
+    net = model()
+    small = quantize_dynamic(net)
+    with fl.no_grad():
+        (want, (h, c)), (got, (h2, c2)) = net(X), small(X)
+    for a, b in ((want, got), (h, h2), (c, c2)):
+        assert a.shape == b.shape and 0 < (a - b).abs().max() < 0.05
+    assert small[0]._packed_params.weight.dtype == fl.int8 and (small[0].weight() - net[0].weight).abs().max() < 2e-3
+    assert isinstance(net[0], nn.Linear)
+
+
+def test_which_layers_are_taken():
+    kinds = [type(m).__name__ for m in quantize_dynamic(model(), {nn.LSTM})]
+    assert kinds == ["Linear", "ReLU", "Sequential", "LSTM"] and "Dynamic" in repr(quantize_dynamic(model(), {nn.LSTM}))
+    small = quantize_dynamic(model(), {"2": None}, dtype=fl.float16)
+    assert repr(small[2][0]) == "DynamicQuantizedLinear(in_features=32, out_features=8, dtype=torch.float16)"
+    assert isinstance(small[0], nn.Linear)
+    with pytest.raises(RuntimeError, match="expected dtype"):
+        quantize_dynamic(model(), dtype=fl.quint8)
+    net = model()
+    assert quantize_dynamic(net, inplace=True) is net and "Dynamic" in repr(net[0])
+
+
+def test_state_dicts_go_through_files():
+    small, other = quantize_dynamic(model()), quantize_dynamic(model())
+    small[0]._packed_params.weight.zero_()
+    file = io.BytesIO()
+    fl.save(small.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(fl.load(file))
+    with fl.no_grad():
+        assert fl.equal(other(X)[0], small(X)[0])
+
+
+def test_stubs_do_nothing():
+    wrapped = QuantWrapper(nn.Identity())
+    assert wrapped(X) is X and DeQuantStub()(QuantStub()(X)) is X
+    assert fl.quantization.quantize_dynamic is quantize_dynamic
