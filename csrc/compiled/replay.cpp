@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "compiled/program.h"
 #include "core/random.h"
@@ -61,12 +62,39 @@ bool on_device(const Program& program, const Tensor* given) {
          std::all_of(program.constants.begin(), program.constants.end(), there) && library().complete;
 }
 
+// Where results of recordings lie. What a recording reads of another one (the backward pass of the forward's)
+// is there in every run.
+class Places {
+ public:
+  void add(const void* block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++count_[block];
+  }
+  void remove(const void* block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (--count_[block] == 0) count_.erase(block);
+  }
+  bool has(const void* block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return count_.count(block) != 0;
+  }
+  static Places& get() {
+    static auto* const places = new Places;  // recordings may outlive every other static
+    return *places;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, int> count_;
+};
+
 }  // namespace
 
 Replay::Recording::Recording(Device where) : device(std::max<int>(where.index, 0)), pool(next_pool++) {}
 
 Replay::Recording::~Recording() {
   outputs.clear();
+  for (const Ref<Storage>& block : blocks) Places::get().remove(block->data);
   blocks.clear();
   if (executable) library().destroy(device, graph, executable);
   library().release_pool(device, pool);
@@ -81,6 +109,10 @@ std::vector<Tensor> Replay::run(const Program& program, const Tensor* given) {
     const bool lent = std::any_of(lent_.begin(), lent_.end(),
                                   [&](const Ref<Storage>& s) { return s == given[i]->storage; });
     if (!in_place_[i] || (given[i].raw() == addresses_[i] && !lent)) continue;
+    if (state_ == State::Warm && !lent && Places::get().has(given[i]->storage->data)) {
+      addresses_[i] = given[i].raw();
+      continue;
+    }
     in_place_[i] = false;
     usable = false;
   }
@@ -121,7 +153,10 @@ bool Replay::record(const Program& program, const Tensor* given) {
   const int device = made->device;
   inputs_.assign(given, given + program.inputs);
   for (int i = 0; i < program.inputs; ++i)
-    if (!in_place_[i]) inputs_[i] = empty_strided(given[i].sizes(), given[i].strides(), given[i].options());
+    if (!in_place_[i])
+      inputs_[i] = empty_strided(given[i].sizes(), given[i].strides(), given[i].options());
+    else if (Places::get().has(given[i]->storage->data))
+      inputs_[i] = alias(given[i], given[i].sizes(), given[i].strides(), given[i].offset());
   if (const int n = random_steps(program)) states_ = empty({n, 2}, {DType::Int64, program.device});
   void* const current = cuda.current_stream(device);
   if (!stream_ && cuda.make_stream(device, 0, &stream_) != 0) return false;
@@ -151,11 +186,18 @@ bool Replay::record(const Program& program, const Tensor* given) {
       if (result.input < 0 && !constant) {
         const auto found = std::find(made->blocks.begin(), made->blocks.end(), t->storage);
         result.block = static_cast<int>(found - made->blocks.begin());
-        if (found == made->blocks.end()) made->blocks.push_back(t->storage);
+        if (found == made->blocks.end()) {
+          made->blocks.push_back(t->storage);
+          Places::get().add(t->storage->data);
+        }
       }
     }
     results_.push_back(result);
   }
+  // What another recording made must not look as if somebody kept it.
+  for (int i = 0; i < program.inputs; ++i)
+    if (in_place_[i] && Places::get().has(inputs_[i]->storage->data))
+      inputs_[i]->storage = Storage::adopt(nullptr, 0, program.device, [](void*) {});
   recording_ = std::move(made);
   return true;
 }

@@ -1,10 +1,11 @@
 // Programs as graphs of an accelerator: recorded once, then run again with a single launch.
 //
 // A program that is called often with the same tensors is recorded on its second call. Inputs that lie where
-// they lay in the first call (parameters) are used in place, others are copied into memory of the graph
-// before each run. Results lie in the graph's memory, and are overwritten by the next run: a result that
-// somebody still holds by then is moved away first, below the tensors that view it. So a caller never sees a
-// result change, and pays for a copy only when it keeps one.
+// they lay in the first call (parameters) or that another recording makes (what forward leaves for backward)
+// are used in place, others are copied into memory of the graph before each run. Results lie in the graph's
+// memory, and are overwritten by the next run: a result that somebody still holds by then is moved away
+// first, below the tensors that view it. So a caller never sees a result change, and pays for a copy only
+// when it keeps one.
 #pragma once
 
 #include <memory>

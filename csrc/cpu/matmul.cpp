@@ -273,6 +273,28 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   return out;
 }
 
+// self @ mat2 (+ bias) with rows `pitch` elements apart, for compiled graphs that lay matrices out
+// themselves.
+Tensor product_pitched(const Tensor& self, const Tensor& mat2, const Tensor& bias, int64_t pitch) {
+  FL_CHECK(self.dim() >= 2 && mat2.dim() == 2 && pitch >= mat2.size(1),
+           "[_product_pitched] expected (..., m, k) @ (k, n) and a pitch of at least n, got ", self.sizes(),
+           " @ ", mat2.sizes(), " and ", pitch);
+  check_matrix_shapes("_product_pitched", self, mat2);
+  check_operands("_product_pitched", self, mat2);
+  FL_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == mat2.size(1) &&
+                               bias.dtype() == self.dtype() && bias.device() == self.device()),
+           "[_product_pitched] expected a bias of ", mat2.size(1),
+           " elements like the product's, got one of ", bias.sizes());
+  Dims sizes(self.sizes());
+  sizes.back() = pitch;
+  const Dims strides = contiguous_strides(sizes);
+  const Tensor rows = empty(sizes, self.options());
+  sizes.back() = mat2.size(1);
+  const Tensor out = alias(rows, sizes, strides, 0);
+  multiply(self, mat2, out, 1, 0, bias);
+  return out;
+}
+
 // ---------------------------------------------------------------- products added to something
 
 Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
@@ -399,6 +421,7 @@ FL_KERNEL_DEVICES("mv", mv);
 FL_KERNEL_DEVICES("dot", dot);
 FL_KERNEL_DEVICES("matmul", matmul);
 FL_KERNEL_DEVICES("linear", linear);
+FL_KERNEL_DEVICES("_product_pitched", product_pitched);
 FL_KERNEL_DEVICES("addmm", addmm);
 FL_KERNEL_DEVICES("addmv", addmv);
 FL_KERNEL_DEVICES("baddbmm", baddbmm);

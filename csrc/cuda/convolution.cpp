@@ -54,8 +54,8 @@ struct Cudnn {
   static Cudnn& get() {
     static Cudnn cudnn = [] {
       Cudnn c{};
-      if (!std::getenv("FLAMBEAU_CUDNN"))
-        return c;  // not yet trusted beside other libraries: only where asked for
+      const char* wanted = std::getenv("FLAMBEAU_CUDNN");
+      if (wanted && std::strcmp(wanted, "0") == 0) return c;
       static const char* const names[] = {"libcudnn.so.9", "libcudnn.so", nullptr};
       Library library(names);
       library.find(c.create, "cudnnCreate");
@@ -270,17 +270,23 @@ bool usable(const Tensor& input, const Tensor& weight) {
          input.dim() >= 3 && input.dim() <= 5 && input.dim() == weight.dim() && input.numel() > 0 &&
          weight.numel() > 0;
 }
-void convolution(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
-  check_on_device(op, args);
-  const Tensor input = args[0].tensor(), weight = args[1].tensor(), bias = args[2].tensor();
-  if (!usable(input, weight)) return by_definition(op, keys, args, results);
-  const int64_t space = input.dim() - 2, groups = args[8].to_int();
-  const bool transposed = args[6].to_bool();
+// What a convolution was asked for, whichever of its operators that was.
+struct Request {
+  Tensor input, weight, bias;
+  IntSpan stride, padding, dilation, extra;
+  bool transposed;
+  int64_t groups;
+};
+
+Tensor computed(const Request& r) {
+  const Tensor &input = r.input, &weight = r.weight;
+  const int64_t space = input.dim() - 2, groups = r.groups;
+  const bool transposed = r.transposed;
   Problem p;
-  p.stride = for_space(args[3].ints(), space);
-  p.padding = for_space(args[4].ints(), space);
-  p.dilation = for_space(args[5].ints(), space);
-  Dims extra = for_space(args[7].ints(), space);
+  p.stride = for_space(r.stride, space);
+  p.padding = for_space(r.padding, space);
+  p.dilation = for_space(r.dilation, space);
+  const Dims extra = for_space(r.extra, space);
   p.groups = groups;
   FL_CHECK((transposed ? weight.size(0) : weight.size(1) * groups) == input.size(1),
            "[convolution] expected input of ", transposed ? weight.size(0) : weight.size(1) * groups,
@@ -298,9 +304,8 @@ void convolution(const Operator& op, void*, KeySet keys, Value* args, Value* res
     sizes.push_back(n);
   }
   OnDevice on(input.device().index);
-  p.last = channels_last(input) || channels_last(weight);
-  const Tensor out = empty_in_format(sizes, p.last && input.dim() > 3, input.options());
-  p.last = p.last && input.dim() > 3;
+  p.last = input.dim() > 3 && (channels_last(input) || channels_last(weight));
+  const Tensor out = empty_in_format(sizes, p.last, input.options());
   const Tensor x = in_format(input, p.last), w = in_format(weight, p.last);
   p.x = with_height(transposed ? out : x);
   p.y = with_height(transposed ? x : out);
@@ -309,15 +314,40 @@ void convolution(const Operator& op, void*, KeySet keys, Value* args, Value* res
   widen(p.padding, 0);
   widen(p.dilation, 1);
   run(p, transposed ? Way::Data : Way::Forward);
-  if (bias.defined()) {
+  if (r.bias.defined()) {
     static const Operator& add = OperatorTable::get().at("add_.Tensor");
     Dims shape(out.dim()), strides(out.dim());
     for (int64_t d = 0; d < out.dim(); ++d) shape[d] = 1;
-    shape[1] = bias.size(0);
-    strides[1] = bias.stride(0);
-    call_tensor(add, out, alias(bias, shape, strides, bias.offset()), Scalar(int64_t(1)));
+    shape[1] = r.bias.size(0);
+    strides[1] = r.bias.stride(0);
+    call_tensor(add, out, alias(r.bias, shape, strides, r.bias.offset()), Scalar(int64_t(1)));
   }
-  results[0] = Value(out);
+  return out;
+}
+
+void serve(const Request& r, const Operator& op, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  if (!usable(r.input, r.weight)) return by_definition(op, keys, args, results);
+  results[0] = Value(computed(r));
+}
+// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+void convolution(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  serve({args[0].tensor(), args[1].tensor(), args[2].tensor(), args[3].ints(), args[4].ints(), args[5].ints(),
+         args[7].ints(), args[6].to_bool(), args[8].to_int()},
+        op, keys, args, results);
+}
+// (input, weight, bias, stride, padding, dilation, groups)
+void forward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  static const int64_t none = 0;
+  serve({args[0].tensor(), args[1].tensor(), args[2].tensor(), args[3].ints(), args[4].ints(), args[5].ints(),
+         IntSpan(&none, 1), false, args[6].to_int()},
+        op, keys, args, results);
+}
+// (input, weight, bias, stride, padding, output_padding, groups, dilation)
+void transposed(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  serve({args[0].tensor(), args[1].tensor(), args[2].tensor(), args[3].ints(), args[4].ints(), args[7].ints(),
+         args[5].ints(), true, args[6].to_int()},
+        op, keys, args, results);
 }
 
 void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
@@ -334,7 +364,10 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
   p.padding = for_space(args[4].ints(), space);
   p.dilation = for_space(args[5].ints(), space);
   p.groups = args[8].to_int();
-  p.last = input.dim() > 3 && (channels_last(input) || channels_last(weight));
+  // The layout of the input's gradient is the input's or the weight's; where it is not wanted, nobody sees
+  // which.
+  p.last =
+      input.dim() > 3 && (channels_last(input) || channels_last(weight) || (!mask[0] && channels_last(grad)));
   widen(p.stride, 1);
   widen(p.padding, 0);
   widen(p.dilation, 1);
@@ -354,6 +387,7 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
     p.x = with_height(transposed ? g : x);
     p.y = with_height(transposed ? x : g);
     run(p, Way::Filter);
+    by_weight = contiguous(by_weight);  // as everywhere: its strides do not depend on the weight's
   }
   if (mask[2]) {
     static const Operator& sum = OperatorTable::get().at("sum");
@@ -370,6 +404,12 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
 
 const detail::Register plain{"convolution", {Key::CUDA}, Kernel{convolution, nullptr}};
 const detail::Register named{"_convolution", {Key::CUDA}, Kernel{convolution, nullptr}};
+const detail::Register line{"conv1d", {Key::CUDA}, Kernel{forward, nullptr}};
+const detail::Register plane{"conv2d", {Key::CUDA}, Kernel{forward, nullptr}};
+const detail::Register volume{"conv3d", {Key::CUDA}, Kernel{forward, nullptr}};
+const detail::Register line_back{"conv_transpose1d", {Key::CUDA}, Kernel{transposed, nullptr}};
+const detail::Register plane_back{"conv_transpose2d", {Key::CUDA}, Kernel{transposed, nullptr}};
+const detail::Register volume_back{"conv_transpose3d", {Key::CUDA}, Kernel{transposed, nullptr}};
 const detail::Register backward{"_convolution_backward", {Key::CUDA}, Kernel{convolution_backward, nullptr}};
 
 }  // namespace

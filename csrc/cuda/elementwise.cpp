@@ -346,6 +346,9 @@ void run_reduce(const ReduceCall& call) {
 
 // ---------------------------------------------------------------- updates
 
+constexpr int kUpdatePieces =
+    8;  // blocks that share a chunk: what a launch names is few chunks for so many processors
+
 void run_update(const UpdateCall& call) {
   const auto* table = static_cast<const UpdateTable*>(call.def.device);
   FL_CHECK_KIND(table != nullptr, NotImplemented, "[", call.def.name,
@@ -357,7 +360,8 @@ void run_update(const UpdateCall& call) {
   const double* values = nullptr;
   bool wide = false;
   const auto flush = [&] {
-    if (blocks) launch(wide ? table->twice : table->single, dim3(blocks), 512, args, call.def.name);
+    if (blocks)
+      launch(wide ? table->twice : table->single, dim3(blocks, kUpdatePieces), 512, args, call.def.name);
     tensors = blocks = 0;
   };
   for (size_t i = 0; i < call.length; ++i) {

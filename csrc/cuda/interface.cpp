@@ -1,6 +1,8 @@
 // The C functions that flambeau/cuda calls through ctypes: devices, streams, events, graphs, memory. None of
 // them is on the path of an operator. Each returns 0, or 1 for an error and 2 for lack of memory, of which
 // flcuda_error() tells.
+#include <cuda_profiler_api.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -88,6 +90,10 @@ API int flcuda_synchronize(int device) {
     OnDevice on(device);
     the_accelerator().synchronize({DeviceType::CUDA, static_cast<int8_t>(device)});
   });
+}
+
+API int flcuda_profile(int on) {
+  return guarded([&] { check(on ? cudaProfilerStart() : cudaProfilerStop(), "profiler"); });
 }
 
 // ---------------------------------------------------------------- streams and events

@@ -1,5 +1,5 @@
-// The kernel of an update record (an optimizer step) over many tensors at once: each block takes a chunk of
-// one of them.
+// The kernel of an update record (an optimizer step) over many tensors at once: a column of blocks takes a
+// chunk of one of them.
 #pragma once
 
 #include "cuda/device.cuh"
@@ -13,10 +13,12 @@ __device__ __forceinline__ int64_t item_size(DType dtype) {
 
 // F: lists, written (a bit for each list), values, apply(T (&x)[lists], const T* values), which changes x.
 template <class F, class T>
-__global__ void __launch_bounds__(512) update_lists(const __grid_constant__ UpdateArgs a) {
+__global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ UpdateArgs a) {
   const int t = a.tensor[blockIdx.x];
-  const int64_t base = int64_t(a.chunk[blockIdx.x]) * kUpdateChunk;
-  const int n = static_cast<int>(min(int64_t(kUpdateChunk), a.numel[t] - base));
+  const int piece = kUpdateChunk / gridDim.y;
+  const int64_t base = int64_t(a.chunk[blockIdx.x]) * kUpdateChunk + blockIdx.y * piece;
+  const int n = static_cast<int>(min(int64_t(piece), a.numel[t] - base));
+  if (n <= 0) return;
   T u[F::values > 0 ? F::values : 1];
 #pragma unroll
   for (int k = 0; k < F::values; ++k) u[k] = static_cast<T>(a.value[k]);

@@ -54,5 +54,5 @@ def passes(group: Group) -> tuple[dict[Buffer, int], int]:
                 later = source.level in ("fold", "row") and member.level != "row"
                 mine = max(mine, known + 1 if later else known)
         depth[member.loop.write.buffer] = mine
-    last = max((depth[m.loop.write.buffer] for m in group.members if m.level != "row"), default=-1)
+    last = max((depth[m.loop.write.buffer] for m in group.members if m.level not in ("row", "column")), default=-1)
     return depth, 1 + last

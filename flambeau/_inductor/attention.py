@@ -111,11 +111,12 @@ class _Geometry:
             f"group = {writer.number('group', self.group)}",
         ]
 
-    def seen(self, masks: dict[str, str], diagonal: bool) -> str:
-        """The condition under which a query sees a key; empty where all do."""
-        parts = [f"({masks['m']})[:, None]"] if masks["m"] else []
-        parts += [f"({masks['n']})[None, :]"] if masks["n"] else []
-        parts += ["(m[:, None] >= n[None, :])"] if diagonal else []
+    def seen(self, masks: dict[str, str], diagonal: bool, turned: bool = False) -> str:
+        """The condition under which a query sees a key, queries by keys or turned; empty where all do."""
+        down, across = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
+        parts = [f"({masks['m']}){down}"] if masks["m"] else []
+        parts += [f"({masks['n']}){across}"] if masks["n"] else []
+        parts += [f"(m{down} >= n{across})"] if diagonal else []
         return " & ".join(parts)
 
 
@@ -154,7 +155,7 @@ def _forward_tile(geometry: _Geometry, target: Target) -> tuple[int, int, int, i
     deep = max(geometry.depth, geometry.value_depth)
     if geometry.dtype == "float32":
         return 64, 32, 4, 2
-    m, n, warps, stages = (128, 64, 4, 3) if deep <= 64 else (128, 64, 8, 2)
+    m, n, warps, stages = (64, 64, 4, 3) if deep <= 64 else (128, 64, 8, 2)
     if -(-geometry.queries // m) * geometry.batch * geometry.heads < target.processors:
         m = 64
         warps = 4
@@ -284,19 +285,22 @@ def _backward_tile(g: _Geometry, target: Target) -> tuple[int, int, int, int]:
     if g.dtype == "float32":
         return (32, 32, 4, 1) if deep > 64 else (64, 32, 4, 1)
     if deep <= 64:
-        return 128, 64, 8, 2
+        return 64, 64, 4, 3 if target.capability >= 90 else 2
     return 64, 64, 8, 2 if target.capability >= 90 else 1
 
 
-def _scores(g: _Geometry, w: _Writer, masks: dict[str, str], diagonal: bool, grad: _Operand) -> list[str]:
-    """Weights (queries by keys) and the gradients of the scores, from tiles x, y (turned), dy and z (turned)."""
-    seen = g.seen(masks, diagonal)
+def _scores(g: _Geometry, masks: dict[str, str], diagonal: bool, turned: bool) -> list[str]:
+    """Weights (queries by keys, or turned: keys by queries) and the gradients of the scores. Tiles are x, dy and, each
+    turned unless the result is, y and z."""
+    seen = g.seen(masks, diagonal, turned)
+    row = "[None, :]" if turned else "[:, None]"
+    factors = ("y, tl.trans(x)", "z, tl.trans(dy)") if turned else ("x, y", "dy, z")
     return [
-        f"s = tl.dot(x, y{g.precision}) * {g.scale * _LOG2E!r}",
-        f"weight = tl.exp2(s - total[:, None] * {_LOG2E!r})",
+        f"s = tl.dot({factors[0]}{g.precision}) * {g.scale * _LOG2E!r}",
+        f"weight = tl.exp2(s - total{row} * {_LOG2E!r})",
         *([f"weight = tl.where({seen}, weight, 0.0)"] if seen else []),
-        f"dw = tl.dot(dy, z{g.precision})",
-        "ds = weight * (dw - delta[:, None])",
+        f"dw = tl.dot({factors[1]}{g.precision})",
+        f"ds = weight * (dw - delta{row})",
     ]
 
 
@@ -326,8 +330,8 @@ def _keys_and_values(
         "e = tl.arange(0, V)",
         w.base("k", g.key, "kh"),
         w.base("v", g.value, "kh"),
-        f"y = {_load(w.tile('k', g.key, 'n', 'd', turned=True), _where(masks, 'n', 'd', turned=True))}",
-        f"z = {_load(w.tile('v', g.value, 'n', 'e', turned=True), _where(masks, 'n', 'e', turned=True))}",
+        f"y = {_load(w.tile('k', g.key, 'n', 'd'), _where(masks, 'n', 'd'))}",
+        f"z = {_load(w.tile('v', g.value, 'n', 'e'), _where(masks, 'n', 'e'))}",
         "dk = tl.zeros([N, D], tl.float32)",
         "dv = tl.zeros([N, V], tl.float32)",
     ]
@@ -338,9 +342,9 @@ def _keys_and_values(
             f"x = {_load(w.tile('q', g.query, 'm', 'd'), _where(masks, 'm', 'd'))}",
             f"dy = {_load(w.tile('g', grad, 'm', 'e'), _where(masks, 'm', 'e'))}",
             *_row_lines(g, masks, sums_at, deltas_at),
-            *_scores(g, w, masks, diagonal, grad),
-            f"dv = tl.dot(tl.trans(weight.to(tl.{g.dtype})), dy, dv{g.precision})",
-            f"dk = tl.dot(tl.trans(ds.to(tl.{g.dtype})), x, dk{g.precision})",
+            *_scores(g, masks, diagonal, turned=True),
+            f"dv = tl.dot(weight.to(tl.{g.dtype}), dy, dv{g.precision})",
+            f"dk = tl.dot(ds.to(tl.{g.dtype}), x, dk{g.precision})",
         ]
         return [f"for start in range({start}, {stop}, M):", *(f"    {line}" for line in body)]
 
@@ -396,7 +400,7 @@ def _queries(
             "n = start + tl.arange(0, N)",
             f"y = {_load(w.tile('k', g.key, 'n', 'd', turned=True), _where(masks, 'n', 'd', turned=True))}",
             f"z = {_load(w.tile('v', g.value, 'n', 'e', turned=True), _where(masks, 'n', 'e', turned=True))}",
-            *_scores(g, w, masks, diagonal, grad),
+            *_scores(g, masks, diagonal, turned=False),
             f"dq = tl.dot(ds.to(tl.{g.dtype}), tl.trans(y), dq{g.precision})",
         ]
         return [f"for start in range({start}, {stop}, N):", *(f"    {line}" for line in body)]

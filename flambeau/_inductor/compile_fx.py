@@ -21,6 +21,7 @@ from flambeau._inductor.epilogue import finish_convolutions
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.layout import choose_layouts
 from flambeau._inductor.lower import Lowering, defined
+from flambeau._inductor.pitch import choose_pitches
 from flambeau._inductor.plan import Plan
 from flambeau._inductor.printers import CppPrinter, Printer, printer_for
 from flambeau._inductor.schedule import schedule
@@ -116,10 +117,14 @@ class Compiled:
         try:
             record = functools.partial(trace_joint, lines=stages.wanted())
             trace = self._trace(record, inputs, self._definitions(inputs))
-            if self.fuse and all(t.device.type == "cpu" for t in inputs):
+            printer = self._printer(inputs)
+            if isinstance(printer, CppPrinter):
                 choose_layouts(trace)
                 if config.epilogue_fusion and not trace.tangents:
                     finish_convolutions(trace)
+            elif printer is not None:
+                choose_layouts(trace, (fl.float32, fl.bfloat16, fl.float16), weights=True)
+                choose_pitches(trace)
         except DependsOnData as reason:
             log.log(
                 logging.WARNING if isinstance(reason, Failed) else logging.INFO, "runs operator by operator: %s", reason
@@ -201,7 +206,7 @@ def _program(
     shown = stages.Stages(title)
     shown.recorded(calls, inputs, outputs)
     owners = {v.storage for call in calls for v in call.writes} | {v.storage for v in outputs if v is not None}
-    lowering = Lowering(printer, frozenset(owners), trace.host, unaligned)
+    lowering = Lowering(printer, frozenset(owners), trace.host, unaligned, trace.padded)
     given = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]
@@ -212,8 +217,9 @@ def _program(
         state = lowering.current[value.storage]
         if state.memory is not buffer.memory:
             last.append(_write_back(value, buffer, state, lowering))
-    shown.lowered([*lowering.items, *last])
-    steps = schedule(lowering.items, last)
+    items = lowering.needed(last, outputs)
+    shown.lowered([*items, *last])
+    steps = schedule(items, last, columns=not isinstance(lowering.printer, CppPrinter))
     shown.scheduled(steps)
     replay = config.triton.cudagraphs and trace.device.type == "cuda"
     plan = Plan(lowering, given, constants, inputs, trace.device, replay)
@@ -222,8 +228,8 @@ def _program(
     shown.planned(program)
     if config.verify_stages:
         known = [*given, *(buffer for buffer, _ in constants)]
-        verify.verify_lowered([*lowering.items, *last], known)
-        verify.verify_scheduled(steps, known, sum(isinstance(i, Loop) for i in (*lowering.items, *last)))
+        verify.verify_lowered([*items, *last], known)
+        verify.verify_scheduled(steps, known, sum(isinstance(i, Loop) for i in (*items, *last)))
         verify.verify_planned(program)
     return program
 

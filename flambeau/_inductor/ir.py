@@ -7,19 +7,20 @@ folds the expression over some of the dimensions. Expressions are those of the o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flambeau._functorch.aot.trace import Value
 from flambeau.ops.expr import Expr
 
-__all__ = ["Access", "Buffer", "Loop", "Number", "Operator", "Reduce", "refine", "split_strides"]
+__all__ = ["Access", "Buffer", "Loop", "Number", "Operator", "Reduce", "in_memory_order", "refine", "split_strides"]
 
 
 class Buffer:
     """A block of memory, or one state of it: writing in place makes a new state over the same memory."""
 
-    __slots__ = ("aligned", "dtype", "index", "memory", "size", "source", "stride")
+    __slots__ = ("aligned", "dtype", "index", "memory", "padded", "size", "source", "stride")
 
     def __init__(self, index: int, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], source: str) -> None:
         self.index = index
@@ -29,6 +30,7 @@ class Buffer:
         self.source = source  # "input", "constant", "loop", "operator", "random" or "index": who makes it
         self.memory = self  # the buffer whose memory this is
         self.aligned = True  # its address is a multiple of sixteen
+        self.padded = False  # its rows lie apart: at the end of each there are elements that nobody reads
 
     def __repr__(self) -> str:
         return f"b{self.index}"
@@ -83,6 +85,30 @@ class Operator:
     reads: list[Any]  # (Buffer, Value) of each tensor argument, in the order of the arguments
     results: list[Buffer | None]
     written: list[Buffer] = field(default_factory=list)  # states made by writing in place
+
+
+def in_memory_order(loop: Loop) -> Loop:
+    """The loop with its dimensions in the order in which they lie in memory, so that a fold over all but the channels of
+    channels-last memory is one along rows; as it is, where that would leave a fold in the middle."""
+    lead = loop.write if loop.reduce is None else max(loop.reads, key=lambda a: sum(map(bool, a.strides)), default=None)
+    if lead is None:
+        return loop
+    order = sorted(range(len(loop.domain)), key=lambda i: -lead.strides[i])
+    if order == list(range(len(order))):
+        return loop
+    reduce = loop.reduce
+    if reduce is not None:
+        kept = tuple(reduce.kept[i] for i in order)
+        told = [k for k, i in zip(kept, order) if loop.domain[i] != 1]
+        if sum(a != b for a, b in itertools.pairwise(told)) > 1:
+            return loop
+        reduce = replace(reduce, kept=kept)
+
+    def turned(access: Access) -> Access:
+        return Access(access.buffer, access.offset, tuple(access.strides[i] for i in order))
+
+    domain = tuple(loop.domain[i] for i in order)
+    return replace(loop, domain=domain, reads=list(map(turned, loop.reads)), write=turned(loop.write), reduce=reduce)
 
 
 def refine(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -22,10 +22,11 @@ CONVOLUTIONS = frozenset(
 BACKWARD = "_convolution_backward"
 
 
-def choose_layouts(trace: Trace) -> None:
-    """Changes calls and values in place."""
+def choose_layouts(trace: Trace, dtypes: tuple[Any, ...] = (fl.float32,), weights: bool = False) -> None:
+    """Changes calls and values in place; `dtypes` are those of which convolutions gain, and with `weights` they would
+    rearrange weights too, each time."""
     if any(call.op._full_name in CONVOLUTIONS for call in trace.calls):
-        _Layouts(trace).run()
+        _Layouts(trace, dtypes, weights).run()
 
 
 def _plain(size: tuple[int, ...]) -> tuple[int, ...]:
@@ -55,14 +56,17 @@ def _alike(size: tuple[int, ...], a: Any, b: Any) -> bool:
 
 
 class _Layouts:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, dtypes: tuple[Any, ...], weights: bool) -> None:
         self.trace = trace
+        self.dtypes = dtypes
+        self.weights: dict[int, Value] | None = {} if weights else None  # copies of weights, by storage
         self.calls: list[Call] = []
         self.on: dict[int, list[Value]] = {}  # the values on each storage
         for value in trace.values.values():
             self.on.setdefault(value.storage, []).append(value)
         ends = [*trace.inputs, *trace.outputs, *trace.tangents, *trace.gradients]
         self.fixed = {v.storage for v in ends if v is not None} | {v.storage for v, _ in trace.constants.values()}
+        self.written = {v.storage for call in trace.calls for v in call.writes}
         self.moved: set[int] = set()  # storages that now lie channels-last
         self.copies: dict[int, Value] = {}  # channels-last copies of values that stay as they are, by storage
 
@@ -95,6 +99,8 @@ class _Layouts:
             call = self._with_argument(call, 0)
         elif name == BACKWARD and self._gains(call.args[1], call.results[0]):
             call = self._with_argument(call, 1)
+        if self.weights is not None and (name in CONVOLUTIONS or name == BACKWARD):
+            call = self._with_weight(call, 1 if name in CONVOLUTIONS else 2)
         for written in call.writes:
             self.copies.pop(written.storage, None)
         if not any(v.storage in self.moved for v in call.reads):
@@ -147,7 +153,7 @@ class _Layouts:
         """Whether a convolution that reads this would better read it channels-last."""
         return (
             result is not None
-            and result.dtype is fl.float32
+            and result.dtype in self.dtypes
             and source.storage not in self.moved
             and len(source.size) in (4, 5)
             and 0 not in source.size
@@ -155,6 +161,20 @@ class _Layouts:
             and not _alike(source.size, source.stride, _last(source.size))
             and self._movable(result)
         )
+
+    def _with_weight(self, call: Call, place: int) -> Call:
+        """The call on a channels-last copy of its weight, one for forward and backward."""
+        weight, source = call.args[place], call.args[place - 1]
+        if source.storage not in self.moved or weight.storage in self.written or weight.stride != _plain(weight.size):
+            return call
+        if _alike(weight.size, weight.stride, _last(weight.size)) or weight.offset != 0:
+            return call
+        assert self.weights is not None
+        held = self.copies
+        self.copies = self.weights
+        call = self._with_argument(call, place)
+        self.copies = held
+        return call
 
     def _with_argument(self, call: Call, place: int) -> Call:
         """The call on a channels-last copy of its argument."""

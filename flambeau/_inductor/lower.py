@@ -11,13 +11,14 @@ those (`DEFINED`), which the recorder applies before calls get here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.trace import Call, Value
-from flambeau._inductor.ir import Access, Buffer, Loop, Operator, Reduce
+from flambeau._inductor import normalization
+from flambeau._inductor.ir import Access, Buffer, Loop, Operator, Reduce, in_memory_order
 from flambeau._inductor.printers import CppPrinter, Printer
 from flambeau.backends import records
 from flambeau.ops import expr as e
@@ -47,7 +48,16 @@ def defined(on_gpu: bool = False) -> dict[str, Callable[..., Any]]:
 
     names = DEFINED_ON_GPU if on_gpu else DEFINED
     found = {name: made for name in names if (made := definitions.find(name)) is not None}
-    return found if on_gpu else {**found, "native_batch_norm": _batch_norm, "linear": _linear}
+    own: dict[str, Callable[..., Any]]
+    if on_gpu:
+        own = {
+            "native_batch_norm": normalization.batch_norm,
+            "_batch_norm_backward": normalization.batch_norm_backward,
+            "native_layer_norm": normalization.layer_norm,
+        }
+    else:
+        own = {"native_batch_norm": normalization.batch_norm_by_statistics, "linear": _linear}
+    return found | own
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
@@ -55,30 +65,6 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if bias is None or input.dtype not in (fl.float32, fl.float64) or bias.dtype != input.dtype or weight.dim() != 2:
         return NotImplemented
     return fl.nn.functional.linear(input, weight) + bias
-
-
-def _batch_norm(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
-) -> Any:
-    """Statistics by their kernel, in training, and a pass that normalises, which fuses with what follows."""
-    given = [t for t in (weight, bias, running_mean, running_var) if t is not None]
-    if input.dtype not in (fl.float32, fl.float64) or input.dim() < 2 or 0 in input.shape:
-        return NotImplemented
-    if any(t.dtype != input.dtype or t.shape != input.shape[1:2] for t in given):
-        return NotImplemented
-    view = [1, input.shape[1]] + [1] * (input.dim() - 2)
-    if training:
-        *saved, scale, shift = fl._ops._batch_norm_statistics(
-            input, weight, bias, running_mean, running_var, momentum, eps
-        )
-        return (input * scale.reshape(view) + shift.reshape(view), *saved)  # as eager mode has it, to the last bit
-    if running_mean is None or running_var is None:
-        return NotImplemented
-    mean, rstd = running_mean, fl.rsqrt(running_var + eps)
-    saved = rstd[:0], rstd[:0]
-    scale = rstd if weight is None else rstd * weight
-    out = (input - mean.reshape(view)) * scale.reshape(view)
-    return (out if bias is None else out + bias.reshape(view), *saved)
 
 
 def _is_cut(operand: Any, compute: Any) -> bool:
@@ -106,13 +92,16 @@ class Lowering:
         owners: frozenset[int] = frozenset(),
         host: Set[int] = frozenset(),
         unaligned: Set[int] = frozenset(),
+        padded: Set[int] = frozenset(),
     ) -> None:
         self.fuse = printer is not None  # otherwise every call stays a call
         self.printer: Printer = printer or CppPrinter()
         self.owners = owners  # storages that must have memory of their own: those written or returned
         self.host = host  # storages that are not where the loops run
         self.unaligned = unaligned  # storages whose addresses are not multiples of sixteen
+        self.padded = padded  # storages with room at the end of each row
         self.items: list[Loop | Operator] = []
+        self.widened: dict[Buffer, Access] = {}  # copies in a wider dtype, by what they are copies of
         self.current: dict[int, Buffer] = {}  # the state of each storage
         self.count = 0
 
@@ -120,6 +109,7 @@ class Lowering:
 
     def new_buffer(self, value: Value, source: str) -> Buffer:
         buffer = Buffer(self.count, value.dtype, value.size, value.stride, source)
+        buffer.padded = value.storage in self.padded
         self.count += 1
         return buffer
 
@@ -137,6 +127,10 @@ class Lowering:
     def read(self, value: Value, shape: tuple[int, ...] | None = None) -> Access:
         """The window of a value, broadcast to a shape."""
         shape = value.size if shape is None else shape
+        narrow = self.widened.get(self.current[value.storage])
+        if narrow is not None and self._is_whole(value):
+            lead = (0,) * (len(shape) - len(value.size))
+            return Access(narrow.buffer, narrow.offset, lead + narrow.strides)
         strides = [0] * (len(shape) - len(value.size)) + list(value.stride)
         padded = [1] * (len(shape) - len(value.size)) + list(value.size)
         return Access(
@@ -144,6 +138,35 @@ class Lowering:
             value.offset,
             tuple(0 if n == 1 else s for n, s in zip(padded, strides)),
         )
+
+    def _is_whole(self, value: Value) -> bool:
+        buffer = self.current[value.storage]
+        return (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0)
+
+    def widen(self, value: Value, source: Access) -> None:
+        """Notes that a value is an exact copy in a wider dtype: loops may as well read the original, which spares the copy
+        where nobody else needs it. Printers that give each element its own dtype would gain nothing."""
+        narrow = source.buffer.dtype in (fl.bfloat16, fl.float16) and value.dtype is fl.float32
+        if narrow and not isinstance(self.printer, CppPrinter) and self._is_whole(value):
+            self.widened[self.current[value.storage]] = source
+
+    def needed(self, last: list[Loop], outputs: Iterable[Value | None]) -> list[Loop | Operator]:
+        """The items without loops that make what nobody reads."""
+        read = {self.current[v.storage] for v in outputs if v is not None}
+        read |= {a.buffer for loop in last for a in loop.reads}
+        kept: list[Loop | Operator] = []
+        for item in reversed(self.items):
+            if isinstance(item, Operator):
+                read |= {b for b, _ in item.reads}
+            elif item.write.buffer in read or item.write.buffer.memory is not item.write.buffer:
+                read |= {a.buffer for a in item.reads}
+            else:
+                continue
+            kept.append(item)
+        kept.reverse()
+        if isinstance(self.printer, CppPrinter):
+            return kept
+        return [in_memory_order(item) if isinstance(item, Loop) else item for item in kept]
 
     # ---------------------------------------------------------------- calls
 
@@ -338,14 +361,19 @@ class Lowering:
     def _operator(self, call: Call) -> None:
         reads = [(self.current[v.storage], v) for v in call.reads]
         made: list[Buffer | None] = []
+        late: list[Loop | Operator] = []
         for value in call.results:
             if value is None:
                 made.append(None)
             elif value.storage in self.current:
                 made.append(None)  # the operator gave back (a window on) something it was given
+            elif value.storage in self.padded and call.op._full_name != "_product_pitched":
+                made.append(self._spread(value, late))
             else:
                 made.append(self.result(value, "operator"))
         item = Operator(call, reads, made)
+        if call.writes:
+            self.widened.clear()  # what they are copies of may be written
         for value in call.writes:
             old = self.current[value.storage]
             state = Buffer(self.count, old.dtype, old.size, old.stride, "operator")
@@ -353,7 +381,17 @@ class Lowering:
             state.memory = old.memory
             self.current[value.storage] = state
             item.written.append(state)
-        self.items.append(item)
+        self.items += [item, *late]
+
+    def _spread(self, value: Value, late: list[Loop | Operator]) -> Buffer:
+        """The buffer of a result as the operator makes it, and the copy of it to where its rows should lie."""
+        size, plain = value.size, _contiguous(value.size)
+        came = Buffer(self.count, value.dtype, size, plain, "operator")
+        self.count += 1
+        reads = [Access(came, 0, tuple(0 if n == 1 else s for n, s in zip(size, plain)))]
+        write = Access(self.result(value), value.offset, _flat_strides(value))
+        late.append(Loop("copy", size, e.Expr("load", 0), reads, write, value.dtype))
+        return came
 
 
 def _numel(size: tuple[int, ...]) -> int:
@@ -422,7 +460,9 @@ def _clone(lowering: Lowering, call: Call) -> bool:
     if result is None or not isinstance(source, Value) or not lowering._is_real(call):
         return False
     reads = [lowering.read(source)]
-    return lowering._store(call.op._opname, (result, False), e.Expr("load", 0), reads, source.dtype)
+    done = lowering._store(call.op._opname, (result, False), e.Expr("load", 0), reads, source.dtype)
+    lowering.widen(result, reads[0])
+    return done
 
 
 def _dropout(lowering: Lowering, call: Call) -> bool:

@@ -3,7 +3,7 @@
 A group runs its loops point by point over one domain, so that a value computed by one loop and used by another stays in
 a register. Its dimensions may be divided into rows and columns: folds along the columns give a number for each row, which
 later passes over the same row use (softmax, layer norm); folds along the rows give a vector as long as a row, complete
-when the group is through (the gradient of a bias).
+when the group is through (the gradient of a bias), and on a GPU what is computed from such vectors alone follows there.
 
 Loops are taken in the order of the program. A loop joins the latest group that it fits and that comes after everything it
 reads, if they share what they read, are small, or are both needed by a loop that follows soon; else it starts a group of
@@ -19,6 +19,7 @@ from flambeau._inductor.ir import Access, Buffer, Loop, Operator, refine, split_
 
 __all__ = ["Group", "Member", "schedule"]
 
+AFTER = ("rows", "column")  # levels that are known when a group is through
 MOST_BUFFERS = 48  # of one group: more would only spill registers
 
 
@@ -27,7 +28,9 @@ class Member:
     """A loop in a group, its accesses expressed over the group's dimensions."""
 
     loop: Loop
-    level: str  # "full": every point; "row": once a row; "fold": along columns; "rows": along rows
+    level: (
+        str  # "full": every point; "row": once a row; "fold": along columns; "rows": along rows; "column": after those
+    )
     reads: list[Access]
     write: Access
 
@@ -49,12 +52,13 @@ class Group:
             self.dims = dims
         self.split = split
 
-    def admits(self, loop: Loop) -> Any:
-        """How the loop would become a member, or None: (level, dims, split, reads, write)."""
+    def admits(self, loop: Loop, columns: bool = False) -> Any:
+        """How the loop would become a member, or None: (level, dims, split, reads, write). With `columns`, what follows
+        folds along rows may be one."""
         touched = {a.buffer for a in loop.reads} | {loop.write.buffer}
         if len(self.buffers | touched) > MOST_BUFFERS:
             return None
-        found = self._as_row(loop) or self._as_full(loop)
+        found = (columns and self._as_column(loop)) or self._as_row(loop) or self._as_full(loop)
         return found if found is not None and self._reads_match(*found) else None
 
     def _as_full(self, loop: Loop) -> Any:
@@ -93,13 +97,29 @@ class Group:
             _padded(_refined(loop.write, loop.domain, refined), pad),
         )
 
+    def _as_column(self, loop: Loop) -> Any:
+        if self.split is None or loop.reduce is not None:
+            return None
+        if not any(a.buffer in self.made and self.made[a.buffer].level in AFTER for a in loop.reads):
+            return None
+        rows, columns = self.dims[: self.split], self.dims[self.split :]
+        refined = refine(columns, loop.domain)
+        if refined is None or _numel(columns) == 1:
+            return None
+        pad = (0,) * len(rows)
+
+        def below(access: Access) -> Access:
+            return Access(access.buffer, access.offset, pad + split_strides(access.strides, loop.domain, refined))
+
+        return "column", rows + refined, self.split, list(map(below, loop.reads)), below(loop.write)
+
     def _reads_match(self, level: str, dims: tuple[int, ...], split: Any, reads: list[Access], write: Access) -> bool:
         """Whether everything that the loop reads of this group's results lies where it was computed."""
         for access in reads:
             member = self.made.get(access.buffer)
             if member is None:
                 continue
-            if member.level == "rows" or _refined(member.write, self.dims, dims) != access:
+            if (member.level in AFTER) != (level == "column") or _refined(member.write, self.dims, dims) != access:
                 return False
             if level == "row" and member.level == "full":
                 return False
@@ -154,8 +174,9 @@ def _fold_split(loop: Loop, dims: tuple[int, ...]) -> tuple[str, int] | None:
     return ("fold" if kept[0] else "rows"), _position(sizes, dims, boundary)
 
 
-def schedule(items: list[Loop | Operator], last: list[Loop]) -> list[Group | Operator]:
-    """Groups and operator calls in the order in which they run; `last` are loops that come after all others."""
+def schedule(items: list[Loop | Operator], last: list[Loop], columns: bool = False) -> list[Group | Operator]:
+    """Groups and operator calls in the order in which they run; `last` are loops that come after all others. With
+    `columns` what follows folds along rows may be in their group."""
     readers: dict[Buffer, list[Loop]] = {}
     for loop in (i for i in items if isinstance(i, Loop)):
         for access in loop.reads:
@@ -179,7 +200,7 @@ def schedule(items: list[Loop | Operator], last: list[Loop]) -> list[Group | Ope
             group = steps[at]
             if (
                 isinstance(group, Group)
-                and (found := group.admits(item)) is not None
+                and (found := group.admits(item, columns)) is not None
                 and (_worth(group, item) or _meet(group, item, readers))
             ):
                 place = at

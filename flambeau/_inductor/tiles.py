@@ -17,7 +17,7 @@ from typing import Any
 import flambeau as fl
 from flambeau._inductor.arrange import arrange, passes, product
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
-from flambeau._inductor.schedule import Group, Member
+from flambeau._inductor.schedule import AFTER, Group, Member
 from flambeau.ops import expr as e
 
 __all__ = ["Part", "Target", "Tile", "divide", "power"]
@@ -59,9 +59,9 @@ def power(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def _warps(elements: int, each: int = 16) -> int:
-    """Warps for a tile with about `each` elements a thread."""
-    return min(max(power(elements // (32 * each)), 1), 32)
+def _warps(elements: int) -> int:
+    """Warps for a tile with about 32 elements a thread: fewer wait for each other, more do not fit in registers."""
+    return min(max(power(elements // (32 * 32)), 1), 32)
 
 
 def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
@@ -81,7 +81,8 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
             return _columns(group, stored, target, height, width, whole=False)
         if width <= target.longest_shared_row:
             return _columns(group, stored, target, height, width, whole=True)
-        first = _parts(group, [[m for m in group.members if m.level != "rows"], across], stored)
+        late = [m for m in group.members if m.level in AFTER]
+        first = _parts(group, [[m for m in group.members if m.level not in AFTER], late], stored)
         return [part for sub, needed in first for part in divide(sub, needed, target)]
     if width <= target.longest_row:
         x = min(max(2048 // power(width), 1), power(height))
@@ -116,6 +117,8 @@ def _pointwise(group: Group, target: Target) -> Tile:
                 for k in range(len(sizes) - 1):
                     if access.strides[picks[k]] == 1 and sizes[k] >= 16:
                         return Tile("tile", 32, 64, 4, whole=False, inner=k)
+    if len(sizes) == 2 and any(b.memory.padded for b in group.buffers):
+        return Tile("tile", 1, 2048, 4, whole=False)
     x = 1024
     while x > 128 and total // x < target.processors:
         x //= 2
@@ -229,31 +232,34 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
     assert group.split is not None
     if whole:
         r = power(width)
-        x = min(max(2048 // r, 1), power(height))
-        tile = Tile("columns", x, r, _warps(x * r))
+        x = max(2048 // r, 1)
+        waves = 4
     else:
         r = min(power(width), 128)
-        x = min(max(4096 // r, 1), power(height))
-        tile = Tile("columns", x, r, _warps(x * r), whole=width <= r)
+        x, waves = (8192 // r, 2) if width <= r else (4096 // r, 4)
+    x = min(x, power(height))
+    tile = Tile("columns", x, r, _warps(x * r), whole=whole or width <= r)
     blocks = 1 if whole else -(-width // r)
-    splits = max(min(-(-4 * target.processors // blocks), height // (x * 4)), 1)
+    splits = max(min(-(-waves * target.processors // blocks), height // (x * 4)), 1)
     if splits == 1:
         return [Part(group, stored, tile)]
     column_dims = group.dims[group.split :]
     folds = [m for m in group.members if m.level == "rows"]
     scratch = {m.loop.write.buffer: _unfinished(m, (splits, *column_dims)) for m in folds}
     kept = (False,) + (True,) * len(column_dims)
-    last = [
-        _rest(
-            m, scratch[m.loop.write.buffer], kept,
-            Access(m.write.buffer, m.write.offset, (0, *m.write.strides[group.split :])), height,
-        )
-        for m in folds
-    ]  # fmt: skip
+    at = group.split
+
+    def below(access: Access) -> Access:
+        return Access(access.buffer, access.offset, (0, *access.strides[at:]))
+
+    last = [_rest(m, scratch[m.loop.write.buffer], kept, below(m.write), height) for m in folds]
+    after = [m for m in group.members if m.level == "column"]
+    last += [Member(m.loop, m.level, list(map(below, m.reads)), below(m.write)) for m in after]
+    group = _group(group.dims, group.split, [m for m in group.members if m.level != "column"])
     finish = _group((splits, *column_dims), 1, last)
     own = {b for b in stored if b in group.made and b not in scratch}
-    few = min(power(splits), 64)
-    across = min(power(width), max(2048 // few, 16))
+    few = min(power(splits), 256)
+    across = min(power(width), max(2048 // few, 8))
     ends = Tile("columns", few, across, 4, whole=width <= across)
     return [
         Part(group, own, replace(tile, splits=splits), scratch),

@@ -153,21 +153,21 @@ class _Scope:
             return self.let("q", f"{name} != 0", "cond")
         return self.let("q", f"{name}.to(tl.{kind})", kind)
 
-    def expression(self, node: Expr, leaves: Any, kind: str, reduced: bool = False) -> str:
-        """The name of an expression's value, which is of the given kind or a condition. With `reduced` its operands are
-        numbers of 16 bits, for which faster functions do."""
+    def expression(self, node: Expr, leaves: Any, kind: str, bits: int = 24) -> str:
+        """The name of an expression's value, which is of the given kind or a condition. Where its operands have few
+        significant bits, faster functions do."""
         op = node.op
         if op == "const":
             return self.writer.constant(node.args[0], kind)
         if op in ("load", "arg"):
             return str(leaves(node))
         if op in ("real", "conj"):
-            return self.expression(node.args[0], leaves, kind, reduced)  # type: ignore[arg-type]
+            return self.expression(node.args[0], leaves, kind, bits)  # type: ignore[arg-type]
         floating = kind.startswith("float")
-        made = triton_math.rewrite(op, floating, reduced)
+        made = triton_math.rewrite(op, floating, bits)
         if made is not None:
-            return self.expression(made(*node.args), leaves, kind, reduced)
-        parts = [self.expression(a, leaves, kind, reduced) for a in node.args]  # type: ignore[arg-type]
+            return self.expression(made(*node.args), leaves, kind, bits)
+        parts = [self.expression(a, leaves, kind, bits) for a in node.args]  # type: ignore[arg-type]
         if op in ("land", "lor", "lnot"):
             tests = [self.cast(p, "cond") for p in parts]
             text = f"{tests[0]} == 0" if op == "lnot" else f"{tests[0]} {'&' if op == 'land' else '|'} {tests[1]}"
@@ -211,6 +211,8 @@ class _Writer:
         self.wide = self._reach() >= 1 << 31
         self.exact_rows = self.tile.kind != "columns" and self.height % self.tile.x == 0
         self.exact_columns = self.tile.whole and self.width == self.tile.r
+        accesses = [a for m in self.group.members for a in (m.write, *m.reads)]
+        self.room = not self.exact_columns and any(map(self.has_room, accesses))
 
     def _make_innermost(self, k: int) -> None:
         for items in (self.sizes, self.picks):
@@ -262,11 +264,23 @@ class _Writer:
     def place(self, access: Access) -> tuple[str, str]:
         """The address of an element for each point of the tile, and the mask under which it exists."""
         terms, row, column = self.terms(access)
+        if column and self.room and self.has_room(access):
+            return " + ".join([self.pointer(access), *terms]), "rv"
         masks = [
             m for m, used in (("xm", row and not self.exact_rows), ("rm", column and not self.exact_columns)) if used
         ]
         mask = "m" if len(masks) == 2 else masks[0] if masks else ""
         return " + ".join([self.pointer(access), *terms]), mask
+
+    def has_room(self, access: Access) -> bool:
+        """Whether elements exist up to a multiple of sixteen columns, so that a row is read and written by whole vectors."""
+        if not access.buffer.memory.padded or not self.exact_rows or len(self.sizes) != self.rows + 1:
+            return False
+        across, *down = (access.strides[pick] for pick in (self.picks[-1], *self.picks[: self.rows]))
+        return across == 1 and all(s >= self._even_width() for s in down)
+
+    def _even_width(self) -> int:
+        return -(-self.width // 16) * 16
 
     def terms(self, access: Access) -> tuple[list[str], bool, bool]:
         """The summands of an element's place, and whether it depends on the row and the column."""
@@ -342,8 +356,8 @@ class _Writer:
             name = self.value(scope, member.reads[node.args[0]])  # type: ignore[call-overload]
             return scope.cast(name, kind)
 
-        reduced = member.loop.compute in (fl.bfloat16, fl.float16)
-        return scope.cast(scope.expression(member.loop.expr, leaf, kind, reduced), kind)
+        bits = {fl.bfloat16: 8, fl.float16: 11}.get(member.loop.compute, 24)
+        return scope.cast(scope.expression(member.loop.expr, leaf, kind, bits), kind)
 
     # ---------------------------------------------------------------- coordinates
 
@@ -375,6 +389,8 @@ class _Writer:
         lines = [f"c = {first}tl.arange(0, R)[None, :]"]
         if not self.exact_columns:
             lines.append(f"rm = c < {total}")
+        if self.room:
+            lines.append(f"rv = c < {self.number('vectors', 0, self._even_width())}")
         return lines + self.coordinates("c", "c", self.sizes[self.rows :])
 
     def mask_lines(self) -> list[str]:
@@ -583,7 +599,14 @@ class _Writer:
                 at = f"{pointer} + {self.program(1)} * {width} + c"
                 self.store_text(ends, at, mask, total, self.scratch[buffer].dtype)
             else:
-                self.store(ends, member.write, self.finished(ends, member, total), "c * 0")
+                self.row_values[buffer] = name = self.finished(ends, member, total)
+                self.store(ends, member.write, name, "c * 0")
+        for member in self.group.members:
+            buffer = member.loop.write.buffer
+            if member.level == "column":
+                self.row_values[buffer] = name = self.held(ends, buffer, self.operand(ends, member))
+                if buffer in self.stored:
+                    self.store(ends, member.write, name, "c * 0")
         return lines + ends.lines
 
     # ---------------------------------------------------------------- the launch

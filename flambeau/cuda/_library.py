@@ -27,6 +27,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "memory_info": ("status", (_int, _numbers)),
     "can_access_peer": (_int, (_int, _int)),
     "synchronize": ("status", (_int,)),
+    "profile": ("status", (_int,)),
     "stream_create": ("status", (_int, _int, _out)),
     "current_stream": (_handle, (_int,)),
     "set_stream": (None, (_int, _handle)),

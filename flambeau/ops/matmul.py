@@ -17,6 +17,7 @@ native("mv(Tensor self, Tensor vec) -> Tensor", out=True)
 native("dot(Tensor self, Tensor tensor) -> Tensor", out=True)
 native("matmul(Tensor self, Tensor other) -> Tensor", out=True)
 native("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", module="nn.functional")
+native("_product_pitched(Tensor self, Tensor mat2, Tensor? bias, int pitch) -> Tensor")
 native(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True
 )

@@ -38,6 +38,15 @@ def norm(x, w, b):
     return F.gelu(F.layer_norm(x, (x.shape[-1],), w, b)) + x
 
 
+def normalised(x, k, w, b):
+    return F.relu(F.batch_norm(F.conv2d(x, k, padding=1), None, None, w, b, True)) * 2
+
+
+def counted(x, mean, variance):
+    made = F.batch_norm(x, mean, variance, None, None, True, 0.3)
+    return [made, mean + 0, variance + 0]
+
+
 # name: function, inputs, and whether gradients are compared too
 CASES = {
     "a chain": (chain, [floats(9, 70), floats(9, 70)], True),
@@ -58,6 +67,26 @@ CASES = {
     "softmax in bfloat16": (lambda x: F.softmax(x, -1), [floats(10, 70, dtype=fl.bfloat16)], False),
     "layer norm and gelu": (norm, [floats(10, 64), floats(64), floats(64)], True),
     "layer norm of few long rows": (norm, [floats(2, 9000), floats(9000), floats(9000)], False),
+    "layer norm and gelu in bfloat16": (norm, [floats(*n, dtype=fl.bfloat16) for n in ((10, 64), (64,), (64,))], True),
+    "batch norm": (normalised, [floats(4, 3, 5, 6), floats(8, 3, 3, 3), floats(8), floats(8)], True),
+    "batch norm in bfloat16": (
+        normalised, [floats(*n, dtype=fl.bfloat16) for n in ((4, 3, 5, 6), (8, 3, 3, 3), (8,), (8,))], True
+    ),
+    "batch norm that counts": (counted, [floats(4, 3, 5, 6), floats(3), lambda: fl.rand(3)], False),
+    "batch norm in use": (
+        lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b), [floats(4, 3, 5), floats(3), lambda: fl.rand(3), floats(3), floats(3)], False
+    ),
+    "what follows folds along rows": (
+        lambda x: (x - x.mean(0)) * fl.rsqrt(x.var(0) + 0.1) + fl.tanh(x.sum(0)), [floats(330, 65)], True
+    ),
+    "cross entropy of uneven rows": (
+        lambda x, w, y: F.cross_entropy(F.linear(x, w).float(), y),
+        [floats(260, 8, dtype=fl.bfloat16), floats(131, 8, dtype=fl.bfloat16), lambda: (fl.arange(260) * 7) % 131],
+        True,
+    ),
+    "uneven rows of other operators": (
+        lambda x, w: fl.cumsum(x, 0)[None].squeeze(0) @ w, [floats(260, 131, dtype=fl.bfloat16), floats(131, 4, dtype=fl.bfloat16)], False
+    ),
     "rms norm": (lambda x, w: F.rms_norm(x, (64,), w), [floats(10, 64), floats(64)], True),
     "cross entropy": (F.cross_entropy, [floats(6, 5), lambda: fl.arange(6) % 5], True),
     "cross entropy of long rows": (

@@ -26,9 +26,13 @@ _ONE_PASS = frozenset(
 )
 # Dearer operators that give the same result each time.
 _REPEATABLE = frozenset(
-    "mm addmm bmm baddbmm linear matmul convolution _convolution conv2d embedding cat index_select gather _softmax "
+    "mm addmm bmm baddbmm linear matmul _product_pitched convolution _convolution conv2d embedding cat index_select gather _softmax "
     "_log_softmax native_layer_norm _fused_rms_norm _flash_attention sum mean amax amin var logsumexp max_pool2d "
     "_adaptive_avg_pool2d avg_pool2d cumsum".split()
+)
+_PRODUCTS = frozenset(("linear", "mm", "addmm", "bmm", "baddbmm", "matmul", "_product_pitched"))
+_DEAR = frozenset(
+    "convolution _convolution conv1d conv2d conv3d _convolution_backward _flash_attention _flash_attention_backward".split()
 )
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations
@@ -38,6 +42,9 @@ def partition(trace: Trace, forward: list[Call], backward: list[Call], budget: f
     """The calls of backward, with those of forward that it repeats."""
     network = _Network(trace, forward, backward)
     cheap = [call for call in forward if network.may_repeat(call) and _is_one_pass(call)]
+    if trace.device.type != "cpu" and budget >= 1:
+        twice = _operands(forward) & _operands(backward)
+        cheap = [call for call in cheap if not any(v is not None and v.storage in twice for v in call.results)]
     repeated, least = network.cut(cheap)
     if budget < 1:
         dear = [c for c in forward if network.may_repeat(c) and not _is_one_pass(c) and c.op._opname in _REPEATABLE]
@@ -98,6 +105,12 @@ def saved(backward: list[Call], trace: Trace) -> list[Value]:
     return list(found.values())
 
 
+def _operands(calls: list[Call]) -> set[int]:
+    """What products and the like read from memory. Where time counts more than memory, what those of forward and backward
+    both read is kept: it is there, and repeating would not only compute but write it again."""
+    return {v.storage for call in calls if call.op._opname in _PRODUCTS | _DEAR for v in call.reads}
+
+
 def _is_one_pass(call: Call) -> bool:
     record = records.find(call.op)
     return (record is not None and record.kind == "pointwise") or call.op._opname in _ONE_PASS
@@ -117,7 +130,7 @@ def _numel(value: Value) -> int:
 
 def _cost(call: Call) -> float:
     """Operations, roughly: products cost by the elements of an operand for each element of the result."""
-    each = _PRODUCT_COST if call.op._opname in ("linear", "mm", "addmm", "bmm", "baddbmm", "matmul") else _LOOP_COST
+    each = _PRODUCT_COST if call.op._opname in _PRODUCTS else _LOOP_COST
     each = _PRODUCT_COST * 8 if "conv" in call.op._opname or "attention" in call.op._opname else each
     return 1 + each * sum(_numel(v) for v in call.reads)
 

@@ -87,6 +87,7 @@ class Trace:
         self.gradients: list[Value | None] = []
         self.forward_calls = 0
         self.roots: dict[int, Value] = {}  # by storage: the value it was made as
+        self.padded: set[int] = set()  # storages whose rows are further apart than their elements need
         self.kept: list[Any] = []  # meta storages: numbers must not be used twice
         self.device = _CPU  # where everything is, but for
         self.host: set[int] = set()  # storages in the host's memory, when that is another device
@@ -222,7 +223,7 @@ class Recorder(TorchDispatchMode):
 
     def _enter(self, func: Any, args: Any, kwargs: Any, results: Any, device: Any) -> None:
         trace = self.trace
-        written = {id(t) for t in self._written(func, args, kwargs)}
+        written = {id(t): t for t in self._written(func, args, kwargs)}
         made: list[Value | None] = []
         for result in results if isinstance(results, (list, tuple)) else (results,):
             if not isinstance(result, fl.Tensor):
@@ -235,7 +236,7 @@ class Recorder(TorchDispatchMode):
                 value = trace.value(result)
                 trace.place(value, device)
                 made.append(value)
-        writes = [trace.values[i] for i in written]
+        writes = [trace.value(t) for t in written.values()]
         recorded = {k: device if v is _META or v == _META else v for k, v in kwargs.items()}
         entered = {k: _map(self._entered, v) for k, v in recorded.items()}
         trace.calls.append(Call(func, _map(self._entered, args), entered, made, writes))
