@@ -1,6 +1,6 @@
 """A character-level GPT: trains on Shakespeare's sonnets, with and without `compile`, and writes a few lines itself.
 
-python examples/char_gpt.py [--steps 600] [--quick] [--picture build/char_gpt.png]
+python examples/char_gpt.py [--steps 500] [--quick] [--picture build/char_gpt.png]
 
 The text in examples/data was published in 1609 and is in the public domain.
 """
@@ -94,7 +94,7 @@ def speeds(models, tokens, targets, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--picture", type=pathlib.Path, default=pathlib.Path("build/char_gpt.png"))
     parser.add_argument("--quick", action="store_true", help="a tiny model and a few steps, for the tests")
     options = parser.parse_args()

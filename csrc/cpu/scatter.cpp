@@ -161,10 +161,12 @@ void scatter_into(const char* op, const Tensor& self, int64_t d, const Tensor& i
   // Rows that differ only along dim may name the same place and stay on one thread, in order. Where the index
   // runs along an outer dimension, pieces of the rows are independent as well.
   const int64_t groups = rows.rows() / std::max<int64_t>(along, 1);
-  // A piece is as wide as lets the columns it writes to stay in the second-level cache.
+  // A piece is as wide as lets the columns it writes to stay in the second-level cache; whole rows are
+  // streamed.
   constexpr int64_t cache = 256 * 1024;
-  const int64_t fitting = std::min<int64_t>(
-      1024, std::max<int64_t>(64, cache / std::max<int64_t>(1, rows.size * self.itemsize())));
+  const int64_t wanted = rows.whole_rows() ? (inner + num_threads() - 1) / num_threads()
+                                           : cache / std::max<int64_t>(1, rows.size * self.itemsize());
+  const int64_t fitting = std::clamp<int64_t>(wanted, 64, 1024);
   const int64_t width = d != idx.dim() - 1 ? std::min(inner, fitting) : inner,
                 cuts = (inner + width - 1) / width;
   parallel_for(groups * cuts, std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(1, width * along)),

@@ -45,8 +45,8 @@ def choose_pitches(trace: Trace) -> None:
     trace.calls = [_told(trace, call) for call in trace.calls]
 
 
-def _pitch(length: int, dtype: fl.dtype) -> int:
-    items = LINE // dtype.itemsize
+def _pitch(length: int, dtype: Any) -> int:
+    items: int = LINE // dtype.itemsize
     return -(-length // items) * items
 
 

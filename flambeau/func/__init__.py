@@ -24,3 +24,18 @@ __all__ = [
     "grad", "grad_and_value", "value_and_grad", "vjp", "jvp", "linearize", "jacrev", "jacfwd", "hessian", "vmap",
     "functional_call", "stack_module_state",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Older names of functorch, and what lives in layers above."""
+    from importlib import import_module
+
+    if name in ("make_functional", "make_functional_with_buffers", "combine_state_for_ensemble"):
+        return getattr(import_module("flambeau.func._stateless"), name)
+    if name == "make_fx":
+        return import_module("flambeau.fx.experimental.proxy_tensor").make_fx
+    if name == "functionalize":
+        from flambeau import _absent
+
+        return _absent.absent_function("torch.func.functionalize", "programs are not rewritten without mutation")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
