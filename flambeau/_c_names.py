@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -26,12 +27,21 @@ _CLASSES = frozenset(
     "OptionalType IntType FloatType BoolType StringType NumberType AnyType TupleType NoneType FunctionSchema Argument "
     "PyTorchFileReader PyTorchFileWriter DeepCopyMemoTable Type Future CallStack".split()
 )
+# Names that a module puts here when it is imported.
+_SET_BY = {
+    "DisableTorchFunctionSubclass": "overrides", "DisableTorchFunction": "overrides", "DispatchKeySet": "_ops",
+    "_ExcludeDispatchKeyGuard": "_ops", "_IncludeDispatchKeyGuard": "_ops", "_DisableTorchDispatch": "_ops",
+    "_AutoDispatchBelowAutograd": "_ops",
+}  # fmt: skip
 
 
 def lookup(name: str) -> Any:
     """What `_C.name` is; AttributeError for names that nobody knows."""
     import flambeau
 
+    if name in _SET_BY:
+        import_module(f"flambeau.{_SET_BY[name]}")
+        return vars(flambeau._C)[name]
     if name in _ANSWERS:
         value: Any = _absent.answer(name, _ANSWERS[name])
     elif name == "_TensorMeta":

@@ -1,6 +1,8 @@
 """Small names that libraries reach for: checks, control flow, weak dictionaries, types of results, `_C`."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
@@ -137,3 +139,12 @@ def test_no_device_means_the_default_one():
         assert fl.empty(2, device=None).is_meta and fl.nn.Linear(2, 2).weight.is_meta
         assert not fl.empty(2, device="cpu").is_meta
     assert not fl.empty(2, device=None).is_meta
+
+
+def test_names_that_modules_put_beside_the_native_ones():
+    """Each is there at once, whatever has been imported before: a subclass of Tensor is the first to ask."""
+    names = "DisableTorchFunctionSubclass DisableTorchFunction DispatchKeySet _DisableTorchDispatch _ExcludeDispatchKeyGuard"
+    for name in names.split():
+        program = f"import flambeau.as_torch, torch; assert torch._C.{name}.__name__"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
