@@ -56,6 +56,7 @@ class Rebuilder:
         self.memo: dict[int, str] = {}
         self.source_memo: dict[Source, str] = {}
         self.size_memo: dict[tuple[Source, int], str] = {}
+        self.number_memo: dict[Any, str] = {}  # by node
         self.outputs: list[Any] = []
         self.output_names: dict[int, str] = {}
         self.busy: set[int] = set()
@@ -149,7 +150,25 @@ class Rebuilder:
     def number(self, value: TracedNumber) -> str:
         if value.source is not None:
             return self.source(value.source)
-        return self.tensor(value)
+        return self.tensor(value) if value.unknown else self._arithmetic(value.node)
+
+    def _arithmetic(self, node: Any) -> str:
+        """Code for a number that the graph computes from numbers: graphs return tensors only."""
+        if not hasattr(node, "op"):
+            return self.value(node)
+        known = self.number_memo.get(node)
+        if known is None:
+            if node.op == "placeholder":
+                known = self.source(node.meta["source"])
+            else:
+                first, *rest = (self._arithmetic(a) for a in node.args)
+                known = self.fresh_name()
+                if node.op == "call_method":  # a size
+                    self.fetch.append(f"{known} = {first}.{node.target}({', '.join(rest)})")
+                else:
+                    self.fetch.append(f"{known} = {self.names.add(node.target)}({', '.join([first, *rest])})")
+            self.number_memo[node] = known
+        return known
 
     def tensor(self, value: Any) -> str:
         if value.source is not None:

@@ -47,11 +47,20 @@ def compile_fx(
     if fuse and on_cpu and build.compiler() is None:
         _warn_once()
         return function
+    if _returns_number(graph):
+        return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
         return compile_function(function, len(example_inputs), fuse, settings=settings)
     from flambeau._inductor.numbers import with_numbers
 
     return with_numbers(function, example_inputs, fuse, settings)
+
+
+def _returns_number(graph: Any) -> bool:
+    """Whether a graph reads a number out of a tensor and returns it: programs return tensors only."""
+    results = graph.graph.output_node().args[0] if hasattr(graph, "graph") else ()
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    return any(isinstance(getattr(r, "meta", {}).get("example_value"), (int, float)) for r in results)
 
 
 def compile_function(

@@ -282,3 +282,19 @@ def test_dropout_and_batch_statistics_inside_a_step(backend):
         return [*(step(fl.randn(6, 6)).item() for _ in range(4)), *model[1].running_mean.tolist()]
 
     assert run(backend) == pytest.approx(run(None), rel=1e-5, abs=1e-6)
+
+
+def test_numbers_computed_from_numbers_are_results():
+    for backend in ("eager", "aot_eager"):
+        compiled = fl.compile(lambda x, s: (x * s, s * 2 + 1), backend=backend)
+        for s in (1.0, 2.5, 4.0):
+            product, number = compiled(fl.ones(2), s)
+            assert product.tolist() == [s, s] and type(number) is float and number == s * 2 + 1
+
+
+def test_numbers_read_from_tensors_are_results():
+    with fl._dynamo.config.patch(capture_scalar_outputs=True):
+        for backend in ("eager", "aot_eager"):
+            compiled = fl.compile(lambda x: (x * 2, x.sum().item() + 1), backend=backend, fullgraph=True)
+            doubled, number = compiled(fl.ones(3))
+            assert doubled.tolist() == [2, 2, 2] and number == 4.0
