@@ -25,7 +25,9 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.{name}")
     found = import_module(f"{__name__}.{_LAZY.get(name, 'modules')}")
     if name.startswith("__") or not hasattr(found, name):
-        raise AttributeError(f"module 'flambeau.nn' has no attribute {name!r}")
+        from flambeau import _absent
+
+        return _absent.attribute(__name__, name)
     globals()[name] = value = getattr(found, name)
     return value
 
