@@ -14,7 +14,6 @@ _EXPORT = "export of programs is not written"
 _CAPTURE = "this part of the capture of programs is not written"
 _COMPILER = "this part of the compiler is not written"
 _UNBACKED = "sizes that depend on data are not carried through graphs"
-_NESTED = "nested tensors are not written"
 _RPC = "remote procedure calls are not written"
 _EXTENSION = "building extensions against PyTorch's C++ API is not possible"
 _GPU = "there is no CUDA in this build"
@@ -49,7 +48,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "it is not written", "quantize_per_tensor quantize_per_channel empty_quantized PyTorchFileReader"
         " :float4_e2m1fn_x2 :complex32"
         " :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
-        " :jagged :sparse_bsr :sparse_bsc",
+        " :sparse_bsr :sparse_bsc",
     ),
     # ------------------------------------------------------------------------------------------ capture and compile
     "fx.passes.regional_inductor": (_COMPILER, "regional_inductor"),
@@ -139,9 +138,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "quantization.quantize_fx": (_QUANT, _QUANT_FX),
     "nn.quantized": (_QUANT, "FloatFunctional Linear Conv2d"),
     "nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d ConvReLU2d LinearReLU"),
-    "nested": (_NESTED, "as_nested_tensor nested_tensor nested_tensor_from_jagged narrow to_padded_tensor"),
-    "nested._internal": ("", ""),
-    "nested._internal.nested_tensor": (_NESTED, "NestedTensor"),
     # ------------------------------------------------------------------------------------------ several processes
     "distributed.algorithms": ("", ""),
     _HOOKS: ("", ""),

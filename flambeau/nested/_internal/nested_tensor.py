@@ -1,0 +1,318 @@
+"""Tensors of sequences of different lengths, one after the other in one dense tensor, with no padding.
+
+The object is the dense tensor of all rows (`values`), seen as a batch: functions that treat rows alike are applied to it,
+those that know of sequences (sums over one, attention, padding) get the offsets. All others are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as fl
+from flambeau import Tensor
+from flambeau.overrides import DisableTorchFunctionSubclass
+
+__all__ = ["NestedTensor", "jagged", "nested_view"]
+
+
+class _Layout:
+    """The layout of nested tensors."""
+
+    def __repr__(self) -> str:
+        return "torch.jagged"
+
+    def __reduce__(self) -> str:
+        return "jagged"
+
+
+jagged = _Layout()
+
+
+class jagged_size:
+    """The size of the dimension that has no single one; equal for tensors that share their offsets."""
+
+    _count = 0
+
+    def __init__(self) -> None:
+        jagged_size._count += 1
+        self._name = f"j{jagged_size._count}"
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def nested_view(values: Tensor, offsets: Tensor, ragged: Any = None, at: int = 1, layout: Any = jagged) -> NestedTensor:
+    """Rows seen as sequences; `at` is where their dimension stands, 1 or, with heads in front of it, 2.
+
+    Tensors of PyTorch's older strided layout are kept like the others, and called by its name.
+    """
+    with DisableTorchFunctionSubclass():
+        made = values.as_subclass(NestedTensor)
+        made._offsets, made._ragged, made._at, made._layout = offsets, ragged or jagged_size(), at, layout
+    return made
+
+
+def _plain(x: Any) -> Any:
+    return x._values if isinstance(x, NestedTensor) else x
+
+
+# Functions that treat all rows, or all numbers, alike.
+_ALIKE = frozenset(
+    "abs add addcdiv addcmul clamp clip clone contiguous cos detach div dropout elu eq erf exp float float_power ge "
+    "gelu gt half bfloat16 double hardswish le leaky_relu log log1p lt masked_fill maximum minimum mish mul ne neg "
+    "nan_to_num pow reciprocal relu relu6 requires_grad_ round rsqrt rsub selu sigmoid sign silu sin softplus sqrt square sub "
+    "subtract multiply divide true_divide tanh to type type_as zeros_like ones_like empty_like rand_like randn_like "
+    "full_like logical_not logical_and logical_or isnan isinf where positive sinh cosh tan "
+    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __neg__ __abs__ __eq__ __ne__ "
+    "__lt__ __le__ __gt__ __ge__ __pos__".split()
+)
+# Those that need the last dimension, or the last ones, whole.
+_ROWS = frozenset("linear layer_norm rms_norm native_layer_norm embedding matmul __matmul__ bmm".split())
+
+
+# Those that concern the values as a whole.
+_AS_VALUES = frozenset("__get__ __set__ backward is_contiguous numel element_size register_hook retain_grad".split())
+
+
+class NestedTensor(Tensor):
+    """A batch of sequences in jagged layout. Made by the functions of `nested`."""
+
+    _offsets: Tensor
+    _ragged: jagged_size
+    _at: int
+    _layout: Any
+
+    # -- parts
+
+    @property
+    def _values(self) -> Tensor:
+        with DisableTorchFunctionSubclass():
+            return self.as_subclass(Tensor)
+
+    def values(self) -> Tensor:
+        return self._values
+
+    def offsets(self) -> Tensor:
+        return self._offsets
+
+    def lengths(self) -> None:
+        """None: there is nothing between the sequences."""
+
+    def _lengths(self) -> list[int]:
+        return self._offsets.diff().tolist()
+
+    def _like(self, values: Tensor, at: int | None = None) -> NestedTensor:
+        return nested_view(values, self._offsets, self._ragged, self._at if at is None else at, self._layout)
+
+    # -- shape
+
+    @property
+    def shape(self) -> Any:  # type: ignore[override]
+        rest = list(self._values.shape[1:])
+        rest.insert(self._at - 1, self._ragged)
+        return (self._offsets.shape[0] - 1, *rest)
+
+    def size(self, dim: int | None = None) -> Any:  # type: ignore[override]
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        return self._values.dim() + 1
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.dim()
+
+    @property
+    def layout(self) -> Any:  # type: ignore[override]
+        return self._layout
+
+    @property
+    def is_nested(self) -> bool:  # type: ignore[override]
+        return True
+
+    @property
+    def grad(self) -> Any:  # type: ignore[override]
+        with DisableTorchFunctionSubclass():
+            found = Tensor.grad.__get__(self)
+        return None if found is None else self._like(found)
+
+    def __len__(self) -> int:
+        return self._offsets.shape[0] - 1
+
+    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
+        if self._layout is not jagged:
+            parts = ["  " + repr(part.detach()).replace("\n", "\n  ") for part in self.unbind()]
+            return "nested_tensor([\n" + ",\n".join(parts) + "\n])"
+        sizes = ", ".join(map(str, self.shape))
+        tail = f", grad_fn=<{type(self.grad_fn).__name__}>" if self.grad_fn is not None else ""
+        tail = tail or (", requires_grad=True" if self.requires_grad else "")
+        return f"NestedTensor(size=({sizes}), offsets={self._offsets}, contiguous={self._at == 1}{tail})"
+
+    # -- sequences
+
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        if dim not in (0, -self.dim()):
+            raise RuntimeError(f"[unbind] expected dim 0 of a nested tensor, got {dim}")
+        parts = self._values.split(self._lengths())
+        return tuple(part.transpose(0, 1) if self._at == 2 else part for part in parts)
+
+    def __iter__(self) -> Any:
+        return iter(self.unbind())
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, int):
+            raise NotImplementedError(f"[NestedTensor] expected an integer index, got {index!r}")
+        return self.unbind()[index]
+
+    def to_padded_tensor(self, padding: float, output_size: Any = None) -> Tensor:
+        parts = self.unbind()
+        along = self._at - 1
+        longest = max((p.shape[along] for p in parts), default=0)
+        sizes = list(parts[0].shape)
+        sizes[along] = longest
+        if output_size is not None:
+            wanted = list(output_size)[1:]
+            if len(wanted) != len(sizes) or any(w < s for w, s in zip(wanted, sizes)):
+                raise RuntimeError(f"[to_padded_tensor] expected an output_size that holds {sizes}, got {output_size}")
+            sizes = wanted
+        padded = []
+        for part in parts:
+            room = [n for size, want in zip(reversed(part.shape), reversed(sizes)) for n in (0, want - size)]
+            padded.append(fl.nn.functional.pad(part, room, value=padding))
+        return fl.stack(padded)
+
+    def _from_padded(self, padded: Tensor) -> NestedTensor:
+        """The rows of a tensor (batch, length, ...) that this one has."""
+        return self._like(fl.cat([row[:n] for row, n in zip(padded, self._lengths())]), 1)
+
+    # -- rearranging
+
+    def transpose(self, dim0: int, dim1: int) -> NestedTensor:  # type: ignore[override]
+        a, b = sorted(d % self.dim() for d in (dim0, dim1))
+        if (a, b) == (1, 2) and self.dim() > 2:
+            return self._like(self._values, 3 - self._at)
+        if a > 2 or (a == 2 and self._at == 1):
+            return self._like(self._values.transpose(a - 1, b - 1))
+        raise NotImplementedError(f"[transpose] expected the dimensions 1 and 2, or later ones, got {dim0} and {dim1}")
+
+    def _reshaped(self, sizes: Any) -> NestedTensor:
+        """View and reshape: batch and sequences stay, what follows may change."""
+        sizes = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else tuple(sizes)
+        if self._at != 1 or len(sizes) < 2 or sizes[0] not in (-1, len(self)) or sizes[1] not in (-1, self._ragged):
+            raise RuntimeError(f"[view] expected (batch, -1, ...) for {self.shape}, got {sizes}")
+        return self._like(self._values.reshape(self._values.shape[0], *sizes[2:]))
+
+    def view(self, *sizes: Any) -> NestedTensor:  # type: ignore[override]
+        return self._reshaped(sizes)
+
+    def reshape(self, *sizes: Any) -> NestedTensor:  # type: ignore[override]
+        return self._reshaped(sizes)
+
+    def _row_dim(self, dim: int) -> int:
+        """A dimension behind the sequences, as one of the values."""
+        at = dim % self.dim()
+        if at <= self._at:
+            raise NotImplementedError(f"[NestedTensor] expected a dimension behind the sequences, got {dim}")
+        return at - 1
+
+    def unflatten(self, dim: int, sizes: Any) -> NestedTensor:  # type: ignore[override]
+        return self._like(self._values.unflatten(self._row_dim(dim), sizes))
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:  # type: ignore[override]
+        return self._like(self._values.flatten(self._row_dim(start_dim), self._row_dim(end_dim)))
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:  # type: ignore[override]
+        return tuple(map(self._like, self._values.chunk(chunks, self._row_dim(dim))))
+
+    def split(self, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:  # type: ignore[override]
+        return tuple(map(self._like, self._values.split(split_size, self._row_dim(dim))))
+
+    def unsqueeze(self, dim: int) -> NestedTensor:  # type: ignore[override]
+        at = dim % (self.dim() + 1)
+        if at <= self._at:
+            raise NotImplementedError(f"[unsqueeze] expected a place behind the sequences, got {dim}")
+        return self._like(self._values.unsqueeze(at - 1))
+
+    def squeeze(self, dim: int) -> NestedTensor:  # type: ignore[override]
+        return self._like(self._values.squeeze(self._row_dim(dim)))
+
+    # -- functions
+
+    def _reduced(self, name: str, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
+        function = getattr(fl, name)
+        if dim is None:
+            return function(self._values, **options)
+        dims = [d % self.dim() for d in ((dim,) if isinstance(dim, int) else dim)]
+        if dims == [self._at] and self._at == 1 and name in ("sum", "mean"):
+            batch = len(self)
+            of = fl.repeat_interleave(fl.arange(batch), self._offsets.diff())
+            out = fl.zeros(batch, *self._values.shape[1:], dtype=self._values.dtype).index_add(0, of, self._values)
+            if name == "mean":
+                out = out / self._offsets.diff().reshape(-1, *[1] * (out.dim() - 1)).to(out.dtype)
+            return out.unsqueeze(1) if keepdim else out
+        return self._like(function(self._values, [self._row_dim(d) for d in dims], keepdim=keepdim, **options))
+
+    def sum(self, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:  # type: ignore[override]
+        return self._reduced("sum", dim, keepdim, **options)
+
+    def mean(self, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:  # type: ignore[override]
+        return self._reduced("mean", dim, keepdim, **options)
+
+    def _broadcast(self, other: Any) -> Any:
+        """An operand beside the rows of this one."""
+        if isinstance(other, NestedTensor):
+            if other._ragged is not self._ragged or other._at != self._at:
+                raise RuntimeError(
+                    f"[NestedTensor] expected operands that share their offsets, got {self.shape} and {other.shape}"
+                )
+            return other._values
+        if not isinstance(other, Tensor) or other.dim() <= self.dim() - 1 - self._at:
+            return other
+        if self._at == 1 and other.dim() == self.dim() and other.shape[1] == 1 and other.shape[0] in (1, len(self)):
+            rows = other.expand(len(self), *other.shape[1:]).squeeze(1)
+            return rows.repeat_interleave(self._offsets.diff(), 0)
+        raise RuntimeError(
+            f"[NestedTensor] expected an operand that broadcasts to {self.shape}, got {tuple(other.shape)}"
+        )
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        flat = [*args, *kwargs.values()]
+        first = next((a for a in flat if isinstance(a, NestedTensor)), None)
+        if first is None or name in _AS_VALUES:
+            with DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        own = cls.__dict__.get(name)
+        if isinstance(own, Callable) and not name.startswith("_") and args and args[0] is first:
+            return own(*args, **kwargs)
+        if name == "scaled_dot_product_attention":
+            return _attention(func, *args, **kwargs)
+        if name in ("softmax", "log_softmax"):
+            dim = kwargs.pop("dim", args[1] if len(args) > 1 else None)
+            return first._like(func(first._values, dim=first._row_dim(dim), **kwargs))
+        if name in _ALIKE:
+            made = func(*map(first._broadcast, args), **{k: first._broadcast(v) for k, v in kwargs.items()})
+            return first._like(made)
+        if name in _ROWS and first._at == 1:
+            made = func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
+            return (first._like(made[0]), *made[1:]) if isinstance(made, tuple) else first._like(made)
+        raise NotImplementedError(f"[{name}] expected dense tensors, got a nested one: it is not written for them")
+
+
+def _attention(
+    func: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    **options: Any,
+) -> NestedTensor:  # fmt: skip
+    """Each sequence by itself: there is no padding to mask."""
+    if attn_mask is not None:
+        raise NotImplementedError("[scaled_dot_product_attention] expected no mask beside nested tensors, got one")
+    results = [
+        func(q[None], k[None], v[None], dropout_p=dropout_p, is_causal=is_causal, **options)[0]
+        for q, k, v in zip(query.unbind(), key.unbind(), value.unbind(), strict=True)
+    ]
+    if query._at == 2:
+        return query._like(fl.cat([r.transpose(0, 1) for r in results]))
+    return query._like(fl.cat(results))
