@@ -91,13 +91,17 @@ FL_MATH_FUNCTION int64_t fmod(int64_t a, int64_t b) {
   check_divisor(b);
   return b == -1 ? 0 : a % b;
 }
+// Whether a remainder has the other sign than its divisor; without jumps, which signs of data would mislead.
+FL_MATH_FUNCTION int64_t has_other_sign(int64_t r, int64_t b) {
+  return (r != 0) & ((r ^ b) < 0);
+}
 FL_MATH_FUNCTION int64_t remainder(int64_t a, int64_t b) {
   const int64_t r = fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  return r + (b & -has_other_sign(r, b));
 }
 FL_MATH_FUNCTION int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t q = trunc_divide(a, b);
-  return b != -1 && a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+  return q - has_other_sign(a - q * b, b);
 }
 FL_MATH_FUNCTION int64_t ipow(int64_t base, int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;

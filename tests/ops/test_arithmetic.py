@@ -41,3 +41,17 @@ def test_derivatives_of_powers(exponent):
     (second,) = fl.autograd.grad(gradient.sum(), x)
     expected = [exponent * (exponent - 1) * v ** (exponent - 2) for v in x.tolist()]
     assert fl.allclose(second, fl.tensor(expected, dtype=fl.float64))
+
+
+@pytest.mark.parametrize("dtype", [fl.int8, fl.int32, fl.int64])
+def test_integer_quotients_round_down_as_in_python(dtype):
+    least, most = fl.iinfo(dtype).min, fl.iinfo(dtype).max
+    values = [least, -100, -7, -1, 0, 1, 6, 100, most]
+    divisors = [v for v in values if v not in (0, least)]
+    x, y = fl.tensor(values, dtype=dtype).unsqueeze(1), fl.tensor(divisors, dtype=dtype)
+    wrapped = {-least: least}  # the one quotient that does not fit
+    assert (x // y).tolist() == [[wrapped.get(a // b, a // b) for b in divisors] for a in values]
+    assert (x % y).tolist() == [[a % b for b in divisors] for a in values]
+    assert (x // 3).flatten().tolist() == [a // 3 for a in values]
+    with pytest.raises(RuntimeError, match=r"ZeroDivisionError|zero"):
+        x // 0
