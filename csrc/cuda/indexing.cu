@@ -272,9 +272,6 @@ void write(const char* op, const Selection& s, bool wrap, Combine how) {
 
 // ---------------------------------------------------------------- gather and scatter
 
-Tensor at_least_1d(const Tensor& t) {
-  return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
-}
 Tensor as_index(const char* op, const Tensor& index, Device device) {
   FL_CHECK(index.dtype() == DType::Int64 || index.dtype() == DType::Int32, "[", op,
            "] expected indices of dtype int64 or int32, got ", name_of(index.dtype()));
@@ -310,12 +307,6 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
   const Tensor out = empty(index.sizes(), self.options());
   wrap_dim("gather", dim, self.dim());
   if (index.numel()) read("gather", along("gather", self, dim, index, out), false);
-  return out;
-}
-
-Tensor copied(const Tensor& t) {
-  const Tensor out = empty_like(t, t.dtype());
-  copy_into(out, t);
   return out;
 }
 
