@@ -11,7 +11,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import flambeau as fl
 from flambeau._dynamo import breaks
@@ -41,7 +41,7 @@ def is_numpy(cls: type) -> bool:
     return type(module) is str and (module == "numpy" or module.startswith("numpy."))
 
 
-def refuse(detail: str) -> Any:
+def refuse(detail: str) -> NoReturn:
     raise Unsupported(breaks.NUMPY, detail)
 
 
@@ -80,7 +80,7 @@ class TracedArray:
     @property
     def tensor(self) -> TracedTensor:
         """The elements as they are now."""
-        return self.base if self.lazy is None else self.lazy.read(self.lazy.parent.tensor)  # type: ignore[no-any-return]
+        return self.base if self.lazy is None else self.lazy.read(self.lazy.parent.tensor)
 
     @property
     def ndim(self) -> int:

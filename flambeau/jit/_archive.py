@@ -11,9 +11,9 @@ import sys
 from typing import Any
 
 from flambeau import _C, nn, serialization
-from flambeau.nn.modules.module import Module
 from flambeau.jit import ScriptFunction
 from flambeau.jit._modules import TopLevelTracedModule, TracedModule
+from flambeau.nn.modules.module import Module
 
 __all__ = ["load", "mark", "save"]
 
