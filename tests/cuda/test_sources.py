@@ -1,4 +1,4 @@
-"""Generated CUDA sources compile for the capabilities we build for. Needs nvcc, not a device."""
+"""CUDA sources compile for the capabilities we build for. Needs nvcc, not a device."""
 
 import shutil
 import subprocess
@@ -44,3 +44,21 @@ def test_sources_compile(generated, tmp_path):
     options = ["-std=c++17", "--expt-relaxed-constexpr", "-diag-suppress", "20208,177", "-O1", "-I", ROOT / "csrc"]
     subprocess.run([NVCC, *options, *targets, "--fatbin", "-o", tmp_path / "sample.fatbin", sample], check=True)
     assert (tmp_path / "sample.fatbin").stat().st_size > 10000
+
+
+OPTIONS = ["-std=c++17", "-w", "-I", ROOT / "csrc"]
+WRITTEN = sorted(p for p in (ROOT / "csrc/cuda").iterdir() if p.suffix in (".cu", ".cpp"))
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_written_sources_are_valid(path, tmp_path):
+    """Those that are not generated, as far as their text goes: host code is parsed, device code becomes PTX."""
+    if path.suffix == ".cpp":
+        toolkit = Path(NVCC).resolve().parents[1] / "include"
+        command = ["g++", *OPTIONS, "-isystem", toolkit, "-isystem", "/usr/local/cuda/include", "-fsyntax-only", path]
+    else:
+        lenient = ["--expt-relaxed-constexpr", "--extended-lambda", "-arch=sm_90", "-ptx", "-o", tmp_path / "x.ptx"]
+        command = [NVCC, *OPTIONS, *lenient, path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
