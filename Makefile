@@ -19,6 +19,7 @@ CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(INSIDE)) 
 RUN       = PYTHONPATH=$(CURDIR) $(INSIDE)
 
 export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: cuda demo test parity bench docs lint format sanitize dev wheel matrix clean replay
 
@@ -98,7 +99,8 @@ sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test
 
 # For another Python: make wheel PYTHON=python3.12. What the build needs is in pyproject.toml.
 wheel: | $(VENV)/bin/python
-	$(INSIDE) -m pip wheel -q . --no-deps -w dist
+	@echo "building a wheel for all processors into dist, which takes some minutes"
+	@$(INSIDE) -m pip wheel -q . --no-deps -w dist
 
 # Wheels for all Pythons that are found, and the corpus of captured programs with each of them installed.
 matrix:
