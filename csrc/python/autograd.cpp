@@ -448,7 +448,11 @@ Ref<Counted> pack(const Tensor& t) {
     fail("[saved_tensors_hooks] ", std::string(PyUnicode_AsUTF8(pack_fn.get())));
   Object o = own(wrap(t));
   Ref<Packed> packed(new Packed);
-  packed->value = own(PyObject_CallOneArg(pack_fn.get(), o.get()));
+  const bool recording =
+      std::exchange(thread_state().grad_mode, false);  // what it does is no part of the graph
+  PyObject* const value = PyObject_CallOneArg(pack_fn.get(), o.get());
+  thread_state().grad_mode = recording;
+  packed->value = own(value);
   packed->unpack = unpack_fn;
   return Ref<Counted>(packed.get());
 }

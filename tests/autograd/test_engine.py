@@ -144,6 +144,19 @@ def test_multi_grad_hook():
     assert len(seen) == 1
 
 
+def test_pack_hooks_record_nothing():
+    seen = []
+    x = fl.ones(2, requires_grad=True)
+    with fl.autograd.graph.saved_tensors_hooks(lambda t: (seen.append(fl.is_grad_enabled()), t * 1)[1], lambda t: t):
+        y = (x * x).sum()
+    assert seen == [False, False] and fl.is_grad_enabled()
+    y.backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    with pytest.raises(ZeroDivisionError), fl.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t):
+        x * x
+    assert fl.is_grad_enabled()
+
+
 def test_saved_tensors_hooks():
     x = leaf(2.0)
     packed = []
