@@ -1,6 +1,8 @@
 """The backward engine: accumulation, hooks, freed graphs, deep graphs, threads and the errors users know."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -467,3 +469,8 @@ def test_a_penalty_on_slopes_gives_biases_a_gradient_of_zero():
     assert net[0].weight.grad.abs().sum() > 0
     assert net[0].bias.grad.tolist() == [0.0] * 4
     assert net[2].bias.grad is None
+
+
+def test_the_interpreter_ends_with_gradients_in_its_globals():
+    program = "import flambeau as fl; x = fl.ones(3, requires_grad=True); x.grad = fl.ones(3) * 2; x.grad.note = 1"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -243,3 +243,14 @@ def test_many_tiny_products(n, dtype):
         c = array(6, m, n, dtype=dtype)
         scaled = fl.baddbmm(fl.tensor(c), fl.tensor(a), fl.tensor(b), beta=2, alpha=0.5)
         np.testing.assert_allclose(scaled.numpy(), 2 * c + 0.5 * (a @ b), atol=1e-4)
+
+
+def test_products_with_rows_apart():
+    x, w, b = fl.randn(2, 5, 3), fl.randn(3, 7), fl.randn(7)
+    made = fl._ops._product_pitched(x, w, b, 16)
+    assert made.shape == (2, 5, 7) and made.stride() == (80, 16, 1)
+    assert fl.allclose(made, x @ w + b, atol=1e-6)
+    assert fl._ops._product_pitched(x.to("meta"), w.to("meta"), None, 8).stride() == (40, 8, 1)
+    for pitch, bias in ((6, None), (8, fl.randn(6)), (8, b.double())):
+        with pytest.raises(RuntimeError, match="expected"):
+            fl._ops._product_pitched(x, w, bias, pitch)
