@@ -21,7 +21,7 @@ RUN       = PYTHONPATH=$(CURDIR) $(INSIDE)
 export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: cuda demo test parity bench docs lint format sanitize dev wheel matrix clean replay
+.PHONY: cuda demo test test-cuda parity bench docs lint format sanitize dev wheel matrix clean replay
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,11 @@ test: dev $(VENV)/.flambeau-test
 cuda: dev
 	@$(VENV)/bin/cmake -DFLAMBEAU_CUDA=ON $(BUILD)
 	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
+
+# What needs a device, then the tests of capture and of the compiler with their tensors there.
+test-cuda: cuda $(VENV)/.flambeau-test
+	$(RUN) -m pytest -q tests/cuda
+	FLAMBEAU_TEST_DEVICE=cuda $(RUN) -m pytest -q -n $(JOBS) tests/dynamo tests/inductor
 
 # Trains a small GPT on Shakespeare's sonnets; the curve is saved as build/char_gpt.png.
 demo: dev

@@ -125,6 +125,8 @@ def check(program, backend="eager"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = outcome(program.function, program)
+        if isinstance(wanted[1], TypeError) and "[numpy] expected a CPU tensor" in str(wanted[1]):
+            raise wanted[1]  # the tests run on a device whose tensors have no arrays
         for attempt in ("first", "second"):
             got = outcome(compiled, program)
             for what, a, b in zip(("result", "exception", "inputs", "output", "globals", "grad mode"), wanted, got):

@@ -25,6 +25,7 @@ def test_modes_compute_the_same(mode):
     assert mode in list_mode_options()
 
 
+@pytest.mark.host
 def test_winners_of_measurements_are_remembered(tmp_path, monkeypatch):
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
     x = fl.randn(4, 8)
@@ -64,6 +65,7 @@ def test_settings_are_patched_for_a_while():
         pass
 
 
+@pytest.mark.host
 def test_every_stage_is_written(tmp_path):
     with config.patch(dump_folder=str(tmp_path)):
         x = fl.randn(4, 8, requires_grad=True)
@@ -91,11 +93,13 @@ for _ in range(2):
 """
 
 
+@pytest.mark.host
 def test_without_a_compiler_functions_run_as_they_are_and_say_so_once(tmp_path):
     said = run(PROGRAM, tmp_path, PATH="/nonexistent", CXX="").stderr
     assert said.count("no C++ compiler was found") == 1
     assert not list((tmp_path).rglob("*.so"))
 
 
+@pytest.mark.host
 def test_kernels_are_shown(tmp_path):
     assert 'extern "C" void' in run(PROGRAM, tmp_path, FLAMBEAU_LOGS="output_code").stderr
