@@ -12,6 +12,8 @@ struct PointwiseCall;
 struct ReduceCall;
 struct UpdateCall;
 struct RandomCall;
+struct ResizeArgs;
+struct GridArgs;
 namespace cpu {
 struct GemmArgs;
 }
@@ -55,6 +57,12 @@ class Accelerator {
   virtual void update(const UpdateCall& call) = 0;
   virtual void random(const Tensor& contiguous, const RandomCall& call) = 0;
   virtual void gemm(const cpu::GemmArgs& args) = 0;
+  // Interpolation and sampling at the places of a grid, with their gradients.
+  virtual void resize(const ResizeArgs& args, bool backward) = 0;
+  virtual void grid_sample(const GridArgs& args) = 0;
+  // Fourier transforms of the dimensions `dims` of `from`, the last of which is halved in the complex tensor
+  // when the other is real; all three kinds by the tensors' dtypes. `forward` is the sign of the exponent.
+  virtual void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale) = 0;
 };
 
 // The accelerator of this machine, opened at the first call; null when there is none.

@@ -1,5 +1,6 @@
 // Discrete Fourier transforms of tensors over the strided one-dimensional kernels: checks, trimming and
 // padding are done before (in Python, on views), several dimensions are transformed one after the other.
+#include "core/accelerator.h"
 #include "cpu/fft_kernel.h"
 #include "dispatch/kernel.h"
 
@@ -45,6 +46,10 @@ Tensor fft_c2c(const Tensor& self, IntSpan dim, double scale, bool forward) {
     copy_into(out, self);
     return out;
   }
+  if (!self.is_cpu()) {
+    the_accelerator().fft(out, self, dim, forward, scale);
+    return out;
+  }
   dispatch_float(real_of(self.dtype()), [&](auto type) {
     transform_rest<typename decltype(type)::type>(self, out, dim, forward, scale);
   });
@@ -60,6 +65,10 @@ Tensor fft_r2c(const Tensor& self, IntSpan dim, double scale, bool forward, bool
   if (onesided) sizes[last] = sizes[last] / 2 + 1;
   const Tensor out = empty(sizes, {complex_of(self.dtype()), self.device()});
   if (self.is_meta() || self.numel() == 0) return out;
+  if (!self.is_cpu()) {
+    the_accelerator().fft(out, onesided ? self : to_dtype(self, out.dtype()), dim, forward, scale);
+    return out;
+  }
   dispatch_float(self.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     const Dims lengths(self.sizes());
@@ -82,6 +91,10 @@ Tensor fft_c2r(const Tensor& self, IntSpan dim, double scale, bool forward, int6
   sizes[last] = last_size;
   const Tensor out = empty(sizes, {real_of(self.dtype()), self.device()});
   if (self.is_meta() || out.numel() == 0) return out;
+  if (!self.is_cpu()) {
+    the_accelerator().fft(out, self, dim, forward, scale);
+    return out;
+  }
   dispatch_float(out.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     Tensor source = self;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "core/accelerator.h"
 #include "cpu/parallel.h"
 #include "cpu/resize_kernel.h"
 #include "dispatch/kernel.h"
@@ -10,111 +11,24 @@
 namespace fl {
 namespace {
 
-enum class Mode { Nearest, NearestExact, Linear, Cubic, Lanczos };
-
-Mode mode_of(std::string_view name) {
-  if (name == "nearest") return Mode::Nearest;
-  if (name == "nearest-exact") return Mode::NearestExact;
-  if (name == "linear") return Mode::Linear;
-  if (name == "cubic") return Mode::Cubic;
-  if (name == "lanczos") return Mode::Lanczos;
+ResizeMode mode_of(std::string_view name) {
+  if (name == "nearest") return ResizeMode::Nearest;
+  if (name == "nearest-exact") return ResizeMode::NearestExact;
+  if (name == "linear") return ResizeMode::Linear;
+  if (name == "cubic") return ResizeMode::Cubic;
+  if (name == "lanczos") return ResizeMode::Lanczos;
   fail(ErrorKind::Value, "[interpolate] expected mode nearest, nearest-exact, linear, cubic or lanczos, got ",
        name);
 }
 
-// The cubic convolution kernel with parameter a.
+// Counts an axis's taps and, where the CPU is to use them, lists them.
 template <class C>
-C cubic(C x, C a) {
-  x = std::abs(x);
-  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
-  return 0;
-}
-
-// The sinc function windowed by a three times wider one.
-template <class C>
-C lanczos(C x) {
-  if (x == 0) return 1;
-  if (std::abs(x) >= 3) return 0;
-  const C t = x * static_cast<C>(3.14159265358979323846);
-  return 3 * std::sin(t) * std::sin(t / 3) / (t * t);
-}
-
-void resize_taps(ResizeAxis& a, int64_t taps) {
-  a.taps = taps;
-  a.index.assign(taps * a.out, 0);
-  a.weight.assign(taps * a.out, 0);
-}
-
-// Fills an axis, computing positions in the precision of the elements so that borders fall where they do
-// elsewhere.
-template <class C>
-void sample(ResizeAxis& a, Mode mode, bool align_corners, double factor, bool antialias) {
-  const int64_t in = a.in, out = a.out;
-  if (mode == Mode::Nearest || mode == Mode::NearestExact) {
-    resize_taps(a, 1);
-    const float scale =
-        factor > 0 ? static_cast<float>(1.0 / factor) : static_cast<float>(in) / static_cast<float>(out);
-    const float shift = mode == Mode::Nearest ? 0.0f : 0.5f;
-    for (int64_t o = 0; o < out; ++o) {
-      a.index[o] = static_cast<int32_t>(std::min<int64_t>(
-          static_cast<int64_t>(std::floor((static_cast<float>(o) + shift) * scale)), in - 1));
-      a.weight[o] = 1;
-    }
-    return;
-  }
-  C scale;
-  if (align_corners)
-    scale = out > 1 ? static_cast<C>(in - 1) / static_cast<C>(out - 1) : C(0);
-  else
-    scale = factor > 0 ? static_cast<C>(1.0 / factor) : static_cast<C>(in) / static_cast<C>(out);
-  if (antialias) {
-    const C size = mode == Mode::Linear ? 2 : mode == Mode::Cubic ? 4 : 6;
-    const C support = scale >= 1 ? size / 2 * scale : size / 2, inverse = scale >= 1 ? 1 / scale : C(1);
-    resize_taps(
-        a, std::min<int64_t>(static_cast<int64_t>(std::ceil(support)) * 2 + 1, std::max<int64_t>(in, 1)));
-    for (int64_t o = 0; o < out; ++o) {
-      const C center = scale * (static_cast<C>(o) + C(0.5));
-      const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + C(0.5)), 0);
-      const int64_t count = std::min<int64_t>(
-          std::min<int64_t>(static_cast<int64_t>(center + support + C(0.5)), in) - first, a.taps);
-      C total = 0;
-      std::vector<C> w(a.taps, C(0));
-      for (int64_t t = 0; t < count; ++t) {
-        const C x = (static_cast<C>(t + first) - center + C(0.5)) * inverse;
-        w[t] = mode == Mode::Linear  ? std::max(C(0), 1 - std::abs(x))
-               : mode == Mode::Cubic ? cubic<C>(x, C(-0.5))
-                                     : lanczos<C>(x);
-        total += w[t];
-      }
-      for (int64_t t = 0; t < a.taps; ++t) {
-        a.index[t * out + o] = static_cast<int32_t>(std::min(first + t, in - 1));
-        a.weight[t * out + o] = total != 0 ? w[t] / total : C(0);
-      }
-    }
-    return;
-  }
-  resize_taps(a, mode == Mode::Linear ? 2 : 4);
-  for (int64_t o = 0; o < out; ++o) {
-    C at = align_corners ? scale * static_cast<C>(o) : scale * (static_cast<C>(o) + C(0.5)) - C(0.5);
-    if (mode == Mode::Linear) {
-      if (in == out) at = static_cast<C>(o);
-      at = std::max(at, C(0));
-      const int64_t low = std::min(static_cast<int64_t>(at), in - 1);
-      const C high = std::min(std::max(at - static_cast<C>(low), C(0)), C(1));
-      a.index[o] = static_cast<int32_t>(low);
-      a.index[out + o] = static_cast<int32_t>(std::min(low + 1, in - 1));
-      a.weight[o] = 1 - high;
-      a.weight[out + o] = high;
-    } else {
-      const int64_t low = std::min(static_cast<int64_t>(std::floor(at)), in - 1);
-      const C t = std::min(std::max(at - static_cast<C>(low), C(0)), C(1));
-      for (int64_t k = 0; k < 4; ++k) {
-        a.index[k * out + o] = static_cast<int32_t>(std::min(std::max<int64_t>(low - 1 + k, 0), in - 1));
-        a.weight[k * out + o] = cubic<C>(t + 1 - static_cast<C>(k), C(-0.75));
-      }
-    }
-  }
+void sample(ResizeAxis& a, bool list) {
+  a.taps = resize::count_taps<C>(a);
+  if (!list) return;
+  a.index.assign(a.taps * a.out, 0);
+  a.weight.assign(a.taps * a.out, 0);
+  for (int64_t o = 0; o < a.out; ++o) resize::find_taps<C>(a, o, a.index.data(), a.weight.data());
 }
 
 bool prefers_channels_last(const Tensor& t, int ndim) {
@@ -124,7 +38,7 @@ bool prefers_channels_last(const Tensor& t, int ndim) {
 }
 
 int set_axes(IntSpan in, IntSpan out, std::string_view mode, bool align_corners,
-             const std::optional<std::vector<double>>& factors, bool antialias, DType compute,
+             const std::optional<std::vector<double>>& factors, bool antialias, DType compute, bool list,
              ResizeAxis* axes) {
   const int ndim = static_cast<int>(out.size());
   FL_CHECK(ndim >= 1 && ndim <= 3 && static_cast<int>(in.size()) == ndim + 2,
@@ -132,7 +46,7 @@ int set_axes(IntSpan in, IntSpan out, std::string_view mode, bool align_corners,
            " output sizes, got shape ", in);
   FL_CHECK(!factors || static_cast<int>(factors->size()) == ndim, "[interpolate] expected ", ndim,
            " scale factors, got ", static_cast<int64_t>(factors ? factors->size() : 0));
-  const Mode m = mode_of(mode);
+  const ResizeMode m = mode_of(mode);
   for (int d = 0; d < ndim; ++d) {
     FL_CHECK(in[2 + d] > 0 && out[d] > 0,
              "[interpolate] expected input and output sizes greater than zero, got ", in, " and ", out);
@@ -142,16 +56,16 @@ int set_axes(IntSpan in, IntSpan out, std::string_view mode, bool align_corners,
   }
   FL_CHECK(in[1] > 0, "[interpolate] expected an input with channels, got shape ", in);
   for (int d = 0; d < 3; ++d) {
-    if (d < 3 - ndim) {
-      resize_taps(axes[d], 1);
-      axes[d].weight[0] = 1;
-      continue;
+    if (d >= 3 - ndim) {
+      axes[d].mode = m;
+      axes[d].align_corners = align_corners;
+      axes[d].antialias = antialias;
+      axes[d].factor = factors ? (*factors)[d - (3 - ndim)] : 0;
     }
-    const double factor = factors ? (*factors)[d - (3 - ndim)] : 0;
     if (compute == DType::Double || compute == DType::UInt8)
-      sample<double>(axes[d], m, align_corners, factor, antialias);
+      sample<double>(axes[d], list);
     else
-      sample<float>(axes[d], m, align_corners, factor, antialias);
+      sample<float>(axes[d], list);
   }
   return ndim;
 }
@@ -220,7 +134,8 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
                    std::optional<std::vector<double>> factors, bool antialias) {
   const DType t = self.dtype();
   ResizeAxis axes[3];
-  const int ndim = set_axes(self.sizes(), output_size, mode, align_corners, factors, antialias, t, axes);
+  const int ndim =
+      set_axes(self.sizes(), output_size, mode, align_corners, factors, antialias, t, self.is_cpu(), axes);
   FL_CHECK_KIND(is_floating(t) || t == DType::UInt8, NotImplemented,
                 "[interpolate] expected a floating dtype or uint8, got ", name_of(t));
   Dims sizes(self.sizes());
@@ -230,7 +145,7 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
   Tensor out = last ? empty_strided(sizes, channels_last_strides(sizes), self.options())
                     : empty(sizes, self.options());
   if (self.is_meta() || out.numel() == 0) return out;
-  if (t == DType::UInt8 && ndim == 2 && axes[2].taps > 1) {
+  if (self.is_cpu() && t == DType::UInt8 && ndim == 2 && axes[2].taps > 1) {
     const Tensor dense = out.is_contiguous() ? out : empty(sizes, self.options());
     resize_bytes(contiguous(self), dense, axes[1], axes[2]);
     if (!dense.same(out)) copy_into(out, dense);
@@ -245,7 +160,12 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
   g.input = in.raw();
   g.output = out.raw();
   g.channels_last = last;
-  picked_resize_table().forward(g);
+  if (self.is_cpu()) {
+    picked_resize_table().forward(g);
+  } else {
+    g.device = self.device().index;
+    the_accelerator().resize(g, false);
+  }
   return out;
 }
 
@@ -261,7 +181,7 @@ Tensor interpolate_backward(const Tensor& grad, IntSpan input_size, std::string_
            grad.sizes());
   ResizeAxis axes[3];
   set_axes(input_size, IntSpan(grad.sizes().data() + 2, grad.dim() - 2), mode, align_corners, factors,
-           antialias, grad.dtype(), axes);
+           antialias, grad.dtype(), grad.is_cpu(), axes);
   const DType compute = compute_of(grad.dtype());
   Tensor sums = empty(input_size, {compute, grad.device()});
   if (grad.is_meta()) return empty(input_size, grad.options());
@@ -273,12 +193,17 @@ Tensor interpolate_backward(const Tensor& grad, IntSpan input_size, std::string_
   g.axes = axes;
   g.input = from.raw();
   g.output = sums.raw();
-  if (sums.numel()) picked_resize_table().backward(g);
+  if (!grad.is_cpu()) {
+    g.device = grad.device().index;
+    the_accelerator().resize(g, true);
+  } else if (sums.numel()) {
+    picked_resize_table().backward(g);
+  }
   return to_dtype(sums, grad.dtype());
 }
 
-FL_KERNEL("_interpolate", interpolate);
-FL_KERNEL("_interpolate_backward", interpolate_backward);
+FL_KERNEL_DEVICES("_interpolate", interpolate);
+FL_KERNEL_DEVICES("_interpolate_backward", interpolate_backward);
 
 }  // namespace
 }  // namespace fl

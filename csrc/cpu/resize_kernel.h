@@ -7,12 +7,12 @@
 
 #include "core/dtype.h"
 #include "cpu/arch.h"
+#include "cpu/resize_taps.h"
 
 namespace fl {
 
 // Output element o is the sum over t < taps of weight[t * out + o] * input[index[t * out + o]].
-struct ResizeAxis {
-  int64_t in = 1, out = 1, taps = 1;
+struct ResizeAxis : ResizeRule {
   std::vector<int32_t> index;
   std::vector<double> weight;
 };
@@ -24,6 +24,7 @@ struct ResizeArgs {
   const void* input = nullptr;
   void* output = nullptr;
   bool channels_last = false;
+  int device = -1;  // index of the accelerator's device that holds input and output; it makes the taps itself
 };
 
 struct ResizeTable {

@@ -20,6 +20,11 @@ void random(const Tensor& contiguous, const RandomCall& call);
 void gemm(const cpu::GemmArgs& args);
 // The same with a result of another dtype (float for products of half and bfloat16); needs the library.
 void gemm(const cpu::GemmArgs& args, DType result);
+void resize(const ResizeArgs& args, bool backward);
+void grid_sample(const GridArgs& args);
+void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale);
+// Multiplies a contiguous tensor of float or double numbers or complex ones of these, and conjugates it.
+void fft_finish(const Tensor& t, double scale, bool conjugate);
 bool has_blas();
 bool get_tf32();
 // The product by a plain kernel, for what the library does not take.

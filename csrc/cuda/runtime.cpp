@@ -140,6 +140,11 @@ class Cuda final : public Accelerator {
   void update(const UpdateCall& call) override { run_update(call); }
   void random(const Tensor& t, const RandomCall& call) override { cuda::random(t, call); }
   void gemm(const cpu::GemmArgs& args) override { cuda::gemm(args); }
+  void resize(const ResizeArgs& args, bool backward) override { cuda::resize(args, backward); }
+  void grid_sample(const GridArgs& args) override { cuda::grid_sample(args); }
+  void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale) override {
+    cuda::fft(to, from, dims, forward, scale);
+  }
 };
 
 }  // namespace

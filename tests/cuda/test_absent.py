@@ -1,0 +1,44 @@
+"""What the device lacks is known: the operators that have neither a CUDA kernel nor a definition. Needs no device."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import flambeau as fl
+from flambeau.ops import definitions, samples
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL = re.compile(r'(?:FL_CUDA_KERNEL(?:_MIXED)?\(|Register \w+\{)\s*"([^"]+)"')
+
+pytestmark = pytest.mark.without_device
+
+# May only become shorter.
+ABSENT = """
+_cholesky_inverse _convolution_finished _ctc_loss _linalg_cholesky_ex _linalg_det _linalg_eig _linalg_eigh
+_linalg_inv_ex _linalg_ldl_factor_ex _linalg_lstsq _linalg_lu_factor_ex _linalg_slogdet _linalg_solve_ex _linalg_svd
+_rnn_layer _rnn_layer_backward cholesky_solve geqrf linalg_householder_product linalg_ldl_solve linalg_lu_solve linalg_qr
+linalg_solve_triangular lu_unpack matrix_exp ormqr
+_adaptive_max_pool2d _adaptive_max_pool3d _embedding_bag _fractional_max_pool2d _fractional_max_pool3d _histogramdd
+_overlap_add _sparse_dots _sparse_groups _sparse_mm _unique _unique_rows adaptive_max_pool1d bernoulli_.Tensor bincount
+embedding_renorm_ histc mode nanmedian nanmedian.dim nonzero_static
+""".split()
+
+
+def absent():
+    written = set()
+    for path in sorted((ROOT / "csrc/cuda").glob("*.c*")):
+        written |= set(KERNEL.findall(path.read_text()))
+    found = []
+    for name, record in samples.load().items():
+        if record.kind != "native" or name in written or definitions.find(name) is not None:
+            continue
+        op = fl._C._operator_object(name)
+        keys = ("CUDA", "CompositeImplicitAutograd")
+        if not any(op.has_kernel_for_dispatch_key(key) for key in keys):
+            found.append(name)
+    return found
+
+
+def test_nothing_else_is_absent():
+    assert sorted(set(absent()) - set(ABSENT)) == []
