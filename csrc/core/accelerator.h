@@ -17,6 +17,9 @@ struct GridArgs;
 namespace cpu {
 struct GemmArgs;
 }
+namespace linalg {
+class Solver;
+}
 
 class Accelerator {
  public:
@@ -63,6 +66,8 @@ class Accelerator {
   // Fourier transforms of the dimensions `dims` of `from`, the last of which is halved in the complex tensor
   // when the other is real; all three kinds by the tensors' dtypes. `forward` is the sign of the exponent.
   virtual void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale) = 0;
+  // Raises when there is no library for factorisations.
+  virtual linalg::Solver& solver() = 0;
 };
 
 // The accelerator of this machine, opened at the first call; null when there is none.

@@ -18,6 +18,23 @@ bool all_finite(const T* p, int64_t n) {
   return true;
 }
 
+// The conjugate transpose of a batch of matrices, on the accelerator.
+void copy_adjoint(const Tensor& to, const Tensor& a) {
+  Dims sizes(a.sizes()), strides(a.strides());
+  std::swap(sizes[sizes.size() - 1], sizes[sizes.size() - 2]);
+  std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
+  copy_into(to, alias(a, sizes, strides, a.offset()));
+  solver().conjugate(to);
+}
+Tensor adjoint_copy(const Tensor& a, const Dims& lead) {
+  const Tensor copy = columns(lead, a.size(-1), a.size(-2), a.options());
+  copy_adjoint(copy, expand_batch(a, lead));
+  return copy;
+}
+Tensor adjoint_copy(const Tensor& a) {
+  return adjoint_copy(a, batch_sizes(a));
+}
+
 // ---------------------------------------------------------------- QR
 
 std::tuple<Tensor, Tensor> geqrf(const Tensor& a) {
@@ -26,6 +43,10 @@ std::tuple<Tensor, Tensor> geqrf(const Tensor& a) {
   const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
   const Tensor qr = column_copy(a), tau = zeros(join(batch_sizes(a), {k}), a.options());
   if (a.is_meta() || a.numel() == 0) return {qr, tau};
+  if (elsewhere(a)) {
+    solver().geqrf(qr, tau);
+    return {qr, tau};
+  }
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(a.numel() / (m * n), cube(a),
@@ -57,6 +78,10 @@ Tensor householder_product(const Tensor& input, const Tensor& tau) {
     return q;
   }
   const Tensor scales = contiguous(tau);
+  if (elsewhere(q)) {
+    solver().orgqr(q, scales);
+    return q;
+  }
   dispatch_lapack(q.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(q.numel() / (m * n), cube(q),
@@ -81,6 +106,10 @@ Tensor ormqr(const Tensor& self, const Tensor& tau, const Tensor& other, bool le
   const Tensor c = column_copy(other);
   if (c.is_meta() || c.numel() == 0 || k == 0) return c;
   const Tensor reflectors = column_copy(self), scales = contiguous(tau);
+  if (elsewhere(c)) {
+    solver().ormqr(left, transpose, reflectors, scales, c);
+    return c;
+  }
   dispatch_lapack(c.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(c.numel() / (m * n), cube(c), [&](int64_t i) {
@@ -108,6 +137,14 @@ std::tuple<Tensor, Tensor> qr(const Tensor& a, std::string_view mode) {
     return {q, r};
   }
   const auto [factors, tau] = geqrf(a);
+  if (elsewhere(a)) {
+    solver().copy_part(r, factors, Part::Upper, false);
+    if (!only_r) {
+      solver().copy_part(q, factors, Part::All, false);
+      solver().orgqr(q, tau);
+    }
+    return {q, r};
+  }
   dispatch_lapack(a.dtype(), [&, factors = factors, tau = tau](auto type) {
     using T = typename decltype(type)::type;
     each(a.numel() / (m * n), cube(a), [&](int64_t i) {
@@ -127,6 +164,30 @@ std::tuple<Tensor, Tensor> qr(const Tensor& a, std::string_view mode) {
 
 // ---------------------------------------------------------------- singular values
 
+// On the accelerator matrices have at least as many rows as columns: for others the adjoint is decomposed.
+void svd_elsewhere(const Tensor& a, char job, const Tensor& u, const Tensor& s, const Tensor& vh,
+                   const Tensor& info) {
+  const int64_t k = s.size(-1);
+  const bool wide = a.size(-2) < a.size(-1), vectors = job != 'N';
+  const Tensor work = wide ? adjoint_copy(a) : column_copy(a);
+  const Tensor flags = empty(info.sizes(), info.options());
+  solver().take_finite(work, Part::All, static_cast<int>(k), flags);
+  if (!wide) {
+    solver().gesvd(job, work, s, u, vh, info);
+  } else {
+    const auto flipped = [](const Tensor& t) {
+      return columns(batch_sizes(t), t.size(-1), t.size(-2), t.options());
+    };
+    const Tensor left = vectors ? flipped(vh) : vh, right = vectors ? flipped(u) : u;
+    solver().gesvd(job, work, s, left, right, info);
+    if (vectors) {
+      copy_adjoint(u, right);
+      copy_adjoint(vh, left);
+    }
+  }
+  solver().mark_failed(info, flags);
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matrices, bool compute_uv) {
   check_matrix("linalg.svd", a);
   check_floating("linalg.svd", a);
@@ -143,6 +204,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matric
       fill_identity(u);
       fill_identity(vh);
     }
+    return {u, s, vh, info};
+  }
+  if (elsewhere(a)) {
+    svd_elsewhere(a, !compute_uv ? 'N' : full_matrices ? 'A' : 'S', u, s, vh, info);
     return {u, s, vh, info};
   }
   const Tensor work = column_copy(a);
@@ -177,6 +242,14 @@ std::tuple<Tensor, Tensor, Tensor> eigh(const Tensor& a, std::string_view uplo, 
   const Tensor vectors = compute_v ? v : empty({0}, a.options());
   if (a.is_meta() || a.numel() == 0) return {w, vectors, info};
   const bool upper = uplo[0] == 'U' || uplo[0] == 'u';
+  if (elsewhere(a)) {
+    const Part part = upper ? Part::Upper : Part::Lower;
+    const Tensor flags = empty(info.sizes(), info.options());
+    solver().take_finite(v, part, static_cast<int>(n), flags);
+    solver().syevd(compute_v, part, v, w, info);
+    solver().mark_failed(info, flags);
+    return {w, vectors, info};
+  }
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(info.numel(), 4 * cube(a), [&](int64_t i) {
@@ -205,6 +278,14 @@ std::tuple<Tensor, Tensor, Tensor> eig(const Tensor& a, bool compute_v) {
   const Tensor w = empty(join(lead, {n}), complex), info = info_tensor(lead, a.device());
   const Tensor v = compute_v ? columns(lead, n, n, complex) : empty({0}, complex);
   if (a.is_meta() || a.numel() == 0) return {w, v, info};
+  if (elsewhere(a)) {
+    const Tensor work = columns(lead, n, n, complex), flags = empty(info.sizes(), info.options());
+    copy_into(work, a);
+    solver().take_finite(work, Part::All, static_cast<int>(n), flags);
+    solver().geev(work, w, compute_v ? v : Tensor(), info);
+    solver().mark_failed(info, flags);
+    return {w, v, info};
+  }
   const Tensor work = column_copy(a);
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -222,6 +303,22 @@ std::tuple<Tensor, Tensor, Tensor> eig(const Tensor& a, bool compute_v) {
 
 // ---------------------------------------------------------------- least squares
 
+// On the accelerator, for matrices of full rank: by QR of the matrix, or of its adjoint when it has fewer
+// rows than columns.
+void lstsq_elsewhere(const Tensor& a, const Dims& lead, const Tensor& x, const Tensor& info) {
+  const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+  const Tensor work = m < n ? adjoint_copy(a, lead) : column_copy(a, lead);
+  const Tensor tau = empty(join(lead, {k}), a.options()), flags = empty(info.sizes(), info.options());
+  const Tensor triangle = columns(lead, k, k, a.options());
+  solver().take_finite(work, Part::All, static_cast<int>(k), flags);
+  solver().geqrf(work, tau);
+  solver().copy_part(triangle, work, Part::Upper, false);
+  if (m >= n) solver().ormqr(true, true, work, tau, x);
+  solver().trsm(true, Part::Upper, m < n ? 'C' : 'N', false, triangle, x);
+  if (m < n) solver().ormqr(true, false, work, tau, x);
+  solver().mark_failed(info, flags);
+}
+
 // The solution is in the first n rows of `x` (max(m, n) rows); the rest holds what the residuals are made of.
 std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b, double rcond,
                                                  std::string_view driver) {
@@ -233,6 +330,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
            " and ", b.sizes());
   const Dims lead = broadcast_shapes("linalg.lstsq", batch_sizes(a), batch_sizes(b));
   const int64_t m = a.size(-2), n = a.size(-1), nrhs = b.size(-1), rows = std::max(m, n), k = std::min(m, n);
+  FL_CHECK_KIND(!elsewhere(a) || driver == "gels", NotImplemented,
+                "[linalg.lstsq] expected the driver gels on CUDA, got ", driver);
   const bool with_rank = driver != "gels", with_values = driver == "gelsd" || driver == "gelss";
   const Tensor x = columns(lead, rows, nrhs, b.options()), info = info_tensor(lead, a.device());
   const Tensor rank =
@@ -241,7 +340,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
   const Tensor values = with_values ? zeros(join(lead, {k}), real) : empty({0}, real);
   if (a.is_meta()) return {x, rank, values, info};
   if (x.numel()) {
-    std::memset(x.raw(), 0, x.numel() * x.itemsize());
+    set_zero(x);
     if (m && nrhs) {
       Dims sizes(x.sizes());
       sizes[sizes.size() - 2] = m;
@@ -249,6 +348,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
     }
   }
   if (m == 0 || n == 0 || numel_of(lead) == 0 || nrhs == 0) return {x, rank, values, info};
+  if (elsewhere(a)) {
+    lstsq_elsewhere(a, lead, x, info);
+    return {x, rank, values, info};
+  }
   const Tensor work = column_copy(a, lead);
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -276,14 +379,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
   return {x, rank, values, info};
 }
 
-FL_KERNEL("geqrf", geqrf);
-FL_KERNEL("linalg_householder_product", householder_product);
-FL_KERNEL("ormqr", ormqr);
-FL_KERNEL("linalg_qr", qr);
-FL_KERNEL("_linalg_svd", svd);
-FL_KERNEL("_linalg_eigh", eigh);
-FL_KERNEL("_linalg_eig", eig);
-FL_KERNEL("_linalg_lstsq", lstsq);
+FL_KERNEL_DEVICES("geqrf", geqrf);
+FL_KERNEL_DEVICES("linalg_householder_product", householder_product);
+FL_KERNEL_DEVICES("ormqr", ormqr);
+FL_KERNEL_DEVICES("linalg_qr", qr);
+FL_KERNEL_DEVICES("_linalg_svd", svd);
+FL_KERNEL_DEVICES("_linalg_eigh", eigh);
+FL_KERNEL_DEVICES("_linalg_eig", eig);
+FL_KERNEL_DEVICES("_linalg_lstsq", lstsq);
 
 }  // namespace
 }  // namespace fl::linalg

@@ -12,19 +12,34 @@ namespace {
 using Matrices = std::tuple<Tensor, Tensor>;
 using Factored = std::tuple<Tensor, Tensor, Tensor>;
 
+void check_one_place(const char* op, const Tensor& a, const Tensor& b) {
+  FL_CHECK(a.device() == b.device(), "[", op, "] expected tensors on one device, got ", to_string(a.device()),
+           " and ", to_string(b.device()));
+}
+
 void check_pivots(const char* op, const Tensor& factors, const Tensor& pivots) {
   FL_CHECK(pivots.dtype() == DType::Int32, "[", op, "] expected int32 pivots, got ", name_of(pivots.dtype()));
   FL_CHECK(pivots.dim() >= 1 && pivots.size(-1) == std::min(factors.size(-1), factors.size(-2)) &&
                pivots.dim() == factors.dim() - 1,
            "[", op, "] expected pivots for the factors of shape ", factors.sizes(), ", got ", pivots.sizes());
+  check_one_place(op, factors, pivots);
 }
 
 // Pivots come from the user: an index outside the matrix must not reach LAPACK.
 void check_pivot_range(const char* op, const Tensor& pivots, int64_t rows) {
+  if (elsewhere(pivots)) return solver().check_pivots(pivots, rows);
   const int32_t* p = pivots.data<int32_t>();
   for (int64_t i = 0; i < pivots.numel(); ++i)
     FL_CHECK(p[i] >= 1 && p[i] <= rows, "[", op, "] expected pivots between 1 and ", rows, ", got ",
              static_cast<int64_t>(p[i]));
+}
+
+// A contiguous tensor; on the accelerator a copy, in which pivots outside of the matrix are replaced.
+Tensor own(const Tensor& pivots) {
+  if (!elsewhere(pivots)) return contiguous(pivots);
+  const Tensor copy = empty(pivots.sizes(), pivots.options());
+  copy_into(copy, pivots);
+  return copy;
 }
 
 // ---------------------------------------------------------------- LU
@@ -39,6 +54,10 @@ Factored lu_factor_ex(const Tensor& a, bool pivot) {
   const Tensor lu = column_copy(a), info = info_tensor(lead, a.device());
   const Tensor pivots = empty(join(lead, {std::min(m, n)}), {DType::Int32, a.device()});
   if (a.is_meta() || a.numel() == 0) return {lu, pivots, info};
+  if (elsewhere(a)) {
+    solver().getrf(lu, pivots, info, pivot);
+    return {lu, pivots, info};
+  }
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(info.numel(), cube(lu), [&](int64_t i) {
@@ -64,11 +83,19 @@ Factored lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data, boo
   const int64_t batch = numel_of(lead);
   Tensor order;
   if (unpack_pivots) {
-    order = contiguous(pivots);
+    order = own(pivots);
     check_pivot_range("lu_unpack", order, m);
-    if (p.numel()) std::memset(p.raw(), 0, p.numel() * p.itemsize());
+    set_zero(p);
   }
   const Tensor source = column_copy(lu);
+  if (elsewhere(lu)) {
+    if (unpack_data) {
+      solver().copy_part(l, source, Part::Lower, true);
+      solver().copy_part(u, source, Part::Upper, false);
+    }
+    if (unpack_pivots) solver().permutation(p, order);
+    return {p, l, u};
+  }
   dispatch_lapack(lu.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     for (int64_t i = 0; i < batch; ++i) {
@@ -113,6 +140,15 @@ void solve_with_lu(const Tensor& lu, const Tensor& pivots, const Tensor& x, int6
   conjugate();
 }
 
+// The same for a whole batch on the accelerator.
+void solve_elsewhere(const Tensor& lu, const Tensor& pivots, const Tensor& x, bool left, bool adjoint) {
+  Solver& s = solver();
+  if (left || !adjoint) return s.getrs(!left ? 'T' : adjoint ? 'C' : 'N', lu, pivots, x);
+  s.conjugate(x);
+  s.getrs('N', lu, pivots, x);
+  s.conjugate(x);
+}
+
 Tensor right_hand_side(const Tensor& b, const Dims& lead, bool left) {
   if (left) return column_copy(b, lead);
   const Tensor copy = empty(join(lead, {b.size(-2), b.size(-1)}), b.options());
@@ -135,8 +171,12 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
   const Dims lead = broadcast_shapes("linalg.lu_solve", batch_sizes(lu), batch_sizes(b));
   const Tensor x = right_hand_side(b, lead, left);
   if (x.is_meta() || x.numel() == 0) return x;
-  const Tensor factors = column_copy(lu, lead), swaps = contiguous(expand_batch(pivots, lead, 1));
+  const Tensor factors = column_copy(lu, lead), swaps = own(expand_batch(pivots, lead, 1));
   check_pivot_range("linalg.lu_solve", swaps, lu.size(-1));
+  if (elsewhere(x)) {
+    solve_elsewhere(factors, swaps, x, left, adjoint);
+    return x;
+  }
   dispatch_lapack(lu.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(numel_of(lead), lu.size(-1) * x.size(-1) * x.size(-2),
@@ -158,6 +198,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> solve_ex(const Tensor& a, const Tenso
   const int64_t n = a.size(-1);
   const Tensor pivots = empty(join(lead, {n}), {DType::Int32, a.device()});
   if (a.is_meta() || lu.numel() == 0) return {x, lu, pivots, info};
+  if (elsewhere(a)) {
+    solver().getrf(lu, pivots, info, true);
+    if (x.numel()) solve_elsewhere(lu, pivots, x, left, false);
+    return {x, lu, pivots, info};
+  }
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(numel_of(lead), cube(lu), [&](int64_t i) {
@@ -175,6 +220,13 @@ Matrices inv_ex(const Tensor& a) {
   const Tensor inverse = column_copy(a), info = info_tensor(batch_sizes(a), a.device());
   if (a.is_meta() || a.numel() == 0) return {inverse, info};
   const int64_t n = a.size(-1);
+  if (elsewhere(a)) {
+    const Tensor lu = column_copy(a), pivots = empty(join(batch_sizes(a), {n}), {DType::Int32, a.device()});
+    solver().getrf(lu, pivots, info, true);
+    fill_identity(inverse);
+    solver().getrs('N', lu, pivots, inverse);
+    return {inverse, info};
+  }
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(info.numel(), 2 * cube(a), [&](int64_t i) {
@@ -205,6 +257,10 @@ Factored det_of(const Tensor& a) {
   auto [lu, pivots, info] = lu_factor_ex(a, true);
   const Tensor det = empty(batch_sizes(a), a.options());
   if (a.is_meta()) return {det, lu, pivots};
+  if (elsewhere(a)) {
+    solver().determinant(lu, pivots, det, {});
+    return {det, lu, pivots};
+  }
   const int64_t n = a.size(-1);
   dispatch_lapack(a.dtype(), [&, lu = lu, pivots = pivots](auto type) {
     using T = typename decltype(type)::type;
@@ -227,6 +283,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> slogdet_of(const Tensor& a) {
   const Dims lead = batch_sizes(a);
   const Tensor sign = empty(lead, a.options()), logabs = empty(lead, {real_of(a.dtype()), a.device()});
   if (a.is_meta()) return {sign, logabs, lu, pivots};
+  if (elsewhere(a)) {
+    solver().determinant(lu, pivots, sign, logabs);
+    return {sign, logabs, lu, pivots};
+  }
   const int64_t n = a.size(-1);
   dispatch_lapack(a.dtype(), [&, lu = lu, pivots = pivots](auto type) {
     using T = typename decltype(type)::type;
@@ -254,6 +314,12 @@ Matrices cholesky_ex(const Tensor& a, bool upper) {
   check_floating("linalg.cholesky", a);
   const Tensor factor = column_copy(a), info = info_tensor(batch_sizes(a), a.device());
   if (a.is_meta() || a.numel() == 0) return {factor, info};
+  if (elsewhere(a)) {
+    const Part part = upper ? Part::Upper : Part::Lower;
+    solver().potrf(part, factor, info);
+    solver().copy_part(factor, factor, part, false);
+    return {factor, info};
+  }
   const int64_t n = a.size(-1);
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -279,6 +345,10 @@ Tensor cholesky_solve(const Tensor& self, const Tensor& factor, bool upper) {
   const Tensor x = column_copy(self, lead);
   if (x.is_meta() || x.numel() == 0) return x;
   const Tensor f = column_copy(factor, lead);
+  if (elsewhere(x)) {
+    solver().potrs(upper ? Part::Upper : Part::Lower, f, x);
+    return x;
+  }
   const int64_t n = factor.size(-1);
   dispatch_lapack(x.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -294,6 +364,11 @@ Matrices cholesky_inverse(const Tensor& self, bool upper) {
   check_floating("cholesky_inverse", self);
   const Tensor inverse = column_copy(self), info = info_tensor(batch_sizes(self), self.device());
   if (self.is_meta() || self.numel() == 0) return {inverse, info};
+  if (elsewhere(self)) {
+    fill_identity(inverse);
+    solver().potrs(upper ? Part::Upper : Part::Lower, column_copy(self), inverse);
+    return {inverse, info};
+  }
   const int64_t n = self.size(-1);
   dispatch_lapack(self.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -318,6 +393,12 @@ Matrices cholesky_inverse(const Tensor& self, bool upper) {
 
 // ---------------------------------------------------------------- LDL
 
+// What the accelerator's library has.
+void check_symmetric(const char* op, const Tensor& t, bool hermitian) {
+  FL_CHECK_KIND(!hermitian || !is_complex(t.dtype()), NotImplemented, "[", op,
+                "] expected hermitian=False for complex matrices on CUDA, got True");
+}
+
 Factored ldl_factor_ex(const Tensor& self, bool hermitian) {
   check_square("linalg.ldl_factor_ex", self);
   check_floating("linalg.ldl_factor_ex", self);
@@ -326,6 +407,12 @@ Factored ldl_factor_ex(const Tensor& self, bool hermitian) {
   const int64_t n = self.size(-1);
   const Tensor pivots = empty(join(lead, {n}), {DType::Int32, self.device()});
   if (self.is_meta() || self.numel() == 0) return {ld, pivots, info};
+  if (elsewhere(self)) {
+    check_symmetric("linalg.ldl_factor_ex", self, hermitian);
+    solver().sytrf(ld, pivots, info);
+    solver().copy_part(ld, ld, Part::Lower, false);
+    return {ld, pivots, info};
+  }
   dispatch_lapack(self.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     each(info.numel(), cube(self) / 3, [&](int64_t i) {
@@ -349,12 +436,18 @@ Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool h
            "[linalg.ldl_solve] expected pivots for the factors of shape ", ld.sizes(), ", got ",
            pivots.sizes());
   check_same("linalg.ldl_solve", ld, b);
+  check_one_place("linalg.ldl_solve", ld, pivots);
   const Dims lead = broadcast_shapes("linalg.ldl_solve", batch_sizes(ld), batch_sizes(b));
   const Tensor x = column_copy(b, lead);
   if (x.is_meta() || x.numel() == 0) return x;
   const Tensor factors = column_copy(ld, lead),
                swaps = contiguous(to_dtype(expand_batch(pivots, lead, 1), DType::Int32));
   const int64_t n = ld.size(-1);
+  if (elsewhere(x)) {
+    check_symmetric("linalg.ldl_solve", x, hermitian);
+    solver().sytrs(factors, swaps, x);
+    return x;
+  }
   // A negative pivot opens a block of two rows; LAPACK takes that on trust.
   for (int64_t i = 0; i < swaps.numel() / std::max<int64_t>(n, 1); ++i) {
     const int32_t* p = vector<int32_t>(swaps, i);
@@ -386,6 +479,10 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
   const Tensor x = column_copy(b, lead);
   if (x.is_meta() || x.numel() == 0) return x;
   const Tensor factor = column_copy(a, lead);
+  if (elsewhere(x)) {
+    solver().trsm(left, upper ? Part::Upper : Part::Lower, 'N', unitriangular, factor, x);
+    return x;
+  }
   const int64_t m = x.size(-2), n = x.size(-1);
   dispatch_lapack(a.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -513,19 +610,19 @@ Tensor pinv_value(const Tensor&, const Tensor& value) {
 }
 
 FL_KERNEL_ALL("_linalg_pinv", pinv_value);
-FL_KERNEL("_linalg_lu_factor_ex", lu_factor_ex);
-FL_KERNEL("lu_unpack", lu_unpack);
-FL_KERNEL("linalg_lu_solve", lu_solve);
-FL_KERNEL("_linalg_solve_ex", solve_ex);
-FL_KERNEL("_linalg_inv_ex", inv_ex);
-FL_KERNEL("_linalg_det", det_of);
-FL_KERNEL("_linalg_slogdet", slogdet_of);
-FL_KERNEL("_linalg_cholesky_ex", cholesky_ex);
-FL_KERNEL("cholesky_solve", cholesky_solve);
-FL_KERNEL("_cholesky_inverse", cholesky_inverse);
-FL_KERNEL("_linalg_ldl_factor_ex", ldl_factor_ex);
-FL_KERNEL("linalg_ldl_solve", ldl_solve);
-FL_KERNEL("linalg_solve_triangular", solve_triangular);
+FL_KERNEL_DEVICES("_linalg_lu_factor_ex", lu_factor_ex);
+FL_KERNEL_DEVICES("lu_unpack", lu_unpack);
+FL_KERNEL_DEVICES("linalg_lu_solve", lu_solve);
+FL_KERNEL_DEVICES("_linalg_solve_ex", solve_ex);
+FL_KERNEL_DEVICES("_linalg_inv_ex", inv_ex);
+FL_KERNEL_DEVICES("_linalg_det", det_of);
+FL_KERNEL_DEVICES("_linalg_slogdet", slogdet_of);
+FL_KERNEL_DEVICES("_linalg_cholesky_ex", cholesky_ex);
+FL_KERNEL_DEVICES("cholesky_solve", cholesky_solve);
+FL_KERNEL_DEVICES("_cholesky_inverse", cholesky_inverse);
+FL_KERNEL_DEVICES("_linalg_ldl_factor_ex", ldl_factor_ex);
+FL_KERNEL_DEVICES("linalg_ldl_solve", ldl_solve);
+FL_KERNEL_DEVICES("linalg_solve_triangular", solve_triangular);
 FL_KERNEL("matrix_exp", matrix_exp);
 
 }  // namespace

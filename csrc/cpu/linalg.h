@@ -2,9 +2,11 @@
 // the loop over the matrices of a batch.
 #pragma once
 
+#include "core/accelerator.h"
 #include "cpu/iterator.h"
 #include "cpu/lapack.h"
 #include "cpu/parallel.h"
+#include "cpu/solver.h"
 #include "dispatch/kernel.h"
 
 namespace fl::linalg {
@@ -105,9 +107,25 @@ void each(int64_t batch, int64_t work, const F& f) {
   });
 }
 
+// Whether the accelerator's solver computes instead of LAPACK.
+inline bool elsewhere(const Tensor& t) {
+  return t.device().type == DeviceType::CUDA;
+}
+inline Solver& solver() {
+  return the_accelerator().solver();
+}
+
+inline void set_zero(const Tensor& t) {
+  const int64_t zero[2] = {0, 0};
+  if (t.is_meta() || t.numel() == 0) return;
+  if (elsewhere(t))
+    the_accelerator().fill(t, zero);
+  else
+    std::memset(t.raw(), 0, t.numel() * t.itemsize());
+}
 inline Tensor zeros(IntSpan sizes, Options options) {
   const Tensor t = empty(sizes, options);
-  if (!t.is_meta() && t.numel() > 0) std::memset(t.raw(), 0, t.numel() * t.itemsize());
+  set_zero(t);
   return t;
 }
 inline Tensor info_tensor(const Dims& lead, Device device) {
@@ -121,6 +139,7 @@ inline int64_t cube(const Tensor& t) {
 // Writes the identity into a batch of matrices stored by columns.
 inline void fill_identity(const Tensor& t) {
   if (t.is_meta() || t.numel() == 0) return;
+  if (elsewhere(t)) return solver().copy_part(t, {}, Part::All, true);
   const int64_t m = t.size(-2), n = t.size(-1);
   std::memset(t.raw(), 0, t.numel() * t.itemsize());
   dispatch_lapack(t.dtype(), [&](auto type) {

@@ -142,6 +142,8 @@ __global__ void __launch_bounds__(256) combine_indexed(const __grid_constant__ I
   }
 }
 
+}  // namespace
+
 int* failure_flag() {
   static int* flag = [] {
     int* p = nullptr;
@@ -153,6 +155,8 @@ int* failure_flag() {
   }();
   return flag;
 }
+
+namespace {
 
 // What an indexed call works on: shapes broadcast to `shape`, whose dimensions the strides are for.
 struct Selection {

@@ -29,6 +29,8 @@ bool has_blas();
 bool get_tf32();
 // The product by a plain kernel, for what the library does not take.
 void gemm_plain(const cpu::GemmArgs& args);
+// What kernels set when they meet an index out of bounds, in memory of the host.
+int* failure_flag();
 // Raises when an index out of bounds was met; called after the host has waited for the device.
 void check_indices();
 // Runs an operator by its definition: what kernels do with arguments they do not take.

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cuda/kernels.h"
+#include "cuda/solver.h"
 
 namespace fl::cuda {
 
@@ -145,6 +146,7 @@ class Cuda final : public Accelerator {
   void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale) override {
     cuda::fft(to, from, dims, forward, scale);
   }
+  linalg::Solver& solver() override { return cuda::solver(); }
 };
 
 }  // namespace

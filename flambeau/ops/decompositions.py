@@ -305,7 +305,9 @@ def lstsq(
         raise RuntimeError(f"[{op}] expected a driver among gels, gelsy, gelsd and gelss, got {driver!r}")
     if b.dim() not in (self.dim() - 1, self.dim()):
         raise RuntimeError(f"[{op}] expected a right-hand side for {tuple(self.shape)}, got {tuple(b.shape)}")
-    driver = driver or "gelsy"
+    if self.is_cuda and driver not in (None, "gels"):
+        raise RuntimeError(f"[{op}] expected the driver gels on CUDA, got {driver!r}")
+    driver = driver or ("gels" if self.is_cuda else "gelsy")
     vector = is_vector(self, b) or b.dim() == self.dim() - 1
     B = b.unsqueeze(-1) if vector else b
     m, n = self.shape[-2:]

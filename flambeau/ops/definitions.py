@@ -732,6 +732,11 @@ def median(self: Any) -> Any:
 
 def find(name: str) -> Callable[..., Any] | None:
     """The definition of an operator by its full name."""
-    from flambeau.ops import network_definitions, sampling_definitions  # noqa: F401 - fill the table
+    from flambeau.ops import (  # noqa: F401 - fill the table
+        linalg_definitions,
+        network_definitions,
+        sampling_definitions,
+        sequence_definitions,
+    )
 
     return TABLE.get(name)
