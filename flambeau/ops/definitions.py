@@ -118,6 +118,9 @@ for _name in (
     "uniform_ normal_ random_ random_.to random_.from exponential_ bernoulli_.float geometric_ cauchy_ log_normal_"
 ).split():
     TABLE[_name] = in_place_on_host(_name)
+TABLE["bernoulli_.Tensor"] = lambda self, p, **options: self.copy_(
+    fl.bernoulli(p.expand(self.shape).to(p.dtype if p.dtype is fl.float64 else fl.float32), **options)
+)
 
 
 # ---------------------------------------------------------------- joining, padding, reordering
@@ -410,12 +413,6 @@ def _nonzero_numpy(self: Any) -> Any:
     return list(fl.nonzero(self if self.dim() else self.reshape(1)).unbind(1))
 
 
-@decompose("_isin_sorted")
-def _isin_sorted(self: Any, list: Any, invert: bool) -> Any:
-    found = fl.any(self.unsqueeze(-1) == list, -1)
-    return fl.logical_not(found) if invert else found
-
-
 @decompose("_search")
 def _search(sequence: Any, values: Any, right: bool, int32: bool, sorter: Any = None) -> Any:
     """How many elements come before each value."""
@@ -460,9 +457,9 @@ def repeat(self: Any, repeats: Sequence[int]) -> Any:
 
 @decompose("repeat_interleave.Tensor")
 def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
-    counts = repeats.tolist()
-    found = [i for i, n in enumerate(counts) for _ in range(n)]
-    return fl.tensor(found, dtype=fl.int64).to(repeats.device)
+    ends = fl.cumsum(repeats, 0)
+    total = output_size if output_size is not None else int(ends[-1]) if ends.numel() else 0
+    return fl._ops._search(ends, _positions(total, repeats.device), True, repeats.dtype is fl.int32)
 
 
 @decompose("embedding")
@@ -720,19 +717,10 @@ def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return (values.clone(), indices.clone()) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-@decompose("median.dim")
-def median_dim(self: Any, dim: int, keepdim: bool = False) -> Any:
-    return fl.kthvalue(self, ((self.shape[dim] if self.dim() else 1) + 1) // 2, dim, keepdim)
-
-
-@decompose("median")
-def median(self: Any) -> Any:
-    return fl.kthvalue(self.reshape(-1), (self.numel() + 1) // 2, 0)[0]
-
-
 def find(name: str) -> Callable[..., Any] | None:
     """The definition of an operator by its full name."""
     from flambeau.ops import (  # noqa: F401 - fill the table
+        counting_definitions,
         linalg_definitions,
         network_definitions,
         sampling_definitions,

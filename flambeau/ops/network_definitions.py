@@ -70,6 +70,20 @@ def convolution(
     return out.clone() if bias is None else out + bias.reshape([-1] + [1] * space)
 
 
+@decompose("_convolution_finished")
+def _convolution_finished(
+    input: Any, weight: Any, bias: Any, mean: Any, scale: Any, shift: Any, residual: Any, relu: bool,
+    padding: Sequence[int],
+) -> Any:  # fmt: skip
+    out = fl.convolution(input, weight, bias, [1, 1], padding, [1, 1], False, [0, 0], 1)
+    mean, scale, shift = (t if t is None else t.reshape([-1, 1, 1]) for t in (mean, scale, shift))
+    out = out if mean is None else out - mean
+    out = out if scale is None else out * scale
+    out = out if shift is None else out + shift
+    out = out if residual is None else out + residual
+    return fl.relu(out) if relu else out
+
+
 def _conv(ndim: int, transposed: bool) -> Callable[..., Any]:
     def plain(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1):  # type: ignore[no-untyped-def]
         return run(input, weight, bias, stride, padding, dilation, False, (0,), groups)
