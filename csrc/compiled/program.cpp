@@ -63,21 +63,19 @@ class Runner {
   }
 
   void operator()(const Kernel& s) {
-    void* pointers[kMaxPointers];
+    // Pointers, numbers (whose low half is what a parameter of 32 bits takes), two scratch areas.
+    int64_t values[kMaxPointers + kMaxNumbers + 2];
     void* params[kMaxPointers + kMaxNumbers + 2];
-    void* scratch[2] = {nullptr, nullptr};
     size_t n = 0;
-    for (const Launch::Pointer& p : s.pointers) {
-      pointers[n] = at(p.slot).raw() + p.bytes;
-      params[n] = &pointers[n];
-      ++n;
-    }
-    // The low half of a number is what a parameter of 32 bits takes.
-    for (const int64_t& number : s.numbers) params[n++] = const_cast<int64_t*>(&number);
-    params[n++] = &scratch[0];
-    params[n++] = &scratch[1];
+    for (const Launch::Pointer& p : s.pointers)
+      values[n++] = reinterpret_cast<int64_t>(at(p.slot).raw() + p.bytes);
+    for (int64_t number : s.numbers) values[n++] = number;
+    values[n++] = 0;
+    values[n++] = 0;
+    for (size_t i = 0; i < n; ++i) params[i] = &values[i];
     const unsigned block[3] = {s.threads, 1, 1};
-    the_accelerator().launch(s.function, s.grid, block, s.shared, stream_, params);
+    the_accelerator().launch(s.function, s.grid, block, s.shared, stream_, params, values,
+                             n * sizeof *values);
   }
 
   void operator()(const Random& s) {

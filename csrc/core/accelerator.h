@@ -51,8 +51,9 @@ class Accelerator {
   // A function of a compiled module (cubin or PTX image), kept for ever; `shared` is the most dynamic shared
   // memory that launches will ask for.
   virtual void* load(const void* image, const char* function, int shared) = 0;
+  // `bytes` are the values that `params` point to, by which a repeated launch is known.
   virtual void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared,
-                      void* stream, void** params) = 0;
+                      void* stream, void** params, const void* bytes, size_t size) = 0;
 
   // Loops generated from op records; geometry and dtypes have been settled and checked.
   virtual void pointwise(const PointwiseCall& call) = 0;

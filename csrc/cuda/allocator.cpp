@@ -3,6 +3,7 @@
 // memory can be given out again without waiting: work on one stream is in order. A block that other streams
 // have used (record_stream) waits for their events first.
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -392,6 +393,8 @@ class DeviceMemory {
   DeviceStatistics stats_;
 };
 
+std::atomic<int> captures{0};
+
 DeviceMemory& memory(int device) {
   static auto* all = new DeviceMemory[kMaxDevices];
   return all[device];
@@ -425,15 +428,20 @@ std::string snapshot(int device) {
 }
 void begin_pool(int device, cudaStream_t stream, uint64_t pool) {
   memory(device).begin_pool(stream, pool);
+  ++captures;
 }
 void end_pool(int device, cudaStream_t stream) {
   memory(device).end_pool(stream);
+  --captures;
 }
 void release_pool(int device, uint64_t pool) {
   memory(device).release_pool(pool);
 }
 bool capturing(int device) {
   return memory(device).capturing();
+}
+bool capturing() {
+  return captures.load(std::memory_order_relaxed) > 0;
 }
 void set_memory_limit(int device, int64_t bytes) {
   memory(device).limit_ = bytes;

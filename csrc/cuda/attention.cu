@@ -1,6 +1,7 @@
 // Attention by products over all scores, with the softmax of a row and its derivative in one pass each.
 // Scores are kept in single precision. Memory grows with queries times keys; compiled code has a kernel that
 // does not.
+#include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
 
@@ -154,8 +155,8 @@ void attention(const Operator& op, void*, KeySet keys, Value* args, Value* resul
   multiply(q, false, k, true, scores);
   const ScoreArgs a{scores.data<float>(), weights.raw(),     sums.data<float>(), int(n), int(m),
                     scale_of(args[5], q), args[4].to_bool(), q.dtype()};
-  score_softmax<<<static_cast<unsigned>(b * h * n), threads_for(m), 0, current_stream()>>>(a);
-  check_launch("scaled_dot_product_attention");
+  launch(score_softmax, static_cast<unsigned>(b * h * n), threads_for(m), current_stream(),
+         "scaled_dot_product_attention", a);
   multiply(weights, false, v, false, out);
   results[0] = Value(out);
   results[1] = Value(sums);
@@ -177,9 +178,8 @@ void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Val
   multiply(g, false, v, true, of_weights);
   const ScoreArgs a{scores.data<float>(), weights.raw(),     sums.data<float>(), int(n), int(m),
                     scale_of(args[8], q), args[7].to_bool(), q.dtype()};
-  score_gradient<<<static_cast<unsigned>(b * h * n), threads_for(m), 0, current_stream()>>>(
-      a, of_weights.data<float>(), of_scores.raw());
-  check_launch("scaled_dot_product_attention");
+  launch(score_gradient, static_cast<unsigned>(b * h * n), threads_for(m), current_stream(),
+         "scaled_dot_product_attention", a, of_weights.data<float>(), of_scores.raw());
   const Tensor dq = empty(q.sizes(), q.options()), dk = empty(k.sizes(), k.options()),
                dv = empty(v.sizes(), v.options());
   multiply(of_scores, false, k, false, dq);

@@ -5,6 +5,7 @@
 #include "cpu/iterator.h"
 #include "cuda/device.cuh"
 #include "cuda/kernels.h"
+#include "cuda/launch.h"
 
 namespace fl::cuda {
 
@@ -172,8 +173,7 @@ bool transposed(const StridedIterator& it) {
   const int64_t down = (a.rows + 31) / 32, across = (a.columns + 31) / 32;
   if (outer > 65535 || down > 65535) return false;
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), static_cast<unsigned>(outer));
-  transpose<T><<<grid, dim3(32, 8), 0, current_stream()>>>(a);
-  check_launch("copy_");
+  launch(transpose<T>, grid, dim3(32, 8), current_stream(), "copy_", a);
   return true;
 }
 
@@ -198,8 +198,9 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   a.in_size = static_cast<int8_t>(src.itemsize());
   if (alike && vectorises(dst.dtype()) && vectorises(src.dtype()) &&
       reinterpret_cast<uintptr_t>(a.out) % 16 == 0 && reinterpret_cast<uintptr_t>(a.in) % 16 == 0) {
-    copy_vector<<<static_cast<unsigned>((n + 256 * kVector - 1) / (256 * kVector)), 256, 0, stream>>>(a);
-    return check_launch("copy_");
+    launch(copy_vector, static_cast<unsigned>((n + 256 * kVector - 1) / (256 * kVector)), 256, stream,
+           "copy_", a);
+    return;
   }
   if (n >= int64_t(1) << 31 || dst.dim() > kMaxDims) {
     // By pieces along the outermost dimension.
@@ -248,8 +249,8 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
         a.geometry.size[d] = Divider(static_cast<uint32_t>(d ? it.sizes()[d] : it.sizes()[0] * item / 16));
         for (int k = 0; k < 2; ++k) a.geometry.stride[k][d] = d ? it.operand(k).strides[d] : 16;
       }
-      copy_raw<uint4><<<static_cast<unsigned>((a.n + 255) / 256), 256, 0, stream>>>(a);
-      return check_launch("copy_");
+      launch(copy_raw<uint4>, static_cast<unsigned>((a.n + 255) / 256), 256, stream, "copy_", a);
+      return;
     }
   }
   a.geometry.ndim = it.ndim();
@@ -257,8 +258,8 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
     a.geometry.size[d] = Divider(static_cast<uint32_t>(it.sizes()[d]));
     for (int k = 0; k < 2; ++k) a.geometry.stride[k][d] = it.operand(k).strides[d];
   }
-  kernel_for(src.dtype(), dst.dtype())<<<static_cast<unsigned>((n + 255) / 256), 256, 0, stream>>>(a);
-  check_launch("copy_");
+  launch(kernel_for(src.dtype(), dst.dtype()), static_cast<unsigned>((n + 255) / 256), 256, stream, "copy_",
+         a);
 }
 
 bool pinned(const Tensor& t) {
@@ -346,7 +347,8 @@ void fill(const Tensor& t, const void* pattern) {
   const unsigned blocks = static_cast<unsigned>(std::min<int64_t>((n + 255) / 256, 132 * 32));
   const auto run = [&](auto value) {
     std::memcpy(&value, pattern, sizeof value);
-    fill_line<<<blocks, 256, 0, stream>>>(reinterpret_cast<decltype(value)*>(t.raw()), n, value);
+    launch(fill_line<decltype(value)>, blocks, 256, stream, "fill_",
+           reinterpret_cast<decltype(value)*>(t.raw()), n, value);
   };
   switch (item) {
     case 2:
@@ -361,7 +363,6 @@ void fill(const Tensor& t, const void* pattern) {
     default:
       run(uint4());
   }
-  check_launch("fill_");
 }
 
 }  // namespace fl::cuda

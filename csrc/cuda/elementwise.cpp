@@ -6,6 +6,7 @@
 #include "cpu/iterator.h"
 #include "cuda/generated.h"
 #include "cuda/kernels.h"
+#include "cuda/launch.h"
 
 namespace fl::cuda {
 
@@ -15,11 +16,7 @@ constexpr int64_t kMostElements = (int64_t(1) << 31) - (1 << 20);  // of one lau
 
 template <class Args>
 void launch(void (*kernel)(const Args), dim3 grid, dim3 block, const Args& args, const char* what) {
-  void* params[] = {const_cast<Args*>(&args)};
-  const cudaError_t status =
-      cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, params, 0, current_stream());
-  check(status, what);
-  launched(what);
+  cuda::launch(kernel, grid, block, current_stream(), what, args);
 }
 
 bool is_real(DType t) {
@@ -147,7 +144,7 @@ void run_pointwise(const PointwiseCall& call) {
   const bool floating = call.slot == kSlotFloat || call.slot == kSlotDouble;
 
   OnDevice on(call.out.device().index);
-  PointwiseArgs args;
+  PointwiseArgs args{};  // no byte of it is left to chance: equal calls have equal parameters
   for (int p = 0; p < call.def.params; ++p) args.param[p] = bits_of(call.params[p], floating);
   args.out_dtype = call.out.dtype();
   args.out_size = static_cast<int8_t>(call.out.itemsize());

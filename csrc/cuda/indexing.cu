@@ -10,6 +10,7 @@
 #include "cpu/indexed.h"
 #include "cpu/iterator.h"
 #include "cuda/device.cuh"
+#include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
 
@@ -226,22 +227,21 @@ void run(const char* op, const Selection& s, bool wrap, F&& launch) {
     a.place[i] = s.place[i] * a.item;
   }
   launch(a, static_cast<unsigned>((n + 255) / 256), current_stream());
-  check_launch(op);
 }
 
 void read(const char* op, const Selection& s, bool wrap) {
-  run(op, s, wrap, [](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
+  run(op, s, wrap, [op](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
     switch (a.item) {
       case 1:
-        return read_indexed<uint8_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(read_indexed<uint8_t>, blocks, 256, stream, op, a);
       case 2:
-        return read_indexed<uint16_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(read_indexed<uint16_t>, blocks, 256, stream, op, a);
       case 4:
-        return read_indexed<uint32_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(read_indexed<uint32_t>, blocks, 256, stream, op, a);
       case 8:
-        return read_indexed<uint64_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(read_indexed<uint64_t>, blocks, 256, stream, op, a);
       default:
-        return read_indexed<uint4><<<blocks, 256, 0, stream>>>(a);
+        return launch(read_indexed<uint4>, blocks, 256, stream, op, a);
     }
   });
 }
@@ -249,27 +249,27 @@ void read(const char* op, const Selection& s, bool wrap) {
 void write(const char* op, const Selection& s, bool wrap, Combine how) {
   FL_CHECK_KIND(how == Combine::Assign || (!is_complex(s.data.dtype()) && !is_stored_only(s.data.dtype())),
                 NotImplemented, "[", op, "] expected a real dtype on CUDA, got ", name_of(s.data.dtype()));
-  run(op, s, wrap, [how](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
+  run(op, s, wrap, [op, how](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
     if (how != Combine::Assign) {
       if (a.dtype == DType::Double)
-        combine_indexed<double><<<blocks, 256, 0, stream>>>(a, how);
+        launch(combine_indexed<double>, blocks, 256, stream, op, a, how);
       else if (is_floating(a.dtype))
-        combine_indexed<float><<<blocks, 256, 0, stream>>>(a, how);
+        launch(combine_indexed<float>, blocks, 256, stream, op, a, how);
       else
-        combine_indexed<int64_t><<<blocks, 256, 0, stream>>>(a, how);
+        launch(combine_indexed<int64_t>, blocks, 256, stream, op, a, how);
       return;
     }
     switch (a.item) {
       case 1:
-        return write_indexed<uint8_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(write_indexed<uint8_t>, blocks, 256, stream, op, a);
       case 2:
-        return write_indexed<uint16_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(write_indexed<uint16_t>, blocks, 256, stream, op, a);
       case 4:
-        return write_indexed<uint32_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(write_indexed<uint32_t>, blocks, 256, stream, op, a);
       case 8:
-        return write_indexed<uint64_t><<<blocks, 256, 0, stream>>>(a);
+        return launch(write_indexed<uint64_t>, blocks, 256, stream, op, a);
       default:
-        return write_indexed<uint4><<<blocks, 256, 0, stream>>>(a);
+        return launch(write_indexed<uint4>, blocks, 256, stream, op, a);
     }
   });
 }
@@ -397,9 +397,8 @@ Tensor nonzero(const Tensor& self) {
   shape.ndim = static_cast<int>(nd);
   for (int64_t d = 0; d < nd; ++d) shape.size[d] = Divider(static_cast<uint32_t>(self.size(nd - 1 - d)));
   OnDevice on(self.device().index);
-  coordinates<<<static_cast<unsigned>((count + 255) / 256), 256, 0, current_stream()>>>(
-      flat.data<int64_t>(), out.data<int64_t>(), count, int(nd), shape);
-  check_launch("nonzero");
+  launch(coordinates, static_cast<unsigned>((count + 255) / 256), 256, current_stream(), "nonzero",
+         flat.data<int64_t>(), out.data<int64_t>(), count, int(nd), shape);
   return out;
 }
 

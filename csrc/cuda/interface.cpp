@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/driver.h"
 #include "cuda/runtime.h"
 
 using namespace fl;
@@ -264,7 +265,14 @@ API int flcuda_load(const void* image, const char* function, int shared, void** 
 }
 API int flcuda_launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared,
                       void* stream, void** params) {
-  return guarded([&] { the_accelerator().launch(function, grid, block, shared, stream, params); });
+  return guarded([&] {
+    // What the parameters are is not known here, so that no launch is like another.
+    cuda::driver().check(
+        cuda::driver().launch(static_cast<CUfunction>(function), grid[0], grid[1], grid[2], block[0],
+                              block[1], block[2], shared, static_cast<CUstream>(stream), params, nullptr),
+        "launch");
+    launched("launch");
+  });
 }
 API int flcuda_is_pinned(const void* address) {
   return the_accelerator().is_pinned(address);

@@ -1,5 +1,6 @@
 // layer_norm and its derivative. Rows of up to 32768 elements are held in registers; the sums over rows that
 // the gradients of weight and bias are go through partial sums of blocks of rows, in a fixed order.
+#include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
 
@@ -209,8 +210,8 @@ void layer_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
                     parameters,
                     DType::Float,
                     float(args[4].to_float())};
-  layer_norm_held<<<static_cast<unsigned>(x.numel() / n), row_threads(n), 0, current_stream()>>>(a);
-  check_launch("layer_norm");
+  launch(layer_norm_held, static_cast<unsigned>(x.numel() / n), row_threads(n), current_stream(),
+         "layer_norm", a);
   results[0] = Value(out);
   results[1] = Value(mean);
   results[2] = Value(rstd);
@@ -249,7 +250,8 @@ void layer_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   if (mask[0]) {
     by_input = empty(input.sizes(), input.options());
     a.out = by_input.raw();
-    layer_norm_input_gradient<<<static_cast<unsigned>(rows), row_threads(n), 0, stream>>>(g.raw(), a);
+    launch(layer_norm_input_gradient, static_cast<unsigned>(rows), row_threads(n), stream, "layer_norm",
+           g.raw(), a);
   }
   if (mask[1] || mask[2]) {
     const DType parameters = weight.defined() ? weight.dtype() : input.dtype();
@@ -258,19 +260,19 @@ void layer_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
     const int64_t piece = (rows + pieces - 1) / pieces;
     Scratch parts(2 * pieces * n * sizeof(float), input.device().index, stream);
     float *w = parts.as<float>(), *b = w + pieces * n;
-    layer_norm_parameter_gradients<<<dim3(across, static_cast<unsigned>(pieces)), dim3(32, 8), 0, stream>>>(
-        g.raw(), x.raw(), a.mean, rstd.raw(), w, b, rows, int(n), piece, x.dtype(), rstd.dtype());
+    launch(layer_norm_parameter_gradients, dim3(across, static_cast<unsigned>(pieces)), dim3(32, 8), stream,
+           "layer_norm", g.raw(), x.raw(), a.mean, rstd.raw(), w, b, rows, int(n), piece, x.dtype(),
+           rstd.dtype());
     const unsigned blocks = static_cast<unsigned>((n + 255) / 256);
     if (mask[1]) {
       by_weight = empty(shape, {parameters, input.device()});
-      fold_parts<<<blocks, 256, 0, stream>>>(w, pieces, int(n), by_weight.raw(), parameters);
+      launch(fold_parts, blocks, 256, stream, "layer_norm", w, pieces, int(n), by_weight.raw(), parameters);
     }
     if (mask[2]) {
       by_bias = empty(shape, {parameters, input.device()});
-      fold_parts<<<blocks, 256, 0, stream>>>(b, pieces, int(n), by_bias.raw(), parameters);
+      launch(fold_parts, blocks, 256, stream, "layer_norm", b, pieces, int(n), by_bias.raw(), parameters);
     }
   }
-  check_launch("layer_norm");
   results[0] = Value(by_input);
   results[1] = Value(by_weight);
   results[2] = Value(by_bias);

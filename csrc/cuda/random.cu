@@ -4,6 +4,7 @@
 #include "cpu/random_math.h"
 #include "cuda/device.cuh"
 #include "cuda/kernels.h"
+#include "cuda/launch.h"
 
 namespace fl::cuda {
 
@@ -162,8 +163,7 @@ void random(const Tensor& t, const RandomCall& call) {
   const int64_t group = pairs ? philox::kGroup / 2 : philox::kGroup;
   const int64_t threads = (n + group - 1) / group * philox::kLanes;
   const unsigned blocks = static_cast<unsigned>((threads + 255) / 256);
-  (pairs ? random_pairs : random_words)<<<blocks, 256, 0, current_stream()>>>(args);
-  check_launch("random");
+  launch((pairs ? random_pairs : random_words), blocks, 256, current_stream(), "random", args);
 }
 
 }  // namespace fl::cuda

@@ -1,13 +1,14 @@
 // Devices, streams and errors of the calling thread, and the accelerator that libflambeau sees.
 #include "cuda/runtime.h"
 
-#include <cuda.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
 #include <mutex>
 
+#include "cuda/driver.h"
 #include "cuda/kernels.h"
+#include "cuda/launch.h"
 #include "cuda/solver.h"
 
 namespace fl::cuda {
@@ -19,46 +20,6 @@ struct ThreadDevice {
   cudaStream_t streams[kMaxDevices] = {};
 };
 thread_local ThreadDevice here;
-
-bool launch_blocking() {
-  static const bool on = [] {
-    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
-    return value && value[0] && value[0] != '0';
-  }();
-  return on;
-}
-
-// The few functions of the driver that the runtime has no equal for, found in the library it has opened.
-struct Driver {
-  CUresult (*module_load)(CUmodule*, const void*);
-  CUresult (*module_function)(CUfunction*, CUmodule, const char*);
-  CUresult (*function_set)(CUfunction, CUfunction_attribute, int);
-  CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                     CUstream, void**, void**);
-  CUresult (*error_string)(CUresult, const char**);
-
-  static const Driver& get() {
-    static const Driver driver = [] {
-      void* library = dlopen("libcuda.so.1", RTLD_NOW);
-      FL_CHECK(library != nullptr, "[cuda] expected the CUDA driver, got none");
-      const auto find = [&](const char* name) { return dlsym(library, name); };
-      Driver d;
-      d.module_load = reinterpret_cast<decltype(d.module_load)>(find("cuModuleLoadData"));
-      d.module_function = reinterpret_cast<decltype(d.module_function)>(find("cuModuleGetFunction"));
-      d.function_set = reinterpret_cast<decltype(d.function_set)>(find("cuFuncSetAttribute"));
-      d.launch = reinterpret_cast<decltype(d.launch)>(find("cuLaunchKernel"));
-      d.error_string = reinterpret_cast<decltype(d.error_string)>(find("cuGetErrorString"));
-      return d;
-    }();
-    return driver;
-  }
-  void check(CUresult status, const char* what) const {
-    if (__builtin_expect(status == CUDA_SUCCESS, 1)) return;
-    const char* text = nullptr;
-    error_string(status, &text);
-    fail("[", what, "] CUDA error: ", text ? text : "unknown");
-  }
-};
 
 class Cuda final : public Accelerator {
  public:
@@ -117,7 +78,7 @@ class Cuda final : public Accelerator {
 
   void* load(const void* image, const char* function, int shared) override {
     check(cudaFree(nullptr), "load");  // makes the context
-    const Driver& driver = Driver::get();
+    const Driver& driver = cuda::driver();
     CUmodule module;
     CUfunction found;
     driver.check(driver.module_load(&module, image), "load");
@@ -128,12 +89,9 @@ class Cuda final : public Accelerator {
     return found;
   }
   void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared, void* stream,
-              void** params) override {
-    const Driver& driver = Driver::get();
-    driver.check(driver.launch(static_cast<CUfunction>(function), grid[0], grid[1], grid[2], block[0],
-                               block[1], block[2], shared, static_cast<CUstream>(stream), params, nullptr),
-                 "launch");
-    if (launch_blocking()) check_launch("launch");
+              void** params, const void* bytes, size_t size) override {
+    launch_loaded(function, {{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared},
+                  static_cast<cudaStream_t>(stream), {params, bytes, size});
   }
 
   void pointwise(const PointwiseCall& call) override { run_pointwise(call); }
@@ -151,11 +109,53 @@ class Cuda final : public Accelerator {
 
 }  // namespace
 
+bool launch_blocking() {
+  static const bool on = [] {
+    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return value && value[0] && value[0] != '0';
+  }();
+  return on;
+}
+
 extern "C" __attribute__((visibility("default"))) void flcuda_open() {
   static Cuda cuda;
   if (cuda.device_count() == 0) return;
   set_accelerator(&cuda);
   attach_generated_kernels();
+}
+
+const Driver& driver() {
+  static const Driver found = [] {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    FL_CHECK(library != nullptr, "[cuda] expected the CUDA driver, got none");
+    bool all = true;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      all = all && function != nullptr;
+    };
+    Driver d;
+    find(d.module_load, "cuModuleLoadData");
+    find(d.module_function, "cuModuleGetFunction");
+    find(d.function_set, "cuFuncSetAttribute");
+    find(d.launch, "cuLaunchKernel");
+    find(d.error_string, "cuGetErrorString");
+    find(d.graph_create, "cuGraphCreate");
+    find(d.graph_add_kernel, "cuGraphAddKernelNode_v2");
+    find(d.graph_instantiate, "cuGraphInstantiateWithFlags");
+    find(d.graph_set_kernel, "cuGraphExecKernelNodeSetParams_v2");
+    find(d.graph_launch, "cuGraphLaunch");
+    find(d.graph_destroy, "cuGraphDestroy");
+    find(d.executable_destroy, "cuGraphExecDestroy");
+    d.graphs = all;
+    return d;
+  }();
+  return found;
+}
+
+void Driver::raise(CUresult status, const char* what) const {
+  const char* text = nullptr;
+  error_string(status, &text);
+  fail("[", what, "] CUDA error: ", text ? text : "unknown");
 }
 
 void raise(cudaError_t status, const char* what) {

@@ -14,6 +14,8 @@ constexpr int kMaxDevices = 16;
 inline void check(cudaError_t status, const char* what) {
   if (__builtin_expect(status != cudaSuccess, 0)) raise(status, what);
 }
+// Whether CUDA_LAUNCH_BLOCKING makes each call wait for its kernel.
+bool launch_blocking();
 // After a launch: errors of the launch itself, and with CUDA_LAUNCH_BLOCKING=1 those of the kernel too.
 void check_launch(const char* what);
 // The same where the launch itself has been checked.
@@ -73,6 +75,7 @@ void begin_pool(int device, cudaStream_t stream, uint64_t pool);
 void end_pool(int device, cudaStream_t stream);
 void release_pool(int device, uint64_t pool);
 bool capturing(int device);
+bool capturing();  // on any device
 void set_memory_limit(int device, int64_t bytes);
 
 // Scratch memory for one call.

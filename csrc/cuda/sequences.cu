@@ -3,6 +3,7 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <limits>
 
+#include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
 
@@ -63,9 +64,10 @@ Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional
     using T = decltype(one);
     const int item = static_cast<int>(source.itemsize());
     if (product)
-      scan_lines<T, Product><<<lines, 256, 0, current_stream()>>>(source.raw(), out.raw(), n, t, item, T(1));
+      launch(scan_lines<T, Product>, lines, 256, current_stream(), op, source.raw(), out.raw(), n, t, item,
+             T(1));
     else
-      scan_lines<T, Sum><<<lines, 256, 0, current_stream()>>>(source.raw(), out.raw(), n, t, item, T(0));
+      launch(scan_lines<T, Sum>, lines, 256, current_stream(), op, source.raw(), out.raw(), n, t, item, T(0));
   };
   if (t == DType::Double)
     run(double());
@@ -150,8 +152,8 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t
   Scratch keys(total * 8, device, stream), sorted(total * 8, device, stream);
   Scratch places(total * 4, device, stream), order(total * 4, device, stream);
   const unsigned blocks = static_cast<unsigned>((total + 255) / 256);
-  make_keys<<<blocks, 256, 0, stream>>>(lines.raw(), keys.as<uint64_t>(), places.as<uint32_t>(), n, total,
-                                        self.dtype(), int(self.itemsize()), descending, wide);
+  launch(make_keys, blocks, 256, stream, "sort", lines.raw(), keys.as<uint64_t>(), places.as<uint32_t>(), n,
+         total, self.dtype(), int(self.itemsize()), descending, wide);
   int line_bits = 0;
   while ((int64_t(1) << line_bits) < total / n) ++line_bits;
   const auto radix = [&](int last) {
@@ -169,14 +171,13 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t
   radix(wide ? 64 : 32 + line_bits);
   if (wide && line_bits) {
     check(cudaMemcpyAsync(places.get(), order.get(), total * 4, cudaMemcpyDeviceToDevice, stream), "sort");
-    line_keys<<<blocks, 256, 0, stream>>>(places.as<uint32_t>(), keys.as<uint64_t>(), n, total);
+    launch(line_keys, blocks, 256, stream, "sort", places.as<uint32_t>(), keys.as<uint64_t>(), n, total);
     radix(line_bits);
   }
   const auto take = [&](auto zero) {
     using T = decltype(zero);
-    take_sorted<T><<<blocks, 256, 0, stream>>>(reinterpret_cast<const T*>(lines.raw()),
-                                               reinterpret_cast<T*>(out.raw()), indices.data<int64_t>(),
-                                               order.as<uint32_t>(), n, total);
+    launch(take_sorted<T>, blocks, 256, stream, "sort", reinterpret_cast<const T*>(lines.raw()),
+           reinterpret_cast<T*>(out.raw()), indices.data<int64_t>(), order.as<uint32_t>(), n, total);
   };
   switch (self.itemsize()) {
     case 1:
@@ -218,10 +219,9 @@ void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
   const int64_t n = out.numel();
   if (n == 0) return;
   OnDevice on(out.device().index);
-  range_kernel<<<static_cast<unsigned>((n + 255) / 256), 256, 0, current_stream()>>>(
-      out.raw(), n, out.dtype(), int(out.itemsize()), start.to<double>(), step.to<double>(),
-      start.to<int64_t>(), step.to<int64_t>(), is_integral(out.dtype()));
-  check_launch("arange");
+  launch(range_kernel, static_cast<unsigned>((n + 255) / 256), 256, current_stream(), "arange", out.raw(), n,
+         out.dtype(), int(out.itemsize()), start.to<double>(), step.to<double>(), start.to<int64_t>(),
+         step.to<int64_t>(), is_integral(out.dtype()));
 }
 
 }  // namespace fl::cuda

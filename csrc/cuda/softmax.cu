@@ -1,4 +1,5 @@
 // softmax, log_softmax and their derivatives along one dimension, and cross entropy over classes.
+#include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
 
@@ -122,14 +123,13 @@ Tensor softmax_along(const char* op, const Tensor& given, int64_t dim, bool half
   const unsigned rows = static_cast<unsigned>(x.numel() / n);
   const cudaStream_t stream = current_stream();
   if (x.dtype() != DType::Double && n <= kLongestHeld)
-    softmax_held<<<rows, row_threads(n), 0, stream>>>(x.raw(), out.raw(), int(n), x.dtype(), logarithm);
+    launch(softmax_held, rows, row_threads(n), stream, op, x.raw(), out.raw(), int(n), x.dtype(), logarithm);
   else if (x.dtype() != DType::Double)
-    softmax_passes<float>
-        <<<rows, 1024, 0, stream>>>(x.raw(), out.raw(), n, x.dtype(), x.itemsize(), logarithm);
+    launch(softmax_passes<float>, rows, 1024, stream, op, x.raw(), out.raw(), n, x.dtype(), x.itemsize(),
+           logarithm);
   else
-    softmax_passes<double>
-        <<<rows, 256, 0, stream>>>(x.raw(), out.raw(), n, x.dtype(), x.itemsize(), logarithm);
-  check_launch(op);
+    launch(softmax_passes<double>, rows, 256, stream, op, x.raw(), out.raw(), n, x.dtype(), x.itemsize(),
+           logarithm);
   return from_lines(out, d);
 }
 
@@ -146,15 +146,14 @@ Tensor gradient_along(const char* op, const Tensor& grad, const Tensor& result, 
   const unsigned rows = static_cast<unsigned>(y.numel() / n);
   const cudaStream_t stream = current_stream();
   if (y.dtype() != DType::Double && n <= kLongestHeld)
-    softmax_gradient_held<<<rows, row_threads(n), 0, stream>>>(g.raw(), y.raw(), out.raw(), int(n), y.dtype(),
-                                                               logarithm);
+    launch(softmax_gradient_held, rows, row_threads(n), stream, op, g.raw(), y.raw(), out.raw(), int(n),
+           y.dtype(), logarithm);
   else if (y.dtype() != DType::Double)
-    softmax_gradient_passes<float>
-        <<<rows, 1024, 0, stream>>>(g.raw(), y.raw(), out.raw(), n, y.dtype(), y.itemsize(), logarithm);
+    launch(softmax_gradient_passes<float>, rows, 1024, stream, op, g.raw(), y.raw(), out.raw(), n, y.dtype(),
+           y.itemsize(), logarithm);
   else
-    softmax_gradient_passes<double>
-        <<<rows, 256, 0, stream>>>(g.raw(), y.raw(), out.raw(), n, y.dtype(), y.itemsize(), logarithm);
-  check_launch(op);
+    launch(softmax_gradient_passes<double>, rows, 256, stream, op, g.raw(), y.raw(), out.raw(), n, y.dtype(),
+           y.itemsize(), logarithm);
   return to_dtype(from_lines(out, d), input_dtype);
 }
 
@@ -314,16 +313,14 @@ std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tenso
   const auto run = [&](auto zero) {
     using T = decltype(zero);
     if (rows)
-      entropy_rows<T><<<static_cast<unsigned>(rows), n >= 4096 ? 512 : 128, 0, stream>>>(
-          x.raw(), classes.data<int64_t>(), w.defined() ? w.raw() : nullptr, sums.data<T>(), losses.data<T>(),
-          weights.data<T>(), n, x.dtype(), x.itemsize(), w.defined() ? w.dtype() : DType::Float,
-          w.defined() ? w.itemsize() : 4, ignore_index);
-    entropy_total<T><<<1, 1024, 0, stream>>>(losses.data<T>(), weights.data<T>(), rows,
-                                             reduction == 0 ? nullptr : out.raw(), total.raw(), out.dtype(),
-                                             reduction == 1);
+      launch(entropy_rows<T>, static_cast<unsigned>(rows), n >= 4096 ? 512 : 128, stream, "cross_entropy",
+             x.raw(), classes.data<int64_t>(), w.defined() ? w.raw() : nullptr, sums.data<T>(),
+             losses.data<T>(), weights.data<T>(), n, x.dtype(), x.itemsize(),
+             w.defined() ? w.dtype() : DType::Float, w.defined() ? w.itemsize() : 4, ignore_index);
+    launch(entropy_total<T>, 1, 1024, stream, "cross_entropy", losses.data<T>(), weights.data<T>(), rows,
+           reduction == 0 ? nullptr : out.raw(), total.raw(), out.dtype(), reduction == 1);
   };
   compute == DType::Double ? run(double()) : run(float());
-  check_launch("cross_entropy");
   if (reduction == 0) copy_into(out, alias(losses, target.sizes(), contiguous_strides(target.sizes()), 0));
   return {out, total, sums};
 }
@@ -343,13 +340,13 @@ Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tens
   const int64_t rows = x.numel() / n;
   const auto run = [&](auto zero) {
     using T = decltype(zero);
-    entropy_gradient<T><<<static_cast<unsigned>(rows), n >= 4096 ? 512 : 128, 0, current_stream()>>>(
-        g.raw(), g.numel() == 1 ? 0 : 1, x.raw(), classes.data<int64_t>(), w.defined() ? w.raw() : nullptr,
-        total.raw(), sums.data<T>(), out.raw(), n, x.dtype(), x.itemsize(), g.dtype(), g.itemsize(),
-        w.defined() ? w.dtype() : DType::Float, w.defined() ? w.itemsize() : 4, ignore_index, reduction == 1);
+    launch(entropy_gradient<T>, static_cast<unsigned>(rows), n >= 4096 ? 512 : 128, current_stream(),
+           "cross_entropy", g.raw(), g.numel() == 1 ? 0 : 1, x.raw(), classes.data<int64_t>(),
+           w.defined() ? w.raw() : nullptr, total.raw(), sums.data<T>(), out.raw(), n, x.dtype(),
+           x.itemsize(), g.dtype(), g.itemsize(), w.defined() ? w.dtype() : DType::Float,
+           w.defined() ? w.itemsize() : 4, ignore_index, reduction == 1);
   };
   compute == DType::Double ? run(double()) : run(float());
-  check_launch("cross_entropy");
   return from_lines(out, d);
 }
 
