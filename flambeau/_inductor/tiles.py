@@ -43,6 +43,7 @@ class Tile:
     warps: int = 4
     whole: bool = True  # a tile has all columns of its rows
     splits: int = 1  # programs that share a fold
+    registers: int | None = None  # the most of a thread
     inner: int | None = None  # the row dimension that runs fastest, of a "tile"
 
 
@@ -62,6 +63,18 @@ def power(n: int) -> int:
 def _warps(elements: int) -> int:
     """Warps for a tile with about 32 elements a thread: fewer wait for each other, more do not fit in registers."""
     return min(max(power(elements // (32 * 32)), 1), 32)
+
+
+def _registers(group: Group) -> int | None:
+    """64 leave room for one more program on a processor, and are enough where a thread holds its 32 elements of one row."""
+    assert group.split is not None
+    read = {
+        (a.buffer, a.offset)
+        for m in group.members
+        for a in m.reads
+        if a.buffer not in group.made and any(a.strides[: group.split]) and any(a.strides[group.split :])
+    }
+    return 64 if len(read) == 1 and not any(b.dtype.itemsize > 4 for b, _ in read) else None
 
 
 def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
@@ -88,7 +101,7 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
         x = min(max(2048 // power(width), 1), power(height))
         while x > 1 and height // x < target.processors:
             x //= 2
-        tile = Tile("rows", x, power(width), _warps(x * power(width)))
+        tile = Tile("rows", x, power(width), _warps(x * power(width)), registers=_registers(group))
         return [Part(group, stored, tile)]
     if height >= target.processors:
         return [Part(group, stored, Tile("rows", 1, 4096, 8, whole=False))]

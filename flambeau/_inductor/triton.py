@@ -74,6 +74,11 @@ def fold_minimum(a, b):
 
 
 @triton.jit
+def fast_inverse(x):
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
 def random_word(state, index):
     e = (index % 64).to(tl.int32)
     block = (index // 64).to(tl.int64) * 16 + e % 16
@@ -115,6 +120,7 @@ class Kernel:
     warps: int
     grid: tuple[int, int, int]
     stages: int = 2
+    registers: int | None = None  # the most of a thread; None leaves it to the compiler
     scratch: tuple[Buffer, ...] = ()  # buffers of its own, made before it runs
 
     def signature(self) -> dict[str, str]:
@@ -636,7 +642,7 @@ def print_part(part: Part) -> Kernel:
     names = ", ".join(m.loop.name for m in part.group.members)
     return Kernel(
         f"# {names}\n{text}", list(writer.pointers), numbers, writer.wide, constants, part.tile.warps, writer.grid(),
-        scratch=tuple(part.scratch.values()),
+        registers=part.tile.registers, scratch=tuple(part.scratch.values()),
     )  # fmt: skip
 
 

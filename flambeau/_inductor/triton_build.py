@@ -66,7 +66,7 @@ def _request(kernel: Kernel, capability: int) -> dict[str, Any]:
         "signature": kernel.signature(),
         "multiples": kernel.multiples(),
         "constants": kernel.constants,
-        "options": {"num_warps": kernel.warps, "num_stages": kernel.stages},
+        "options": {"num_warps": kernel.warps, "num_stages": kernel.stages, "maxnreg": kernel.registers},
         "capability": capability,
     }
     digest = hashlib.sha256(json.dumps([asked, version(), HEADER, _OPTIONS]).encode()).hexdigest()[:24]

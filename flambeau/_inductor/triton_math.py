@@ -26,12 +26,15 @@ _LIBRARY = {
     "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atan2": "atan2",
     "atanh": "atanh", "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "copysign": "copysign",
     "cos": "cos", "cosh": "cosh", "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "exp": "exp",
-    "exp2": "exp2", "expm1": "expm1", "fast_div": "fast_dividef", "fast_exp": "fast_expf", "fmod": "fmod", "hypot": "hypot", "i0": "cyl_bessel_i0", "i1": "cyl_bessel_i1",
+    "exp2": "exp2", "expm1": "expm1", "fmod": "fmod", "hypot": "hypot", "i0": "cyl_bessel_i0", "i1": "cyl_bessel_i1",
     "lgamma": "lgamma", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "ndtr": "normcdf",
     "ndtri": "normcdfinv", "nextafter": "nextafter", "pow": "pow", "round": "rint", "rsqrt": "rsqrt", "sin": "sin",
     "sinh": "sinh", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
 }  # fmt: skip
-_LANGUAGE = {"abs": "tl.abs", "floor": "tl.floor", "ceil": "tl.ceil", "sqrt": "tl.sqrt"}
+_LANGUAGE = {
+    "abs": "tl.abs", "floor": "tl.floor", "ceil": "tl.ceil", "sqrt": "tl.sqrt",
+    "fast_exp2": "tl.exp2", "fast_inverse": "fast_inverse",
+}  # fmt: skip
 
 
 def _remainder(a: Expr, b: Expr) -> Expr:
@@ -98,11 +101,29 @@ _INTEGER_REWRITES: dict[str, Callable[..., Expr]] = {
 }
 
 
+# Single instructions of the device, right to about 22 bits.
+_LOG2_E = 1.4426950408889634
+
+
+def _exp(x: Expr) -> Expr:
+    return e.fast_exp2(x * _LOG2_E)
+
+
+def _inverse(x: Any) -> Any:
+    number = x if not isinstance(x, Expr) else x.args[0] if x.op == "const" else None
+    return 1.0 / float(number) if number else e.fast_inverse(x)
+
+
+def _logistic(power: Expr) -> Expr:
+    """1 / (1 + 2**-power)"""
+    return e.fast_inverse(1.0 + e.fast_exp2(-power))
+
+
 def _erf(x: Expr) -> Expr:
     """To 1.5e-7 (Abramowitz and Stegun 7.1.26)."""
-    t = e.fast_div(1.0, 1.0 + 0.3275911 * e.abs(x))
+    t = e.fast_inverse(1.0 + 0.3275911 * e.abs(x))
     sum_of = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    made = 1.0 - sum_of * e.fast_exp(-(x * x))
+    made = 1.0 - sum_of * _exp(-(x * x))
     return e.where(x < 0.0, -made, made)
 
 
@@ -110,10 +131,10 @@ def _gelu_of_eight_bits(x: Expr) -> Expr:
     """x times the normal distribution function as a logistic function of an odd polynomial: 1.7e-3 of the result where it is
     small, and less elsewhere."""
     square = x * x
-    inner = 1.593410200154609 + square * (
-        0.07560538351507673 + square * (-0.0009702429110953549 + square * 8.680535920423975e-06)
+    inner = 2.298804993864945 + square * (
+        0.10907551186170938 + square * (-0.0013997646362949399 + square * 1.2523366124654181e-05)
     )
-    return e.fast_div(x, 1.0 + e.fast_exp(-(x * inner)))
+    return x * _logistic(x * inner)
 
 
 # Where operands and results have eight bits.
@@ -123,11 +144,11 @@ _EIGHT_BITS: dict[str, Callable[..., Expr]] = {"gelu_erf": _gelu_of_eight_bits}
 _REDUCED: dict[str, Callable[..., Expr]] = {
     "erf": _erf,
     "gelu_erf": lambda x: 0.5 * x * (1.0 + _erf(x * 0.7071067811865476)),
-    "exp": lambda x: e.fast_exp(x),
-    "div": lambda a, b: e.fast_div(a, b),
-    "sigmoid": lambda x: e.fast_div(1.0, 1.0 + e.fast_exp(-x)),
-    "silu": lambda x: e.fast_div(x, 1.0 + e.fast_exp(-x)),
-    "gelu_tanh": lambda x: e.fast_div(x, 1.0 + e.fast_exp(-1.5957691216057308 * (x * (x * x * 0.044715 + 1.0)))),
+    "exp": _exp,
+    "div": lambda a, b: a * _inverse(b),
+    "sigmoid": lambda x: _logistic(x * _LOG2_E),
+    "silu": lambda x: x * _logistic(x * _LOG2_E),
+    "gelu_tanh": lambda x: x * _logistic(x * (2.302208198144325 + x * x * 0.1029432395800235)),
 }
 _ALWAYS = {"where", "land", "lor", "lnot", "maximum", "minimum", "abs", "real", "conj", "const", "arg", "load"}
 

@@ -1,6 +1,7 @@
 """The device runtime: memory, streams, events, graphs, copies, errors."""
 
 import gc
+import threading
 
 import pytest
 
@@ -217,3 +218,54 @@ def test_devices_do_not_mix():
 def test_an_operator_without_kernel_says_so():
     with pytest.raises(NotImplementedError, match="cuda"):
         fl.linalg.eigvals(fl.eye(3, device="cuda"))
+
+
+def test_repeated_launches_see_their_own_arguments():
+    """From the second launch on a kernel is a graph whose parameters are replaced."""
+    for n in (5, 5, 1000, 1000, 5, 70000):
+        x = fl.arange(n, device="cuda", dtype=fl.float32)
+        assert (x * 2.0 + n).cpu().tolist() == [2.0 * i + n for i in range(n)]
+    totals = [fl.zeros(1, device="cuda") for _ in range(3)]
+    for i in range(300):
+        totals[i % 3].add_(i)
+    assert [t.item() for t in totals] == [sum(range(k, 300, 3)) for k in range(3)]
+
+
+def test_repeated_launches_on_streams_and_in_threads():
+    streams = [fl.cuda.Stream() for _ in range(2)]
+    results = [fl.zeros(1000, device="cuda") for _ in streams]
+    fl.cuda.synchronize()
+    for i in range(100):
+        stream = streams[i // 25 % 2 if i < 50 else i % 2]  # in runs, then by turns
+        with fl.cuda.stream(stream):
+            results[streams.index(stream)].add_(1)
+    fl.cuda.synchronize()
+    assert sum(r[7].item() for r in results) == 100
+
+    def work(out):
+        t = fl.zeros(64, device="cuda")
+        for _ in range(200):
+            t = t + 1
+        out.append(t.sum().item())
+
+    found = []
+    threads = [threading.Thread(target=work, args=(found,)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == [200 * 64] * 4
+
+
+def test_a_captured_launch_is_the_graphs_own():
+    x = fl.zeros(10, device="cuda")
+    for _ in range(3):
+        x.add_(1)
+    graph = fl.cuda.CUDAGraph()
+    with fl.cuda.graph(graph):
+        x.add_(1)
+    x.zero_()
+    x.add_(5)
+    graph.replay()
+    graph.replay()
+    assert x.tolist() == [7.0] * 10

@@ -75,8 +75,7 @@ class Library:
             "rsqrt": lambda x: 1 / np.sqrt(x),
             "pow": np.power,
             "fmod": np.fmod,
-            "fast_expf": np.exp,
-            "fast_dividef": np.divide,
+            "fast_inverse": np.reciprocal,
         }
         function = names.get(name) or getattr(np, name, None)
         if function is None:
@@ -114,6 +113,7 @@ class _Launch:
         space: dict[str, Any] = {"__name__": "kernel"}
         exec(compile(text, file.name, "exec"), space)
         space["libdevice"] = Library()
+        space["fast_inverse"] = space["libdevice"].fast_inverse
         self.function = space["kernel"].rewrite()
         os.unlink(file.name)
 
