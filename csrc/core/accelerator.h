@@ -20,6 +20,9 @@ struct GemmArgs;
 namespace linalg {
 class Solver;
 }
+namespace rnn {
+struct Step;
+}
 
 class Accelerator {
  public:
@@ -69,6 +72,7 @@ class Accelerator {
   virtual void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale) = 0;
   // Raises when there is no library for factorisations.
   virtual linalg::Solver& solver() = 0;
+  virtual void recurrent(const rnn::Step& step) = 0;
 };
 
 // The accelerator of this machine, opened at the first call; null when there is none.

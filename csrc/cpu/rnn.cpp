@@ -10,37 +10,17 @@
 #include <cstring>
 #include <vector>
 
+#include "core/accelerator.h"
 #include "cpu/gemm.h"
 #include "cpu/parallel.h"
+#include "cpu/rnn.h"
 #include "cpu/rnn_kernel.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
 namespace {
 
-enum class Mode : int64_t { Tanh, Relu, Lstm, Gru };
-
-int64_t gates_of(Mode mode) {
-  return mode == Mode::Lstm ? 4 : mode == Mode::Gru ? 3 : 1;
-}
-
-// Where the rows of each step lie.
-struct Steps {
-  std::vector<int64_t> first, count;  // row of the first sample, and how many samples the step has
-  int64_t apart = 1;                  // between samples of a step
-  int64_t batch = 0, rows = 0;
-  bool packed = false, batch_major = false, reverse = false;
-
-  int64_t size() const { return static_cast<int64_t>(first.size()); }
-  // The i-th step in the order of processing.
-  int64_t at(int64_t i) const { return reverse ? size() - 1 - i : i; }
-  // The row whose state a sample of step i starts from, or -1: the initial state.
-  int64_t before(int64_t i, int64_t sample) const {
-    if (i == 0) return -1;
-    const int64_t t = at(i - 1);
-    return sample < count[t] ? first[t] + sample * apart : -1;
-  }
-};
+using namespace rnn;
 
 Steps steps_of(const Tensor& input, IntSpan batch_sizes, bool reverse) {
   Steps s;
@@ -63,7 +43,8 @@ Steps steps_of(const Tensor& input, IntSpan batch_sizes, bool reverse) {
   const int64_t length = input.size(0);
   s.batch = input.size(1);
   s.rows = length * s.batch;
-  s.batch_major = s.batch > 1 && length > 1 && input.stride(1) > input.stride(0);
+  s.batch_major = input.device().type != DeviceType::CUDA && s.batch > 1 && length > 1 &&
+                  input.stride(1) > input.stride(0);
   s.apart = s.batch_major ? length : 1;
   for (int64_t t = 0; t < length; ++t) {
     s.first.push_back(s.batch_major ? t : t * s.batch);
@@ -142,11 +123,6 @@ void over_batch(const Steps& s, int64_t work, const F& f) {
   parallel_for(s.batch, alone ? s.batch : std::max(least, (s.batch + num_threads() - 1) / num_threads()), f);
 }
 
-struct Sizes {
-  int64_t input, hidden, state,
-      gates;  // state: of h, smaller than hidden with a projection; gates: of all together
-};
-
 // ---------------------------------------------------------------- forward
 
 template <class T>
@@ -217,6 +193,10 @@ Sizes check(const Tensor& input, const Tensor& hx, const Tensor& cx, const Tenso
     FL_CHECK(!t->defined() || t->dtype() == input.dtype(),
              "[rnn] expected states and weights of the input's dtype ", name_of(input.dtype()), ", got ",
              name_of(t->defined() ? t->dtype() : input.dtype()));
+  for (const Tensor* t : {&hx, &cx, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr})
+    FL_CHECK(!t->defined() || t->device() == input.device(),
+             "[rnn] expected states and weights on the input's device ", to_string(input.device()), ", got ",
+             to_string(t->defined() ? t->device() : input.device()));
   Sizes z;
   z.input = input.size(-1);
   z.gates = w_hh.size(0);
@@ -273,7 +253,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input
   Tensor h = fresh_state(hx, compute), c = cx.defined() ? fresh_state(cx, compute) : empty({0}, wide);
   const Tensor x = in_row_order(input, s, compute), wi = as_run(w_ih, compute), wh = as_run(w_hh, compute),
                bi = as_run(b_ih, compute), bh = as_run(b_hh, compute), wr = as_run(w_hr, compute);
-  if (compute == DType::Double)
+  if (input.device().type == DeviceType::CUDA)
+    forward_elsewhere({s, mode, z, x, wi, wh, bi, bh, wr, output, gates, kept}, h, c);
+  else if (compute == DType::Double)
     run_forward<double>(s, mode, z, x.data<double>(), wi.data<double>(), wh.data<double>(),
                         pointer<double>(bi), pointer<double>(bh), pointer<double>(wr), h.data<double>(),
                         c.data<double>(), output.data<double>(), gates.data<double>(), kept.data<double>());
@@ -287,7 +269,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input
 // ---------------------------------------------------------------- derivative
 
 template <class T>
-struct Gradients {
+struct Pointers {
   T *input, *h, *c, *w_ih, *w_hh, *b_ih, *b_hh, *w_hr;  // null where none is wanted, but h
 };
 
@@ -307,7 +289,7 @@ void sum_rows(const T* x, int64_t rows, int64_t columns, T* out) {
 template <class T>
 void run_backward(const Steps& s, Mode mode, Sizes z, const T* d_output, const T* x, const T* hx, const T* cx,
                   const T* w_ih, const T* w_hh, const T* w_hr, const T* output, const T* gates, const T* kept,
-                  Gradients<T> d) {
+                  Pointers<T> d) {
   const RecurrentRows<T>& rows = recurrent_rows<T>();
   const int64_t n = z.hidden, wide = z.gates;
   const bool gru = mode == Mode::Gru;
@@ -379,6 +361,8 @@ Tensor start_of_gradient(const Tensor& given, IntSpan sizes, Options wide) {
   if (out.is_meta()) return out;
   if (given.defined())
     copy_into(out, given);
+  else if (out.device().type == DeviceType::CUDA)
+    the_accelerator().fill(out, "\0\0\0\0\0\0\0");
   else
     std::memset(out.raw(), 0, out.numel() * out.itemsize());
   return out;
@@ -414,22 +398,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
                  out = in_row_order(output, s, compute), g = in_row_order(gates, s, compute),
                  k = kept.numel() ? in_row_order(kept, s, compute) : kept,
                  d_out = grad_output.defined() ? in_row_order(grad_output, s, compute) : grad_output;
-    if (compute == DType::Double)
-      run_backward<double>(s, mode, z, pointer<double>(d_out), x.data<double>(), h0.data<double>(),
-                           pointer<double>(c0), wi.data<double>(), wh.data<double>(), pointer<double>(wr),
-                           out.data<double>(), g.data<double>(), k.data<double>(),
-                           Gradients<double>{pointer_if<double>(d_input), d_h.data<double>(),
-                                             pointer_if<double>(d_c), pointer_if<double>(d_w_ih),
-                                             pointer_if<double>(d_w_hh), pointer_if<double>(d_b_ih),
-                                             pointer_if<double>(d_b_hh), pointer_if<double>(d_w_hr)});
+    if (input.device().type == DeviceType::CUDA)
+      backward_elsewhere({s, mode, z, x, wi, wh, Tensor(), Tensor(), wr, out, g, k}, h0, c0, d_out,
+                         {d_input, d_h, d_c, d_w_ih, d_w_hh, d_b_ih, d_b_hh, d_w_hr});
+    else if (compute == DType::Double)
+      run_backward<double>(
+          s, mode, z, pointer<double>(d_out), x.data<double>(), h0.data<double>(), pointer<double>(c0),
+          wi.data<double>(), wh.data<double>(), pointer<double>(wr), out.data<double>(), g.data<double>(),
+          k.data<double>(),
+          Pointers<double>{pointer_if<double>(d_input), d_h.data<double>(), pointer_if<double>(d_c),
+                           pointer_if<double>(d_w_ih), pointer_if<double>(d_w_hh), pointer_if<double>(d_b_ih),
+                           pointer_if<double>(d_b_hh), pointer_if<double>(d_w_hr)});
     else
       run_backward<float>(
           s, mode, z, pointer<float>(d_out), x.data<float>(), h0.data<float>(), pointer<float>(c0),
           wi.data<float>(), wh.data<float>(), pointer<float>(wr), out.data<float>(), g.data<float>(),
           k.data<float>(),
-          Gradients<float>{pointer_if<float>(d_input), d_h.data<float>(), pointer_if<float>(d_c),
-                           pointer_if<float>(d_w_ih), pointer_if<float>(d_w_hh), pointer_if<float>(d_b_ih),
-                           pointer_if<float>(d_b_hh), pointer_if<float>(d_w_hr)});
+          Pointers<float>{pointer_if<float>(d_input), d_h.data<float>(), pointer_if<float>(d_c),
+                          pointer_if<float>(d_w_ih), pointer_if<float>(d_w_hh), pointer_if<float>(d_b_ih),
+                          pointer_if<float>(d_b_hh), pointer_if<float>(d_w_hr)});
   }
   const auto finished = [&](const Tensor& t) {
     return t.defined() ? to_dtype(t, dtype) : empty({0}, {dtype, input.device()});
@@ -440,7 +427,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
 
 }  // namespace
 
-FL_KERNEL("_rnn_layer", rnn_layer);
-FL_KERNEL("_rnn_layer_backward", rnn_layer_backward);
+FL_KERNEL_DEVICES("_rnn_layer", rnn_layer);
+FL_KERNEL_DEVICES("_rnn_layer_backward", rnn_layer_backward);
 
 }  // namespace fl

@@ -25,6 +25,7 @@ void grid_sample(const GridArgs& args);
 void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale);
 // Multiplies a contiguous tensor of float or double numbers or complex ones of these, and conjugates it.
 void fft_finish(const Tensor& t, double scale, bool conjugate);
+void recurrent(const rnn::Step& step);
 bool has_blas();
 bool get_tf32();
 // The product by a plain kernel, for what the library does not take.

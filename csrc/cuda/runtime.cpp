@@ -105,6 +105,7 @@ class Cuda final : public Accelerator {
     cuda::fft(to, from, dims, forward, scale);
   }
   linalg::Solver& solver() override { return cuda::solver(); }
+  void recurrent(const rnn::Step& step) override { cuda::recurrent(step); }
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 """Recurrent networks: whole networks of layers and directions, single cells, and packed sequences.
 
-One direction of one layer over all steps is native (csrc/cpu/rnn.cpp); the networks put such layers together. On other
-devices, and where derivatives of derivatives are asked for, the same layer is written by its cells below.
+One direction of one layer over all steps is native (csrc/cpu/rnn.cpp), on CUDA too; the networks put such layers
+together. On other devices, and where derivatives of derivatives are asked for, the same layer is written by its cells below.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _network(
         raise RuntimeError(f"[{op}] expected weights for {count} layers and directions, got {len(params)} tensors")
     if hx.dim() != 3 or hx.shape[0] != count:
         raise RuntimeError(f"[{op}] expected a hidden state of ({count}, batch, features), got {tuple(hx.shape)}")
-    on_cpu = input.device.type in ("cpu", "meta")
+    by_kernel = input.device.type in ("cpu", "meta", "cuda")
     hidden = hx.unbind(0)
     cells = (None,) * count if cx is None else cx.unbind(0)
     last_hidden: list[Any] = []
@@ -198,7 +198,7 @@ def _network(
             biases = weights[2:4] if has_biases else (None, None)
             projection = weights[-1] if each % 2 else None
             arguments = (input, hidden[place], cells[place], *weights[:2], *biases, projection, batch_sizes, mode)
-            if on_cpu:
+            if by_kernel:
                 output, h, c, _, _ = fl._ops._rnn_layer(*arguments, direction == 1)
             else:
                 output, h, c = _layer_by_cells(*arguments, direction == 1)

@@ -2,7 +2,7 @@
 // vectors.
 #include "cpu/rnn_kernel.h"
 
-#include "cpu/math.h"
+#include "cpu/rnn_cell.h"
 
 namespace fl {
 namespace FL_ARCH {
@@ -12,10 +12,10 @@ template <class T>
 void plain(const T* g, T* h, int64_t n, bool relu) {
   if (relu) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) h[i] = g[i] <= 0 ? T(0) : g[i];
+    for (int64_t i = 0; i < n; ++i) h[i] = cell::plain(g[i], true);
   } else {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) h[i] = math::tanh(g[i]);
+    for (int64_t i = 0; i < n; ++i) h[i] = cell::plain(g[i], false);
   }
 }
 
@@ -23,10 +23,10 @@ template <class T>
 void plain_gradient(const T* h, const T* dh, T* dg, int64_t n, bool relu) {
   if (relu) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) dg[i] = h[i] <= 0 ? T(0) : dh[i];
+    for (int64_t i = 0; i < n; ++i) dg[i] = cell::plain_gradient(h[i], dh[i], true);
   } else {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) dg[i] = dh[i] * (T(1) - h[i] * h[i]);
+    for (int64_t i = 0; i < n; ++i) dg[i] = cell::plain_gradient(h[i], dh[i], false);
   }
 }
 
@@ -35,13 +35,10 @@ void lstm(T* g, T* c, T* kept, T* h, int64_t n) {
   T *in = g, *forget = g + n, *cell = g + 2 * n, *out = g + 3 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const T a = math::sigmoid(in[i]), f = math::sigmoid(forget[i]), u = math::tanh(cell[i]),
-            o = math::sigmoid(out[i]);
-    in[i] = a, forget[i] = f, cell[i] = u, out[i] = o;
-    const T next = f * c[i] + a * u;
-    c[i] = next;
-    kept[i] = next;
-    h[i] = o * math::tanh(next);
+    const auto r = fl::cell::lstm(in[i], forget[i], cell[i], out[i], c[i]);
+    in[i] = r.in, forget[i] = r.forget, cell[i] = r.cell, out[i] = r.out;
+    c[i] = kept[i] = r.state;
+    h[i] = r.hidden;
   }
 }
 
@@ -51,13 +48,9 @@ void lstm_gradient(const T* g, const T* c, const T* before, const T* dh, T* dc, 
   T *d_in = dg, *d_forget = dg + n, *d_cell = dg + 2 * n, *d_out = dg + 3 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const T a = in[i], f = forget[i], u = cell[i], o = out[i], s = math::tanh(c[i]);
-    const T d = dc[i] + dh[i] * o * (T(1) - s * s);
-    d_in[i] = d * u * a * (T(1) - a);
-    d_forget[i] = d * before[i] * f * (T(1) - f);
-    d_cell[i] = d * a * (T(1) - u * u);
-    d_out[i] = dh[i] * s * o * (T(1) - o);
-    dc[i] = d * f;
+    const auto r = fl::cell::lstm_gradient(in[i], forget[i], cell[i], out[i], c[i], before[i], dh[i], dc[i]);
+    d_in[i] = r.in, d_forget[i] = r.forget, d_cell[i] = r.cell, d_out[i] = r.out;
+    dc[i] = r.before;
   }
 }
 
@@ -73,12 +66,11 @@ void gru(T* g, const T* r, T* kept, T* h, int64_t n) {
   T *reset = g, *update = g + n, *fresh = g + 2 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const T a = math::sigmoid(reset[i] + r[i]), z = math::sigmoid(update[i] + r[n + i]);
     const T last = r[2 * n + i];
-    const T u = math::tanh(fresh[i] + a * last);
-    reset[i] = a, update[i] = z, fresh[i] = u;
+    const auto c = cell::gru(reset[i] + r[i], update[i] + r[n + i], fresh[i], last, h[i]);
+    reset[i] = c.reset, update[i] = c.update, fresh[i] = c.fresh;
     kept[i] = last;
-    h[i] = u + z * (h[i] - u);
+    h[i] = c.hidden;
   }
 }
 
@@ -87,13 +79,10 @@ void gru_gradient(const T* g, const T* kept, const T* before, T* dh, T* dg, T* d
   const T *reset = g, *update = g + n, *fresh = g + 2 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const T a = reset[i], z = update[i], u = fresh[i], d = dh[i];
-    const T d_fresh = d * (T(1) - z) * (T(1) - u * u);
-    const T d_update = d * (before[i] - u) * z * (T(1) - z);
-    const T d_reset = d_fresh * kept[i] * a * (T(1) - a);
-    dg[i] = d_reset, dg[n + i] = d_update, dg[2 * n + i] = d_fresh;
-    dr[i] = d_reset, dr[n + i] = d_update, dr[2 * n + i] = d_fresh * a;
-    dh[i] = d * z;
+    const auto r = cell::gru_gradient(reset[i], update[i], fresh[i], kept[i], before[i], dh[i]);
+    dg[i] = r.reset, dg[n + i] = r.update, dg[2 * n + i] = r.fresh;
+    dr[i] = r.reset, dr[n + i] = r.update, dr[2 * n + i] = r.fresh * reset[i];
+    dh[i] = r.before;
   }
 }
 

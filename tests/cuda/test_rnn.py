@@ -1,0 +1,104 @@
+"""Recurrent networks, losses of sequences and tables of vectors on the device against the CPU, with gradients."""
+
+import copy
+
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+
+NETWORKS = {
+    "tanh": lambda: fl.nn.RNN(3, 5),
+    "relu": lambda: fl.nn.RNN(3, 5, nonlinearity="relu", bias=False),
+    "lstm": lambda: fl.nn.LSTM(3, 5, num_layers=2, bidirectional=True),
+    "projected": lambda: fl.nn.LSTM(3, 5, proj_size=2, bidirectional=True),
+    "gru": lambda: fl.nn.GRU(3, 5, num_layers=2, bidirectional=True),
+    "batch first": lambda: fl.nn.GRU(3, 5, batch_first=True),
+}
+
+
+def outcome(network, x, device):
+    network, x = copy.deepcopy(network).to(device), x.detach().to(device).requires_grad_()
+    output, state = network(x)
+    states = state if isinstance(state, tuple) else (state,)
+    loss = output.square().sum() + sum((s * s).sum() for s in states)
+    loss.backward()
+    return [t.detach().cpu() for t in (output, *states, x.grad, *(p.grad for p in network.parameters()))]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name):
+    fl.manual_seed(0)
+    network, x = NETWORKS[name](), fl.randn(4, 6, 3)
+    for got, want in zip(outcome(network, x, "cuda"), outcome(network, x, "cpu")):
+        fl.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_packed_sequences(name):
+    fl.manual_seed(0)
+    network, x = NETWORKS[name](), fl.randn(4, 3, 3)
+    results = []
+    for device in ("cpu", "cuda"):
+        there, data = copy.deepcopy(network).to(device), x.detach().to(device).requires_grad_()
+        packed = fl.nn.utils.rnn.pack_padded_sequence(data, fl.tensor([2, 4, 1]), enforce_sorted=False)
+        output, _ = there(packed)
+        padded, lengths = fl.nn.utils.rnn.pad_packed_sequence(output)
+        padded.square().sum().backward()
+        results.append([padded.detach().cpu(), lengths, data.grad.cpu()])
+    for got, want in zip(*results):
+        fl.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_derivatives_of_derivatives():
+    fl.manual_seed(0)
+    network, x = fl.nn.GRU(3, 4), fl.randn(3, 2, 3)
+    found = []
+    for device in ("cpu", "cuda"):
+        there, data = copy.deepcopy(network).to(device), x.detach().to(device).requires_grad_()
+        (grad,) = fl.autograd.grad(there(data)[0].sum(), data, create_graph=True)
+        grad.square().sum().backward()
+        found.append(data.grad.cpu())
+    fl.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+def test_compiled_networks():
+    fl.manual_seed(0)
+    network, x = fl.nn.LSTM(3, 5).cuda(), fl.randn(4, 6, 3).cuda()
+    fl.testing.assert_close(fl.compile(network)(x)[0], network(x)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_reduced_precision():
+    fl.manual_seed(0)
+    network, x = fl.nn.LSTM(3, 5).bfloat16(), fl.randn(4, 6, 3).bfloat16()
+    want = network(x)[0]
+    fl.testing.assert_close(copy.deepcopy(network).cuda()(x.cuda())[0].cpu(), want, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_alignments(reduction):
+    fl.manual_seed(0)
+    scores, targets = fl.randn(6, 3, 5), fl.tensor([[1, 1, 2], [3, 4, 1], [2, 3, 2]])
+    found = []
+    for device in ("cpu", "cuda"):
+        x = scores.detach().to(device).requires_grad_()
+        loss = F.ctc_loss(x.log_softmax(-1), targets.to(device), [6, 5, 6], [3, 0, 2], reduction=reduction)
+        loss.sum().backward()
+        found.append((loss.detach().cpu(), x.grad.cpu()))
+    for got, want in zip(found[1], found[0]):
+        fl.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_rows(mode):
+    fl.manual_seed(0)
+    bag = fl.nn.EmbeddingBag(7, 3, mode=mode, max_norm=1.0, padding_idx=2)
+    indices, offsets = fl.tensor([1, 2, 4, 5, 4, 2]), fl.tensor([0, 3, 3])
+    found = []
+    for device in ("cpu", "cuda"):
+        there = copy.deepcopy(bag).to(device)
+        out = there(indices.to(device), offsets.to(device))
+        out.square().sum().backward()
+        found.append((out.detach().cpu(), there.weight.detach().cpu(), there.weight.grad.cpu()))
+    for got, want in zip(found[1], found[0]):
+        fl.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
