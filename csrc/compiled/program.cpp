@@ -1,6 +1,9 @@
 #include "compiled/program.h"
 
+#include <optional>
+
 #include "core/accelerator.h"
+#include "core/arena.h"
 #include "core/random.h"
 #include "cpu/parallel.h"
 
@@ -29,6 +32,16 @@ Value borrowed(const Value& v) {
   }
 }
 
+// Elements from the first to the last.
+int64_t extent(const Dims& sizes, const Dims& strides) {
+  int64_t last = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return 0;
+    last += (sizes[d] - 1) * strides[d];
+  }
+  return last + 1;
+}
+
 class Runner {
  public:
   // Inputs are used where they are; steps fill the other slots.
@@ -38,8 +51,18 @@ class Runner {
         made_(program.slots - program.inputs),
         device_(program.device),
         states_(states) {
+    if (program.arena) arena_.emplace(program.arena);
     if (device_.type == DeviceType::CUDA) stream_ = the_accelerator().stream(device_);
   }
+
+  // Whoever has hold of a tensor in the arena when a run ends, which no operator of ours does, keeps it.
+  ~Runner() {
+    made_.clear();
+    for (const Ref<Storage>& storage : placed_)
+      if (storage->use_count() > 1) move_out(*storage);
+  }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
   const Tensor& at(int slot) const { return slot < inputs_ ? given_[slot] : made_[slot - inputs_]; }
   Tensor& make(int slot) { return made_[slot - inputs_]; }
@@ -47,6 +70,20 @@ class Runner {
   void operator()(const Allocate& s) { make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, device_}); }
   void operator()(const View& s) {
     make(s.slot) = alias(at(s.base), s.sizes, s.strides, at(s.base).offset() + s.offset);
+  }
+  void operator()(const Place& s) {
+    const size_t bytes = static_cast<size_t>(extent(s.sizes, s.strides)) * size_of(s.dtype);
+    Offer here{arena_->data() + s.bytes, bytes, {}};
+    const OfferScope scope(&here, 1);
+    make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, device_});
+    placed_.push_back(std::move(here.taken));
+  }
+  void operator()(const Own& s) {
+    Tensor& made = make(s.slot);
+    if (made->use_count() == 1 && made->storage->use_count() == 1) return;
+    Tensor copy = empty_strided(made.sizes(), made.strides(), made.options());
+    copy_into(copy, made);
+    made = copy;
   }
   void operator()(const Release& s) {
     for (int slot : s.slots) make(slot) = Tensor();
@@ -56,7 +93,8 @@ class Runner {
     void* pointers[kMaxPointers];
     int64_t numbers[kMaxNumbers];
     for (size_t i = 0; i < s.pointers.size(); ++i)
-      pointers[i] = at(s.pointers[i].slot).raw() + s.pointers[i].bytes;
+      pointers[i] =
+          (s.pointers[i].slot < 0 ? arena_->data() : at(s.pointers[i].slot).raw()) + s.pointers[i].bytes;
     std::copy(s.numbers.begin(), s.numbers.end(), numbers);
     numbers[0] = omp_in_parallel() ? 1 : std::min<int64_t>(num_threads(), 1 + s.work / kGrain);
     s.entry(pointers, numbers);
@@ -107,7 +145,13 @@ class Runner {
     }
     for (auto [argument, slot] : s.numbers)
       arguments[argument] = Value(*reinterpret_cast<const double*>(at(slot).raw()));
-    s.op->call(arguments, results);
+    Offer offers[kMostOffers];
+    for (size_t i = 0; i < s.offers.size(); ++i)
+      offers[i] = {arena_->data() + s.offers[i].first, static_cast<size_t>(s.offers[i].second), {}};
+    {
+      const OfferScope scope(offers, s.offers.size());
+      s.op->call(arguments, results);
+    }
     if (s.op->schema.returns_list) {
       for (size_t i = 0; i < s.results.size(); ++i)
         if (s.results[i] >= 0) make(s.results[i]) = results[0].tensors()[i];
@@ -115,11 +159,28 @@ class Runner {
       for (size_t i = 0; i < s.results.size(); ++i)
         if (s.results[i] >= 0) make(s.results[i]) = results[i].take_tensor();
     }
+    if (!s.offers.empty()) {
+      for (size_t i = 0; i < s.op->schema.returns.size(); ++i) results[i] = Value();
+      for (size_t i = 0; i < s.offers.size(); ++i) check_taken(s, offers[i]);
+    }
   }
 
   static constexpr size_t kMaxPointers = 256, kMaxNumbers = 1024;
 
  private:
+  // A place was taken by a result, or by something that lived during the call. What else knows of it gets it
+  // with memory of its own, as the place will be used again.
+  void check_taken(const Call& s, Offer& offer) {
+    if (!offer.taken) return;
+    int64_t known = 1;
+    for (int slot : s.results) known += slot >= 0 && at(slot).defined() && at(slot)->storage == offer.taken;
+    if (known == 1 && offer.taken->use_count() == 1) return;
+    if (offer.taken->use_count() > known)
+      move_out(*offer.taken);
+    else
+      placed_.push_back(std::move(offer.taken));
+  }
+
   const Tensor* given_;
   const int inputs_;
   std::vector<Tensor> made_;
@@ -127,6 +188,8 @@ class Runner {
   const Tensor* states_;
   int64_t taken_ = 0;  // of them
   void* stream_ = nullptr;
+  std::optional<ArenaBlock> arena_;
+  std::vector<Ref<Storage>> placed_;  // storages in it
 };
 
 }  // namespace
@@ -135,7 +198,7 @@ std::vector<Tensor> Program::execute(const Tensor* given, const Tensor* states) 
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
   Runner runner(given, *this, states);
   for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
-  for (const Step& step : steps) std::visit(runner, step);
+  for (const Step& step : steps) std::visit([&](const auto& s) { runner(s); }, step);
   for (int i : written) given[i].bump_version();
   std::vector<Tensor> results;
   results.reserve(outputs.size());

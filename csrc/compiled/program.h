@@ -1,7 +1,8 @@
 // A compiled graph as the machine runs it: memory, generated loops and operator calls in a fixed order.
 //
 // A program works on slots. The first ones hold its inputs; steps fill the others and let go of them after
-// their last use. Everything about a program is settled when it is made, so that running it decides nothing:
+// their last use. What neither leaves a program nor is given to operators lies in the arena of a run and has no
+// slot. Everything about a program is settled when it is made, so that running it decides nothing:
 // another set of sizes is another program, over the same generated loops.
 #pragma once
 
@@ -32,9 +33,22 @@ struct View {
   int64_t offset;
 };
 
+// A tensor at a place in the arena, for operators.
+struct Place {
+  int slot;
+  int64_t bytes;  // from the beginning of the arena
+  Dims sizes, strides;
+  DType dtype;
+};
+
+// What an operator made is written over from here on: if somebody else has hold of it, it is copied first.
+struct Own {
+  int slot;
+};
+
 struct Launch {
   struct Pointer {
-    int slot;
+    int slot;       // -1: the arena
     int64_t bytes;  // from the slot's first element
   };
   Entry entry;
@@ -60,6 +74,8 @@ struct Random {
   int slot;
 };
 
+constexpr size_t kMostOffers = 8;  // of one call
+
 struct Call {
   struct List {
     int argument;
@@ -71,16 +87,18 @@ struct Call {
   std::vector<List> lists;
   std::vector<std::pair<int, int>> numbers;  // arguments that are floats, and slots of tensors of one double
   std::vector<int> results;                  // slots; -1 for what nobody uses
+  std::vector<std::pair<int64_t, int64_t>> offers;  // places in the arena for results, and their bytes
 };
 
 struct Release {
   std::vector<int> slots;
 };
 
-using Step = std::variant<Allocate, View, Launch, Kernel, Random, Call, Release>;
+using Step = std::variant<Allocate, View, Place, Own, Launch, Kernel, Random, Call, Release>;
 
 struct Program {
   int inputs = 0, slots = 0;
+  size_t arena = 0;  // bytes that a run works in
   Device device;                  // of the memory that it allocates, and of its kernels
   std::vector<Tensor> constants;  // in the slots after the inputs
   std::vector<Step> steps;

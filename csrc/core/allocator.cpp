@@ -3,11 +3,13 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
 
+#include "core/arena.h"
 #include "core/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -22,6 +24,7 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kSmall = size_t(1) << 16;         // at most: cached by thread
 constexpr int kSmallPerClass = 64;                 // blocks a thread keeps in each class
 constexpr size_t kLargeCache = size_t(512) << 20;  // bytes kept beyond what is in use
+constexpr size_t kMostArenas = 8;                  // idle ones
 
 // Size classes: multiples of 64 up to 1 KiB, then eight steps to each power of two, so that at most 12.5% is
 // lost.
@@ -56,6 +59,35 @@ struct LargeCache {
   std::mutex mutex;
   std::vector<void*> blocks[kClasses];
   size_t bytes = 0;
+  struct Idle {
+    void* data;
+    size_t bytes;
+  };
+  std::vector<Idle> arenas;  // blocks of programs that ended
+
+  // The smallest idle arena that is large enough. Where there is none, the largest goes, for what takes its
+  // place serves its programs, too.
+  Idle take_arena(size_t wanted) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto best = arenas.end(), largest = arenas.begin();
+    for (auto a = arenas.begin(); a != arenas.end(); ++a) {
+      if (a->bytes >= wanted && (best == arenas.end() || a->bytes < best->bytes)) best = a;
+      if (a->bytes > largest->bytes) largest = a;
+    }
+    const auto chosen = best == arenas.end() ? largest : best;
+    if (chosen == arenas.end()) return {nullptr, 0};
+    const Idle found = *chosen;
+    arenas.erase(chosen);
+    bytes -= found.bytes;
+    return found;
+  }
+  bool put_arena(Idle arena) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (arenas.size() == kMostArenas || bytes + arena.bytes > kLargeCache) return false;
+    arenas.push_back(arena);
+    bytes += arena.bytes;
+    return true;
+  }
 
   void* take(int index, size_t rounded) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -80,6 +112,8 @@ struct LargeCache {
       list.clear();
       list.shrink_to_fit();
     }
+    for (const Idle& arena : arenas) std::free(arena.data);
+    arenas.clear();
     stats.reserved.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
     bytes = 0;
   }
@@ -194,6 +228,45 @@ void cpu_free(void* block, size_t bytes) {
 void cpu_empty_cache() {
   large_cache().clear();
   small_cache.clear();
+}
+
+ArenaBlock::ArenaBlock(size_t bytes) : data_(nullptr), asked_(bytes), bytes_(bytes) {
+  if (bytes <= kSmall) {
+    data_ = cpu_allocate(bytes);
+    return;
+  }
+#ifndef FL_PLAIN_ALLOCATION
+  const auto [found, size] = large_cache().take_arena(bytes);
+  if (size >= bytes) {
+    data_ = found;
+    bytes_ = size;
+    stats.cache_hits.fetch_add(1, std::memory_order_relaxed);
+  } else if (found) {
+    std::free(found);
+    stats.reserved.fetch_sub(size, std::memory_order_relaxed);
+  }
+#endif
+  if (data_ == nullptr) {
+    data_ = system_allocate(bytes);
+    raise_peak(stats.peak_reserved,
+               stats.reserved.fetch_add(bytes, std::memory_order_relaxed) + int64_t(bytes));
+  }
+  stats.allocations.fetch_add(1, std::memory_order_relaxed);
+  raise_peak(stats.peak_allocated,
+             stats.allocated.fetch_add(bytes, std::memory_order_relaxed) + int64_t(bytes));
+}
+
+ArenaBlock::~ArenaBlock() {
+  if (asked_ <= kSmall) {
+    cpu_free(data_, asked_);
+    return;
+  }
+  stats.allocated.fetch_sub(asked_, std::memory_order_relaxed);
+#ifndef FL_PLAIN_ALLOCATION
+  if (large_cache().put_arena({data_, bytes_})) return;
+#endif
+  stats.reserved.fetch_sub(bytes_, std::memory_order_relaxed);
+  std::free(data_);
 }
 
 MemoryStats cpu_memory_stats() {

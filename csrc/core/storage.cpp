@@ -5,6 +5,7 @@
 
 #include "core/accelerator.h"
 #include "core/allocator.h"
+#include "core/arena.h"
 #include "core/error.h"
 
 namespace fl {
@@ -31,7 +32,41 @@ void device_free(void* data, size_t bytes, Device device) {
   else if (device.type != DeviceType::Meta)
     allocator_of(device.type)->free(data, bytes);
 }
+
+struct Offers {
+  Offer* first = nullptr;
+  size_t count = 0;
+};
+thread_local Offers offers;
+
+// Whether a new storage took a place that was offered.
+bool take_offer(Storage& storage) {
+  for (size_t i = 0; i < offers.count; ++i) {
+    Offer& offer = offers.first[i];
+    if (offer.taken || offer.bytes != storage.bytes) continue;
+    storage.data = offer.data;
+    storage.foreign_delete = [](void*) {};
+    offer.taken = Ref<Storage>(&storage);
+    return true;
+  }
+  return false;
+}
 }  // namespace
+
+OfferScope::OfferScope(Offer* first, size_t count) : before_(offers.first), count_before_(offers.count) {
+  offers = {first, count};
+}
+OfferScope::~OfferScope() {
+  offers = {before_, count_before_};
+}
+
+void move_out(Storage& storage) {
+  void* const fresh = device_allocate(storage.bytes, storage.device);
+  std::memcpy(fresh, storage.data, storage.bytes);
+  storage.foreign_delete(storage.data);
+  storage.foreign_delete = nullptr;
+  storage.data = fresh;
+}
 
 void set_device_allocator(DeviceType type, DeviceAllocator allocator) {
   *allocator_of(type) = std::move(allocator);
@@ -41,6 +76,7 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   Ref<Storage> s(new Storage);
   s->device = device = canonical(device);
   s->bytes = bytes;
+  if (offers.count != 0 && device.type == DeviceType::CPU && take_offer(*s)) return s;
   s->data = device_allocate(bytes, device);
   return s;
 }
@@ -76,7 +112,12 @@ void Storage::resize(size_t new_bytes) {
     };
     the_accelerator().copy(bytes_at(fresh), bytes_at(data), false);
   }
-  device_free(data, bytes, device);
+  if (foreign_delete) {  // an offered place
+    foreign_delete(data);
+    foreign_delete = nullptr;
+  } else {
+    device_free(data, bytes, device);
+  }
   data = fresh;
   bytes = new_bytes;
 }

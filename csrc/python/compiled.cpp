@@ -57,7 +57,8 @@ std::vector<Tensor> tensors(PyObject* sequence) {
 }
 
 // ("call", op, args, kwargs, slots of the tensors among the arguments in schema order, slots of the results,
-// pairs of an argument that is a float and the slot to read it from)
+// pairs of an argument that is a float and the slot to read it from, pairs of a place for a result and its
+// bytes)
 compiled::Call read_call(PyObject* step) {
   compiled::Call call;
   call.op = operator_of(item(step, 1));
@@ -102,6 +103,9 @@ compiled::Call read_call(PyObject* step) {
   const std::vector<int64_t> numbers = ints(item(step, 6));
   for (size_t i = 0; i + 1 < numbers.size(); i += 2)
     call.numbers.emplace_back(static_cast<int>(numbers[i]), static_cast<int>(numbers[i + 1]));
+  const std::vector<int64_t> offers = ints(item(step, 7));
+  for (size_t i = 0; i + 1 < offers.size() && call.offers.size() < compiled::kMostOffers; i += 2)
+    if (offers[i + 1] > 0) call.offers.emplace_back(offers[i], offers[i + 1]);
   return call;
 }
 
@@ -155,6 +159,10 @@ compiled::Step read_step(PyObject* step) {
   if (kind == "view")
     return compiled::View{number(1), number(2), dims(item(step, 3)), dims(item(step, 4)),
                           int_value(item(step, 5))};
+  if (kind == "place")
+    return compiled::Place{number(1), int_value(item(step, 2)), dims(item(step, 3)), dims(item(step, 4)),
+                           dtype_value(item(step, 5))};
+  if (kind == "own") return compiled::Own{number(1)};
   if (kind == "launch") return read_launch(step);
   if (kind == "kernel") return read_kernel(step);
   if (kind == "random") return compiled::Random{number(1)};
@@ -163,7 +171,7 @@ compiled::Step read_step(PyObject* step) {
   return compiled::Release{slots(item(step, 1))};
 }
 
-// (inputs, slots, constants, steps, outputs, written, device, whether it is to be recorded)
+// (inputs, slots, constants, steps, outputs, written, device, whether it is to be recorded, bytes of the arena)
 Program read_program(PyObject* spec) {
   Program program;
   program.inputs = static_cast<int>(int_value(item(spec, 0)));
@@ -175,6 +183,7 @@ Program read_program(PyObject* spec) {
   program.outputs = slots(item(spec, 4));
   program.written = slots(item(spec, 5));
   program.device = canonical(device_value(item(spec, 6)));
+  program.arena = static_cast<size_t>(int_value(item(spec, 8)));
   if (item(spec, 7) == Py_True) program.replay = std::make_shared<compiled::Replay>();
   return program;
 }

@@ -239,6 +239,7 @@ def _program(
         known = [*given, *(buffer for buffer, _ in constants)]
         verify.verify_lowered([*items, *last], known)
         verify.verify_scheduled(steps, known, sum(isinstance(i, Loop) for i in (*items, *last)))
+        verify.verify_memory(plan.arrangement)
         verify.verify_planned(program)
     return program
 

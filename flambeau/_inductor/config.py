@@ -20,8 +20,10 @@ dump_folder = os.environ.get("FLAMBEAU_DUMP") or None
 epilogue_fusion = True
 # What forward saves for backward, as a fraction; None: as flambeau._functorch.config says.
 memory_budget: float | None = None
+# Intermediate results lie in one arena and take the places of what dies; otherwise each has memory of its own, in which
+# a sanitizer sees its ends.
+allow_buffer_reuse = os.environ.get("FLAMBEAU_ARENA", "1") not in ("", "0")
 # Of PyTorch's, taken and without effect here: what they ask for is always done, or never.
-allow_buffer_reuse = True
 coordinate_descent_tuning = False
 cpp_wrapper = False
 debug = False

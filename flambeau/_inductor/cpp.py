@@ -119,6 +119,8 @@ class _Writer:
     def __init__(self, group: Group, stored: set[Buffer]) -> None:
         self.group = group
         self.stored = stored
+        # By what is made: the buffer that it is written over, both by one pointer.
+        self.over = {b: _state_of(group, memory) for b, memory in group.takes.items() if b in stored}
         self.functions: set[str] = set()
         self.count = 0
         self.pointers: dict[tuple[Buffer, int], str] = {}
@@ -200,7 +202,7 @@ class _Writer:
     # ---------------------------------------------------------------- accesses
 
     def pointer(self, access: Access, write: bool = False) -> str:
-        key = (access.buffer, access.offset)
+        key = (self.over.get(access.buffer, access.buffer), access.offset)
         if key not in self.pointers:
             self.pointers[key] = f"p{len(self.pointers)}"
         name = self.pointers[key]
@@ -388,6 +390,9 @@ class _Writer:
 
     def _store(self, body: _Body, member: Member, name: str, columns: list[str] | None) -> None:
         if member.loop.write.buffer in self.stored:
+            old = self.over.get(member.loop.write.buffer)
+            if old is not None:  # whoever needs that at this point reads it before it is gone
+                self.load(body, Access(old, member.write.offset, member.write.strides), columns)
             target = f"{self.pointer(member.write, write=True)}[{self.index(member.write, columns)}]"
             body.lines.append(f"store({target}, {name});")
 
@@ -649,6 +654,11 @@ class _Writer:
 
     def _scratch_free(self) -> list[str]:
         return [f"free({name});" for name in self.scratch.values()]
+
+
+def _state_of(group: Group, memory: Buffer) -> Buffer:
+    """The one state of a memory that a group reads."""
+    return next(a.buffer for m in group.members for a in m.reads if a.buffer.memory is memory)
 
 
 def _indented(lines: list[str]) -> list[str]:

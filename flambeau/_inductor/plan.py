@@ -1,7 +1,8 @@
 """Planning: scheduled groups and operator calls become the steps of a native program over slots.
 
-Every block of memory has a slot; windows on it that operators need are slots too, made when they are first used. A slot is
-let go after its last use.
+Memory that leaves the program has a slot, and so have windows on memory that operators need, made when they are first
+used, and what operators return. A slot is let go after its last use. Everything else is a place in the arena of a run
+(`memory.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import Any
 
 from flambeau._functorch.aot.trace import Value
 from flambeau._inductor.ir import Buffer, Number, Operator
+from flambeau._inductor import config
 from flambeau._inductor.lower import Lowering
-from flambeau._inductor.printers import Launch
+from flambeau._inductor.memory import Arrangement, extent, plan_memory
+from flambeau._inductor.printers import CppPrinter, Launch
 from flambeau._inductor.schedule import Group
 
 __all__ = ["Plan"]
@@ -41,6 +44,7 @@ class Plan:
             self._new(buffer.memory)
         self.steps: list[Any] = []
         self.uses: list[list[int]] = []  # slots that each step touches
+        self.arrangement = Arrangement()
 
     def _new(self, key: Any) -> int:
         self.slots[key] = self.count
@@ -52,28 +56,38 @@ class Plan:
         self.uses.append(uses)
 
     def window(self, buffer: Buffer, value: Value) -> int:
-        """The slot of a value: its buffer's, or that of a window on it."""
-        base = self.slots[buffer.memory]
+        """The slot of a value: that of its memory, or of a window on it."""
         memory = buffer.memory
-        if value.offset == 0 and value.size == memory.size and value.stride == memory.stride:
+        place = self.arrangement.place_of(memory)
+        base = self.slots.get(place)
+        if base is not None and (value.offset, value.size, value.stride) == (0, place.size, place.stride):
             return base
         key = (memory, value.size, value.stride, value.offset)
         if key not in self.slots:
             slot = self._new(key)
-            self._step(("view", slot, base, value.size, value.stride, value.offset), [slot, base])
+            if base is not None:
+                self._step(("view", slot, base, value.size, value.stride, value.offset), [slot, base])
+            else:
+                offset = self.arrangement.offsets[place] + value.offset * memory.dtype.itemsize
+                self._step(("place", slot, offset, value.size, value.stride, memory.dtype), [slot])
         return self.slots[key]
 
     def run(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> tuple[Any, ...]:
         """The program: what the native side reads."""
         needed = self._needed(scheduled, outputs)
-        made = self.lowering.printer.launches(
-            [(item, {b for b in item.made if b in needed} if isinstance(item, Group) else set()) for item in scheduled]
-        )
+        stored = [[b for b in item.made if b in needed] if isinstance(item, Group) else [] for item in scheduled]
+        if config.allow_buffer_reuse and self.device.type == "cpu" and isinstance(self.lowering.printer, CppPrinter):
+            escaping = {self.lowering.current[v.storage].memory for v in outputs if v is not None}
+            self.arrangement = plan_memory(scheduled, stored, escaping)
+            for item in scheduled:
+                if isinstance(item, Group):
+                    item.takes = {b: old for b in item.made if (old := self.arrangement.takes.get(b)) is not None}
+        made = self.lowering.printer.launches([(item, set(buffers)) for item, buffers in zip(scheduled, stored)])
         self.launches = [(item, launches) for item, launches in zip(scheduled, made) if launches is not None]
-        for item, launches in zip(scheduled, made):
+        for item, buffers, launches in zip(scheduled, stored, made):
             if launches is not None:
                 if isinstance(item, Group):
-                    self._launches([b for b in item.made if b in needed], launches)
+                    self._launches(buffers, launches)
                 else:
                     self._launches([b for b in item.results if b is not None], launches)
             elif isinstance(item, Operator):
@@ -92,6 +106,7 @@ class Plan:
             written,
             self.device,
             self.replay,
+            self.arrangement.bytes,
         )
 
     def _result(self, value: Value, others: list[int]) -> int:
@@ -131,10 +146,15 @@ class Plan:
         results = [-1 if b is None else self._new(b) for b in item.results]
         args = _with_tensors(item.call.args)
         kwargs = {k: _with_tensors(v) for k, v in item.call.kwargs.items()}
+        offered = [n for b in item.results if b in self.arrangement.offsets for n in self._offer(b)]
         self._step(
-            ("call", item.call.op, args, kwargs, given, results, numbers),
+            ("call", item.call.op, args, kwargs, given, results, numbers, offered),
             given + numbers[1::2] + [r for r in results if r >= 0],
         )
+
+    def _offer(self, result: Any) -> tuple[int, int]:
+        """Where in the arena an operator may make a result, and its bytes."""
+        return self.arrangement.offsets[result], extent(result)
 
     def _numbers(self, item: Operator) -> list[int]:
         """Positions of the arguments that are floats read from memory, each followed by its slot."""
@@ -155,13 +175,25 @@ class Plan:
             pointers = []
             uses = []
             for buffer, offset in launch.pointers:
-                slot = self.slots[buffer.memory]
-                pointers += [slot, offset * buffer.dtype.itemsize]
-                uses.append(slot)
+                slot, first = self._pointer(buffer.memory)
+                pointers += [slot, first + offset * buffer.dtype.itemsize]
+                if slot >= 0:
+                    uses.append(slot)
             self._step(launch.step(pointers), uses)
 
+    def _pointer(self, memory: Buffer) -> tuple[int, int]:
+        """The slot of a memory, or -1 for the arena, and where in that it begins."""
+        place = self.arrangement.place_of(memory)
+        slot = self.slots.get(place)
+        return (-1, self.arrangement.offsets[place]) if slot is None else (slot, 0)
+
     def _allocate(self, buffer: Buffer) -> None:
-        if buffer.memory not in self.slots:
+        taken = self.arrangement.takes.get(buffer)
+        if taken is not None:
+            place = self.arrangement.place_of(taken)
+            if place.source == "operator" and taken is place:
+                self._step(("own", self.slots[place]), [self.slots[place]])
+        elif buffer.memory not in self.slots and buffer not in self.arrangement.offsets:
             slot = self._new(buffer)
             self._step(("allocate", slot, buffer.size, buffer.stride, buffer.dtype), [slot])
 

@@ -42,6 +42,7 @@ class Group:
     members: list[Member] = field(default_factory=list)
     made: dict[Buffer, Member] = field(default_factory=dict)
     buffers: set[Buffer] = field(default_factory=set)
+    takes: dict[Buffer, Buffer] = field(default_factory=dict)  # what is made over what is read for the last time
 
     def _with_dims(self, dims: tuple[int, ...], split: int | None) -> None:
         """Divides dimensions further."""

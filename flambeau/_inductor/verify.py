@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from flambeau._inductor.ir import Access, Buffer, Loop, Operator
+from flambeau._inductor.memory import ALIGNMENT, Arrangement, extent, overlapping
 from flambeau._inductor.schedule import Group
 
-__all__ = ["verify_lowered", "verify_planned", "verify_scheduled"]
+__all__ = ["verify_lowered", "verify_memory", "verify_planned", "verify_scheduled"]
 
 
 def _rule(holds: bool, rule: str, where: object) -> None:
@@ -92,6 +93,17 @@ def verify_scheduled(steps: Iterable[Group | Operator], given: Iterable[Buffer],
     _rule(seen == loops, "every loop is in one group", f"{seen} of {loops}")
 
 
+def verify_memory(arrangement: Arrangement) -> None:
+    blocks, offsets = list(arrangement.blocks.values()), [arrangement.offsets[m] for m in arrangement.blocks]
+    _rule(overlapping(blocks, offsets) is None, "what lives at the same time lies apart", arrangement)
+    for block, offset in zip(blocks, offsets):
+        _rule(offset % ALIGNMENT == 0, "places are aligned", offset)
+        _rule(0 <= offset and offset + block.bytes <= arrangement.bytes, "places are inside of the arena", offset)
+    for made, taken in arrangement.takes.items():
+        place = arrangement.place_of(taken)
+        _rule(extent(made) <= extent(place), "what takes a place has room there", (made, place))
+
+
 def verify_planned(program: tuple[Any, ...]) -> None:
     inputs, slots, constants, steps, results, written, *_ = program
     filled = set(range(inputs + len(constants)))
@@ -102,11 +114,13 @@ def verify_planned(program: tuple[Any, ...]) -> None:
 
     for step in steps:
         kind = step[0]
-        if kind in ("allocate", "random"):
+        if kind in ("allocate", "place", "random"):
             filled.add(step[1])
         elif kind == "view":
             used(step, step[2])
             filled.add(step[1])
+        elif kind == "own":
+            used(step, step[1])
         elif kind == "release":
             used(step, *step[1])
             filled.difference_update(step[1])
@@ -114,7 +128,7 @@ def verify_planned(program: tuple[Any, ...]) -> None:
             used(step[:2], *step[4])
             filled |= {slot for slot in step[5] if slot >= 0}
         elif kind == "launch":
-            used(step[0], *step[2][::2])
+            used(step[0], *(slot for slot in step[2][::2] if slot >= 0))
         elif kind == "kernel":
             used(step[0], *step[5][::2])
     used("results", *(slot for slot in results if slot >= 0))

@@ -1,0 +1,199 @@
+"""Where the intermediate results of a program lie: one arena, and results that take the place of what dies.
+
+A program is for one geometry, so that every size is a number here, and planning again for another one takes less than a
+millisecond. All memory that neither leaves the program nor is seen by operators from outside is laid out in one block,
+which a run takes when it starts and gives back when it ends: blocks whose lives overlap lie apart, others may share
+bytes. Results of operator calls have their place there, too, which the call is offered when it asks for memory.
+
+A loop writes its result over what it reads for the last time, if each point reads just the element that it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau._inductor.arrange import passes
+from flambeau._inductor.ir import Access, Buffer, Operator
+from flambeau._inductor.schedule import Group
+
+__all__ = ["ALIGNMENT", "Arrangement", "Block", "extent", "lay_out", "overlapping", "plan_memory"]
+
+ALIGNMENT = 64
+
+
+@dataclass
+class Block:
+    """Some bytes from the step that makes them to the last one that touches them."""
+
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass
+class Arrangement:
+    """Where the memory of a program is."""
+
+    offsets: dict[Buffer, int] = field(default_factory=dict)  # in the arena
+    takes: dict[Buffer, Buffer] = field(default_factory=dict)  # what is made, and the memory whose place it takes
+    bytes: int = 0  # of the arena
+    blocks: dict[Buffer, Block] = field(default_factory=dict)  # what was laid out, by the first memory in each
+
+    def place_of(self, memory: Buffer) -> Buffer:
+        """The memory whose place another one has, its own in the end."""
+        while memory in self.takes:
+            memory = self.takes[memory]
+        return memory
+
+
+def extent(buffer: Buffer) -> int:
+    """Bytes from the first to the last element."""
+    if 0 in buffer.size:
+        return 0
+    return int((1 + sum((n - 1) * s for n, s in zip(buffer.size, buffer.stride))) * buffer.dtype.itemsize)
+
+
+def lay_out(blocks: Sequence[Block]) -> tuple[list[int], int]:
+    """The offset of each block, and how many bytes hold them all: the largest first, each in the smallest gap that the
+    blocks around it leave while it lives."""
+    order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].bytes, blocks[i].first))
+    offsets = [0] * len(blocks)
+    total = 0
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; by offset
+    for i in order:
+        block = blocks[i]
+        size = -(-block.bytes // ALIGNMENT) * ALIGNMENT
+        free, best, room = 0, -1, 0
+        for offset, end, first, last in placed:
+            if first > block.last or last < block.first:
+                continue
+            gap = offset - free
+            if gap >= size and (best < 0 or gap < room):
+                best, room = free, gap
+            free = max(free, end)
+        at = free if best < 0 else best
+        offsets[i] = at
+        placed.append((at, at + size, block.first, block.last))
+        placed.sort()
+        total = max(total, at + size)
+    return offsets, total
+
+
+def plan_memory(
+    scheduled: Sequence[Group | Operator], stored: Sequence[Iterable[Buffer]], escaping: set[Buffer]
+) -> Arrangement:
+    """Lays out what the scheduled items make; `stored` are the buffers that others need of each group, `escaping` is the
+    memory that leaves the program."""
+    lives = _Lives(scheduled, stored)
+    made = Arrangement()
+    own = {m for m in lives.first if m in escaping or m in lives.seen_outside}
+    for at, item in enumerate(scheduled):
+        if isinstance(item, Group):
+            _take_places(at, item, list(stored[at]), lives, own, escaping, made)
+    for memory in lives.first:
+        place = made.place_of(memory)
+        if memory in own:
+            continue
+        block = made.blocks.setdefault(place, Block(0, lives.first[place], lives.last[place]))
+        block.bytes = max(block.bytes, extent(memory))
+        block.last = max(block.last, lives.last[memory])
+    laid, made.bytes = lay_out(list(made.blocks.values()))
+    made.offsets = dict(zip(made.blocks, laid))
+    return made
+
+
+class _Lives:
+    """The first and the last item that touch each memory that the program makes."""
+
+    def __init__(self, scheduled: Sequence[Group | Operator], stored: Sequence[Iterable[Buffer]]) -> None:
+        self.first: dict[Buffer, int] = {}
+        self.last: dict[Buffer, int] = {}
+        self.seen_outside: set[Buffer] = set()  # by operators that may keep what they are given
+        for at, item in enumerate(scheduled):
+            if isinstance(item, Operator):
+                if item.call is not None:
+                    self._call(at, item)
+                continue
+            for buffer in stored[at]:
+                if buffer.memory is buffer:
+                    self.first[buffer] = self.last[buffer] = at
+                self._touch(at, buffer)
+            for member in item.members:
+                for access in member.reads:
+                    self._touch(at, access.buffer)
+
+    def _touch(self, at: int, buffer: Buffer) -> None:
+        if buffer.memory in self.first:
+            self.last[buffer.memory] = at
+
+    def _call(self, at: int, item: Operator) -> None:
+        for buffer in [*(b for b, _ in item.reads), *item.written]:
+            self._touch(at, buffer)
+        for buffer, value in zip(item.results, item.call.results):
+            if buffer is not None:
+                self.first[buffer] = self.last[buffer] = at
+                if value is None or value.offset != 0:
+                    self.seen_outside.add(buffer)
+        if "::" in item.call.op._full_name:
+            self.seen_outside |= {b.memory for b, _ in item.reads}
+            self.seen_outside |= {b.memory for b in [*item.results, *item.written] if b is not None}
+
+
+def _take_places(
+    at: int, group: Group, stored: list[Buffer], lives: _Lives, own: set[Buffer], escaping: set[Buffer], made: Arrangement
+) -> None:
+    """Lets results of a group take the places of what it reads for the last time."""
+    reads: dict[Buffer, dict[Access, None]] = {}
+    by_row: set[Buffer] = set()
+    for member in group.members:
+        for access in member.reads:
+            memory = access.buffer.memory
+            if access.buffer not in group.made and lives.last.get(memory) == at and memory not in own:
+                reads.setdefault(memory, {})[access] = None
+                if member.level not in ("full", "fold", "rows"):
+                    by_row.add(memory)
+    free = {m: next(iter(found)) for m, found in reads.items() if len(found) == 1 and m not in by_row}
+    if not free:
+        return
+    depth, count = passes(group)
+    for buffer in stored:
+        member = group.made[buffer]
+        if buffer.memory is not buffer or member.level != "full" or depth[buffer] != count - 1:
+            continue
+        if not all(member.write.strides) or buffer in lives.seen_outside:
+            continue
+        for memory, access in free.items():
+            if _fits(buffer, member.write, memory, access, buffer in escaping, made):
+                made.takes[buffer] = memory
+                del free[memory]
+                if buffer in escaping:
+                    _keep(memory, own, made)
+                break
+
+
+def _fits(buffer: Buffer, write: Access, memory: Buffer, read: Access, escapes: bool, made: Arrangement) -> bool:
+    place = made.place_of(memory)
+    if memory.dtype is not buffer.dtype or (read.offset, read.strides) != (write.offset, write.strides):
+        return False
+    return extent(buffer) == extent(place) if escapes else extent(buffer) <= extent(place)
+
+
+def _keep(memory: Buffer, own: set[Buffer], made: Arrangement) -> None:
+    """Notes that a place, and all that lay there before, is no part of the arena."""
+    own.add(memory)
+    while memory in made.takes:
+        memory = made.takes[memory]
+        own.add(memory)
+
+
+def overlapping(blocks: Sequence[Block], offsets: Sequence[int]) -> Any:
+    """Two blocks that live at the same time and share bytes, or None."""
+    for i, a in enumerate(blocks):
+        for j in range(i):
+            b = blocks[j]
+            together = a.first <= b.last and b.first <= a.last
+            if together and offsets[i] < offsets[j] + b.bytes and offsets[j] < offsets[i] + a.bytes:
+                return j, i
+    return None
