@@ -202,6 +202,9 @@ std::vector<Tensor> Function::call(const Tensor* given, Fixed* fixed) {
     }
   }
   if (!graph) {
+    const ExcludeKeys unchanged{KeySet()};
+    // Recording listens to calls, also where an operator of a program that runs made this one.
+    thread_state().excluded = thread_state().excluded - KeySet(Key::Python);
     graph = miss(given);
     if (!graph) return original(given);
     const std::lock_guard<std::mutex> lock(mutex_);

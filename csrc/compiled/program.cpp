@@ -51,7 +51,10 @@ class Runner {
         made_(program.slots - program.inputs),
         device_(program.device),
         states_(states) {
-    if (program.arena) arena_.emplace(program.arena);
+    if (program.arena) {
+      arena_.emplace(program.arena);
+      placed_.reserve(program.steps.size());
+    }
     if (device_.type == DeviceType::CUDA) stream_ = the_accelerator().stream(device_);
   }
 
@@ -80,7 +83,8 @@ class Runner {
   }
   void operator()(const Own& s) {
     Tensor& made = make(s.slot);
-    if (made->use_count() == 1 && made->storage->use_count() == 1) return;
+    const int64_t known = made->storage->foreign_delete ? 2 : 1;  // one is in `placed_`
+    if (made->use_count() == 1 && made->storage->use_count() == known) return;
     Tensor copy = empty_strided(made.sizes(), made.strides(), made.options());
     copy_into(copy, made);
     made = copy;

@@ -1,9 +1,9 @@
 // A compiled graph as the machine runs it: memory, generated loops and operator calls in a fixed order.
 //
 // A program works on slots. The first ones hold its inputs; steps fill the others and let go of them after
-// their last use. What neither leaves a program nor is given to operators lies in the arena of a run and has no
-// slot. Everything about a program is settled when it is made, so that running it decides nothing:
-// another set of sizes is another program, over the same generated loops.
+// their last use. What neither leaves a program nor is given to operators lies in the arena of a run and has
+// no slot. Everything about a program is settled when it is made, so that running it decides nothing: another
+// set of sizes is another program, over the same generated loops.
 #pragma once
 
 #include <memory>
@@ -98,7 +98,7 @@ using Step = std::variant<Allocate, View, Place, Own, Launch, Kernel, Random, Ca
 
 struct Program {
   int inputs = 0, slots = 0;
-  size_t arena = 0;  // bytes that a run works in
+  size_t arena = 0;               // bytes that a run works in
   Device device;                  // of the memory that it allocates, and of its kernels
   std::vector<Tensor> constants;  // in the slots after the inputs
   std::vector<Step> steps;

@@ -171,7 +171,8 @@ compiled::Step read_step(PyObject* step) {
   return compiled::Release{slots(item(step, 1))};
 }
 
-// (inputs, slots, constants, steps, outputs, written, device, whether it is to be recorded, bytes of the arena)
+// (inputs, slots, constants, steps, outputs, written, device, whether it is to be recorded, bytes of the
+// arena)
 Program read_program(PyObject* spec) {
   Program program;
   program.inputs = static_cast<int>(int_value(item(spec, 0)));

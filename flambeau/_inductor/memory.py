@@ -21,6 +21,9 @@ from flambeau._inductor.schedule import Group
 __all__ = ["ALIGNMENT", "Arrangement", "Block", "extent", "lay_out", "overlapping", "plan_memory"]
 
 ALIGNMENT = 64
+SMALL = (
+    1 << 16
+)  # bytes below which memory that operators see comes from the allocator, whose cache is quicker than a place
 
 
 @dataclass
@@ -88,17 +91,18 @@ def plan_memory(
     memory that leaves the program."""
     lives = _Lives(scheduled, stored)
     made = Arrangement()
-    own = {m for m in lives.first if m in escaping or m in lives.seen_outside}
     for at, item in enumerate(scheduled):
         if isinstance(item, Group):
-            _take_places(at, item, list(stored[at]), lives, own, escaping, made)
+            _take_places(at, item, list(stored[at]), lives, escaping, made)
     for memory in lives.first:
         place = made.place_of(memory)
-        if memory in own:
-            continue
         block = made.blocks.setdefault(place, Block(0, lives.first[place], lives.last[place]))
         block.bytes = max(block.bytes, extent(memory))
         block.last = max(block.last, lives.last[memory])
+    for memory in lives.first:
+        small = memory in lives.seen and extent(memory) < SMALL
+        if small or memory in escaping or memory in lives.seen_outside:
+            made.blocks.pop(made.place_of(memory), None)
     laid, made.bytes = lay_out(list(made.blocks.values()))
     made.offsets = dict(zip(made.blocks, laid))
     return made
@@ -110,6 +114,7 @@ class _Lives:
     def __init__(self, scheduled: Sequence[Group | Operator], stored: Sequence[Iterable[Buffer]]) -> None:
         self.first: dict[Buffer, int] = {}
         self.last: dict[Buffer, int] = {}
+        self.seen: set[Buffer] = set()  # by operators
         self.seen_outside: set[Buffer] = set()  # by operators that may keep what they are given
         for at, item in enumerate(scheduled):
             if isinstance(item, Operator):
@@ -131,9 +136,11 @@ class _Lives:
     def _call(self, at: int, item: Operator) -> None:
         for buffer in [*(b for b, _ in item.reads), *item.written]:
             self._touch(at, buffer)
+            self.seen.add(buffer.memory)
         for buffer, value in zip(item.results, item.call.results):
             if buffer is not None:
                 self.first[buffer] = self.last[buffer] = at
+                self.seen.add(buffer)
                 if value is None or value.offset != 0:
                     self.seen_outside.add(buffer)
         if "::" in item.call.op._full_name:
@@ -142,7 +149,7 @@ class _Lives:
 
 
 def _take_places(
-    at: int, group: Group, stored: list[Buffer], lives: _Lives, own: set[Buffer], escaping: set[Buffer], made: Arrangement
+    at: int, group: Group, stored: list[Buffer], lives: _Lives, escaping: set[Buffer], made: Arrangement
 ) -> None:
     """Lets results of a group take the places of what it reads for the last time."""
     reads: dict[Buffer, dict[Access, None]] = {}
@@ -150,7 +157,9 @@ def _take_places(
     for member in group.members:
         for access in member.reads:
             memory = access.buffer.memory
-            if access.buffer not in group.made and lives.last.get(memory) == at and memory not in own:
+            if memory in escaping or memory in lives.seen_outside or access.buffer in group.made:
+                continue
+            if lives.last.get(memory) == at:
                 reads.setdefault(memory, {})[access] = None
                 if member.level not in ("full", "fold", "rows"):
                     by_row.add(memory)
@@ -168,8 +177,6 @@ def _take_places(
             if _fits(buffer, member.write, memory, access, buffer in escaping, made):
                 made.takes[buffer] = memory
                 del free[memory]
-                if buffer in escaping:
-                    _keep(memory, own, made)
                 break
 
 
@@ -178,14 +185,6 @@ def _fits(buffer: Buffer, write: Access, memory: Buffer, read: Access, escapes: 
     if memory.dtype is not buffer.dtype or (read.offset, read.strides) != (write.offset, write.strides):
         return False
     return extent(buffer) == extent(place) if escapes else extent(buffer) <= extent(place)
-
-
-def _keep(memory: Buffer, own: set[Buffer], made: Arrangement) -> None:
-    """Notes that a place, and all that lay there before, is no part of the arena."""
-    own.add(memory)
-    while memory in made.takes:
-        memory = made.takes[memory]
-        own.add(memory)
 
 
 def overlapping(blocks: Sequence[Block], offsets: Sequence[int]) -> Any:

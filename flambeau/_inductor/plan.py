@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._functorch.aot.trace import Value
-from flambeau._inductor.ir import Buffer, Number, Operator
 from flambeau._inductor import config
+from flambeau._inductor.ir import Buffer, Number, Operator
 from flambeau._inductor.lower import Lowering
 from flambeau._inductor.memory import Arrangement, extent, plan_memory
 from flambeau._inductor.printers import CppPrinter, Launch

@@ -98,7 +98,7 @@ def verify_memory(arrangement: Arrangement) -> None:
     _rule(overlapping(blocks, offsets) is None, "what lives at the same time lies apart", arrangement)
     for block, offset in zip(blocks, offsets):
         _rule(offset % ALIGNMENT == 0, "places are aligned", offset)
-        _rule(0 <= offset and offset + block.bytes <= arrangement.bytes, "places are inside of the arena", offset)
+        _rule(offset >= 0 and offset + block.bytes <= arrangement.bytes, "places are inside of the arena", offset)
     for made, taken in arrangement.takes.items():
         place = arrangement.place_of(taken)
         _rule(extent(made) <= extent(place), "what takes a place has room there", (made, place))
