@@ -12,6 +12,7 @@ from flambeau.utils._options import settings
 # Measure kernels in several builds and keep the fastest, on disk too.
 max_autotune = False
 max_autotune_pointwise = False
+max_autotune_gemm = False
 # Check every stage against the rules of `verify.py`.
 verify_stages = os.environ.get("FLAMBEAU_VERIFY", "") not in ("", "0")
 # Where every stage of every graph is written, as text; None: nowhere.
@@ -30,7 +31,6 @@ debug = False
 force_disable_caches = False
 freezing = False
 fx_graph_cache = True
-max_autotune_gemm = False
 nan_asserts = False
 shape_padding = True
 size_asserts = True

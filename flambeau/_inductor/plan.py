@@ -82,14 +82,19 @@ class Plan:
             for item in scheduled:
                 if isinstance(item, Group):
                     item.takes = {b: old for b in item.made if (old := self.arrangement.takes.get(b)) is not None}
-        made = self.lowering.printer.launches([(item, set(buffers)) for item, buffers in zip(scheduled, stored)])
+        leaving = {self.lowering.current[v.storage] for v in outputs if v is not None}
+        work = [
+            (item, set(buffers) if isinstance(item, Group) else leaving.intersection(b for b in item.results if b))
+            for item, buffers in zip(scheduled, stored)
+        ]
+        made = self.lowering.printer.launches(work)
         self.launches = [(item, launches) for item, launches in zip(scheduled, made) if launches is not None]
         for item, buffers, launches in zip(scheduled, stored, made):
             if launches is not None:
                 if isinstance(item, Group):
                     self._launches(buffers, launches)
                 else:
-                    self._launches([b for b in item.results if b is not None], launches)
+                    self._launches([b for b in item.results if b is not None] if launches else [], launches)
             elif isinstance(item, Operator):
                 self._operator(item)
         results: list[int] = []

@@ -39,8 +39,8 @@ class Printer(Protocol):
         """Whether arithmetic of a dtype can be printed."""
 
     def launches(self, work: list[Work]) -> list[list[Launch] | None]:
-        """The kernels of each group, given with the buffers that others need of it, and of each operator call; None for
-        calls that stay calls."""
+        """The kernels of each group, given with the buffers that others need of it, and of each operator call, given with
+        those that the program returns; None for calls that stay calls, nothing for those whose results a group makes."""
 
 
 class _CppLaunch:

@@ -20,7 +20,7 @@ from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
 from flambeau._inductor.schedule import AFTER, Group, Member
 from flambeau.ops import expr as e
 
-__all__ = ["Part", "Target", "Tile", "divide", "power"]
+__all__ = ["Part", "Target", "Tile", "divide", "power", "subgroup"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
     across = [m for m in group.members if m.level == "rows"]
     if not along and not across:
         if all(m.level == "full" for m in group.members):
-            return divide(_group(group.dims, None, group.members), stored, target)
+            return divide(subgroup(group.dims, None, group.members), stored, target)
         return [Part(group, stored, Tile("rows", 1, min(power(width), 4096), 8, whole=width <= 4096))]
     if across:
         if not along and all(m.level != "row" for m in group.members):
@@ -141,7 +141,8 @@ def _pointwise(group: Group, target: Target) -> Tile:
 # ---------------------------------------------------------------- parts of a group
 
 
-def _group(dims: tuple[int, ...], split: int | None, members: Iterable[Member]) -> Group:
+def subgroup(dims: tuple[int, ...], split: int | None, members: Iterable[Member]) -> Group:
+    """A group of some members of another."""
     made = Group(dims, split)
     for member in members:
         made.members.append(member)
@@ -178,7 +179,7 @@ def _parts(group: Group, chosen: list[list[Member]], stored: set[Buffer]) -> lis
         made.append((ordered, {b for b in needed if place[b] == len(made)}))
         in_memory |= {m.loop.write.buffer for m in members if m.loop.write.buffer in stored}
     return [
-        (_group(group.dims, group.split, members), {b for b in own if b in stored or b in extra})
+        (subgroup(group.dims, group.split, members), {b for b in own if b in stored or b in extra})
         for members, own in made
         if own & (stored | extra)
     ]
@@ -231,8 +232,8 @@ def _in_parts(group: Group, stored: set[Buffer], target: Target, height: int, wi
         elif member.level == "row":
             reads = [Access(a.buffer, a.offset, a.strides[: group.split] + pad) for a in member.reads]
             last.append(Member(member.loop, "row", reads, write))
-    first = _group(group.dims, group.split, [m for m in group.members if m.level != "row"])
-    finish = _group((*row_dims, splits), group.split, last)
+    first = subgroup(group.dims, group.split, [m for m in group.members if m.level != "row"])
+    finish = subgroup((*row_dims, splits), group.split, last)
     tile = Tile("rows", 1, r, 8, whole=False, splits=splits)
     return [
         Part(first, {b for b in stored if b in first.made}, tile, scratch),
@@ -268,8 +269,8 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
     last = [_rest(m, scratch[m.loop.write.buffer], kept, below(m.write), height) for m in folds]
     after = [m for m in group.members if m.level == "column"]
     last += [Member(m.loop, m.level, list(map(below, m.reads)), below(m.write)) for m in after]
-    group = _group(group.dims, group.split, [m for m in group.members if m.level != "column"])
-    finish = _group((splits, *column_dims), 1, last)
+    group = subgroup(group.dims, group.split, [m for m in group.members if m.level != "column"])
+    finish = subgroup((splits, *column_dims), 1, last)
     own = {b for b in stored if b in group.made and b not in scratch}
     few = min(power(splits), 256)
     across = min(power(width), max(2048 // few, 8))

@@ -13,7 +13,7 @@ multiple of sixteen is told to the compiler, which then uses wide loads.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau._inductor import triton_math
@@ -24,7 +24,10 @@ from flambeau._inductor.schedule import Group, Member
 from flambeau._inductor.tiles import Part, Target, Tile, divide
 from flambeau.ops.expr import Expr
 
-__all__ = ["POINTERS", "Kernel", "print_all", "print_group", "print_operator", "print_part"]
+if TYPE_CHECKING:
+    from flambeau._inductor.products import Choose
+
+__all__ = ["POINTERS", "Kernel", "Scope", "Writer", "print_all", "print_group", "print_operator", "print_part"]
 
 # dtype: Triton's name of a pointer to it, type to compute in
 TYPES = {
@@ -134,10 +137,10 @@ class Kernel:
         return aligned + [n % 16 == 0 for n in self.numbers]
 
 
-class _Scope:
+class Scope:
     """Statements at one place of the kernel; each shared subexpression is computed once."""
 
-    def __init__(self, writer: _Writer, outer: _Scope | None = None) -> None:
+    def __init__(self, writer: Writer, outer: Scope | None = None) -> None:
         self.writer = writer
         self.lines: list[str] = []
         self.seen: dict[Any, str] = dict(outer.seen) if outer is not None else {}
@@ -194,7 +197,7 @@ class _Scope:
         return self.let("t", text_of, kind)
 
 
-class _Writer:
+class Writer:
     def __init__(self, part: Part) -> None:
         self.group: Group = part.group
         self.stored = part.stored
@@ -302,7 +305,7 @@ class _Writer:
             terms.append(variable if stride == 1 else f"{variable} * {self.number('stride', k, stride)}")
         return terms, row, column
 
-    def load(self, scope: _Scope, access: Access) -> str:
+    def load(self, scope: Scope, access: Access) -> str:
         """An element read from memory, in the type it is computed in."""
         kind = TYPES[access.buffer.dtype][1]
         if access.buffer.source in ("index", "random"):
@@ -317,14 +320,14 @@ class _Writer:
             return scope.let("x", f"{text} != 0", kind)
         return scope.let("x", text if access.buffer.dtype is getattr(fl, kind) else f"{text}.to(tl.{kind})", kind)
 
-    def store(self, scope: _Scope, access: Access, name: str, zero: str = "x * 0") -> None:
+    def store(self, scope: Scope, access: Access, name: str, zero: str = "x * 0") -> None:
         at, mask = self.place(access)
         if " " not in at and self.tile.kind != "flat":
             at = f"{at} + {zero}"  # one element, addressed by a tile of one
         self.store_text(scope, at, mask, name, access.buffer.dtype)
 
     @staticmethod
-    def store_text(scope: _Scope, at: str, mask: str, name: str, dtype: Any) -> None:
+    def store_text(scope: Scope, at: str, mask: str, name: str, dtype: Any) -> None:
         target = POINTERS[dtype][1:]
         types = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16", "i1": "int1"}
         text = types.get(target, target.replace("i", "int").replace("u", "uint") if "u" not in target else "uint8")
@@ -332,7 +335,7 @@ class _Writer:
 
     # ---------------------------------------------------------------- values
 
-    def value(self, scope: _Scope, access: Access) -> str:
+    def value(self, scope: Scope, access: Access) -> str:
         """What a member reads: a register, or memory."""
         source = self.group.made.get(access.buffer)
         if source is None:
@@ -341,20 +344,20 @@ class _Writer:
             return self.row_values[access.buffer]
         return self.compute(scope, source)
 
-    def compute(self, scope: _Scope, member: Member) -> str:
+    def compute(self, scope: Scope, member: Member) -> str:
         """The value of a member at the points of the tile, as its buffer would hold it."""
         key = ("value", member.loop.write.buffer)
         if key not in scope.seen:
             scope.seen[key] = self.held(scope, member.loop.write.buffer, self.operand(scope, member))
         return scope.seen[key]
 
-    def held(self, scope: _Scope, buffer: Buffer, name: str) -> str:
+    def held(self, scope: Scope, buffer: Buffer, name: str) -> str:
         """A value cut to what a buffer of its dtype holds."""
         name = scope.cast(name, TYPES[buffer.dtype][1])
         narrow = _NARROW.get(buffer.dtype)
         return scope.let("v", f"{name}.to(tl.{narrow}).to(tl.int64)", "int64") if narrow else name
 
-    def operand(self, scope: _Scope, member: Member) -> str:
+    def operand(self, scope: Scope, member: Member) -> str:
         """The value of a member's expression, in the type it computes in."""
         kind = _kind(member.loop.compute)
 
@@ -412,7 +415,7 @@ class _Writer:
             return self.constant(-(1 << 63) if reduce.init == "lowest" else (1 << 63) - 1, kind)
         return self.constant(reduce.init, kind)
 
-    def inside(self, scope: _Scope, member: Member, name: str) -> str:
+    def inside(self, scope: Scope, member: Member, name: str) -> str:
         """A fold's operand with the neutral element outside of the data."""
         assert member.loop.reduce is not None
         kind = _kind(member.loop.reduce.accumulate)
@@ -439,7 +442,7 @@ class _Writer:
         infix = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}.get(op)
         return f"{a} {infix} {b}" if infix else f"fold_{op}({a}, {b})"
 
-    def finished(self, scope: _Scope, member: Member, total: str) -> str:
+    def finished(self, scope: Scope, member: Member, total: str) -> str:
         """The end of a fold: what its buffer holds."""
         reduce = member.loop.reduce
         assert reduce is not None
@@ -458,7 +461,7 @@ class _Writer:
 
     # ---------------------------------------------------------------- one pass over the columns
 
-    def full_stores(self, scope: _Scope, at: int) -> None:
+    def full_stores(self, scope: Scope, at: int) -> None:
         for member in self.group.members:
             buffer = member.loop.write.buffer
             if member.level == "full" and self.depth[buffer] == at and buffer in self.stored:
@@ -469,7 +472,7 @@ class _Writer:
             m for m in self.group.members if m.level == level and (at is None or self.depth[m.loop.write.buffer] == at)
         ]
 
-    def row_level(self, scope: _Scope, at: int, totals: dict[Buffer, str]) -> None:
+    def row_level(self, scope: Scope, at: int, totals: dict[Buffer, str]) -> None:
         """What is known once a row after pass `at`: the ends of its folds, and loops over rows only."""
         for member in self.group.members:
             buffer = member.loop.write.buffer
@@ -487,20 +490,32 @@ class _Writer:
 
     # ---------------------------------------------------------------- the kernel
 
-    def write(self) -> str:
-        lines = {"flat": self._flat, "tile": self._tile, "rows": self._rows, "columns": self._columns}[self.tile.kind]()
-        names = [*self.pointers.values(), *self.numbers.values()]
-        tile = ["X: tl.constexpr"] + (["R: tl.constexpr"] if self.tile.kind != "flat" else [])
+    def kernel(self, names: str, stages: int = 2) -> Kernel:
+        """The kernel; `names` say what it computes."""
+        lines = self.body()
+        shape = self.shape()
+        given = [*self.pointers.values(), *self.numbers.values(), *(f"{name}: tl.constexpr" for name in shape)]
         body = "\n".join(f"    {line}" for line in [*self.head, *lines])
-        return f"@triton.jit\ndef @NAME@({', '.join([*names, *tile])}):\n{body}\n"
+        return Kernel(
+            f"# {names}\n@triton.jit\ndef @NAME@({', '.join(given)}):\n{body}\n", list(self.pointers),
+            [key[-1] for key in self.numbers], self.wide, shape, self.tile.warps, self.grid(), stages,
+            self.tile.registers, tuple(self.scratch.values()),
+        )  # fmt: skip
+
+    def shape(self) -> dict[str, int]:
+        """What the kernel is compiled for."""
+        return {"X": self.tile.x} | ({"R": self.tile.r} if self.tile.kind != "flat" else {})
+
+    def body(self) -> list[str]:
+        return {"flat": self._flat, "tile": self._tile, "rows": self._rows, "columns": self._columns}[self.tile.kind]()
 
     def _flat(self) -> list[str]:
-        scope = _Scope(self)
+        scope = Scope(self)
         self.full_stores(scope, 0)
         return [*self.row_lines(f"{self.program(0)} * X", ""), *scope.lines]
 
     def _tile(self) -> list[str]:
-        scope = _Scope(self)
+        scope = Scope(self)
         self.full_stores(scope, 0)
         return [
             *self.row_lines(f"{self.program(0)} * X", "[:, None]"),
@@ -512,14 +527,14 @@ class _Writer:
     def _rows(self) -> list[str]:
         lines = self.row_lines(f"{self.program(0)} * X", "[:, None]")
         if self.tile.whole:
-            return [*lines, *self.column_lines(""), *self.mask_lines(), *self._whole_rows(_Scope(self)).lines]
-        rows = _Scope(self)
+            return [*lines, *self.column_lines(""), *self.mask_lines(), *self._whole_rows(Scope(self)).lines]
+        rows = Scope(self)
         rows.lines = lines
         for at in range(max(self.passes, 1)):
             self._looped_pass(rows, at)
         return rows.lines
 
-    def _whole_rows(self, scope: _Scope) -> _Scope:
+    def _whole_rows(self, scope: Scope) -> Scope:
         """All passes over rows whose columns are all in the tile."""
         for at in range(max(self.passes, 1)):
             self.full_stores(scope, at)
@@ -532,9 +547,9 @@ class _Writer:
             self.row_level(scope, at, totals)
         return scope
 
-    def _looped_pass(self, rows: _Scope, at: int) -> None:
+    def _looped_pass(self, rows: Scope, at: int) -> None:
         """One pass in steps over the columns, all rows of the tile at once."""
-        scope = _Scope(self, rows)
+        scope = Scope(self, rows)
         accumulators = {m.loop.write.buffer: self.fresh("a") for m in self.folds("fold", at)}
         self.full_stores(scope, at)
         for member in self.folds("fold", at):
@@ -566,7 +581,7 @@ class _Writer:
         each = -(-size // self.tile.splits)
         return self.number("chunk", 0, -(-each // step) * step)
 
-    def _accumulate(self, scope: _Scope, member: Member, name: str, outside: _Scope) -> None:
+    def _accumulate(self, scope: Scope, member: Member, name: str, outside: Scope) -> None:
         """One step of a fold that runs over a loop."""
         reduce = member.loop.reduce
         assert reduce is not None
@@ -577,11 +592,11 @@ class _Writer:
         scope.lines.append(f"{name} = {self.combined(reduce, name, operand)}")
 
     def _columns(self) -> list[str]:
-        head = _Scope(self)
+        head = Scope(self)
         head.lines = self.column_lines("" if self.tile.whole else f"{self.program(0)} * R + ")
         folds = self.folds("rows")
         accumulators = {m.loop.write.buffer: self.fresh("a") for m in folds}
-        scope = _Scope(self)
+        scope = Scope(self)
         self._whole_rows(scope)
         for member in folds:
             self._accumulate(scope, member, accumulators[member.loop.write.buffer], head)
@@ -593,7 +608,7 @@ class _Writer:
             first, last = "begin", "end"
         body = [*self.row_lines("start", "[:, None]"), *self.mask_lines(), *scope.lines]
         lines = [*head.lines, f"for start in range({first}, {last}, X):", *(f"    {line}" for line in body)]
-        ends = _Scope(self)
+        ends = Scope(self)
         for member in folds:
             buffer, reduce = member.loop.write.buffer, member.loop.reduce
             assert reduce is not None
@@ -635,15 +650,7 @@ def _kind(dtype: Any) -> str:
 
 def print_part(part: Part) -> Kernel:
     """The kernel of one part."""
-    writer = _Writer(part)
-    text = writer.write()
-    numbers = [key[-1] for key in writer.numbers]
-    constants = {"X": part.tile.x} | ({"R": part.tile.r} if part.tile.kind != "flat" else {})
-    names = ", ".join(m.loop.name for m in part.group.members)
-    return Kernel(
-        f"# {names}\n{text}", list(writer.pointers), numbers, writer.wide, constants, part.tile.warps, writer.grid(),
-        registers=part.tile.registers, scratch=tuple(part.scratch.values()),
-    )  # fmt: skip
+    return Writer(part).kernel(", ".join(m.loop.name for m in part.group.members))
 
 
 def print_operator(item: Operator, target: Target) -> list[Kernel] | None:
@@ -669,9 +676,14 @@ def print_group(group: Group, stored: set[Buffer], target: Target) -> list[Kerne
     return made
 
 
-def print_all(work: list[Work], target: Target) -> list[list[Kernel] | None]:
-    """The kernels of groups and operator calls."""
-    return [
+def print_all(work: list[Work], target: Target, choose: Choose | None = None) -> list[list[Kernel] | None]:
+    """The kernels of groups and operator calls. `choose` decides on products with what follows them (`products.py`)."""
+    printed = [
         print_group(item, stored, target) if isinstance(item, Group) else print_operator(item, target)
         for item, stored in work
     ]
+    if choose is not None:
+        from flambeau._inductor.products import finish_products
+
+        finish_products(work, printed, choose)
+    return printed

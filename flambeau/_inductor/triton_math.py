@@ -110,7 +110,7 @@ def _exp(x: Expr) -> Expr:
 
 
 def _inverse(x: Any) -> Any:
-    number = x if not isinstance(x, Expr) else x.args[0] if x.op == "const" else None
+    number: Any = x if not isinstance(x, Expr) else x.args[0] if x.op == "const" else None
     return 1.0 / float(number) if number else e.fast_inverse(x)
 
 

@@ -52,8 +52,9 @@ def tuned(kernels: list[Kernel]) -> list[tuple[int, int]]:
     return made
 
 
-def quickest(what: str, ways: list[Callable[[], Any]]) -> int:
-    """Which of several ways to compute something takes the least time, remembered under a description of it."""
+def quickest(what: str, ways: list[Callable[[], Any]], wait: Callable[[], Any] | None = None) -> int:
+    """Which of several ways to compute something takes the least time, remembered under a description of it. `wait` is for
+    devices that go on by themselves."""
     place = _file(f"{build.identity()} {what}")
     try:
         winner = int(json.loads(place.read_text())["way"])
@@ -61,7 +62,7 @@ def quickest(what: str, ways: list[Callable[[], Any]]) -> int:
             return winner
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    times = [_best(way) for way in ways]
+    times = [_best(way, wait) for way in ways]
     winner = times.index(min(times))
     build.write(place, json.dumps({"way": winner}))
     return winner
@@ -101,14 +102,18 @@ def _time(kernel: Kernel, address: int, threads: int) -> float:
     return _best(lambda: entry(pointers, numbers))
 
 
-def _best(run: Callable[[], Any]) -> float:
+def _best(run: Callable[[], Any], wait: Callable[[], Any] | None = None) -> float:
     """Seconds of one run, after a first one."""
     run()
+    if wait is not None:
+        wait()
     count, best = 1, float("inf")
     for _ in range(REPEATS):
         start = time.perf_counter()
         for _ in range(count):
             run()
+        if wait is not None:
+            wait()
         taken = time.perf_counter() - start
         best = min(best, taken / count)
         count = max(count, int(SHORTEST / max(best, 1e-7)))

@@ -163,7 +163,12 @@ class InterpretedPrinter:
         return triton_math.known(expr, dtype.is_floating_point)
 
     def launches(self, work: list[Any]) -> list[Any]:
-        made = printer.print_all(work, self.target)
+        # Products take in what follows them, with the largest tile or the smallest.
+        made = printer.print_all(
+            work,
+            self.target,
+            lambda product, finished, separate: 0 if self.target.processors > 8 else len(finished) - 1,
+        )
         self.printed.extend(kernel.source for kernels in made for kernel in kernels or ())
         return [None if kernels is None else [_Launch(kernel) for kernel in kernels] for kernels in made]
 

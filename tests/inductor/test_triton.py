@@ -137,6 +137,26 @@ CASES = {
         [floats(1, 4, 128, 64, dtype=fl.bfloat16)] + [floats(1, 2, 128, 64, dtype=fl.bfloat16)] * 2,
         True,
     ),
+    "a product and an activation": (
+        lambda x, w, b, y: F.gelu(F.linear(x, w, b)) * y,
+        [floats(3, 11, 70, dtype=fl.bfloat16), floats(45, 70, dtype=fl.bfloat16), floats(45, dtype=fl.bfloat16), floats(45, dtype=fl.bfloat16)],
+        False,
+    ),
+    "a product of turned matrices, added twice": (
+        lambda x, w, b: (p := fl.addmm(b, x.t(), w)) * 2 + p.relu() + x.sum(),
+        [floats(64, 32, dtype=fl.float16), floats(64, 48, dtype=fl.float16), floats(48, dtype=fl.float16)],
+        True,
+    ),
+    "a product that is returned too": (
+        lambda x, w: [p := x @ w, p + 1],
+        [floats(20, 30, dtype=fl.bfloat16), floats(30, 20, dtype=fl.bfloat16)],
+        True,
+    ),
+    "a product whose operand changes": (
+        lambda x, w: [(p := x @ w), w.mul_(2), fl.relu(p.clone()) * w.sum()][1:],
+        [floats(20, 30, dtype=fl.bfloat16), floats(30, 20, dtype=fl.bfloat16)],
+        False,
+    ),
     "dropout": (lambda x: F.dropout(x, 0.4, True) * 2, [floats(33, 65)], True),
 }  # fmt: skip
 
@@ -221,14 +241,15 @@ class Stop(Exception):
 
 class CompileOnly(triton_build.TritonPrinter):
     def launches(self, work):
-        kernels = [k for made in triton_build.print_all(work, self.target) for k in made or ()]
+        printed = triton_build.print_all(work, self.target, lambda product, finished, separate: len(finished) - 1)
+        kernels = [k for made in printed for k in made or ()]
         self.images = triton_build.images(kernels, self.target.capability)
         raise Stop
 
 
 SAMPLES = [
     "a chain in bfloat16", "softmax", "layer norm and gelu", "sums", "folds both ways", "transposed", "integers",
-    "conditions", "dropout",
+    "conditions", "dropout", "a product and an activation",
 ]  # fmt: skip
 
 
@@ -240,6 +261,26 @@ def test_kernels_compile_without_a_gpu(capability):
         with pytest.raises(Stop):
             compile_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
         assert all(image.code.startswith(b"\x7fELF") for image in printer.images), name
+
+
+def test_products_are_made_by_the_group_that_alone_reads_them():
+    def finished(name):
+        found = []
+
+        class Printer(triton_build.TritonPrinter):
+            def launches(self, work):
+                triton_build.print_all(work, self.target, lambda product, kernels, own: found.append(str(product)))
+                raise Stop
+
+        function, inputs, _ = CASES[name]
+        with pytest.raises(Stop):
+            compile_function(function, len(inputs), printer=Printer(0, LARGE))(*[make() for make in inputs])
+        return found
+
+    assert len(finished("a product and an activation")) == 1
+    assert len(finished("a product of turned matrices, added twice")) == 1
+    assert not finished("a product that is returned too")
+    assert not finished("a product whose operand changes")
 
 
 def test_images_are_found_on_disk_and_spoilt_ones_are_built_again():

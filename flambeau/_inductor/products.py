@@ -1,0 +1,260 @@
+"""Matrix products with what follows them as one Triton kernel, where that was measured as quicker.
+
+A product whose result only one group of pointwise loops reads can be made by that group's kernel: each program computes a
+tile of the product in its registers, and goes on with the loops where they would have read it from memory. With
+`max_autotune` (`TritonPrinter`) kernels with several tiles are measured beside the library's product and the group's own
+kernels, and the winner for these sizes is remembered.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import flambeau as fl
+from flambeau._inductor.arrange import product as product_of
+from flambeau._inductor.ir import Access, Buffer, Operator
+from flambeau._inductor.printers import Work
+from flambeau._inductor.schedule import Group
+from flambeau._inductor.tiles import Part, Tile, power, subgroup
+from flambeau._inductor.triton import Kernel, Scope, Writer
+from flambeau.backends import records
+
+__all__ = ["Choose", "Product", "finish_products"]
+
+
+class Choice(NamedTuple):
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+
+CHOICES = (
+    Choice(128, 256, 64, 8, 3), Choice(256, 128, 64, 8, 3), Choice(128, 128, 64, 8, 3), Choice(128, 128, 64, 4, 3),
+    Choice(64, 128, 64, 4, 4), Choice(128, 64, 64, 4, 4), Choice(64, 64, 64, 4, 4), Choice(16, 128, 128, 4, 4),
+    Choice(16, 32, 64, 2, 4),
+)  # fmt: skip
+_BAND = 8  # tiles above each other that are computed one after the other, so that operands are found in the cache
+
+
+@dataclass
+class Product:
+    """a[m, k] * b[k, n] + bias[n]"""
+
+    item: Operator
+    a: Access  # over m, k
+    b: Access  # over k, n
+    bias: Access | None  # over n
+    result: Buffer
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        parts = (self.m, self.n, self.k, self.a.strides, self.b.strides, self.bias is not None, self.result.dtype)
+        return " ".join(map(str, parts))
+
+
+Choose = Callable[[Product, list[Kernel], list[Kernel]], int | None]
+
+
+def finish_products(work: list[Work], printed: list[list[Kernel] | None], choose: Choose) -> None:
+    """Replaces kernels of groups by such that compute a product too, whose call then goes. `choose` is given these, one for
+    each tile, and the group's own ones, and says which of the former to take."""
+    for at, reader, product, group in _pairs(work):
+        stored = work[reader][1]
+        fitting = [c for c in CHOICES if c.rows <= max(power(product.m), 16) and c.columns <= max(power(product.n), 16)]
+        kernels = [_print(product, group, stored, choice) for choice in fitting]
+        chosen = choose(product, kernels, printed[reader] or []) if kernels else None
+        if chosen is not None:
+            printed[at], printed[reader] = [], [kernels[chosen]]
+
+
+# ---------------------------------------------------------------- which
+
+
+def _pairs(work: list[Work]) -> Iterator[tuple[int, int, Product, Group]]:
+    """Places of products and of the groups that alone read them, each group once."""
+    taken: set[int] = set()
+    for at, (item, leaving) in enumerate(work):
+        product = _product(item) if isinstance(item, Operator) and not leaving else None
+        if product is None:
+            continue
+        readers = [i for i in range(at + 1, len(work)) if _touches(work[i][0], product.result)]
+        if len(readers) != 1 or readers[0] in taken:
+            continue
+        group = work[readers[0]][0]
+        sources = {access.buffer.memory for access in (product.a, product.b, product.bias) if access is not None}
+        between = itertools.chain.from_iterable(_written(item) for item, _ in work[at + 1 : readers[0] + 1])
+        if isinstance(group, Group) and not any(b.memory in sources for b in between):
+            fitting = _over(group, product)
+            if fitting is not None:
+                taken.add(readers[0])
+                yield at, readers[0], product, fitting
+
+
+def _touches(item: Group | Operator, buffer: Buffer) -> bool:
+    if isinstance(item, Operator):
+        return any(b.memory is buffer for b, _ in item.reads)
+    return any(b.memory is buffer for b in item.buffers)
+
+
+def _written(item: Group | Operator) -> list[Buffer]:
+    return item.written if isinstance(item, Operator) else [m.loop.write.buffer for m in item.members]
+
+
+def _over(group: Group, product: Product) -> Group | None:
+    """A pointwise group as rows by columns of the product; None where it walks over the product in another way."""
+    if group.split is not None or any(m.level != "full" for m in group.members):
+        return None
+    dims = group.dims
+    split = next((i for i in range(len(dims) + 1) if product_of(dims[i:]) == product.n), None)
+    if split is None or product_of(dims[:split]) != product.m:
+        return None
+    rows = tuple(product_of(dims[i + 1 :]) for i in range(len(dims)))
+    for member in group.members:
+        if member.write.buffer.memory is product.result:
+            return None
+        for access in member.reads:
+            if access.buffer.memory is product.result:
+                same = all(s == r for s, r, n in zip(access.strides, rows, dims) if n != 1)
+                if access.buffer is not product.result or access.offset != 0 or not same:
+                    return None
+    return subgroup(dims, split, group.members)
+
+
+def _product(item: Operator) -> Product | None:
+    if item.call is None or item.call.op._full_name not in ("mm", "linear", "addmm"):
+        return None
+    given = records.bind(item.call.op, item.call.args, item.call.kwargs)
+    name = item.call.op._full_name
+    if name == "linear":
+        a, b, bias = given["input"], given["weight"], given["bias"]
+    else:
+        a, b, bias = (
+            (given["self"], given["mat2"], None) if name == "mm" else (given["mat1"], given["mat2"], given["self"])
+        )
+    result = item.results[0]
+    if result is None or result.memory is not result or result.padded or len(item.results) != 1:
+        return None
+    if result.dtype not in (fl.bfloat16, fl.float16) or any(v.dtype is not result.dtype for v in (a, b)):
+        return None
+    if name == "addmm" and (given["beta"] != 1 or given["alpha"] != 1 or len(bias.size) != 1):
+        return None
+    if bias is not None and bias.dtype is not result.dtype:
+        return None
+    rows = _as_matrix(a.size, a.stride)
+    made = _as_matrix(result.size, result.stride)
+    if rows is None or made is None or len(b.size) != 2:
+        return None
+    (m, k), strides = rows
+    turned = name == "linear"
+    n = int(b.size[0 if turned else 1])
+    if made != ((m, n), (n, 1)) or min(m, n, k) == 0:
+        return None
+    buffers = {id(v): buffer for buffer, v in item.reads}
+    return Product(
+        item,
+        Access(buffers[id(a)], a.offset, strides),
+        Access(buffers[id(b)], b.offset, (b.stride[1], b.stride[0]) if turned else tuple(b.stride)),
+        Access(buffers[id(bias)], bias.offset, tuple(bias.stride)) if bias is not None else None,
+        result, m, n, k,
+    )  # fmt: skip
+
+
+def _as_matrix(size: Any, stride: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Sizes and strides with all dimensions but the last as one; None where they are not."""
+    if len(size) < 2:
+        return None
+    lead = [(n, s) for n, s in zip(size[:-1], stride[:-1]) if n != 1]
+    if any(s != t * n for (_, s), (n, t) in itertools.pairwise(lead)):
+        return None
+    down = lead[-1][1] if lead else size[-1]
+    return (int(product_of(size[:-1])), int(size[-1])), (int(down), int(stride[-1]))
+
+
+# ---------------------------------------------------------------- printing
+
+
+class _Finished(Writer):
+    """A kernel that computes a tile of a product, then the loops of a group."""
+
+    def __init__(self, product: Product, group: Group, stored: set[Buffer], choice: Choice) -> None:
+        self.product = product
+        self.depth_of_tile = choice.depth
+        super().__init__(Part(group, stored, Tile("tile", choice.rows, choice.columns, choice.warps, whole=False)))
+
+    def _reach(self) -> int:
+        p = self.product
+        far = (p.m * p.a.strides[0] + p.k * p.a.strides[1], p.k * p.b.strides[0] + p.n * p.b.strides[1])
+        return max(super()._reach(), *far)
+
+    def shape(self) -> dict[str, int]:
+        return super().shape() | {"K": self.depth_of_tile}
+
+    def grid(self) -> tuple[int, int, int]:
+        down, across, _ = super().grid()
+        return down * across, 1, 1
+
+    def load(self, scope: Scope, access: Access) -> str:
+        if access.buffer is self.product.result:
+            return scope.let("x", "made", "float32")
+        return super().load(scope, access)
+
+    def body(self) -> list[str]:
+        p = self.product
+        scope = Scope(self)
+        self.full_stores(scope, 0)
+        down, across, _ = super().grid()
+        width = self.number("width", 0, _BAND * across)
+        lines = [
+            f"program = {self.program(0)}",
+            f"first = program // {width} * {_BAND}",
+            f"tall = tl.minimum({self.number('down', 0, down)} - first, {_BAND})",
+            *self.row_lines(f"(first + program % {width} % tall) * X", "[:, None]"),
+            *self.column_lines(f"program % {width} // tall * R + "),
+            *self.mask_lines(),
+            "k = tl.arange(0, K)",
+            # What is outside of the matrices is computed from what is inside, and not stored.
+            f"i = {self.clamped('x', 'rows', self.exact_rows, self.height)}",
+            f"j = {self.clamped('c', 'columns', self.exact_columns, self.width)}",
+            f"a = {self.at(p.a, 'i', 'k[None, :]')}",
+            f"b = {self.at(p.b, 'k[:, None]', 'j')}",
+            "made = tl.zeros([X, R], tl.float32)",
+        ]
+        depth = self.number("depth", 0, p.k)
+        whole = p.k % self.depth_of_tile == 0
+        left, right = (
+            ("", "") if whole else (f", k[None, :] < {depth} - start, 0.0", f", k[:, None] < {depth} - start, 0.0")
+        )
+        lines += [
+            f"for start in range(0, {depth}, K):",
+            f"    made = tl.dot(tl.load(a{left}), tl.load(b{right}), made)",
+            f"    a += {self.times('K', p.a.strides[1])}",
+            f"    b += {self.times('K', p.b.strides[0])}",
+        ]
+        if p.bias is not None:
+            lines.append(
+                f"made += tl.load({self.pointer(p.bias)} + {self.times('j', p.bias.strides[0])}).to(tl.float32)"
+            )
+        narrow = {fl.bfloat16: "bfloat16", fl.float16: "float16"}[p.result.dtype]
+        return [*lines, f"made = made.to(tl.{narrow}).to(tl.float32)", *scope.lines]
+
+    def clamped(self, variable: str, what: str, exact: bool, size: int) -> str:
+        return variable if exact else f"tl.minimum({variable}, {self.number(what, 0, size)} - 1)"
+
+    def times(self, variable: str, stride: int) -> str:
+        return variable if stride == 1 else f"{variable} * {self.number('stride of', variable, stride)}"
+
+    def at(self, access: Access, *indices: str) -> str:
+        terms = [self.times(i, s) for i, s in zip(indices, access.strides)]
+        return " + ".join([self.pointer(access), *terms])
+
+
+def _print(product: Product, group: Group, stored: set[Buffer], choice: Choice) -> Kernel:
+    names = [product.item.call.op._full_name, *(m.loop.name for m in group.members)]
+    return _Finished(product, group, stored, choice).kernel(", ".join(names), stages=choice.stages)
