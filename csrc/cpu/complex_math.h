@@ -1,18 +1,32 @@
-// Elementary functions of complex arguments for the CPU kernels, over std::complex<T> with T
-// float or double. They are computed by the standard library's complex functions, whose branch
-// cuts and special values agree with torch; those that the library lacks are written here. Single
-// precision is computed in double and rounded once.
+// Elementary functions of complex arguments, over std::complex<T> with T float or double. They are
+// computed by the standard library's complex functions, whose branch cuts and special values agree
+// with torch; those that the library lacks are written here. Single precision is computed in
+// double and rounded once. Sources that define FL_DEVICE_COMPLEX get the same functions for
+// kernels on the device, over the complex numbers of CUDA's standard library.
 #pragma once
 
 #include <cmath>
 #include <complex>
 #include <limits>
+#if defined(FL_DEVICE_COMPLEX)
+#include <cuda/std/complex>
+
+#include "cpu/math_basics.h"
+#define FL_COMPLEX_FUNCTION FL_MATH_FUNCTION
+#else
+#define FL_COMPLEX_FUNCTION inline
+#endif
 
 namespace fl {
 namespace math {
 
-using complex64 = std::complex<float>;
-using complex128 = std::complex<double>;
+#if defined(FL_DEVICE_COMPLEX)
+namespace complex_library = ::cuda::std;
+#else
+namespace complex_library = std;
+#endif
+using complex64 = complex_library::complex<float>;
+using complex128 = complex_library::complex<double>;
 
 namespace complex_detail {
 
@@ -22,75 +36,75 @@ constexpr double inverse_ln2 = 1.44269504088896340736;
 
 }  // namespace complex_detail
 
-inline double abs(complex128 z) {
-  return std::abs(z);
+FL_COMPLEX_FUNCTION double abs(complex128 z) {
+  return complex_library::abs(z);
 }
-inline double angle(complex128 z) {
-  return std::arg(z);
+FL_COMPLEX_FUNCTION double angle(complex128 z) {
+  return complex_library::arg(z);
 }
 
-inline complex128 exp(complex128 z) {
-  return std::exp(z);
+FL_COMPLEX_FUNCTION complex128 exp(complex128 z) {
+  return complex_library::exp(z);
 }
-inline complex128 log(complex128 z) {
-  return std::log(z);
+FL_COMPLEX_FUNCTION complex128 log(complex128 z) {
+  return complex_library::log(z);
 }
-inline complex128 log10(complex128 z) {
-  return std::log10(z);
+FL_COMPLEX_FUNCTION complex128 log10(complex128 z) {
+  return complex_library::log10(z);
 }
-inline complex128 sqrt(complex128 z) {
-  return std::sqrt(z);
+FL_COMPLEX_FUNCTION complex128 sqrt(complex128 z) {
+  return complex_library::sqrt(z);
 }
-inline complex128 sin(complex128 z) {
-  return std::sin(z);
+FL_COMPLEX_FUNCTION complex128 sin(complex128 z) {
+  return complex_library::sin(z);
 }
-inline complex128 cos(complex128 z) {
-  return std::cos(z);
+FL_COMPLEX_FUNCTION complex128 cos(complex128 z) {
+  return complex_library::cos(z);
 }
-inline complex128 tan(complex128 z) {
-  return std::tan(z);
+FL_COMPLEX_FUNCTION complex128 tan(complex128 z) {
+  return complex_library::tan(z);
 }
-inline complex128 sinh(complex128 z) {
-  return std::sinh(z);
+FL_COMPLEX_FUNCTION complex128 sinh(complex128 z) {
+  return complex_library::sinh(z);
 }
-inline complex128 cosh(complex128 z) {
-  return std::cosh(z);
+FL_COMPLEX_FUNCTION complex128 cosh(complex128 z) {
+  return complex_library::cosh(z);
 }
-inline complex128 tanh(complex128 z) {
-  return std::tanh(z);
+FL_COMPLEX_FUNCTION complex128 tanh(complex128 z) {
+  return complex_library::tanh(z);
 }
-inline complex128 asin(complex128 z) {
-  return std::asin(z);
+FL_COMPLEX_FUNCTION complex128 asin(complex128 z) {
+  return complex_library::asin(z);
 }
-inline complex128 acos(complex128 z) {
-  return std::acos(z);
+FL_COMPLEX_FUNCTION complex128 acos(complex128 z) {
+  return complex_library::acos(z);
 }
-inline complex128 atan(complex128 z) {
-  return std::atan(z);
+FL_COMPLEX_FUNCTION complex128 atan(complex128 z) {
+  return complex_library::atan(z);
 }
-inline complex128 asinh(complex128 z) {
-  return std::asinh(z);
+FL_COMPLEX_FUNCTION complex128 asinh(complex128 z) {
+  return complex_library::asinh(z);
 }
-inline complex128 acosh(complex128 z) {
-  return std::acosh(z);
+FL_COMPLEX_FUNCTION complex128 acosh(complex128 z) {
+  return complex_library::acosh(z);
 }
-inline complex128 atanh(complex128 z) {
-  return std::atanh(z);
+FL_COMPLEX_FUNCTION complex128 atanh(complex128 z) {
+  return complex_library::atanh(z);
 }
-inline complex128 log2(complex128 z) {
-  return std::log(z) * complex_detail::inverse_ln2;
+FL_COMPLEX_FUNCTION complex128 log2(complex128 z) {
+  return complex_library::log(z) * double(complex_detail::inverse_ln2);
 }
-inline complex128 exp2(complex128 z) {
-  return std::exp(z * complex_detail::ln2);
+FL_COMPLEX_FUNCTION complex128 exp2(complex128 z) {
+  return complex_library::exp(z * double(complex_detail::ln2));
 }
 
 // 0^0 is 1, and 0 to any other power with positive real part is 0.
-inline complex128 pow(complex128 z, complex128 w) {
-  return std::pow(z, w);
+FL_COMPLEX_FUNCTION complex128 pow(complex128 z, complex128 w) {
+  return complex_library::pow(z, w);
 }
 
 // 1/z by Smith's scaling, so that |z|^2 neither overflows nor underflows.
-inline complex128 reciprocal(complex128 z) {
+FL_COMPLEX_FUNCTION complex128 reciprocal(complex128 z) {
   const double a = z.real(), b = z.imag();
   if (std::fabs(a) >= std::fabs(b)) {
     if (a == 0.0 && b == 0.0) return {1.0 / std::fabs(a), std::numeric_limits<double>::quiet_NaN()};
@@ -101,21 +115,21 @@ inline complex128 reciprocal(complex128 z) {
   return {ratio * scale, -scale};
 }
 
-inline complex128 rsqrt(complex128 z) {
-  return reciprocal(std::sqrt(z));
+FL_COMPLEX_FUNCTION complex128 rsqrt(complex128 z) {
+  return reciprocal(complex_library::sqrt(z));
 }
-inline complex128 sigmoid(complex128 z) {
-  return reciprocal(1.0 + std::exp(-z));
+FL_COMPLEX_FUNCTION complex128 sigmoid(complex128 z) {
+  return reciprocal(1.0 + complex_library::exp(-z));
 }
 
 // The direction z/|z|, and 0 at 0.
-inline complex128 sgn(complex128 z) {
+FL_COMPLEX_FUNCTION complex128 sgn(complex128 z) {
   if (z == complex128(0.0)) return {0.0, 0.0};
-  return z / std::abs(z);
+  return z / complex_library::abs(z);
 }
 
 // e^z - 1 = expm1(a) cos(b) - 2 sin(b/2)^2 + i e^a sin(b) keeps small results accurate.
-inline complex128 expm1(complex128 z) {
+FL_COMPLEX_FUNCTION complex128 expm1(complex128 z) {
   const double a = z.real(), b = z.imag();
   const double e = std::expm1(a);
   const double half_sine = std::sin(0.5 * b);
@@ -124,7 +138,7 @@ inline complex128 expm1(complex128 z) {
 }
 
 // log(1 + z): the real part is log1p(2a + a^2 + b^2) / 2, unless that sum is large or cancels.
-inline complex128 log1p(complex128 z) {
+FL_COMPLEX_FUNCTION complex128 log1p(complex128 z) {
   const double a = z.real(), b = z.imag();
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   if (std::isnan(a) || std::isnan(b)) return {nan, nan};
@@ -144,15 +158,15 @@ inline complex128 log1p(complex128 z) {
 }
 
 // sin(pi z) / (pi z), and 1 at 0.
-inline complex128 sinc(complex128 z) {
+FL_COMPLEX_FUNCTION complex128 sinc(complex128 z) {
   if (z == complex128(0.0)) return {1.0, 0.0};
-  const complex128 scaled = complex_detail::pi * z;
-  return std::sin(scaled) / scaled;
+  const complex128 scaled = double(complex_detail::pi) * z;
+  return complex_library::sin(scaled) / scaled;
 }
 
-#define FL_MATH_COMPLEX64(name)            \
-  inline complex64 name(complex64 z) {     \
-    return complex64(name(complex128(z))); \
+#define FL_MATH_COMPLEX64(name)                     \
+  FL_COMPLEX_FUNCTION complex64 name(complex64 z) { \
+    return complex64(name(complex128(z)));          \
   }
 
 FL_MATH_COMPLEX64(exp)
@@ -180,14 +194,14 @@ FL_MATH_COMPLEX64(sgn)
 FL_MATH_COMPLEX64(expm1)
 FL_MATH_COMPLEX64(log1p)
 FL_MATH_COMPLEX64(sinc)
-inline complex64 pow(complex64 z, complex64 w) {
+FL_COMPLEX_FUNCTION complex64 pow(complex64 z, complex64 w) {
   return complex64(pow(complex128(z), complex128(w)));
 }
-inline float abs(complex64 z) {
-  return static_cast<float>(std::abs(complex128(z)));
+FL_COMPLEX_FUNCTION float abs(complex64 z) {
+  return static_cast<float>(complex_library::abs(complex128(z)));
 }
-inline float angle(complex64 z) {
-  return static_cast<float>(std::arg(complex128(z)));
+FL_COMPLEX_FUNCTION float angle(complex64 z) {
+  return static_cast<float>(complex_library::arg(complex128(z)));
 }
 
 #undef FL_MATH_COMPLEX64

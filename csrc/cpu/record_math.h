@@ -15,17 +15,17 @@ FL_MATH_FUNCTION float real(float x) {
 FL_MATH_FUNCTION double real(double x) {
   return x;
 }
-inline double real(complex128 z) {
+FL_COMPLEX_FUNCTION double real(complex128 z) {
   return z.real();
 }
-inline double imag(complex128 z) {
+FL_COMPLEX_FUNCTION double imag(complex128 z) {
   return z.imag();
 }
-inline complex128 make_complex(double re, double im) {
+FL_COMPLEX_FUNCTION complex128 make_complex(double re, double im) {
   return {re, im};
 }
-inline complex128 conj(complex128 z) {
-  return std::conj(z);
+FL_COMPLEX_FUNCTION complex128 conj(complex128 z) {
+  return complex_library::conj(z);
 }
 
 FL_MATH_FUNCTION bool isinf(float x) {
@@ -41,10 +41,10 @@ FL_MATH_FUNCTION bool isfinite(double x) {
   return x - x == 0;
 }
 
-inline complex128 logaddexp(complex128 a, complex128 b) {
+FL_COMPLEX_FUNCTION complex128 logaddexp(complex128 a, complex128 b) {
   const bool swap = a.real() < b.real();
   const complex128 hi = swap ? b : a, lo = swap ? a : b;
-  return hi + std::log(1.0 + std::exp(lo - hi));
+  return hi + complex_library::log(1.0 + complex_library::exp(lo - hi));
 }
 
 // Integers, computed in 64 bits. Division by zero raises, as PyTorch's does.

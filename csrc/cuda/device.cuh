@@ -153,6 +153,19 @@ __device__ __forceinline__ void store_vector(char* p, DType dtype, const T (&v)[
   }
 }
 
+// Memory that the threads of a block share, for types with constructors too.
+template <class A, int N>
+struct SharedArray {
+  alignas(16) char data[N * sizeof(A)];
+  __device__ A* get() { return reinterpret_cast<A*>(data); }
+};
+
+// The type of the parts of a number.
+template <class T>
+struct RealOf {
+  using type = T;
+};
+
 template <class T>
 __device__ __forceinline__ T shuffle_down(T x, int by) {
   return __shfl_down_sync(0xffffffffu, x, by);

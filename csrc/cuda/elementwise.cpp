@@ -20,7 +20,7 @@ void launch(void (*kernel)(const Args), dim3 grid, dim3 block, const Args& args,
 }
 
 bool is_real(DType t) {
-  return static_cast<int>(t) < kDTypes && !is_complex(t);
+  return !is_stored_only(t) && !is_complex(t);
 }
 
 void refuse(const char* op, DType t) {
@@ -133,12 +133,63 @@ static bool rows_of_vectors(PointwiseArgs& args, int operands, const Walk& w) {
   return true;
 }
 
+// Complex numbers, by the one kernel that takes any strides and dtypes.
+static void run_complex(const PointwiseCall& call, const PointwiseTable* table) {
+  const ComplexKernel kernel =
+      table->complex ? table->complex->kernels[call.chosen >= 0 ? 0 : call.variant] : nullptr;
+  if (!kernel || is_stored_only(call.out.dtype())) refuse(call.def.name, call.common);
+  OnDevice on(call.out.device().index);
+  ComplexArgs args{};
+  const auto split = [](const Scalar& s, uint64_t& real, double& imaginary) {
+    const complex128 z = s.to<complex128>();
+    const double re = z.real();
+    std::memcpy(&real, &re, 8);
+    imaginary = z.imag();
+  };
+  for (int p = 0; p < call.def.params; ++p) split(call.params[p], args.param[p], args.imaginary_param[p]);
+  args.out_dtype = call.out.dtype();
+  Tensor held[4];
+  StridedIterator it(call.out.sizes());
+  it.add(call.out, call.out.dtype());
+  static const double zero = 0;
+  for (int i = 0; i < call.operands; ++i) {
+    const Value& v = *call.operand[i];
+    if (v.is_tensor() && v.tensor_impl()->device.type == DeviceType::CUDA) {
+      held[i] = v.tensor();
+      if (is_stored_only(held[i].dtype())) refuse(call.def.name, held[i].dtype());
+      args.in_dtype[i] = held[i].dtype();
+      it.add(held[i], held[i].dtype());
+    } else {
+      args.constants |= 1 << i;
+      split(v.is_tensor() ? item(v.tensor()) : v.to_scalar(), args.constant[i], args.imaginary_constant[i]);
+      it.add_scalar(&zero, DType::Double);
+    }
+  }
+  it.finish();
+  Walk w = walk(it);
+  pieces(w, [&](const Walk& part, int64_t count) {
+    args.n = static_cast<uint32_t>(count);
+    args.out = part.data[0];
+    for (int i = 0; i < call.operands; ++i)
+      if (!(args.constants >> i & 1)) args.in[i] = part.data[i + 1];
+    fill_geometry(args.geometry, part);
+    launch(kernel, blocks_for(count, 256), 256, args, call.def.name);
+  });
+}
+
 void run_pointwise(const PointwiseCall& call) {
   const auto* table = static_cast<const PointwiseTable*>(call.def.device);
   if (table && call.chosen >= 0) table = table->case_tables[call.chosen];
   FL_CHECK_KIND(table != nullptr, NotImplemented, "[", call.def.name,
                 "] expected an operator with a CUDA kernel");
-  if (call.slot > kSlotBool || !is_real(call.out.dtype())) refuse(call.def.name, call.common);
+  if (call.slot > kSlotBool) return run_complex(call, table);
+  if (is_complex(call.out.dtype())) {
+    const Tensor made = empty(call.out.sizes(), {call.result, call.out.device()});
+    run_pointwise({call.def, call.variant, call.chosen, call.slot, call.operand, call.operands, made,
+                   call.common, call.compute, call.result, call.params, false});
+    return copy_into(call.out, made);
+  }
+  if (!is_real(call.out.dtype())) refuse(call.def.name, call.common);
   const PointwiseKernels& kernels = table->kernels[call.chosen >= 0 ? 0 : call.variant][call.slot];
   if (!kernels.strided) refuse(call.def.name, call.common);
   const bool floating = call.slot == kSlotFloat || call.slot == kSlotDouble;
@@ -256,9 +307,10 @@ void run_reduce(const ReduceCall& call) {
   FL_CHECK_KIND(table != nullptr, NotImplemented, "[", call.def.name,
                 "] expected an operator with a CUDA kernel");
   const int slot = slots[call.slot];
-  if (slot < 0 || !is_real(call.self.dtype())) refuse(call.def.name, call.self.dtype());
-  const ReduceKernels& kernels = table->kernels[slot];
-  if (!kernels.rows) refuse(call.def.name, call.self.dtype());
+  static const ReduceKernels none;
+  const ReduceKernels& kernels = slot >= 0 ? table->kernels[slot] : table->complex ? *table->complex : none;
+  if (!kernels.rows || is_stored_only(call.self.dtype()) || (slot >= 0 && is_complex(call.self.dtype())))
+    refuse(call.def.name, call.self.dtype());
 
   OnDevice on(call.self.device().index);
   std::vector<Folded> kept, reduced;
@@ -419,6 +471,10 @@ void attach_generated_kernels() {
   const Generated& all = generated();
   std::map<std::string, PointwiseTable*> by_name;
   for (int i = 0; i < all.n_pointwise; ++i) by_name[all.pointwise[i]->name] = all.pointwise[i];
+  std::map<std::string, const ComplexReduceTable*> complex_reductions;
+  for (int i = 0; i < all.n_complex; ++i) by_name[all.complex[i]->name]->complex = all.complex[i];
+  for (int i = 0; i < all.n_complex_reductions; ++i)
+    complex_reductions[all.complex_reductions[i]->name] = all.complex_reductions[i];
   // The operator's own kernel serves the device too: it settles geometry and dtypes, then calls back.
   const auto share = [](Operator* op) {
     if (op && op->kernel(Key::CPU)) op->set_kernel(Key::CUDA, op->kernel(Key::CPU));
@@ -436,6 +492,8 @@ void attach_generated_kernels() {
   for (int i = 0; i < all.n_reductions; ++i) {
     Operator* op = table.find(all.reductions[i]->name);
     if (!op || op->kernel(Key::CPU).fn != reduce_kernel) continue;
+    const auto complex = complex_reductions.find(all.reductions[i]->name);
+    if (complex != complex_reductions.end()) all.reductions[i]->complex = &complex->second->kernels;
     static_cast<ReduceDef*>(op->kernel(Key::CPU).context)->device = all.reductions[i];
     share(op);
   }

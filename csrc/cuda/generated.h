@@ -33,11 +33,23 @@ struct PointwiseKernels {
   void (*rows)(const PointwiseArgs) = nullptr;
 };
 
+// Complex numbers have parameters of two parts.
+struct ComplexArgs : PointwiseArgs {
+  double imaginary_constant[4], imaginary_param[6];
+};
+using ComplexKernel = void (*)(const ComplexArgs);
+
+struct ComplexTable {
+  const char* name;
+  const ComplexKernel* kernels;  // by variant
+};
+
 struct PointwiseTable {
   const char* name;
   PointwiseKernels (*kernels)[kPointwiseSlots];  // by variant
   const char* cases[4];
   const PointwiseTable* case_tables[4];
+  const ComplexTable* complex = nullptr;
 };
 
 // ---------------------------------------------------------------- reductions
@@ -72,6 +84,12 @@ struct ReduceKernels {
 struct ReduceTable {
   const char* name;
   ReduceKernels kernels[kPointwiseSlots];
+  const ReduceKernels* complex = nullptr;
+};
+
+struct ComplexReduceTable {
+  const char* name;
+  ReduceKernels kernels;
 };
 
 // ---------------------------------------------------------------- updates
@@ -97,10 +115,14 @@ struct UpdateTable {
 struct Generated {
   PointwiseTable* const* pointwise;
   int n_pointwise;
-  const ReduceTable* const* reductions;
+  ReduceTable* const* reductions;
   int n_reductions;
   const UpdateTable* const* updates;
   int n_updates;
+  const ComplexTable* const* complex;
+  int n_complex;
+  const ComplexReduceTable* const* complex_reductions;
+  int n_complex_reductions;
 };
 const Generated& generated();
 

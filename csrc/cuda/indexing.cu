@@ -145,6 +145,20 @@ __global__ void __launch_bounds__(256) combine_indexed(const __grid_constant__ I
 
 }  // namespace
 
+// Sums of complex numbers, part by part.
+template <class T>
+__global__ void __launch_bounds__(256) add_complex(const __grid_constant__ IndexArgs a) {
+  for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.n; i += int64_t(gridDim.x) * 256) {
+    int64_t at[2 + kIndices];
+    a.geometry.locate(static_cast<uint32_t>(i), at);
+    T* to = reinterpret_cast<T*>(place_of(a, at));
+    if (!to) continue;
+    const T* from = reinterpret_cast<const T*>(a.partner + at[1]);
+    atomicAdd(to, from[0]);
+    atomicAdd(to + 1, from[1]);
+  }
+}
+
 int* failure_flag() {
   static int* flag = [] {
     int* p = nullptr;
@@ -247,11 +261,16 @@ void read(const char* op, const Selection& s, bool wrap) {
 }
 
 void write(const char* op, const Selection& s, bool wrap, Combine how) {
-  FL_CHECK_KIND(how == Combine::Assign || (!is_complex(s.data.dtype()) && !is_stored_only(s.data.dtype())),
-                NotImplemented, "[", op, "] expected a real dtype on CUDA, got ", name_of(s.data.dtype()));
+  const DType t = s.data.dtype();
+  FL_CHECK_KIND(how == Combine::Assign || (!is_stored_only(t) && (!is_complex(t) || how == Combine::Add)),
+                NotImplemented, "[", op, "] expected a dtype that CUDA kernels combine, got ", name_of(t));
   run(op, s, wrap, [op, how](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
     if (how != Combine::Assign) {
-      if (a.dtype == DType::Double)
+      if (a.dtype == DType::ComplexFloat)
+        launch(add_complex<float>, blocks, 256, stream, op, a);
+      else if (a.dtype == DType::ComplexDouble)
+        launch(add_complex<double>, blocks, 256, stream, op, a);
+      else if (a.dtype == DType::Double)
         launch(combine_indexed<double>, blocks, 256, stream, op, a, how);
       else if (is_floating(a.dtype))
         launch(combine_indexed<float>, blocks, 256, stream, op, a, how);

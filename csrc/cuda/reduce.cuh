@@ -11,17 +11,18 @@ namespace fl::cuda {
 // F: init<A>(), load<T>(T, const P*), combine<A>(A, A), finish<A>(A, A n, const P*); R is what is written.
 template <class F, class T, class A, class R>
 struct Reduction {
+  using P = typename RealOf<T>::type;
   static __device__ __forceinline__ A init() { return F::template init<A>(); }
   static __device__ __forceinline__ A combine(A a, A b) { return F::template combine<A>(a, b); }
-  static __device__ __forceinline__ A take(T x, const T* p) {
-    return static_cast<A>(F::template load<T, T>(x, p));
+  static __device__ __forceinline__ A take(T x, const P* p) {
+    return static_cast<A>(F::template load<T, P>(x, p));
   }
-  static __device__ __forceinline__ void params(const ReduceArgs& a, T (&p)[2]) {
-    p[0] = static_cast<T>(a.param[0]);
-    p[1] = static_cast<T>(a.param[1]);
+  static __device__ __forceinline__ void params(const ReduceArgs& a, P (&p)[2]) {
+    p[0] = static_cast<P>(a.param[0]);
+    p[1] = static_cast<P>(a.param[1]);
   }
   static __device__ __forceinline__ void write(const ReduceArgs& a, uint32_t output, uint32_t part, A total,
-                                               const T* p) {
+                                               const P* p) {
     if (a.parts > 1) {
       static_cast<A*>(a.partial)[int64_t(part) * a.outputs + output] = total;
       return;
@@ -29,12 +30,12 @@ struct Reduction {
     int64_t at[2];
     a.kept.locate(output, at);
     store<R>(a.out + at[1], a.out_dtype,
-             static_cast<R>(F::template finish<A, T>(total, static_cast<A>(a.count), p)));
+             static_cast<R>(F::template finish<A, P>(total, static_cast<A>(a.count), p)));
   }
 
   // Some of the reduced elements of one result, every `step`th.
   static __device__ __forceinline__ A strided(const ReduceArgs& a, const char* in, uint32_t begin,
-                                              uint32_t end, uint32_t step, const T* p) {
+                                              uint32_t end, uint32_t step, const P* p) {
     A lane[4] = {init(), init(), init(), init()};
     uint32_t i = begin;
     if (a.contiguous) {
@@ -59,7 +60,7 @@ struct Reduction {
   }
   // The same for float elements that lie side by side on 16-byte boundaries, eight at a time.
   static __device__ __forceinline__ A wide(const ReduceArgs& a, const char* in, uint32_t begin, uint32_t end,
-                                           uint32_t thread, uint32_t threads, const T* p) {
+                                           uint32_t thread, uint32_t threads, const P* p) {
     if constexpr (std::is_same_v<T, float>) {
       const int64_t size = a.reduced.stride[0][0];
       const bool fits = a.contiguous &&
@@ -99,8 +100,9 @@ struct Reduction {
 template <class F, class T, class A, class R>
 __global__ void __launch_bounds__(512) reduce_rows(const __grid_constant__ ReduceArgs a) {
   using K = Reduction<F, T, A, R>;
-  __shared__ A shared[33];
-  T p[2];
+  __shared__ SharedArray<A, 33> memory;
+  A* const shared = memory.get();
+  typename K::P p[2];
   K::params(a, p);
   const uint32_t begin = blockIdx.y * a.part, end = min(begin + a.part, a.length);
   for (uint32_t output = blockIdx.x; output < a.outputs; output += gridDim.x) {
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(512) reduce_rows(const __grid_constant__ Reduc
 template <class F, class T, class A, class R>
 __global__ void __launch_bounds__(256) reduce_warps(const __grid_constant__ ReduceArgs a) {
   using K = Reduction<F, T, A, R>;
-  T p[2];
+  typename K::P p[2];
   K::params(a, p);
   for (uint32_t output = blockIdx.x * 8 + threadIdx.y; output < a.outputs; output += gridDim.x * 8) {
     int64_t at[2];
@@ -132,8 +134,9 @@ __global__ void __launch_bounds__(256) reduce_warps(const __grid_constant__ Redu
 template <class F, class T, class A, class R>
 __global__ void __launch_bounds__(256) reduce_columns(const __grid_constant__ ReduceArgs a) {
   using K = Reduction<F, T, A, R>;
-  __shared__ A shared[8][33];
-  T p[2];
+  __shared__ SharedArray<A, 8 * 33> memory;
+  A(*const shared)[33] = reinterpret_cast<A(*)[33]>(memory.get());
+  typename K::P p[2];
   K::params(a, p);
   const uint32_t output = blockIdx.x * 32 + threadIdx.x;
   const uint32_t begin = blockIdx.y * a.part, end = min(begin + a.part, a.length);
@@ -160,7 +163,7 @@ template <class F, class T, class A, class R>
 __global__ void __launch_bounds__(256) reduce_wide_columns(const __grid_constant__ ReduceArgs a) {
   using K = Reduction<F, T, A, R>;
   __shared__ A shared[8][32 * kVector + 1];
-  T p[2];
+  typename K::P p[2];
   K::params(a, p);
   const uint32_t output = (blockIdx.x * 32 + threadIdx.x) * kVector;
   const uint32_t begin = blockIdx.y * a.part, end = min(begin + a.part, a.length);
@@ -201,8 +204,9 @@ __global__ void __launch_bounds__(256) reduce_wide_columns(const __grid_constant
 template <class F, class T, class A, class R>
 __global__ void __launch_bounds__(256) reduce_finish(const __grid_constant__ ReduceArgs a) {
   using K = Reduction<F, T, A, R>;
-  __shared__ A shared[33];
-  T p[2];
+  __shared__ SharedArray<A, 33> memory;
+  A* const shared = memory.get();
+  typename K::P p[2];
   K::params(a, p);
   const A* partial = static_cast<const A*>(a.partial);
   if (a.outputs >= kFinishByThread) {

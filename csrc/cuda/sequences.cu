@@ -3,6 +3,7 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <limits>
 
+#include "cuda/complex.cuh"
 #include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
@@ -26,7 +27,7 @@ __global__ void __launch_bounds__(256)
     scan_lines(const char* in, char* out, int64_t n, DType dtype, int item, T initial) {
   using Scan = cub::BlockScan<T, 256>;
   __shared__ typename Scan::TempStorage shared;
-  __shared__ T last;
+  __shared__ SharedArray<T, 1> last;
   constexpr int kPer = 4;
   const char* from = in + int64_t(blockIdx.x) * n * item;
   char* to = out + int64_t(blockIdx.x) * n * item;
@@ -43,9 +44,9 @@ __global__ void __launch_bounds__(256)
       v[j] = fold(carry, v[j]);
       if (first + j < n) store<T>(to + (first + j) * item, dtype, v[j]);
     }
-    if (threadIdx.x == 255) last = v[kPer - 1];
+    if (threadIdx.x == 255) *last.get() = v[kPer - 1];
     __syncthreads();
-    carry = last;
+    carry = *last.get();
     __syncthreads();
   }
 }
@@ -53,8 +54,8 @@ __global__ void __launch_bounds__(256)
 Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional<DType> dtype, bool product) {
   const int64_t d = wrap_dim(op, dim, self.dim());
   const DType t = dtype.value_or(is_integral(self.dtype(), true) ? DType::Int64 : self.dtype());
-  FL_CHECK_KIND(!is_complex(t) && !is_stored_only(t), NotImplemented, "[", op,
-                "] expected a real dtype on CUDA, got ", name_of(t));
+  FL_CHECK_KIND(!is_stored_only(t), NotImplemented, "[", op,
+                "] expected a dtype that CUDA kernels compute with, got ", name_of(t));
   if (self.numel() == 0) return empty(self.sizes(), {t, self.device()});
   OnDevice on(self.device().index);
   const Tensor source = lines_of(to_dtype(self, t), d), out = empty(source.sizes(), source.options());
@@ -69,7 +70,9 @@ Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional
     else
       launch(scan_lines<T, Sum>, lines, 256, current_stream(), op, source.raw(), out.raw(), n, t, item, T(0));
   };
-  if (t == DType::Double)
+  if (is_complex(t))
+    run(Complex());
+  else if (t == DType::Double)
     run(double());
   else if (is_floating(t))
     run(float());

@@ -580,9 +580,14 @@ def mv(self: Any, vec: Any) -> Any:
     return fl.mm(self, vec.unsqueeze(1)).squeeze(1)
 
 
-@decompose("dot", "vdot")
+@decompose("dot")
 def dot(self: Any, tensor: Any) -> Any:
     return fl.sum(self * tensor)
+
+
+@decompose("vdot")
+def vdot(self: Any, other: Any) -> Any:
+    return fl.sum(fl.conj_physical(self) * other)
 
 
 @decompose("matmul")

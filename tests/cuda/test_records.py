@@ -13,7 +13,7 @@ from sampled import NAMES, RECORDS, as_function, calls, differentiable, operator
 
 # Operators that the device has neither a kernel nor a definition for: they say so.
 ABSENT = (NotImplementedError,)
-TOLERANCE = {fl.float32: 2e-3, fl.float64: 1e-6, fl.bfloat16: 4e-2, fl.float16: 1e-2}
+TOLERANCE = {fl.float32: 2e-3, fl.float64: 1e-6, fl.bfloat16: 4e-2, fl.float16: 1e-2, fl.complex64: 2e-3}
 # Some arguments have to be on the CPU, and storages of copies are as large as the tensors.
 HOST_ARGUMENTS = {"tensor_split.tensor_indices_or_sections", "_pack_padded_sequence", "_pad_packed_sequence",
                   "as_strided_", "as_strided"}  # fmt: skip
@@ -69,9 +69,13 @@ def forward(name, dtype):
     return agreed, lacking
 
 
-def backward(name):
+def backward(name, dtype):
     op = operator(name)
-    for call in calls(name, fl.float32):
+    try:
+        made = calls(name, dtype)
+    except Exception:
+        return  # no samples of the dtype
+    for call in made:
         if any(isinstance(a, samples.Through) for a in (*call.args, *call.kwargs.values())):
             continue  # its function holds tensors of the CPU
         function, inputs = as_function(op, call)
@@ -118,7 +122,7 @@ RANDOM = {name for name in NAMES if "random" in RECORDS[name].tags}
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in HOST_ARGUMENTS | OF_THE_LIBRARY])
 def test_forward(name):
-    for dtype in (fl.float32, fl.int64, fl.bfloat16):
+    for dtype in (fl.float32, fl.int64, fl.bfloat16, fl.complex64):
         if dtype is fl.bfloat16 and RECORDS[name].kind not in ("pointwise", "reduction"):
             continue
         forward(name, dtype)
