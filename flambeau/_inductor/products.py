@@ -2,14 +2,14 @@
 
 A product whose result only one group of pointwise loops reads can be made by that group's kernel: each program computes a
 tile of the product in its registers, and goes on with the loops where they would have read it from memory. With
-`max_autotune` (`TritonPrinter`) kernels with several tiles are measured beside the library's product and the group's own
+`max_autotune` (`triton_tune.py`) kernels with several tiles are measured beside the library's product and the group's own
 kernels, and the winner for these sizes is remembered.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,10 +19,10 @@ from flambeau._inductor.ir import Access, Buffer, Operator
 from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group
 from flambeau._inductor.tiles import Part, Tile, power, subgroup
-from flambeau._inductor.triton import Kernel, Scope, Writer
+from flambeau._inductor.triton import Kernel, Scope, Tuner, Writer
 from flambeau.backends import records
 
-__all__ = ["Choose", "Product", "finish_products"]
+__all__ = ["Product", "finish_products"]
 
 
 class Choice(NamedTuple):
@@ -59,17 +59,14 @@ class Product:
         return " ".join(map(str, parts))
 
 
-Choose = Callable[[Product, list[Kernel], list[Kernel]], int | None]
-
-
-def finish_products(work: list[Work], printed: list[list[Kernel] | None], choose: Choose) -> None:
-    """Replaces kernels of groups by such that compute a product too, whose call then goes. `choose` is given these, one for
+def finish_products(work: list[Work], printed: list[list[Kernel] | None], tuner: Tuner) -> None:
+    """Replaces kernels of groups by such that compute a product too, whose call then goes. The tuner is given these, one for
     each tile, and the group's own ones, and says which of the former to take."""
     for at, reader, product, group in _pairs(work):
         stored = work[reader][1]
         fitting = [c for c in CHOICES if c.rows <= max(power(product.m), 16) and c.columns <= max(power(product.n), 16)]
         kernels = [_print(product, group, stored, choice) for choice in fitting]
-        chosen = choose(product, kernels, printed[reader] or []) if kernels else None
+        chosen = tuner.product(product, kernels, printed[reader] or []) if kernels else None
         if chosen is not None:
             printed[at], printed[reader] = [], [kernels[chosen]]
 

@@ -20,7 +20,7 @@ from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
 from flambeau._inductor.schedule import AFTER, Group, Member
 from flambeau.ops import expr as e
 
-__all__ = ["Part", "Target", "Tile", "divide", "power", "subgroup"]
+__all__ = ["Part", "Target", "Tile", "alternatives", "divide", "power", "subgroup"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,20 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
         by_pass = [[m for m in group.members if depth[m.loop.write.buffer] == at] for at in range(last + 1)]
         return [part for sub, needed in _parts(group, by_pass, stored) for part in divide(sub, needed, target)]
     return [Part(group, stored, Tile("rows", 1, 4096, 8, whole=False))]
+
+
+def alternatives(tile: Tile) -> list[Tile]:
+    """Other tiles for the same work, that may take less time."""
+    made = [replace(tile, warps=w, registers=None) for w in (tile.warps // 2, tile.warps * 2) if 1 <= w <= 16]
+    if tile.kind == "flat":
+        made += [
+            replace(tile, x=x, warps=w) for x, w in ((tile.x // 2, tile.warps), (tile.x * 2, tile.warps)) if x >= 128
+        ]
+    if tile.kind == "rows" and tile.whole and tile.splits == 1 and tile.x * tile.r <= 4096:
+        made.append(replace(tile, x=tile.x * 2, warps=min(tile.warps * 2, 16), registers=None))
+    if tile.kind == "rows" and not tile.whole and tile.splits == 1:
+        made.append(replace(tile, r=tile.r // 2))
+    return made
 
 
 # ---------------------------------------------------------------- pointwise

@@ -13,7 +13,7 @@ multiple of sixteen is told to the compiler, which then uses wide loads.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import flambeau as fl
 from flambeau._inductor import triton_math
@@ -21,13 +21,13 @@ from flambeau._inductor.arrange import arrange, passes, product
 from flambeau._inductor.ir import Access, Buffer, Operator, Reduce
 from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group, Member
-from flambeau._inductor.tiles import Part, Target, Tile, divide
+from flambeau._inductor.tiles import Part, Target, Tile, alternatives, divide
 from flambeau.ops.expr import Expr
 
 if TYPE_CHECKING:
-    from flambeau._inductor.products import Choose
+    from flambeau._inductor.products import Product
 
-__all__ = ["POINTERS", "Kernel", "Scope", "Writer", "print_all", "print_group", "print_operator", "print_part"]
+__all__ = ["POINTERS", "Kernel", "Scope", "Tuner", "Writer", "print_all", "print_group", "print_operator", "print_part"]
 
 # dtype: Triton's name of a pointer to it, type to compute in
 TYPES = {
@@ -135,6 +135,16 @@ class Kernel:
         """For each pointer and number whether it is known to be a multiple of sixteen."""
         aligned = [b.memory.aligned and offset * b.dtype.itemsize % 16 == 0 for b, offset in self.pointers]
         return aligned + [n % 16 == 0 for n in self.numbers]
+
+
+class Tuner(Protocol):
+    """Chooses among kernels, where there is one."""
+
+    def product(self, product: Product, finished: list[Kernel], separate: list[Kernel]) -> int | None:
+        """Which of the kernels that compute a product and what follows it; None: the product and separate kernels."""
+
+    def loop(self, kernels: list[Kernel]) -> int:
+        """Which of the kernels that compute the same, of which the first is the one that is taken without a tuner."""
 
 
 class Scope:
@@ -666,24 +676,27 @@ def print_operator(item: Operator, target: Target) -> list[Kernel] | None:
     return made(item, target) if made is not None else None
 
 
-def print_group(group: Group, stored: set[Buffer], target: Target) -> list[Kernel]:
+def print_group(group: Group, stored: set[Buffer], target: Target, tuner: Tuner | None = None) -> list[Kernel]:
     """The kernels of a group in the order in which they run; `stored` are the buffers that somebody outside needs."""
     made = []
     for part in divide(group, stored, target):
         kernel = print_part(part)
+        if tuner is not None:
+            kernels = [kernel, *(print_part(replace(part, tile=tile)) for tile in alternatives(part.tile))]
+            kernel = kernels[tuner.loop(kernels)]
         extra = tuple(b for b in part.stored if b not in stored)
         made.append(replace(kernel, scratch=kernel.scratch + extra))
     return made
 
 
-def print_all(work: list[Work], target: Target, choose: Choose | None = None) -> list[list[Kernel] | None]:
-    """The kernels of groups and operator calls. `choose` decides on products with what follows them (`products.py`)."""
+def print_all(work: list[Work], target: Target, tuner: Tuner | None = None) -> list[list[Kernel] | None]:
+    """The kernels of groups and operator calls."""
     printed = [
-        print_group(item, stored, target) if isinstance(item, Group) else print_operator(item, target)
+        print_group(item, stored, target, tuner) if isinstance(item, Group) else print_operator(item, target)
         for item, stored in work
     ]
-    if choose is not None:
+    if tuner is not None:
         from flambeau._inductor.products import finish_products
 
-        finish_products(work, printed, choose)
+        finish_products(work, printed, tuner)
     return printed

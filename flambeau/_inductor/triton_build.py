@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import ctypes
 import functools
 import hashlib
 import importlib.metadata
@@ -18,23 +17,20 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flambeau._inductor import build, config, triton_math
 from flambeau._inductor.ir import Buffer
 from flambeau._inductor.printers import Launch, Work
 from flambeau._inductor.tiles import Target
-from flambeau._inductor.triton import HEADER, Kernel, print_all
+from flambeau._inductor.triton import HEADER, Kernel, Tuner, print_all
 from flambeau.ops.expr import Expr
 
-if TYPE_CHECKING:
-    from flambeau._inductor.products import Product
-
-__all__ = ["Image", "TritonPrinter", "available", "images"]
+__all__ = ["Image", "TritonPrinter", "available", "images", "loaded"]
 
 
 @dataclass(frozen=True)
@@ -199,7 +195,8 @@ def images(kernels: list[Kernel], capability: int) -> list[Image]:
 _functions: dict[tuple[int, str], int] = {}  # by device and name: what the driver loaded
 
 
-def _function(image: Image, device: int) -> int:
+def loaded(image: Image, device: int) -> int:
+    """The driver's handle of a kernel."""
     from flambeau import _C
 
     key = (device, image.name)
@@ -224,21 +221,6 @@ class _TritonLaunch:
         )  # fmt: skip
 
 
-def _runner(function: int, image: Image, kernel: Kernel, addresses: list[int], device: int) -> Callable[[], None]:
-    """A kernel with its arguments, outside of any program."""
-    from flambeau.cuda import _library
-
-    values = (ctypes.c_int64 * (len(addresses) + len(kernel.numbers) + 2))(*addresses, *kernel.numbers, 0, 0)
-    first = ctypes.addressof(values)
-    params = (ctypes.c_void_p * len(values))(*(first + 8 * i for i in range(len(values))))
-    grid, block = (ctypes.c_uint * 3)(*kernel.grid), (ctypes.c_uint * 3)(image.threads, 1, 1)
-
-    def run(values: Any = values) -> None:  # which live as long
-        _library.call("launch", function, grid, block, image.shared, _library.call("current_stream", device), params)
-
-    return run
-
-
 class TritonPrinter:
     """Triton kernels for one GPU."""
 
@@ -260,54 +242,19 @@ class TritonPrinter:
         return triton_math.known(expr, dtype.is_floating_point)
 
     def launches(self, work: list[Work]) -> list[list[Launch] | None]:
-        tuning = config.max_autotune or config.max_autotune_gemm
-        printed = print_all(work, self.target, self._quickest if tuning else None)
+        printed = print_all(work, self.target, self._tuner())
         flat = [kernel for kernels in printed for kernel in kernels or ()]
         made = iter(zip(flat, images(flat, self.target.capability)))
         return [None if kernels is None else [self._launch(*next(made)) for _ in kernels] for kernels in printed]
 
-    def _quickest(self, product: Product, finished: list[Kernel], separate: list[Kernel]) -> int | None:
-        """Which kernel takes less time than the others and than the library's product followed by separate kernels."""
-        import flambeau as fl
-        from flambeau._inductor.tune import quickest
+    def _tuner(self) -> Tuner | None:
+        products = config.max_autotune or config.max_autotune_gemm
+        loops = config.max_autotune or config.max_autotune_pointwise
+        if not products and not loops:
+            return None
+        from flambeau._inductor.triton_tune import MeasuringTuner
 
-        memory: dict[Buffer, Any] = {}  # as large as the program's
-
-        def held(buffer: Buffer) -> Any:
-            whole = buffer.memory
-            if whole not in memory:
-                count = 1 + sum((n - 1) * s for n, s in zip(whole.size, whole.stride))
-                memory[whole] = fl.zeros(count, dtype=whole.dtype, device=f"cuda:{self.device}")
-            return memory[whole]
-
-        def run(kernel: Kernel, image: Image) -> Callable[[], None]:
-            addresses = [held(b).data_ptr() + offset * b.dtype.itemsize for b, offset in kernel.pointers]
-            return _runner(_function(image, self.device), image, kernel, addresses, self.device)
-
-        @functools.cache  # only where they have to be measured
-        def ways() -> list[Callable[[], Any]]:
-            built = [run(*pair) for pair in zip(finished, images(finished, self.target.capability))]
-            after = [run(*pair) for pair in zip(separate, images(separate, self.target.capability))]
-            call = product.item.call
-            given = {id(v): held(b).as_strided(v.size, v.stride, v.offset) for b, v in product.item.reads}
-            args = [given.get(id(a), a) for a in call.args]
-            kwargs = {k: given.get(id(a), a) for k, a in call.kwargs.items()}
-            return [*built, lambda: [call.op(*args, **kwargs), *(f() for f in after)]]
-
-        def way(at: int) -> Callable[[], Any]:
-            return lambda: ways()[at]()
-
-        def wait() -> None:
-            fl.cuda.synchronize(self.device)
-
-        sources = hashlib.sha256("".join(k.source for k in (*finished, *separate)).encode()).hexdigest()
-        with fl.no_grad():
-            winner = quickest(
-                f"product {product} {sources} {self.target}",
-                list(map(way, range(len(finished) + 1))),
-                wait,
-            )
-        return winner if winner < len(finished) else None
+        return MeasuringTuner(self.device, self.target, products, loops)
 
     def _launch(self, kernel: Kernel, image: Image) -> Launch:
-        return _TritonLaunch(kernel, image, _function(image, self.device))
+        return _TritonLaunch(kernel, image, loaded(image, self.device))

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np
+import test_triton
 import triton.language as tl
 from triton.runtime import interpreter
 
@@ -163,19 +164,12 @@ class InterpretedPrinter:
         return triton_math.known(expr, dtype.is_floating_point)
 
     def launches(self, work: list[Any]) -> list[Any]:
-        # Products take in what follows them, with the largest tile or the smallest.
-        made = printer.print_all(
-            work,
-            self.target,
-            lambda product, finished, separate: 0 if self.target.processors > 8 else len(finished) - 1,
-        )
+        made = printer.print_all(work, self.target, test_triton.Ends(self.target.processors > 8))
         self.printed.extend(kernel.source for kernels in made for kernel in kernels or ())
         return [None if kernels is None else [_Launch(kernel) for kernel in kernels] for kernels in made]
 
 
 def main() -> None:
-    import test_triton
-
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

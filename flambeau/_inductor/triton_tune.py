@@ -1,0 +1,106 @@
+"""Choosing the fastest of several Triton kernels by measuring, for `max_autotune`.
+
+Kernels run on memory as large as the program's. Winners are remembered on disk, so that a machine measures once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as fl
+from flambeau._inductor.ir import Buffer
+from flambeau._inductor.products import Product
+from flambeau._inductor.tiles import Target
+from flambeau._inductor.triton import Kernel
+from flambeau._inductor.triton_build import Image, images, loaded
+from flambeau._inductor.tune import quickest
+from flambeau.cuda import _library
+
+__all__ = ["MeasuringTuner"]
+
+
+class MeasuringTuner:
+    """What to take on one GPU."""
+
+    def __init__(self, device: int, target: Target, products: bool, loops: bool) -> None:
+        self.device = device
+        self.target = target
+        self.products = products
+        self.loops = loops
+
+    def product(self, product: Product, finished: list[Kernel], separate: list[Kernel]) -> int | None:
+        """Which kernel takes less time than the others and than the library's product followed by separate kernels."""
+        if not self.products:
+            return None
+        memory = _Memory(self.device)
+
+        def ways() -> list[Callable[[], Any]]:
+            after = self._runs(separate, memory)
+            call = product.item.call
+            given = {id(v): memory.of(b).as_strided(v.size, v.stride, v.offset) for b, v in product.item.reads}
+            args = [given.get(id(a), a) for a in call.args]
+            kwargs = {k: given.get(id(a), a) for k, a in call.kwargs.items()}
+            return [*self._runs(finished, memory), lambda: [call.op(*args, **kwargs), *(run() for run in after)]]
+
+        winner = self._quickest(f"product {product}", [*finished, *separate], ways, len(finished) + 1)
+        return winner if winner < len(finished) else None
+
+    def loop(self, kernels: list[Kernel]) -> int:
+        """Which of several kernels that compute the same takes the least time."""
+        if not self.loops:
+            return 0
+        return self._quickest("loop", kernels, lambda: self._runs(kernels, _Memory(self.device)), len(kernels))
+
+    def _quickest(
+        self, what: str, kernels: list[Kernel], ways: Callable[[], list[Callable[[], Any]]], count: int
+    ) -> int:
+        told = [(k.source, k.numbers, k.constants, k.warps, k.stages, k.registers) for k in kernels]
+        digest = hashlib.sha256(repr(told).encode()).hexdigest()
+        made = functools.cache(ways)  # only where they have to be measured
+
+        def way(at: int) -> Callable[[], Any]:
+            return lambda: made()[at]()
+
+        with fl.no_grad():
+            return quickest(f"{what} {digest} {self.target}", list(map(way, range(count))), self._wait)
+
+    def _wait(self) -> None:
+        fl.cuda.synchronize(self.device)
+
+    def _runs(self, kernels: list[Kernel], memory: _Memory) -> list[Callable[[], None]]:
+        made = images(kernels, self.target.capability)
+        return [self._run(kernel, image, memory) for kernel, image in zip(kernels, made)]
+
+    def _run(self, kernel: Kernel, image: Image, memory: _Memory) -> Callable[[], None]:
+        """A kernel with its arguments, outside of any program."""
+        addresses = [memory.of(b).data_ptr() + offset * b.dtype.itemsize for b, offset in kernel.pointers]
+        values = (ctypes.c_int64 * (len(addresses) + len(kernel.numbers) + 2))(*addresses, *kernel.numbers, 0, 0)
+        first = ctypes.addressof(values)
+        params = (ctypes.c_void_p * len(values))(*(first + 8 * i for i in range(len(values))))
+        grid, block = (ctypes.c_uint * 3)(*kernel.grid), (ctypes.c_uint * 3)(image.threads, 1, 1)
+        function = loaded(image, self.device)
+
+        def run(kept: Any = (values, memory)) -> None:
+            stream = _library.call("current_stream", self.device)
+            _library.call("launch", function, grid, block, image.shared, stream, params)
+
+        return run
+
+
+class _Memory:
+    """Memory for the buffers of kernels, each as large as its own."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.held: dict[Buffer, Any] = {}
+
+    def of(self, buffer: Buffer) -> Any:
+        whole = buffer.memory
+        if whole not in self.held:
+            count = 1 + sum((n - 1) * s for n, s in zip(whole.size, whole.stride)) if 0 not in whole.size else 1
+            self.held[whole] = fl.zeros(count, dtype=whole.dtype, device=f"cuda:{self.device}")
+        return self.held[whole]
