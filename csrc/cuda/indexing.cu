@@ -363,6 +363,41 @@ Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const
   return scatter_value_(copied(self), dim, index, value);
 }
 
+Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                      std::string_view reduce, bool include_self) {
+  const Combine how = reduce == "sum"    ? Combine::Add
+                      : reduce == "prod" ? Combine::Mul
+                      : reduce == "amax" ? Combine::Max
+                                         : Combine::Min;
+  FL_CHECK(how != Combine::Min || reduce == "amin",
+           "[scatter_reduce] expected reduce sum, prod, mean, amax or amin, got ", reduce);
+  const Tensor out = copied(self);
+  if (!include_self) {
+    // What is written to starts with the value that changes nothing.
+    Scalar start(int64_t(how == Combine::Mul));
+    if (how == Combine::Max || how == Combine::Min)
+      dispatch(self.dtype(), [&](auto type) {
+        using T = typename decltype(type)::type;
+        if constexpr (std::is_integral_v<T>)
+          start = Scalar(static_cast<int64_t>(how == Combine::Max ? std::numeric_limits<T>::lowest()
+                                                                  : std::numeric_limits<T>::max()));
+        else
+          start = Scalar(how == Combine::Max ? -std::numeric_limits<double>::infinity()
+                                             : std::numeric_limits<double>::infinity());
+      });
+    scatter_value_(out, dim, index, start);
+  }
+  return scattered("scatter_reduce", out, dim, index, src, how);
+}
+// Means, and products of complex numbers, go by the definition.
+void scatter_reduce_or_define(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
+  const bool sums = args[4].string() == "sum", complex = is_complex(args[0].tensor().dtype());
+  if (args[4].string() == "mean" || (complex && !sums)) return by_definition(op, keys, args, results);
+  checked<&scatter_reduce>(op, context, keys, args, results);
+}
+const detail::Register scatter_reduction{
+    "scatter_reduce.two", {Key::CUDA}, Kernel{scatter_reduce_or_define, nullptr}};
+
 // ---------------------------------------------------------------- non-zero elements
 
 struct IsSet {

@@ -90,6 +90,157 @@ Tensor cumprod(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
 FL_CUDA_KERNEL("cumsum", cumsum);
 FL_CUDA_KERNEL("cumprod", cumprod);
 
+// ---------------------------------------------------------------- running extremes
+
+template <class T>
+struct Placed {
+  T value;
+  int64_t at;
+};
+// A later value that is equal replaces; once a NaN is met only NaNs do.
+template <class T>
+struct Later {
+  bool largest;
+  __device__ Placed<T> operator()(const Placed<T>& a, const Placed<T>& b) const {
+    const bool beats = largest ? b.value >= a.value : b.value <= a.value;
+    return b.value != b.value || (a.value == a.value && beats) ? b : a;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(256) scan_extremes(const char* in, char* out, int64_t* places, int64_t n,
+                                                     DType dtype, int item, bool largest) {
+  using Scan = cub::BlockScan<Placed<T>, 256>;
+  __shared__ typename Scan::TempStorage shared;
+  __shared__ Placed<T> last;
+  const int64_t line = int64_t(blockIdx.x) * n;
+  const Later<T> fold{largest};
+  Placed<T> carry{load<T>(in + line * item, dtype), 0};
+  for (int64_t start = 0; start < n; start += 256) {
+    const int64_t i = start + threadIdx.x;
+    Placed<T> v = carry;
+    if (i < n) v = {load<T>(in + (line + i) * item, dtype), i};
+    Scan(shared).InclusiveScan(v, v, fold);
+    v = fold(carry, v);
+    if (i < n) {
+      store<T>(out + (line + i) * item, dtype, v.value);
+      places[line + i] = v.at;
+    }
+    if (threadIdx.x == 255) last = v;
+    __syncthreads();
+    carry = last;
+    __syncthreads();
+  }
+}
+
+std::tuple<Tensor, Tensor> running_extreme(const char* op, const Tensor& self, int64_t dim, bool largest) {
+  const int64_t d = wrap_dim(op, dim, self.dim());
+  const DType t = self.dtype();
+  FL_CHECK_KIND(!is_complex(t) && !is_stored_only(t), NotImplemented, "[", op,
+                "] expected a dtype with an order, got ", name_of(t));
+  const Options whole{DType::Int64, self.device()};
+  if (self.numel() == 0) return {empty(self.sizes(), self.options()), empty(self.sizes(), whole)};
+  OnDevice on(self.device().index);
+  const Tensor source = lines_of(self, d), out = empty(source.sizes(), source.options()),
+               places = empty(source.sizes(), whole);
+  const int64_t n = self.dim() ? self.size(d) : 1;
+  const unsigned lines = static_cast<unsigned>(self.numel() / n);
+  const auto run = [&](auto one) {
+    launch(scan_extremes<decltype(one)>, lines, 256, current_stream(), op, source.raw(), out.raw(),
+           places.data<int64_t>(), n, t, static_cast<int>(source.itemsize()), largest);
+  };
+  if (t == DType::Double)
+    run(double());
+  else if (is_floating(t))
+    run(float());
+  else
+    run(int64_t());
+  return {from_lines(out, d), from_lines(places, d)};
+}
+std::tuple<Tensor, Tensor> cummax(const Tensor& self, int64_t dim) {
+  return running_extreme("cummax", self, dim, true);
+}
+std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim) {
+  return running_extreme("cummin", self, dim, false);
+}
+FL_CUDA_KERNEL("cummax", cummax);
+FL_CUDA_KERNEL("cummin", cummin);
+
+// ---------------------------------------------------------------- places in sorted sequences
+
+struct SearchArgs {
+  const void *sequence, *values;
+  const int64_t* order;  // of the sequence, or null
+  char* out;
+  DType result;
+  int64_t n, per_line, total;  // of a sequence, values for each, and of all
+  bool right;
+};
+template <class T>
+__global__ void __launch_bounds__(256) search_lines(const __grid_constant__ SearchArgs a) {
+  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= a.total) return;
+  const T x = static_cast<const T*>(a.values)[i];
+  const int64_t line = i / a.per_line * a.n;
+  const T* all = static_cast<const T*>(a.sequence) + line;
+  int64_t low = 0, count = a.n;
+  while (count > 0) {
+    const int64_t half = count / 2;
+    int64_t at = low + half;
+    if (a.order) {
+      at = a.order[line + at];
+      if (at < 0 || at >= a.n) at = 0;
+    }
+    const T m = all[at];
+    if (a.right ? !(m > x) : !(m >= x)) {
+      low += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  store<int64_t>(a.out + i * (a.result == DType::Int64 ? 8 : 4), a.result, low);
+}
+
+Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int32, const Tensor& sorter) {
+  const bool one_line = sequence.dim() == 1;
+  const auto batch = [](const Tensor& t) { return IntSpan(t.sizes().data(), t.dim() - 1); };
+  FL_CHECK(sequence.dim() > 0 &&
+               (one_line || (sequence.dim() == values.dim() && batch(sequence) == batch(values))),
+           "[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the "
+           "values, got ",
+           sequence.sizes(), " and ", values.sizes());
+  FL_CHECK(!sorter.defined() || (sorter.sizes() == sequence.sizes() && sorter.dtype() == DType::Int64),
+           "[searchsorted] expected a sorter of int64 of the boundaries' shape ", sequence.sizes(),
+           ", got another");
+  DType common = promote(sequence.dtype(), values.dtype());
+  FL_CHECK(!is_complex(common), "[searchsorted] expected real numbers, got complex ones");
+  // Integers beside floats need the wider type.
+  common = compute_of(common);
+  if (common == DType::Float && sequence.dtype() != values.dtype()) common = DType::Double;
+  const Tensor out = empty(values.sizes(), {int32 ? DType::Int32 : DType::Int64, values.device()});
+  if (values.numel() == 0) return out;
+  OnDevice on(values.device().index);
+  const Tensor s = contiguous(to_dtype(sequence, common)), v = contiguous(to_dtype(values, common)),
+               order = sorter.defined() ? contiguous(sorter) : sorter;
+  const int64_t total = values.numel();
+  const SearchArgs args{s.raw(),
+                        v.raw(),
+                        order.defined() ? order.data<int64_t>() : nullptr,
+                        out.raw(),
+                        out.dtype(),
+                        sequence.size(-1),
+                        one_line ? total : values.size(-1),
+                        total,
+                        right};
+  const auto kernel = common == DType::Int64    ? search_lines<int64_t>
+                      : common == DType::Double ? search_lines<double>
+                                                : search_lines<float>;
+  launch(kernel, static_cast<unsigned>((total + 255) / 256), 256, current_stream(), "searchsorted", args);
+  return out;
+}
+FL_CUDA_KERNEL("_search", search);
+
 // ---------------------------------------------------------------- sorting
 
 // A key whose unsigned order is that of the values; NaN is above all.

@@ -224,6 +224,54 @@ def nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
     return out
 
 
+# ---------------------------------------------------------------- draws with given chances
+
+# The numbers are those that the CPU's kernels draw: one word for each element, or two.
+
+
+def _bernoulli(chances: Any, shape: Any, generator: Any) -> Any:
+    wide = chances.to(fl.float64).expand(shape)
+    if wide.numel() and not bool(fl.all(fl.logical_and(wide >= 0, wide <= 1))):
+        raise RuntimeError("[bernoulli] expected probabilities in [0, 1], got one outside")
+    words = fl.randint(0, 1 << 32, shape, device=chances.device, generator=generator)
+    return words.to(fl.float64) < wide * float(1 << 32)
+
+
+@decompose("bernoulli")
+def bernoulli(self: Any, *, generator: Any = None) -> Any:
+    return _bernoulli(self, self.shape, generator).to(self.dtype)
+
+
+@decompose("bernoulli_.Tensor")
+def bernoulli_(self: Any, p: Any, *, generator: Any = None) -> Any:
+    return self.copy_(_bernoulli(p, self.shape, generator))
+
+
+@decompose("multinomial")
+def multinomial(self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
+    if self.dim() not in (1, 2) or not self.is_floating_point():
+        given = f"{self.dim()} dimensions of {self.dtype}"
+        raise RuntimeError(f"[multinomial] expected floating point weights of 1 or 2 dimensions, got {given}")
+    rows = self.reshape(-1, self.shape[-1]).to(fl.float64)
+    n = rows.shape[1]
+    if num_samples <= 0 or not (replacement or num_samples <= n):
+        raise RuntimeError(f"[multinomial] expected 1 to {n} samples without replacement, got {num_samples}")
+    totals = fl.cumsum(rows, 1)
+    total = totals.narrow(1, n - 1, 1)
+    if not bool(fl.all((total > 0) & (total < math.inf)) & fl.all(rows >= 0)):
+        raise RuntimeError("[multinomial] expected weights that are finite, not negative and not all 0")
+    options = {"dtype": fl.float64, "device": self.device, "generator": generator}
+    if replacement:
+        at = fl._ops._search(totals, fl.rand(rows.shape[0], num_samples, **options) * total, True, False)
+        found = at.clamp(max=n - 1)
+    else:
+        # Races of exponential clocks: the first to ring are a sample without replacement.
+        steps = fl.floor(fl.rand(rows.shape, **options) * 2.0**52)
+        rings = fl.where(rows > 0, -fl.log((steps + 0.5) * 2.0**-52) / rows, math.inf)
+        found = fl.sort(rings, dim=1)[1].narrow(1, 0, num_samples) if num_samples > 1 else rings.argmin(1, True)
+    return found.reshape([*self.shape[:-1], num_samples]).contiguous()
+
+
 # ---------------------------------------------------------------- rows of tables
 
 

@@ -118,9 +118,6 @@ for _name in (
     "uniform_ normal_ random_ random_.to random_.from exponential_ bernoulli_.float geometric_ cauchy_ log_normal_"
 ).split():
     TABLE[_name] = in_place_on_host(_name)
-TABLE["bernoulli_.Tensor"] = lambda self, p, **options: self.copy_(
-    fl.bernoulli(p.expand(self.shape).to(p.dtype if p.dtype is fl.float64 else fl.float32), **options)
-)
 
 
 # ---------------------------------------------------------------- joining, padding, reordering
@@ -353,11 +350,17 @@ _IDENTITY = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf
 
 @decompose("scatter_reduce.two")
 def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
-    """Every source is compared with every place: slow, and the same for all reductions."""
+    """Every source is compared with every place: slow, and the same for all reductions but the mean."""
     if self.dim() == 0:
         parts = self.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduce
         return fl.scatter_reduce(*parts, include_self=include_self).reshape(())
     dim %= self.dim()
+    if reduce == "mean":
+        total = fl.scatter_reduce(self, dim, index, src, "sum", include_self=include_self)
+        count = fl.full(self.shape, int(include_self), dtype=fl.int64, device=self.device)
+        count = fl.scatter_add(count, dim, index, fl.ones_like(index, dtype=fl.int64))
+        rounding = None if self.is_floating_point() or self.is_complex() else "floor"
+        return fl.div(total, fl.where(count == 0, 1, count), rounding_mode=rounding)
     out = self.clone()
     target = out
     for d, n in enumerate(index.shape):
@@ -374,11 +377,6 @@ def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, in
         values = fl.cat([values, target.unsqueeze(-2)], -2)
     fold = {"prod": fl.prod, "amax": fl.amax, "amin": fl.amin}.get(reduce, fl.sum)
     result = fold(values, -2)
-    if reduce == "mean":
-        count = fl.sum(hit, -2) + int(include_self)
-        result = fl.div(
-            result, fl.where(count == 0, 1, count), rounding_mode=None if self.is_floating_point() else "floor"
-        )
     target.copy_(result if include_self else fl.where(fl.any(hit, -2), result, target))
     return out
 

@@ -103,3 +103,31 @@ def test_windows(lead):
         if ndim > 1:
             samples = fl.rand(lead[0] if len(lead) == 2 else 1, 3, ndim)
             check(f"_fractional_max_pool{ndim}d", x, [2] * ndim, [2] * ndim, samples)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_draws_are_those_of_the_cpu(seed):
+    def drawn(name, *args):
+        found = []
+        for f in (definitions.find(name), fl._C._operator_object(name)):
+            fl.manual_seed(seed)
+            found.append(f(*copies(args)))
+        assert found[0].shape == found[1].shape and fl.equal(*found)
+
+    for shape in ((5,), (3, 7), (1, 100)):
+        weights = fl.rand(shape)
+        weights.view(-1)[0] = 0
+        for replacement in (True, False):
+            drawn("multinomial", weights, 1, replacement)
+            drawn("multinomial", weights, 3, replacement)
+        drawn("bernoulli", weights)
+        drawn("bernoulli_.Tensor", fl.zeros(2, *shape), weights)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "amin", "mean"])
+def test_scattered_reductions(reduce, include_self):
+    for dtype in (fl.float32, fl.int64):
+        x, source = values((4, 5), fl.int64).to(dtype), values((3, 5), fl.int64, 9).to(dtype)
+        index = fl.tensor([[0, 3, 1, 1, 2]] * 3)
+        check("scatter_reduce.two", x, 0, index, source, reduce, include_self=include_self)
