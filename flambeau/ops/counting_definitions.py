@@ -277,6 +277,8 @@ def multinomial(self: Any, num_samples: int, replacement: bool = False, *, gener
 
 @decompose("embedding_renorm_")
 def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    if self.dim() != 2:
+        raise RuntimeError(f"[embedding_renorm_] expected a weight of 2 dimensions, got {tuple(self.shape)}")
     at = indices.reshape(-1).to(fl.int64)
     rows = fl.index_select(self, 0, at)
     wide = rows.to(fl.float64)
@@ -290,6 +292,13 @@ def _embedding_bag(
     weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
     per_sample_weights: Any = None, include_last_offset: bool = False, padding_idx: int = -1,
 ) -> Any:  # fmt: skip
+    def shape(t: Any) -> Any:
+        return None if t is None else fl.empty(t.shape, dtype=t.dtype, device="meta")
+
+    fl._embedding_bag(  # checks
+        shape(weight), shape(indices), shape(offsets), scale_grad_by_freq, mode, sparse, shape(per_sample_weights),
+        include_last_offset, padding_idx,
+    )  # fmt: skip
     count, bags = indices.shape[0], offsets.shape[0] - include_last_offset
     index, starts = indices.to(fl.int64), offsets.to(fl.int64)
     options = {"dtype": fl.int64, "device": weight.device}

@@ -1,4 +1,4 @@
-"""Losses of sequences and tables of vectors in terms of primitives. Part of the table in `definitions.py`."""
+"""Losses of sequences in terms of primitives. Part of the table in `definitions.py`."""
 
 from __future__ import annotations
 
@@ -74,69 +74,3 @@ def _ctc_loss(
     loss = -fl.cat([end, before_end], 1).logsumexp(1)
     loss = fl.where(seen.squeeze(1) > 0, loss, none)
     return loss.to(log_probs.dtype), log_alpha.to(log_probs.dtype)
-
-
-# ---------------------------------------------------------------- tables of vectors
-
-
-@decompose("embedding_renorm_")
-def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    if self.dim() != 2:
-        raise RuntimeError(f"[embedding_renorm_] expected a weight of 2 dimensions, got {tuple(self.shape)}")
-    at = indices.reshape(-1)
-    rows = self.index_select(0, at).double()
-    norm = fl.linalg.vector_norm(rows, norm_type, 1, keepdim=True)
-    scaled = fl.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows).to(self.dtype)
-    # A row that is named twice is written twice, with the same numbers.
-    return self.index_put_([at], scaled)
-
-
-@decompose("_embedding_bag")
-def _embedding_bag(
-    weight: Any,
-    indices: Any,
-    offsets: Any,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Any = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> Any:
-    """Sums, means or maxima of the rows of each bag; the bag of each index, the sizes of bags, and where maxima lie."""
-
-    def shape(t: Any) -> Any:
-        return None if t is None else fl.empty(t.shape, dtype=t.dtype, device="meta")
-
-    fl._embedding_bag(  # checks
-        shape(weight), shape(indices), shape(offsets), scale_grad_by_freq, mode, sparse, shape(per_sample_weights),
-        include_last_offset, padding_idx,
-    )  # fmt: skip
-    indices, offsets = indices.long(), offsets.long()
-    device, count, width = weight.device, indices.shape[0], weight.shape[1]
-    bags = offsets.shape[0] - int(include_last_offset)
-    starts = offsets[:bags]
-    bag_of = (fl.arange(count, device=device).unsqueeze(1) >= starts.unsqueeze(0)).sum(1) - 1
-    member = fl.ones_like(indices) if padding_idx < 0 else (indices != padding_idx).long()
-    sizes = fl.zeros(bags, dtype=fl.int64, device=device).index_add(0, bag_of, member)
-    wide = fl.float64 if weight.dtype is fl.float64 else fl.float32
-    rows = weight.index_select(0, indices).to(wide)
-    places = bag_of.unsqueeze(1).expand(-1, width)
-    if mode != 2:
-        factor = member.to(wide) if per_sample_weights is None else member * per_sample_weights.to(wide)
-        out = fl.zeros(bags, width, dtype=wide, device=device).scatter_add(0, places, rows * factor.unsqueeze(1))
-        if mode == 1:
-            out = out / sizes.clamp_min(1).unsqueeze(1)
-        return out.to(weight.dtype), bag_of, sizes, indices.new_empty((0,))
-    lowest = fl.full((bags, width), float("-inf"), dtype=wide, device=device)
-    hidden = (member == 0).unsqueeze(1)
-    out = lowest.scatter_reduce(0, places, rows.masked_fill(hidden, float("-inf")), "amax")
-    # The first of equal members is the one.
-    found = (rows == out.index_select(0, bag_of)) & hidden.logical_not()
-    order = fl.where(found, fl.arange(count, device=device).unsqueeze(1).expand(-1, width), fl.full_like(places, count))
-    first = fl.full((bags, width), count, dtype=fl.int64, device=device).scatter_reduce(0, places, order, "amin")
-    empty = (sizes == 0).unsqueeze(1)
-    if count == 0:
-        return out.masked_fill(empty, 0).to(weight.dtype), bag_of, sizes, fl.zeros_like(first)
-    maxima = indices.index_select(0, first.clamp(0, count - 1).reshape(-1)).reshape(bags, width).masked_fill(empty, 0)
-    return out.masked_fill(empty, 0).to(weight.dtype), bag_of, sizes, maxima
