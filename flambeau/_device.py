@@ -20,7 +20,18 @@ def set_default_device(device: Any) -> None:
 
 
 def get_default_device() -> Any:
-    return _C._get_default_device() or _C.device("cpu")
+    return canonical(_C._get_default_device() or _C.device("cpu"))
+
+
+def canonical(device: Any) -> Any:
+    """The device that tensors made with this one say they are on: "cuda" is the current device."""
+    device = _C.device(device)
+    if device.type == "cuda" and device.index is None:
+        from flambeau import cuda
+
+        if cuda.is_available():
+            return _C.device("cuda", cuda.current_device())
+    return device
 
 
 def enter(device: Any) -> Any:

@@ -158,15 +158,27 @@ class Runner {
     }
     if (s.op->schema.returns_list) {
       for (size_t i = 0; i < s.results.size(); ++i)
-        if (s.results[i] >= 0) make(s.results[i]) = results[0].tensors()[i];
+        if (s.results[i] >= 0) make(s.results[i]) = laid(results[0].tensors()[i], s, i);
     } else {
       for (size_t i = 0; i < s.results.size(); ++i)
-        if (s.results[i] >= 0) make(s.results[i]) = results[i].take_tensor();
+        if (s.results[i] >= 0) make(s.results[i]) = laid(results[i].take_tensor(), s, i);
     }
     if (!s.offers.empty()) {
       for (size_t i = 0; i < s.op->schema.returns.size(); ++i) results[i] = Value();
       for (size_t i = 0; i < s.offers.size(); ++i) check_taken(s, offers[i]);
     }
+  }
+
+  // What comes after a call relies on the recorded layout of its results.
+  static Tensor laid(const Tensor& made, const Call& s, size_t i) {
+    if (i >= s.strides.size() || s.strides[i].size() != made.sizes().size()) return made;
+    const Dims& wanted = s.strides[i];
+    bool same = true;
+    for (int64_t d = 0; d < made.dim(); ++d) same &= made.size(d) == 1 || made.stride(d) == wanted[d];
+    if (same || made.numel() == 0) return made;
+    Tensor moved = empty_strided(made.sizes(), wanted, made.options());
+    copy_into(moved, made);
+    return moved;
   }
 
   static constexpr size_t kMaxPointers = 256, kMaxNumbers = 1024;

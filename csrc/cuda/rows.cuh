@@ -80,6 +80,15 @@ inline Tensor from_lines(const Tensor& lines, int64_t dim) {
   return contiguous(alias(lines, sizes, strides, lines.offset()));
 }
 
+// A result in the layout that operators on the CPU give it: that of `like`, where it has no holes.
+inline Tensor laid_as(const Tensor& made, const Tensor& like) {
+  if (like.is_contiguous()) return made;
+  const Tensor out = empty_like(like, made.dtype());
+  if (out.strides() == made.strides()) return made;
+  copy_into(out, made);
+  return out;
+}
+
 template <auto F>
 void checked(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);

@@ -130,7 +130,7 @@ Tensor softmax_along(const char* op, const Tensor& given, int64_t dim, bool half
   else
     launch(softmax_passes<double>, rows, 256, stream, op, x.raw(), out.raw(), n, x.dtype(), x.itemsize(),
            logarithm);
-  return from_lines(out, d);
+  return laid_as(from_lines(out, d), self);
 }
 
 Tensor gradient_along(const char* op, const Tensor& grad, const Tensor& result, int64_t dim,
@@ -154,7 +154,7 @@ Tensor gradient_along(const char* op, const Tensor& grad, const Tensor& result, 
   else
     launch(softmax_gradient_passes<double>, rows, 256, stream, op, g.raw(), y.raw(), out.raw(), n, y.dtype(),
            y.itemsize(), logarithm);
-  return to_dtype(from_lines(out, d), input_dtype);
+  return to_dtype(laid_as(from_lines(out, d), result), input_dtype);
 }
 
 Tensor softmax(const Tensor& self, int64_t dim, bool half_to_float) {

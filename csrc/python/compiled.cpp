@@ -58,7 +58,7 @@ std::vector<Tensor> tensors(PyObject* sequence) {
 
 // ("call", op, args, kwargs, slots of the tensors among the arguments in schema order, slots of the results,
 // pairs of an argument that is a float and the slot to read it from, pairs of a place for a result and its
-// bytes)
+// bytes, strides that results must have or none)
 compiled::Call read_call(PyObject* step) {
   compiled::Call call;
   call.op = operator_of(item(step, 1));
@@ -106,6 +106,9 @@ compiled::Call read_call(PyObject* step) {
   const std::vector<int64_t> offers = ints(item(step, 7));
   for (size_t i = 0; i + 1 < offers.size() && call.offers.size() < compiled::kMostOffers; i += 2)
     if (offers[i + 1] > 0) call.offers.emplace_back(offers[i], offers[i + 1]);
+  PyObject* layouts = item(step, 8);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(layouts); ++i)
+    call.strides.push_back(dims(PyList_GET_ITEM(layouts, i)));
   return call;
 }
 

@@ -304,12 +304,19 @@ def from_tensor(tracer: Tracer, tensor: TracedTensor, force: Any = False) -> Tra
     return TracedArray(tracer, tensor)
 
 
+def on_host() -> dict[str, Any]:
+    """Where tensors that stand for new arrays go, as an argument where that is not the default."""
+    return {} if fl.get_default_device().type == "cpu" else {"device": fl.device("cpu")}
+
+
 def to_tensor(tracer: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """from_numpy(), as_tensor(), asarray() and tensor() of an array."""
     array, *rest = args
     if rest or set(kwargs) - {"dtype", "device"}:
         refuse(f"{function.__name__} of an array with these arguments")
     device = kwargs.get("device")
+    if device is None and function is not fl.from_numpy:
+        device = fl.get_default_device()
     if device is not None and fl.device(device).type != "cpu":
         refuse(f"{function.__name__} of an array for another device")
     if type(array) is not TracedArray or (array.scalar and function is fl.from_numpy):
@@ -356,7 +363,7 @@ def as_array(tracer: Tracer, value: Any) -> TracedArray:
         return TracedArray(tracer, tracer.call_function(fl.stack, (tensors,), {}))
     value = _plain(value)
     if cls is TracedNumber:
-        return TracedArray(tracer, tracer.call_function(fl.full, ((), value), {"dtype": fl.float64}))
+        return TracedArray(tracer, tracer.call_function(fl.full, ((), value), {"dtype": fl.float64, **on_host()}))
     if not is_known(value):
         refuse(f"an array of {cls.__name__}")
     return constant(tracer, value)
@@ -450,7 +457,7 @@ def call_ufunc(tracer: Tracer, ufunc: Any, args: tuple[Any, ...], kwargs: dict[s
             continue
         made = number(value.value, wanted)
         if ufunc.__name__ not in numpy_table.WITH_NUMBERS or type(made) is SymInt:
-            made = tracer.call_function(fl.full, ((), made), {"dtype": tensor_dtype(wanted)})
+            made = tracer.call_function(fl.full, ((), made), {"dtype": tensor_dtype(wanted), **on_host()})
         values.append(made)
     result = cast(rule(tracer, *values), loop[-1])
     if out is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau._device import canonical
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
@@ -31,7 +32,9 @@ class Rehearsal:
         self.values: dict[Any, Any] = {}  # by node
         self.owners: dict[int, Any] = {}  # nodes of inputs, by identity of the tensor that stands for them
         self.grad_mode = tracer.grad_mode
-        self.recorder = Recorder(Trace(), {})
+        trace = Trace()
+        trace.device = canonical(tracer.device)
+        self.recorder = Recorder(trace, {})
         self.spent: dict[int, Any] = {}  # nodes of the autograd graph that a backward has used up
 
     def advance(self) -> None:
@@ -300,7 +303,7 @@ def static_result(tracer: Tracer, item: Any, value: Any) -> TracedTensor:
     """A tensor of the rehearsal as one of the graph, with sizes that are numbers."""
     meta = value.detach()
     geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
-    fake = tracer.sizes.mode.wrap(meta, geometry, fl.device("cpu"), value.requires_grad)
+    fake = tracer.sizes.mode.wrap(meta, geometry, canonical(tracer.device), value.requires_grad)
     fake.fake_is_leaf = value.grad_fn is None
     return tracer._traced(item, fake)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._dynamo import arrays
-from flambeau._dynamo.arrays import TracedArray, cast, guarded, numpy, refuse
+from flambeau._dynamo.arrays import TracedArray, cast, guarded, numpy, on_host, refuse
 from flambeau._dynamo.breaks import Unsupported
 from flambeau._dynamo.sizes import SymInt
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
@@ -45,7 +45,8 @@ class Calls:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(fl, name) if hasattr(fl, name) else getattr(fl.linalg, name.removeprefix("linalg_"))
-        return lambda *args, **kwargs: self.tracer.call_function(function, args, kwargs)
+        where = on_host() if name in _SIZED else {}
+        return lambda *args, **kwargs: self.tracer.call_function(function, args, {**where, **kwargs})
 
     def array(self, value: Any) -> TracedArray:
         return arrays.as_array(self.tracer, value)

@@ -153,13 +153,19 @@ class Plan:
         kwargs = {k: _with_tensors(v) for k, v in item.call.kwargs.items()}
         offered = [n for b in item.results if b in self.arrangement.offsets for n in self._offer(b)]
         self._step(
-            ("call", item.call.op, args, kwargs, given, results, numbers, offered),
+            ("call", item.call.op, args, kwargs, given, results, numbers, offered, self._layouts(item)),
             given + numbers[1::2] + [r for r in results if r >= 0],
         )
 
     def _offer(self, result: Any) -> tuple[int, int]:
         """Where in the arena an operator may make a result, and its bytes."""
         return self.arrangement.offsets[result], extent(result)
+
+    def _layouts(self, item: Operator) -> list[Any]:
+        """Strides that results must have, where kernels of a device may choose others than the recorded ones."""
+        if self.device.type == "cpu":
+            return []
+        return [() if b is None else b.stride for b in item.results]
 
     def _numbers(self, item: Operator) -> list[int]:
         """Positions of the arguments that are floats read from memory, each followed by its slot."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau._device import canonical
 from flambeau.ops.shapes.geometry import dimension, inferred, numel, view_strides
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
@@ -181,7 +182,7 @@ def to_device(
     copy: bool = False,
     memory_format: Any = None,
 ) -> Any:
-    there = device is None or fl.device(device) == self.device or fl.device(device) == self.fake_device
+    there = device is None or canonical(device) in (self.device, self.fake_device)
     if there and not copy and (dtype is None or dtype == self.dtype):
         return self
     return fl._ops._to_copy(self, dtype=dtype, device=device, memory_format=memory_format)

@@ -18,6 +18,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau._device import canonical
 from flambeau._ops import OpOverload
 from flambeau._subclasses import fake_attributes, fake_autograd, fake_definitions
 from flambeau._subclasses.fake_numbers import env_of, hinted
@@ -295,7 +296,7 @@ class FakeTensorMode(TorchFunctionMode):
         hints = [hint_of(s) for s in sizes]
         with disabled():
             meta = fl.empty(hints, dtype=dtype, device="meta")
-        return self.wrap(meta, Geometry(tuple(sizes), contiguous_strides(sizes), 0), fl.device(device), requires_grad)
+        return self.wrap(meta, Geometry(tuple(sizes), contiguous_strides(sizes), 0), canonical(device), requires_grad)
 
     # ------------------------------------------------------------------------------------------ calls
 
@@ -736,7 +737,7 @@ def _common_device(op: OpOverload, bound: dict[str, Any]) -> Any:
         if argument.type.text.startswith("device"):
             given = bound[argument.name]
             if given is not None:
-                return fl.device(given)
+                return canonical(given)
     name = op._full_name
     if name in ("cpu", "_to_cpu"):
         return fl.device("cpu")
@@ -753,7 +754,7 @@ def _common_device(op: OpOverload, bound: dict[str, Any]) -> Any:
             raise RuntimeError(
                 f"[{op._opname}] expected all tensors on one device, got {chosen} and {tensor.fake_device}"
             )
-    return chosen if chosen is not None else fl.device(fl.get_default_device())
+    return chosen if chosen is not None else fl.get_default_device()
 
 
 def _mode_of(value: Any) -> FakeTensorMode | None:

@@ -119,6 +119,7 @@ def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, 
 
 @decompose("_fused_rms_norm")
 def _fused_rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Any:
+    input = input.contiguous()
     dims = list(range(input.dim() - len(normalized_shape), input.dim()))
     wide = input.float() if input.dtype in (fl.bfloat16, fl.float16) else input
     eps = fl.finfo(wide.dtype).eps if eps is None else eps

@@ -139,7 +139,9 @@ def check(program, backend="eager"):
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_program(program):
     report = check(program)
-    if not program.breaks:
+    # A graph is of one device: where tensors are not on the CPU, `cpu()` ends it.
+    leaves = fl.get_default_device().type != "cpu" and "cpu" in program.function.__code__.co_names
+    if not program.breaks and not leaves:
         assert not report.breaks and not report.skips, "\n".join(map(str, [*report.breaks, *report.skips]))
 
 

@@ -646,6 +646,7 @@ def test_double_backward_through_bound_parameters():
         fl.autograd.grad(y, x, create_graph=True)
 
 
+@pytest.mark.host  # the default device is a thread's own
 def test_threads_train_one_compiled_model():
     import threading
 

@@ -34,7 +34,7 @@ def train(make_step, make_optimizer, backend, steps=5, schedule=False):
     step = make_step(model, optimizer)
     if backend is not None:
         step = fl.compile(step, backend=backend, fullgraph=True)
-    batches = [fl.randn(4, 6, generator=fl.Generator().manual_seed(i)) for i in range(steps)]
+    batches = [fl.randn(4, 6, generator=fl.Generator(fl.get_default_device()).manual_seed(i)) for i in range(steps)]
     losses = []
     for i, batch in enumerate(batches):
         if schedule:
@@ -160,7 +160,7 @@ def test_autograd_grad_is_part_of_the_graph(backend):
 def test_autocast_inside_a_step(backend):
     def mixed(model, optimizer):
         def step(x):
-            with fl.autocast("cpu", dtype=fl.bfloat16):
+            with fl.autocast(fl.get_default_device().type, dtype=fl.bfloat16):
                 loss = model(x).float().square().mean()
             loss.backward()
             optimizer.step()

@@ -438,7 +438,7 @@ def program(seed: int) -> tuple[Callable[..., list[Any]], Callable[..., list[Any
     def function(*given: Any) -> list[Any]:
         again = random.Random(seed + 1)
         values = list(given)
-        with fl.autocast("cpu", dtype=fl.bfloat16) if cast else contextlib.nullcontext():
+        with fl.autocast(fl.get_default_device().type, dtype=fl.bfloat16) if cast else contextlib.nullcontext():
             for _ in range(steps):
                 with fl.no_grad() if again.random() < 0.02 else contextlib.nullcontext():
                     made = _step(again, values, list(given))

@@ -59,6 +59,7 @@ def test_values_and_gradients_are_those_of_eager_mode(name):
         fl.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.host
 def test_what_a_later_loop_needs_is_computed_in_its_kernel():
     launches = []
 

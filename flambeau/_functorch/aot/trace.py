@@ -209,9 +209,13 @@ class Recorder(TorchDispatchMode):
     def _placed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Where the results of a call are: at the device it names, or with its arguments."""
         trace = self.trace
-        if trace.device == _CPU:
-            return _CPU
         device = kwargs.get("device")
+        if trace.device == _CPU:
+            if device is None and not any(isinstance(a, fl.Tensor) for a in _flat((*args, *kwargs.values()))):
+                device = fl.get_default_device() if "device" in _names(func) else None
+            if device is not None and fl.device(device).type not in ("cpu", "meta"):
+                raise Unsupported(f"a tensor on {device}")
+            return _CPU
         if device is not None:
             device = fl.device(device)
             return _CPU if device == _CPU else trace.device
@@ -310,7 +314,7 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
 
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     twins = [_twin(t) for t in inputs]
-    trace.device = next((t.device for t in inputs if t.device != _CPU), _CPU)
+    trace.device = next((t.device for t in inputs if t.device != _CPU), _CPU if inputs else fl.get_default_device())
     if trace.device.type not in ("cpu", "cuda", "meta"):
         raise Unsupported(f"tensors on {trace.device}")
     trace.inputs = [trace.value(t) for t in twins]
