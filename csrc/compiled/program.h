@@ -88,7 +88,7 @@ struct Call {
   std::vector<std::pair<int, int>> numbers;  // arguments that are floats, and slots of tensors of one double
   std::vector<int> results;                  // slots; -1 for what nobody uses
   std::vector<std::pair<int64_t, int64_t>> offers;  // places in the arena for results, and their bytes
-  std::vector<Dims> strides;                 // of the results, where an operator may choose others; or none
+  std::vector<Dims> strides;  // of the results, where an operator may choose others; or none
 };
 
 struct Release {

@@ -158,9 +158,11 @@ def test_autograd_grad_is_part_of_the_graph(backend):
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_autocast_inside_a_step(backend):
+    kind = fl.get_default_device().type
+
     def mixed(model, optimizer):
         def step(x):
-            with fl.autocast(fl.get_default_device().type, dtype=fl.bfloat16):
+            with fl.autocast(kind, dtype=fl.bfloat16):
                 loss = model(x).float().square().mean()
             loss.backward()
             optimizer.step()
