@@ -132,8 +132,10 @@ void transform(const Tensor& to, const Tensor& given, IntSpan dims, bool forward
   Tensor source = contiguous(moved_last(from, dims));
   const Tensor target = moved_last(to, dims);
   const Tensor result = target.is_contiguous() ? target : empty(target.sizes(), target.options());
-  // A transform to real numbers spoils its input; the other sign is that of the conjugate.
-  if (to_real && source->storage.get() == given->storage.get()) source = copied(source);
+  // The library wants data on the boundaries of complex numbers. A transform to real numbers spoils its
+  // input; the other sign is that of the conjugate.
+  const bool aligned = reinterpret_cast<uintptr_t>(source.raw()) % (wide ? 16 : 8) == 0;
+  if (!aligned || (to_real && source->storage.get() == given->storage.get())) source = copied(source);
   if (to_real && forward) fft_finish(source, 1, true);
 
   Plan wanted{};
