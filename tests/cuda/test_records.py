@@ -131,4 +131,5 @@ def test_forward(name):
 @pytest.mark.parametrize("name", [n for n in NAMES if RECORDS[n].vjp is not None or RECORDS[n].kind == "pointwise"])
 def test_backward(name):
     if name not in RANDOM | OF_THE_LIBRARY:
-        backward(name)
+        for dtype in (fl.float32, fl.complex64):
+            backward(name, dtype)
