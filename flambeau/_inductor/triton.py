@@ -25,7 +25,7 @@ from flambeau._inductor.tiles import Part, Target, Tile, alternatives, divide
 from flambeau.ops.expr import Expr
 
 if TYPE_CHECKING:
-    from flambeau._inductor.products import Product
+    from flambeau._inductor.triton_products import Product
 
 __all__ = ["POINTERS", "Kernel", "Scope", "Tuner", "Writer", "print_all", "print_group", "print_operator", "print_part"]
 
@@ -696,7 +696,7 @@ def print_all(work: list[Work], target: Target, tuner: Tuner | None = None) -> l
         for item, stored in work
     ]
     if tuner is not None:
-        from flambeau._inductor.products import finish_products
+        from flambeau._inductor.triton_products import finish_products
 
         finish_products(work, printed, tuner)
     return printed

@@ -13,10 +13,10 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._inductor.ir import Buffer
-from flambeau._inductor.products import Product
 from flambeau._inductor.tiles import Target
 from flambeau._inductor.triton import Kernel
 from flambeau._inductor.triton_build import Image, images, loaded
+from flambeau._inductor.triton_products import Product
 from flambeau._inductor.tune import quickest
 from flambeau.cuda import _library
 
