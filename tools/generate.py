@@ -216,11 +216,14 @@ def reduction_functor(record, load, name: str) -> str:
     params = len(reduction_params(record))
     init = {"lowest": "math::least<T>()", "highest": "math::greatest<T>()"}.get(d["init"], f"T({d['init']!r})")
     unused = "[[maybe_unused]]"
+    combine, loaded = functor_body(d["combine"], ["a", "b"], 2, 0), functor_body(load, ["x"], 1, params)
+    plain = loaded == "return x;" and combine == functor_body(lambda a, b: a + b, ["a", "b"], 2, 0)
     return (
         f"struct {name} {{\n"
+        f"  static constexpr bool plain_sum = {str(plain).lower()};\n"
         f"  template <class T> static T init() {{ return {init}; }}\n"
-        f"  template <class T, class P> static auto load(T x, {unused} const P* p) {{ {functor_body(load, ['x'], 1, params)} }}\n"
-        f"  template <class T> static T combine(T a, T b) {{ {functor_body(d['combine'], ['a', 'b'], 2, 0)} }}\n"
+        f"  template <class T, class P> static auto load(T x, {unused} const P* p) {{ {loaded} }}\n"
+        f"  template <class T> static T combine(T a, T b) {{ {combine} }}\n"
         f"  template <class T, class P> static auto finish(T a, {unused} T n, {unused} const P* p) "
         f"{{ {functor_body(d['finish'], ['a', 'n'], 2, params)} }}\n}};\n"
     )

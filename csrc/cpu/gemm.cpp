@@ -17,6 +17,7 @@
 #include "cpu/gemm.h"
 
 #include "cpu/gemm_paths.h"
+#include "cpu/gemm_vector_order.h"
 
 namespace fl::cpu {
 
@@ -48,6 +49,11 @@ void gemm(const GemmArgs& g) {
 
 void dot(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y, int64_t y_stride,
          void* out) {
+  if (dtype == DType::Float && x_stride == 1 && y_stride == 1 && n <= products::kOrderedDepth) {
+    *static_cast<float*>(out) =
+        products::ordered_dot(static_cast<const float*>(x), static_cast<const float*>(y), n);
+    return;
+  }
   GemmArgs g;
   g.dtype = dtype;
   g.m = g.n = 1;

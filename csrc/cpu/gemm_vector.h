@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/gemm_product.h"
+#include "cpu/gemm_vector_order.h"
 
 namespace fl::cpu::products {
 
@@ -73,7 +74,9 @@ struct VectorKernels {
   FL_VECTOR_KERNELS(avx2, FL_AVX2)
 #undef FL_VECTOR_KERNELS
 
-  static VectorKernels get() {
+  static VectorKernels get(int64_t k) {
+    if constexpr (std::is_same_v<S, float>)
+      if (isa() == Isa::Avx512 && k > 0 && k <= kOrderedDepth) return {&ordered_row_dots, &ordered_column_sums};
     if (isa() == Isa::Avx512) return {&dots_avx512, &sums_avx512};
     return {&dots_avx2, &sums_avx2};
   }
@@ -82,7 +85,7 @@ struct VectorKernels {
 // A product with n == 1: C[:, 0] = A @ b.
 template <class S, class T, class D>
 void multiply_vector(const Product<S, T, D>& g, int threads) {
-  const auto kernels = VectorKernels<S, T>::get();
+  const auto kernels = VectorKernels<S, T>::get(g.k);
   const T* x = nullptr;
   if constexpr (std::is_same_v<S, T>)
     if (g.b_row == 1) x = g.b;

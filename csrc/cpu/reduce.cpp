@@ -74,8 +74,9 @@ class Engine {
   void run() {
     if (n_out_ == 0) return;
     if (n_reduced_ == 0) reduced_[n_reduced_++] = {count_, item_, {0, 0}};  // one element, or none
-    const bool rows_inside = n_kept_ == 0 || (reduced_[0].stride < kept_[0].stride &&
-                                              !(reduced_[0].size < kShortRow && kept_[0].size >= 16));
+    whole_rows_ = loops_.many && n_reduced_ == 1 && stored_ == element_ && reduced_[0].stride == item_;
+    const bool side_by_side = !whole_rows_ && n_kept_ && reduced_[0].size < kShortRow && kept_[0].size >= 16;
+    const bool rows_inside = n_kept_ == 0 || (reduced_[0].stride < kept_[0].stride && !side_by_side);
     const int threads = num_threads();
     const int64_t work = n_out_ * count_;
     if (rows_inside) {
@@ -273,7 +274,9 @@ class Engine {
       int64_t at[2];
       const char* src = data_ + locate(i, at);
       loops_.init(acc.get(), m);
-      for (int64_t k = 0; k < m; ++k)
+      if (whole_rows_ && n_kept_)
+        loops_.many(src, kept_[0].stride, m, last, acc.get());
+      else for (int64_t k = 0; k < m; ++k)
         accumulate_at(src + k * (n_kept_ ? kept_[0].stride : 0), 1, 0, last, acc.get() + k * loops_.acc_size);
       write(acc.get(), m, at, n_kept_ ? kept_[0].out : nullptr);
       i += m;
@@ -309,6 +312,7 @@ class Engine {
   int64_t n_out_ = 1, count_ = 1;
   int64_t columns_ = 1, block_ = 1, blocks_ = 1, items_ = 1;
   bool column_dim_ = false;
+  bool whole_rows_ = false;  // each row lies in one piece that the loops take as it is
 };
 
 }  // namespace

@@ -22,6 +22,8 @@ struct ReduceLoops {
   void (*merge)(void* acc, const void* other, int64_t n) = nullptr;
   // Writes the results of n accumulators, each over `count` elements, to contiguous arrays.
   void (*finish)(const void* acc, int64_t n, int64_t count, void* const* out, const Scalar* params) = nullptr;
+  // Takes `rows` whole rows of n contiguous elements into one accumulator each; not all reductions have it.
+  void (*many)(const char* src, int64_t row_stride, int64_t rows, int64_t n, void* acc) = nullptr;
 };
 
 // Loops are stored by element type; other dtypes are converted to their compute type on the way.

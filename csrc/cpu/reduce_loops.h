@@ -2,6 +2,7 @@
 // long runs so that the rounding error grows with the logarithm of the length.
 #pragma once
 
+#include "cpu/cascade_sum.h"
 #include "cpu/reduce.h"
 
 namespace fl {
@@ -27,6 +28,7 @@ struct ReduceLoop {
   static constexpr int64_t kRun = 4096;         // elements summed by lanes alone
   static constexpr int64_t kRows = 512;         // rows taken into one set of column accumulators
   static constexpr int64_t kColumns = 1024;
+  static constexpr bool kCascade = F::plain_sum && std::is_same_v<S, A> && std::is_floating_point_v<A>;
 
   struct Params {
     P p[2];
@@ -76,13 +78,21 @@ struct ReduceLoop {
     const Params p(params);
     A& a = *static_cast<A*>(acc);
     const S* x = static_cast<const S*>(src);
-    if (n >= kLanes) {
+    if constexpr (kCascade) {
+      a += CascadeSum<A>::row(x, n);
+    } else if (n >= kLanes) {
       a = F::template combine<A>(a, run(x, n, p));
     } else {
       A total = F::template init<A>();
       for (int64_t i = 0; i < n; ++i) total = F::template combine<A>(total, load(x[i], p));
       a = F::template combine<A>(a, total);
     }
+  }
+
+  // Whole rows, each of n contiguous elements, into one accumulator each.
+  static void many(const char* src, int64_t stride, int64_t rows, int64_t n, void* accs) {
+    A* acc = static_cast<A*>(accs);
+    if constexpr (kCascade) CascadeSum<A>::rows(src, stride, rows, n, acc);
   }
 
   [[gnu::noinline]] static void rows(const char* src, int64_t stride, int64_t n, int64_t columns, A* acc,
@@ -113,6 +123,14 @@ struct ReduceLoop {
                      const Scalar* params) {
     const Params p(params);
     A* acc = static_cast<A*>(accs);
+    if constexpr (kCascade) {
+      // Many rows of few columns are faster in another order.
+      constexpr int64_t strip = CascadeSum<A>::kStrip;
+      const int64_t now = n <= kRows * 8 ? columns : columns / strip * strip;
+      CascadeSum<A>::columns(reinterpret_cast<const S*>(src), stride / int64_t(sizeof(S)), n, now, acc);
+      if (now == columns) return;
+      src += now * sizeof(S), acc += now, columns -= now;
+    }
     // A few short columns lying side by side: several rows are taken as one wide row, and folded at the end.
     if (columns < 32 && n >= 64 && stride == columns * static_cast<int64_t>(sizeof(S))) {
       const int64_t fold = 256 / columns, wide = fold * columns;
@@ -154,7 +172,9 @@ struct ReduceLoop {
       o[i] = static_cast<R>(F::template finish<A>(a[i], static_cast<A>(count), p.p));
   }
 
-  static constexpr ReduceLoops loops() { return {sizeof(A), &init, &row, &column, &merge, &finish}; }
+  static constexpr ReduceLoops loops() {
+    return {sizeof(A), &init, &row, &column, &merge, &finish, kCascade ? &many : nullptr};
+  }
 };
 
 }  // namespace
