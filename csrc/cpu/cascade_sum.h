@@ -1,6 +1,7 @@
-// Sums of floating point numbers in PyTorch's order of additions, so that losses agree to the last bit: vectors of 32
-// bytes, four sums side by side, and after each 16 terms or more a carry into the sums of a level above, of which
-// there are three. Every carry begins a sum anew, so two of them are made at the same time.
+// Sums of floating point numbers in PyTorch's order of additions, so that losses agree to the last bit:
+// vectors of 32 bytes, four sums side by side, and after each 16 terms or more a carry into the sums of a
+// level above, of which there are three. Every carry begins a sum anew, so two of them are made at the same
+// time.
 #pragma once
 
 #include <algorithm>
@@ -125,8 +126,8 @@ struct CascadeSum {
     return total;
   }
 
-  // n rows of at most kBlock whole strips into acc, a carry of all of them at a time, so that memory is read along
-  // rows.
+  // n rows of at most kBlock whole strips into acc, a carry of all of them at a time, so that memory is read
+  // along rows.
   static constexpr int64_t kBlock = 16;
   static void strips(const T* x, int64_t stride, int64_t n, int64_t count, T* acc) {
     using Sums = Four<kVector>;
@@ -180,14 +181,22 @@ struct CascadeSum {
       for (int64_t r = 0; r < count; ++r) acc[r] += sum(reinterpret_cast<const T*>(x + r * stride));
     };
     switch (n < kVector ? n : -1) {
-      case 1: return all(&brief<1>);
-      case 2: return all(&brief<2>);
-      case 3: return all(&brief<3>);
-      case 4: return all(&brief<4>);
-      case 5: return all(&brief<5>);
-      case 6: return all(&brief<6>);
-      case 7: return all(&brief<7>);
-      default: return all([n](const T* at) { return row(at, n); });
+      case 1:
+        return all(&brief<1>);
+      case 2:
+        return all(&brief<2>);
+      case 3:
+        return all(&brief<3>);
+      case 4:
+        return all(&brief<4>);
+      case 5:
+        return all(&brief<5>);
+      case 6:
+        return all(&brief<6>);
+      case 7:
+        return all(&brief<7>);
+      default:
+        return all([n](const T* at) { return row(at, n); });
     }
   }
 };

@@ -76,7 +76,8 @@ struct VectorKernels {
 
   static VectorKernels get(int64_t k) {
     if constexpr (std::is_same_v<S, float>)
-      if (isa() == Isa::Avx512 && k > 0 && k <= kOrderedDepth) return {&ordered_row_dots, &ordered_column_sums};
+      if (isa() == Isa::Avx512 && k > 0 && k <= kOrderedDepth)
+        return {&ordered_row_dots, &ordered_column_sums};
     if (isa() == Isa::Avx512) return {&dots_avx512, &sums_avx512};
     return {&dots_avx2, &sums_avx2};
   }

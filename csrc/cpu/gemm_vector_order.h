@@ -1,6 +1,6 @@
-// Products of float vectors and matrices in the order in which MKL adds up, which PyTorch calls: what is fitted to a
-// few numbers (L-BFGS above all) multiplies every other rounding. The orders were found by putting two large numbers
-// that cancel among ones: the result counts the terms that were added later.
+// Products of float vectors and matrices in the order in which MKL adds up, which PyTorch calls: what is
+// fitted to a few numbers (L-BFGS above all) multiplies every other rounding. The orders were found by
+// putting two large numbers that cancel among ones: the result counts the terms that were added later.
 #pragma once
 
 #include <immintrin.h>
@@ -20,7 +20,8 @@ FL_AVX512 inline __m128 quarter(__m512 v) {
   return _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
 }
 
-// Four vectors of sums by turns; of what is left over two vectors, one, and a part of one go to the first ones.
+// Four vectors of sums by turns; of what is left over two vectors, one, and a part of one go to the first
+// ones.
 FL_AVX512 inline float ordered_dot_avx512(const float* x, const float* y, int64_t n) {
   __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a;
   const auto add = [&](__m512 sum, int64_t i) __attribute__((always_inline, target("avx512f"))) {
@@ -129,10 +130,10 @@ FL_AVX512 inline void ordered_row_dots(const float* m, int64_t row, const float*
 }
 
 // out[i] = sum_p m[i + p * col] * x[p]: sixteen rows take eight columns at a time, the rows left over one.
-FL_AVX512 inline void ordered_column_sums(const float* m, int64_t col, const float* x, int64_t rows, int64_t k,
-                                          float* out) {
-  const auto take = [&](const float* c, __mmask16 mask, int64_t p, __m512 to)
-                        __attribute__((always_inline, target("avx512f"))) {
+FL_AVX512 inline void ordered_column_sums(const float* m, int64_t col, const float* x, int64_t rows,
+                                          int64_t k, float* out) {
+  const auto take = [&](const float* c, __mmask16 mask, int64_t p,
+                        __m512 to) __attribute__((always_inline, target("avx512f"))) {
     return _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, c + p * col), _mm512_set1_ps(x[p]), to);
   };
   for (int64_t i = 0; i < rows; i += 16) {

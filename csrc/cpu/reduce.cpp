@@ -276,8 +276,10 @@ class Engine {
       loops_.init(acc.get(), m);
       if (whole_rows_ && n_kept_)
         loops_.many(src, kept_[0].stride, m, last, acc.get());
-      else for (int64_t k = 0; k < m; ++k)
-        accumulate_at(src + k * (n_kept_ ? kept_[0].stride : 0), 1, 0, last, acc.get() + k * loops_.acc_size);
+      else
+        for (int64_t k = 0; k < m; ++k)
+          accumulate_at(src + k * (n_kept_ ? kept_[0].stride : 0), 1, 0, last,
+                        acc.get() + k * loops_.acc_size);
       write(acc.get(), m, at, n_kept_ ? kept_[0].out : nullptr);
       i += m;
     }

@@ -126,7 +126,8 @@ struct ReduceLoop {
     if constexpr (kCascade) {
       // Many rows of few columns are faster in another order.
       constexpr int64_t strip = CascadeSum<A>::kStrip;
-      const int64_t now = n <= kRows * 8 ? columns : columns / strip * strip;
+      const int64_t whole = columns / strip * strip;
+      const int64_t now = n <= kRows * 8 || whole == columns ? columns : whole >= 8 * strip ? whole : 0;
       CascadeSum<A>::columns(reinterpret_cast<const S*>(src), stride / int64_t(sizeof(S)), n, now, acc);
       if (now == columns) return;
       src += now * sizeof(S), acc += now, columns -= now;

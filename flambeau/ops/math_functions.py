@@ -60,7 +60,7 @@ atanh = unary("atanh", lambda g, x, out: (g / ((1 - x) * (1 + x)),))
 for record in (asin, acos, atan, asinh, acosh, atanh):
     alias("arc" + record.schema.name[1:], record)
 
-sigmoid = unary("sigmoid", lambda g, x, out: (g * ((1 - out) * out),))
+sigmoid = unary("sigmoid", lambda g, x, out: (g * (1 - out) * out,))
 alias("special_expit", sigmoid)
 
 sinc = unary(

@@ -24,7 +24,10 @@ class _Point(NamedTuple):
 def _minimum_of_cubic(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) -> Any:
     """Where the cubic through two points with these values and slopes is least, within bounds."""
     low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
-    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
+    width = a.t - b.t
+    rise = 3 * (a.loss - b.loss)
+    # Rounded twice, as PyTorch divides a number by a tensor.
+    d1 = a.slope + b.slope - (width.reciprocal() * rise if isinstance(width, Tensor) else rise / width)
     square = d1**2 - a.slope * b.slope
     if square < 0:
         return (low + high) / 2.0
