@@ -126,13 +126,12 @@ class Runner {
       return;
     }
     const Generator::State state = default_generator(device_.type).take();
-    Tensor made = empty({2}, {DType::Int64, Device()});
-    made.data<int64_t>()[0] = static_cast<int64_t>(state.seed);
-    made.data<int64_t>()[1] = static_cast<int64_t>(state.offset);
-    if (device_.type != DeviceType::CPU) {
-      Tensor there = empty({2}, {DType::Int64, device_});
-      copy_into(there, made);
-      made = there;
+    Tensor made = empty({2}, {DType::Int64, device_});
+    if (device_.type == DeviceType::CUDA) {
+      the_accelerator().random_state(made, state.seed, state.offset);
+    } else {
+      made.data<int64_t>()[0] = static_cast<int64_t>(state.seed);
+      made.data<int64_t>()[1] = static_cast<int64_t>(state.offset);
     }
     make(s.slot) = made;
   }

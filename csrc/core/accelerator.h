@@ -63,6 +63,8 @@ class Accelerator {
   virtual void reduce(const ReduceCall& call) = 0;
   virtual void update(const UpdateCall& call) = 0;
   virtual void random(const Tensor& contiguous, const RandomCall& call) = 0;
+  // Seed and offset of a stream of random numbers, in a tensor of two integers.
+  virtual void random_state(const Tensor& to, uint64_t seed, uint64_t offset) = 0;
   virtual void gemm(const cpu::GemmArgs& args) = 0;
   // Interpolation and sampling at the places of a grid, with their gradients.
   virtual void resize(const ResizeArgs& args, bool backward) = 0;

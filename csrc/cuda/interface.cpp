@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "cuda/driver.h"
+#include "cuda/kernels.h"
 #include "cuda/runtime.h"
 
 using namespace fl;
@@ -221,11 +222,13 @@ API const char* flcuda_snapshot(int device) {
 
 API int flcuda_graph_begin(int device, void* stream, uint64_t pool, int mode) {
   return guarded([&] {
+    begin_drawing(device);
     begin_pool(device, stream_of(stream), pool);
     const cudaError_t status =
         cudaStreamBeginCapture(stream_of(stream), static_cast<cudaStreamCaptureMode>(mode));
     if (status != cudaSuccess) {
       end_pool(device, stream_of(stream));
+      end_drawing(device, nullptr);
       check(status, "CUDAGraph.capture_begin");
     }
   });
@@ -235,23 +238,31 @@ API int flcuda_graph_end(int device, void* stream, void** made, void** executabl
     cudaGraph_t graph = nullptr;
     const cudaError_t status = cudaStreamEndCapture(stream_of(stream), &graph);
     end_pool(device, stream_of(stream));
+    cudaGraphExec_t exec = nullptr;
+    const cudaError_t made_exec =
+        status == cudaSuccess && graph
+            ? cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch)
+            : cudaSuccess;
+    end_drawing(device, exec);
     check(status, "CUDAGraph.capture_end");
     FL_CHECK(graph != nullptr,
              "[CUDAGraph.capture_end] expected a capture that is valid, got one that was broken");
-    cudaGraphExec_t exec = nullptr;
-    check(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch),
-          "CUDAGraph.capture_end");
+    check(made_exec, "CUDAGraph.capture_end");
     *made = graph;
     *executable = exec;
   });
 }
 API int flcuda_graph_launch(void* executable, void* stream) {
   return guarded([&] {
+    draw_again(static_cast<cudaGraphExec_t>(executable), stream_of(stream));
     check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable), stream_of(stream)), "CUDAGraph.replay");
   });
 }
 API void flcuda_graph_destroy(int device, void* graph, void* executable) {
-  if (executable) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable));
+  if (executable) {
+    forget_drawing(static_cast<cudaGraphExec_t>(executable));
+    cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable));
+  }
   if (graph) cudaGraphDestroy(static_cast<cudaGraph_t>(graph));
 }
 API void flcuda_release_pool(int device, uint64_t pool) {

@@ -17,6 +17,13 @@ void run_pointwise(const PointwiseCall& call);
 void run_reduce(const ReduceCall& call);
 void run_update(const UpdateCall& call);
 void random(const Tensor& contiguous, const RandomCall& call);
+void random_state(const Tensor& to, uint64_t seed, uint64_t offset);
+// Random numbers of captured work: between these, what draws from the default generator reads seed and offset
+// from a slot of the device, which is filled anew before each launch of the graph.
+void begin_drawing(int device);
+void end_drawing(int device, cudaGraphExec_t graph);  // null: the capture failed
+void draw_again(cudaGraphExec_t graph, cudaStream_t stream);
+void forget_drawing(cudaGraphExec_t graph);
 void gemm(const cpu::GemmArgs& args);
 // The same with a result of another dtype (float for products of half and bfloat16); needs the library.
 void gemm(const cpu::GemmArgs& args, DType result);

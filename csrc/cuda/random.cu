@@ -1,6 +1,10 @@
 // Random numbers: each thread makes one block of Philox words and the two or four elements that it stands
 // for, which are the numbers that the CPU draws (core/philox.h, cpu/random_math.h).
+#include <map>
+#include <mutex>
+
 #include "core/philox.h"
+#include "core/random.h"
 #include "cpu/random_math.h"
 #include "cuda/device.cuh"
 #include "cuda/kernels.h"
@@ -18,6 +22,12 @@ struct RandomArgs {
   DType dtype;
   int8_t size;
   RandomCall call;
+  const uint64_t* base;  // seed and offset to count from, in captured work; else null
+
+  __device__ __forceinline__ philox::Block words(int64_t block) const {
+    return base ? philox::block(base[0], base[1] + call.offset, block)
+                : philox::block(call.seed, call.offset, block);
+  }
 };
 
 // Numbers of float size: four to a block, sixteen apart.
@@ -26,7 +36,7 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
   const int64_t first = block / philox::kLanes * philox::kGroup + block % philox::kLanes;
   if (first >= a.n) return;
   const RandomParams& p = a.call.params;
-  const philox::Block b = philox::block(a.call.seed, a.call.offset, block);
+  const philox::Block b = a.words(block);
   float made[4];
   int64_t whole[4];
   bool integral = false;
@@ -93,7 +103,7 @@ __global__ void __launch_bounds__(256) random_pairs(const RandomArgs a) {
   const int64_t first = block / philox::kLanes * (philox::kGroup / 2) + block % philox::kLanes;
   if (first >= a.n) return;
   const RandomParams& p = a.call.params;
-  const philox::Block b = philox::block(a.call.seed, a.call.offset, block);
+  const philox::Block b = a.words(block);
   double made[2];
   int64_t whole[2];
   bool integral = false;
@@ -152,13 +162,102 @@ __global__ void __launch_bounds__(256) random_pairs(const RandomArgs a) {
   }
 }
 
+__global__ void set_state(uint64_t* to, uint64_t seed, uint64_t offset, const uint64_t* base) {
+  to[0] = base ? base[0] : seed;
+  to[1] = base ? base[1] + offset : offset;
+}
+
+// What a capture draws, by device while it lasts and then by graph.
+struct Drawing {
+  uint64_t* slot = nullptr;
+  int device = 0;
+  Generator::State start{};
+  uint64_t count = 0;
+};
+std::mutex drawing_mutex;
+Drawing begun[kMaxDevices];
+std::map<cudaGraphExec_t, Drawing>& drawings() {
+  static auto* all = new std::map<cudaGraphExec_t, Drawing>;
+  return *all;
+}
+
+// The slot for what is drawn now, with the offset made relative to it; null outside of a capture.
+const uint64_t* slot_for(int device, uint64_t seed, uint64_t& offset) {
+  if (!capturing(device)) return nullptr;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(current_stream(device), &status), "random");
+  if (status != cudaStreamCaptureStatusActive) return nullptr;
+  std::lock_guard<std::mutex> lock(drawing_mutex);
+  const Drawing& d = begun[device];
+  if (!d.slot || seed != d.start.seed || offset < d.start.offset) return nullptr;
+  offset -= d.start.offset;
+  return d.slot;
+}
+
 }  // namespace
+
+void begin_drawing(int device) {
+  Drawing d;
+  d.slot = static_cast<uint64_t*>(allocate(2 * sizeof(uint64_t), device, current_stream(device)));
+  d.device = device;
+  d.start = default_generator(DeviceType::CUDA).state();
+  std::lock_guard<std::mutex> lock(drawing_mutex);
+  begun[device] = d;
+}
+
+void end_drawing(int device, cudaGraphExec_t graph) {
+  std::lock_guard<std::mutex> lock(drawing_mutex);
+  Drawing d = begun[device];
+  begun[device] = Drawing{};
+  if (!d.slot) return;
+  Generator& generator = default_generator(DeviceType::CUDA);
+  const Generator::State now = generator.state();
+  // Nothing has been drawn yet: the first launch takes the numbers that the capture counted.
+  if (now.seed == d.start.seed && now.offset >= d.start.offset) {
+    d.count = now.offset - d.start.offset;
+    generator.set_state(d.start);
+  }
+  if (graph && d.count)
+    drawings()[graph] = d;
+  else
+    cuda::free(d.slot, device);
+}
+
+void draw_again(cudaGraphExec_t graph, cudaStream_t stream) {
+  Drawing d;
+  {
+    std::lock_guard<std::mutex> lock(drawing_mutex);
+    const auto it = drawings().find(graph);
+    if (it == drawings().end()) return;
+    d = it->second;
+  }
+  OnDevice on(d.device);
+  const Generator::State state = default_generator(DeviceType::CUDA).take(d.count);
+  set_state<<<1, 1, 0, stream>>>(d.slot, state.seed, state.offset, nullptr);
+  check_launch("CUDAGraph.replay");
+}
+
+void forget_drawing(cudaGraphExec_t graph) {
+  std::lock_guard<std::mutex> lock(drawing_mutex);
+  const auto it = drawings().find(graph);
+  if (it == drawings().end()) return;
+  cuda::free(it->second.slot, it->second.device);
+  drawings().erase(it);
+}
+
+void random_state(const Tensor& to, uint64_t seed, uint64_t offset) {
+  OnDevice on(to.device().index);
+  const uint64_t* base = slot_for(to.device().index, seed, offset);
+  set_state<<<1, 1, 0, current_stream()>>>(to.data<uint64_t>(), seed, offset, base);
+  check_launch("random");
+}
 
 void random(const Tensor& t, const RandomCall& call) {
   const int64_t n = t.numel();
   if (n == 0) return;
   OnDevice on(t.device().index);
-  const RandomArgs args{t.raw(), n, t.dtype(), int8_t(t.itemsize()), call};
+  RandomArgs args{t.raw(), n, t.dtype(), int8_t(t.itemsize()), call, nullptr};
+  args.base = slot_for(t.device().index, call.seed, args.call.offset);
   const bool pairs = call.wide || call.kind == RandomKind::Geometric || call.kind == RandomKind::Range64;
   const int64_t group = pairs ? philox::kGroup / 2 : philox::kGroup;
   const int64_t threads = (n + group - 1) / group * philox::kLanes;

@@ -98,6 +98,9 @@ class Cuda final : public Accelerator {
   void reduce(const ReduceCall& call) override { run_reduce(call); }
   void update(const UpdateCall& call) override { run_update(call); }
   void random(const Tensor& t, const RandomCall& call) override { cuda::random(t, call); }
+  void random_state(const Tensor& to, uint64_t seed, uint64_t offset) override {
+    cuda::random_state(to, seed, offset);
+  }
   void gemm(const cpu::GemmArgs& args) override { cuda::gemm(args); }
   void resize(const ResizeArgs& args, bool backward) override { cuda::resize(args, backward); }
   void grid_sample(const GridArgs& args) override { cuda::grid_sample(args); }

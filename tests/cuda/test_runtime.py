@@ -269,3 +269,47 @@ def test_a_captured_launch_is_the_graphs_own():
     graph.replay()
     graph.replay()
     assert x.tolist() == [7.0] * 10
+
+
+def captured(work):
+    side = fl.cuda.Stream()
+    side.wait_stream(fl.cuda.current_stream())
+    with fl.cuda.stream(side):
+        work()
+    fl.cuda.current_stream().wait_stream(side)
+    graph = fl.cuda.CUDAGraph()
+    with fl.cuda.graph(graph):
+        made = work()
+    return graph, made
+
+
+def test_graphs_draw_new_random_numbers_at_each_replay():
+    x = fl.ones(1000, device="cuda")
+
+    def work():
+        return fl.nn.functional.dropout(x, 0.5), fl.randn(100, device="cuda"), fl.rand(7, device="cuda").double()
+
+    graph, made = captured(work)
+    fl.manual_seed(3)
+    found = []
+    for _ in range(3):
+        graph.replay()
+        found.append([t.clone() for t in made])
+    after = fl.rand(5, device="cuda")
+    fl.manual_seed(3)
+    for run in found:  # the numbers of eager mode, one run after the other
+        assert all(fl.equal(a, b) for a, b in zip(run, work()))
+    assert fl.equal(after, fl.rand(5, device="cuda"))
+    assert not fl.equal(found[0][1], found[1][1])
+
+
+def test_compiled_functions_draw_inside_of_graphs():
+    x = fl.ones(1000, device="cuda")
+    run = fl.compile(lambda x: fl.nn.functional.dropout(x, 0.5) + 1)
+    run(x)
+    graph, made = captured(lambda: run(x))
+    kept = []
+    for _ in range(2):
+        graph.replay()
+        kept.append(made.clone())
+    assert not fl.equal(*kept)

@@ -13,6 +13,8 @@ from flambeau._inductor import config, plan
 from flambeau._inductor.compile_fx import compile_function
 from flambeau._inductor.memory import ALIGNMENT, Block, lay_out, overlapping
 
+pytestmark = pytest.mark.host  # programs of devices have no arena
+
 
 @pytest.fixture(autouse=True)
 def with_an_arena():
