@@ -9,7 +9,7 @@
 #include <complex>
 #include <limits>
 #if defined(FL_DEVICE_COMPLEX)
-#include <cuda/std/complex>
+#include "cpu/complex_device.h"
 
 #include "cpu/math_basics.h"
 #define FL_COMPLEX_FUNCTION FL_MATH_FUNCTION
@@ -21,7 +21,7 @@ namespace fl {
 namespace math {
 
 #if defined(FL_DEVICE_COMPLEX)
-namespace complex_library = ::cuda::std;
+// complex_library is that of complex_device.h.
 #else
 namespace complex_library = std;
 #endif

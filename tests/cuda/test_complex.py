@@ -36,6 +36,17 @@ def test_functions(name, dtype):
             close(found, expected)
 
 
+@pytest.mark.parametrize("name", [n for n in UNARY if not n.startswith("is")])
+def test_functions_on_axes_and_near_zero(name):
+    parts = (0.0, 1.0, -1.0, 0.5, -2.0, 1e-6, -3e-7, 2e-12, 30.0)
+    points = [complex(a, b) for a, b in itertools.product(parts, parts) if a or b]
+    x = fl.tensor(points, dtype=fl.complex128)
+    found, expected = getattr(fl, name)(x.cuda()).cpu(), getattr(fl, name)(x)
+    if expected.is_complex():
+        found, expected = fl.view_as_real(found), fl.view_as_real(expected)
+    assert fl.allclose(found, expected, rtol=1e-8, atol=1e-18, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_arithmetic(dtype):
     a, b = make(4, 5, dtype=dtype), make(5, dtype=dtype, seed=1)
