@@ -625,7 +625,12 @@ TABLE["addbmm"] = lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.sum(fl.bmm(a
 
 @decompose("_cdist")
 def _cdist(x1: Any, x2: Any, p: float, through_matmul: bool) -> Any:
-    return fl.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, dim=-1)
+    if not through_matmul:
+        return fl.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, dim=-1)
+    dtype = x1.dtype
+    x1, x2 = (t if t.dtype is fl.float64 else t.to(fl.float32) for t in (x1, x2))
+    squares = fl.sum(x1 * x1, -1, keepdim=True) + fl.sum(x2 * x2, -1).unsqueeze(-2)
+    return fl.sqrt((squares - 2 * fl.matmul(x1, x2.transpose(-1, -2))).clamp(min=0)).to(dtype)
 
 
 def _fourier(self: Any, dims: Sequence[int], forward: bool) -> Any:
