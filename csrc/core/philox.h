@@ -65,8 +65,9 @@ FL_PHILOX uint64_t word64(uint64_t seed, uint64_t offset, int64_t i) {
 // as long as a tensor has fewer than 2**40 elements and an element takes fewer than 2**24 blocks.
 class Stream {
  public:
-  Stream(uint64_t seed, uint64_t offset, int64_t element) : seed_(seed), offset_(offset), element_(element) {}
-  uint32_t next() {
+  FL_PHILOX Stream(uint64_t seed, uint64_t offset, int64_t element)
+      : seed_(seed), offset_(offset), element_(element) {}
+  FL_PHILOX uint32_t next() {
     if (used_ == 4) {
       block_ = block(seed_, offset_, element_ | draw_++ << 40);
       used_ = 0;
@@ -74,7 +75,7 @@ class Stream {
     return block_.w[used_++];
   }
   // In the open interval (0, 1).
-  double uniform() {
+  FL_PHILOX double uniform() {
     const uint64_t high = next(), low = next();
     return (static_cast<double>((high << 32 | low) >> 12) + 0.5) * 0x1p-52;
   }

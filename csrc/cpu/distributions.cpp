@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/random.h"
+#include "cpu/distribution_math.h"
 #include "cpu/iterator.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
@@ -12,94 +13,7 @@
 namespace fl {
 namespace {
 
-using philox::Stream;
-
-double normal(Stream& s) {
-  const double radius = std::sqrt(-2 * std::log(s.uniform()));
-  return radius * std::cos(6.28318530717958647692 * s.uniform());
-}
-
-// Marsaglia and Tsang; below 1 by the power of a uniform number.
-double gamma(Stream& s, double alpha) {
-  double scale = 1;
-  if (alpha < 1) {
-    if (alpha == 0) return 0;
-    scale = std::pow(s.uniform(), 1 / alpha);
-    alpha += 1;
-  }
-  const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
-  for (;;) {
-    double x, v;
-    do {
-      x = normal(s);
-      v = 1 + c * x;
-    } while (v <= 0);
-    v = v * v * v;
-    const double u = s.uniform(), x2 = x * x;
-    if (u < 1 - 0.0331 * x2 * x2 || std::log(u) < 0.5 * x2 + d * (1 - v + std::log(v))) return scale * d * v;
-  }
-}
-
-// Small rates by multiplication; large ones by Hörmann's transformed rejection (PTRS).
-double poisson(Stream& s, double rate) {
-  if (!(rate > 0)) return rate == 0 ? 0 : std::nan("");
-  if (rate < 10) {
-    const double limit = std::exp(-rate);
-    double product = s.uniform();
-    int64_t k = 0;
-    while (product > limit) {
-      ++k;
-      product *= s.uniform();
-    }
-    return static_cast<double>(k);
-  }
-  const double root = std::sqrt(rate), log_rate = std::log(rate);
-  const double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), v_r = 0.9277 - 3.6224 / (b - 2);
-  for (;;) {
-    const double u = s.uniform() - 0.5, v = s.uniform();
-    const double us = 0.5 - std::fabs(u);
-    const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
-    if (us >= 0.07 && v <= v_r) return k;
-    if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <=
-        -rate + k * log_rate - std::lgamma(k + 1))
-      return k;
-  }
-}
-
-// Inversion by geometric gaps for a small mean; Hörmann's BTRS for a large one.
-double binomial(Stream& s, double count, double p) {
-  if (std::isnan(count) || std::isnan(p)) return std::nan("");
-  if (!(count > 0) || p <= 0) return 0;
-  if (p >= 1) return count;
-  if (p > 0.5) return count - binomial(s, count, 1 - p);
-  if (count * p < 10) {
-    const double scale = 1 / std::log1p(-p);
-    double position = 0, successes = 0;
-    for (;;) {
-      position += std::ceil(std::log(s.uniform()) * scale);
-      if (position > count) return successes;
-      ++successes;
-    }
-  }
-  const double root = std::sqrt(count * p * (1 - p));
-  const double b = 1.15 + 2.53 * root, a = -0.0873 + 0.0248 * b + 0.01 * p, c = count * p + 0.5;
-  const double v_r = 0.92 - 4.2 / b, r = p / (1 - p), alpha = (2.83 + 5.1 / b) * root,
-               m = std::floor((count + 1) * p);
-  for (;;) {
-    const double u = s.uniform() - 0.5;
-    double v = s.uniform();
-    const double us = 0.5 - std::fabs(u);
-    const double k = std::floor((2 * a / us + b) * u + c);
-    if (us >= 0.07 && v <= v_r) return k;
-    if (k < 0 || k > count) continue;
-    v = std::log(v * alpha / (a / (us * us) + b));
-    const double bound = std::lgamma(m + 1) + std::lgamma(count - m + 1) - std::lgamma(k + 1) -
-                         std::lgamma(count - k + 1) + (k - m) * std::log(r);
-    if (v <= bound) return k;
-  }
-}
+using namespace distributions;
 
 // Draws for every element of the parameters, as doubles in a contiguous tensor.
 template <class F>
@@ -144,9 +58,7 @@ Tensor poisson_op(const Tensor& self, Opaque* generator) {
 Tensor gamma_op(const Tensor& self, Opaque* generator) {
   check_floating("_standard_gamma", self);
   if (self.is_meta()) return empty_like(self, self.dtype());
-  const double tiny = self.dtype() == DType::Double ? std::numeric_limits<double>::min()
-                      : self.dtype() == DType::Half ? 6.103515625e-05
-                                                    : static_cast<double>(std::numeric_limits<float>::min());
+  const double tiny = least_gamma(self.dtype());
   return store(draw(self, generator,
                     [=](Stream& s, double alpha, int64_t) { return std::max(gamma(s, alpha), tiny); }),
                self);

@@ -77,6 +77,12 @@ def test_draws_are_those_of_the_cpu():
     drawn(lambda w: fl.multinomial(w, 10))
     drawn(lambda w: fl.multinomial(w[0], 1))
     drawn(fl.bernoulli)
+    drawn(lambda w: fl.poisson(w * 5))
+    drawn(lambda w: fl.poisson(w * 500))
+    drawn(lambda w: fl._standard_gamma(w * 4))
+    drawn(lambda w: fl._sample_dirichlet(w[:, :5] * 4))
+    drawn(lambda w: fl.binomial(fl.full_like(w, 40), w))
+    assert fl._standard_gamma(fl.tensor([math.nan, -1.0], device="cuda")).isnan().all()
     with pytest.raises(RuntimeError):
         fl.multinomial(-weights.cuda(), 1)
     with pytest.raises(RuntimeError):

@@ -226,3 +226,8 @@ def test_gradient_of_dropout_is_what_was_kept():
     x = fl.ones(5, requires_grad=True)
     F.dropout(x, 1.0, True).sum().backward()
     assert x.grad.tolist() == [0] * 5
+
+
+def test_a_shape_that_is_no_number_gives_nan():
+    assert fl._standard_gamma(fl.tensor([float("nan"), -1.0])).isnan().all()
+    assert fl._standard_gamma(fl.tensor([0.0])).item() <= 1e-30
