@@ -1,6 +1,7 @@
 // Copies within a device, between devices and to and from the host, with conversion and broadcasting; fills.
 #include <algorithm>
 
+#include "core/float8.h"
 #include "core/stored_dtypes.h"
 #include "cpu/iterator.h"
 #include "cuda/device.cuh"
@@ -66,6 +67,55 @@ __global__ void __launch_bounds__(256) copy_complex(const __grid_constant__ Copy
   }
 }
 
+// From and to dtypes that are only stored, as core/stored_dtypes.h has it; complex numbers by their real
+// part.
+template <class T>
+__device__ T load_any(const char* p, DType t) {
+  if (is_float8(t)) return static_cast<T>(float8::decode(t, *reinterpret_cast<const uint8_t*>(p)));
+  if (is_stored_only(t)) {
+    const uint64_t value = t == DType::UInt16   ? *reinterpret_cast<const uint16_t*>(p)
+                           : t == DType::UInt32 ? *reinterpret_cast<const uint32_t*>(p)
+                                                : *reinterpret_cast<const uint64_t*>(p);
+    return static_cast<T>(value);
+  }
+  if (is_complex(t)) t = t == DType::ComplexFloat ? DType::Float : DType::Double;
+  return load<T>(p, t);
+}
+template <class T>
+__device__ void store_any(char* p, DType t, T value) {
+  if (is_float8(t)) {
+    *reinterpret_cast<uint8_t*>(p) = float8::encode(t, static_cast<float>(value));
+  } else if (is_stored_only(t)) {
+    uint64_t bits;
+    if constexpr (std::is_integral_v<T>)
+      bits = static_cast<uint64_t>(value);
+    else
+      bits = value >= T(0x1p63) && value < T(0x1p64) ? static_cast<uint64_t>(value)
+                                                     : static_cast<uint64_t>(static_cast<int64_t>(value));
+    if (t == DType::UInt16)
+      *reinterpret_cast<uint16_t*>(p) = static_cast<uint16_t>(bits);
+    else if (t == DType::UInt32)
+      *reinterpret_cast<uint32_t*>(p) = static_cast<uint32_t>(bits);
+    else
+      *reinterpret_cast<uint64_t*>(p) = bits;
+  } else if (t == DType::ComplexFloat) {
+    *reinterpret_cast<float2*>(p) = make_float2(static_cast<float>(value), 0);
+  } else if (t == DType::ComplexDouble) {
+    reinterpret_cast<double*>(p)[0] = static_cast<double>(value);
+    reinterpret_cast<double*>(p)[1] = 0;
+  } else {
+    store<T>(p, t, value);
+  }
+}
+template <class T>
+__global__ void __launch_bounds__(256) copy_stored(const __grid_constant__ CopyArgs a) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  int64_t at[2];
+  a.geometry.locate(i, at);
+  store_any<T>(a.out + at[0], a.out_dtype, load_any<T>(a.in + at[1], a.in_dtype));
+}
+
 __global__ void __launch_bounds__(256) copy_vector(const __grid_constant__ CopyArgs a) {
   const int64_t first = (int64_t(blockIdx.x) * 256 + threadIdx.x) * kVector;
   if (first >= a.n) return;
@@ -127,9 +177,11 @@ CopyKernel kernel_for(DType from, DType to) {
         return copy_raw<uint4>;
     }
   }
-  FL_CHECK_KIND(!is_stored_only(from) && !is_stored_only(to), NotImplemented,
-                "[copy_] expected dtypes that CUDA kernels convert, got ", name_of(from), " and ",
-                name_of(to));
+  if (is_stored_only(from) || is_stored_only(to)) {
+    const DType other = is_stored_only(from) ? to : from;
+    if (is_float8(from) || is_float8(to)) return copy_stored<float>;
+    return is_floating(other) || is_complex(other) ? copy_stored<double> : copy_stored<int64_t>;
+  }
   if (is_complex(from) || is_complex(to)) return copy_complex;
   if (from == DType::Double || to == DType::Double) return copy_convert<double>;
   if (is_floating(from)) return copy_convert<float>;
