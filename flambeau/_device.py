@@ -27,10 +27,10 @@ def canonical(device: Any) -> Any:
     """The device that tensors made with this one say they are on: "cuda" is the current device."""
     device = _C.device(device)
     if device.type == "cuda" and device.index is None:
-        from flambeau import cuda
+        import flambeau as fl
 
-        if cuda.is_available():
-            return _C.device("cuda", cuda.current_device())
+        if fl.cuda.is_available():
+            return _C.device("cuda", fl.cuda.current_device())
     return device
 
 

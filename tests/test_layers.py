@@ -17,6 +17,7 @@ LAYERS = (
     ("ops",),
     (
         "types",
+        "_device",
         "_streams",
         "_meta_types",
         "overrides",
