@@ -18,7 +18,6 @@ from flambeau._inductor.triton import Kernel
 from flambeau._inductor.triton_build import Image, images, loaded
 from flambeau._inductor.triton_products import Product
 from flambeau._inductor.tune import quickest
-from flambeau.cuda import _library
 
 __all__ = ["MeasuringTuner"]
 
@@ -72,6 +71,8 @@ class MeasuringTuner:
         fl.cuda.synchronize(self.device)
 
     def _runs(self, kernels: list[Kernel], memory: _Memory) -> list[Callable[[], None]]:
+        from flambeau.cuda import _library
+
         made = images(kernels, self.target.capability)
         return [self._run(kernel, image, memory) for kernel, image in zip(kernels, made)]
 
