@@ -71,13 +71,13 @@ class MeasuringTuner:
         fl.cuda.synchronize(self.device)
 
     def _runs(self, kernels: list[Kernel], memory: _Memory) -> list[Callable[[], None]]:
-        from flambeau.cuda import _library
-
         made = images(kernels, self.target.capability)
         return [self._run(kernel, image, memory) for kernel, image in zip(kernels, made)]
 
     def _run(self, kernel: Kernel, image: Image, memory: _Memory) -> Callable[[], None]:
         """A kernel with its arguments, outside of any program."""
+        from flambeau.cuda import _library
+
         addresses = [memory.of(b).data_ptr() + offset * b.dtype.itemsize for b, offset in kernel.pointers]
         values = (ctypes.c_int64 * (len(addresses) + len(kernel.numbers) + 2))(*addresses, *kernel.numbers, 0, 0)
         first = ctypes.addressof(values)
