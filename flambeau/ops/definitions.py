@@ -44,6 +44,13 @@ def _fill(value: Any) -> Callable[..., Any]:
 TABLE["zeros"], TABLE["ones"] = _fill(0), _fill(1)
 
 
+@decompose("eye", "eye.m")
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    out = fl.zeros([n, n if m is None else m], dtype=dtype, device=device)
+    out.diagonal().fill_(1)
+    return out
+
+
 @decompose("full")
 def full(size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     if dtype is None:
@@ -109,7 +116,7 @@ def in_place_on_host(name: str) -> Callable[..., Any]:
 
 
 for _name in (
-    "eye eye.m arange arange.start arange.start_step range linspace logspace rand randn randint randint.low randperm "
+    "arange arange.start arange.start_step range linspace logspace rand randn randint randint.low randperm "
     "rand_like randn_like randint_like randint_like.low_dtype bernoulli multinomial poisson binomial tril_indices "
     "triu_indices _standard_gamma _sample_dirichlet"
 ).split():
