@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "compiled/kept.h"
 #include "core/accelerator.h"
 #include "core/arena.h"
 #include "core/random.h"
@@ -213,6 +214,8 @@ std::vector<Tensor> Program::execute(const Tensor* given, const Tensor* states) 
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
   Runner runner(given, *this, states);
   for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
+  const int after = inputs + static_cast<int>(constants.size());
+  for (size_t i = 0; i < kept.size(); ++i) runner.make(after + static_cast<int>(i)) = kept[i]->get(given);
   for (const Step& step : steps) std::visit([&](const auto& s) { runner(s); }, step);
   for (int i : written) given[i].bump_version();
   std::vector<Tensor> results;

@@ -97,11 +97,14 @@ struct Release {
 
 using Step = std::variant<Allocate, View, Place, Own, Launch, Kernel, Random, Call, Release>;
 
+struct Kept;
+
 struct Program {
   int inputs = 0, slots = 0;
-  size_t arena = 0;               // bytes that a run works in
-  Device device;                  // of the memory that it allocates, and of its kernels
-  std::vector<Tensor> constants;  // in the slots after the inputs
+  size_t arena = 0;                         // bytes that a run works in
+  Device device;                            // of the memory that it allocates, and of its kernels
+  std::vector<Tensor> constants;            // in the slots after the inputs
+  std::vector<std::shared_ptr<Kept>> kept;  // in the slots after those
   std::vector<Step> steps;
   std::vector<int> outputs;  // slots; -1 for None
   std::vector<int> written;  // inputs that the program writes to

@@ -12,6 +12,8 @@
 
 namespace fl::cpu {
 
+struct ProductFinish;
+
 // One batched product.  A is m x k, B is k x n, C is m x n; strides count elements.
 struct GemmArgs {
   DType dtype = DType::Float;  // of A, B, C and bias; every type but Bool
@@ -32,7 +34,9 @@ struct GemmArgs {
 
   const void* bias = nullptr;  // n values added to every row, not scaled; null: none
   int64_t bias_stride = 1;
-  bool relu = false;   // max(0, .) last of all; ignored by complex types
+  bool relu = false;  // max(0, .) last of all; ignored by complex types
+  const ProductFinish* finish =
+      nullptr;         // what follows, on the CPU (product_finish.h): after all of the above
   int8_t device = -1;  // of the accelerator, where all operands lie; -1: on the CPU
 };
 

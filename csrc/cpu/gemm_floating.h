@@ -10,6 +10,7 @@
 #include "cpu/gemm_small.h"
 #include "cpu/gemm_vector.h"
 #include "cpu/onednn.h"
+#include "cpu/product_finish.h"
 
 namespace fl::cpu::products {
 namespace {
@@ -111,36 +112,30 @@ bool try_tiny(const Product<T, T, T>& p) {
 }
 
 template <class S, class T>
-void multiply_any(Product<S, T, S> p, int threads, bool alone) {
-  if (p.m == 1 && p.n > 1) p = p.transposed();
-  if (p.n == 1) return multiply_vector(p, threads);
-  if constexpr (std::is_same_v<S, T>) {
-    if (try_tiny(p)) return;
-  } else if (alone && double(p.m) * p.n * p.k <= kSmall) {
-    return multiply_small(p);
+void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFinish* finish) {
+  const auto finished = [&](S* c, int64_t rows, int64_t cols) {
+    if (finish) finish_window(*finish, c, rows, cols);
+  };
+  if (p.m == 1 || p.n == 1) {
+    multiply_vector(p.n == 1 ? p : p.transposed(), threads);
+    return finished(p.c, p.m, p.n);
   }
-  if (threads <= 1) return multiply_part<S, T>(p);
-  // Threads work on separate rectangles of C, nearly square, and meet only at the end: packing some
-  // blocks twice costs less than waiting for each other, above all on a busy machine.
-  int across = 1;
-  for (int t = 1; t <= threads; ++t)
-    if (threads % t == 0 && double(p.n) * threads >= double(p.m) * t * t) across = t;
-  const int down = threads / across;
-  const int64_t width = TileSet<T>::get().width();
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int cell = 0; cell < down * across; ++cell) {
-    const Range i = share(p.m, down, cell / across);
-    Range j = share(divide_up(p.n, width), across, cell % across);
-    j = {j.begin * width, std::min(j.end * width, p.n)};
+  if constexpr (std::is_same_v<S, T>) {
+    if (try_tiny(p)) return finished(p.c, p.m, p.n);
+  } else if (alone && double(p.m) * p.n * p.k <= kSmall) {
+    multiply_small(p);
+    return finished(p.c, p.m, p.n);
+  }
+  over_rectangles(threads, p.m, p.n, TileSet<T>::get().width(), [&](Range i, Range j) {
     Product<S, T, S> part = p;
     part.m = i.end - i.begin, part.n = j.end - j.begin;
-    if (part.m <= 0 || part.n <= 0) continue;
     part.a += i.begin * p.a_row;
     part.b += j.begin * p.b_col;
     part.c += i.begin * p.c_row + j.begin * p.c_col;
     if (p.bias) part.bias += i.begin * p.bias_row + j.begin * p.bias_col;
     multiply_part<S, T>(part);
-  }
+    finished(part.c, part.m, part.n);
+  });
 }
 
 template <class S, class T>
@@ -155,10 +150,10 @@ void gemm_floating(GemmArgs g) {
   const int threads = team_for(one * double(g.batch));
   if (threads > 1 && g.batch >= threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), 1, false);
+    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), 1, false, g.finish);
   } else {
     for (int64_t i = 0; i < g.batch; ++i)
-      multiply_any<S, T>(product_of<S, T, S>(g, i), threads, g.batch == 1);
+      multiply_any<S, T>(product_of<S, T, S>(g, i), threads, g.batch == 1, g.finish);
   }
 }
 

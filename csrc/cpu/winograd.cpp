@@ -7,7 +7,7 @@
 
 #include "core/tensor.h"
 #include "cpu/convolution_passes.h"
-#include "cpu/gemm.h"
+#include "cpu/gemm_packed.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -36,18 +36,28 @@ void transform(const float* weight, int64_t out, int64_t in, float* to) {
   });
 }
 
-void multiply(int64_t rows, int64_t out, int64_t in, const float* a, const float* b, float* c) {
+// Transformed weights: matrices of `in` rows, `step` floats apart, and perhaps packed (cpu/gemm_packed.h).
+struct Weights {
+  const float* first;
+  int64_t step;
+  bool packed;
+};
+
+void multiply(int64_t rows, int64_t out, int64_t in, const float* a, const Weights& weights, int product,
+              float* c) {
+  const float* b = weights.first + product * weights.step;
   cpu::GemmArgs g;
   g.m = rows, g.n = out, g.k = in;
   g.a = a, g.a_row = in;
-  g.b = b, g.b_row = out;
   g.c = c, g.c_row = out;
+  if (weights.packed) return cpu::gemm_packed(g, b);
+  g.b = b, g.b_row = out;
   cpu::gemm(g);
 }
 
 class Run {
  public:
-  Run(const Walk& walk, const float* input, const float* weights, const WinogradFinish& finish,
+  Run(const Walk& walk, const float* input, const Weights& weights, const WinogradFinish& finish,
       const float* residual, float* output)
       : w_(walk), input_(input), weights_(weights), finish_(finish), residual_(residual), output_(output) {}
 
@@ -66,7 +76,7 @@ class Run {
       const int64_t v_step = count * in + kPad, m_step = count * out + kPad;
       for (int64_t t = 0; t < count; ++t) read_tile(t0 + t, zeros, v + t * in, v_step);
       for (int p = 0; p < kWinogradProducts; ++p)
-        multiply(count, out, in, v + p * v_step, weights_ + p * (out * in + kPad), m + p * m_step);
+        multiply(count, out, in, v + p * v_step, weights_, p, m + p * m_step);
       for (int64_t t = 0; t < count; ++t) write_tile(t0 + t, m + t * out, m_step, zeros, unwanted);
     }
   }
@@ -109,7 +119,7 @@ class Run {
 
   const Walk& w_;
   const float* input_;
-  const float* weights_;
+  const Weights weights_;
   const WinogradFinish& finish_;
   const float* residual_;
   float* output_;
@@ -149,8 +159,12 @@ Tensor channels_last(const Tensor& t) {
 // out.
 Tensor convolution_finished(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
                             const Tensor& scale, const Tensor& shift, const Tensor& residual, bool relu,
-                            IntSpan padding) {
+                            IntSpan padding, const Tensor& packed) {
   check(input, weight, padding);
+  const int64_t packed_step = cpu::packed_count(DType::Float, weight.size(1), weight.size(0));
+  FL_CHECK(!packed.defined() ||
+               (packed.dtype() == DType::Float && packed.numel() == kWinogradProducts * packed_step),
+           "[_convolution_finished] expected the packed form of the weights, got shape ", packed.sizes());
   Walk w;
   w.batch = input.size(0), w.channels = input.size(1), w.height = input.size(2), w.width = input.size(3);
   w.out_channels = weight.size(0);
@@ -174,20 +188,42 @@ Tensor convolution_finished(const Tensor& input, const Tensor& weight, const Ten
     offset[c] =
         ((biases ? biases[c] : 0.0f) - (means ? means[c] : 0.0f)) * factor[c] + (shifts ? shifts[c] : 0.0f);
   }
-  const Tensor x = channels_last(input), k = contiguous(weight);
+  const Tensor x = channels_last(input);
   const Tensor r = residual.defined() ? channels_last(residual) : residual;
-  const cpu::convolutions::Scratch weights(
-      2, sizeof(float) * static_cast<size_t>(kWinogradProducts * (w.out_channels * w.channels + kPad)));
-  transform(k.data<float>(), w.out_channels, w.channels, weights.as<float>());
+  const int64_t step = w.out_channels * w.channels + kPad;
+  const cpu::convolutions::Scratch room(
+      2, packed.defined() ? 0 : sizeof(float) * static_cast<size_t>(kWinogradProducts * step));
+  if (!packed.defined())
+    transform(contiguous(weight).data<float>(), w.out_channels, w.channels, room.as<float>());
+  const Weights weights = packed.defined() ? Weights{packed.data<float>(), packed_step, true}
+                                           : Weights{room.as<float>(), step, false};
   const WinogradFinish finish{factor.data(), offset.data(), relu};
-  const Run run(w, x.data<float>(), weights.as<float>(), finish, r.defined() ? r.data<float>() : nullptr,
+  const Run run(w, x.data<float>(), weights, finish, r.defined() ? r.data<float>() : nullptr,
                 out.data<float>());
   parallel_for(w.tiles(), std::max<int64_t>(8, kGrain / (w.channels + w.out_channels)),
                [&](int64_t b, int64_t e) { run.tiles(b, e); });
   return out;
 }
 
+// Weights of 3 x 3 kernels as _convolution_finished needs them: transformed, and packed for the products.
+Tensor convolution_packed(const Tensor& weight) {
+  FL_CHECK(weight.dim() == 4 && weight.size(2) == 3 && weight.size(3) == 3 && weight.dtype() == DType::Float,
+           "[_convolution_packed] expected 3 x 3 kernels of float32, got shape ", weight.sizes(), " in ",
+           name_of(weight.dtype()));
+  const int64_t out = weight.size(0), in = weight.size(1), step = out * in + kPad;
+  const int64_t packed_step = cpu::packed_count(DType::Float, in, out);
+  const Tensor made = empty({kWinogradProducts * packed_step}, weight.options());
+  if (made.is_meta() || made.numel() == 0) return made;
+  const cpu::convolutions::Scratch room(2, sizeof(float) * static_cast<size_t>(kWinogradProducts * step));
+  transform(contiguous(weight).data<float>(), out, in, room.as<float>());
+  for (int p = 0; p < kWinogradProducts; ++p)
+    cpu::pack_matrix(DType::Float, in, out, room.as<float>() + p * step, out, 1,
+                     made.data<float>() + p * packed_step);
+  return made;
+}
+
 FL_KERNEL("_convolution_finished", convolution_finished);
+FL_KERNEL("_convolution_packed", convolution_packed);
 
 }  // namespace
 }  // namespace fl

@@ -1,6 +1,7 @@
 // Autograd as Python sees it: attributes of tensors, nodes, hooks, derivatives written in Python, and the
 // engine's entry.
 #include "autograd/node.h"
+#include "compiled/kept.h"
 
 #include <cstring>
 #include <deque>
@@ -595,8 +596,9 @@ PyObject* get_retains_grad(PyObject* self, void*) {
 }
 PyObject* get_data(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
-    Tensor out = autograd::detach(unwrap(self));
-    out->own_version = std::make_shared<std::atomic<uint32_t>>(0);
+    const Tensor t = unwrap(self);
+    Tensor out = autograd::detach(t);
+    out->own_version = compiled::version_beside(t);
     return wrap(out);
   });
 }

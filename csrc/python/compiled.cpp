@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "compiled/kept.h"
 #include "core/accelerator.h"
 #include "core/changes.h"
 #include "dispatch/autocast.h"
@@ -174,13 +175,30 @@ compiled::Step read_step(PyObject* step) {
   return compiled::Release{slots(item(step, 1))};
 }
 
+constexpr const char* kKept = "flambeau._C.Kept";
+
+// Tensors, then what `_kept` made.
+void read_constants(PyObject* sequence, Program& program) {
+  Object fast = own(PySequence_Fast(sequence, "[program] expected a sequence of constants"));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
+    if (PyCapsule_IsValid(o, kKept)) {
+      program.kept.push_back(*static_cast<std::shared_ptr<compiled::Kept>*>(PyCapsule_GetPointer(o, kKept)));
+      continue;
+    }
+    FL_CHECK_KIND(is_tensor(o) && program.kept.empty(), Type, "[program] expected tensors first, got ",
+                  Py_TYPE(o)->tp_name);
+    program.constants.push_back(unwrap(o));
+  }
+}
+
 // (inputs, slots, constants, steps, outputs, written, device, whether it is to be recorded, bytes of the
 // arena)
 Program read_program(PyObject* spec) {
   Program program;
   program.inputs = static_cast<int>(int_value(item(spec, 0)));
   program.slots = static_cast<int>(int_value(item(spec, 1)));
-  program.constants = tensors(item(spec, 2));
+  read_constants(item(spec, 2), program);
   Object steps = own(PySequence_Fast(item(spec, 3), "[program] expected a list of steps"));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(steps.get()); ++i)
     program.steps.push_back(read_step(PySequence_Fast_GET_ITEM(steps.get(), i)));
@@ -190,6 +208,23 @@ Program read_program(PyObject* spec) {
   program.arena = static_cast<size_t>(int_value(item(spec, 8)));
   if (item(spec, 7) == Py_True) program.replay = std::make_shared<compiled::Replay>();
   return program;
+}
+
+// _kept(inputs, program): the one output of a program over some of the inputs of another, which is kept until
+// one of these changes. It stands among the constants of the other.
+PyObject* make_kept(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    auto made = std::make_unique<std::shared_ptr<compiled::Kept>>(std::make_shared<compiled::Kept>());
+    (*made)->inputs = slots(item(args, 0));
+    (*made)->program = read_program(item(args, 1));
+    FL_CHECK((*made)->program.outputs.size() == 1, "[kept] expected a program with one output, got ",
+             (*made)->program.outputs.size());
+    PyObject* capsule = check(PyCapsule_New(made.get(), kKept, [](PyObject* o) {
+      delete static_cast<std::shared_ptr<compiled::Kept>*>(PyCapsule_GetPointer(o, kKept));
+    }));
+    made.release();
+    return capsule;
+  });
 }
 
 // ---------------------------------------------------------------- objects
@@ -422,6 +457,7 @@ PyObject* load_kernel(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"_load_kernel", load_kernel, METH_VARARGS, nullptr},
     {"_compiled_graph", make_graph, METH_VARARGS, nullptr},
+    {"_kept", make_kept, METH_VARARGS, nullptr},
     {"_compiled_function", make_function_object, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

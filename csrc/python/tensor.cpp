@@ -1,5 +1,6 @@
 // The Tensor type: object life time, attributes and the number protocol. Everything that is an operator is
 // attached to the type by the operator table instead.
+#include "compiled/kept.h"
 #include "core/sparse.h"
 #include "python/common.h"
 
@@ -184,7 +185,7 @@ PyObject* get_data(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
     Tensor view = alias(t, t.sizes(), t.strides(), t.offset());
-    view->own_version = std::make_shared<std::atomic<uint32_t>>(0);
+    view->own_version = compiled::version_beside(t);
     return wrap(view);
   });
 }

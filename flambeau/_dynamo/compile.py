@@ -24,7 +24,7 @@ from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupport
 from flambeau._dynamo.bytecode import Handler
 from flambeau._dynamo.cut import Cut
 from flambeau._dynamo.interpreter import Frame, _BreakHere
-from flambeau._dynamo.rebuild import Rebuilder
+from flambeau._dynamo.rebuild import Rebuilder, member_root
 from flambeau._dynamo.resume import make_resume_code
 from flambeau._dynamo.trace import Tracer, fl_module
 from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
@@ -370,6 +370,8 @@ class Unit:
             if not traced.node.users:
                 graph.erase_node(traced.node)
         tracer.inputs = [traced for traced in tracer.inputs if traced.node.users]
+        for traced in tracer.inputs:
+            traced.node.meta["member"] = traced.source is not None and member_root(traced.source) is not None
         module = GraphModule(fl.nn.Module(), graph)
         report = settings.report
         if report is not None:

@@ -489,7 +489,7 @@ class Rebuilder:
         for traced in self.tracer.inputs:
             source = traced.source
             if source is not None and source not in self.source_memo:
-                root = _member_root(source)
+                root = member_root(source)
                 if root is not None:
                     groups.setdefault(root, []).append(source)
         return groups
@@ -571,7 +571,7 @@ class Rebuilder:
         return namespace[_identifier(name)], text
 
 
-def _member_root(source: Source) -> Source | None:
+def member_root(source: Source) -> Source | None:
     """The outermost module that a parameter or buffer is reached from through members alone."""
     root: Source | None = None
     place = source

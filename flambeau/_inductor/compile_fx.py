@@ -17,13 +17,15 @@ from flambeau import _C
 from flambeau._functorch.aot.partition import partition, saved
 from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_joint
 from flambeau._inductor import build, config, stages, verify
-from flambeau._inductor.epilogue import finish_convolutions
+from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
+from flambeau._inductor.freezing import frozen_storages, hoist
 from flambeau._inductor.ir import Access, Loop
 from flambeau._inductor.layout import choose_layouts
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.pitch import choose_pitches
 from flambeau._inductor.plan import Plan
 from flambeau._inductor.printers import CppPrinter, Printer, printer_for
+from flambeau._inductor.products import finish_products
 from flambeau._inductor.schedule import schedule
 from flambeau.ops import expr as e
 from flambeau.ops.recording import DependsOnData
@@ -50,10 +52,18 @@ def compile_fx(
     if _returns_number(graph):
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
-        return compile_function(function, len(example_inputs), fuse, settings=settings)
+        return compile_function(function, len(example_inputs), fuse, settings=settings, members=_members(graph))
     from flambeau._inductor.numbers import with_numbers
 
     return with_numbers(function, example_inputs, fuse, settings)
+
+
+def _members(graph: Any) -> list[int]:
+    """Which inputs of a graph are parameters and buffers of modules, which stay from call to call."""
+    if not hasattr(graph, "graph"):
+        return []
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    return [i for i, node in enumerate(inputs) if node.meta.get("member")]
 
 
 def _returns_number(graph: Any) -> bool:
@@ -69,10 +79,12 @@ def compile_function(
     fuse: bool = True,
     printer: Printer | None = None,
     settings: dict[str, Any] | None = None,
+    members: Sequence[int] = (),
 ) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
-    recorded forward and backward runs as it is. Loops are printed by the printer of the inputs' device, or the given."""
-    return native_function(inputs, Compiled(function, fuse, printer, settings).graph_for, function)
+    recorded forward and backward runs as it is. Loops are printed by the printer of the inputs' device, or the given.
+    `members` are the inputs that `config.freezing` is about."""
+    return native_function(inputs, Compiled(function, fuse, printer, settings, members).graph_for, function)
 
 
 def native_function(
@@ -101,11 +113,14 @@ class Compiled:
         fuse: bool,
         printer: Printer | None = None,
         settings: dict[str, Any] | None = None,
+        members: Sequence[int] = (),
     ) -> None:
         self.function = function
         self.settings = settings or {}  # other than those in `config`
         self.fuse = fuse
         self.printer = printer
+        self.members = members
+        self.kept: dict[str, Any] = {}  # what frozen inputs became, for all geometries
 
     def _printer(self, inputs: list[Any]) -> Printer | None:
         if not self.fuse:
@@ -129,8 +144,8 @@ class Compiled:
             printer = self._printer(inputs)
             if isinstance(printer, CppPrinter):
                 choose_layouts(trace)
-                if config.epilogue_fusion and not trace.tangents:
-                    finish_convolutions(trace)
+                if not trace.tangents:
+                    self._finish(trace)
             elif printer is not None:
                 choose_layouts(trace, (fl.float32, fl.bfloat16, fl.float16), weights=True)
                 choose_pitches(trace)
@@ -141,21 +156,43 @@ class Compiled:
             return None
         return self._graph_of(trace, inputs, grad_mode)
 
+    def _finish(self, trace: Trace) -> None:
+        """What is done where derivatives are not wanted."""
+        members = self.members if config.freezing else ()
+        if config.epilogue_fusion:
+            finish_convolutions(trace, frozen_storages(trace, members))
+        if members:
+            fold_normalizations(trace, frozen_storages(trace, members))
+        if config.epilogue_fusion:
+            finish_products(trace, frozen_storages(trace, members))
+
+    def _hoisted(self, trace: Trace, printer: Printer | None) -> list[tuple[Value, Any]]:
+        """Values that are computed from frozen inputs and kept, which the trace no longer computes."""
+        if not (config.freezing and self.members and isinstance(printer, CppPrinter)):
+            return []
+
+        def make(calls: list[Call], inputs: list[int], value: Value) -> Any:
+            given = [trace.inputs[i] for i in inputs]
+            return _C._kept(inputs, _program(calls, given, trace, [value], printer, "kept", set()))
+
+        return hoist(trace, self.members, self.kept, make)
+
     def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool) -> Any:
         printer = self._printer(inputs)
         unaligned = _unaligned(trace, inputs)
         if not trace.tangents:
-            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer, "inference", unaligned)
+            kept = self._hoisted(trace, printer)
+            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer, "inference", unaligned, kept)
             return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None, ())
         forward_calls = _live(trace.calls[: trace.forward_calls], None)
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
         if printer is not None:
             backward_calls = partition(trace, forward_calls, backward_calls, _budget())
-        kept = saved(backward_calls, trace)
-        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *kept], printer, "forward", unaligned)
+        held = saved(backward_calls, trace)
+        forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *held], printer, "forward", unaligned)
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
         backward = _program(
-            backward_calls, [*kept, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer, "backward",
+            backward_calls, [*held, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer, "backward",
             unaligned,
         )  # fmt: skip
         sources = [
@@ -211,6 +248,7 @@ def _program(
     printer: Printer | None,
     title: str,
     unaligned: set[int],
+    kept: Sequence[tuple[Value, Any]] = (),
 ) -> tuple[Any, ...]:
     shown = stages.Stages(title)
     shown.recorded(calls, inputs, outputs)
@@ -219,6 +257,7 @@ def _program(
     given = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]
+    constants += [(lowering.enter(v, "constant"), keeper) for v, keeper in kept]
     for call in calls:
         lowering.lower(call)
     last = []

@@ -17,8 +17,10 @@ max_autotune_gemm = False
 verify_stages = os.environ.get("FLAMBEAU_VERIFY", "") not in ("", "0")
 # Where every stage of every graph is written, as text; None: nowhere.
 dump_folder = os.environ.get("FLAMBEAU_DUMP") or None
-# Convolutions take what follows them along, where derivatives are not wanted.
+# Convolutions and products take what follows them along, where derivatives are not wanted.
 epilogue_fusion = True
+# Without derivatives, what is computed from parameters alone is computed once and kept, until one is written (`freezing.py`).
+freezing = False
 # What forward saves for backward, as a fraction; None: as flambeau._functorch.config says.
 memory_budget: float | None = None
 # Intermediate results lie in one arena and take the places of what dies; otherwise each has memory of its own, in which
@@ -29,7 +31,6 @@ coordinate_descent_tuning = False
 cpp_wrapper = False
 debug = False
 force_disable_caches = False
-freezing = False
 fx_graph_cache = True
 nan_asserts = False
 shape_padding = True

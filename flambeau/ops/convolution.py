@@ -26,8 +26,9 @@ native(
 # 3 x 3 without steps, with what follows it in evaluation: ((conv - mean) * scale + shift + residual).relu()
 native(
     "_convolution_finished(Tensor input, Tensor weight, Tensor? bias, Tensor? mean, Tensor? scale, Tensor? shift, "
-    "Tensor? residual, bool relu, int[2] padding) -> Tensor"
+    "Tensor? residual, bool relu, int[2] padding, Tensor? packed=None) -> Tensor"
 )
+native("_convolution_packed(Tensor weight) -> Tensor")
 
 for _n in (1, 2, 3):
     native(

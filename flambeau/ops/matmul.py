@@ -18,6 +18,12 @@ native("dot(Tensor self, Tensor tensor) -> Tensor", out=True)
 native("matmul(Tensor self, Tensor other) -> Tensor", out=True)
 native("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", module="nn.functional")
 native("_product_pitched(Tensor self, Tensor mat2, Tensor? bias, int pitch) -> Tensor")
+# With what follows in evaluation, step by step (flambeau/_inductor/products.py); `packed` is mat2, rearranged before.
+native(
+    "_product_finished(Tensor self, Tensor mat2, Tensor? bias, Tensor? packed, Tensor? other, Tensor? another, int[] steps) "
+    "-> Tensor"
+)
+native("_product_packed(Tensor self) -> Tensor")
 native(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True
 )

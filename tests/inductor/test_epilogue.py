@@ -6,7 +6,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
-from flambeau._inductor import compile_fx, tune
+from flambeau._inductor import tune
 from flambeau.nn import functional as F
 
 pytestmark = pytest.mark.host
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.host
 NOTHING = {"bias": None, "mean": None, "scale": None, "shift": None, "residual": None, "relu": False}
 
 
-def finished(x, weight, padding, bias, mean, scale, shift, residual, relu):
-    return fl._ops._convolution_finished(x, weight, bias, mean, scale, shift, residual, relu, padding)
+def finished(x, weight, padding, bias, mean, scale, shift, residual, relu, packed=None):
+    return fl._ops._convolution_finished(x, weight, bias, mean, scale, shift, residual, relu, padding, packed)
 
 
 def in_doubles(x, weight, padding, bias, mean, scale, shift, residual, relu):
@@ -26,15 +26,17 @@ def in_doubles(x, weight, padding, bias, mean, scale, shift, residual, relu):
     return y.relu() if relu else y
 
 
+@pytest.mark.parametrize("packs", [False, True])
 @pytest.mark.parametrize("size", [(2, 5, 7, 9, 11), (1, 16, 3, 4, 4), (3, 70, 65, 3, 8), (1, 3, 64, 33, 2)])
 @pytest.mark.parametrize("padding", [(0, 1), (1, 1), (2, 0), (1, 2)])
-def test_values_are_those_of_a_convolution(size, padding):
+def test_values_are_those_of_a_convolution(size, padding, packs):
     batch, channels, out, height, width = size
     if width + 2 * padding[1] < 3 or height + 2 * padding[0] < 3:
         return
     fl.manual_seed(0)
     x, weight = fl.randn(batch, channels, height, width), fl.randn(out, channels, 3, 3)
-    got = finished(x, weight, padding, **NOTHING)
+    packed = fl._ops._convolution_packed(weight) if packs else None
+    got = finished(x, weight, padding, **NOTHING, packed=packed)
     expected = in_doubles(x, weight, padding, **NOTHING)
     assert got.shape == expected.shape and got.is_contiguous(memory_format=fl.channels_last)
     fl.testing.assert_close(got.double(), expected, rtol=1e-5, atol=1e-4)
@@ -66,6 +68,8 @@ def test_arguments_are_checked():
         finished(x, fl.zeros(3, 5, 3, 3), (1, 1), **NOTHING)
     with pytest.raises(RuntimeError, match="scale"):
         finished(x, weight, (1, 1), **{**NOTHING, "scale": fl.zeros(4)})
+    with pytest.raises(RuntimeError, match="packed"):
+        finished(x, weight, (1, 1), **NOTHING, packed=fl.zeros(7))
     with pytest.raises(RuntimeError, match="residual"):
         finished(x, weight, (1, 1), **{**NOTHING, "residual": fl.zeros(1, 3, 5, 4)})
     assert finished(fl.zeros(0, 4, 5, 5), weight, (1, 1), **NOTHING).shape == (0, 3, 5, 5)
@@ -88,28 +92,13 @@ class Block(nn.Module):
         return F.relu(self.norms[1](self.second(y)) + self.norms[2](self.beside(x))).mean((2, 3))
 
 
-def calls_of(compiled, *inputs):
-    """The operators of the programs that a call makes."""
-    seen = []
-    made = compile_fx._program
-
-    def watching(calls, *args):
-        seen.extend(call.op._full_name for call in calls)
-        return made(calls, *args)
-
-    with pytest.MonkeyPatch.context() as patch, fl.no_grad():
-        patch.setattr(compile_fx, "_program", watching)
-        compiled(*inputs)
-    return seen
-
-
 @pytest.fixture
 def block():
     fl.manual_seed(2)
     return Block().eval(), fl.randn(4, 64, 8, 9)
 
 
-def test_a_block_is_one_call_for_each_convolution(block):
+def test_a_block_is_one_call_for_each_convolution(block, calls_of):
     model, x = block
     compiled = fl.compile(model)
     seen = calls_of(compiled, x)
@@ -139,13 +128,13 @@ def test_derivatives_take_the_usual_way(block):
     fl.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_option_turns_it_off(block):
+def test_the_option_turns_it_off(block, calls_of):
     model, x = block
     assert "_convolution_finished" not in calls_of(fl.compile(model, options={"epilogue_fusion": False}), x)
 
 
 @pytest.mark.parametrize("way", [0, 1])
-def test_autotuning_takes_what_was_measured_as_quicker(block, way, monkeypatch, tmp_path):
+def test_autotuning_takes_what_was_measured_as_quicker(block, way, monkeypatch, tmp_path, calls_of):
     model, x = block
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
     measured = []

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from flambeau._functorch.aot.trace import Call, Trace, Value
 from flambeau.backends import records
 
-__all__ = ["partition", "saved"]
+__all__ = ["always_the_same", "partition", "saved"]
 
 _ONE_PASS = frozenset(
     ("_to_copy", "clone", "contiguous", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
@@ -28,7 +28,7 @@ _ONE_PASS = frozenset(
 _REPEATABLE = frozenset(
     "mm addmm bmm baddbmm linear matmul _product_pitched convolution _convolution conv2d embedding cat index_select gather _softmax "
     "_log_softmax native_layer_norm _fused_rms_norm _flash_attention sum mean amax amin var logsumexp max_pool2d "
-    "_adaptive_avg_pool2d avg_pool2d cumsum".split()
+    "_adaptive_avg_pool2d avg_pool2d cumsum _product_packed _convolution_packed".split()
 )
 _PRODUCTS = frozenset(("linear", "mm", "addmm", "bmm", "baddbmm", "matmul", "_product_pitched"))
 _DEAR = frozenset(
@@ -114,6 +114,13 @@ def _operands(calls: list[Call]) -> set[int]:
 def _is_one_pass(call: Call) -> bool:
     record = records.find(call.op)
     return (record is not None and record.kind == "pointwise") or call.op._opname in _ONE_PASS
+
+
+def always_the_same(call: Call) -> bool:
+    """Whether a call is known to give the same for the same arguments: it draws no random numbers and has no effects."""
+    record = records.find(call.op)
+    known = record is not None and record.kind == "reduction"
+    return known or _is_one_pass(call) or call.op._opname in _REPEATABLE
 
 
 def _bytes(call: Call) -> int:

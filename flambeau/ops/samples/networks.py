@@ -63,6 +63,7 @@ def convolution_backward(make):
 without(
     "compiled networks call it where no derivative is wanted, in single precision; tests/inductor/test_epilogue.py",
     "_convolution_finished",
+    "_convolution_packed",
 )
 
 

@@ -1,0 +1,74 @@
+#include "compiled/kept.h"
+
+#include <unordered_map>
+
+namespace fl::compiled {
+namespace {
+
+using Counter = std::atomic<uint32_t>;
+
+// Counters of writes through `.data`, by storage. Whoever has one holds the storage too, or it has expired.
+struct Counters {
+  std::mutex mutex;
+  std::unordered_map<const Storage*, std::weak_ptr<Counter>> of;
+  std::atomic<size_t> count{0};
+};
+
+Counters& counters() {
+  static Counters* const all = new Counters;
+  return *all;
+}
+
+std::shared_ptr<Counter> counter_of(const Storage* storage) {
+  Counters& all = counters();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  std::weak_ptr<Counter>& known = all.of[storage];
+  std::shared_ptr<Counter> found = known.lock();
+  if (!found) known = found = std::make_shared<Counter>(0);
+  if (all.of.size() > 2 * all.count + 64) {  // of storages that are gone
+    for (auto it = all.of.begin(); it != all.of.end();)
+      it = it->second.expired() ? all.of.erase(it) : std::next(it);
+  }
+  all.count = all.of.size();
+  return found;
+}
+
+}  // namespace
+
+bool Kept::Seen::holds(const TensorImpl& t) const {
+  return t.storage.get() == storage.get() && t.offset == offset && !t.inference && !t.own_version &&
+         storage->version.load(std::memory_order_relaxed) == version &&
+         beside->load(std::memory_order_relaxed) == aside;
+}
+
+Tensor Kept::get(const Tensor* given) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  bool holds = value_.defined();
+  for (size_t i = 0; holds && i < inputs.size(); ++i) holds = seen_[i].holds(*given[inputs[i]].impl());
+  if (holds) return value_;
+  // Counters are read first: what is written meanwhile is seen the next time.
+  std::vector<Tensor> own;
+  seen_.clear();
+  value_ = Tensor();
+  for (int i : inputs) {
+    const Ref<Storage>& storage = given[i]->storage;
+    std::shared_ptr<Counter> beside = counter_of(storage.get());
+    seen_.push_back({storage, given[i].offset(), storage->version.load(), beside->load(), beside});
+    own.push_back(given[i]);
+  }
+  value_ = program.run(own.data())[0];
+  return value_;
+}
+
+std::shared_ptr<std::atomic<uint32_t>> version_beside(const Tensor& t) {
+  Counters& all = counters();
+  if (all.count.load(std::memory_order_relaxed) > 0) {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.of.find(t->storage.get());
+    if (found != all.of.end())
+      if (std::shared_ptr<Counter> shared = found->second.lock()) return shared;
+  }
+  return std::make_shared<Counter>(0);
+}
+
+}  // namespace fl::compiled

@@ -1,0 +1,197 @@
+"""Convolutions with what follows them: in evaluation, a 3 x 3 convolution, its batch normalisation, residual sum and relu
+become one call.
+
+The pass runs after layouts were chosen. It looks for
+
+    ((conv2d(x, w, bias) - mean) * scale + shift + residual).relu()
+
+of which everything but the convolution may be missing, where nobody else sees what is between. The call computes in
+single precision, channels-last, by Winograd's algorithm (`csrc/cpu/winograd.h`). Parameters and running statistics are its
+arguments like others, so that a change of them is seen by the next call.
+
+Where parameters are frozen (`freezing.py`) it is given weights that are transformed already, and normalisations that follow
+other convolutions become part of their weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import flambeau as fl
+from flambeau._functorch.aot.trace import Call, Recorder, Trace, Value
+from flambeau._inductor import config
+from flambeau._inductor.epilogue import Epilogues, made_by, operand_beside
+from flambeau.backends import records
+
+__all__ = ["finish_convolutions", "fold_normalizations"]
+
+LEAST_CHANNELS = 48  # below, transforming tiles costs more than the products save
+
+# The steps in their order: operator, and which argument of the call its operand is.
+_STEPS = (("sub.Tensor", "mean"), ("mul.Tensor", "scale"), ("add.Tensor", "shift"), ("add.Tensor", "residual"))
+
+
+def finish_convolutions(trace: Trace, frozen: Set[int] = frozenset()) -> None:
+    """Changes the calls of a trace without derivatives; `frozen` are storages that stay from run to run."""
+    if any(call.op._full_name == "conv2d" for call in trace.calls):
+        _Finishing(trace, frozen).run()
+
+
+def fold_normalizations(trace: Trace, frozen: Set[int]) -> None:
+    """Makes frozen normalisations part of the weights of the convolutions before them."""
+    if any(call.op._full_name == "conv2d" for call in trace.calls):
+        _Folding(trace, frozen).run()
+
+
+class _AfterConvolutions(Epilogues):
+    names = frozenset(("conv2d",))
+
+    def __init__(self, trace: Trace, frozen: Set[int]) -> None:
+        super().__init__(trace)
+        self.frozen = frozen
+
+    def alike(self, result: Value, value: Value) -> bool:
+        return (result.size, result.dtype, result.stride) == (
+            value.size,
+            value.dtype,
+            value.stride,
+        ) and not result.offset
+
+    def follow(self, at: int, call: Call, last: str) -> tuple[dict[str, Value | None], Value, list[int]]:
+        """The operands of the steps after a convolution up to the one named, the result, and the positions of all."""
+        value = call.results[0]
+        assert value is not None
+        places, operands = [at], dict.fromkeys(("mean", "scale", "shift", "residual"))
+        step = 0
+        while (following := self.only_reader(value, places)) is not None:
+            place, user, result = following
+            taken = _operand(user, value, step)
+            if taken is None or not self.accepts(_STEPS[taken[0]][1], taken[1], last):
+                break
+            name, step, operands[name] = _STEPS[taken[0]][1], taken[0] + 1, taken[1]
+            places.append(place)
+            value = result
+        return operands, value, places
+
+    def accepts(self, name: str, operand: Value, last: str) -> bool:
+        return last == "residual" or (name != "residual" and operand.storage in self.frozen)
+
+
+class _Finishing(_AfterConvolutions):
+    def finished(self, at: int, call: Call) -> tuple[list[Call], list[int]] | None:
+        given = records.bind(call.op, call.args, call.kwargs)
+        value = call.results[0]
+        packs = given["weight"].storage in self.frozen
+        if value is None or not _fits(given, value) or not _pays(given, value, packs):
+            return None
+        operands, value, places = self.follow(at, call, "residual")
+        following = self.only_reader(value, places)
+        relu = following is not None and following[1].op._full_name == "relu"
+        if following is not None and relu:
+            places.append(following[0])
+            value = following[2]
+        packed, made = None, []
+        if packs:
+            packed, packing = made_by(self.trace, fl.ops.aten._convolution_packed.default, given["weight"])
+            made.append(packing)
+        args = (
+            given["input"], given["weight"], given["bias"], *operands.values(), relu, _pair(given["padding"]), packed,
+        )  # fmt: skip
+        made.append(Call(fl.ops.aten._convolution_finished.default, args, {}, [value], []))
+        return made, places
+
+
+class _Folding(_AfterConvolutions):
+    def finished(self, at: int, call: Call) -> tuple[list[Call], list[int]] | None:
+        given = records.bind(call.op, call.args, call.kwargs)
+        held = [v for v in (given["weight"], given["bias"]) if v is not None]
+        value = call.results[0]
+        if value is None or len(value.size) != 4 or any(v.storage not in self.frozen for v in held):
+            return None
+        operands, value, places = self.follow(at, call, "shift")
+        if len(places) == 1:
+            return None
+        before = len(self.trace.calls)
+        with fl.no_grad(), Recorder(self.trace, {}):
+            folded = _folded(*(None if v is None else v.tensor.detach() for v in (*held, None)[:2]), operands)
+        made = self.trace.calls[before:]
+        del self.trace.calls[before:]
+        kwargs = {k: given[k] for k in ("stride", "padding", "dilation", "groups")}
+        weight, bias = (None if t is None else self.trace.value(t) for t in folded)
+        args = (given["input"], weight, bias, *kwargs.values())
+        made.append(Call(call.op, args, {}, [value], []))
+        return made, places
+
+
+def _folded(weight: Any, bias: Any, operands: dict[str, Value | None]) -> tuple[Any, Any]:
+    """The weight and bias of a convolution that is normalised."""
+    mean, scale, shift = (None if v is None else v.tensor.detach().reshape(-1) for v in list(operands.values())[:3])
+    if mean is not None:
+        bias = -mean if bias is None else bias - mean
+    if bias is not None and scale is not None:
+        bias = bias * scale
+    if shift is not None:
+        bias = shift if bias is None else bias + shift
+    return weight if scale is None else weight * scale.reshape(-1, 1, 1, 1), bias
+
+
+def _operand(call: Call, value: Value, step: int) -> tuple[int, Value] | None:
+    """Which of the steps from `step` on a call is, and its operand beside the value."""
+    other = operand_beside(call, value, call.op._full_name == "sub.Tensor")
+    if other is None or other.dtype is not fl.float32:
+        return None
+    for at in range(step, len(_STEPS)):
+        op, name = _STEPS[at]
+        whole = (other.size, other.stride) == (value.size, value.stride) and other.offset == 0
+        fits = whole if name == "residual" else other.size == (1, value.size[1], 1, 1)
+        if op == call.op._full_name and fits:
+            return at, other
+    return None
+
+
+def _fits(given: dict[str, Any], result: Value) -> bool:
+    """Whether a convolution is one that the algorithm does."""
+    return (
+        given["weight"].size[2:] == (3, 3)
+        and _pair(given["stride"]) == _pair(given["dilation"]) == [1, 1]
+        and given["groups"] == 1
+        and result.dtype is fl.float32
+        and len(result.size) == 4
+        and _is_channels_last(given["input"])
+        and _is_channels_last(result)
+    )
+
+
+def _pays(given: dict[str, Any], result: Value, packs: bool) -> bool:
+    """Whether the algorithm takes less time; without packing it has to transform the weights in each call."""
+    if config.max_autotune:
+        return _is_measured_quicker(given, packs)
+    batch, channels, height, width = map(int, result.size)
+    tiles = batch * ((height + 1) // 2) * ((width + 1) // 2)
+    return tiles >= (LEAST_CHANNELS if packs else channels) and min(channels, given["input"].size[1]) >= LEAST_CHANNELS
+
+
+def _is_measured_quicker(given: dict[str, Any], packs: bool) -> bool:
+    from flambeau._inductor.tune import quickest
+
+    size, kernel, padding = given["input"].size, given["weight"].size, _pair(given["padding"])
+    x = fl.ones(size).contiguous(memory_format=fl.channels_last)
+    weight = fl.ones(kernel)
+    packed = fl._ops._convolution_packed(weight) if packs else None
+    ways = [
+        lambda: fl.conv2d(x, weight, None, 1, padding),
+        lambda: fl._ops._convolution_finished(x, weight, None, None, None, None, None, False, padding, packed),
+    ]
+    with fl.no_grad():
+        return quickest(f"convolution {size} {kernel} {padding}{' packed' if packs else ''}", ways) == 1
+
+
+def _pair(given: Any) -> list[int]:
+    numbers = [given] if isinstance(given, int) else list(given)
+    return numbers * 2 if len(numbers) == 1 else numbers
+
+
+def _is_channels_last(value: Value) -> bool:
+    _, channels, height, width = value.size
+    return value.stride == (channels * height * width, 1, channels * width, channels)

@@ -1,0 +1,165 @@
+"""Products of matrices with what follows them: in evaluation, a product, its bias, activation, and sums or products with
+other tensors become one call, `_product_finished` (`csrc/cpu/product_finish.h`).
+
+The steps are applied to the part of the result that a thread has just computed. In low precision each is rounded, as if it
+were an operator of its own, so that results are eager mode's. Where the weight is frozen (`freezing.py`) the call gets it
+packed, as the inner loops read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Set
+from typing import Any
+
+import flambeau as fl
+from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._inductor import config
+from flambeau._inductor.epilogue import Epilogues, is_plain, made_by, operand_beside
+from flambeau.backends import records
+
+__all__ = ["finish_products"]
+
+# Steps, by their numbers in csrc/cpu/product_finish.h.
+_ADD, _MUL, _RELU, _GELU, _GELU_TANH, _SILU, _SIGMOID, _TANH = range(8)
+_BINARY = {"add.Tensor": _ADD, "mul.Tensor": _MUL}
+_UNARY = {"relu": _RELU, "silu": _SILU, "sigmoid": _SIGMOID, "tanh": _TANH}
+_GELUS = {"none": _GELU, "tanh": _GELU_TANH}
+_FUNCTIONS = {
+    _ADD: fl.add, _MUL: fl.mul, _RELU: fl.relu, _GELU: lambda x: fl.nn.functional.gelu(x),
+    _GELU_TANH: lambda x: fl.nn.functional.gelu(x, approximate="tanh"), _SILU: lambda x: fl.nn.functional.silu(x),
+    _SIGMOID: fl.sigmoid, _TANH: fl.tanh,
+}  # fmt: skip
+_MOST, _OPERANDS = 6, 2  # steps of one call, and operands beside the bias
+
+_DTYPES = (fl.float32, fl.bfloat16)
+
+
+def finish_products(trace: Trace, frozen: Set[int] = frozenset()) -> None:
+    """Changes the calls of a trace without derivatives; `frozen` are storages that stay from run to run."""
+    if any(call.op._full_name in _Finishing.names for call in trace.calls):
+        _Finishing(trace, frozen).run()
+
+
+class _Finishing(Epilogues):
+    names = frozenset(("linear", "mm", "addmm", "matmul"))
+
+    def __init__(self, trace: Trace, frozen: Set[int]) -> None:
+        super().__init__(trace)
+        self.frozen = frozen
+
+    def alike(self, result: Value, value: Value) -> bool:
+        return (result.size, result.dtype) == (value.size, value.dtype) and is_plain(result) and result.offset == 0
+
+    def finished(self, at: int, call: Call) -> tuple[list[Call], list[int]] | None:
+        value = call.results[0]
+        given = self._operands(call)
+        if value is None or given is None or value.dtype not in _DTYPES or not self.alike(value, value):
+            return None
+        first, second, bias = given
+        packs = second.storage in self.frozen and _packing_pays(first, second)
+        places, steps, operands = [at], [], []
+        while len(steps) < _MOST and (following := self.only_reader(value, places)) is not None:
+            place, user, result = following
+            step = _step(user, value)
+            if step is None:
+                break
+            kind, operand = step
+            if operand is not None and len(operands) == _OPERANDS:
+                break
+            if kind == _ADD and operand.size == value.size[-1:] and not steps and bias is None and _sums(value):
+                bias = operand
+            else:
+                steps.append(kind)
+                operands += [] if operand is None else [operand]
+            places.append(place)
+            value = result
+        if not packs and (len(places) == 1 or not _pays(first, second, bias, steps, operands)):
+            return None
+        packed, made = None, []
+        if packs:
+            packed, packing = made_by(self.trace, fl.ops.aten._product_packed.default, second)
+            made.append(packing)
+        args = (first, second, bias, packed, *(*operands, None, None)[:_OPERANDS], steps)
+        made.append(Call(fl.ops.aten._product_finished.default, args, {}, [value], []))
+        return made, places
+
+    def _operands(self, call: Call) -> tuple[Value, Value, Value | None] | None:
+        """A product as (..., m, k) @ (k, n) + bias; None if it is another one."""
+        given = records.bind(call.op, call.args, call.kwargs)
+        name = call.op._full_name
+        bias = None
+        if name == "linear":
+            first, second, bias = given["input"], given["weight"], given["bias"]
+            if len(second.size) == 2:
+                second = self.trace.value(second.tensor.detach().t())
+        elif name == "addmm":
+            if given["beta"] != 1 or given["alpha"] != 1:
+                return None
+            bias, first, second = given["self"], given["mat1"], given["mat2"]
+        else:
+            first, second = given["self"], given["mat2" if name == "mm" else "other"]
+        if len(first.size) < 2 or len(second.size) != 2 or (bias is not None and bias.size != second.size[1:]):
+            return None
+        return first, second, bias
+
+
+def _sums(value: Value) -> bool:
+    """Whether a bias after a product is the same as one within it, which is not rounded before."""
+    return value.dtype is fl.float32
+
+
+def _step(call: Call, value: Value) -> tuple[int, Value | None] | None:
+    """The number of the step that a call is, and its other operand."""
+    name = call.op._full_name
+    if name in _BINARY:
+        other = operand_beside(call, value)
+        if other is None or other.dtype is not value.dtype:
+            return None
+        row = other.size[-1:] == value.size[-1:] and math.prod(other.size) == value.size[-1]
+        whole = other.size == value.size and is_plain(other)
+        return (_BINARY[name], other) if whole or (row and len(other.size) <= len(value.size)) else None
+    if not call.args or call.args[0] is not value:
+        return None
+    if name == "gelu":
+        return _GELUS[records.bind(call.op, call.args, call.kwargs)["approximate"]], None
+    return (_UNARY[name], None) if name in _UNARY else None
+
+
+def _packing_pays(first: Value, second: Value) -> bool:
+    """A single row is multiplied where the weight lies: each of its elements is read once."""
+    return math.prod(first.size[:-1]) > 1 and 0 not in second.size
+
+
+def _pays(first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value]) -> bool:
+    """Whether one call takes less time than the product and a loop for the steps."""
+    if config.max_autotune:
+        return _is_measured_quicker(first, second, bias, steps, operands)
+    return True
+
+
+def _is_measured_quicker(
+    first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value]
+) -> bool:
+    from flambeau._inductor.compile_fx import compile_function
+    from flambeau._inductor.tune import quickest
+
+    values = [first, second, *([] if bias is None else [bias]), *operands]
+    given = [fl.empty_strided(v.size, v.stride, dtype=v.dtype).fill_(0.5) for v in values]
+    kinds = steps if bias is None else [_ADD, *steps]
+
+    def apart(a: Any, b: Any, *others: Any) -> list[Any]:
+        made, rest = a @ b, iter(others)
+        for kind in kinds:
+            made = _FUNCTIONS[kind](made, *([next(rest)] if kind in (_ADD, _MUL) else []))
+        return [made]
+
+    compiled = compile_function(apart, len(given), settings={"max_autotune": False, "epilogue_fusion": False})
+    added = None if bias is None else given[2]
+    others = (*given[len(given) - len(operands) :], None, None)[:_OPERANDS]
+    ways = [
+        lambda: compiled(*given),
+        lambda: fl._ops._product_finished(given[0], given[1], added, None, *others, steps),
+    ]
+    with fl.no_grad():
+        return quickest(f"product {first.dtype} {[(v.size, v.stride) for v in values]} {kinds}", ways) == 1
