@@ -13,6 +13,9 @@ namespace products {
 namespace {
 
 constexpr int64_t kWholeDepth = 1536, kMostDepth = 1024;  // panels of float that stay in the second cache
+// Rows that meet a panel before the next one. Few are better for the cache as long as it has all panels: rows
+// of results often are a multiple of 4 KB apart, and then go to the same lines of it.
+constexpr int64_t kFewRows = 56, kSmallMatrix = 1 << 18;
 
 template <class S>
 int64_t depth_of(int64_t k) {
@@ -39,7 +42,8 @@ void multiply_window(const Product<S, float, S>& g, const float* packed, const P
   const TileSet<float>& set = TileSet<float>::get();
   const int64_t width = set.width(), all_panels = divide_up(g.n, width), most = depth_of<S>(g.k);
   const int64_t m = is.end - is.begin, height = divide_up(m, divide_up(m, set.max_rows));
-  const int64_t group = std::max<int64_t>(1, kInnerM / height) * height;
+  const int64_t most_rows = g.k * g.n <= kSmallMatrix ? kFewRows : kInnerM;
+  const int64_t group = std::max<int64_t>(1, most_rows / height) * height;
   float* wide_a = converts ? static_cast<float*>(scratch(0).get(group * g.k * sizeof(float))) : nullptr;
   float* sums = static_cast<float*>(scratch(1).get(group * width * sizeof(float)));
   for (int64_t i0 = is.begin; i0 < is.end; i0 += group) {

@@ -113,8 +113,9 @@ class _Folding(_AfterConvolutions):
         if len(places) == 1:
             return None
         before = len(self.trace.calls)
+        weight, bias = given["weight"], given["bias"]
         with fl.no_grad(), Recorder(self.trace, {}):
-            folded = _folded(*(None if v is None else v.tensor.detach() for v in (*held, None)[:2]), operands)
+            folded = _folded(weight.tensor.detach(), None if bias is None else bias.tensor.detach(), operands)
         made = self.trace.calls[before:]
         del self.trace.calls[before:]
         kwargs = {k: given[k] for k in ("stride", "padding", "dilation", "groups")}

@@ -32,6 +32,8 @@ _FUNCTIONS = {
 }  # fmt: skip
 _MOST, _OPERANDS = 6, 2  # steps of one call, and operands beside the bias
 
+MOST_ROWS = 96  # of a product in single precision, for packing its weight
+
 _DTYPES = (fl.float32, fl.bfloat16)
 
 
@@ -58,7 +60,9 @@ class _Finishing(Epilogues):
             return None
         first, second, bias = given
         packs = second.storage in self.frozen and _packing_pays(first, second)
-        places, steps, operands = [at], [], []
+        places = [at]
+        steps: list[int] = []
+        operands: list[Value] = []
         while len(steps) < _MOST and (following := self.only_reader(value, places)) is not None:
             place, user, result = following
             step = _step(user, value)
@@ -67,7 +71,7 @@ class _Finishing(Epilogues):
             kind, operand = step
             if operand is not None and len(operands) == _OPERANDS:
                 break
-            if kind == _ADD and operand.size == value.size[-1:] and not steps and bias is None and _sums(value):
+            if kind == _ADD and operand is not None and _is_bias(operand, value) and not steps and bias is None:
                 bias = operand
             else:
                 steps.append(kind)
@@ -104,9 +108,9 @@ class _Finishing(Epilogues):
         return first, second, bias
 
 
-def _sums(value: Value) -> bool:
-    """Whether a bias after a product is the same as one within it, which is not rounded before."""
-    return value.dtype is fl.float32
+def _is_bias(operand: Value, value: Value) -> bool:
+    """Whether an operand that is added to a product is the same as a bias of it, which is added before rounding."""
+    return value.dtype is fl.float32 and operand.size == value.size[-1:]
 
 
 def _step(call: Call, value: Value) -> tuple[int, Value | None] | None:
@@ -127,8 +131,10 @@ def _step(call: Call, value: Value) -> tuple[int, Value | None] | None:
 
 
 def _packing_pays(first: Value, second: Value) -> bool:
-    """A single row is multiplied where the weight lies: each of its elements is read once."""
-    return math.prod(first.size[:-1]) > 1 and 0 not in second.size
+    """Whether a packed weight is worth its memory. A single row is multiplied where the weight lies, each of whose elements
+    is read once; for many rows of single precision packing is a small part of the work, and the library's kernels win."""
+    rows = math.prod(first.size[:-1])
+    return 1 < rows <= (MOST_ROWS if first.dtype is fl.float32 else math.inf) and 0 not in second.size
 
 
 def _pays(first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value]) -> bool:

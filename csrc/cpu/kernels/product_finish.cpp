@@ -2,6 +2,8 @@
 // it are one pass.
 #include "cpu/product_finish.h"
 
+#include <algorithm>
+
 #include "cpu/math.h"
 #include "cpu/math_gelu.h"
 
@@ -21,24 +23,50 @@ struct Window {
   int64_t operand_apart;
 };
 
+constexpr int64_t kLine = 256;
+
+// Converted in loops of their own, so that the compiler makes vectors of all of them.
+template <class A, class B>
+void convert(const A* from, B* to, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t j = 0; j < n; ++j) to[j] = static_cast<B>(from[j]);
+}
+
+// Calls f(c, operand, n) for runs of floats.
 template <class D, class F>
-void each(const Window<D>& w, const F& f) {
+void runs(const Window<D>& w, const F& f) {
   for (int64_t i = 0; i < w.rows; ++i) {
     D* c = w.c + i * w.apart;
-#pragma omp simd
-    for (int64_t j = 0; j < w.cols; ++j) c[j] = D(f(static_cast<float>(c[j])));
+    const D* operand = w.operand ? w.operand + i * w.operand_apart : nullptr;
+    if constexpr (sizeof(D) == sizeof(float)) {
+      f(c, operand, w.cols);
+    } else {
+      float line[kLine], other[kLine];
+      for (int64_t j = 0; j < w.cols; j += kLine) {
+        const int64_t n = std::min(kLine, w.cols - j);
+        convert(c + j, line, n);
+        if (operand) convert(operand + j, other, n);
+        f(line, other, n);
+        convert(line, c + j, n);
+      }
+    }
   }
 }
 
 template <class D, class F>
-void with_operand(const Window<D>& w, const F& f) {
-  for (int64_t i = 0; i < w.rows; ++i) {
-    D* c = w.c + i * w.apart;
-    const D* operand = w.operand + i * w.operand_apart;
+void each(const Window<D>& w, const F& f) {
+  runs(w, [&](float* c, const float*, int64_t n) {
 #pragma omp simd
-    for (int64_t j = 0; j < w.cols; ++j)
-      c[j] = D(f(static_cast<float>(c[j]), static_cast<float>(operand[j])));
-  }
+    for (int64_t j = 0; j < n; ++j) c[j] = f(c[j]);
+  });
+}
+
+template <class D, class F>
+void with_operand(const Window<D>& w, const F& f) {
+  runs(w, [&](float* c, const float* operand, int64_t n) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) c[j] = f(c[j], operand[j]);
+  });
 }
 
 // Calls use(f) with the activation of a step.

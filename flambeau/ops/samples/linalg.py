@@ -483,7 +483,9 @@ def vander(make):
 without("an iteration towards eigenvectors, which has no exact result", "lobpcg")
 without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
 without(
-    "compiled graphs call it, below derivatives; tests/inductor/test_products.py", "_product_finished", "_product_packed"
+    "compiled graphs call it, below derivatives; tests/inductor/test_products.py",
+    "_product_finished",
+    "_product_packed",
 )
 
 
