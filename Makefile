@@ -9,7 +9,7 @@ PARITY  ?= ../shared/parity
 COMPARE ?= ../shared/bench/compare.py
 
 BUILD_DEPS := cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
-TEST_DEPS  := pytest pytest-xdist hypothesis
+TEST_DEPS  := pytest pytest-xdist hypothesis pybind11
 LINT_DEPS  := ruff==0.17.4 clang-format==23.1.3 mypy==2.4.1
 
 TAG       = $(shell $(INSIDE) -c 'import sys; print(sys.implementation.cache_tag)')

@@ -252,11 +252,5 @@ TABLE: dict[str, tuple[str, str]] = {
     "utils.benchmark.op_fuzzers": ("", ""),
     "utils.hipify": ("", ""),
     "utils.hipify.hipify_python": (_EXTENSION, "hipify GeneratedFileCleaner"),
-    "utils.cpp_extension": (
-        _EXTENSION,
-        "BuildExtension{with_options} CUDAExtension CppExtension SyclExtension CUDA_HOME=None CUDNN_HOME=None "
-        "HIP_HOME=None ROCM_HOME=None IS_HIP_EXTENSION=False include_paths library_paths load load_inline "
-        "verify_ninja_availability _get_cuda_arch_flags",
-    ),
     "utils.mkldnn": ("models are not converted for oneDNN; it is used anyway", "to_mkldnn"),
 }  # fmt: skip
