@@ -132,25 +132,30 @@ FL_AVX512 inline void ordered_row_dots(const float* m, int64_t row, const float*
 // out[i] = sum_p m[i + p * col] * x[p]: sixteen rows take eight columns at a time, the rows left over one.
 FL_AVX512 inline void ordered_column_sums(const float* m, int64_t col, const float* x, int64_t rows,
                                           int64_t k, float* out) {
-  const auto take = [&](const float* c, __mmask16 mask, int64_t p,
-                        __m512 to) __attribute__((always_inline, target("avx512f"))) {
-    return _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, c + p * col), _mm512_set1_ps(x[p]), to);
-  };
-  for (int64_t i = 0; i < rows; i += 16) {
-    const __mmask16 mask = rows - i >= 16 ? 0xffff : static_cast<__mmask16>((1u << (rows - i)) - 1);
-    const float* c = m + i;
-    const __m512 zero = _mm512_setzero_ps();
-    __m512 sum = zero;
-    int64_t p = 0;
-    if (rows - i >= 16)
-      for (; p + 8 <= k; p += 8) {
-        const __m512 a = take(c, mask, p + 4, take(c, mask, p + 6, sum));
-        const __m512 b = take(c, mask, p + 5, take(c, mask, p + 7, zero));
-        const __m512 d = take(c, mask, p, take(c, mask, p + 2, zero));
-        const __m512 e = take(c, mask, p + 1, take(c, mask, p + 3, zero));
-        sum = _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(d, e));
-      }
-    for (; p < k; ++p) sum = take(c, mask, p, sum);
+  const __m512 zero = _mm512_setzero_ps();
+  const int64_t whole = rows / 16 * 16;
+  int64_t p = 0;
+  // Memory is read along columns, so sums wait in `out`.
+  for (int64_t i = 0; i < whole; i += 16) _mm512_storeu_ps(out + i, zero);
+  for (; p + 8 <= k; p += 8) {
+    __m512 v[8];
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q) v[q] = _mm512_set1_ps(x[p + q]);
+    const float* c = m + p * col;
+    for (int64_t i = 0; i < whole; i += 16, c += 16) {
+      const auto take = [&](int q, __m512 to) __attribute__((always_inline, target("avx512f"))) {
+        return _mm512_fmadd_ps(_mm512_loadu_ps(c + q * col), v[q], to);
+      };
+      const __m512 a = take(4, take(6, _mm512_loadu_ps(out + i))), b = take(5, take(7, zero));
+      const __m512 d = take(0, take(2, zero)), e = take(1, take(3, zero));
+      _mm512_storeu_ps(out + i, _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(d, e)));
+    }
+  }
+  for (int64_t i = p < k ? 0 : whole; i < rows; i += 16) {
+    const __mmask16 mask = i < whole ? 0xffff : static_cast<__mmask16>((1u << (rows - i)) - 1);
+    __m512 sum = i < whole ? _mm512_loadu_ps(out + i) : zero;
+    for (int64_t q = i < whole ? p : 0; q < k; ++q)
+      sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, m + i + q * col), _mm512_set1_ps(x[q]), sum);
     _mm512_mask_storeu_ps(out + i, mask, sum);
   }
 }

@@ -6,6 +6,7 @@
 #include "core/accelerator.h"
 #include "core/scalar_range.h"
 #include "cpu/cast.h"
+#include "cpu/narrow.h"
 #include "cpu/parallel.h"
 
 namespace fl {
@@ -210,7 +211,7 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
              "'");
       }
     }
-    const DType compute = compute_of(common);
+    DType compute = compute_of(common);
     LoopSlot slot;
     switch (compute) {
       case DType::Float:
@@ -242,14 +243,23 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
     }
     FL_CHECK_KIND(loop != nullptr, NotImplemented, "[", def.name,
                   "] expected a dtype it is defined for, got ", name_of(common));
-    const DType loop_result = def.result == 'b'   ? DType::Bool
-                              : def.result == 'r' ? real_of(compute)
-                                                  : compute;
+    DType loop_result = def.result == 'b' ? DType::Bool : def.result == 'r' ? real_of(compute) : compute;
     if (device.type == DeviceType::CUDA) {
       the_accelerator().pointwise({def, variant, chosen, slot, operand, used, out, common, compute,
                                    loop_result, params, same && first && first->contiguous});
       results[0] = Value(std::move(out));
       return;
+    }
+    // Integers narrower than 64 bits that need no conversion are added up as they are.
+    if (slot == kSlotInt && common != DType::Int64 && out.dtype() == common) {
+      bool stored = true;
+      for (int i = 0; i < used; ++i)
+        stored &= operand[i]->is_tensor() ? operand[i]->tensor_impl()->dtype == common : !def.mask;
+      const auto narrow = stored ? narrow_loop(def.name, common) : nullptr;
+      if (narrow) {
+        loop = narrow;
+        compute = loop_result = common;
+      }
     }
     if (same && first && first->contiguous &&
         run_direct(def, operand, used, out, common, compute, loop_result, loop, params)) {

@@ -171,7 +171,13 @@ struct PyHook final : autograd::Hook {
       }
       case PostAccumulate: {
         Object t = own(wrap(grads[0]));
-        own(PyObject_CallOneArg(fn, t.get()));
+        result = own(PyObject_CallOneArg(fn, t.get()));
+        FL_CHECK_KIND(result.get() == Py_None || is_tensor(result.get()), Type,
+                      "[hook] expected a post accumulate grad hook to return None, got ",
+                      std::string(Py_TYPE(result.get())->tp_name));
+        FL_CHECK(result.get() == Py_None,
+                 "[hook] expected None back, got a Tensor: Tensor post accumulate grad ",
+                 "hooks should return None");
         return;
       }
       case Pre: {

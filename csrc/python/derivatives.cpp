@@ -220,12 +220,21 @@ Tensor python_expression_gradient(const Operator& op, int operand, const Tensor&
     Object module = own(PyImport_ImportModule("flambeau.ops.evaluate"));
     evaluate = check(PyObject_GetAttrString(module.get(), "gradient"));
   }
+  // Only what this gradient needs is unpacked: the operand's place among the arguments says what that is.
+  uint64_t needed = ~uint64_t(0);
+  const auto& needs = node.derivative->saves_args_for;
+  for (size_t i = 0, seen = 0; i < needs.size(); ++i) {
+    const ArgType type = op.schema.args[i].type;
+    if (type != ArgType::Tensor && type != ArgType::TensorOrScalar) continue;
+    if (static_cast<int>(seen++) == operand) needed = needs[i];
+  }
   Object args = own(PyTuple_New(op.schema.args.size()));
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     const size_t begin = node.arg_begin[i];
     PyObject* value;
     if (node.arg_begin[i + 1] > begin)
-      value = node.saved_args[begin].defined() ? wrap(node.saved_arg(begin)) : Py_NewRef(Py_None);
+      value = needed >> i & 1 && node.saved_args[begin].defined() ? wrap(node.saved_arg(begin))
+                                                                  : Py_NewRef(Py_None);
     else
       value = to_python(node.args[i]);
     PyTuple_SET_ITEM(args.get(), i, check(value));

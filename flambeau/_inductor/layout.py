@@ -16,16 +16,15 @@ from flambeau._functorch.aot.trace import Call, Trace, Unsupported, Value
 
 __all__ = ["choose_layouts"]
 
-CONVOLUTIONS = frozenset(
-    ("conv2d", "conv3d", "convolution", "_convolution", "conv_transpose2d.input", "conv_transpose3d.input")
-)
+CONVOLUTIONS = frozenset(("conv2d", "conv3d", "convolution", "_convolution"))
+TRANSPOSED = frozenset(("conv_transpose2d", "conv_transpose3d"))
 BACKWARD = "_convolution_backward"
 
 
 def choose_layouts(trace: Trace, dtypes: tuple[Any, ...] = (fl.float32,), weights: bool = False) -> None:
     """Changes calls and values in place; `dtypes` are those of which convolutions gain, and with `weights` they would
     rearrange weights too, each time."""
-    if any(call.op._full_name in CONVOLUTIONS for call in trace.calls):
+    if any(call.op._full_name in CONVOLUTIONS | TRANSPOSED for call in trace.calls):
         _Layouts(trace, dtypes, weights).run()
 
 
@@ -95,7 +94,8 @@ class _Layouts:
 
     def _visit(self, call: Call) -> None:
         name = call.op._full_name
-        if name in CONVOLUTIONS and self._gains(call.args[0], call.results[0]):
+        gains = name in CONVOLUTIONS or (name in TRANSPOSED and self.weights is None)
+        if gains and self._gains(call.args[0], call.results[0]):
             call = self._with_argument(call, 0)
         elif name == BACKWARD and self._gains(call.args[1], call.results[0]):
             call = self._with_argument(call, 1)

@@ -123,6 +123,9 @@ def test_post_accumulate_hooks():
     assert seen == [(True, 3.0)]
     with pytest.raises(RuntimeError, match="non-leaf"):
         (x * 2).register_post_accumulate_grad_hook(print)
+    for value, error in ((3, TypeError), (leaf(1.0), RuntimeError)):
+        with x.register_post_accumulate_grad_hook(lambda p, value=value: value), pytest.raises(error, match="None"):
+            (x * 3).backward()
 
 
 def test_node_hooks():
@@ -157,6 +160,18 @@ def test_pack_hooks_record_nothing():
     with pytest.raises(ZeroDivisionError), fl.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t):
         x * x
     assert fl.is_grad_enabled()
+
+
+def test_what_was_packed_is_unpacked_once():
+    unpacked = []
+    x = fl.ones(3, requires_grad=True)
+    for function in (lambda x: x * x * x, lambda x: (x.exp() * x).sin()):
+        with fl.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: (unpacked.append(1), t)[1]):
+            y = function(x).sum()
+        for options in ({"retain_graph": True}, {"create_graph": True}):
+            unpacked.clear()
+            fl.autograd.grad(y, x, **options)
+            assert len(unpacked) == 4
 
 
 def test_saved_tensors_hooks():

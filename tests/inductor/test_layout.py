@@ -40,6 +40,8 @@ CASES = {
     "group norm": (lambda x, w: F.group_norm(conv(x, w), 2).amax((2, 3)), [(2, 3, 6, 6), (4, 3, 3, 3)]),
     "permuted and flattened": (lambda x, w: conv(x, w).permute(0, 2, 3, 1).reshape(2, -1, 4) * 3, [(2, 3, 6, 6), (4, 3, 3, 3)]),
     "a transposed convolution": (lambda x, w, v: F.conv_transpose2d(F.relu(conv(x, w)), v, stride=2).tanh(), [(2, 3, 4, 4), (4, 3, 3, 3), (4, 2, 2, 2)]),
+    "transposed convolutions": (lambda x, w, v: F.conv_transpose2d(F.relu(F.conv_transpose2d(x, w, stride=2)), v, padding=1).flatten(1), [(2, 3, 4, 4), (3, 4, 2, 2), (4, 2, 3, 3)]),
+    "transposed volumes": (lambda x, w: F.relu(F.conv_transpose3d(x, w)).mean((2, 3, 4)), [(2, 3, 4, 5, 5), (3, 4, 2, 2, 2)]),
     "depthwise": (lambda x, w, v: conv(conv(x, w).sigmoid(), v, groups=4).sum(1), [(2, 3, 5, 5), (4, 3, 3, 3), (4, 1, 3, 3)]),
     "volumes": (lambda x, w: F.relu(F.conv3d(x, w)).mean((2, 3, 4)), [(2, 3, 4, 5, 5), (4, 3, 2, 2, 2)]),
 }  # fmt: skip
@@ -105,6 +107,19 @@ def test_only_what_enters_is_rearranged():
     choose_layouts(trace)
     assert [c.args[0] for c in rearrangements(trace.calls)] == [trace.inputs[0]]
     convolutions = [c for c in trace.calls if c.op._opname == "conv2d"]
+    assert [c.results[0].stride[1] for c in convolutions] == [1, 1]
+
+
+def test_transposed_convolutions_read_channels_last():
+    shapes = [(2, 8, 4, 4), (8, 6, 2, 2), (6, 4, 2, 2)]
+
+    def decode(x, w, v):
+        return [F.conv_transpose2d(F.relu(F.conv_transpose2d(x, w, stride=2)), v, stride=2).sum((2, 3))]
+
+    trace = trace_joint(decode, [fl.randn(s) for s in shapes])
+    choose_layouts(trace)
+    assert [c.args[0] for c in rearrangements(trace.calls)] == [trace.inputs[0]]
+    convolutions = [c for c in trace.calls if c.op._opname == "conv_transpose2d"]
     assert [c.results[0].stride[1] for c in convolutions] == [1, 1]
 
 

@@ -1,5 +1,6 @@
-"""Arithmetic with numbers for operands."""
+"""Arithmetic with numbers for operands, and of narrow integers."""
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -55,3 +56,46 @@ def test_integer_quotients_round_down_as_in_python(dtype):
     assert (x // 3).flatten().tolist() == [a // 3 for a in values]
     with pytest.raises(RuntimeError, match=r"ZeroDivisionError|zero"):
         x // 0
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
+def test_narrow_integers_wrap_around(dtype):
+    limits = np.iinfo(dtype)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(limits.min, limits.max, (3, 70), dtype=dtype, endpoint=True) for _ in range(2))
+    x, y = fl.tensor(a), fl.tensor(b)
+    with np.errstate(over="ignore"):
+        for name in ("add", "subtract", "multiply"):
+            ours, reference = getattr(fl, name), getattr(np, name)
+            for p, q, c, d in (
+                (x, y, a, b),
+                (x[:, 2::3], y[:, 1:69:3], a[:, 2::3], b[:, 1:69:3]),
+                (x.t(), y.t(), a.T, b.T),
+                (x, y[0], a, b[0]),
+                (x, y[1, 2], a, b[1, 2]),
+            ):
+                got = ours(p, q)
+                assert got.dtype == x.dtype
+                assert np.array_equal(got.numpy(), reference(c, d))
+            out = x.clone()
+            getattr(out, {"add": "add_", "subtract": "sub_", "multiply": "mul_"}[name])(y)
+            assert np.array_equal(out.numpy(), reference(a, b))
+        for factor in (3, -2):
+            wide = a.astype("int64") + factor * b.astype("int64")
+            assert np.array_equal(fl.add(x, y, alpha=factor).numpy(), wide.astype(dtype))
+            wide = a.astype("int64") - factor * b.astype("int64")
+            assert np.array_equal(fl.sub(x, y, alpha=factor).numpy(), wide.astype(dtype))
+        for number in (3, -1, 100):
+            wide = a.astype("int64")
+            assert np.array_equal((x + number).numpy(), (wide + number).astype(dtype))
+            assert np.array_equal((number - x).numpy(), (number - wide).astype(dtype))
+            assert np.array_equal((x[:, ::2] * number).numpy(), (wide[:, ::2] * number).astype(dtype))
+    assert fl.add(x, y, out=fl.empty(3, 70, dtype=fl.int64)).dtype == fl.int64
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.int32, fl.float64, fl.int16])
+def test_every_second_element(dtype):
+    for n in (1, 2, 15, 16, 17, 33, 64, 1000, 1025):
+        x = fl.arange(2 * n).to(dtype)
+        assert (x[::2] + x[1::2]).tolist() == [4 * i + 1 for i in range(n)]
+        assert x[::2].contiguous().tolist() == list(range(0, 2 * n, 2))

@@ -1,0 +1,41 @@
+// The loops of narrow.h, on unsigned numbers, whose overflow is defined.
+#include "cpu/narrow.h"
+
+namespace fl {
+namespace FL_ARCH {
+extern const NarrowLoops narrow_loops;
+
+namespace {
+
+template <class T, class F>
+inline void each(const void* const* in, void* out, int64_t n, const F& f) {
+  const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+  T* o = static_cast<T*>(out);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) o[i] = static_cast<T>(f(a[i], b[i]));
+}
+
+template <class T>
+void multiplied(const void* const* in, void* out, int64_t n, const Scalar*) {
+  each<T>(in, out, n, [](unsigned a, unsigned b) { return a * b; });
+}
+
+// a + sign * alpha * b
+template <class T, int sign>
+void added(const void* const* in, void* out, int64_t n, const Scalar* params) {
+  const T alpha = static_cast<T>(sign * params[0].to<int64_t>());
+  if (alpha == T(1)) return each<T>(in, out, n, [](unsigned a, unsigned b) { return a + b; });
+  if (alpha == T(-1)) return each<T>(in, out, n, [](unsigned a, unsigned b) { return a - b; });
+  each<T>(in, out, n, [alpha](unsigned a, unsigned b) { return a + alpha * b; });
+}
+
+}  // namespace
+
+const NarrowLoops narrow_loops = {
+    {&added<uint8_t, 1>, &added<uint16_t, 1>, &added<uint32_t, 1>},
+    {&added<uint8_t, -1>, &added<uint16_t, -1>, &added<uint32_t, -1>},
+    {&multiplied<uint8_t>, &multiplied<uint16_t>, &multiplied<uint32_t>},
+};
+
+}  // namespace FL_ARCH
+}  // namespace fl
