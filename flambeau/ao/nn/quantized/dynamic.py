@@ -113,7 +113,9 @@ class _Recurrent(_Shown):
 
     def cell(self, inputs: Tensor, state: list[Tensor], hidden: Module) -> list[Tensor]:
         """The state after one step, the output first."""
-        raise NotImplementedError(f"[{type(self).__name__}] expected a layer with a cell such as LSTM or GRU, got a base class")
+        raise NotImplementedError(
+            f"[{type(self).__name__}] expected a layer with a cell such as LSTM or GRU, got a base class"
+        )
 
     def run(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """All layers over a sequence; states and results have a row for each layer and direction."""
