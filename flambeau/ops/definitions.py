@@ -109,7 +109,7 @@ def on_host(name: str) -> Callable[..., Any]:
 
 def in_place_on_host(name: str) -> Callable[..., Any]:
     def make(self: Any, *args: Any, **options: Any) -> Any:
-        host = fl.empty(self.shape, dtype=self.dtype)
+        host = fl.empty(self.shape, dtype=self.dtype, device="cpu")
         return self.copy_(fl._C._operator_object(name)(host, *args, **options))
 
     return make

@@ -289,7 +289,7 @@ def rnn_relu_data(data, batch_sizes, hx, params, has_biases, num_layers, dropout
 
 def _places(batch_sizes: Any, batch: int) -> Any:
     """Where packed rows lie in (time, batch) flattened."""
-    active = fl.arange(batch).unsqueeze(0) < batch_sizes.unsqueeze(1)
+    active = fl.arange(batch, device=batch_sizes.device).unsqueeze(0) < batch_sizes.unsqueeze(1)
     return active.flatten().nonzero().squeeze(1)
 
 
@@ -317,7 +317,7 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool) -> tuple[A
         raise RuntimeError(f"[{op}] expected lengths > 0, got {sizes[-1]}")
     if sizes[0] > steps:
         raise RuntimeError(f"[{op}] expected lengths of at most {steps} steps, got {sizes[0]}")
-    batch_sizes = (lengths.unsqueeze(0) > fl.arange(sizes[0]).unsqueeze(1)).sum(1)
+    batch_sizes = (lengths.unsqueeze(0) > fl.arange(sizes[0], device=lengths.device).unsqueeze(1)).sum(1)
     places = _places(batch_sizes, batch).to(input.device)
     return input[: sizes[0]].flatten(0, 1).index_select(0, places), batch_sizes
 
@@ -336,5 +336,5 @@ def pad_packed_sequence(
     rest = data.shape[1:]
     out = fl.full((steps * batch, *rest), padding_value, dtype=data.dtype, device=data.device)
     out = out.index_copy(0, _places(batch_sizes, batch).to(data.device), data).unflatten(0, (steps, batch))
-    lengths = (fl.arange(batch).unsqueeze(0) < batch_sizes.unsqueeze(1)).sum(0)
+    lengths = (fl.arange(batch, device=batch_sizes.device).unsqueeze(0) < batch_sizes.unsqueeze(1)).sum(0)
     return out.transpose(0, 1) if batch_first else out, lengths

@@ -257,7 +257,7 @@ def cov(
     if weights is None:
         total = count
         mean = x.sum(1, True) / total
-        norm = fl.full((), count, dtype=fl.float32) - correction
+        norm = fl.full((), count, dtype=fl.float32, device=x.device) - correction
     else:
         total = weights.sum()
         mean = (x * weights).sum(1, True) / total

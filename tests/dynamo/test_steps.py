@@ -34,7 +34,8 @@ def train(make_step, make_optimizer, backend, steps=5, schedule=False):
     step = make_step(model, optimizer)
     if backend is not None:
         step = fl.compile(step, backend=backend, fullgraph=True)
-    batches = [fl.randn(4, 6, generator=fl.Generator(fl.get_default_device()).manual_seed(i)) for i in range(steps)]
+    sources = [fl.Generator().manual_seed(i) for i in range(steps)]
+    batches = [fl.randn(4, 6, generator=g, device="cpu").to(fl.get_default_device()) for g in sources]
     losses = []
     for i, batch in enumerate(batches):
         if schedule:
