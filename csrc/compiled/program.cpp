@@ -95,14 +95,24 @@ class Runner {
   }
 
   void operator()(const Launch& s) {
-    void* pointers[kMaxPointers];
-    int64_t numbers[kMaxNumbers];
-    for (size_t i = 0; i < s.pointers.size(); ++i)
-      pointers[i] =
-          (s.pointers[i].slot < 0 ? arena_->data() : at(s.pointers[i].slot).raw()) + s.pointers[i].bytes;
-    std::copy(s.numbers.begin(), s.numbers.end(), numbers);
-    numbers[0] = omp_in_parallel() ? 1 : std::min<int64_t>(num_threads(), 1 + s.work / kGrain);
-    s.entry(pointers, numbers);
+    run(s, omp_in_parallel() ? 1 : std::min<int64_t>(num_threads(), 1 + s.work / kGrain));
+  }
+
+  void operator()(const Together& s) {
+    const int64_t work = s.done.back();
+    const int64_t pay = std::min<int64_t>(num_threads(), 1 + work / kGrain);
+    if (pay <= 1 || omp_in_parallel()) {
+      for (const Launch& launch : s.launches) (*this)(launch);
+      return;
+    }
+    // A thread runs those that begin in its part of the work.
+#pragma omp parallel num_threads(static_cast<int>(pay))
+    {
+      const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+      const int64_t begin = work * thread / team, end = work * (thread + 1) / team;
+      for (size_t i = 0; i < s.launches.size(); ++i)
+        if (s.done[i] >= begin && (s.done[i] < end || thread + 1 == team)) run(s.launches[i], 1);
+    }
   }
 
   void operator()(const Kernel& s) {
@@ -184,6 +194,17 @@ class Runner {
   static constexpr size_t kMaxPointers = 256, kMaxNumbers = 1024;
 
  private:
+  void run(const Launch& s, int64_t threads) const {
+    void* pointers[kMaxPointers];
+    int64_t numbers[kMaxNumbers];
+    for (size_t i = 0; i < s.pointers.size(); ++i)
+      pointers[i] =
+          (s.pointers[i].slot < 0 ? arena_->data() : at(s.pointers[i].slot).raw()) + s.pointers[i].bytes;
+    std::copy(s.numbers.begin(), s.numbers.end(), numbers);
+    numbers[0] = threads;
+    s.entry(pointers, numbers);
+  }
+
   // A place was taken by a result, or by something that lived during the call. What else knows of it gets it
   // with memory of its own, as the place will be used again.
   void check_taken(const Call& s, Offer& offer) {

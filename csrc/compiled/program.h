@@ -57,6 +57,12 @@ struct Launch {
   int64_t work;                  // operations, to decide how many threads pay
 };
 
+// Loops that know nothing of each other and are too small for several threads: each thread runs some of them.
+struct Together {
+  std::vector<Launch> launches;
+  std::vector<int64_t> done;  // work of all before each, and of all
+};
+
 // A generated kernel of an accelerator. It takes pointers, then numbers of 32 or 64 bits, then two pointers
 // to scratch memory that the generated ones never use.
 struct Kernel {
@@ -95,7 +101,7 @@ struct Release {
   std::vector<int> slots;
 };
 
-using Step = std::variant<Allocate, View, Place, Own, Launch, Kernel, Random, Call, Release>;
+using Step = std::variant<Allocate, View, Place, Own, Launch, Together, Kernel, Random, Call, Release>;
 
 struct Kept;
 

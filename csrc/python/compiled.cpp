@@ -135,6 +135,20 @@ compiled::Launch read_launch(PyObject* step) {
   return launch;
 }
 
+// ("together", launches)
+compiled::Together read_together(PyObject* step) {
+  compiled::Together together;
+  Object launches = own(PySequence_Fast(item(step, 1), "[program] expected a list of launches"));
+  int64_t work = 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(launches.get()); ++i) {
+    together.launches.push_back(read_launch(PySequence_Fast_GET_ITEM(launches.get(), i)));
+    together.done.push_back(work);
+    work += std::min<int64_t>(together.launches.back().work, int64_t(1) << 40);
+  }
+  together.done.push_back(work);
+  return together;
+}
+
 // ("kernel", function, grid, threads, shared memory, pointers, numbers, whether these have 64 bits)
 compiled::Kernel read_kernel(PyObject* step) {
   compiled::Kernel kernel;
@@ -168,6 +182,7 @@ compiled::Step read_step(PyObject* step) {
                            dtype_value(item(step, 5))};
   if (kind == "own") return compiled::Own{number(1)};
   if (kind == "launch") return read_launch(step);
+  if (kind == "together") return read_together(step);
   if (kind == "kernel") return read_kernel(step);
   if (kind == "random") return compiled::Random{number(1)};
   if (kind == "call") return read_call(step);

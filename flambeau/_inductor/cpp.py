@@ -25,7 +25,7 @@ from flambeau._inductor.ir import Access, Buffer
 from flambeau._inductor.schedule import Group, Member
 from flambeau.ops.expr import Expr
 
-__all__ = ["Kernel", "print_group"]
+__all__ = ["Kernel", "print_group", "work_of"]
 
 # dtype: type in memory, type to compute in
 TYPES = {
@@ -704,9 +704,12 @@ def print_group(group: Group, stored: set[Buffer]) -> Kernel:
     text = writer.write()
     ops = [m.loop.name for m in group.members]
     source = f"// {', '.join(ops)}\n{text}"
-    cost = sum(_cost(m.loop.expr) for m in group.members)
-    work = product(group.dims) * max(cost, 1)
-    return Kernel(source, list(writer.pointers), writer.numbers, work, writer.functions)
+    return Kernel(source, list(writer.pointers), writer.numbers, work_of(group), writer.functions)
+
+
+def work_of(group: Group) -> int:
+    """Simple operations of a group."""
+    return product(group.dims) * max(sum(_cost(m.loop.expr) for m in group.members), 1)
 
 
 def _cost(node: Expr) -> int:

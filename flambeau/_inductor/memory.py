@@ -85,15 +85,19 @@ def lay_out(blocks: Sequence[Block]) -> tuple[list[int], int]:
 
 
 def plan_memory(
-    scheduled: Sequence[Group | Operator], stored: Sequence[Iterable[Buffer]], escaping: set[Buffer]
+    scheduled: Sequence[Group | Operator],
+    stored: Sequence[Iterable[Buffer]],
+    escaping: set[Buffer],
+    steps: Sequence[int] | None = None,
 ) -> Arrangement:
     """Lays out what the scheduled items make; `stored` are the buffers that others need of each group, `escaping` is the
-    memory that leaves the program."""
-    lives = _Lives(scheduled, stored)
+    memory that leaves the program, `steps` are the times of the items."""
+    steps = range(len(scheduled)) if steps is None else steps
+    lives = _Lives(scheduled, stored, steps)
     made = Arrangement()
-    for at, item in enumerate(scheduled):
+    for at, item in zip(steps, scheduled):
         if isinstance(item, Group):
-            _take_places(at, item, list(stored[at]), lives, escaping, made)
+            _take_places(at, item, lives, escaping, made)
     for memory in lives.first:
         place = made.place_of(memory)
         block = made.blocks.setdefault(place, Block(0, lives.first[place], lives.last[place]))
@@ -109,25 +113,31 @@ def plan_memory(
 
 
 class _Lives:
-    """The first and the last item that touch each memory that the program makes."""
+    """The first and the last step that touch each memory that the program makes."""
 
-    def __init__(self, scheduled: Sequence[Group | Operator], stored: Sequence[Iterable[Buffer]]) -> None:
+    def __init__(
+        self, scheduled: Sequence[Group | Operator], stored: Sequence[Iterable[Buffer]], steps: Sequence[int]
+    ) -> None:
         self.first: dict[Buffer, int] = {}
         self.last: dict[Buffer, int] = {}
+        self.ends: dict[Buffer, list[Group]] = {}  # groups that read a memory in its last step
+        self.stored: dict[int, list[Buffer]] = {}  # by identity of a group
         self.seen: set[Buffer] = set()  # by operators
         self.seen_outside: set[Buffer] = set()  # by operators that may keep what they are given
-        for at, item in enumerate(scheduled):
+        for at, item, buffers in zip(steps, scheduled, stored):
             if isinstance(item, Operator):
                 if item.call is not None:
                     self._call(at, item)
                 continue
-            for buffer in stored[at]:
+            self.stored[id(item)] = list(buffers)
+            for buffer in self.stored[id(item)]:
                 if buffer.memory is buffer:
                     self.first[buffer] = self.last[buffer] = at
                 self._touch(at, buffer)
-            for member in item.members:
-                for access in member.reads:
-                    self._touch(at, access.buffer)
+            for memory in dict.fromkeys(a.buffer.memory for m in item.members for a in m.reads):
+                if memory in self.first:
+                    self.ends[memory] = [*(self.ends.get(memory, ()) if self.last[memory] == at else ()), item]
+                    self.last[memory] = at
 
     def _touch(self, at: int, buffer: Buffer) -> None:
         if buffer.memory in self.first:
@@ -148,9 +158,7 @@ class _Lives:
             self.seen_outside |= {b.memory for b in [*item.results, *item.written] if b is not None}
 
 
-def _take_places(
-    at: int, group: Group, stored: list[Buffer], lives: _Lives, escaping: set[Buffer], made: Arrangement
-) -> None:
+def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], made: Arrangement) -> None:
     """Lets results of a group take the places of what it reads for the last time."""
     reads: dict[Buffer, dict[Access, None]] = {}
     by_row: set[Buffer] = set()
@@ -159,7 +167,7 @@ def _take_places(
             memory = access.buffer.memory
             if memory in escaping or memory in lives.seen_outside or access.buffer in group.made:
                 continue
-            if lives.last.get(memory) == at:
+            if lives.last.get(memory) == at and len(lives.ends[memory]) == 1:
                 reads.setdefault(memory, {})[access] = None
                 if member.level not in ("full", "fold", "rows"):
                     by_row.add(memory)
@@ -167,7 +175,7 @@ def _take_places(
     if not free:
         return
     depth, count = passes(group)
-    for buffer in stored:
+    for buffer in lives.stored[id(group)]:
         member = group.made[buffer]
         if buffer.memory is not buffer or member.level != "full" or depth[buffer] != count - 1:
             continue

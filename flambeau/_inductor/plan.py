@@ -7,17 +7,21 @@ used, and what operators return. A slot is let go after its last use. Everything
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from flambeau._functorch.aot.trace import Value
-from flambeau._inductor import config
+from flambeau._inductor import config, cpp
 from flambeau._inductor.ir import Buffer, Number, Operator
 from flambeau._inductor.lower import Lowering
 from flambeau._inductor.memory import Arrangement, extent, plan_memory
 from flambeau._inductor.printers import CppPrinter, Launch
 from flambeau._inductor.schedule import Group
+from flambeau._inductor.together import side_by_side
 
 __all__ = ["Plan"]
+
+SMALL_WORK = 1 << 15  # operations for which a kernel runs on one thread: kGrain of cpu/parallel.h
 
 
 class Plan:
@@ -45,6 +49,7 @@ class Plan:
         self.steps: list[Any] = []
         self.uses: list[list[int]] = []  # slots that each step touches
         self.arrangement = Arrangement()
+        self.times: list[int] = []  # the step of each scheduled item
 
     def _new(self, key: Any) -> int:
         self.slots[key] = self.count
@@ -76,9 +81,15 @@ class Plan:
         """The program: what the native side reads."""
         needed = self._needed(scheduled, outputs)
         stored = [[b for b in item.made if b in needed] if isinstance(item, Group) else [] for item in scheduled]
-        if config.allow_buffer_reuse and self.device.type == "cpu" and isinstance(self.lowering.printer, CppPrinter):
+        on_cpu = self.device.type == "cpu" and isinstance(self.lowering.printer, CppPrinter)
+        apart = (
+            not on_cpu or config.max_autotune or config.max_autotune_pointwise
+        )  # kernels that are measured one by one
+        small = [not apart and isinstance(item, Group) and cpp.work_of(item) < SMALL_WORK for item in scheduled]
+        self.times = side_by_side(scheduled, stored, small)
+        if config.allow_buffer_reuse and on_cpu:
             escaping = {self.lowering.current[v.storage].memory for v in outputs if v is not None}
-            self.arrangement = plan_memory(scheduled, stored, escaping)
+            self.arrangement = plan_memory(scheduled, stored, escaping, self.times)
             for item in scheduled:
                 if isinstance(item, Group):
                     item.takes = {b: old for b in item.made if (old := self.arrangement.takes.get(b)) is not None}
@@ -89,12 +100,18 @@ class Plan:
         ]
         made = self.lowering.printer.launches(work)
         self.launches = [(item, launches) for item, launches in zip(scheduled, made) if launches is not None]
-        for item, buffers, launches in zip(scheduled, stored, made):
+        for _, found in itertools.groupby(zip(self.times, scheduled, stored, made), key=lambda row: row[0]):
+            rows = [row[1:] for row in found]
+            if len(rows) > 1:
+                self._launches([b for _, buffers, _ in rows for b in buffers], [k for *_, ks in rows for k in ks or ()])
+                continue
+            item, buffers, launches = rows[0]
             if launches is not None:
-                if isinstance(item, Group):
-                    self._launches(buffers, launches)
-                else:
-                    self._launches([b for b in item.results if b is not None] if launches else [], launches)
+                for buffer in buffers if isinstance(item, Group) else item.results if launches else ():
+                    if buffer is not None:
+                        self._allocate(buffer)
+                for launch in launches:
+                    self._launches([], [launch])
             elif isinstance(item, Operator):
                 self._operator(item)
         results: list[int] = []
@@ -178,19 +195,22 @@ class Plan:
         return found
 
     def _launches(self, made: list[Any], launches: list[Launch]) -> None:
+        """A step of one kernel, or of several side by side."""
         for buffer in made:
             self._allocate(buffer)
+        steps = []
+        uses: list[int] = []
         for launch in launches:
             for buffer in launch.scratch:
                 self._allocate(buffer)
             pointers = []
-            uses = []
             for buffer, offset in launch.pointers:
                 slot, first = self._pointer(buffer.memory)
                 pointers += [slot, first + offset * buffer.dtype.itemsize]
                 if slot >= 0:
                     uses.append(slot)
-            self._step(launch.step(pointers), uses)
+            steps.append(launch.step(pointers))
+        self._step(steps[0] if len(steps) == 1 else ("together", steps), uses)
 
     def _pointer(self, memory: Buffer) -> tuple[int, int]:
         """The slot of a memory, or -1 for the arena, and where in that it begins."""

@@ -131,6 +131,8 @@ def _origin(group: Group | Operator) -> str:
 def _step(step: tuple[Any, ...]) -> str:
     if step[0] == "launch":
         return f"launch {step[2]} numbers {step[3]} work {step[4]}"
+    if step[0] == "together":
+        return "together " + "; ".join(map(_step, step[1]))
     if step[0] == "call":
         return f"call {step[1]} of slots {step[4]} to {step[5]}"
     return " ".join(map(str, step))

@@ -127,8 +127,9 @@ def verify_planned(program: tuple[Any, ...]) -> None:
         elif kind == "call":
             used(step[:2], *step[4])
             filled |= {slot for slot in step[5] if slot >= 0}
-        elif kind == "launch":
-            used(step[0], *(slot for slot in step[2][::2] if slot >= 0))
+        elif kind in ("launch", "together"):
+            for launch in [step] if kind == "launch" else step[1]:
+                used(launch[0], *(slot for slot in launch[2][::2] if slot >= 0))
         elif kind == "kernel":
             used(step[0], *step[5][::2])
     used("results", *(slot for slot in results if slot >= 0))
