@@ -82,9 +82,7 @@ class Plan:
         needed = self._needed(scheduled, outputs)
         stored = [[b for b in item.made if b in needed] if isinstance(item, Group) else [] for item in scheduled]
         on_cpu = self.device.type == "cpu" and isinstance(self.lowering.printer, CppPrinter)
-        apart = (
-            not on_cpu or config.max_autotune or config.max_autotune_pointwise
-        )  # kernels that are measured one by one
+        apart = not on_cpu or config.max_autotune or config.max_autotune_pointwise  # those are measured one by one
         small = [not apart and isinstance(item, Group) and cpp.work_of(item) < SMALL_WORK for item in scheduled]
         self.times = side_by_side(scheduled, stored, small)
         if config.allow_buffer_reuse and on_cpu:
@@ -92,7 +90,7 @@ class Plan:
             self.arrangement = plan_memory(scheduled, stored, escaping, self.times)
             for item in scheduled:
                 if isinstance(item, Group):
-                    item.takes = {b: old for b in item.made if (old := self.arrangement.takes.get(b)) is not None}
+                    item.takes |= {b: old for b in item.made if (old := self.arrangement.takes.get(b)) is not None}
         leaving = {self.lowering.current[v.storage] for v in outputs if v is not None}
         work = [
             (item, set(buffers) if isinstance(item, Group) else leaving.intersection(b for b in item.results if b))

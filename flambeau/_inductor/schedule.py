@@ -185,10 +185,15 @@ def schedule(items: list[Loop | Operator], last: list[Loop], columns: bool = Fal
     steps: list[Group | Operator] = []
     made_by: dict[Buffer, int] = {}  # the step that makes each buffer
     first_open = 0  # the first step that may still be joined
+    read_by: dict[Buffer, int] | None = None  # the last step that reads each memory
     for item in [*items, None, *last]:
         if item is None:
             first_open = len(steps)
             continue
+        if first_open and not columns and isinstance(item, Loop):
+            read_by = read_by or _read_by(steps)
+            if _write_where_made(item, steps, made_by, read_by, last):
+                continue
         if isinstance(item, Operator):
             steps.append(item)
             here = len(steps) - 1
@@ -220,6 +225,54 @@ def schedule(items: list[Loop | Operator], last: list[Loop], columns: bool = Fal
                 place = len(steps) - 1
         made_by[item.write.buffer] = place
     return steps
+
+
+def _read_by(steps: list[Group | Operator]) -> dict[Buffer, int]:
+    found: dict[Buffer, int] = {}
+    for at, step in enumerate(steps):
+        if isinstance(step, Operator):
+            found.update((b.memory, at) for b, _ in step.reads)
+        else:
+            found.update((a.buffer.memory, at) for m in step.members for a in m.reads)
+    return found
+
+
+def _write_where_made(
+    loop: Loop, steps: list[Group | Operator], made_by: dict[Buffer, int], read_by: dict[Buffer, int], last: list[Loop]
+) -> bool:
+    """Lets the group that computes the last state of an input write it there at once, where nobody reads the input later
+    and each point of the group reads just the element that it writes."""
+    from flambeau._inductor.arrange import passes
+
+    at = made_by.get(loop.reads[0].buffer, -1)
+    group = steps[at] if at >= 0 else None
+    memory = loop.write.buffer.memory
+    if not isinstance(group, Group) or read_by.get(memory, -1) > at:
+        return False
+    if any(a.buffer.memory is memory for other in last for a in other.reads):
+        return False
+    found = group.admits(loop)
+    if found is None or found[0] != "full" or not all(found[4].strides):
+        return False
+    _, dims, _, _, write = found
+    for member in group.members:
+        for access in member.reads:
+            if access.buffer.memory is not memory:
+                continue
+            here = _refined(access, group.dims, dims)
+            if member.level not in ("full", "fold", "rows") or (here.offset, here.strides) != (
+                write.offset,
+                write.strides,
+            ):
+                return False
+            group.takes[loop.write.buffer] = memory
+    depth, count = passes(group)
+    if loop.write.buffer in group.takes and depth[loop.reads[0].buffer] != count - 1:
+        del group.takes[loop.write.buffer]
+        return False
+    group.add(loop, found)
+    made_by[loop.write.buffer] = at
+    return True
 
 
 def _alone(loop: Loop) -> Group:
