@@ -82,6 +82,11 @@ __global__ void sequence_kernel(int32_t* pivots, int64_t count, int64_t length) 
     pivots[i] = static_cast<int32_t>(i % length + 1);
 }
 
+__global__ void addresses_kernel(void** to, char* first, int64_t step, int64_t count) {
+  for (int64_t i = blockIdx.x * int64_t(256) + threadIdx.x; i < count; i += int64_t(gridDim.x) * 256)
+    to[i] = first + i * step;
+}
+
 // One thread swaps the rows of a matrix one after the other; `order` has room for all rows of all matrices.
 template <class R>
 __global__ void permutation_kernel(R* p, const int32_t* pivots, int32_t* order, int64_t rows, int64_t length,
@@ -190,6 +195,11 @@ void Elements::check_pivots(const Tensor& pivots, int64_t rows) {
 void Elements::count_pivots(const Tensor& pivots) {
   sequence_kernel<<<blocks_of(pivots.numel()), 256, 0, current_stream()>>>(pivots.data<int32_t>(),
                                                                            pivots.numel(), pivots.size(-1));
+  check_launch("linalg");
+}
+
+void list_addresses(void** to, char* first, int64_t step, int64_t count) {
+  addresses_kernel<<<blocks_of(count), 256, 0, current_stream()>>>(to, first, step, count);
   check_launch("linalg");
 }
 

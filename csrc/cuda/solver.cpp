@@ -1,5 +1,5 @@
 // Factorisations by cuSOLVER and triangular systems by cuBLAS, opened at run time as LAPACK is on the host.
-// Matrices of a batch go one after the other on the stream of the thread.
+// Small matrices of a batch go together where the libraries have that, else one after the other.
 #include "cuda/solver.h"
 
 #include <library_types.h>
@@ -178,6 +178,45 @@ int64_t batch_of(const Tensor& t) {
   return t.numel() / std::max<int64_t>(1, t.size(-1) * t.size(-2));
 }
 
+// Whether the matrices of a batch go together: large ones fill the device by themselves.
+bool together(const Tensor& a) {
+  return batch_of(a) > 1 && a.size(-1) <= 256 && a.size(-2) <= 256;
+}
+
+// The addresses of matrices that lie one after the other, on the device.
+class Addresses {
+ public:
+  Addresses(const Tensor& t, int64_t batch)
+      : list_(sizeof(void*) * batch, t.device().index, current_stream()) {
+    list_addresses(list_.as<void*>(), t.raw(), t.numel() / batch * t.itemsize(), batch);
+  }
+  template <class T>
+  T** of() const {
+    return list_.as<T*>();
+  }
+
+ private:
+  Scratch list_;
+};
+
+// cuBLAS for a scope: its handle and the names of its routines.
+class Blas {
+ public:
+  explicit Blas(const Tensor& a)
+      : on_(a.device().index),
+        library_(Libraries::get().blas),
+        handle_(cuda::handle(library_, "cublasCreate_v2", "cublasSetStream_v2")) {}
+  template <class... A>
+  void run(const std::string& name, A... args) const {
+    call(library_, "cublas" + name, handle_, args...);
+  }
+
+ private:
+  OnDevice on_;
+  Library* library_;
+  Handle handle_;
+};
+
 // ---------------------------------------------------------------- the solver
 
 class CuSolver final : public Elements {
@@ -186,6 +225,16 @@ class CuSolver final : public Elements {
     const Call c(a);
     const int m = narrow(a.size(-2)), n = narrow(a.size(-1)), ld = leading(a);
     if (!pivot) count_pivots(pivots);
+    if (m == n && together(a)) {
+      const Blas blas(a);
+      const int batch = narrow(batch_of(a));
+      const Addresses each(a, batch);
+      return by_type(a.dtype(), [&](auto t, char prefix) {
+        using T = decltype(t);
+        blas.run(prefix + std::string("getrfBatched"), n, each.of<T>(), ld,
+                 pivot ? pivots.data<int>() : nullptr, info.data<int>(), batch);
+      });
+    }
     c.typed([&](auto t, auto name) {
       using T = decltype(t);
       const Scratch work = c.scratch(sizeof(T) * c.ask(name("getrf"), m, n, a.data<T>(), ld));
@@ -200,6 +249,16 @@ class CuSolver final : public Elements {
     const int n = narrow(lu.size(-1)), ld = leading(lu);
     const int64_t batch = batch_of(lu), size = x.numel() / batch;
     const int columns = narrow(size / n);
+    if (together(lu)) {
+      const Blas blas(lu);
+      const Addresses factors(lu, batch), each(x, batch);
+      return by_type(lu.dtype(), [&](auto t, char prefix) {
+        using T = decltype(t);
+        int wrong = 0;  // in the host's memory
+        blas.run(prefix + std::string("getrsBatched"), operation(trans), n, columns, factors.of<T>(), ld,
+                 static_cast<const int*>(pivots.data<int>()), each.of<T>(), n, &wrong, narrow(batch));
+      });
+    }
     c.typed([&](auto t, auto name) {
       using T = decltype(t);
       for (int64_t i = 0; i < batch; ++i)
@@ -211,6 +270,14 @@ class CuSolver final : public Elements {
   void potrf(Part part, const Tensor& a, const Tensor& info) override {
     const Call c(a);
     const int n = narrow(a.size(-1)), ld = leading(a), uplo = fill_mode(part);
+    if (together(a)) {
+      const int batch = narrow(batch_of(a));
+      const Addresses each(a, batch);
+      return c.typed([&](auto t, auto name) {
+        using T = decltype(t);
+        c.run(name("potrfBatched"), uplo, n, each.of<T>(), ld, info.data<int>(), batch);
+      });
+    }
     c.typed([&](auto t, auto name) {
       using T = decltype(t);
       const int count = c.ask(name("potrf"), uplo, n, a.data<T>(), ld);
@@ -369,20 +436,24 @@ class CuSolver final : public Elements {
   }
 
   void trsm(bool left, Part part, char trans, bool unit, const Tensor& a, const Tensor& b) override {
-    OnDevice on(a.device().index);
-    Library* library = Libraries::get().blas;
-    const Handle h = handle(library, "cublasCreate_v2", "cublasSetStream_v2");
+    const Blas blas(a);
     const int order = narrow(a.size(-1)), m = left ? order : narrow(b.size(-2)),
               n = left ? narrow(b.size(-1)) : order;
+    const int side = left ? 0 : 1, uplo = fill_mode(part), op = operation(trans), diagonal = unit ? 1 : 0;
     by_type(a.dtype(), [&](auto t, char prefix) {
       using T = decltype(t);
       T one{};
       one.part[0] = 1;
-      const std::string name = std::string("cublas") + prefix + "trsm_v2";
-      for (int64_t i = 0; i < batch_of(a); ++i)
-        call(library, name, h, left ? 0 : 1, fill_mode(part), operation(trans), unit ? 1 : 0, m, n,
-             static_cast<const T*>(&one), static_cast<const T*>(matrix<T>(a, i)), leading(a), matrix<T>(b, i),
-             leading(b));
+      const T* alpha = &one;
+      const int64_t batch = batch_of(a);
+      if (together(a)) {
+        const Addresses factors(a, batch), each(b, batch);
+        return blas.run(prefix + std::string("trsmBatched"), side, uplo, op, diagonal, m, n, alpha,
+                        factors.of<T>(), leading(a), each.of<T>(), leading(b), narrow(batch));
+      }
+      for (int64_t i = 0; i < batch; ++i)
+        blas.run(prefix + std::string("trsm_v2"), side, uplo, op, diagonal, m, n, alpha,
+                 static_cast<const T*>(matrix<T>(a, i)), leading(a), matrix<T>(b, i), leading(b));
     });
   }
 };

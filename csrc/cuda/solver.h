@@ -23,6 +23,9 @@ class Elements : public linalg::Solver {
   static void count_pivots(const Tensor& pivots);
 };
 
+// Addresses from `first` on, `step` bytes apart.
+void list_addresses(void** to, char* first, int64_t step, int64_t count);
+
 linalg::Solver& solver();
 
 }  // namespace fl::cuda
