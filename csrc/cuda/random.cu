@@ -173,6 +173,7 @@ struct Drawing {
   int device = 0;
   Generator::State start{};
   uint64_t count = 0;
+  bool used = false;
 };
 std::mutex drawing_mutex;
 Drawing begun[kMaxDevices];
@@ -188,9 +189,10 @@ const uint64_t* slot_for(int device, uint64_t seed, uint64_t& offset) {
   check(cudaStreamIsCapturing(current_stream(device), &status), "random");
   if (status != cudaStreamCaptureStatusActive) return nullptr;
   std::lock_guard<std::mutex> lock(drawing_mutex);
-  const Drawing& d = begun[device];
+  Drawing& d = begun[device];
   if (!d.slot || seed != d.start.seed || offset < d.start.offset) return nullptr;
   offset -= d.start.offset;
+  d.used = true;
   return d.slot;
 }
 
@@ -213,7 +215,7 @@ void end_drawing(int device, cudaGraphExec_t graph) {
   Generator& generator = default_generator(DeviceType::CUDA);
   const Generator::State now = generator.state();
   // Nothing has been drawn yet: the first launch takes the numbers that the capture counted.
-  if (now.seed == d.start.seed && now.offset >= d.start.offset) {
+  if (d.used && now.seed == d.start.seed && now.offset >= d.start.offset) {
     d.count = now.offset - d.start.offset;
     generator.set_state(d.start);
   }
