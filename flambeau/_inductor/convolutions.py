@@ -177,8 +177,8 @@ def _is_measured_quicker(given: dict[str, Any], packs: bool) -> bool:
     from flambeau._inductor.tune import quickest
 
     size, kernel, padding = given["input"].size, given["weight"].size, _pair(given["padding"])
-    x = fl.ones(size).contiguous(memory_format=fl.channels_last)
-    weight = fl.ones(kernel)
+    x = fl.ones(size, device="cpu").contiguous(memory_format=fl.channels_last)
+    weight = fl.ones(kernel, device="cpu")
     packed = fl._ops._convolution_packed(weight) if packs else None
     ways = [
         lambda: fl.conv2d(x, weight, None, 1, padding),

@@ -41,7 +41,7 @@ def with_numbers(
             return _by_value(by_value, function, args, fuse, settings)
         given = list(args)
         for i in places:
-            given[i] = fl.scalar_tensor(given[i], dtype=fl.float64)
+            given[i] = fl.scalar_tensor(given[i], dtype=fl.float64, device="cpu")
         try:
             return run(*given)
         except _Computed:

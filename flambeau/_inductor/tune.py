@@ -95,7 +95,8 @@ def _time(kernel: Kernel, address: int, threads: int) -> float:
     for i, (buffer, offset) in enumerate(kernel.pointers):
         whole = buffer.memory
         if whole not in memory:
-            memory[whole] = fl.ones(1 + sum((n - 1) * s for n, s in zip(whole.size, whole.stride)), dtype=whole.dtype)
+            count = 1 + sum((n - 1) * s for n, s in zip(whole.size, whole.stride))
+            memory[whole] = fl.ones(count, dtype=whole.dtype, device="cpu")
         pointers[i] = memory[whole].data_ptr() + offset * buffer.dtype.itemsize
     numbers = (ctypes.c_int64 * len(kernel.numbers))(threads, *kernel.numbers[1:])
     entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)

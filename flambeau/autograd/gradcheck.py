@@ -122,7 +122,7 @@ def _compare(
 
 def _random_like(x: Tensor, generator: Any) -> Tensor:
     """A random tensor of x's shape and dtype, of which the numbers are of size one together."""
-    flat = fl.randn(_flat(x).shape, generator=generator, dtype=_flat(x).dtype)
+    flat = fl.randn(_flat(x).shape, generator=generator, dtype=_flat(x).dtype, device="cpu").to(x.device)
     flat = flat / max(float(flat.norm()), 1e-30) if flat.numel() else flat
     return (fl.view_as_complex(flat.view(-1, 2)) if x.is_complex() else flat).reshape(x.shape)
 
@@ -247,7 +247,7 @@ def gradgradcheck(
         generator = fl.Generator().manual_seed(0)
         made = []
         for o in outputs:
-            parts = fl.randn(_flat(o).shape, generator=generator, dtype=_flat(o).dtype)
+            parts = fl.randn(_flat(o).shape, generator=generator, dtype=_flat(o).dtype, device="cpu").to(o.device)
             v = (fl.view_as_complex(parts.view(-1, 2)) if o.is_complex() else parts).reshape(o.shape)
             made.append(v.requires_grad_())
     else:

@@ -74,7 +74,11 @@ class save_on_cpu(saved_tensors_hooks):
             if not pin_memory:
                 return tensor.device, tensor.cpu()
             packed = fl.empty(
-                tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=fl.cuda.is_available()
+                tensor.size(),
+                dtype=tensor.dtype,
+                layout=tensor.layout,
+                device="cpu",
+                pin_memory=fl.cuda.is_available(),
             )
             packed.copy_(tensor)
             return tensor.device, packed

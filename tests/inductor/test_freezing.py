@@ -45,6 +45,7 @@ class Convolutions(nn.Module):
         return F.relu(self.norms[2](self.thin(y))) + self.norms[3](self.beside(y))
 
 
+@pytest.mark.host  # packing is of the CPU's products
 @pytest.mark.parametrize("dtype", [fl.float32, fl.bfloat16])
 def test_weights_are_packed_once(dtype, calls_of):
     model = mlp(dtype)
@@ -57,6 +58,7 @@ def test_weights_are_packed_once(dtype, calls_of):
             fl.testing.assert_close(compiled(x), model(x))
 
 
+@pytest.mark.host  # packing is of the CPU's products
 def test_geometries_share_what_is_packed(calls_of):
     model = mlp()
     compiled = fl.compile(model, options=FREEZING)
@@ -111,6 +113,7 @@ def test_changed_parameters_are_seen():
     assert count == 11
 
 
+@pytest.mark.host  # packing is of the CPU's products
 def test_convolutions_and_their_normalisations(calls_of):
     fl.manual_seed(1)
     model = Convolutions().eval()
@@ -204,6 +207,7 @@ def test_two_copies_of_a_model_have_their_own():
             fl.testing.assert_close(one(model, x), model(x))
 
 
+@pytest.mark.host  # packing is of the CPU's products
 def test_inference_mode_and_the_setting(calls_of):
     model = mlp()
     x = fl.randn(5, 20)

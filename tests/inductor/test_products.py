@@ -9,6 +9,8 @@ from flambeau import nn
 from flambeau._inductor import tune
 from flambeau.nn import functional as F
 
+pytestmark = pytest.mark.host
+
 ADD, MUL, RELU, GELU, GELU_TANH, SILU, SIGMOID, TANH = range(8)
 ACTIVATIONS = {
     RELU: fl.relu,
