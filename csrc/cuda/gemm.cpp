@@ -277,9 +277,8 @@ void gemm(const cpu::GemmArgs& g, DType result) {
   OnDevice on(g.device);
   const int type = cuda_type(g.dtype);
   Lt& lt = Lt::get();
-  FL_CHECK_KIND(lt.found || !is_complex(g.dtype), NotImplemented,
-                "[matmul] expected cuBLASLt for complex products, got none on this machine");
-  if (g.k == 0 || type < 0 || !lt.found || g.c_col != 1 || g.batch > 65535 * 16) return gemm_plain(g);
+  const bool dot = is_complex(g.dtype) && g.m == 1 && g.n == 1;
+  if (dot || g.k == 0 || type < 0 || !lt.found || g.c_col != 1 || g.batch > 65535 * 16) return gemm_plain(g);
   {
     static std::mutex mutex;
     std::lock_guard<std::mutex> lock(mutex);
@@ -348,12 +347,15 @@ void gemm(const cpu::GemmArgs& g, DType result) {
   if (bias) check_lt(lt.desc_set(plan.desc, kBiasPointer, &bias, sizeof bias), "bias");
   const cudaStream_t stream = current_stream();
   Scratch workspace(plan.workspace, g.device, stream);
-  const float alpha_f[2] = {float(g.alpha.real()), float(g.alpha.imag())},
-              beta_f[2] = {float(g.beta.real()), float(g.beta.imag())};
+  // The library reads complex factors by aligned words.
+  alignas(16) const float alpha_f[2] = {float(g.alpha.real()), float(g.alpha.imag())},
+                          beta_f[2] = {float(g.beta.real()), float(g.beta.imag())};
+  alignas(16) const double alpha_d[2] = {g.alpha.real(), g.alpha.imag()},
+                           beta_d[2] = {g.beta.real(), g.beta.imag()};
   const bool wide = key.compute == kCompute64F;
   check_lt(
-      lt.matmul(lt.handles[g.device], plan.desc, wide ? static_cast<const void*>(&g.alpha) : alpha_f, b.data,
-                plan.a, a.data, plan.b, wide ? static_cast<const void*>(&g.beta) : beta_f, c.data, plan.d,
+      lt.matmul(lt.handles[g.device], plan.desc, wide ? static_cast<const void*>(alpha_d) : alpha_f, b.data,
+                plan.a, a.data, plan.b, wide ? static_cast<const void*>(beta_d) : beta_f, c.data, plan.d,
                 const_cast<void*>(c.data), plan.d, &plan.algorithm, workspace.get(), plan.workspace, stream),
       "cublasLtMatmul");
   check_launch("matmul");

@@ -1,5 +1,5 @@
-// The matrix product by a plain tiled kernel: integers, and machines without cuBLASLt.
-#include "cuda/device.cuh"
+// The matrix product by plain kernels: integers, products of complex vectors, and machines without cuBLASLt.
+#include "cuda/complex.cuh"
 #include "cuda/kernels.h"
 
 namespace fl::cuda {
@@ -9,8 +9,19 @@ namespace {
 constexpr int kTile = 16;
 
 template <class T>
+__device__ __forceinline__ T factor(const std::complex<double>& given) {
+  const double* parts = reinterpret_cast<const double*>(&given);
+  if constexpr (std::is_same_v<T, Complex>)
+    return Complex(parts[0], parts[1]);
+  else
+    return static_cast<T>(parts[0]);
+}
+
+template <class T>
 __global__ void __launch_bounds__(kTile* kTile) tiled(const __grid_constant__ cpu::GemmArgs g, int item) {
-  __shared__ T left[kTile][kTile + 1], right[kTile][kTile + 1];
+  __shared__ SharedArray<T, kTile*(kTile + 1)> left_memory, right_memory;
+  T(*const left)[kTile + 1] = reinterpret_cast<T(*)[kTile + 1]>(left_memory.get());
+  T(*const right)[kTile + 1] = reinterpret_cast<T(*)[kTile + 1]>(right_memory.get());
   const int64_t batch = blockIdx.z, row = int64_t(blockIdx.y) * kTile + threadIdx.y,
                 column = int64_t(blockIdx.x) * kTile + threadIdx.x;
   const char* a = static_cast<const char*>(g.a) + batch * g.a_batch * item;
@@ -28,21 +39,35 @@ __global__ void __launch_bounds__(kTile* kTile) tiled(const __grid_constant__ cp
     __syncthreads();
   }
   if (row >= g.m || column >= g.n) return;
-  // Factors are complex numbers whose imaginary part is zero here.
-  const double* alpha = reinterpret_cast<const double*>(&g.alpha);
-  const double* beta = reinterpret_cast<const double*>(&g.beta);
   char* c = static_cast<char*>(g.c) + (batch * g.c_batch + row * g.c_row + column * g.c_col) * item;
-  T value = sum * static_cast<T>(alpha[0]);
-  if (beta[0] != 0) value += static_cast<T>(beta[0]) * load<T>(c, g.dtype);
+  T value = sum * factor<T>(g.alpha);
+  if (factor<T>(g.beta) != T(0)) value += factor<T>(g.beta) * load<T>(c, g.dtype);
   if (g.bias) value += load<T>(static_cast<const char*>(g.bias) + column * g.bias_stride * item, g.dtype);
-  store<T>(c, g.dtype, g.relu && value < T(0) ? T(0) : value);
+  if constexpr (!std::is_same_v<T, Complex>)
+    if (g.relu && value < T(0)) value = T(0);
+  store<T>(c, g.dtype, value);
+}
+
+// One product of two complex vectors for each block.
+__global__ void __launch_bounds__(256) dot_complex(const __grid_constant__ cpu::GemmArgs g, int item) {
+  __shared__ SharedArray<Complex, 33> memory;
+  const char* a = static_cast<const char*>(g.a) + blockIdx.x * g.a_batch * item;
+  const char* b = static_cast<const char*>(g.b) + blockIdx.x * g.b_batch * item;
+  Complex sum(0.0);
+  for (int64_t k = threadIdx.x; k < g.k; k += 256)
+    sum += load<Complex>(a + k * g.a_col * item, g.dtype) * load<Complex>(b + k * g.b_row * item, g.dtype);
+  sum = block_fold(sum, Sum(), Complex(0.0), memory.get());
+  if (threadIdx.x != 0) return;
+  char* c = static_cast<char*>(g.c) + blockIdx.x * g.c_batch * item;
+  sum *= factor<Complex>(g.alpha);
+  if (factor<Complex>(g.beta) != Complex(0.0)) sum += factor<Complex>(g.beta) * load<Complex>(c, g.dtype);
+  if (g.bias) sum += load<Complex>(static_cast<const char*>(g.bias), g.dtype);
+  store<Complex>(c, g.dtype, sum);
 }
 
 }  // namespace
 
 void gemm_plain(const cpu::GemmArgs& g) {
-  FL_CHECK_KIND(!is_complex(g.dtype), NotImplemented, "[matmul] expected a real dtype on CUDA, got ",
-                name_of(g.dtype));
   const int item = static_cast<int>(size_of(g.dtype));
   for (int64_t first = 0; first < g.batch; first += 65535) {
     cpu::GemmArgs part = g;
@@ -53,7 +78,11 @@ void gemm_plain(const cpu::GemmArgs& g) {
     const dim3 grid(static_cast<unsigned>((g.n + kTile - 1) / kTile),
                     static_cast<unsigned>((g.m + kTile - 1) / kTile), static_cast<unsigned>(part.batch));
     const dim3 block(kTile, kTile);
-    if (g.dtype == DType::Double)
+    if (is_complex(g.dtype) && g.m == 1 && g.n == 1)
+      dot_complex<<<static_cast<unsigned>(part.batch), 256, 0, current_stream()>>>(part, item);
+    else if (is_complex(g.dtype))
+      tiled<Complex><<<grid, block, 0, current_stream()>>>(part, item);
+    else if (g.dtype == DType::Double)
       tiled<double><<<grid, block, 0, current_stream()>>>(part, item);
     else if (is_floating(g.dtype))
       tiled<float><<<grid, block, 0, current_stream()>>>(part, item);

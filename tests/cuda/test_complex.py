@@ -44,7 +44,8 @@ def test_functions_on_axes_and_near_zero(name):
     found, expected = getattr(fl, name)(x.cuda()).cpu(), getattr(fl, name)(x)
     if expected.is_complex():
         found, expected = fl.view_as_real(found), fl.view_as_real(expected)
-    assert fl.allclose(found, expected, rtol=1e-8, atol=1e-18, equal_nan=True)
+    # log1p loses digits where |1 + z| is close to 1, on the CPU as well.
+    assert fl.allclose(found, expected, rtol=1e-8, atol=1e-15 if name == "log1p" else 1e-18, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -67,6 +68,9 @@ def test_arithmetic(dtype):
         lambda x, y, r: fl.polar(r, r * 2),
         lambda x, y, r: fl.vdot(y, y),
         lambda x, y, r: x.conj() @ y,
+        lambda x, y, r: x @ x.t(),
+        lambda x, y, r: fl.bmm(x.unsqueeze(1), x.unsqueeze(2)),
+        lambda x, y, r: x[:, :0] @ x[:0],
         lambda x, y, r: x.clone().mul_(1j),
     ):
         close(f(a.cuda(), b.cuda(), real.cuda()), f(a, b, real))
