@@ -27,6 +27,7 @@ from flambeau.backends import records
 __all__ = ["finish_convolutions", "fold_normalizations"]
 
 LEAST_CHANNELS = 48  # below, transforming tiles costs more than the products save
+LEAST_PACKED_CHANNELS, LEAST_PACKED_TILES = 32, 8  # where the weights are transformed already
 
 # The steps in their order: operator, and which argument of the call its operand is.
 _STEPS = (("sub.Tensor", "mean"), ("mul.Tensor", "scale"), ("add.Tensor", "shift"), ("add.Tensor", "residual"))
@@ -169,8 +170,10 @@ def _pays(given: dict[str, Any], result: Value, packs: bool) -> bool:
     if config.max_autotune:
         return _is_measured_quicker(given, packs)
     batch, channels, height, width = map(int, result.size)
-    tiles = batch * ((height + 1) // 2) * ((width + 1) // 2)
-    return tiles >= (LEAST_CHANNELS if packs else channels) and min(channels, given["input"].size[1]) >= LEAST_CHANNELS
+    tiles, least = batch * ((height + 1) // 2) * ((width + 1) // 2), min(channels, int(given["input"].size[1]))
+    if packs:
+        return tiles >= LEAST_PACKED_TILES and least >= LEAST_PACKED_CHANNELS
+    return tiles >= channels and least >= LEAST_CHANNELS
 
 
 def _is_measured_quicker(given: dict[str, Any], packs: bool) -> bool:

@@ -9,7 +9,7 @@ packed, as the inner loops read it.
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 import flambeau as fl
@@ -32,6 +32,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _MOST, _OPERANDS = 6, 2  # steps of one call, and operands beside the bias
 
+_APART, _FINISHED, _PACKED = range(3)  # ways to compute one
 MOST_ROWS = 96  # of a product in single precision, for packing its weight
 
 _DTYPES = (fl.float32, fl.bfloat16)
@@ -59,7 +60,6 @@ class _Finishing(Epilogues):
         if value is None or given is None or value.dtype not in _DTYPES or not self.alike(value, value):
             return None
         first, second, bias = given
-        packs = second.storage in self.frozen and _packing_pays(first, second)
         places = [at]
         steps: list[int] = []
         operands: list[Value] = []
@@ -78,10 +78,14 @@ class _Finishing(Epilogues):
                 operands += [] if operand is None else [operand]
             places.append(place)
             value = result
-        if not packs and (len(places) == 1 or not _pays(first, second, bias, steps, operands)):
+        frozen = second.storage in self.frozen
+        if len(places) == 1 and not frozen:
+            return None
+        way = _way(first, second, bias, steps, operands, frozen)
+        if way == _APART or (way == _FINISHED and len(places) == 1):
             return None
         packed, made = None, []
-        if packs:
+        if way == _PACKED:
             packed, packing = made_by(self.trace, fl.ops.aten._product_packed.default, second)
             made.append(packing)
         args = (first, second, bias, packed, *(*operands, None, None)[:_OPERANDS], steps)
@@ -130,28 +134,27 @@ def _step(call: Call, value: Value) -> tuple[int, Value | None] | None:
     return (_UNARY[name], None) if name in _UNARY else None
 
 
-def _packing_pays(first: Value, second: Value) -> bool:
-    """Whether a packed weight is worth its memory. A single row is multiplied where the weight lies, each of whose elements
-    is read once; for many rows of single precision packing is a small part of the work, and the library's kernels win."""
+def _way(first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value], frozen: bool) -> int:
+    """How a product and its steps take the least time."""
     rows = math.prod(first.size[:-1])
-    return 1 < rows <= (MOST_ROWS if first.dtype is fl.float32 else math.inf) and 0 not in second.size
-
-
-def _pays(first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value]) -> bool:
-    """Whether one call takes less time than the product and a loop for the steps."""
+    if 0 in second.size or rows == 0:
+        return _FINISHED
     if config.max_autotune:
-        return _is_measured_quicker(first, second, bias, steps, operands)
-    return True
+        return _measured(first, second, bias, steps, operands, frozen)
+    # A single row is multiplied where the weight lies, each of whose elements is read once; for many rows of single
+    # precision packing is a small part of the work, and the library's kernels win.
+    pays = 1 < rows <= (MOST_ROWS if first.dtype is fl.float32 else math.inf)
+    return _PACKED if frozen and pays else _FINISHED
 
 
-def _is_measured_quicker(
-    first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value]
-) -> bool:
+def _measured(
+    first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value], frozen: bool
+) -> int:
     from flambeau._inductor.compile_fx import compile_function
     from flambeau._inductor.tune import quickest
 
     values = [first, second, *([] if bias is None else [bias]), *operands]
-    given = [fl.empty_strided(v.size, v.stride, dtype=v.dtype).fill_(0.5) for v in values]
+    given = [_example(v) for v in values]
     kinds = steps if bias is None else [_ADD, *steps]
 
     def apart(a: Any, b: Any, *others: Any) -> list[Any]:
@@ -163,9 +166,18 @@ def _is_measured_quicker(
     compiled = compile_function(apart, len(given), settings={"max_autotune": False, "epilogue_fusion": False})
     added = None if bias is None else given[2]
     others = (*given[len(given) - len(operands) :], None, None)[:_OPERANDS]
-    ways = [
-        lambda: compiled(*given),
-        lambda: fl._ops._product_finished(given[0], given[1], added, None, *others, steps),
-    ]
+
+    def finished(packed: Any) -> Callable[[], Any]:
+        return lambda: fl._ops._product_finished(given[0], given[1], added, packed, *others, steps)
+
     with fl.no_grad():
-        return quickest(f"product {first.dtype} {[(v.size, v.stride) for v in values]} {kinds}", ways) == 1
+        ways = [lambda: compiled(*given), finished(None)]
+        ways += [finished(fl._ops._product_packed(given[1]))] if frozen else []
+        sizes = [(v.size, v.stride) for v in values]
+        return quickest(f"product {first.dtype} {sizes} {kinds}{' packed' if frozen else ''}", ways)
+
+
+def _example(value: Value) -> Any:
+    """A tensor that looks like a value."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(value.size, value.stride))
+    return fl.full((extent,), 0.5, dtype=value.dtype).as_strided(value.size, value.stride)
