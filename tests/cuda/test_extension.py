@@ -62,8 +62,8 @@ def test_it_is_differentiated_and_captured(scale):
 
     op.register_fake(lambda x, by: fl.empty_like(x))
     op.register_autograd(
-        lambda context, gradient: (op(gradient, context.by), None),
-        setup_context=lambda context, inputs, output: setattr(context, "by", inputs[1]),
+        lambda ctx, gradient: (op(gradient, ctx.by), None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "by", inputs[1]),
     )
 
     def function(x):
@@ -89,12 +89,13 @@ def double(x, y, n, BLOCK: tl.constexpr):
 
 @torch.library.custom_op("user::double", mutates_args=())
 def op(x: torch.Tensor) -> torch.Tensor:
+    x = x.contiguous()
     y = torch.empty_like(x)
     double[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
     return y
 
 op.register_fake(lambda x: torch.empty_like(x))
-op.register_autograd(lambda context, gradient: op(gradient))
+op.register_autograd(lambda ctx, gradient: op(gradient))
 
 def function(x):
     return op(x.sin()).sum()
