@@ -176,8 +176,7 @@ struct PyHook final : autograd::Hook {
                       "[hook] expected a post accumulate grad hook to return None, got ",
                       std::string(Py_TYPE(result.get())->tp_name));
         FL_CHECK(result.get() == Py_None,
-                 "[hook] expected None back, got a Tensor: Tensor post accumulate grad ",
-                 "hooks should return None");
+                 "[hook] expected None, got a Tensor: Tensor post accumulate grad hooks should return None");
         return;
       }
       case Pre: {
