@@ -80,8 +80,9 @@ Handle handle(Library* library, const char* create, const char* set_stream) {
 
 // ---------------------------------------------------------------- calls by type
 
+// As the libraries' complex numbers are aligned: they read factors in the host's memory as a whole.
 template <class R, int Width>
-struct Scalar_ {
+struct alignas(sizeof(R) * Width) Scalar_ {
   R part[Width];
 };
 template <class F>
