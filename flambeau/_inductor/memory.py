@@ -21,7 +21,8 @@ from flambeau._inductor.schedule import Group
 __all__ = ["ALIGNMENT", "Arrangement", "Block", "extent", "lay_out", "overlapping", "plan_memory"]
 
 ALIGNMENT = 64
-SMALL = 1 << 16  # bytes; below, what operators see comes from the allocator, whose cache is quicker than a place
+# Bytes below which memory that operators see comes from the allocator, whose cache is as quick as a place.
+SMALL = 1 << 16
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau import library
-from flambeau._inductor import config, plan
+from flambeau._inductor import config, memory, plan
 from flambeau._inductor.compile_fx import compile_function
 from flambeau._inductor.memory import ALIGNMENT, Block, lay_out, overlapping
 
@@ -322,3 +322,26 @@ def test_operators_with_several_results_and_memory_of_their_own():
     g = k.clone().requires_grad_()
     found = [fl.autograd.grad(f(x, g)[0].sum(), g)[0] for f in (function, compile_function(function, 2))]
     _close(*(t / 100 for t in found))
+
+
+def _small(x, k, w):
+    y = F.conv2d(x, k, padding=1)
+    values, indices = F.max_pool2d(F.relu(y), 2, return_indices=True)
+    h = F.gelu(F.layer_norm(values.flatten(1) @ w, (5,)))
+    ordered, order = h.sort(-1)
+    scores = F.log_softmax(ordered @ ordered.t(), -1).cumsum(0)
+    return [scores.exp() * 2, order.sum() + indices.amax(), y.cumsum(1).relu() + y, scores.mean()]
+
+
+@pytest.mark.parametrize("small", [0, 1 << 16])
+def test_results_of_operators_of_any_size_have_places(small, monkeypatch, arrangements):
+    monkeypatch.setattr(memory, "SMALL", small)
+    x, k, w = fl.randn(3, 4, 6, 6), fl.randn(4, 4, 3, 3), fl.randn(36, 5)
+    _check(_small, x, k, w)
+    assert (len(arrangements[0].offsets) > 3) == (small == 0)
+    weights = [k.requires_grad_(), w.requires_grad_()]
+    made = compile_function(_small, 3)
+    for _ in range(2):
+        ours, eager = ([*fl.autograd.grad(f(x, *weights)[-1], weights)] for f in (made, _small))
+        for a, b in zip(ours, eager):
+            _close(a, b)
