@@ -161,7 +161,7 @@ class Runner {
       arguments[argument] = Value(*reinterpret_cast<const double*>(at(slot).raw()));
     Offer offers[kMostOffers];
     for (size_t i = 0; i < s.offers.size(); ++i)
-      offers[i] = {arena_->data() + s.offers[i].first, static_cast<size_t>(s.offers[i].second), {}};
+      offers[i] = {arena_->data() + s.offers[i].offset, static_cast<size_t>(s.offers[i].bytes), {}};
     {
       const OfferScope scope(offers, s.offers.size());
       s.op->call(arguments, results);
@@ -175,7 +175,7 @@ class Runner {
     }
     if (!s.offers.empty()) {
       for (size_t i = 0; i < s.op->schema.returns.size(); ++i) results[i] = Value();
-      for (size_t i = 0; i < s.offers.size(); ++i) check_taken(s, offers[i]);
+      for (size_t i = 0; i < s.offers.size(); ++i) check_taken(s, offers[i], s.offers[i].slot);
     }
   }
 
@@ -205,14 +205,16 @@ class Runner {
     s.entry(pointers, numbers);
   }
 
-  // A place was taken by a result, or by something that lived during the call. What else knows of it gets it
-  // with memory of its own, as the place will be used again.
-  void check_taken(const Call& s, Offer& offer) {
+  // A place was taken by the result that it was meant for, by another one, or by something that lived during
+  // the call. Everything but the first gets memory of its own, and so does what somebody else knows of: the
+  // place will be used again.
+  void check_taken(const Call& s, Offer& offer, int meant) {
     if (!offer.taken) return;
     int64_t known = 1;
     for (int slot : s.results) known += slot >= 0 && at(slot).defined() && at(slot)->storage == offer.taken;
-    if (known == 1 && offer.taken->use_count() == 1) return;
-    if (offer.taken->use_count() > known)
+    if (offer.taken->use_count() == 1) return;
+    const bool right = at(meant).defined() && at(meant)->storage == offer.taken && known == 2;
+    if (!right || offer.taken->use_count() > known)
       move_out(*offer.taken);
     else
       placed_.push_back(std::move(offer.taken));

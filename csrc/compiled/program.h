@@ -83,6 +83,11 @@ struct Random {
 constexpr size_t kMostOffers = 8;  // of one call
 
 struct Call {
+  // A place in the arena for the result of a slot.
+  struct Offered {
+    int64_t offset, bytes;
+    int slot;
+  };
   struct List {
     int argument;
     std::vector<int> slots;  // -1 for an absent element
@@ -93,7 +98,7 @@ struct Call {
   std::vector<List> lists;
   std::vector<std::pair<int, int>> numbers;  // arguments that are floats, and slots of tensors of one double
   std::vector<int> results;                  // slots; -1 for what nobody uses
-  std::vector<std::pair<int64_t, int64_t>> offers;  // places in the arena for results, and their bytes
+  std::vector<Offered> offers;
   std::vector<Dims> strides;  // of the results, where an operator may choose others; or none
 };
 

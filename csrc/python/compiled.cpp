@@ -105,8 +105,8 @@ compiled::Call read_call(PyObject* step) {
   for (size_t i = 0; i + 1 < numbers.size(); i += 2)
     call.numbers.emplace_back(static_cast<int>(numbers[i]), static_cast<int>(numbers[i + 1]));
   const std::vector<int64_t> offers = ints(item(step, 7));
-  for (size_t i = 0; i + 1 < offers.size() && call.offers.size() < compiled::kMostOffers; i += 2)
-    if (offers[i + 1] > 0) call.offers.emplace_back(offers[i], offers[i + 1]);
+  for (size_t i = 0; i + 2 < offers.size() && call.offers.size() < compiled::kMostOffers; i += 3)
+    if (offers[i + 1] > 0) call.offers.push_back({offers[i], offers[i + 1], static_cast<int>(offers[i + 2])});
   PyObject* layouts = item(step, 8);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(layouts); ++i)
     call.strides.push_back(dims(PyList_GET_ITEM(layouts, i)));

@@ -172,9 +172,9 @@ class Plan:
             given + numbers[1::2] + [r for r in results if r >= 0],
         )
 
-    def _offer(self, result: Any) -> tuple[int, int]:
-        """Where in the arena an operator may make a result, and its bytes."""
-        return self.arrangement.offsets[result], extent(result)
+    def _offer(self, result: Any) -> tuple[int, int, int]:
+        """Where in the arena an operator may make a result, its bytes and its slot."""
+        return self.arrangement.offsets[result], extent(result), self.slots[result]
 
     def _layouts(self, item: Operator) -> list[Any]:
         """Strides that results must have, where kernels of a device may choose others than the recorded ones."""

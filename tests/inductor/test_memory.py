@@ -324,6 +324,21 @@ def test_operators_with_several_results_and_memory_of_their_own():
     _close(*(t / 100 for t in found))
 
 
+@pytest.mark.parametrize("rows", [3, 150])
+@pytest.mark.parametrize("escaping", [0, 1])
+def test_a_result_that_takes_the_place_of_another_moves_out(rows, escaping, monkeypatch):
+    """Values and indices have the same size, and one of them outlives the other."""
+    monkeypatch.setattr(memory, "SMALL", 0)
+
+    def function(x):
+        found = (x * 2).sort(stable=True)
+        reversed_ = (x + found[1 - escaping]).flip(0).sort(stable=True)
+        again = (reversed_[0] + 1).flip(0) @ x
+        return [found[escaping], again.flip(1), reversed_[1]]
+
+    _check(function, fl.randn(rows, rows, dtype=fl.float64))
+
+
 def _small(x, k, w):
     y = F.conv2d(x, k, padding=1)
     values, indices = F.max_pool2d(F.relu(y), 2, return_indices=True)
