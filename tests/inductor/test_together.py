@@ -11,6 +11,8 @@ from flambeau._inductor.compile_fx import compile_function
 from flambeau._inductor.ir import Operator
 from flambeau._inductor.together import verify_together
 
+pytestmark = pytest.mark.host  # it is threads that kernels are divided over
+
 SHAPES = [(50, 100), (50,), (10, 50), (10,), (3, 7, 11), (), (129, 31), (8, 1, 9)]
 
 

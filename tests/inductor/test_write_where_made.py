@@ -35,6 +35,7 @@ def _check(function, *given):
                     fl.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.host  # on a GPU it is a kernel for each
 def test_an_optimizer_is_one_kernel(launches):
     def function(p, g, m):
         m.mul_(0.9).add_(g)
@@ -45,6 +46,7 @@ def test_an_optimizer_is_one_kernel(launches):
     assert launches == [1, 1]
 
 
+@pytest.mark.host  # on a GPU it is a kernel for each
 def test_old_values_are_read_at_the_same_point(launches):
     def function(x, y):
         x.add_(1)
