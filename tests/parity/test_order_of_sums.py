@@ -181,3 +181,44 @@ def test_lbfgs_follows_to_the_last_bit(options, problem):
     for step, (mine, other) in enumerate(zip(found[0][0], found[1][0])):
         assert mine == other, f"step {step}"
     assert found[0][1:] == found[1][1:]
+
+
+ACTIVATIONS = {"tanh": torch.tanh, "sigmoid": torch.sigmoid, "gelu": torch.nn.functional.gelu}
+
+
+@pytest.mark.parametrize("options", [{"line_search_fn": "strong_wolfe"}, {"lr": 0.5}, {}], ids=str)
+@pytest.mark.parametrize("loss", ["mean square", "cross entropy"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_lbfgs_takes_the_same_steps_for_the_same_gradients(activation, loss, options):
+    """Functions that round otherwise than PyTorch's part the paths of nets; the optimizer does not."""
+    require_known_order()
+    x, y = (torch.tensor(random(seed, 40, n)) for seed, n in ((0, 6), (1, 3)))
+    classes = y.argmax(1)
+
+    def evaluated(weights):
+        made = ACTIVATIONS[activation](x @ weights[0] + weights[1]) @ weights[2] + weights[3]
+        value = ((made - y) ** 2).mean()
+        if loss == "cross entropy":
+            value = torch.nn.functional.cross_entropy(made, classes)
+        value.backward()
+        return value.detach()
+
+    def path(library):
+        own = [random(i, *shape) * 0.5 for i, shape in enumerate([(6, 8), (8,), (8, 3), (3,)])]
+        weights = [library.tensor(w).requires_grad_() for w in own]
+        optimizer = library.optim.LBFGS(weights, **options)
+
+        def closure():
+            copies = [torch.tensor(w.detach().numpy()).requires_grad_() for w in weights]
+            value = evaluated(copies)
+            for weight, copied in zip(weights, copies):
+                weight.grad = library.tensor(copied.grad.numpy())
+            return library.tensor(value.numpy())
+
+        for _ in range(STEPS):
+            optimizer.step(closure)
+            yield [w.detach().numpy().copy() for w in weights]
+
+    for ours, theirs in zip(path(flambeau), path(torch)):
+        for a, b in zip(ours, theirs):
+            np.testing.assert_array_equal(a, b)
