@@ -7,10 +7,34 @@
 #include <numeric>
 
 #include "cpu/parallel.h"
+#include "cpu/search.h"
 #include "cpu/sort_keys.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
+
+void check_search(const Tensor& sequence, const Tensor& values, const Tensor& sorter) {
+  const auto batch = [](const Tensor& t) { return IntSpan(t.sizes().data(), t.dim() - 1); };
+  FL_CHECK(sequence.dim() > 0 &&
+               (sequence.dim() == 1 || (sequence.dim() == values.dim() && batch(sequence) == batch(values))),
+           "[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the "
+           "values, got ",
+           sequence.sizes(), " and ", values.sizes());
+  FL_CHECK(!sorter.defined() || (sorter.sizes() == sequence.sizes() && sorter.dtype() == DType::Int64),
+           "[searchsorted] expected a sorter of int64 of the boundaries' shape ", sequence.sizes(),
+           ", got another");
+  FL_CHECK(sequence.device() == values.device() && (!sorter.defined() || sorter.device() == values.device()),
+           "[searchsorted] expected tensors on one device, got ", to_string(sequence.device()), " and ",
+           to_string(values.device()));
+  FL_CHECK(!is_complex(sequence.dtype()) && !is_complex(values.dtype()),
+           "[searchsorted] expected real numbers, got complex ones");
+}
+
+DType compared_as(const Tensor& a, const Tensor& b) {
+  const DType t = compute_of(promote(a.dtype(), b.dtype()));
+  return t == DType::Float && a.dtype() != b.dtype() ? DType::Double : t;
+}
+
 namespace {
 
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
@@ -111,10 +135,6 @@ Triple unique_rows(const Tensor& self, bool consecutive) {
 
 // ---------------------------------------------------------------- positions in sorted sequences
 
-IntSpan batch_of(const Tensor& t) {
-  return IntSpan(t.sizes().data(), t.dim() - 1);
-}
-
 // How many of n sorted elements come before x. The halves are chosen without a jump, which no processor could
 // foretell.
 template <class T, class Before, class Element>
@@ -129,11 +149,6 @@ int64_t count_before(int64_t line, int64_t n, T x, const Before& before, const E
   return low + (before(element(line, low), x) ? 1 : 0);
 }
 
-// The type in which elements of two tensors are compared; integers beside floats need the wider one.
-DType compared_as(const Tensor& a, const Tensor& b) {
-  const DType t = compute_of(promote(a.dtype(), b.dtype()));
-  return t == DType::Float && a.dtype() != b.dtype() ? DType::Double : t;
-}
 template <class F>
 void dispatch_real(DType compute, const F& f) {
   if (compute == DType::Int64)
@@ -144,20 +159,8 @@ void dispatch_real(DType compute, const F& f) {
 
 Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int32, const Tensor& sorter) {
   const DType result = int32 ? DType::Int32 : DType::Int64;
+  check_search(sequence, values, sorter);
   const bool one_line = sequence.dim() == 1;
-  FL_CHECK(sequence.dim() > 0 &&
-               (one_line || (sequence.dim() == values.dim() && batch_of(sequence) == batch_of(values))),
-           "[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the "
-           "values, got ",
-           sequence.sizes(), " and ", values.sizes());
-  FL_CHECK(!sorter.defined() || (sorter.sizes() == sequence.sizes() && sorter.dtype() == DType::Int64),
-           "[searchsorted] expected a sorter of int64 of the boundaries' shape ", sequence.sizes(),
-           ", got another");
-  FL_CHECK(sequence.device() == values.device() && (!sorter.defined() || sorter.device() == values.device()),
-           "[searchsorted] expected tensors on one device, got ", to_string(sequence.device()), " and ",
-           to_string(values.device()));
-  FL_CHECK(!is_complex(sequence.dtype()) && !is_complex(values.dtype()),
-           "[searchsorted] expected real numbers, got complex ones");
   Tensor out = empty(values.sizes(), {result, values.device()});
   if (values.is_meta() || values.numel() == 0) return out;
   const int64_t n = sequence.size(-1), per_line = one_line ? values.numel() : values.size(-1);

@@ -397,24 +397,11 @@ void fill(const Tensor& t, const void* pattern) {
     return;
   }
   const unsigned blocks = static_cast<unsigned>(std::min<int64_t>((n + 255) / 256, 132 * 32));
-  const auto run = [&](auto value) {
+  by_size(item, [&](auto value) {
     std::memcpy(&value, pattern, sizeof value);
     launch(fill_line<decltype(value)>, blocks, 256, stream, "fill_",
            reinterpret_cast<decltype(value)*>(t.raw()), n, value);
-  };
-  switch (item) {
-    case 2:
-      run(uint16_t());
-      break;
-    case 4:
-      run(uint32_t());
-      break;
-    case 8:
-      run(uint64_t());
-      break;
-    default:
-      run(uint4());
-  }
+  });
 }
 
 }  // namespace fl::cuda

@@ -212,4 +212,21 @@ struct Most {
   }
 };
 
+// Calls f with a value of the unsigned type that moves elements of a size: they are not looked into.
+template <class F>
+void by_size(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t());
+    case 2:
+      return f(uint16_t());
+    case 4:
+      return f(uint32_t());
+    case 8:
+      return f(uint64_t());
+    default:
+      return f(uint4());
+  }
+}
+
 }  // namespace fl::cuda

@@ -245,18 +245,7 @@ void run(const char* op, const Selection& s, bool wrap, F&& launch) {
 
 void read(const char* op, const Selection& s, bool wrap) {
   run(op, s, wrap, [op](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
-    switch (a.item) {
-      case 1:
-        return launch(read_indexed<uint8_t>, blocks, 256, stream, op, a);
-      case 2:
-        return launch(read_indexed<uint16_t>, blocks, 256, stream, op, a);
-      case 4:
-        return launch(read_indexed<uint32_t>, blocks, 256, stream, op, a);
-      case 8:
-        return launch(read_indexed<uint64_t>, blocks, 256, stream, op, a);
-      default:
-        return launch(read_indexed<uint4>, blocks, 256, stream, op, a);
-    }
+    by_size(a.item, [&](auto word) { launch(read_indexed<decltype(word)>, blocks, 256, stream, op, a); });
   });
 }
 
@@ -278,18 +267,7 @@ void write(const char* op, const Selection& s, bool wrap, Combine how) {
         launch(combine_indexed<int64_t>, blocks, 256, stream, op, a, how);
       return;
     }
-    switch (a.item) {
-      case 1:
-        return launch(write_indexed<uint8_t>, blocks, 256, stream, op, a);
-      case 2:
-        return launch(write_indexed<uint16_t>, blocks, 256, stream, op, a);
-      case 4:
-        return launch(write_indexed<uint32_t>, blocks, 256, stream, op, a);
-      case 8:
-        return launch(write_indexed<uint64_t>, blocks, 256, stream, op, a);
-      default:
-        return launch(write_indexed<uint4>, blocks, 256, stream, op, a);
-    }
+    by_size(a.item, [&](auto word) { launch(write_indexed<decltype(word)>, blocks, 256, stream, op, a); });
   });
 }
 

@@ -3,6 +3,7 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <limits>
 
+#include "cpu/search.h"
 #include "cuda/complex.cuh"
 #include "cuda/launch.h"
 #include "cuda/rows.cuh"
@@ -175,6 +176,7 @@ struct SearchArgs {
   DType result;
   int64_t n, per_line, total;  // of a sequence, values for each, and of all
   bool right;
+  int* failed;
 };
 template <class T>
 __global__ void __launch_bounds__(256) search_lines(const __grid_constant__ SearchArgs a) {
@@ -189,7 +191,10 @@ __global__ void __launch_bounds__(256) search_lines(const __grid_constant__ Sear
     int64_t at = low + half;
     if (a.order) {
       at = a.order[line + at];
-      if (at < 0 || at >= a.n) at = 0;
+      if (at < 0 || at >= a.n) {
+        *a.failed = 1;
+        return;
+      }
     }
     const T m = all[at];
     if (a.right ? !(m > x) : !(m >= x)) {
@@ -203,21 +208,9 @@ __global__ void __launch_bounds__(256) search_lines(const __grid_constant__ Sear
 }
 
 Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int32, const Tensor& sorter) {
+  check_search(sequence, values, sorter);
   const bool one_line = sequence.dim() == 1;
-  const auto batch = [](const Tensor& t) { return IntSpan(t.sizes().data(), t.dim() - 1); };
-  FL_CHECK(sequence.dim() > 0 &&
-               (one_line || (sequence.dim() == values.dim() && batch(sequence) == batch(values))),
-           "[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the "
-           "values, got ",
-           sequence.sizes(), " and ", values.sizes());
-  FL_CHECK(!sorter.defined() || (sorter.sizes() == sequence.sizes() && sorter.dtype() == DType::Int64),
-           "[searchsorted] expected a sorter of int64 of the boundaries' shape ", sequence.sizes(),
-           ", got another");
-  DType common = promote(sequence.dtype(), values.dtype());
-  FL_CHECK(!is_complex(common), "[searchsorted] expected real numbers, got complex ones");
-  // Integers beside floats need the wider type.
-  common = compute_of(common);
-  if (common == DType::Float && sequence.dtype() != values.dtype()) common = DType::Double;
+  const DType common = compared_as(sequence, values);
   const Tensor out = empty(values.sizes(), {int32 ? DType::Int32 : DType::Int64, values.device()});
   if (values.numel() == 0) return out;
   OnDevice on(values.device().index);
@@ -232,7 +225,8 @@ Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int
                         sequence.size(-1),
                         one_line ? total : values.size(-1),
                         total,
-                        right};
+                        right,
+                        failure_flag()};
   const auto kernel = common == DType::Int64    ? search_lines<int64_t>
                       : common == DType::Double ? search_lines<double>
                                                 : search_lines<float>;

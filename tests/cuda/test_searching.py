@@ -42,6 +42,12 @@ def test_empty_dimensions_raise():
     assert fl.argmax(fl.zeros(0, 3, device="cuda"), 1).shape == (0,)
 
 
+def test_a_sorter_out_of_bounds_is_reported():
+    line, sorter = fl.arange(4.0, device="cuda"), fl.tensor([0, 1, 9, 3], device="cuda")
+    with pytest.raises(IndexError, match="out of bounds"):
+        fl.searchsorted(line, line, sorter=sorter).cpu()
+
+
 @pytest.mark.parametrize("right", [False, True])
 def test_places_in_sorted_sequences(right):
     fl.manual_seed(0)
