@@ -308,7 +308,7 @@ class _LastDigits(TorchDispatchMode):
         for t in made if isinstance(made, (list, tuple)) else [made]:
             computed = isinstance(t, fl.Tensor) and t.is_floating_point() and all(t.stride()) and given
             if computed and t.untyped_storage()._cdata not in places:
-                noise = fl.randn(t.shape, generator=self.source, dtype=fl.float64)
+                noise = fl.randn(t.shape, generator=self.source, dtype=fl.float64, device="cpu").to(t.device)
                 noise *= max(fl.finfo(t.dtype).eps, 1.2e-7)
                 t.copy_(t.double() * (1 + noise))
                 terms = given[0].numel() // max(t.numel(), 1)
