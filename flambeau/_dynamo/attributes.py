@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, gradients, mappings
+from flambeau._dynamo import arrays, breaks, draws, gradients, mappings
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt
@@ -221,7 +221,7 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source, value
         if id(owner) in tracer.known and kind is not types.BuiltinFunctionType:
             if raw.__objclass__ is object or isinstance(owner, BaseException):
                 return types.MethodType(raw, owner)
-            if isinstance(owner, dict) and raw.__name__ in mappings.READS:
+            if (isinstance(owner, dict) and raw.__name__ in mappings.READS) or draws.is_draw(owner, raw.__name__):
                 return types.MethodType(raw, owner)
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{raw.__name__} of {cls.__name__}")
         if id(owner) in tracer.fresh and getattr(raw, "__objclass__", None) is object:

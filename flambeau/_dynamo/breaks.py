@@ -145,9 +145,10 @@ RECURSION = _record(
 )
 RANDOM = _record(
     20,
-    "random numbers of Python or NumPy",
-    "Their state is changed by the call.",
-    "Use the tensor functions for random numbers.",
+    "the program depends on a random number of Python or NumPy",
+    "Numbers that random.random(), randint() and the like draw are inputs of the graph; here one decides what is done, or "
+    "is drawn by a function that is not among them (shuffle(), seed(), NumPy's).",
+    "Use the tensor functions for random numbers, or nothing: the rest is captured around it.",
 )
 TOO_LONG = _record(
     21,

@@ -25,7 +25,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, attributes, breaks, config, gradients, mappings, scalars
+from flambeau._dynamo import arrays, attributes, breaks, config, draws, gradients, mappings, scalars
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
@@ -74,6 +74,8 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         owner = function.__self__
         if isinstance(owner, (TracedGenerator, TracedIterator, TracedHandle)) or type(owner) in SYMBOLIC:
             return native(function, *args, **kwargs)
+        if draws.is_draw(owner, function.__func__.__name__):
+            return draws.draw(tracer, owner, function.__func__.__name__, args, kwargs)
         return call(tracer, function.__func__, (owner, *args), kwargs)
     if cls is TensorMethod:
         return call_tensor_method(tracer, function.name, (function.tensor, *args), kwargs)
@@ -192,9 +194,7 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
             return args[0]
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
     if name == "is_inference":
-        if args[0].real is None:
-            raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.is_inference")
-        return args[0].real.is_inference()
+        return args[0].inference if args[0].real is None else args[0].real.is_inference()
     if scalars.can_read(args[0], name):
         return scalars.read(tracer, args[0])
     if name == "numpy":
@@ -388,6 +388,8 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         if (owner in NATIVE_CLASSES or owner.__module__ == "builtins") and is_transparent(args):
             return native(function, *args, **kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"{owner.__name__}.{function.__name__}")
+    if draws.is_draw(owner, function.__name__):
+        return draws.draw(tracer, owner, function.__name__, args, kwargs)
     outside = id(owner) in tracer.memo and tracer.memo[id(owner)][1] is not owner
     if (
         type(owner) not in VALUES
@@ -456,8 +458,6 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
     for name in _HOOKS:
         table = state[name]
         source.instance(name).check("dict_keys", list(table))
-        if table and name.startswith("_backward"):
-            raise Unsupported(breaks.UNKNOWN_CALL, "module with backward hooks")
     pre, post = state["_forward_pre_hooks"], state["_forward_hooks"]
     for key in pre:
         hook = tracer.wrap(pre[key], source.instance("_forward_pre_hooks").dict_item(key))
@@ -471,6 +471,8 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
             result = call(tracer, hook, (module, args), {})
             if result is not None:
                 args = result if isinstance(result, tuple) else (result,)
+    border = _border(tracer, module, source) if _C.is_grad_enabled() else None
+    args = args if border is None else border.enter(args)
     forward = attributes.load(tracer, module, "forward")
     result = call(tracer, forward, args, kwargs)
     for key in post:
@@ -481,7 +483,23 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
             changed = call(tracer, hook, (module, args, result), {})
         if changed is not None:
             result = changed
-    return result
+    return result if border is None else border.leave(result)
+
+
+def _border(tracer: Tracer, module: Any, source: Any) -> Any:
+    """What attaches the backward hooks of a module, if it has any."""
+    found = []
+    for name in ("_backward_hooks", "_backward_pre_hooks"):
+        table = module.__dict__[name]
+        found.append([tracer.wrap(table[key], source.instance(name).dict_item(key)) for key in table])
+    if not any(found):
+        return None
+    source.instance("_is_full_backward_hook").check("equals", module._is_full_backward_hook)
+    if module._is_full_backward_hook is False:
+        raise Unsupported(breaks.UNKNOWN_CALL, "module with backward hooks of the old kind")
+    from flambeau._dynamo import hooks
+
+    return hooks.Border(tracer, module, *found)
 
 
 SAFE: frozenset[Any] = frozenset(

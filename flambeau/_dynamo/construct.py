@@ -208,7 +208,7 @@ def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
         if cls is int and len(args) == 1 and type(args[0]) is SymInt:
             return args[0]
-        if cls is float and len(args) == 1 and type(args[0]) is TracedNumber:
+        if cls is float and len(args) == 1 and type(args[0]) is TracedNumber and type(args[0].hint) is float:
             return args[0]
         if cls is float and len(args) == 1 and type(args[0]) is TracedTensor:
             return tracer.call(tracer.load_attribute(args[0], "__float__"), (), {})

@@ -317,6 +317,14 @@ def _mode(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args: tracer.set_mode(function, *args)
 
 
+def _set_inference(tracer: Tracer, on: Any) -> bool:
+    """Inference mode inside of the function: what graphs compute there has no history, and is an ordinary tensor."""
+    if _C.is_inference_mode_enabled() and not on:
+        raise Unsupported(breaks.CONTEXT, "inference mode that was entered outside")
+    previous, tracer.inference = tracer.inference, bool(on)
+    return previous
+
+
 def _result_type(tracer: Tracer, *args: Any) -> Any:
     return native(_C._result_type, *(a.fake.meta() if type(a) is TracedTensor else plain(a) for a in args))
 
@@ -477,6 +485,7 @@ def _identity(tracer: Tracer, value: Any) -> Any:
 
 def _build_special() -> dict[int, Callable[..., Any]]:
     from flambeau import _dynamo, autograd, compiler, overrides
+    from flambeau.amp import rules
     from flambeau.autograd.profiler import record_function
 
     table: dict[Any, Callable[..., Any]] = {}
@@ -509,7 +518,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (math.sqrt, _natively(math.sqrt)), (functools.update_wrapper, _update_wrapper),
         (issubclass, _natively(issubclass)), (itertools.chain.from_iterable, _chain_from_iterable),
         (_C._set_grad_enabled, _mode(_C._set_grad_enabled)), (_C.is_grad_enabled, _natively(_C.is_grad_enabled)),
-        (_C.is_inference_mode_enabled, _natively(_C.is_inference_mode_enabled)),
+        (_C.is_inference_mode_enabled, lambda tracer: tracer.inference), (_C._set_inference_mode, _set_inference),
         (_C.get_default_dtype, _natively(_C.get_default_dtype)), (_C.promote_types, _natively(_C.promote_types)),
         (_C.can_cast, _natively(_C.can_cast)),
         (_C._result_type, _result_type),
@@ -520,6 +529,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (autograd.backward, gradients.backward), (autograd.grad, gradients.grad), (_C._gather_state, _gather_state),
         (record_function.__enter__, lambda tracer, owner: owner), (record_function.__exit__, _constant(None)),
         *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),
+        (rules.install, _natively(rules.install)),
         (_dynamo.error_on_graph_break.__enter__, _refuse_breaks), (_dynamo.error_on_graph_break.__exit__, _allow_breaks),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),

@@ -35,13 +35,15 @@ def aside(tracer: Tracer, run: Callable[[], Any], take: Callable[[list[Any]], No
     stores = {key: dict(overlay.values) for key, overlay in tracer.overlays.items()}
     contents = {key: _contents(shadow.value) for key, shadow in tracer.shadows.items()}
     grads = dict(tracer.grads)
-    mode = _C.is_grad_enabled()
+    mode, inference, draws = _C.is_grad_enabled(), tracer.inference, len(tracer.draws)
     moving, tracer.moving = tracer.moving, frozenset()  # the code itself reads its numbers: they are guarded
     try:
         result = run()
     finally:
         _C._set_grad_enabled(mode)
-        tracer.moving = moving
+        tracer.moving, tracer.inference = moving, inference
+    if len(tracer.draws) != draws:
+        raise Unsupported(breaks.RANDOM, "in code that runs as written")
     changed = any(
         _contents(shadow.value) != contents[key] if key in contents else shadow.changed()
         for key, shadow in tracer.shadows.items()

@@ -20,12 +20,12 @@ from flambeau import _C
 from flambeau._dynamo import breaks, classes, gradients
 from flambeau._dynamo.arrays import ArrayMethod, TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
+from flambeau._dynamo.effects import Shadow
 from flambeau._dynamo.sizes import SymbolicSize, SymInt
 from flambeau._dynamo.source import Names, Source
 from flambeau._dynamo.trace import (
     LITERALS,
     TENSOR_CONSTANTS,
-    Shadow,
     Size,
     Tracer,
     is_namedtuple,
@@ -65,6 +65,11 @@ class Rebuilder:
         self.line_number = 0
         self.spent: list[tuple[int, str]] = []  # results whose history was used up, and its name
         self.names.bind("lookup_type", lookup_type)
+        for draw in tracer.draws:  # all of them, in the program's order
+            given = [*(self.value(a) for a in draw.args), *(f"{k}={self.value(v)}" for k, v in draw.kwargs.items())]
+            owner = self.source(draw.owner)
+            name = self.source_memo[draw.source] = self.fresh_name()
+            self.fetch.append(f"{name} = {owner}.{draw.method}({', '.join(given)})")
 
     def emit(self, text: str) -> None:
         self.lines.append((text, self.line_number))
@@ -150,7 +155,7 @@ class Rebuilder:
     def number(self, value: TracedNumber) -> str:
         if value.source is not None:
             return self.source(value.source)
-        return self.tensor(value) if value.unknown else self._arithmetic(value.node)
+        return self.tensor(value) if value.unknown is breaks.TENSOR_VALUE else self._arithmetic(value.node)
 
     def _arithmetic(self, node: Any) -> str:
         """Code for a number that the graph computes from numbers: graphs return tensors only."""
@@ -553,6 +558,8 @@ class Rebuilder:
             for leaf in self.tracer.leaves:
                 if id(leaf) in self.output_names:
                     head.append((f"{self.output_names[id(leaf)]}.requires_grad_()", first_line))
+        if self.tracer.inference != _C.is_inference_mode_enabled():
+            head.append((f"{self.names.add(_C._set_inference_mode)}({self.tracer.inference})", first_line))
         body = head + self.lines
         parameters = ", ".join(f"a{i}" for i in range(self.arguments))
         text = f"def {_identifier(name)}({parameters}):\n"

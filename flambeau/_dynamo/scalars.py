@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flambeau._dynamo import config
+from flambeau._dynamo import breaks, config
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def can_read(tensor: TracedTensor, name: str) -> bool:
 def read(tracer: Tracer, tensor: TracedTensor) -> TracedNumber:
     node = tracer._node("call_function", read_number, (tensor,), {})
     node.meta["example_value"] = 1.0
-    return TracedNumber(tracer, node, 1.0, None, {}, unknown=True)
+    return TracedNumber(tracer, node, 1.0, None, {}, unknown=breaks.TENSOR_VALUE)
 
 
 def read_number(tensor: Any) -> float:

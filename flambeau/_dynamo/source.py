@@ -43,6 +43,7 @@ TYPE_ATTRIBUTE = "type_attribute"  # key: name; raw lookup along the class's bas
 INSTANCE = "instance"  # key: name; the instance's own dict only
 TENSOR_GRAD = "tensor_grad"
 SEQUENCE = "sequence"  # a deque or set as a tuple; key: index
+DRAW = "draw"  # a random number; key: how many were drawn before
 APPLY = "apply"  # what a function makes of the object; key: the function
 
 
@@ -143,6 +144,8 @@ class Source:
     def _describe(self) -> str:
         if self.kind == ARGUMENT:
             return f"argument {self.key}"
+        if self.kind == DRAW:
+            return f"random number {self.key}"
         if self.kind == CONSTANT:
             value = self.key
             if isinstance(value, dict):

@@ -19,6 +19,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import arrays, breaks, config
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.effects import Draw, Overlay, Shadow
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source, Sources
 from flambeau._dynamo.traced import NULL, Interpreted, Lazy, TracedNumber, TracedTensor, tensors_in
@@ -41,42 +42,6 @@ CONSTANTS = LITERALS | TENSOR_CONSTANTS
 CALLABLES = (types.BuiltinFunctionType, Function, type, types.ModuleType, type(fl.tensor), types.MethodDescriptorType,
              types.WrapperDescriptorType, type(_C.Tensor.sin), type(_C.Tensor.type), types.MethodWrapperType,
              types.GetSetDescriptorType, types.ClassMethodDescriptorType, types.CodeType)  # fmt: skip
-
-
-class Overlay:
-    """Pending stores into an outside object: attributes of an instance, names of globals, a cell's contents."""
-
-    __slots__ = ("target", "source", "values")
-
-    def __init__(self, target: Any, source: Source) -> None:
-        self.target = target
-        self.source = source
-        self.values: dict[str, Any] = {}
-
-
-class Shadow:
-    """A copy of an outside container, with what it held at first."""
-
-    __slots__ = ("source", "real", "value", "before")
-
-    def __init__(self, source: Source, real: Any, value: Any) -> None:
-        self.source = source
-        self.real = real
-        self.value = value
-        self.before: Any = None
-
-    def remember(self) -> None:
-        self.before = list(self.value.items()) if isinstance(self.value, dict) else list(self.value)
-
-    def changed(self) -> bool:
-        now = list(self.value.items()) if isinstance(self.value, dict) else list(self.value)
-        if len(now) != len(self.before):
-            return True
-        if isinstance(self.value, dict):
-            return any(a[0] is not b[0] or a[1] is not b[1] for a, b in zip(now, self.before))
-        if isinstance(self.value, set):
-            return {id(v) for v in now} != {id(v) for v in self.before}
-        return any(a is not b for a, b in zip(now, self.before))
 
 
 def is_namedtuple(cls: type) -> bool:
@@ -131,6 +96,8 @@ class Tracer:
         self.keep: list[Any] = []
         self.grad_mode: bool = _C.is_grad_enabled()
         self.last_grad_mode = self.grad_mode
+        self.inference = _C.is_inference_mode_enabled()  # as the program sees it; graphs run in the mode they began in
+        self.draws: list[Draw] = []  # random numbers, drawn before the graph runs
         self.written_classes = False
         self.refuse_breaks: list[bool] = []  # what error_on_graph_break() said, innermost last
         self.device = "cpu"  # type of the device that tensors are on
@@ -261,9 +228,8 @@ class Tracer:
             return function(*[a.specialize() if isinstance(a, TracedNumber) else a for a in args])
         node = self._node("call_function", function, args, {})
         node.meta["example_value"] = result
-        return TracedNumber(
-            self, node, result, None, roots, any(isinstance(a, TracedNumber) and a.unknown for a in args)
-        )
+        unknown = [a.unknown for a in args if isinstance(a, TracedNumber) and a.unknown]
+        return TracedNumber(self, node, result, None, roots, next(iter(sorted(unknown)), None))
 
     def add_input(self, value: Any, source: Source) -> TracedTensor:
         if not self.inputs:

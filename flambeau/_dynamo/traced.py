@@ -45,7 +45,18 @@ class Lazy:
 class TracedTensor:
     """A tensor of the captured graph: its node, and a fake tensor that has its shape."""
 
-    __slots__ = ("tracer", "node", "fake", "source", "cls", "real", "slots", "first_geometry", "__weakref__")
+    __slots__ = (
+        "tracer",
+        "node",
+        "fake",
+        "source",
+        "cls",
+        "real",
+        "slots",
+        "first_geometry",
+        "inference",
+        "__weakref__",
+    )
 
     def __init__(self, tracer: Tracer, node: Any, fake: Any, source: Source | None, cls: type) -> None:
         self.tracer = tracer
@@ -57,6 +68,7 @@ class TracedTensor:
         self.real: Any = None
         self.slots: list[int] = []
         self.first_geometry: Any = None
+        self.inference: bool = source is None and tracer.inference
 
     def __repr__(self) -> str:
         raise Unsupported(breaks.PRINT, "text of a tensor")
@@ -125,7 +137,7 @@ _define_operators()
 
 
 class TracedNumber:
-    """A float from outside that is an input of the graph, or computed from such.
+    """A float from outside (or a number drawn at random) that is an input of the graph, or computed from such.
 
     It can be calculated with; where its value decides something, the floats it came from are guarded.
     """
@@ -139,19 +151,19 @@ class TracedNumber:
         hint: float,
         source: Source | None,
         roots: dict[Source, float],
-        unknown: bool = False,
+        unknown: breaks.Record | None = None,
     ) -> None:
         self.tracer = tracer
         self.node = node
         self.hint = hint
         self.source = source
         self.roots = roots
-        self.unknown = unknown  # read from a tensor: the hint means nothing
+        self.unknown = unknown  # read from a tensor or drawn: the hint means nothing
 
     def specialize(self) -> float:
         """The value, assumed from now on."""
         if self.unknown:
-            raise Unsupported(breaks.TENSOR_VALUE, "that the program depends on")
+            raise Unsupported(self.unknown, "that the program depends on")
         for source, value in self.roots.items():
             source.checks.pop(("float", None), None)
             source.check("equals", value)

@@ -112,7 +112,7 @@ def real_type(value: Any) -> type:
     if cls in SYMBOLIC:
         return _SYMBOLIC_TYPES[cls]
     if cls is TracedNumber:
-        return float
+        return type(value.hint)
     if cls is TracedGenerator:
         return types.GeneratorType
     if cls is Interpreted:

@@ -3,6 +3,7 @@
 import pytest
 
 import flambeau as fl
+from flambeau import nn
 from flambeau._dynamo.compile import Report, Settings
 from flambeau.compiler import compile_with
 
@@ -96,3 +97,60 @@ def test_retained_gradients(backend):
         y_grad, x_grad, y = run(fl.tensor([1.0, 2.0], requires_grad=True))
         assert y_grad.tolist() == [4.0, 8.0] and x_grad.tolist() == [8.0, 16.0] and y.grad is y_grad
     assert len(report.graphs) == 1 and not report.breaks
+
+
+class Hooked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.first.register_full_backward_hook(lambda module, given, made: (given[0] * 2,))
+        self.second.register_full_backward_pre_hook(lambda module, made: (made[0].clamp(max=0.5),))
+        self.register_full_backward_hook(lambda module, given, made: (given[0] + 1,))
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_backward_hooks_of_modules_are_part_of_the_graph(backend):
+    model = Hooked()
+    fast = fl.compile(model, backend=backend, fullgraph=True)
+    for count in (2, 3, 2):
+        x = fl.randn(count, 4)
+        found = []
+        for run in (model, fast):
+            given = x.clone().requires_grad_()
+            run(given).sum().backward()
+            found.append([given.grad, *(p.grad for p in model.parameters())])
+            model.zero_grad()
+        assert all(fl.allclose(a, b) for a, b in zip(*found))
+
+
+def test_a_hook_that_is_removed_makes_a_new_graph():
+    layer = nn.Linear(2, 2)
+    handle = layer.register_full_backward_hook(lambda module, given, made: (given[0] * 0,))
+    fast = fl.compile(layer, backend="eager", fullgraph=True)
+    gradients = []
+    for _ in range(2):
+        x = fl.ones(1, 2, requires_grad=True)
+        fast(x).sum().backward()
+        gradients.append(x.grad)
+        handle.remove()
+    assert gradients[0].tolist() == [[0.0, 0.0]] and fl.allclose(gradients[1][0], layer.weight.sum(0))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_backward_hooks_with_effects_run_in_python(backend):
+    seen = []
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    for layer in model:
+        layer.register_full_backward_hook(lambda module, given, made: seen.append((type(module), made[0])))
+    fast, x = fl.compile(model, backend=backend), fl.randn(2, 4)
+    found = []
+    for run in (model, fast, fast):
+        run(x).sum().backward()
+        found.append(list(seen))
+        seen.clear()
+    for other in found[1:]:
+        assert [kind for kind, _ in found[0]] == [kind for kind, _ in other]
+        assert all(fl.allclose(a, b) for (_, a), (_, b) in zip(found[0], other))

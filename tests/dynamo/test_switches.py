@@ -199,3 +199,50 @@ def test_breaks_are_errors_where_a_block_says_so():
 
 def test_settings_of_the_compiler():
     assert fl.compiler.config.get_config_copy()["force_disable_caches"] is False
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_inference_mode_inside_of_a_function(backend):
+    @fl.inference_mode()
+    def frozen(x):
+        return x * 2
+
+    def function(x):
+        with fl.inference_mode():
+            inside = x * 3, fl.is_inference_mode_enabled(), fl.is_grad_enabled()
+        return frozen(x), *inside, x * 4, fl.is_inference_mode_enabled()
+
+    fast = fl.compile(function, backend=backend, fullgraph=True)
+    x = fl.ones(2, requires_grad=True)
+    for _ in range(2):
+        doubled, tripled, mode, grad, made, after = fast(x)
+        assert (mode, grad, after) == (True, False, False)
+        assert not doubled.requires_grad and not tripled.requires_grad and made.requires_grad
+        assert doubled.tolist() == [2, 2] and tripled.tolist() == [3, 3] and made.tolist() == [4, 4]
+    made.sum().backward()
+    assert x.grad.tolist() == [4, 4]
+
+
+def test_a_break_in_inference_mode():
+    def function(x):
+        with fl.inference_mode():
+            y = x * 2
+            fl._dynamo.graph_break()
+            inside = fl.is_inference_mode_enabled()
+        return y, x * 3, inside
+
+    fast = fl.compile(function, backend="eager")
+    for _ in range(2):
+        y, made, inside = fast(fl.ones(2, requires_grad=True))
+        assert inside and not y.requires_grad and made.requires_grad
+        assert not fl.is_inference_mode_enabled() and fl.is_grad_enabled()
+    with fl.inference_mode():
+        assert fast(fl.ones(2))[2] and fl.is_inference_mode_enabled()
+
+
+def test_autocast_is_captured_from_the_first_call():
+    def function(x):
+        with fl.autocast("cpu"):
+            return x @ x
+
+    assert fl.compile(function, backend="eager", fullgraph=True)(fl.ones(2, 2)).dtype == fl.bfloat16

@@ -655,7 +655,7 @@ def sorted_by_tensor_name(x):
     )
 
 
-@program(lambda: seeded(lambda: nn.Linear(3, 2)), t(4, 3), breaks=True)
+@program(lambda: seeded(lambda: nn.Linear(3, 2)), t(4, 3))
 def inference_mode(m, x):
     with fl.inference_mode():
         y = m(x)
