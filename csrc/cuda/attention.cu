@@ -1,6 +1,10 @@
-// Attention by products over all scores, with the softmax of a row and its derivative in one pass each.
-// Scores are kept in single precision. Memory grows with queries times keys; compiled code has a kernel that
-// does not.
+// Attention. Half and bfloat16 heads go to the kernels over blocks (flash.h). Others, single precision above
+// all, are done by products over all scores, with the softmax of a row and its derivative in one pass each:
+// scores are kept in single precision, and memory grows with queries times keys; compiled code has a kernel
+// where it does not.
+#include <cstdlib>
+
+#include "cuda/flash.h"
 #include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
@@ -141,9 +145,109 @@ float scale_of(const Value& given, const Tensor& query) {
                          : static_cast<float>(given.to_float());
 }
 
+// ---------------------------------------------------------------- over blocks
+
+bool by_blocks(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, float scale) {
+  if (const char* wanted = std::getenv("FLAMBEAU_FLASH"); !wanted || *wanted != '1') return false;
+  for (const Tensor* t : {&query, &key, &value})
+    if (t->dim() != 4 || t->numel() == 0 || t->dtype() != query.dtype()) return false;
+  if (query.dtype() != DType::Half && query.dtype() != DType::BFloat16) return false;
+  const int64_t b = query.size(0), h = query.size(1), n = query.size(2), d = query.size(3);
+  const int64_t groups = key.size(1), m = key.size(2), most = int64_t(1) << 21;  // of rows, as grids have it
+  if (key.size(0) != b || value.size(0) != b || value.size(1) != groups || h % groups || value.size(2) != m ||
+      key.size(3) != d || value.size(3) != d)
+    return false;
+  if (d % 8 || d > 128 || n > most || m > most || b * h > INT32_MAX || !(scale > 0)) return false;
+  if (mask.defined()) {
+    const int64_t full[4] = {b, h, n, m}, lead = 4 - mask.dim();
+    if (lead < 0 || !(mask.dtype() == DType::Bool || is_floating(mask.dtype()))) return false;
+    for (int64_t i = lead; i < 4; ++i)
+      if (mask.size(i - lead) != 1 && mask.size(i - lead) != full[i]) return false;
+  }
+  return true;
+}
+
+// Rows of 16-byte pieces: a copy only where the tensor has none.
+Tensor in_pieces(const Tensor& t) {
+  bool fits = t.stride(3) == 1 && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+  for (int64_t i = 0; i < 3; ++i) fits = fits && (t.size(i) == 1 || t.stride(i) % 8 == 0);
+  return fits ? t : contiguous(t);
+}
+flash::Operand operand(const Tensor& t) {
+  return {t.raw(), 2 * t.stride(0), 2 * t.stride(1), 2 * t.stride(2)};
+}
+// Stored as (batch, rows, heads, columns), the order in which heads are joined again.
+Tensor heads_inside(IntSpan s, Options options) {
+  return empty_strided(s, {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}, options);
+}
+
+flash::Args block_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, float scale,
+                       bool causal) {
+  flash::Args a{};
+  a.query = operand(q);
+  a.key = operand(k);
+  a.value = operand(v);
+  if (mask.defined()) {
+    a.mask = mask.raw();
+    a.mask_dtype = mask.dtype();
+    int64_t* strides[] = {&a.mask_batch, &a.mask_head, &a.mask_query, &a.mask_key};
+    for (int64_t i = 0; i < mask.dim(); ++i)
+      if (mask.size(i) != 1) *strides[4 - mask.dim() + i] = mask.stride(i) * size_of(mask.dtype());
+  }
+  a.batch = int(q.size(0));
+  a.heads = int(q.size(1));
+  a.group = int(q.size(1) / k.size(1));
+  a.queries = int(q.size(2));
+  a.keys = int(k.size(2));
+  a.depth = int(q.size(3));
+  a.scale = scale;
+  a.causal = causal;
+  return a;
+}
+
+void attention_by_blocks(Value* args, const Tensor& mask, float scale, Value* results) {
+  const Tensor q = in_pieces(args[0].tensor()), k = in_pieces(args[1].tensor()),
+               v = in_pieces(args[2].tensor());
+  flash::Args a = block_args(q, k, v, mask, scale, args[4].to_bool());
+  const Tensor out = heads_inside(q.sizes(), q.options());
+  const Tensor sums = empty({q.size(0), q.size(1), q.size(2)}, {DType::Float, q.device()});
+  a.output = operand(out);
+  a.sums = sums.data<float>();
+  flash::forward(a, q.dtype() == DType::BFloat16, current_stream());
+  results[0] = Value(out);
+  results[1] = Value(sums);
+}
+
+void gradients_by_blocks(Value* args, const Tensor& mask, float scale, Value* results) {
+  const Tensor q = in_pieces(args[1].tensor()), k = in_pieces(args[2].tensor()),
+               v = in_pieces(args[3].tensor()), g = in_pieces(args[0].tensor()),
+               out = in_pieces(args[5].tensor()), sums = contiguous(args[6].tensor());
+  flash::Args a = block_args(q, k, v, mask, scale, args[7].to_bool());
+  const Tensor dq = heads_inside(q.sizes(), q.options()), dk = heads_inside(k.sizes(), k.options()),
+               dv = heads_inside(v.sizes(), v.options());
+  const Scratch products(sums.numel() * sizeof(float), q.device().index, current_stream());
+  a.output = operand(out);
+  a.grad_output = operand(g);
+  a.grad_query = operand(dq);
+  a.grad_key = operand(dk);
+  a.grad_value = operand(dv);
+  a.sums = sums.data<float>();
+  a.products = products.as<float>();
+  flash::backward(a, q.dtype() == DType::BFloat16, current_stream());
+  results[0] = Value(dq);
+  results[1] = Value(dk);
+  results[2] = Value(dv);
+}
+
+// ---------------------------------------------------------------- the operators
+
 void attention(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Tensor query = args[0].tensor(), key = args[1].tensor(), mask = args[3].tensor();
+  if (query.dim() == 4 && by_blocks(query, key, args[2].tensor(), mask, scale_of(args[5], query))) {
+    OnDevice on(query.device().index);
+    return attention_by_blocks(args, mask, scale_of(args[5], query), results);
+  }
   if (!usable(query, key, mask) || args[2].tensor().numel() == 0)
     return by_definition(op, keys, args, results);
   OnDevice on(query.device().index);
@@ -165,6 +269,11 @@ void attention(const Operator& op, void*, KeySet keys, Value* args, Value* resul
 void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Tensor query = args[1].tensor(), key = args[2].tensor(), mask = args[4].tensor();
+  if (query.dim() == 4 && args[0].tensor().dtype() == query.dtype() &&
+      by_blocks(query, key, args[3].tensor(), mask, scale_of(args[8], query))) {
+    OnDevice on(query.device().index);
+    return gradients_by_blocks(args, mask, scale_of(args[8], query), results);
+  }
   if (!usable(query, key, mask) || args[3].tensor().numel() == 0)
     return by_definition(op, keys, args, results);
   OnDevice on(query.device().index);

@@ -7,6 +7,7 @@ What it does not cover (dropout, double precision, broadcast batches) runs as th
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import flambeau as fl
@@ -55,17 +56,34 @@ def _check(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor |
             raise RuntimeError(f"[{OP}] expected either attn_mask or is_causal, got both")
 
 
-def _is_rows(query: fl.Tensor, key: fl.Tensor, mask: fl.Tensor | None) -> bool:
-    """Whether the CUDA kernel takes these operands: it holds a row of scores at a time."""
-    return query.device.type == "cuda" and mask is None and query.shape[1] == key.shape[1] and key.shape[2] <= 16384
+def _is_on_device(
+    query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, scale: float | None
+) -> bool:
+    """Whether a CUDA kernel takes these operands: the one over blocks, or the one that holds a row of scores."""
+    if query.device.type != "cuda":
+        return False
+    if mask is None and query.shape[1] == key.shape[1] and key.shape[2] <= 16384:
+        return True
+    return (
+        os.environ.get("FLAMBEAU_FLASH") == "1"
+        and query.dtype in (fl.bfloat16, fl.float16)
+        and query.shape[3] == value.shape[3]
+        and query.shape[3] % 8 == 0
+        and 0 < query.shape[3] <= 128
+        and query.numel() > 0
+        and max(query.shape[2], key.shape[2]) <= 1 << 21
+        and (scale is None or scale > 0)
+    )
 
 
-def _is_blocked(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, gqa: bool) -> bool:
+def _is_blocked(
+    query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, scale: float | None, gqa: bool
+) -> bool:
     """Whether the blocked kernel takes these operands."""
     return (
         query.dim() == key.dim() == value.dim() == 4
         and query.dtype in (fl.float32, fl.bfloat16, fl.float16)
-        and (query.device.type in ("cpu", "meta") or _is_rows(query, key, mask))
+        and (query.device.type in ("cpu", "meta") or _is_on_device(query, key, value, mask, scale))
         and query.shape[0] == key.shape[0] == value.shape[0]
         and key.shape[1] == value.shape[1]
         and key.shape[2] == value.shape[2]
@@ -93,7 +111,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> fl.Tensor:
     _check(query, key, value, attn_mask, is_causal)
-    if dropout_p == 0.0 and _is_blocked(query, key, value, attn_mask, enable_gqa):
+    if dropout_p == 0.0 and _is_blocked(query, key, value, attn_mask, scale, enable_gqa):
         return fl._ops._flash_attention(query, key, value, attn_mask, is_causal, scale)[0]
     return _attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 

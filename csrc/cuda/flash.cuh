@@ -1,0 +1,233 @@
+// What the kernels of attention over blocks share: their operands, tiles in shared memory, and products of
+// tiles.
+//
+// A block of four warps has some rows of one head (queries, or for the gradients of keys and values: keys)
+// and walks over the other side in blocks of 64, of which the next is on its way while one is worked on. A
+// warp has 32 rows, or 16 where the sums of wide heads would not fit in its registers: each tile that it
+// loads from shared memory then takes part in two products, and with 16 rows only the loads would be slower
+// than the tensor cores. Weights pass from one product to the next in registers; the matrix of scores is
+// nowhere.
+#pragma once
+
+#include "cuda/device.cuh"
+#include "cuda/flash.h"
+#include "cuda/matrix.cuh"
+
+namespace fl::cuda::flash {
+
+using matrix::copy_async;
+using matrix::load_tiles;
+using matrix::load_tiles_turned;
+using matrix::power_of_two;
+using matrix::round_pair;
+using matrix::shared_memory;
+
+constexpr int kWarps = 4, kThreads = 32 * kWarps;
+constexpr int kBlock = 64;  // rows of the side that is walked over
+constexpr int kPart = 32;   // of these, what gradients are computed for at once
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+// Tiles of 16 rows that a warp has.
+template <int D>
+constexpr int kForwardTiles = 2;
+template <int D>
+constexpr int kBackwardTiles = D <= 64 ? 2 : 1;
+// Heads up to this width are held in registers as the left side of products.
+constexpr int kHeldDepth = 64;
+
+// Rows of D numbers in shared memory, in chunks of 16 bytes. The chunks of a row are permuted so that the
+// same chunk of eight rows, as loads of tiles read it, lies in different banks.
+template <int D>
+struct Tile {
+  static constexpr int kChunks = D / 8, kBytes = D * 2;
+  static __device__ __forceinline__ uint32_t at(int row, int chunk) {
+    const int turn = D % 64 == 0 ? row & 7 : row >> 1 & 3;
+    return row * kBytes + ((chunk ^ turn) << 4);
+  }
+};
+
+// Starts the copy of kRows rows to a tile; beyond `rows` and `chunks` it is filled with zeros.
+template <int D, int kRows>
+__device__ __forceinline__ void load_rows(uint32_t to, const char* from, int64_t stride, int rows,
+                                          int chunks) {
+  constexpr int kChunks = Tile<D>::kChunks;
+  static_assert(kRows * kChunks % kThreads == 0);
+#pragma unroll
+  for (int k = 0; k < kRows * kChunks / kThreads; ++k) {
+    const int i = k * kThreads + threadIdx.x, row = i / kChunks, chunk = i % kChunks;
+    const bool exists = row < rows && chunk < chunks;
+    copy_async(to + Tile<D>::at(row, chunk), exists ? from + row * stride + chunk * 16 : from, exists);
+  }
+}
+
+// The left side of products: kM tiles of 16 rows, held in registers or loaded for each product.
+template <int D, int kM, bool kHeld>
+struct Left {
+  uint32_t from;
+  uint32_t held[kHeld ? D / 16 : 1][kM][4];
+  static __device__ __forceinline__ void load(uint32_t (&r)[4], uint32_t from, int tile, int step) {
+    const int lane = threadIdx.x % 32;
+    load_tiles(r, from + Tile<D>::at(tile * 16 + (lane & 15), step * 2 + (lane >> 4)));
+  }
+  __device__ __forceinline__ void set(uint32_t tile) {
+    from = tile;
+    if constexpr (kHeld)
+#pragma unroll
+      for (int step = 0; step < D / 16; ++step)
+#pragma unroll
+        for (int m = 0; m < kM; ++m) load(held[step][m], from, m, step);
+  }
+};
+
+// c = a bᵀ for kN * 8 rows of b.
+template <bool kBrain, int D, int kM, int kN, bool kHeld>
+__device__ __forceinline__ void rows_by_rows(float (&c)[kM][kN][4], const Left<D, kM, kHeld>& a, uint32_t b) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[m][n][e] = 0;
+#pragma unroll
+  for (int step = 0; step < D / 16; ++step) {
+    uint32_t left[kM][4];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      if constexpr (kHeld) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) left[m][e] = a.held[step][m][e];
+      } else {
+        a.load(left[m], a.from, m, step);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kN; n += 2) {
+      uint32_t right[4];
+      load_tiles(right, b + Tile<D>::at(n * 8 + (lane & 7) + (lane >> 4 << 3), step * 2 + (lane >> 3 & 1)));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        matrix::multiply<kBrain>(c[m][n], left[m], right[0], right[1]);
+        matrix::multiply<kBrain>(c[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+// c += w b for the kN * 8 rows of b, where w is rounded from what another product gave.
+template <bool kBrain, int D, int kM, int kN>
+__device__ __forceinline__ void weights_by_rows(float (&c)[kM][D / 8][4], const float (&w)[kM][kN][4],
+                                                uint32_t b) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int step = 0; step < kN / 2; ++step) {
+    uint32_t left[kM][4];
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        left[m][e] =
+            round_pair<kBrain>(w[m][step * 2 + e / 2][e % 2 * 2], w[m][step * 2 + e / 2][e % 2 * 2 + 1]);
+#pragma unroll
+    for (int n = 0; n < D / 8; n += 2) {
+      uint32_t right[4];
+      load_tiles_turned(right, b + Tile<D>::at(step * 16 + (lane & 15), n + (lane >> 4)));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        matrix::multiply<kBrain>(c[m][n], left[m], right[0], right[1]);
+        matrix::multiply<kBrain>(c[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+// Scores of what is not there or hidden become minus infinity; with a mask they are also scaled and biased.
+// `row` and `column` are those of the lane's first element. kFlipped: rows are keys and columns queries.
+template <bool kMasked, bool kFlipped, int kM, int kN>
+__device__ __forceinline__ void hide(const Args& a, const char* mask, float factor, int row, int column,
+                                     float (&s)[kM][kN][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = row + m * 16 + (e >> 1) * 8, j = column + n * 8 + (e & 1);
+        const int query = kFlipped ? j : i, key = kFlipped ? i : j;
+        bool shown = key < a.keys && (!a.causal || key <= query);
+        float x = s[m][n][e];
+        if constexpr (kMasked) {
+          x *= factor;
+          shown = shown && query < a.queries;
+          if (shown) {
+            const char* at = mask + query * a.mask_query + key * a.mask_key;
+            if (a.mask_dtype == DType::Bool)
+              shown = *at != 0;
+            else
+              x += kLog2E * load<float>(at, a.mask_dtype);
+          }
+        }
+        s[m][n][e] = shown ? x : -INFINITY;
+      }
+}
+
+// Stores the rows of a warp, each times a factor, through the part of shared memory that was the warp's own.
+template <bool kBrain, int D, int kM>
+__device__ __forceinline__ void put_rows(const float (&c)[kM][D / 8][4], const float (&factor)[kM][2],
+                                         uint32_t own, char* to, int64_t stride, int rows, int chunks) {
+  const int lane = threadIdx.x % 32;
+  __syncwarp();
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        matrix::put_shared(
+            own + Tile<D>::at(m * 16 + h * 8 + lane / 4, n) + lane % 4 * 4,
+            round_pair<kBrain>(c[m][n][h * 2] * factor[m][h], c[m][n][h * 2 + 1] * factor[m][h]));
+  __syncwarp();
+#pragma unroll
+  for (int k = 0; k < kM * 16 * Tile<D>::kChunks / 32; ++k) {
+    const int i = k * 32 + lane, row = i / Tile<D>::kChunks, chunk = i % Tile<D>::kChunks;
+    if (row < rows && chunk < chunks)
+      *reinterpret_cast<uint4*>(to + row * stride + chunk * 16) =
+          matrix::get_shared_vector(own + Tile<D>::at(row, chunk));
+  }
+}
+
+__device__ __forceinline__ char* head_of(const Operand& t, int batch, int head) {
+  return t.data + batch * t.batch + head * t.head;
+}
+__device__ __forceinline__ const char* mask_of(const Args& a, int batch, int head) {
+  return a.mask + batch * a.mask_batch + head * a.mask_head;
+}
+
+// Over the four lanes that have a row.
+template <class F>
+__device__ __forceinline__ float quad_fold(float x, F combine) {
+  x = combine(x, shuffle_xor(x, 1));
+  return combine(x, shuffle_xor(x, 2));
+}
+
+// Calls a kernel's launcher for the narrowest width that holds a head; masks come in two of them.
+template <template <bool, int, bool> class Launch>
+void dispatch(const Args& a, bool brain, cudaStream_t stream) {
+  const auto with = [&](auto kind) {
+    constexpr bool kBrain = decltype(kind)::value;
+    if (a.mask) {
+      if (a.depth <= 64) return Launch<kBrain, 64, true>::run(a, stream);
+      return Launch<kBrain, 128, true>::run(a, stream);
+    }
+    if (a.depth <= 32) return Launch<kBrain, 32, false>::run(a, stream);
+    if (a.depth <= 64) return Launch<kBrain, 64, false>::run(a, stream);
+    if (a.depth <= 96) return Launch<kBrain, 96, false>::run(a, stream);
+    return Launch<kBrain, 128, false>::run(a, stream);
+  };
+  if (brain)
+    with(std::true_type{});
+  else
+    with(std::false_type{});
+}
+
+}  // namespace fl::cuda::flash

@@ -1,0 +1,158 @@
+"""Attention over blocks on the device against its definition in double precision, with gradients."""
+
+import math
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+
+
+@pytest.fixture(autouse=True)
+def over_blocks(monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_FLASH", "1")
+
+
+TOLERANCE = {fl.bfloat16: 2e-2, fl.float16: 3e-3}
+
+
+def reference(q, k, v, g, mask=None, causal=False, scale=None):
+    """Output and gradients; q and g have `group` heads for each of k and v."""
+    group = q.shape[1] // k.shape[1]
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    wide_k, wide_v = k.repeat(group, 1), v.repeat(group, 1)
+    scores = q @ wide_k.swapaxes(-1, -2) * scale
+    if causal:
+        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isinf(top), 0, top))
+    total = weights.sum(-1, keepdims=True)
+    weights /= np.where(total == 0, 1, total)
+    out = weights @ wide_v
+    of_weights = g @ wide_v.swapaxes(-1, -2)
+    of_scores = weights * (of_weights - (g * out).sum(-1, keepdims=True)) * scale
+
+    def over_group(x):
+        return x.reshape(x.shape[0], k.shape[1], group, *x.shape[2:]).sum(2)
+
+    of_key = over_group(of_scores.swapaxes(-1, -2) @ q)
+    return out, of_scores @ wide_k, of_key, over_group(weights.swapaxes(-1, -2) @ g)
+
+
+def make(shape, dtype, rng, layout="plain"):
+    b, h, n, d = shape
+    values = rng.standard_normal(shape, np.float32)
+    if layout == "joined":  # heads side by side in a row, as projections give them
+        t = fl.from_numpy(np.ascontiguousarray(values.swapaxes(1, 2))).to("cuda", dtype).transpose(1, 2)
+    elif layout == "turned":  # columns are not neighbours
+        t = fl.from_numpy(np.ascontiguousarray(values.swapaxes(2, 3))).to("cuda", dtype).transpose(2, 3)
+    elif layout == "odd":  # rows that are not aligned
+        wide = np.zeros((b, h, n, d + 3), np.float32)
+        wide[..., 1 : d + 1] = values
+        t = fl.from_numpy(wide).to("cuda", dtype)[..., 1 : d + 1]
+    else:
+        t = fl.from_numpy(values).to("cuda", dtype)
+    return t.detach(), t.cpu().to(fl.float64).numpy()
+
+
+def check(shape, keys, dtype, heads=None, causal=False, mask=None, scale=None, layouts=("plain",) * 4):
+    rng = np.random.default_rng(0)
+    b, h, _n, d = shape
+    other = (b, heads or h, keys, d)
+    made = [make(s, dtype, rng, kind) for s, kind in zip((shape, other, other, shape), layouts)]
+    q, k, v, g = (t for t, _ in made)
+    for t in (q, k, v):
+        t.requires_grad_()
+    on_device = None if mask is None else fl.from_numpy(mask).to("cuda")
+    out = F.scaled_dot_product_attention(
+        q, k, v, on_device, is_causal=causal, scale=scale, enable_gqa=heads is not None
+    )
+    assert out.grad_fn is not None and out.dtype == dtype and tuple(out.shape) == shape
+    out.backward(g)
+    wanted = reference(*(a for _, a in made), mask, causal, scale)
+    for name, got, want in zip(("out", "q", "k", "v"), (out, q.grad, k.grad, v.grad), wanted):
+        got = got.detach().cpu().to(fl.float64).numpy()
+        worst = max(1.0, np.abs(want).max())
+        np.testing.assert_allclose(got, want, atol=TOLERANCE[dtype] * worst, rtol=TOLERANCE[dtype], err_msg=name)
+
+
+LENGTHS = [(64, 64), (128, 128), (1, 300), (300, 1), (200, 70), (33, 17), (70, 257), (513, 513)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("queries,keys", LENGTHS)
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16], ids=str)
+def test_lengths(queries, keys, causal, dtype):
+    check((2, 3, queries, 64), keys, dtype, causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("depth", [8, 16, 24, 32, 40, 64, 72, 80, 96, 104, 128])
+def test_depths(depth, causal):
+    check((1, 2, 140, depth), 150, fl.float16, causal=causal)
+    check((1, 2, 140, depth), 150, fl.bfloat16, causal=causal)
+
+
+@pytest.mark.parametrize("layouts", [("joined",) * 4, ("turned",) * 4, ("odd", "plain", "joined", "odd")], ids=str)
+def test_strides(layouts):
+    check((2, 4, 90, 64), 90, fl.bfloat16, causal=True, layouts=layouts)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("depth", [64, 128])
+def test_shared_key_heads(heads, depth):
+    check((2, 4, 150, depth), 150, fl.float16, heads=heads, causal=True)
+    check((2, 4, 70, depth), 200, fl.float16, heads=heads, scale=0.2)
+
+
+@pytest.mark.parametrize("shape", [(70, 150), (2, 1, 70, 150), (1, 3, 1, 150), (70, 1)])
+@pytest.mark.parametrize("depth", [32, 64, 128])
+@pytest.mark.parametrize("boolean", [False, True])
+def test_masks(shape, depth, boolean):
+    mask = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    if boolean:
+        mask = mask > -1
+    check((2, 3, 70, depth), 150, fl.float16, mask=mask)
+
+
+def test_query_that_sees_nothing_gets_zero():
+    for mask in (np.ones((70, 150), bool), np.zeros((70, 150), np.float32)):
+        mask[3] = False if mask.dtype == bool else -np.inf
+        check((1, 2, 70, 64), 150, fl.float16, mask=mask)
+
+
+def test_large_scores_do_not_overflow():
+    q = fl.full((1, 1, 100, 64), 30.0, device="cuda", dtype=fl.bfloat16, requires_grad=True)
+    k = fl.full((1, 1, 90, 64), -30.0, device="cuda", dtype=fl.bfloat16, requires_grad=True)
+    v = fl.randn(1, 1, 90, 64, device="cuda", dtype=fl.bfloat16, requires_grad=True)
+    out = F.scaled_dot_product_attention(q, k, v)
+    out.sum().backward()
+    np.testing.assert_allclose(
+        out[0, 0, 7].detach().cpu().float().numpy(), v[0, 0].float().mean(0).detach().cpu().numpy(), atol=1e-2
+    )
+    for t in (q, k, v):
+        assert t.grad.isfinite().all()
+
+
+def test_gradients_are_the_same_each_time():
+    shape = (2, 4, 300, 64)
+    q, k, v, g = (fl.randn(shape, device="cuda", dtype=fl.bfloat16) for _ in range(4))
+
+    def run():
+        leaves = [t.clone().requires_grad_() for t in (q, k, v)]
+        F.scaled_dot_product_attention(*leaves, is_causal=True).backward(g)
+        return [t.grad for t in leaves]
+
+    for a, b in zip(run(), run()):
+        assert (a == b).all()
+
+
+def test_memory_does_not_hold_the_scores():
+    q = fl.randn(1, 4, 4096, 64, device="cuda", dtype=fl.bfloat16)
+    fl.cuda.reset_peak_memory_stats()
+    before = fl.cuda.memory_allocated()
+    F.scaled_dot_product_attention(q, q, q)
+    assert fl.cuda.max_memory_allocated() - before < 4 * 4096 * 4096 * 2
