@@ -1,81 +1,15 @@
-// Matrix products by cuBLASLt, which is opened at run time; its few declarations that are needed stand here.
-// Descriptors and the chosen algorithm are kept by shape, so that a product costs one call.
-#include <library_types.h>
-
-#include <cstring>
-#include <mutex>
+// Matrix products by cuBLASLt. Descriptors and the chosen algorithm are kept by shape, so that a product
+// costs one call.
 #include <unordered_map>
 
+#include "cuda/cublaslt.h"
 #include "cuda/kernels.h"
-#include "cuda/library.h"
 
 namespace fl::cuda {
 
+using namespace lt;
+
 namespace {
-
-// ---------------------------------------------------------------- cuBLASLt as it is documented
-
-using Handle = void*;
-using Desc = void*;
-using Layout_ = void*;
-using Preference = void*;
-struct Algorithm {
-  uint64_t data[8];
-};
-struct Heuristic {
-  Algorithm algorithm;
-  size_t workspace;
-  int state;
-  float waves;
-  int reserved[4];
-};
-enum ComputeType { kCompute32F = 68, kCompute64F = 70, kComputeTF32 = 77 };
-enum DescAttribute { kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8 };
-enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
-enum PreferenceAttribute { kMaxWorkspace = 1, kAlignA = 5, kAlignB = 6, kAlignC = 7, kAlignD = 8 };
-enum Epilogue { kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueReluBias = 6 };
-
-struct Lt {
-  int (*create)(Handle*);
-  int (*desc_create)(Desc*, int, int);
-  int (*desc_set)(Desc, int, const void*, size_t);
-  int (*layout_create)(Layout_*, int, uint64_t, uint64_t, int64_t);
-  int (*layout_set)(Layout_, int, const void*, size_t);
-  int (*preference_create)(Preference*);
-  int (*preference_set)(Preference, int, const void*, size_t);
-  int (*preference_destroy)(Preference);
-  int (*heuristic)(Handle, Desc, Layout_, Layout_, Layout_, Layout_, Preference, int, Heuristic*, int*);
-  int (*matmul)(Handle, Desc, const void*, const void*, Layout_, const void*, Layout_, const void*,
-                const void*, Layout_, void*, Layout_, const Algorithm*, void*, size_t, cudaStream_t);
-  Handle handles[kMaxDevices] = {};
-  bool found = false;
-
-  static Lt& get() {
-    static Lt lt = [] {
-      Lt l{};
-      static const char* const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
-                                          nullptr};
-      Library library(names);
-      library.find(l.create, "cublasLtCreate");
-      library.find(l.desc_create, "cublasLtMatmulDescCreate");
-      library.find(l.desc_set, "cublasLtMatmulDescSetAttribute");
-      library.find(l.layout_create, "cublasLtMatrixLayoutCreate");
-      library.find(l.layout_set, "cublasLtMatrixLayoutSetAttribute");
-      library.find(l.preference_create, "cublasLtMatmulPreferenceCreate");
-      library.find(l.preference_set, "cublasLtMatmulPreferenceSetAttribute");
-      library.find(l.preference_destroy, "cublasLtMatmulPreferenceDestroy");
-      library.find(l.heuristic, "cublasLtMatmulAlgoGetHeuristic");
-      library.find(l.matmul, "cublasLtMatmul");
-      l.found = library.complete();
-      return l;
-    }();
-    return lt;
-  }
-};
-
-void check_lt(int status, const char* what) {
-  FL_CHECK(status == 0, "[matmul] cuBLASLt error ", status, " in ", what);
-}
 
 // ---------------------------------------------------------------- one product and what is kept of it
 
@@ -86,14 +20,6 @@ struct Key_ {
   int32_t type, result, compute, trans_a, trans_b, epilogue, align_a, align_b, align_d, device, beta;
   bool operator==(const Key_& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
 };
-struct Hash {
-  size_t operator()(const Key_& k) const {
-    const auto* words = reinterpret_cast<const uint32_t*>(&k);
-    uint64_t h = 1469598103934665603ull;
-    for (size_t i = 0; i < sizeof k / 4; ++i) h = (h ^ words[i]) * 1099511628211ull;
-    return h ^ h >> 29;
-  }
-};
 struct Plan {
   Desc desc;
   Layout_ a, b, d;
@@ -102,13 +28,7 @@ struct Plan {
   bool usable;
 };
 
-constexpr size_t kWorkspace = size_t(32) << 20;
 std::atomic<bool> tf32{false};
-
-int alignment(const void* p) {
-  const uintptr_t bits = reinterpret_cast<uintptr_t>(p) | 256;
-  return static_cast<int>(bits & -bits);
-}
 
 Plan make_plan(Lt& lt, const Key_& k) {
   Plan p{};
@@ -131,23 +51,8 @@ Plan make_plan(Lt& lt, const Key_& k) {
   layout(&p.a, k.type, k.trans_a ? k.inner : k.rows, k.trans_a ? k.rows : k.inner, k.lda, k.stride_a);
   layout(&p.b, k.type, k.trans_b ? k.columns : k.inner, k.trans_b ? k.inner : k.columns, k.ldb, k.stride_b);
   layout(&p.d, k.result, k.rows, k.columns, k.ldd, k.stride_d);
-  Preference preference;
-  check_lt(lt.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
-  const uint64_t most = kWorkspace;
-  lt.preference_set(preference, kMaxWorkspace, &most, 8);
-  const std::pair<int, uint32_t> aligned[] = {
-      {kAlignA, k.align_a}, {kAlignB, k.align_b}, {kAlignC, k.align_d}, {kAlignD, k.align_d}};
-  for (const auto& [attribute, bytes] : aligned) lt.preference_set(preference, attribute, &bytes, 4);
-  Heuristic best;
-  int count = 0;
-  const int status =
-      lt.heuristic(lt.handles[k.device], p.desc, p.a, p.b, p.d, p.d, preference, 1, &best, &count);
-  lt.preference_destroy(preference);
-  p.usable = status == 0 && count > 0;
-  if (p.usable) {
-    p.algorithm = best.algorithm;
-    p.workspace = best.workspace;
-  }
+  p.usable = choose(lt, lt.handle(k.device), p.desc, p.a, p.b, p.d, p.d,
+                    {k.align_a, k.align_b, k.align_d, k.align_d}, p.algorithm, p.workspace);
   return p;
 }
 
@@ -279,11 +184,6 @@ void gemm(const cpu::GemmArgs& g, DType result) {
   Lt& lt = Lt::get();
   const bool dot = is_complex(g.dtype) && g.m == 1 && g.n == 1;
   if (dot || g.k == 0 || type < 0 || !lt.found || g.c_col != 1 || g.batch > 65535 * 16) return gemm_plain(g);
-  {
-    static std::mutex mutex;
-    std::lock_guard<std::mutex> lock(mutex);
-    if (!lt.handles[g.device]) check_lt(lt.create(&lt.handles[g.device]), "cublasLtCreate");
-  }
   Side a{g.a, g.a_row, g.a_col, g.a_batch}, b{g.b, g.b_row, g.b_col, g.b_batch};
   Tensor hold_a, hold_b, hold_bias;
   if (!a.fits(g.m, g.k)) hold_a = gathered(a, g.batch, g.m, g.k, g.dtype, g.device);
@@ -335,7 +235,7 @@ void gemm(const cpu::GemmArgs& g, DType result) {
   key.device = g.device;
   key.beta = g.beta != 0.0;
 
-  static thread_local std::unordered_map<Key_, Plan, Hash> plans;
+  static thread_local std::unordered_map<Key_, Plan, Hash<Key_>> plans;
   auto it = plans.find(key);
   if (it == plans.end()) it = plans.emplace(key, make_plan(lt, key)).first;
   const Plan& plan = it->second;
@@ -354,7 +254,7 @@ void gemm(const cpu::GemmArgs& g, DType result) {
                            beta_d[2] = {g.beta.real(), g.beta.imag()};
   const bool wide = key.compute == kCompute64F;
   check_lt(
-      lt.matmul(lt.handles[g.device], plan.desc, wide ? static_cast<const void*>(alpha_d) : alpha_f, b.data,
+      lt.matmul(lt.handle(g.device), plan.desc, wide ? static_cast<const void*>(alpha_d) : alpha_f, b.data,
                 plan.a, a.data, plan.b, wide ? static_cast<const void*>(beta_d) : beta_f, c.data, plan.d,
                 const_cast<void*>(c.data), plan.d, &plan.algorithm, workspace.get(), plan.workspace, stream),
       "cublasLtMatmul");

@@ -37,6 +37,8 @@ _REAL = {
 }  # fmt: skip
 
 
+_FLOAT8 = {fl.float8_e4m3fn, fl.float8_e5m2}
+
 # Those of which it is true on a GPU, where a kernel folds both ways in one pass.
 DEFINED_ON_GPU = (*DEFINED, "_layer_norm_backward")
 
@@ -203,6 +205,14 @@ class Lowering:
     def _is_real(call: Call) -> bool:
         values = [*call.reads, *(v for v in call.results if v is not None)]
         return all(v.dtype in _REAL and 0 not in v.size for v in values)
+
+    def _converts(self, call: Call, source: Value, result: Value) -> bool:
+        """Whether a copy is one that loops make: of dtypes they compute in, or from or to those they only store."""
+        if self._is_real(call):
+            return True
+        kinds = {source.dtype, result.dtype}
+        narrow = self.printer.float8 and len(kinds & _FLOAT8) == 1 and len(kinds & _REAL) == 1
+        return narrow and 0 not in source.size and 0 not in result.size
 
     @staticmethod
     def _functional_record(call: Call) -> Any:
@@ -448,7 +458,7 @@ def _copy(lowering: Lowering, call: Call) -> bool:
     """copy_(self, src): an element of src for each of self."""
     target = lowering._target(call)
     source = call.args[1]
-    if target is None or not isinstance(source, Value) or not lowering._is_real(call):
+    if target is None or not isinstance(source, Value) or not lowering._converts(call, source, target[0]):
         return False
     value = target[0]
     reads = [lowering.read(source, value.size)]
@@ -457,7 +467,7 @@ def _copy(lowering: Lowering, call: Call) -> bool:
 
 def _clone(lowering: Lowering, call: Call) -> bool:
     source, result = call.args[0], call.results[0]
-    if result is None or not isinstance(source, Value) or not lowering._is_real(call):
+    if result is None or not isinstance(source, Value) or not lowering._converts(call, source, result):
         return False
     reads = [lowering.read(source)]
     done = lowering._store(call.op._opname, (result, False), e.Expr("load", 0), reads, source.dtype)

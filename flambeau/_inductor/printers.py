@@ -34,6 +34,7 @@ class Launch(Protocol):
 
 class Printer(Protocol):
     random: bool  # knows loops over random words
+    float8: bool  # knows loops that read and write the 8-bit floats that products take
 
     def knows(self, expr: Expr, dtype: Any) -> bool:
         """Whether arithmetic of a dtype can be printed."""
@@ -59,6 +60,7 @@ class CppPrinter:
     """C++ with OpenMP."""
 
     random = False
+    float8 = False
 
     def knows(self, expr: Expr, dtype: Any) -> bool:
         return True

@@ -25,7 +25,7 @@ from flambeau._inductor.tiles import Part, Target, Tile, alternatives, divide
 from flambeau.ops.expr import Expr
 
 if TYPE_CHECKING:
-    from flambeau._inductor.triton_products import Product
+    from flambeau._inductor.triton_products import Matrix
 
 __all__ = ["POINTERS", "Kernel", "Scope", "Tuner", "Writer", "print_all", "print_group", "print_operator", "print_part"]
 
@@ -41,9 +41,12 @@ TYPES = {
     fl.int16: ("*i16", "int64"),
     fl.int32: ("*i32", "int64"),
     fl.int64: ("*i64", "int64"),
+    fl.float8_e4m3fn: ("*fp8e4nv", "float32"),
+    fl.float8_e5m2: ("*fp8e5", "float32"),
 }
 POINTERS = {dtype: name for dtype, (name, _) in TYPES.items()}
 _NARROW = {fl.uint8: "uint8", fl.int8: "int8", fl.int16: "int16", fl.int32: "int32"}
+_FLOAT8 = {fl.float8_e4m3fn: "to_e4m3({})", fl.float8_e5m2: "to_e5m2({})"}
 
 HEADER = """\
 import triton
@@ -79,6 +82,19 @@ def fold_minimum(a, b):
 @triton.jit
 def fast_inverse(x):
     return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def to_e4m3(x):
+    return x.to(tl.float32).to(tl.float8e4nv)
+
+
+@triton.jit
+def to_e5m2(x):
+    x = x.to(tl.float32)
+    code = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
+    infinite = tl.where(x < 0, 0xFC, 0x7C).to(tl.uint8)
+    return tl.where(tl.abs(x) >= 61440.0, infinite, code).to(tl.float8e5, bitcast=True)
 
 
 @triton.jit
@@ -140,8 +156,9 @@ class Kernel:
 class Tuner(Protocol):
     """Chooses among kernels, where there is one."""
 
-    def product(self, product: Product, finished: list[Kernel], separate: list[Kernel]) -> int | None:
-        """Which of the kernels that compute a product and what follows it; None: the product and separate kernels."""
+    def product(self, product: Matrix, finished: list[Kernel], separate: list[Kernel]) -> int | None:
+        """Which of the kernels that compute a product (or convolution) and what follows it; None: the call and separate
+        kernels."""
 
     def loop(self, kernels: list[Kernel]) -> int:
         """Which of the kernels that compute the same, of which the first is the one that is taken without a tuner."""
@@ -341,7 +358,8 @@ class Writer:
         target = POINTERS[dtype][1:]
         types = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16", "i1": "int1"}
         text = types.get(target, target.replace("i", "int").replace("u", "uint") if "u" not in target else "uint8")
-        scope.lines.append(f"tl.store({at}, ({name}).to(tl.{text}){', ' + mask if mask else ''})")
+        value = _FLOAT8[dtype].format(name) if dtype in _FLOAT8 else f"({name}).to(tl.{text})"
+        scope.lines.append(f"tl.store({at}, {value}{', ' + mask if mask else ''})")
 
     # ---------------------------------------------------------------- values
 
@@ -364,6 +382,8 @@ class Writer:
     def held(self, scope: Scope, buffer: Buffer, name: str) -> str:
         """A value cut to what a buffer of its dtype holds."""
         name = scope.cast(name, TYPES[buffer.dtype][1])
+        if buffer.dtype in _FLOAT8:
+            return scope.let("v", f"{_FLOAT8[buffer.dtype].format(name)}.to(tl.float32)", "float32")
         narrow = _NARROW.get(buffer.dtype)
         return scope.let("v", f"{name}.to(tl.{narrow}).to(tl.int64)", "int64") if narrow else name
 

@@ -229,6 +229,7 @@ class TritonPrinter:
     def __init__(self, device: int, target: Target) -> None:
         self.device = device
         self.target = target
+        self.float8 = target.capability >= 89
 
     @classmethod
     def of(cls, device: Any) -> TritonPrinter:

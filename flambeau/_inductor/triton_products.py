@@ -3,7 +3,7 @@
 A product whose result only one group of pointwise loops reads can be made by that group's kernel: each program computes a
 tile of the product in its registers, and goes on with the loops where they would have read it from memory. With
 `max_autotune` (`triton_tune.py`) kernels with several tiles are measured beside the library's product and the group's own
-kernels, and the winner for these sizes is remembered.
+kernels, and the winner for these sizes is remembered. Convolutions (`triton_convolutions.py`) are products too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import flambeau as fl
 from flambeau._inductor.arrange import product as product_of
@@ -22,7 +22,7 @@ from flambeau._inductor.tiles import Part, Tile, power, subgroup
 from flambeau._inductor.triton import Kernel, Scope, Tuner, Writer
 from flambeau.backends import records
 
-__all__ = ["Product", "finish_products"]
+__all__ = ["Choice", "Finished", "Matrix", "Product", "finish_products", "over"]
 
 
 class Choice(NamedTuple):
@@ -39,6 +39,26 @@ CHOICES = (
     Choice(16, 32, 64, 2, 4),
 )  # fmt: skip
 _BAND = 8  # tiles above each other that are computed one after the other, so that operands are found in the cache
+
+
+class Matrix(Protocol):
+    """A call whose result is a matrix of m x n, a sum over products for each element."""
+
+    item: Operator
+    result: Buffer
+    bias: Access | None  # over n
+    m: int
+    n: int
+
+    @property
+    def operands(self) -> tuple[Access, ...]:
+        """What is read."""
+
+    def over(self, group: Group) -> Group | None:
+        """A pointwise group as rows by columns of the matrix; None where it walks over it in another way."""
+
+    def kernels(self, group: Group, stored: set[Buffer]) -> list[Kernel]:
+        """Kernels that compute the matrix and the group, for several tiles."""
 
 
 @dataclass
@@ -58,14 +78,31 @@ class Product:
         parts = (self.m, self.n, self.k, self.a.strides, self.b.strides, self.bias is not None, self.result.dtype)
         return " ".join(map(str, parts))
 
+    @property
+    def operands(self) -> tuple[Access, ...]:
+        return (self.a, self.b) if self.bias is None else (self.a, self.b, self.bias)
+
+    def over(self, group: Group) -> Group | None:
+        dims = group.dims
+        split = next((i for i in range(len(dims) + 1) if product_of(dims[i:]) == self.n), None)
+        if split is None or product_of(dims[:split]) != self.m:
+            return None
+        return over(self, group, split)
+
+    def kernels(self, group: Group, stored: set[Buffer]) -> list[Kernel]:
+        names = ", ".join([self.item.call.op._full_name, *(m.loop.name for m in group.members)])
+        return [
+            _ByDepth(self, group, stored, choice).kernel(names, stages=choice.stages)
+            for choice in CHOICES
+            if choice.rows <= max(power(self.m), 16) and choice.columns <= max(power(self.n), 16)
+        ]
+
 
 def finish_products(work: list[Work], printed: list[list[Kernel] | None], tuner: Tuner) -> None:
     """Replaces kernels of groups by such that compute a product too, whose call then goes. The tuner is given these, one for
     each tile, and the group's own ones, and says which of the former to take."""
     for at, reader, product, group in _pairs(work):
-        stored = work[reader][1]
-        fitting = [c for c in CHOICES if c.rows <= max(power(product.m), 16) and c.columns <= max(power(product.n), 16)]
-        kernels = [_print(product, group, stored, choice) for choice in fitting]
+        kernels = product.kernels(group, work[reader][1])
         chosen = tuner.product(product, kernels, printed[reader] or []) if kernels else None
         if chosen is not None:
             printed[at], printed[reader] = [], [kernels[chosen]]
@@ -74,21 +111,26 @@ def finish_products(work: list[Work], printed: list[list[Kernel] | None], tuner:
 # ---------------------------------------------------------------- which
 
 
-def _pairs(work: list[Work]) -> Iterator[tuple[int, int, Product, Group]]:
+def _pairs(work: list[Work]) -> Iterator[tuple[int, int, Matrix, Group]]:
     """Places of products and of the groups that alone read them, each group once."""
+    from flambeau._inductor.triton_convolutions import convolution
+
     taken: set[int] = set()
     for at, (item, leaving) in enumerate(work):
-        product = _product(item) if isinstance(item, Operator) and not leaving else None
+        product: Matrix | None = None
+        if isinstance(item, Operator) and not leaving:
+            product = _product(item) or convolution(item)
         if product is None:
             continue
         readers = [i for i in range(at + 1, len(work)) if _touches(work[i][0], product.result)]
         if len(readers) != 1 or readers[0] in taken:
             continue
         group = work[readers[0]][0]
-        sources = {access.buffer.memory for access in (product.a, product.b, product.bias) if access is not None}
+        sources = {access.buffer.memory for access in product.operands}
         between = itertools.chain.from_iterable(_written(item) for item, _ in work[at + 1 : readers[0] + 1])
         if isinstance(group, Group) and not any(b.memory in sources for b in between):
-            fitting = _over(group, product)
+            pointwise = group.split is None and all(m.level == "full" for m in group.members)
+            fitting = product.over(group) if pointwise else None
             if fitting is not None:
                 taken.add(readers[0])
                 yield at, readers[0], product, fitting
@@ -104,22 +146,18 @@ def _written(item: Group | Operator) -> list[Buffer]:
     return item.written if isinstance(item, Operator) else [m.loop.write.buffer for m in item.members]
 
 
-def _over(group: Group, product: Product) -> Group | None:
-    """A pointwise group as rows by columns of the product; None where it walks over the product in another way."""
-    if group.split is not None or any(m.level != "full" for m in group.members):
-        return None
+def over(matrix: Matrix, group: Group, split: int) -> Group | None:
+    """A pointwise group with its dimensions from `split` on as columns; None where it reads the matrix in another order than
+    it lies in memory."""
     dims = group.dims
-    split = next((i for i in range(len(dims) + 1) if product_of(dims[i:]) == product.n), None)
-    if split is None or product_of(dims[:split]) != product.m:
-        return None
     rows = tuple(product_of(dims[i + 1 :]) for i in range(len(dims)))
     for member in group.members:
-        if member.write.buffer.memory is product.result:
+        if member.write.buffer.memory is matrix.result:
             return None
         for access in member.reads:
-            if access.buffer.memory is product.result:
+            if access.buffer.memory is matrix.result:
                 same = all(s == r for s, r, n in zip(access.strides, rows, dims) if n != 1)
-                if access.buffer is not product.result or access.offset != 0 or not same:
+                if access.buffer is not matrix.result or access.offset != 0 or not same:
                     return None
     return subgroup(dims, split, group.members)
 
@@ -177,18 +215,17 @@ def _as_matrix(size: Any, stride: Any) -> tuple[tuple[int, int], tuple[int, int]
 # ---------------------------------------------------------------- printing
 
 
-class _Finished(Writer):
-    """A kernel that computes a tile of a product, then the loops of a group."""
+class Finished(Writer):
+    """A kernel that computes a tile of a matrix, then the loops of a group."""
 
-    def __init__(self, product: Product, group: Group, stored: set[Buffer], choice: Choice) -> None:
-        self.product = product
+    def __init__(self, matrix: Matrix, group: Group, stored: set[Buffer], choice: Choice) -> None:
+        self.matrix = matrix
         self.depth_of_tile = choice.depth
         super().__init__(Part(group, stored, Tile("tile", choice.rows, choice.columns, choice.warps, whole=False)))
 
-    def _reach(self) -> int:
-        p = self.product
-        far = (p.m * p.a.strides[0] + p.k * p.a.strides[1], p.k * p.b.strides[0] + p.n * p.b.strides[1])
-        return max(super()._reach(), *far)
+    def sums(self) -> list[str]:
+        """Lines that compute `made`, in float32, for rows `i` and columns `j`."""
+        raise NotImplementedError
 
     def shape(self) -> dict[str, int]:
         return super().shape() | {"K": self.depth_of_tile}
@@ -198,12 +235,11 @@ class _Finished(Writer):
         return down * across, 1, 1
 
     def load(self, scope: Scope, access: Access) -> str:
-        if access.buffer is self.product.result:
+        if access.buffer is self.matrix.result:
             return scope.let("x", "made", "float32")
         return super().load(scope, access)
 
     def body(self) -> list[str]:
-        p = self.product
         scope = Scope(self)
         self.full_stores(scope, 0)
         down, across, _ = super().grid()
@@ -219,27 +255,14 @@ class _Finished(Writer):
             # What is outside of the matrices is computed from what is inside, and not stored.
             f"i = {self.clamped('x', 'rows', self.exact_rows, self.height)}",
             f"j = {self.clamped('c', 'columns', self.exact_columns, self.width)}",
-            f"a = {self.at(p.a, 'i', 'k[None, :]')}",
-            f"b = {self.at(p.b, 'k[:, None]', 'j')}",
             "made = tl.zeros([X, R], tl.float32)",
+            *self.sums(),
         ]
-        depth = self.number("depth", 0, p.k)
-        whole = p.k % self.depth_of_tile == 0
-        left, right = (
-            ("", "") if whole else (f", k[None, :] < {depth} - start, 0.0", f", k[:, None] < {depth} - start, 0.0")
-        )
-        lines += [
-            f"for start in range(0, {depth}, K):",
-            f"    made = tl.dot(tl.load(a{left}), tl.load(b{right}), made)",
-            f"    a += {self.times('K', p.a.strides[1])}",
-            f"    b += {self.times('K', p.b.strides[0])}",
-        ]
-        if p.bias is not None:
-            lines.append(
-                f"made += tl.load({self.pointer(p.bias)} + {self.times('j', p.bias.strides[0])}).to(tl.float32)"
-            )
-        narrow = {fl.bfloat16: "bfloat16", fl.float16: "float16"}[p.result.dtype]
-        return [*lines, f"made = made.to(tl.{narrow}).to(tl.float32)", *scope.lines]
+        bias = self.matrix.bias
+        if bias is not None:
+            lines.append(f"made += tl.load({self.pointer(bias)} + {self.times('j', bias.strides[0])}).to(tl.float32)")
+        narrow = {fl.bfloat16: "bfloat16", fl.float16: "float16"}.get(self.matrix.result.dtype)
+        return [*lines, *([f"made = made.to(tl.{narrow}).to(tl.float32)"] if narrow else []), *scope.lines]
 
     def clamped(self, variable: str, what: str, exact: bool, size: int) -> str:
         return variable if exact else f"tl.minimum({variable}, {self.number(what, 0, size)} - 1)"
@@ -252,6 +275,28 @@ class _Finished(Writer):
         return " + ".join([self.pointer(access), *terms])
 
 
-def _print(product: Product, group: Group, stored: set[Buffer], choice: Choice) -> Kernel:
-    names = [product.item.call.op._full_name, *(m.loop.name for m in group.members)]
-    return _Finished(product, group, stored, choice).kernel(", ".join(names), stages=choice.stages)
+class _ByDepth(Finished):
+    """Of a product of two matrices."""
+
+    matrix: Product
+
+    def _reach(self) -> int:
+        p = self.matrix
+        far = (p.m * p.a.strides[0] + p.k * p.a.strides[1], p.k * p.b.strides[0] + p.n * p.b.strides[1])
+        return max(super()._reach(), *far)
+
+    def sums(self) -> list[str]:
+        p = self.matrix
+        depth = self.number("depth", 0, p.k)
+        whole = p.k % self.depth_of_tile == 0
+        left, right = (
+            ("", "") if whole else (f", k[None, :] < {depth} - start, 0.0", f", k[:, None] < {depth} - start, 0.0")
+        )
+        return [
+            f"a = {self.at(p.a, 'i', 'k[None, :]')}",
+            f"b = {self.at(p.b, 'k[:, None]', 'j')}",
+            f"for start in range(0, {depth}, K):",
+            f"    made = tl.dot(tl.load(a{left}), tl.load(b{right}), made)",
+            f"    a += {self.times('K', p.a.strides[1])}",
+            f"    b += {self.times('K', p.b.strides[0])}",
+        ]

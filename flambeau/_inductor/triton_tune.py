@@ -16,7 +16,7 @@ from flambeau._inductor.ir import Buffer
 from flambeau._inductor.tiles import Target
 from flambeau._inductor.triton import Kernel
 from flambeau._inductor.triton_build import Image, images, loaded
-from flambeau._inductor.triton_products import Product
+from flambeau._inductor.triton_products import Matrix
 from flambeau._inductor.tune import quickest
 
 __all__ = ["MeasuringTuner"]
@@ -31,7 +31,7 @@ class MeasuringTuner:
         self.products = products
         self.loops = loops
 
-    def product(self, product: Product, finished: list[Kernel], separate: list[Kernel]) -> int | None:
+    def product(self, product: Matrix, finished: list[Kernel], separate: list[Kernel]) -> int | None:
         """Which kernel takes less time than the others and than the library's product followed by separate kernels."""
         if not self.products:
             return None

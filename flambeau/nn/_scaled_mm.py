@@ -40,13 +40,13 @@ def _only(name: str, given: Any) -> Any:
     return given
 
 
-def _scaled(matrix: Tensor, scale: Any, recipe: Any, rows: int) -> Tensor:
-    """The matrix in float32, times its scales; `rows` is the dimension that keeps its scales in the product."""
+def _scales(scale: Any, recipe: Any, rows: int) -> tuple[Tensor, bool]:
+    """The scales of a matrix, and whether there is one for each of its `rows`, which is a dimension."""
     scale, recipe = _only("scale", scale), ScalingType(_only("recipe", recipe))
     if recipe is ScalingType.TensorWise:
-        return matrix.float() * scale.float().reshape(())
+        return scale, False
     if recipe is ScalingType.RowWise:
-        return matrix.float() * scale.float().reshape([-1, 1] if rows == 0 else [1, -1])
+        return scale.reshape([-1, 1] if rows == 0 else [1, -1]), True
     raise NotImplementedError(f"[scaled_mm] expected a scale for the matrix or for each row, got {recipe.name}")
 
 
@@ -64,10 +64,14 @@ def scaled_mm(
     contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """The product of two matrices times their scales, summed in float32."""
+    """The product of two matrices of 8-bit floats times their scales, summed in float32."""
     if any(_only("swizzle", s) not in (None, SwizzleType.NO_SWIZZLE) for s in (swizzle_a, swizzle_b)):
         raise NotImplementedError("[scaled_mm] expected scales in their plain order")
-    made = _scaled(mat_a, scale_a, scale_recipe_a, 0) @ _scaled(mat_b, scale_b, scale_recipe_b, 1)
-    if bias is not None:
-        made = made + bias.float()
-    return made.to(mat_a.dtype if output_dtype is None else output_dtype)
+    (left, by_rows), (right, by_columns) = (
+        _scales(scale_a, scale_recipe_a, 0),
+        _scales(scale_b, scale_recipe_b, 1),
+    )
+    if by_rows != by_columns:  # one of them for each row is: the same for all
+        left = left if by_rows else left.reshape(1, 1).expand(mat_a.shape[0], 1).contiguous()
+        right = right if by_columns else right.reshape(1, 1).expand(1, mat_b.shape[1]).contiguous()
+    return fl._scaled_mm(mat_a, mat_b, left, right, bias, None, output_dtype, use_fast_accum)

@@ -42,3 +42,19 @@ def matrix_exp(self: Any) -> Any:
     for done in range(int(squarings.max().item())):
         result = fl.where((squarings > done)[..., None, None], result @ result, result)
     return fl.where(finite[..., None, None], result, fl.full_like(result, float("nan")))
+
+
+@decompose("_scaled_mm")
+def scaled_mm(
+    self: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any = None, scale_result: Any = None, out_dtype: Any = None,
+    use_fast_accum: bool = False,
+) -> Any:  # fmt: skip
+    singles = scale_a.numel() == scale_b.numel() == 1
+    left, right = (s.reshape(()) if singles else s for s in (scale_a, scale_b))
+    made = fl.mm(self.to(fl.float32) * left, mat2.to(fl.float32) * right)
+    if bias is not None:
+        made = made + bias.to(fl.float32)
+    result = out_dtype or self.dtype
+    if scale_result is not None and result in (fl.float8_e4m3fn, fl.float8_e5m2):
+        made = made * scale_result.reshape(())
+    return made.to(result)

@@ -24,6 +24,14 @@ native(
     "-> Tensor"
 )
 native("_product_packed(Tensor self) -> Tensor")
+# Of 8-bit floats with scales.
+native(
+    "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
+    "dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+    module="",
+    method=False,
+    out=True,
+)
 native(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True
 )

@@ -46,13 +46,12 @@ def test_wide_unsigned_integers(dtype):
     assert bits(strided.contiguous()) == bits(x.to(dtype).reshape(-1, 1).expand(11, 3).t().contiguous())
 
 
-def test_products_of_8_bit_matrices():
+@pytest.mark.parametrize("dtype", FLOATS[:2])
+@pytest.mark.parametrize("count", [1, 7, 8, 100003])
+def test_conversions_by_vectors(dtype, count):
     fl.manual_seed(0)
-    a, b = fl.randn(16, 32).to(fl.float8_e4m3fn), fl.randn(32, 16).to(fl.float8_e4m3fn)
-    scale = fl.tensor(0.5)
-    kinds = fl.nn.functional.ScalingType.TensorWise
-    want = fl.nn.functional.scaled_mm(a, b, scale, kinds, scale, kinds, output_dtype=fl.float32)
-    found = fl.nn.functional.scaled_mm(
-        a.cuda(), b.cuda(), scale.cuda(), kinds, scale.cuda(), kinds, output_dtype=fl.float32
-    )
-    fl.testing.assert_close(found.cpu(), want, rtol=1e-5, atol=1e-5)
+    x = fl.randn(count) * 10 ** (fl.rand(count) * 14 - 8)
+    for other in (fl.float32, fl.bfloat16, fl.float16):
+        there = x.to(other).cuda().to(dtype)
+        assert bits(there) == bits(x.to(other).to(dtype))
+        assert bits(there.to(other)) == bits(x.to(other).to(dtype).to(other))

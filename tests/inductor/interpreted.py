@@ -21,6 +21,7 @@ import test_triton
 import triton.language as tl
 from triton.runtime import interpreter
 
+import flambeau as fl
 from flambeau._inductor import triton as printer
 from flambeau._inductor import triton_math
 from flambeau._inductor.tiles import Target
@@ -94,6 +95,17 @@ class Library:
         return call
 
 
+def _to_float8(dtype: Any, kind: Any) -> Any:
+    """The conversion as the device makes it, by the CPU's; Triton's own cuts bits off."""
+
+    def convert(x: Any) -> Any:
+        given = np.ascontiguousarray(x.handle.data, np.float32)
+        made = fl.tensor(given.reshape(-1)).to(dtype).view(fl.uint8).numpy().reshape(given.shape)
+        return tl.tensor(interpreter.TensorHandle(made, kind), tl.block_type(kind, list(given.shape)))
+
+    return convert
+
+
 def _tensor(value: int, name: str) -> Any:
     kind = tl.str_to_ty(name, None)
     dtype = np.uint64 if name.startswith("*") else np.int64 if name == "i64" else np.int32
@@ -115,6 +127,8 @@ class _Launch:
         exec(compile(text, file.name, "exec"), space)
         space["libdevice"] = Library()
         space["fast_inverse"] = space["libdevice"].fast_inverse
+        space["to_e4m3"] = _to_float8(fl.float8_e4m3fn, tl.float8e4nv)
+        space["to_e5m2"] = _to_float8(fl.float8_e5m2, tl.float8e5)
         self.function = space["kernel"].rewrite()
         os.unlink(file.name)
 
@@ -155,6 +169,7 @@ class InterpretedPrinter:
     """Triton kernels, interpreted; `target` may describe a small GPU, so that small tensors are divided as large ones are."""
 
     random = True
+    float8 = True
     printed: ClassVar[list[str]] = []  # by all of them
 
     def __init__(self, target: Target) -> None:

@@ -25,6 +25,10 @@ def floats(*size, dtype=fl.float32):
     return lambda: fl.randn(size).to(dtype)
 
 
+def planes(*size, dtype=fl.float32):
+    return lambda: fl.randn(*size).to(dtype).contiguous(memory_format=fl.channels_last)
+
+
 def integers(*size, dtype=fl.int64):
     return lambda: fl.randint(-9, 10, size).to(dtype)
 
@@ -157,6 +161,43 @@ CASES = {
         [floats(20, 30, dtype=fl.bfloat16), floats(30, 20, dtype=fl.bfloat16)],
         False,
     ),
+    "a convolution and a residual": (
+        lambda x, w, b, y: fl.relu(F.conv2d(x, w, b, 1, 1) + y),
+        [planes(2, 20, 9, 7, dtype=fl.bfloat16), planes(37, 20, 3, 3, dtype=fl.bfloat16), floats(37, dtype=fl.bfloat16), planes(2, 37, 9, 7, dtype=fl.bfloat16)],
+        False,
+    ),
+    "a convolution and a normalisation": (
+        lambda x, w, mean, variance, scale, shift: F.gelu(
+            F.batch_norm(F.conv2d(x, w, None, 2, (2, 1), (2, 1)), mean, variance.square() + 0.5, scale, shift)
+        ),
+        [floats(2, 33, 10, 11, dtype=fl.float16), floats(18, 33, 3, 2, dtype=fl.float16), *[floats(18)] * 4],
+        False,
+    ),
+    "a convolution of few channels": (
+        lambda x, w, b: F.silu(F.conv2d(x, w, b, (2, 3), 3)) * 2,
+        [planes(1, 3, 21, 19, dtype=fl.bfloat16), floats(40, 3, 7, 7, dtype=fl.bfloat16), floats(40, dtype=fl.bfloat16)],
+        False,
+    ),
+    "a convolution by one element": (
+        lambda x, w, y: (F.conv2d(x, w) + y).relu() * 0.5,
+        [planes(3, 64, 5, 6, dtype=fl.bfloat16), floats(32, 64, 1, 1, dtype=fl.bfloat16), floats(1, 32, 1, 1, dtype=fl.bfloat16)],
+        False,
+    ),
+    "a convolution with gradients": (
+        lambda x, w: fl.relu(F.conv2d(x, w, None, 1, (0, 1), (1, 2))),
+        [floats(2, 17, 8, 9, dtype=fl.float16), floats(5, 17, 3, 3, dtype=fl.float16)],
+        True,
+    ),
+    "a convolution in groups": (
+        lambda x, w: fl.relu(F.conv2d(x, w, None, 1, 1, 1, 2)),
+        [floats(2, 8, 5, 5, dtype=fl.bfloat16), floats(6, 4, 3, 3, dtype=fl.bfloat16)],
+        False,
+    ),
+    "8-bit floats": (
+        lambda x, y: [(q := (x / (amax := x.abs().max())).to(fl.float8_e4m3fn)), q.float() * amax, (y * 30000).to(fl.float8_e5m2)],
+        [floats(33, 65), floats(40, 7)],
+        False,
+    ),
     "dropout": (lambda x: F.dropout(x, 0.4, True) * 2, [floats(33, 65)], True),
 }  # fmt: skip
 
@@ -205,7 +246,7 @@ def compare(expected, found):
 
 # Absolute errors are relative to the largest number.
 TOLERANCE = {fl.float64: 1e-12, fl.float32: 2e-5, fl.bfloat16: 0.03, fl.float16: 0.005}
-TOLERANCE |= dict.fromkeys((fl.int64, fl.int8, fl.bool), 0.0)
+TOLERANCE |= dict.fromkeys((fl.int64, fl.int8, fl.bool, fl.float8_e4m3fn, fl.float8_e5m2), 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -262,13 +303,14 @@ class CompileOnly(triton_build.TritonPrinter):
 
 SAMPLES = [
     "a chain in bfloat16", "softmax", "layer norm and gelu", "sums", "folds both ways", "transposed", "integers",
-    "conditions", "dropout", "a product and an activation",
+    "conditions", "dropout", "a product and an activation", "a convolution and a residual",
+    "a convolution of few channels", "a convolution by one element",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_kernels_compile_without_a_gpu(capability):
-    for name in SAMPLES:
+    for name in [*SAMPLES, *(["8-bit floats"] if capability >= 89 else [])]:
         function, inputs, _ = CASES[name]
         printer = CompileOnly(0, Target(capability, processors=4, longest_shared_row=32))
         with pytest.raises(Stop):
@@ -298,6 +340,10 @@ def test_products_are_made_by_the_group_that_alone_reads_them():
     assert len(finished("a product of turned matrices, added twice")) == 1
     assert not finished("a product that is returned too")
     assert not finished("a product whose operand changes")
+    for name in ("a residual", "a normalisation"):
+        assert len(finished(f"a convolution and {name}")) == 1
+    assert len(finished("a convolution of few channels")) == 1
+    assert not finished("a convolution in groups")
 
 
 def test_images_are_found_on_disk_and_spoilt_ones_are_built_again():

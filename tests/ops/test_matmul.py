@@ -254,3 +254,24 @@ def test_products_with_rows_apart():
     for pitch, bias in ((6, None), (8, fl.randn(6)), (8, b.double())):
         with pytest.raises(RuntimeError, match="expected"):
             fl._ops._product_pitched(x, w, bias, pitch)
+
+
+def test_scaled_products_of_8_bit_floats():
+    fl.manual_seed(0)
+    a, b = fl.randn(5, 7).to(fl.float8_e4m3fn), fl.randn(7, 3).to(fl.float8_e5m2)
+    one, rows, columns, bias = fl.tensor([2.0]), fl.rand(5, 1), fl.rand(1, 3), fl.randn(3)
+    exact = a.double() @ b.double()
+    made = fl._scaled_mm(a, b, one, fl.tensor(0.5), bias, out_dtype=fl.float32)
+    fl.testing.assert_close(made.double(), exact + bias.double(), rtol=1e-5, atol=1e-5)
+    made = fl._scaled_mm(a, b, rows, columns, out_dtype=fl.bfloat16)
+    fl.testing.assert_close(made.double(), exact * rows.double() * columns.double(), rtol=1e-2, atol=1e-2)
+    assert fl._scaled_mm(a, b, one, one).dtype is fl.float8_e4m3fn
+    shown = fl._scaled_mm(a.to("meta"), b.to("meta"), one.to("meta"), one.to("meta"), out_dtype=fl.float16)
+    assert (shown.shape, shown.dtype) == ((5, 3), fl.float16)
+    for scales in ((rows, one), (rows[:, 0], columns[0]), (one.double(), one)):
+        with pytest.raises(ValueError, match="float32 scales"):
+            fl._scaled_mm(a, b, *scales)
+    with pytest.raises(ValueError, match="8-bit floats"):
+        fl._scaled_mm(a.float(), b, one, one)
+    with pytest.raises(RuntimeError, match="bias of 3"):
+        fl._scaled_mm(a, b, one, one, bias[:2])

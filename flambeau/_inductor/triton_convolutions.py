@@ -1,0 +1,286 @@
+"""Convolutions of planes with what follows them as one Triton kernel, where that was measured as quicker than cuDNN.
+
+A convolution is a product: the rows are the pixels of the result, the columns its channels, and the depth runs over the
+elements of the kernel and the input's channels. Nothing is gathered in memory: each step of the loop over the depth finds
+its pixels of the input by their strides, and zeros outside of it. With few channels a step goes over several elements of
+the kernel.
+
+As with products (`triton_products.py`), the loops of the group that alone reads the result go on with the tile in
+registers: bias, normalisation by known statistics, activation, residual sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import flambeau as fl
+from flambeau._inductor.arrange import product as product_of
+from flambeau._inductor.ir import Access, Buffer, Operator, refine, split_strides
+from flambeau._inductor.schedule import Group, Member
+from flambeau._inductor.tiles import power, subgroup
+from flambeau._inductor.triton import Kernel
+from flambeau._inductor.triton_products import Choice, Finished, over
+from flambeau.backends import records
+
+__all__ = ["Convolution", "convolution"]
+
+CHOICES = (
+    Choice(128, 256, 64, 8, 3), Choice(256, 128, 64, 8, 3), Choice(128, 128, 64, 8, 3), Choice(128, 128, 64, 4, 4),
+    Choice(256, 64, 64, 8, 3), Choice(128, 64, 64, 4, 4), Choice(64, 128, 64, 4, 4), Choice(64, 64, 64, 4, 4),
+    Choice(128, 128, 32, 8, 4), Choice(256, 64, 32, 8, 4), Choice(128, 64, 32, 4, 4), Choice(64, 64, 32, 4, 5),
+    Choice(64, 32, 32, 4, 4), Choice(32, 32, 16, 2, 4),
+)  # fmt: skip
+FEW = 16  # channels below which a step takes several elements of the kernel
+
+
+@dataclass
+class Convolution:
+    """x[batch, channels, height, width] with weight[n, channels, kernel...], summed over channels and kernel."""
+
+    item: Operator
+    x: Access  # over batch, channels, height, width
+    weight: Access  # over n, channels and the kernel's two dimensions
+    bias: Access | None  # over n
+    result: Buffer
+    channels: int
+    space: tuple[int, int]  # of the input
+    made: tuple[int, int, int]  # batch, height and width of the result
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    n: int
+    last: bool  # the result lies channels-last
+
+    @property
+    def m(self) -> int:
+        return product_of(self.made)
+
+    @property
+    def operands(self) -> tuple[Access, ...]:
+        return (self.x, self.weight) if self.bias is None else (self.x, self.weight, self.bias)
+
+    def __str__(self) -> str:
+        parts = (
+            "convolution", self.made, self.n, self.channels, self.space, self.kernel, self.stride, self.padding,
+            self.dilation, self.x.strides, self.weight.strides, self.bias is not None, self.result.dtype, self.last,
+        )  # fmt: skip
+        return " ".join(map(str, parts))
+
+    def over(self, group: Group) -> Group | None:
+        batch, area = self.made[0], self.made[1] * self.made[2]
+        dims = refine(group.dims, (batch, area, self.n) if self.last else (batch, self.n, area))
+        if dims is None:
+            return None
+        members = [_over_dims(m, group.dims, dims) for m in group.members]
+        if self.last:
+            split = _boundary(dims, self.n)
+            return None if split is None else over(self, subgroup(dims, None, members), split)
+        # The channels lie in the middle: rows are batch and area.
+        after = _boundary(dims, area)
+        before = _boundary(dims, area * self.n)
+        if after is None or before is None or over(self, subgroup(dims, None, members), after) is None:
+            return None
+        order = [*range(before), *range(after, len(dims)), *range(before, after)]
+        turned = [_turned(m, order) for m in members]
+        return subgroup(tuple(dims[i] for i in order), len(dims) - (after - before), turned)
+
+    def kernels(self, group: Group, stored: set[Buffer]) -> list[Kernel]:
+        names = ", ".join([self.item.call.op._full_name, *(m.loop.name for m in group.members)])
+        depth = self.channels if self.channels >= FEW else self.channels * product_of(self.kernel)
+        return [
+            _ByPixels(self, group, stored, choice).kernel(names, stages=choice.stages)
+            for choice in CHOICES
+            if choice.rows <= max(power(self.m), 32)
+            and choice.columns <= max(power(self.n), 32)
+            and choice.depth <= max(power(depth), 16)
+        ]
+
+
+def _boundary(dims: tuple[int, ...], size: int) -> int | None:
+    """From which of the dimensions on their product is a size."""
+    return next((i for i in range(len(dims), -1, -1) if product_of(dims[i:]) == size), None)
+
+
+def _over_dims(member: Member, old: tuple[int, ...], new: tuple[int, ...]) -> Member:
+    def refined(access: Access) -> Access:
+        return Access(access.buffer, access.offset, split_strides(access.strides, old, new))
+
+    return Member(member.loop, member.level, list(map(refined, member.reads)), refined(member.write))
+
+
+def _turned(member: Member, order: list[int]) -> Member:
+    def turned(access: Access) -> Access:
+        return Access(access.buffer, access.offset, tuple(access.strides[i] for i in order))
+
+    return Member(member.loop, member.level, list(map(turned, member.reads)), turned(member.write))
+
+
+# ---------------------------------------------------------------- which
+
+
+def convolution(item: Operator) -> Convolution | None:
+    """A call that is a convolution of planes in one group."""
+    if item.call is None or item.call.op._full_name not in ("conv2d", "convolution", "_convolution"):
+        return None
+    given = records.bind(item.call.op, item.call.args, item.call.kwargs)
+    x, weight, bias = given["input"], given["weight"], given["bias"]
+    result = item.results[0]
+    if given["groups"] != 1 or given.get("transposed") or len(x.size) != 4 or result is None:
+        return None
+    if result.memory is not result or result.padded or len(item.results) != 1 or isinstance(given["padding"], str):
+        return None
+    floats = (fl.bfloat16, fl.float16, *([fl.float32] if fl.backends.cuda.matmul.allow_tf32 else []))
+    values = [x, weight, *([] if bias is None else [bias])]
+    if result.dtype not in floats or any(v.dtype is not result.dtype for v in values):
+        return None
+    if 0 in result.size or 0 in x.size or 0 in weight.size:
+        return None
+    batch, n, height, width = map(int, result.size)
+    last = _is_dense(result, (0, 2, 3, 1))
+    if not last and not _is_dense(result, (0, 1, 2, 3)):
+        return None
+    buffers = {id(v): buffer for buffer, v in item.reads}
+    return Convolution(
+        item,
+        Access(buffers[id(x)], x.offset, tuple(x.stride)),
+        Access(buffers[id(weight)], weight.offset, tuple(weight.stride)),
+        Access(buffers[id(bias)], bias.offset, tuple(bias.stride)) if bias is not None else None,
+        result,
+        int(x.size[1]),
+        (int(x.size[2]), int(x.size[3])),
+        (batch, height, width),
+        (int(weight.size[2]), int(weight.size[3])),
+        _pair(given["stride"]),
+        _pair(given["padding"]),
+        _pair(given["dilation"]),
+        n,
+        last,
+    )
+
+
+def _pair(given: Any) -> tuple[int, int]:
+    numbers = [given] if isinstance(given, int) else [int(n) for n in given]
+    return (numbers[0], numbers[-1])
+
+
+def _is_dense(buffer: Buffer, order: tuple[int, ...]) -> bool:
+    """Whether the dimensions lie without gaps in an order, the last one innermost."""
+    step = 1
+    for i in reversed(order):
+        if buffer.size[i] != 1 and buffer.stride[i] != step:
+            return False
+        step *= buffer.size[i]
+    return True
+
+
+# ---------------------------------------------------------------- printing
+
+
+class _ByPixels(Finished):
+    matrix: Convolution
+
+    def _reach(self) -> int:
+        c = self.matrix
+        sizes = (
+            c.made[0],
+            c.channels,
+            *(n + 2 * p + k * d for n, p, k, d in zip(c.space, c.padding, c.kernel, c.dilation)),
+        )
+        far = sum(n * s for n, s in zip(sizes, c.x.strides))
+        weights = sum(n * s for n, s in zip((c.n + 256, c.channels + 64, *c.kernel), c.weight.strides))
+        return max(super()._reach(), far, weights)
+
+    def shape(self) -> dict[str, int]:
+        return super().shape() | {"KW": self.matrix.kernel[1], "TAPS": product_of(self.matrix.kernel)}
+
+    def scaled(self, variable: str, what: str, by: int) -> str:
+        return variable if by == 1 else f"{variable} * {self.number(what, 0, by)}"
+
+    def sums(self) -> list[str]:
+        c = self.matrix
+        height, width = (self.number(what, 0, n) for what, n in zip(("height", "width of result"), c.made[1:]))
+        lines = [f"left = i % {width}", f"over = i // {width}"]
+        starts = []
+        for axis, (what, text) in enumerate((("y", f"over % {height}"), ("x", "left"))):
+            start = self.scaled(f"({text})", f"step {what}", c.stride[axis])
+            pad = c.padding[axis]
+            starts.append(f"{start} - {self.number(f'padding {what}', 0, pad)}" if pad else start)
+        lines += [f"top = {starts[0]}", f"side = {starts[1]}"]
+        strides = [self.scaled_by(s, f"stride {k}") for k, s in enumerate(c.x.strides)]
+        lines.append(
+            f"pixels = {self.pointer(c.x)} + over // {height}{strides[0]} + top{strides[2]} + side{strides[3]}"
+        )
+        turned = [self.scaled_by(s, f"weight {k}") for k, s in enumerate(c.weight.strides)]
+        lines.append(f"filters = {self.pointer(c.weight)} + j{turned[0]}")
+        return lines + (self._by_channels(strides, turned) if c.channels >= FEW else self._by_elements(strides, turned))
+
+    def scaled_by(self, stride: int, what: str) -> str:
+        return "" if stride == 1 else f" * {self.number(what, 0, stride)}"
+
+    def _moved(self, what: str, variable: str) -> str:
+        """How far an element of the kernel is from its first one."""
+        return self.scaled(variable, f"dilation {what}", self.matrix.dilation["yx".index(what)])
+
+    def _inside(self, down: str, right: str) -> list[str]:
+        """Conditions on a pixel; without padding all are met."""
+        c = self.matrix
+        made = []
+        for axis, text in enumerate((f"(top + {down})", f"(side + {right})")):
+            if c.padding[axis]:
+                size = self.number("size of input", axis, c.space[axis])
+                made.append(f"({text} >= 0) & ({text} < {size})")
+        return made
+
+    def _dot(self) -> str:
+        precision = ', input_precision="tf32"' if self.matrix.result.dtype is fl.float32 else ""
+        return f"tl.dot(a, b, made{precision})"
+
+    def _by_channels(self, x: list[str], w: list[str]) -> list[str]:
+        """A step takes K channels at one element of the kernel."""
+        c = self.matrix
+        single = product_of(c.kernel) == 1
+        channels = self.number("channels", 0, c.channels)
+        whole = c.channels % self.depth_of_tile == 0
+        body = []
+        if single:
+            lines, down, right, shift, turn = [f"for at in range(0, {channels}, K):"], "0", "0", "", ""
+        else:
+            lines = [f"count = tl.cdiv({channels}, K)", "for step in range(0, count * TAPS):"]
+            body += ["tap = step // count", "at = step % count * K"]
+            body += [f"down = {self._moved('y', '(tap // KW)')}", f"right = {self._moved('x', '(tap % KW)')}"]
+            down, right = "down", "right"
+            shift = f" + down{x[2]} + right{x[3]}"
+            turn = f" + tap // KW{w[2]} + tap % KW{w[3]}"
+        body.append("channel = at + k")
+        masks = self._inside(down, right)
+        bounds = [] if whole else [f"(channel[None, :] < {channels})"]
+        body.append(self._load("a", f"pixels{shift} + channel[None, :]{x[1]}", [*masks, *bounds]))
+        bounds = [] if whole else [f"channel[:, None] < {channels}"]
+        body.append(self._load("b", f"filters{turn} + channel[:, None]{w[1]}", bounds))
+        body.append(f"made = {self._dot()}")
+        return [*lines, *(f"    {line}" for line in body)]
+
+    def _by_elements(self, x: list[str], w: list[str]) -> list[str]:
+        """A step takes K of all channels at all elements of the kernel."""
+        c = self.matrix
+        channels = self.number("channels", 0, c.channels)
+        depth = self.number("depth", 0, c.channels * product_of(c.kernel))
+        body = []
+        for name, axis, masks in (("a", "[None, :]", True), ("b", "[:, None]", False)):
+            body += [f"e = at + k{axis}", f"channel = e % {channels}", f"tap = e // {channels}"]
+            bounds = [f"(e < {depth})"]
+            if masks:
+                body += [f"down = {self._moved('y', '(tap // KW)')}", f"right = {self._moved('x', '(tap % KW)')}"]
+                place = f"pixels + down{x[2]} + right{x[3]} + channel{x[1]}"
+                bounds += self._inside("down", "right")
+            else:
+                place = f"filters + tap // KW{w[2]} + tap % KW{w[3]} + channel{w[1]}"
+            body.append(self._load(name, place, bounds))
+        body.append(f"made = {self._dot()}")
+        return [f"for at in range(0, {depth}, K):", *(f"    {line}" for line in body)]
+
+    @staticmethod
+    def _load(name: str, place: str, masks: list[str]) -> str:
+        return f"{name} = tl.load({place}{', ' + ' & '.join(masks) + ', 0.0' if masks else ''})"
