@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, draws, gradients, mappings
+from flambeau._dynamo import arrays, breaks, draws, gradients, mappings, overriding
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt
@@ -128,6 +128,8 @@ def _native_attribute(tracer: Tracer, value: Any, name: str) -> Any:
 
 
 def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
+    if tensor.cls is not _C.Tensor and overriding.lookup_member(tensor.cls, name) is not NULL:
+        return _load_from_subclass(tracer, tensor, name)
     if name in _SHAPE_ATTRIBUTES or name in _DEVICE_ATTRIBUTES:
         return getattr(tensor.fake, name)
     if name in _VIEW_ATTRIBUTES:
@@ -160,6 +162,18 @@ def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     if callable(raw):
         return TensorMethod(tensor, name)
     raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"Tensor.{name}")
+
+
+def _load_from_subclass(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
+    """A member that the tensor's own class defines."""
+    raw = overriding.lookup_member(tensor.cls, name)
+    tracer.guard_type_attribute(tensor.cls, name)
+    if isinstance(raw, property) and raw.fget is not None:
+        return tracer.call(raw.fget, (tensor,), {})
+    if isinstance(raw, types.FunctionType):
+        tracer._know(raw, tracer.sources.constant(raw))
+        return types.MethodType(raw, tensor)
+    return load(tracer, tensor.cls, name)
 
 
 _OPERATOR_METHODS = frozenset(

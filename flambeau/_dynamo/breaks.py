@@ -128,7 +128,7 @@ CONTEXT = _record(
 SUBCLASS = _record(
     17,
     "tensor subclass",
-    "The class overrides what operators do.",
+    "The class defines operators or __torch_dispatch__, or is one of the library's own; others are captured.",
     "Unwrap it before the compiled function.",
 )
 LARGE = _record(

@@ -376,6 +376,8 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         module = getattr(owner, "__name__", "") or getattr(function, "__module__", "") or ""
         record = breaks.RANDOM if "random" in module else breaks.UNKNOWN_CALL
         raise Unsupported(record, f"{module}.{function.__name__}")
+    if function.__name__ == "__get__" and args and type(args[0]) is TracedTensor:  # Tensor.T.__get__(x)
+        return attributes.load(tracer, args[0], owner.__name__)
     if arrays.is_numpy(type(owner)) and type(owner).__name__ == "ufunc":
         from flambeau._dynamo import numpy_table
 

@@ -19,7 +19,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau import _logging as logs
-from flambeau._dynamo import backends, breaks, calls, config, functions, guards, interpreter
+from flambeau._dynamo import backends, breaks, calls, config, functions, guards, interpreter, overriding
 from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Handler
 from flambeau._dynamo.cut import Cut
@@ -322,6 +322,8 @@ class Unit:
             rebuilder.side_effects()
             rebuilder.emit(f"return {result}")
         else:
+            if tracer.function_modes or tracer.overrides_disabled:
+                raise SkipFrame(f"{cause.record.title} where a mode of __torch_function__ is active")
             if settings.report is not None:
                 settings.report.breaks.append(cause)
             logs.log("graph_breaks", str(cause))
@@ -383,7 +385,8 @@ class Unit:
         runner = settings.backend(module, examples, **settings.options)
         if not callable(runner):
             raise TypeError(f"[compile] expected a callable from the backend, got {type(runner).__name__}")
-        return runner
+        subclasses = any(isinstance(t, TracedTensor) and overriding.overrides(t.cls) for t in tracer.inputs)
+        return overriding.plainly(runner) if subclasses else runner
 
     def _make_resume(
         self, offset: int, stack: list[bool], slots: list[int], handler: Handler | None, native: bool

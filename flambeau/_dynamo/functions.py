@@ -22,7 +22,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, attributes, breaks, classes, gradients, mappings, opaque, subgraphs
+from flambeau._dynamo import arrays, attributes, breaks, classes, gradients, mappings, opaque, overriding, subgraphs
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
@@ -64,6 +64,8 @@ def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:
     if type(value) is TracedTensor:
         if value.real is not None:
             return bool(native(isinstance, value.real, classes))
+        if value.cls is not _C.Tensor:
+            return bool(native(issubclass, value.cls, classes))
         return bool(native(isinstance, _EMPTY, classes))
     cls = real_type(value)
     if cls is not type(value):
@@ -313,6 +315,13 @@ _SWITCHES = (
 _STATES = (_C._is_autocast_enabled, _C._get_autocast_dtype, _C._is_autocast_cache_enabled)
 
 
+_OVERRIDE_QUESTIONS = (_C._has_torch_function_unary, _C._has_torch_function_variadic)
+
+
+def _has_overrides(tracer: Tracer, *values: Any) -> bool:
+    return overriding.has_overrides(tracer, values)
+
+
 def _mode(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args: tracer.set_mode(function, *args)
 
@@ -321,7 +330,8 @@ def _set_inference(tracer: Tracer, on: Any) -> bool:
     """Inference mode inside of the function: what graphs compute there has no history, and is an ordinary tensor."""
     if _C.is_inference_mode_enabled() and not on:
         raise Unsupported(breaks.CONTEXT, "inference mode that was entered outside")
-    previous, tracer.inference = tracer.inference, bool(on)
+    previous: bool = tracer.inference
+    tracer.inference = bool(on)
     return previous
 
 
@@ -522,10 +532,15 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_C.get_default_dtype, _natively(_C.get_default_dtype)), (_C.promote_types, _natively(_C.promote_types)),
         (_C.can_cast, _natively(_C.can_cast)),
         (_C._result_type, _result_type),
-        (_C._has_torch_function, _constant(False)), (_C._has_torch_function_unary, _constant(False)),
-        (_C._has_torch_function_variadic, _constant(False)),
-        (overrides.has_torch_function, _constant(False)), (overrides.has_torch_function_unary, _constant(False)),
-        (overrides.has_torch_function_variadic, _constant(False)),
+        (_C._has_torch_function, overriding.has_overrides), (overrides.has_torch_function, overriding.has_overrides),
+        *((function, _has_overrides) for function in _OVERRIDE_QUESTIONS),
+        *((getattr(overrides, name), _has_overrides) for name in ("has_torch_function_unary", "has_torch_function_variadic")),
+        (overrides.default_torch_function, overriding.default_hook),
+        (_C.Tensor.__torch_function__.__func__, overriding.default_hook), (_C.Tensor.as_subclass, overriding.as_subclass),
+        (_C._as_subclass, overriding.as_subclass), (_C._push_torch_function_mode, overriding.push_mode),
+        (_C._pop_torch_function_mode, overriding.pop_mode),
+        (_C._set_torch_function_subclasses_disabled, overriding.set_disabled("subclasses")),
+        (_C._set_torch_function_all_disabled, overriding.set_disabled("all")),
         (autograd.backward, gradients.backward), (autograd.grad, gradients.grad), (_C._gather_state, _gather_state),
         (record_function.__enter__, lambda tracer, owner: owner), (record_function.__exit__, _constant(None)),
         *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._device import canonical
-from flambeau._dynamo import breaks
+from flambeau._dynamo import breaks, overriding
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 from flambeau._functorch.aot.trace import Recorder, Trace, _map, _twin
@@ -73,7 +73,7 @@ class Rehearsal:
             if isinstance(traced, TracedNumber):
                 self.values[node] = traced.hint
             else:
-                twin = self.values[node] = _twin(traced.real)
+                twin = self.values[node] = _twin(overriding.unwrapped(traced.real))
                 self.owners[id(twin)] = traced
         return self.values[node]
 

@@ -182,6 +182,9 @@ class Rebuilder:
         if name is None:
             name = self.output_names[id(value)] = f"t{len(self.outputs)}"
             self.outputs.append(value)
+            if type(value) is TracedTensor and value.cls is not _C.Tensor:  # graphs return plain tensors
+                made = self.names.add(_C._as_subclass)
+                name = self.output_names[id(value)] = self._assign(f"{made}({name}, {self.names.add(value.cls)})")
         return name
 
     def _assign(self, text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, config
+from flambeau._dynamo import arrays, breaks, config, overriding
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.effects import Draw, Overlay, Shadow
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
@@ -98,6 +98,8 @@ class Tracer:
         self.last_grad_mode = self.grad_mode
         self.inference = _C.is_inference_mode_enabled()  # as the program sees it; graphs run in the mode they began in
         self.draws: list[Draw] = []  # random numbers, drawn before the graph runs
+        self.function_modes: list[Any] = []  # __torch_function__ modes that the program entered
+        self.overrides_disabled = ""  # or "subclasses", or "all"
         self.written_classes = False
         self.refuse_breaks: list[bool] = []  # what error_on_graph_break() said, innermost last
         self.device = "cpu"  # type of the device that tensors are on
@@ -180,7 +182,7 @@ class Tracer:
         cls = type(value)
         if cls is not _C.Tensor and not is_parameter_class(cls):
             source.check("type", cls)
-            raise Unsupported(breaks.SUBCLASS, cls.__name__)
+            overriding.check_subclass(cls)
         traced = self.add_input(value, source)
         self.memo[id(value)] = (value, traced)
         self.distinct.append(source)
@@ -235,7 +237,7 @@ class Tracer:
         if not self.inputs:
             self.device = value.device.type
         node = self.placeholder()
-        fake, slots = self.sizes.fake(value, source, self._dynamic_dims(value, source))
+        fake, slots = self.sizes.fake(overriding.unwrapped(value), source, self._dynamic_dims(value, source))
         source.check("tensor", value)
         traced = TracedTensor(self, node, fake, source, type(value))
         traced.real, traced.slots, traced.first_geometry = value, slots, fake.geometry
@@ -433,6 +435,9 @@ class Tracer:
     def _record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an operator on shapes and adds it to the graph."""
         name = target if op == "call_method" else getattr(target, "__name__", str(target))
+        overridden = overriding.dispatch(self, op, target, args, kwargs)
+        if overridden is not NULL:
+            return overridden
 
         def fake_of(value: Any) -> Any:
             cls = type(value)

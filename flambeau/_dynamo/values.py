@@ -156,6 +156,8 @@ _INSPECTED = ("__eq__", "__hash__", "__lt__", "__gt__", "__le__", "__ge__", "__b
               "__add__", "__radd__", "__int__", "__float__")  # fmt: skip
 
 
+_FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, Function, types.MethodWrapperType,
+              types.WrapperDescriptorType, types.MethodDescriptorType, *TENSOR_METHODS)  # fmt: skip
 _ENUM_HASHES = (enum.Enum.__hash__, int.__hash__, str.__hash__)
 
 
@@ -178,7 +180,7 @@ def is_transparent(value: Any, depth: int = 8) -> bool:
         return all(is_transparent(v, depth - 1) for v in value)
     if isinstance(value, enum.Enum):
         return not python_special(cls, "__eq__") and lookup_type(cls, "__hash__") in _ENUM_HASHES
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, Function)):
+    if isinstance(value, _FUNCTIONS):
         return not python_special(cls, "__eq__", "__hash__")
     if cls in (TracedGenerator, TracedIterator, Interpreted, TensorMethod) or cls in DICT_VIEWS or cls in ITERATORS:
         return True
