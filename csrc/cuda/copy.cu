@@ -183,6 +183,65 @@ __global__ void __launch_bounds__(256) copy_float8(const __grid_constant__ CopyA
   }
 }
 
+// Rows of bytes that lie on different places of their 16-byte words in source and destination: whole words
+// are written, each made of the two that its bytes are in. A block takes kRowChunk words of a row.
+constexpr int kRowChunk = 1024;
+constexpr int64_t kLongRow = 256;  // bytes; shorter rows go by elements
+struct RowArgs {
+  char* out;
+  const char* in;
+  int64_t bytes;  // of a row
+  Divider chunks;
+  Geometry<2> outer;
+};
+// The 16 bytes that begin `by` bytes after the first of two words.
+__device__ __forceinline__ uint4 shifted(const uint4& low, const uint4& high, uint32_t by) {
+  uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  if (by & 8) {
+#pragma unroll
+    for (int i = 0; i < 6; ++i) w[i] = w[i + 2];
+  }
+  if (by & 4) {
+#pragma unroll
+    for (int i = 0; i < 5; ++i) w[i] = w[i + 1];
+  }
+  const uint32_t bits = (by & 3) * 8;
+  return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits),
+                    __funnelshift_r(w[2], w[3], bits), __funnelshift_r(w[3], w[4], bits));
+}
+__global__ void __launch_bounds__(256) copy_rows(const __grid_constant__ RowArgs a) {
+  const uint32_t row = a.chunks.divide(blockIdx.x), chunk = blockIdx.x - row * a.chunks.divisor;
+  int64_t at[2];
+  a.outer.locate(row, at);
+  char* out = a.out + at[0];
+  const char* in = a.in + at[1];
+  const int64_t head = min(a.bytes, int64_t(-reinterpret_cast<uintptr_t>(out) & 15)),
+                words = (a.bytes - head) / 16;
+  if (chunk == 0) {  // what lies before and after the words
+    const int64_t rest = a.bytes - head - words * 16, i = threadIdx.x;
+    if (i < head) out[i] = in[i];
+    if (i >= 32 && i - 32 < rest) out[head + words * 16 + i - 32] = in[head + words * 16 + i - 32];
+  }
+  const uint32_t by = reinterpret_cast<uintptr_t>(in + head) & 15;
+  uint4* to = reinterpret_cast<uint4*>(out + head);
+  const uint4* from = reinterpret_cast<const uint4*>(in + head - by);
+  const int64_t first = int64_t(chunk) * kRowChunk + threadIdx.x;
+  uint4 low[kRowChunk / 256], high[kRowChunk / 256];
+#pragma unroll
+  for (int k = 0; k < kRowChunk / 256; ++k) {
+    const int64_t i = first + k * 256;
+    if (i >= words) break;
+    low[k] = from[i];
+    if (by) high[k] = from[i + 1];  // without a shift it may lie beyond the row
+  }
+#pragma unroll
+  for (int k = 0; k < kRowChunk / 256; ++k) {
+    const int64_t i = first + k * 256;
+    if (i >= words) break;
+    to[i] = by ? shifted(low[k], high[k], by) : low[k];
+  }
+}
+
 // Two dimensions whose order in memory differs: by tiles through shared memory, so that reads and writes are
 // both of whole lines. The third dimension is the grid's.
 struct TransposeArgs {
@@ -293,6 +352,29 @@ bool transposed(const StridedIterator& it) {
   return true;
 }
 
+bool long_rows(const StridedIterator& it, int64_t item) {
+  const auto& out = it.operand(0);
+  const auto& in = it.operand(1);
+  if (it.ndim() == 0 || out.strides[0] != item || in.strides[0] != item || it.sizes()[0] * item < kLongRow)
+    return false;
+  RowArgs a;
+  a.out = out.data;
+  a.in = in.data;
+  a.bytes = it.sizes()[0] * item;
+  const int64_t chunks = (a.bytes / 16 + kRowChunk - 1) / kRowChunk;
+  a.chunks = Divider(static_cast<uint32_t>(chunks));
+  a.outer.ndim = it.ndim() - 1;
+  int64_t rows = 1;
+  for (int d = 1; d < it.ndim(); ++d) {
+    a.outer.size[d - 1] = Divider(static_cast<uint32_t>(it.sizes()[d]));
+    a.outer.stride[0][d - 1] = out.strides[d];
+    a.outer.stride[1][d - 1] = in.strides[d];
+    rows *= it.sizes()[d];
+  }
+  launch(copy_rows, static_cast<unsigned>(rows * chunks), 256, current_stream(), "copy_", a);
+  return true;
+}
+
 void copy_strided(const Tensor& dst, const Tensor& src) {
   const int64_t n = dst.numel();
   const bool alike = dst.sizes() == src.sizes() && ((dst.is_contiguous() && src.is_contiguous()) ||
@@ -370,6 +452,7 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
       return;
     }
   }
+  if (dst.dtype() == src.dtype() && long_rows(it, item)) return;
   a.geometry.ndim = it.ndim();
   for (int d = 0; d < it.ndim(); ++d) {
     a.geometry.size[d] = Divider(static_cast<uint32_t>(it.sizes()[d]));
