@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/device.cuh"
+#include "cuda/device_math.cuh"
 #include "cuda/generated.h"
 
 namespace fl::cuda {

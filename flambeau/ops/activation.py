@@ -197,9 +197,9 @@ def gelu_erf_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
 
 def gelu_tanh_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
     beta, kappa = math.sqrt(2 / math.pi), 0.044715
-    t = e.tanh(beta * (x + kappa * (x * x * x)))
-    slope = (1 - t * t) * (beta * (1 + 3 * kappa * (x * x)))
-    return (g * (0.5 * (1 + t) + 0.5 * x * slope),)
+    s = e.sigmoid((2 * beta) * (x + kappa * (x * x * x)))  # (1 + tanh u) / 2, which takes one exponential
+    slope = (s * (1 - s)) * ((2 * beta) * (1 + 3 * kappa * (x * x)))
+    return (g * (s + x * slope),)
 
 
 pointwise(
