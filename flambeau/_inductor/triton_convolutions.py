@@ -192,9 +192,6 @@ class _ByPixels(Finished):
         weights = sum(n * s for n, s in zip((c.n + 256, c.channels + 64, *c.kernel), c.weight.strides))
         return max(super()._reach(), far, weights)
 
-    def shape(self) -> dict[str, int]:
-        return super().shape() | {"KW": self.matrix.kernel[1], "TAPS": product_of(self.matrix.kernel)}
-
     def scaled(self, variable: str, what: str, by: int) -> str:
         return variable if by == 1 else f"{variable} * {self.number(what, 0, by)}"
 
@@ -219,9 +216,13 @@ class _ByPixels(Finished):
     def scaled_by(self, stride: int, what: str) -> str:
         return "" if stride == 1 else f" * {self.number(what, 0, stride)}"
 
-    def _moved(self, what: str, variable: str) -> str:
-        """How far an element of the kernel is from its first one."""
-        return self.scaled(variable, f"dilation {what}", self.matrix.dilation["yx".index(what)])
+    def _moves(self) -> list[str]:
+        """Which row and column of the kernel an element is in, and how far from its first one."""
+        wide = self.matrix.kernel[1]
+        lines = [f"row = tap // {wide}", f"column = tap % {wide}"]
+        for name, variable, by in zip(("down", "right"), ("row", "column"), self.matrix.dilation):
+            lines.append(f"{name} = {self.scaled(variable, f'dilation {name}', by)}")
+        return lines
 
     def _inside(self, down: str, right: str) -> list[str]:
         """Conditions on a pixel; without padding all are met."""
@@ -247,13 +248,15 @@ class _ByPixels(Finished):
         if single:
             lines, down, right, shift, turn = [f"for at in range(0, {channels}, K):"], "0", "0", "", ""
         else:
-            lines = [f"count = tl.cdiv({channels}, K)", "for step in range(0, count * TAPS):"]
-            body += ["tap = step // count", "at = step % count * K"]
-            body += [f"down = {self._moved('y', '(tap // KW)')}", f"right = {self._moved('x', '(tap % KW)')}"]
+            # What the loop over the depth divides by is fixed when the kernel is compiled.
+            steps = -(-c.channels // self.depth_of_tile)
+            lines = [f"for step in range(0, {steps * product_of(c.kernel)}):"]
+            body += [f"tap = step // {steps}", f"at = step % {steps} * K"]
+            body += self._moves()
             down, right = "down", "right"
             shift = f" + down{x[2]} + right{x[3]}"
-            turn = f" + tap // KW{w[2]} + tap % KW{w[3]}"
-        body.append("channel = at + k")
+            turn = f" + row{w[2]} + column{w[3]}"
+        body.append("channel = k + at")
         masks = self._inside(down, right)
         bounds = [] if whole else [f"(channel[None, :] < {channels})"]
         body.append(self._load("a", f"pixels{shift} + channel[None, :]{x[1]}", [*masks, *bounds]))
@@ -269,14 +272,14 @@ class _ByPixels(Finished):
         depth = self.number("depth", 0, c.channels * product_of(c.kernel))
         body = []
         for name, axis, masks in (("a", "[None, :]", True), ("b", "[:, None]", False)):
-            body += [f"e = at + k{axis}", f"channel = e % {channels}", f"tap = e // {channels}"]
+            body += [f"e = k{axis} + at", f"channel = e % {channels}", f"tap = e // {channels}"]
+            body += self._moves()
             bounds = [f"(e < {depth})"]
             if masks:
-                body += [f"down = {self._moved('y', '(tap // KW)')}", f"right = {self._moved('x', '(tap % KW)')}"]
                 place = f"pixels + down{x[2]} + right{x[3]} + channel{x[1]}"
                 bounds += self._inside("down", "right")
             else:
-                place = f"filters + tap // KW{w[2]} + tap % KW{w[3]} + channel{w[1]}"
+                place = f"filters + row{w[2]} + column{w[3]} + channel{w[1]}"
             body.append(self._load(name, place, bounds))
         body.append(f"made = {self._dot()}")
         return [f"for at in range(0, {depth}, K):", *(f"    {line}" for line in body)]

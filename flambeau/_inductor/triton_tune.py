@@ -1,6 +1,7 @@
 """Choosing the fastest of several Triton kernels by measuring, for `max_autotune`.
 
-Kernels run on memory as large as the program's. Winners are remembered on disk, so that a machine measures once.
+Kernels run on memory as large as the program's. Products and convolutions are measured as captured graphs of a few runs,
+so that the device's time counts and not the host's. Winners are remembered on disk, so that a machine measures once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from flambeau._inductor.tune import quickest
 
 __all__ = ["MeasuringTuner"]
 
+_RUNS = 4  # in a graph
+
 
 class MeasuringTuner:
     """What to take on one GPU."""
@@ -30,6 +33,7 @@ class MeasuringTuner:
         self.target = target
         self.products = products
         self.loops = loops
+        self.stream = fl.cuda.Stream(device)
 
     def product(self, product: Matrix, finished: list[Kernel], separate: list[Kernel]) -> int | None:
         """Which kernel takes less time than the others and than the library's product followed by separate kernels."""
@@ -43,7 +47,8 @@ class MeasuringTuner:
             given = {id(v): memory.of(b).as_strided(v.size, v.stride, v.offset) for b, v in product.item.reads}
             args = [given.get(id(a), a) for a in call.args]
             kwargs = {k: given.get(id(a), a) for k, a in call.kwargs.items()}
-            return [*self._runs(finished, memory), lambda: [call.op(*args, **kwargs), *(run() for run in after)]]
+            made = [*self._runs(finished, memory), lambda: [call.op(*args, **kwargs), *(run() for run in after)]]
+            return list(map(self._recorded, made))
 
         winner = self._quickest(f"product {product}", [*finished, *separate], ways, len(finished) + 1)
         return winner if winner < len(finished) else None
@@ -69,6 +74,24 @@ class MeasuringTuner:
 
     def _wait(self) -> None:
         fl.cuda.synchronize(self.device)
+
+    def _recorded(self, way: Callable[[], Any]) -> Callable[[], Any]:
+        """A graph of some runs; the way itself where it cannot be captured."""
+        graph = fl.cuda.CUDAGraph()
+        with fl.cuda.device(self.device):
+            way()  # what is made at first use is made now
+            self._wait()
+            try:
+                with fl.cuda.stream(self.stream):
+                    graph.capture_begin(capture_error_mode="thread_local")
+                    try:
+                        for _ in range(_RUNS):
+                            way()
+                    finally:
+                        graph.capture_end()
+            except RuntimeError:
+                return way
+        return graph.replay
 
     def _runs(self, kernels: list[Kernel], memory: _Memory) -> list[Callable[[], None]]:
         made = images(kernels, self.target.capability)

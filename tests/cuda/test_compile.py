@@ -9,6 +9,7 @@ import pytest
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.triton_build import TritonPrinter
 
 if not fl.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
@@ -91,3 +92,35 @@ def test_products_are_measured_with_what_follows_them(mode):
     y = run(x)  # with derivatives
     y.float().sum().backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in layers.parameters())
+
+
+class Forced(TritonPrinter):
+    """Takes the first or the last of kernels that compute products and convolutions with what follows them."""
+
+    first = True
+
+    def _tuner(self):
+        return cases.Ends(self.first)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", [name for name in cases.CASES if name.startswith(("a product", "a convolution"))])
+def test_products_and_convolutions_with_what_follows_them(name, first):
+    printer = Forced.of(fl.device("cuda"))
+    printer.first = first
+    cases.agree(name, lambda function, inputs: compile_function(function, inputs, printer=printer), "cuda")
+
+
+@pytest.mark.parametrize("mode", ["max-autotune-no-cudagraphs", "max-autotune"])
+def test_convolutions_are_measured_with_what_follows_them(mode):
+    fl.manual_seed(0)
+    layers = fl.nn.Sequential(
+        fl.nn.Conv2d(3, 64, 3, padding=1), fl.nn.BatchNorm2d(64), fl.nn.ReLU(), fl.nn.Conv2d(64, 96, 3, 2), fl.nn.SiLU()
+    )
+    layers = layers.to("cuda", fl.bfloat16, memory_format=fl.channels_last).eval()
+    x = fl.randn(8, 3, 33, 31, device="cuda").to(fl.bfloat16)
+    with fl.no_grad():
+        want = layers(x)
+        run = fl.compile(layers, mode=mode)
+        for _ in range(3):
+            assert (run(x).float() - want.float()).abs().max().item() < 0.03
