@@ -1,0 +1,92 @@
+// The scheduler of emulated threads, and attention as a function for Python.
+#include "cuda/flash.h"
+
+dim3 threadIdx, blockIdx, gridDim;
+
+namespace emulated {
+
+std::vector<Thread> threads;
+std::vector<Slot> slots;
+std::vector<Barrier> warps;
+Barrier block;
+long progress = 0;
+
+namespace {
+std::vector<char> memory;
+ucontext_t scheduler;
+const std::function<void()>* entry;
+const char* failure;
+
+void enter() {
+  try {
+    (*entry)();
+  } catch (const std::exception&) {
+    failure = "a thread has raised";
+  }
+  threads[threadIdx.x].done = true;
+  ++progress;
+  yield();
+}
+}  // namespace
+
+void yield() {
+  swapcontext(&threads[threadIdx.x].context, &scheduler);
+}
+
+char* shared_at(uint32_t address, int bytes) {
+  if (address < kShared || address % std::min(bytes, 16) || address - kShared + bytes > memory.size())
+    throw std::runtime_error("outside of shared memory");
+  return memory.data() + (address - kShared);
+}
+
+void run(dim3 grid, unsigned count, unsigned shared, const std::function<void()>& kernel) {
+  entry = &kernel;
+  gridDim = grid;
+  for (unsigned y = 0; y < grid.y; ++y)
+    for (unsigned x = 0; x < grid.x && !failure; ++x) {
+      blockIdx = dim3(x, y);
+      memory.assign(shared, static_cast<char>(0xff));
+      slots.assign(count, Slot());
+      warps.assign(count / 32, Barrier());
+      block = Barrier();
+      threads.resize(count);
+      for (Thread& t : threads) {
+        t.stack.resize(1 << 18);
+        t.copies.clear();
+        t.done = false;
+        getcontext(&t.context);
+        t.context.uc_stack.ss_sp = t.stack.data();
+        t.context.uc_stack.ss_size = t.stack.size();
+        t.context.uc_link = nullptr;
+        makecontext(&t.context, enter, 0);
+      }
+      for (bool left = true; left && !failure;) {
+        const long before = progress;
+        left = false;
+        for (unsigned i = 0; i < count; ++i)
+          if (!threads[i].done) {
+            left = true;
+            threadIdx = dim3(i);
+            swapcontext(&scheduler, &threads[i].context);
+          }
+        if (left && progress == before) failure = "threads wait for each other for ever";
+      }
+    }
+}
+
+}  // namespace emulated
+
+extern "C" {
+// Null, or what went wrong. A mask is of float, or of bool.
+const char* attention(const fl::cuda::flash::Args* args, bool brain, bool boolean_mask) {
+  emulated::failure = nullptr;
+  fl::cuda::flash::Args a = *args;
+  a.mask_dtype = boolean_mask ? fl::DType::Bool : fl::DType::Float;
+  fl::cuda::flash::forward(a, brain, nullptr);
+  if (!emulated::failure) fl::cuda::flash::backward(a, brain, nullptr);
+  return emulated::failure;
+}
+int size_of_arguments() {
+  return sizeof(fl::cuda::flash::Args);
+}
+}

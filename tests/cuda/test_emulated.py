@@ -1,0 +1,116 @@
+"""Kernels on tensor cores, run by the emulator beside this file: their arithmetic, layouts and waits without a device."""
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attention_by_definition import attention
+
+ROOT = Path(__file__).resolve().parents[2]
+EMULATED = Path(__file__).resolve().parent / "emulated"
+
+pytestmark = [pytest.mark.without_device, pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler")]
+
+
+class Operand(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), *((n, ctypes.c_int64) for n in ("batch", "head", "row"))]
+
+
+OPERANDS = "query key value output grad_output grad_query grad_key grad_value".split()
+
+
+class Args(ctypes.Structure):
+    _fields_ = [
+        *((n, Operand) for n in OPERANDS),
+        ("mask", ctypes.c_void_p),
+        *((f"mask_{n}", ctypes.c_int64) for n in ("batch", "head", "query", "key")),
+        ("sums", ctypes.c_void_p),
+        ("products", ctypes.c_void_p),
+        *((n, ctypes.c_int) for n in ("batch", "heads", "group", "queries", "keys", "depth")),
+        ("scale", ctypes.c_float),
+        ("causal", ctypes.c_bool),
+        ("mask_dtype", ctypes.c_int8),
+    ]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    out = tmp_path_factory.mktemp("emulated") / "emulated.so"
+    sources = [ROOT / "csrc/cuda" / name for name in ("flash_forward.cu", "flash_backward.cu")]
+    options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-I", EMULATED, "-I", ROOT / "csrc"]
+    subprocess.run(["g++", *options, "-o", out, EMULATED / "emulator.cpp", "-x", "c++", *sources], check=True)
+    library = ctypes.CDLL(str(out))
+    library.attention.restype = ctypes.c_char_p
+    assert library.size_of_arguments() == ctypes.sizeof(Args)
+    return library
+
+
+def aligned(shape):
+    """Numbers of 16 bits whose first is at a multiple of 16 bytes, all set to NaN."""
+    size = int(np.prod(shape))
+    flat = np.full(size + 8, 0xFFFF, np.uint16)
+    start = -(flat.ctypes.data // 2) % 8
+    return flat[start : start + size].reshape(shape)
+
+
+def to_bits(values, brain):
+    if not brain:
+        return values.astype(np.float16).view(np.uint16)
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def to_double(bits, brain):
+    if not brain:
+        return bits.view(np.float16).astype(np.float64)
+    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def check(library, brain, b, heads, key_heads, queries, keys, depth, causal, mask=None, joined=False):
+    rng = np.random.default_rng(0)
+    args = Args(batch=b, heads=heads, group=heads // key_heads, queries=queries, keys=keys, depth=depth)
+    args.scale, args.causal = 0.25, causal
+    tensors = {}
+    for name in OPERANDS:
+        h, n = (key_heads, keys) if "key" in name or "value" in name else (heads, queries)
+        t = aligned((b, n, h, depth)).swapaxes(1, 2) if joined else aligned((b, h, n, depth))
+        if name in ("query", "key", "value", "grad_output"):
+            t[...] = to_bits(rng.standard_normal(t.shape), brain)
+        tensors[name] = t
+        setattr(args, name, Operand(t.ctypes.data, *t.strides[:3]))
+    numbers = np.full((2, b, heads, queries), np.nan, np.float32)
+    args.sums, args.products = numbers[0].ctypes.data, numbers[1].ctypes.data
+    if mask is not None:
+        args.mask, (args.mask_query, args.mask_key) = mask.ctypes.data, mask.strides
+    assert library.attention(ctypes.byref(args), brain, mask is not None and mask.dtype == bool) is None
+    values = {name: to_double(t, brain) for name, t in tensors.items()}
+    wanted = attention(*(values[n] for n in ("query", "key", "value", "grad_output")), mask, causal, 0.25)
+    for name, want in zip(("output", "grad_query", "grad_key", "grad_value"), wanted):
+        tolerance = (2e-2 if brain else 3e-3) * max(1.0, np.abs(want).max())
+        np.testing.assert_allclose(values[name], want, atol=tolerance, err_msg=name)
+
+
+CASES = [
+    (False, 1, 1, 1, 64, 64, 64, False),
+    (True, 1, 1, 1, 130, 150, 64, True),
+    (False, 2, 4, 2, 40, 70, 32, False),
+    (False, 1, 2, 1, 65, 100, 128, True),
+    (True, 1, 1, 1, 33, 17, 96, True),
+    (False, 1, 1, 1, 150, 1, 40, True),
+    (False, 1, 1, 1, 20, 200, 16, True),
+]
+
+
+@pytest.mark.parametrize("place,case", enumerate(CASES), ids=str)
+def test_attention(library, place, case):
+    check(library, *case, joined=place % 2 == 1)
+
+
+@pytest.mark.parametrize("boolean", [False, True])
+@pytest.mark.parametrize("depth", [64, 128])
+def test_masks(library, boolean, depth):
+    mask = np.random.default_rng(1).standard_normal((40, 70)).astype(np.float32)
+    mask[3] = -np.inf
+    check(library, False, 1, 2, 2, 40, 70, depth, False, mask > -0.5 if boolean else mask)
