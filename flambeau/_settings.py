@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+
+from flambeau import _C
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode",
-    "get_float32_matmul_precision", "get_num_interop_threads", "is_deterministic_algorithms_warn_only_enabled",
+    "get_float32_matmul_precision", "get_num_interop_threads", "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled", "is_deterministic_algorithms_warn_only_enabled",
     "is_warn_always_enabled", "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
     "set_num_interop_threads", "set_warn_always", "use_deterministic_algorithms",
 ]  # fmt: skip
@@ -47,8 +52,14 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
+    if not isinstance(precision, str):
+        raise TypeError(f"[set_float32_matmul_precision] expected a str, got {type(precision).__name__}")
     if precision not in _PRECISIONS:
-        raise RuntimeError(f"[set_float32_matmul_precision] expected one of {_PRECISIONS}, got {precision!r}")
+        warnings.warn(
+            f"[set_float32_matmul_precision] expected one of {_PRECISIONS}, got {precision!r}; nothing is changed",
+            stacklevel=2,
+        )
+        return
     _state["precision"] = precision
     from flambeau.backends import cuda
 
@@ -57,6 +68,16 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 def get_float32_matmul_precision() -> str:
     return _state["precision"]
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether `autograd.set_detect_anomaly` is on."""
+    return bool(_C._get_anomaly_mode()[0])
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether NaN gradients are errors while anomalies are looked for."""
+    return bool(_C._get_anomaly_mode()[1])
 
 
 def set_warn_always(b: bool, /) -> None:

@@ -574,7 +574,13 @@ class CustomOpDef:
 
     def _run(self, device: str | None, *args: Any, **kwargs: Any) -> Any:
         function = self._init_fn if device in self._disabled else self._kernels[device]
+        written = list(_tensors(self._written(args, kwargs)))
+        versions = [0 if t.is_inference() else t._version for t in written]
         result = function(*args, **kwargs)
+        for t, version in zip(written, versions):
+            # What wrote past the operators, through NumPy or a pointer, has to be seen by autograd all the same.
+            if not t.is_inference() and t._version == version:
+                t._bump_version()
         inputs = {id(t) for t in _tensors(args)} | {id(t) for t in _tensors(kwargs.values())}
         if any(id(t) in inputs for t in _tensors([result])):
             raise RuntimeError(
@@ -582,6 +588,14 @@ class CustomOpDef:
                 f"{function.__module__}.{function.__qualname__}; clone() what is returned"
             )
         return result
+
+    def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments that the schema says are written."""
+        formals = self._opoverload._schema.arguments
+        given = {**dict(zip((a.name for a in formals), args)), **kwargs}
+        return [
+            given[a.name] for a in formals if a.alias_info is not None and a.alias_info.is_write and a.name in given
+        ]
 
     def _run_fake(self, *args: Any, **kwargs: Any) -> Any:
         if self._fake is not None:

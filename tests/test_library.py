@@ -276,3 +276,39 @@ def test_custom_op_with_derivative():
     x = torch.tensor([2.0], requires_grad=True)
     cube(x).backward()
     assert x.grad.item() == 12
+
+
+def test_written_arguments_get_a_new_version():
+    @torch.library.custom_op("versions::fill", mutates_args={"x"})
+    def fill(x: torch.Tensor, value: float) -> None:
+        x.numpy()[:] = value
+
+    x, y = torch.zeros(2), torch.ones(2, requires_grad=True)
+    product = x * y
+    fill(x, 3.0)
+    assert x.tolist() == [3.0, 3.0] and x._version == 1
+    with pytest.raises(RuntimeError, match="modified"):
+        product.sum().backward()
+
+
+def test_operators_refuse_arguments_with_runtime_errors():
+    @torch.library.custom_op("misfits::same", mutates_args=())
+    def same(x: torch.Tensor, k: float = 1.0) -> torch.Tensor:
+        if k < 0:
+            raise TypeError("mine")
+        return x * k
+
+    for call in (
+        lambda: same(3),
+        lambda: same(),
+        lambda: same(torch.ones(1), "a"),
+        lambda: torch.ops.misfits.same(torch.ones(1), nothing=1),
+        lambda: torch.ops.aten.mm(torch.ones(1)),
+        lambda: torch.ops.aten.mm.default(torch.ones(1)),
+    ):
+        with pytest.raises(RuntimeError, match="expected"):
+            call()
+    with pytest.raises(TypeError, match="mine"):
+        same(torch.ones(1), -1.0)
+    with pytest.raises(TypeError):
+        torch.mm(torch.ones(1))

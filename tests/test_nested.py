@@ -92,3 +92,11 @@ def test_what_is_refused():
         x[:, 0]
     with pytest.raises(RuntimeError, match="broadcasts"):
         x + fl.ones(2, 4, 3)
+
+
+def test_size_of_the_irregular_dimension():
+    strided = fl.nested.nested_tensor([fl.ones(2, 4), fl.ones(3, 4)])
+    with pytest.raises(RuntimeError):
+        strided.size(1)
+    assert strided.size(2) == 4 and strided.size(0) == 2
+    assert fl.nested.nested_tensor([fl.ones(2, 4), fl.ones(2, 4)]).size(1) == 2

@@ -457,6 +457,19 @@ Accumulate::~Accumulate() {
 namespace {
 // Gradients of one tensor may arrive from several threads; a few locks serve all tensors.
 std::mutex grad_mutexes[16];
+
+// Whether a gradient lies in memory as its tensor does. Programs view and flatten gradients as they do the
+// tensors.
+bool laid_out_like(const Tensor& grad, const Tensor& t) {
+  const bool dense = is_dense(t);
+  int64_t contiguous = 1;
+  for (int64_t d = t.dim() - 1; d >= 0; --d) {
+    const int64_t size = t.size(d);
+    if (size != 1 && grad.stride(d) != (dense ? t.stride(d) : contiguous)) return false;
+    contiguous *= size;
+  }
+  return true;
+}
 }  // namespace
 
 void accumulate_grad(const Tensor& t, Tensor&& grad) {
@@ -476,7 +489,7 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
   } else if (!m.grad.defined()) {
     // Keep it as it is when nobody else can see it.
     const bool own = !track && grad->use_count() == 1 && grad->storage->use_count() == 1 && is_dense(grad) &&
-                     grad->python == nullptr;
+                     grad->python == nullptr && laid_out_like(grad, t);
     if (own)
       m.grad = std::move(grad);
     else if (track || !grad.is_cpu() || grad->keys.has(Key::Python))

@@ -190,6 +190,7 @@ struct FunctionObject {
   PyObject* name;
   PyObject* module;
   bool method;
+  ErrorKind misfit;  // raised when no overload fits the arguments
 };
 
 PyTypeObject* function_type;
@@ -243,7 +244,7 @@ PyObject* mark_requires_grad(PyObject* result) {
 }
 
 PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* const* args, Py_ssize_t nargs,
-                         PyObject* kwnames) {
+                         PyObject* kwnames, ErrorKind misfit = ErrorKind::Type) {
   size_t most = 0;
   for (const Operator* op : overloads)
     most = std::max(most, op->schema.args.size() + (op->out ? op->n_results() : 0));
@@ -273,7 +274,7 @@ PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* cons
     if (overloads.size() > 1) text += " (in " + op->schema.text + ")";
     first = false;
   }
-  fail(ErrorKind::Type, text);
+  fail(misfit, text);
 }
 
 // The overload of a function or method that a call with these arguments would reach.
@@ -302,7 +303,8 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
   const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   return guarded([&]() -> PyObject* {
     if (__builtin_expect(any_override(args, total), 0)) return call_override(self, args, nargs, kwnames);
-    return call_overloads(*reinterpret_cast<FunctionObject*>(self)->overloads, args, nargs, kwnames);
+    auto* f = reinterpret_cast<FunctionObject*>(self);
+    return call_overloads(*f->overloads, args, nargs, kwnames, f->misfit);
   });
 }
 
@@ -393,6 +395,9 @@ PyObject* make_function(const std::string& name, const std::string& module,
   f->name = check(PyUnicode_InternFromString(name.c_str()));
   f->module = check(PyUnicode_InternFromString(module.c_str()));
   f->method = method;
+  // A packet of torch.ops refuses arguments with RuntimeError, as PyTorch's dispatcher does; functions with
+  // TypeError.
+  f->misfit = module.compare(0, 11, "torch._ops.") == 0 ? ErrorKind::Runtime : ErrorKind::Type;
   return reinterpret_cast<PyObject*>(f);
 }
 

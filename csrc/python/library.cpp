@@ -34,8 +34,9 @@ PyObject* call_overload(PyObject* self, PyObject* const* args, size_t nargsf, Py
     Value values[kMaxArgs];
     Arena arena;
     std::string why;
+    // Operators called by their own objects refuse arguments as PyTorch's do, with RuntimeError.
     if (!parse(op, args, nargs, kwnames, values, arena, nullptr, &why))
-      fail(ErrorKind::Type, "[", op.schema.full_name(), "] expected ", why);
+      fail(ErrorKind::Runtime, "[", op.schema.full_name(), "] expected ", why);
     return call_operator(op, values);
   });
 }

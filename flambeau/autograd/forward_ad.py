@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import flambeau as fl
+from flambeau.autograd.function import finding_tangents
 
 __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
 
@@ -79,7 +80,8 @@ def _tangent(tensor: Any) -> Any:
     with fl.enable_grad():
         seed = fl.zeros_like(tensor, requires_grad=True)
         duals = [dual for dual, _, _ in _duals]
-        back = fl.autograd.grad(tensor, duals, seed, create_graph=True, allow_unused=True)
+        with finding_tangents():
+            back = fl.autograd.grad(tensor, duals, seed, create_graph=True, allow_unused=True)
         reached = [(g, tangent) for g, (_, _, tangent) in zip(back, _duals) if g is not None]
         if not reached:
             return None

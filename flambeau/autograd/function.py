@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.autograd.grad_mode import no_grad
+from flambeau.autograd.grad_mode import enable_grad, no_grad
 
 __all__ = [
     "FunctionCtx",
@@ -87,7 +88,10 @@ class FunctionCtx:
             )
         outer, self._node = self._node, node
         try:
-            found = cls._derivative()(self, *grads)
+            if _forward_mode[0] and cls.jvp is not Function.jvp:
+                found = self._transposed_jvp(grads)
+            else:
+                found = cls._derivative()(self, *grads)
         finally:
             self._node = outer
         if not isinstance(found, (tuple, list)):
@@ -111,8 +115,45 @@ class FunctionCtx:
                 )
         return tuple(out)
 
+    def _transposed_jvp(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Gradients of the inputs by `jvp`, which is linear in the tangents: its own backward at tangents of zero."""
+        # jvp may take things off its context, and is called for every backward.
+        ctx = copy.copy(self)
+        if self.saved_for_forward is not None:
+            ctx._saved, ctx.to_save = None, self.saved_for_forward
+        with enable_grad():
+            seeds = [None if meta is None else _zeros(meta).requires_grad_() for meta in self._inputs]
+            moved = self._forward_cls.jvp(ctx, *seeds)
+        moved = moved if isinstance(moved, tuple) else (moved,)
+        pairs = [(m, g) for m, g in zip(moved, grads) if m is not None and g is not None and m.requires_grad]
+        wanted = [s for s in seeds if s is not None]
+        if not pairs or not wanted:
+            return (None,) * len(seeds)
+        found = iter(
+            fl.autograd.grad(
+                [m for m, _ in pairs],
+                wanted,
+                [g for _, g in pairs],
+                create_graph=_C.is_grad_enabled(),
+                allow_unused=True,
+            )
+        )
+        return tuple(None if s is None else next(found) for s in seeds)
+
 
 BackwardCFunction = FunctionCtx
+
+_forward_mode = [0]  # how many backwards run that serve to find tangents
+
+
+class finding_tangents:
+    """Inside, backward is a step of forward mode: functions that define `jvp` are differentiated by it."""
+
+    def __enter__(self) -> None:
+        _forward_mode[0] += 1
+
+    def __exit__(self, *error: Any) -> None:
+        _forward_mode[0] -= 1
 
 
 def _zeros(meta: tuple[Any, Any, Any]) -> Tensor:
@@ -181,12 +222,19 @@ class Function(metaclass=FunctionMeta):
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args = bound.args
+        batched = None
+        if cls.vmap is not Function.vmap:
+            batched = next((a for a in args if hasattr(type(a), "_call_function")), None)
         ctx = cls._backward_cls()
         positions = tuple(isinstance(a, Tensor) for a in args)
         ctx.needs_input_grad = tuple(is_tensor and a.requires_grad for a, is_tensor in zip(args, positions))
         recorded = _C.is_grad_enabled() and any(ctx.needs_input_grad)
+        if batched is not None:
+            outputs = batched._call_function(cls, args)
         with no_grad():
-            if cls.setup_context is Function.setup_context:
+            if batched is not None:
+                cls.setup_context(ctx, args, outputs)
+            elif cls.setup_context is Function.setup_context:
                 outputs = cls.forward(ctx, *args)
             else:
                 outputs = cls.forward(*args)
@@ -226,6 +274,11 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
         for t in self.dirty_tensors:
             _C._check_inplace(t, self.name())
         self._positions = positions
+        if self._forward_cls.jvp is not Function.jvp:
+            self._inputs = [
+                (a.shape, a.dtype, a.device) if is_tensor and (a.is_floating_point() or a.is_complex()) else None
+                for a, is_tensor in zip(args, positions)
+            ]
         node = _C._make_node(self.name(), self._backward, self._release, tensors)
         self._outputs = []
     results = []

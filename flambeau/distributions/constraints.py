@@ -252,6 +252,7 @@ class _Simplex(Constraint):
 class _Multinomial(_Below):
     is_discrete = True
     event_dim = 1
+    __repr__ = Constraint.__repr__
 
     def check(self, value: fl.Tensor) -> fl.Tensor:
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)

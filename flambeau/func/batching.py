@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flambeau as fl
 from flambeau import _C
@@ -50,6 +50,10 @@ class Batched(Tensor):
             "[vmap] expected a tensor that is the same for all elements, got a batched one, whose values cannot be read: "
             "a function under vmap cannot depend on values"
         )
+
+    def _call_function(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """What an autograd.Function computes by its own `vmap`, for the innermost batch among its arguments."""
+        return _by_own_rule(function, args)
 
     tolist = numpy = __array__ = _refuse
 
@@ -106,6 +110,47 @@ class VmapMode(TorchDispatchMode):
         if not batched:
             return func(*args, **kwargs)
         return _C._call_above_autograd(rules.run, self, func, args, kwargs)
+
+
+class VmapInfo(NamedTuple):
+    """What the `vmap` of an autograd.Function is told of the batch."""
+
+    batch_size: int
+    randomness: str
+
+
+def _by_own_rule(function: Any, args: tuple[Any, ...]) -> Any:
+    leaves = pytree.tree_leaves(args)
+    level = max(x.level for x in leaves if isinstance(x, Batched))
+    taken: list[VmapMode] = []
+    try:
+        while not taken or getattr(taken[-1], "level", None) != level:
+            if not _C._len_torch_dispatch_stack():
+                raise RuntimeError(
+                    f"[vmap] expected tensors of an active vmap in {function.__name__}, got one that escaped"
+                )
+            taken.append(_C._pop_torch_dispatch_mode())
+        mode = taken[-1]
+        values = pytree.tree_map(lambda x: x.value if mode.owns(x) else x, args)
+        dims = pytree.tree_map(lambda x: x.axis if mode.owns(x) else None, args)
+        found = function.vmap(VmapInfo(mode.size, mode.randomness), dims, *values)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise RuntimeError(
+                f"[vmap] expected {function.__name__}.vmap to return (output, out_dims), got {type(found).__name__}"
+            )
+        out, where = found
+        flat, spec = pytree.tree_flatten(out)
+        outs = _matched(where, out, "out_dims")
+        return pytree.tree_unflatten(
+            [
+                x if d is None or not isinstance(x, Tensor) else Batched(x, d % x.dim(), level)
+                for x, d in zip(flat, outs)
+            ],
+            spec,
+        )
+    finally:
+        for mode in reversed(taken):
+            _C._push_torch_dispatch_mode(mode)
 
 
 # ---------------------------------------------------------------- the transformation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import autograd
 from flambeau._C import Tensor
+from flambeau.autograd.function import finding_tangents
 from flambeau.func.batching import Batched, same_value
 from flambeau.utils import _pytree as pytree
 
@@ -215,7 +217,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             out, aux = out
         outputs, spec = pytree.tree_flatten(out)
         duals = [fl.zeros_like(o, requires_grad=True) for o in outputs]
-        back = _gradients(outputs, inputs, duals)
+        with finding_tangents():
+            back = _gradients(outputs, inputs, duals)
         pairs = [(b, t) for b, t in zip(back, pytree.tree_leaves(tangents)) if b.requires_grad]
         if pairs:
             found = autograd.grad(
@@ -245,6 +248,10 @@ def jacrev(
     _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of func, one row of the outputs at a time."""
+    return _jacobian(func, argnums, has_aux, contextlib.nullcontext)
+
+
+def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, mode: Callable[[], Any]) -> Callable[..., Any]:
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -261,7 +268,8 @@ def jacrev(
             for o in outputs:
                 if not isinstance(o, Tensor):
                     raise RuntimeError(f"[jacrev] expected func to return Tensors, got {type(o).__name__}")
-            rows = [_rows(o, flat) for o in outputs]
+            with mode():
+                rows = [_rows(o, flat) for o in outputs]
             tree = pytree.tree_unflatten([pytree.tree_unflatten(row, spec) for row in rows], out_spec)
             tree, aux = _leave((tree, aux), flat)
         return (tree, aux) if has_aux else tree
@@ -288,7 +296,7 @@ def jacfwd(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of func; the same matrix as jacrev's."""
-    return jacrev(func, argnums, has_aux=has_aux)
+    return _jacobian(func, argnums, has_aux, finding_tangents)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

@@ -210,7 +210,18 @@ def ctc_loss_vjp(g0, log_probs, targets, input_lengths, target_lengths, blank, z
         loss = _ctc_composed(x, targets, input_lengths, target_lengths, blank)
         return fl.where(loss > 1e29, fl.zeros_like(loss), loss) if zero_infinity else loss
 
-    return (*retrace(compose, (log_probs,), (True,), losses), None)
+    (found,) = retrace(compose, (log_probs,), (True,), losses)[:1]
+    # As PyTorch has it, the gradient is the one of the scores of which log_probs is the log-softmax: a term that
+    # log_softmax takes away again, so that it shows only where log_probs is a leaf.
+    inside = fl.arange(log_probs.shape[0], device=log_probs.device).unsqueeze(1) < fl.tensor(
+        list(input_lengths), device=log_probs.device
+    )
+    weight = fl.where(inside, losses, fl.zeros_like(losses)).unsqueeze(2)
+    if zero_infinity:
+        possible = fl._ctc_loss(log_probs.detach(), targets, input_lengths, target_lengths, blank, False)[0]
+        weight = weight * (possible != float("inf")).reshape(1, -1, 1)
+    extra = log_probs.exp() * (weight.squeeze(1) if single else weight)
+    return found + extra, None
 
 
 @composite("nn_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", public="ctc_loss", **NN)  # fmt: skip

@@ -155,7 +155,7 @@ native("broadcast_to(Tensor self, int[] size) -> Tensor")
 @composite("broadcast_tensors(Tensor[] tensors) -> Tensor[]")
 def broadcast_tensors(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
     shape = fl.broadcast_shapes(*(t.shape for t in tensors))
-    return tuple(t.expand(shape) for t in tensors)
+    return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
 
 
 @composite("atleast_1d(Tensor self) -> Tensor", method=False)

@@ -195,10 +195,15 @@ class LBFGS(Optimizer):
         history = list(zip(state["old_dirs"], state["old_stps"], state["ro"]))
         q = grad.neg()
         weights = []
+        if history:
+            # Kept for programs that look at the state; entry i belongs to step i.
+            state["al"] = [None] * history_size
         for change, step, ro in reversed(history):
             weights.append(step.dot(q) * ro)
             q.add_(change, alpha=-weights[-1].item())
         q = q * state["H_diag"]
+        if history:
+            state["al"][: len(weights)] = reversed(weights)
         for (change, step, ro), weight in zip(history, reversed(weights)):
             q.add_(step, alpha=(weight - change.dot(q) * ro).item())
         return q

@@ -231,11 +231,6 @@ def save(
     _disable_byteorder_record: bool = False,
 ) -> None:
     """Write an object to a path or a file object."""
-    if not _use_new_zipfile_serialization:
-        raise RuntimeError(
-            "[save] expected the zip format, got _use_new_zipfile_serialization=False; "
-            "the format of PyTorch before 1.6 is not written"
-        )
     if not 2 <= pickle_protocol <= 5:
         raise ValueError(f"[save] expected a pickle protocol from 2 to 5, got {pickle_protocol}")
     if not _is_path(f) and not hasattr(f, "write"):
@@ -245,8 +240,14 @@ def save(
 
     kind = CheckpointPickler if pickle_module is None else pickler_over(pickle_module)
     pickler = kind(stream, pickle_protocol)
+    pickler.whole_storages = not _use_new_zipfile_serialization
     pickler.dump(obj)
-    if _is_path(f):
+    if not _use_new_zipfile_serialization:
+        from flambeau.serialization.legacy import write_legacy
+
+        with replacing(f) if _is_path(f) else contextlib.nullcontext(f) as sink:
+            write_legacy(sink, stream, pickler)
+    elif _is_path(f):
         name = os.path.basename(os.fspath(f))
         name = name if isinstance(name, str) else os.fsdecode(name)
         with replacing(f) as sink:

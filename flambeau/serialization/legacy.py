@@ -1,11 +1,13 @@
-"""The format of PyTorch before 1.6, for reading only: pickles one after another, then the bytes of the storages.
+"""The format of PyTorch before 1.6: pickles one after another, then the bytes of the storages.
 
-Old files are still around, and plain pickles of PyTorch's tensors hold their storages in this format. It is read by the
-interpreter that runs no code; what the stream promises is compared with the bytes that are there.
+Old files are still around, plain pickles of PyTorch's tensors hold their storages in this format, and programs ask for
+it by `_use_new_zipfile_serialization=False`. It is read by the interpreter that runs no code; what the stream promises
+is compared with the bytes that are there.
 """
 
 from __future__ import annotations
 
+import pickle
 import struct
 from typing import Any
 
@@ -23,6 +25,22 @@ def is_legacy(head: bytes) -> bool:
     return (
         head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and MAGIC.to_bytes(10, "little") in head[:32]
     )
+
+
+def write_legacy(sink: Any, stream: Any, pickler: Any) -> None:
+    """The object that a pickler wrote into a stream, and the storages it refers to."""
+    machine = {"protocol_version": _VERSION, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    for value in (MAGIC, _VERSION, machine):
+        sink.write(pickle.dumps(value, protocol=2))
+    sink.write(stream.getbuffer())
+    keys = sorted(pickler.storages)
+    sink.write(pickle.dumps(keys, protocol=2))
+    for key in keys:
+        held = pickler.storages[key].cpu()
+        sink.write(struct.pack("<q", held.nbytes() // pickler.items[key]))
+        sink.write(_C._storage_memory(held._bytes))
+    if hasattr(sink, "flush"):
+        sink.flush()
 
 
 def _no_storage(reference: Any) -> Any:

@@ -8,6 +8,7 @@ pickle has for it.
 from __future__ import annotations
 
 import pickle
+import sys
 from struct import pack
 from typing import Any, ClassVar
 
@@ -37,10 +38,12 @@ class CheckpointPickler(pickle._Pickler):
     """Writes one object; `storages` maps the keys in the stream to the storages they stand for."""
 
     dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)
+    whole_storages = False  # references say that they are to all of a storage, as the format before 1.6 has it
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)
         self.storages: dict[str, UntypedStorage] = {}
+        self.items: dict[str, int] = {}  # bytes of an element of each
         self._keys: dict[int, str] = {}
         self._dtypes: dict[int, Any] = {}
         self._names: dict[tuple[str, str], bytes] = {}
@@ -61,6 +64,8 @@ class CheckpointPickler(pickle._Pickler):
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         name = name or getattr(obj, "__qualname__", None) or obj.__name__
+        if "<locals>" in name.split(".") and sys.version_info < (3, 14):
+            raise AttributeError(f"Can't pickle local object {name!r}")  # as pickle's own pickler in C does
         module = pickle.whichmodule(obj, name)
         moved = torch_name(module, name)
         if moved == (module, name) and module.partition(".")[0] != "torch":
@@ -112,7 +117,8 @@ class CheckpointPickler(pickle._Pickler):
         place = location_tag(storage).encode()
         write(pack("<cI", b"X", len(key)) + key + pack("<cI", b"X", len(place)) + place)
         self.save_long(count)
-        write(b"tQ")
+        self.items[self._keys[identity]] = 1 if dtype is None else dtype.itemsize
+        write(b"NtQ" if self.whole_storages else b"tQ")
 
     def write_ints(self, values: Any) -> None:
         if len(values) > 3:

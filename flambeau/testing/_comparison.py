@@ -252,16 +252,47 @@ def _compare_tensors(actual: Any, expected: Any, place: tuple[Any, ...], options
     if actual.dtype != expected.dtype:
         common = flambeau.promote_types(actual.dtype, expected.dtype)
         actual, expected = actual.to(common), expected.to(common)
+    if actual.layout != expected.layout:
+        actual, expected = (t if t.layout is flambeau.strided else t.to_dense() for t in (actual, expected))
+    if actual.layout is not flambeau.strided:
+        _compare_sparse(actual, expected, rtol, atol, place, options)
+        return
+    _compare_values(actual, expected, rtol, atol, place, options)
+
+
+def _compare_sparse(actual: Any, expected: Any, rtol: float, atol: float, place: Any, options: _Options) -> None:
+    """The patterns, which have to be equal, and the values."""
+    coordinates = actual.layout is flambeau.sparse_coo
+    kind = "COO" if coordinates else str(actual.layout).rsplit("_", 1)[-1].upper()
+    if actual._nnz() != expected._nnz():
+        raise _Mismatch(
+            f"The number of specified values in sparse {kind} tensors does not match: {actual._nnz()} != {expected._nnz()}",
+            place,
+        )
+    if coordinates:
+        names = ["indices"]
+        actual, expected = actual.coalesce(), expected.coalesce()
+    else:
+        names = ["crow_indices", "col_indices"] if kind in ("CSR", "BSR") else ["ccol_indices", "row_indices"]
+    for name in names:
+        what = f"Sparse {kind} {name}"
+        _compare_values(getattr(actual, name)(), getattr(expected, name)(), 0.0, 0.0, place, options, what)
+    _compare_values(actual.values(), expected.values(), rtol, atol, place, options, f"Sparse {kind} values")
+
+
+def _compare_values(
+    actual: Any, expected: Any, rtol: float, atol: float, place: Any, options: _Options, what: str = "Tensor-likes"
+) -> None:
     matches = flambeau.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
     if bool(matches.all()):
         return
     if actual.dim() == 0:
         _compare_scalars(actual.item(), expected.item(), rtol, atol, place, options)
         return
-    raise _Mismatch(_describe(actual, expected, matches, rtol, atol), place)
+    raise _Mismatch(_describe(actual, expected, matches, rtol, atol, what), place)
 
 
-def _describe(actual: Any, expected: Any, matches: Any, rtol: float, atol: float) -> str:
+def _describe(actual: Any, expected: Any, matches: Any, rtol: float, atol: float, what: str = "Tensor-likes") -> str:
     """How many elements differ, and where the most."""
     if not (actual.dtype.is_floating_point or actual.dtype.is_complex):
         # Differences of narrow, unsigned and boolean values need room.
@@ -284,7 +315,7 @@ def _describe(actual: Any, expected: Any, matches: Any, rtol: float, atol: float
 
     return "\n".join(
         [
-            f"Tensor-likes are not {'equal' if exact else 'close'}!\n",
+            f"{what} are not {'equal' if exact else 'close'}!\n",
             f"Mismatched elements: {wrong} / {total} ({wrong / total:.1%})",
             greatest("absolute", difference, atol),
             greatest("relative", relative, rtol),

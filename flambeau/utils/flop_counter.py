@@ -4,7 +4,9 @@
         model(x).sum().backward()
     counter.get_total_flops()
 
-A multiplication and its addition count as two. Backward is counted as it runs.
+A multiplication and its addition count as two. Backward is counted as it runs. Counts are kept for the whole, and for
+each module while its forward runs and while gradients pass through it. Operators that PyTorch takes apart are counted
+under the name of the part that does the work.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 from flambeau import Tensor
 from flambeau.utils._python_dispatch import TorchDispatchMode
+from flambeau.utils.module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
@@ -64,6 +67,23 @@ _FORMULAS: dict[str, Callable[[Any, Any, Any], int]] = {
 }
 
 
+# What the work of an operator is called in PyTorch, where another operator does it.
+_WORKERS = {
+    **dict.fromkeys("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d".split(), "convolution"),
+    "_convolution_backward": "convolution_backward",
+    "_flash_attention": "_scaled_dot_product_flash_attention_for_cpu",
+}
+
+
+def _worker(name: str, args: Any) -> str:
+    if name == "linear":
+        return "addmm" if len(args) > 2 and args[2] is not None else "mm"
+    if name == "matmul":
+        ranks = sorted(x.dim() for x in args[:2])
+        return {(1, 1): "dot", (1, 2): "mv"}.get(tuple(ranks), "mm" if ranks[0] <= 2 else "bmm")
+    return _WORKERS.get(name, name)
+
+
 def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any], Any]:
     """Decorator: the count of an operator, from the shapes of its arguments and `out_shape`."""
 
@@ -96,6 +116,8 @@ class FlopCounterMode(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.display = display
+        self.depth = depth
+        self.mod_tracker = ModuleTracker()
         self.flop_counts: dict[str, dict[str, int]] = {"Global": {}}
         self.formulas = dict(_FORMULAS)
         for target, formula in (custom_mapping or {}).items():
@@ -110,18 +132,27 @@ class FlopCounterMode(TorchDispatchMode):
 
     def get_table(self, depth: int | None = None) -> str:
         total = max(1, self.get_total_flops())
-        lines = [f"{'operator':32} {'FLOP':>16} {'%':>7}"]
-        for name, count in sorted(self.flop_counts["Global"].items(), key=lambda item: -item[1]):
-            lines.append(f"{name:32} {count:16,} {100 * count / total:6.2f}%")
+        depth = self.depth if depth is None else depth
+        lines = [f"{'module and operator':48} {'FLOP':>16} {'%':>7}"]
+        for module in sorted(self.flop_counts, key=lambda name: (name != "Global", name)):
+            level = 0 if module == "Global" else module.count(".") + 1
+            counts = self.flop_counts[module]
+            if level > depth or not counts:
+                continue
+            rows = [(" " * level + module, sum(counts.values()))]
+            rows += [(" " * level + f" - {name}", n) for name, n in sorted(counts.items(), key=lambda item: -item[1])]
+            lines += [f"{name:48} {count:16,} {100 * count / total:6.2f}%" for name, count in rows]
         return "\n".join(lines)
 
     def __enter__(self) -> FlopCounterMode:
         self.flop_counts = {"Global": {}}
+        self.mod_tracker.__enter__()
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        self.mod_tracker.__exit__(*error)
         if self.display:
             print(self.get_table())
 
@@ -130,6 +161,9 @@ class FlopCounterMode(TorchDispatchMode):
         out = func(*args, **kwargs)
         formula = self.formulas.get(func._opname)
         if formula is not None:
-            counts = self.flop_counts["Global"]
-            counts[f"aten.{func._opname}"] = counts.get(f"aten.{func._opname}", 0) + int(formula(args, kwargs, out))
+            name = f"aten.{_worker(func._opname, args)}"
+            count = int(formula(args, kwargs, out))
+            for module in sorted(self.mod_tracker.parents):
+                counts = self.flop_counts.setdefault(module, {})
+                counts[name] = counts.get(name, 0) + count
         return out

@@ -489,3 +489,18 @@ def test_a_penalty_on_slopes_gives_biases_a_gradient_of_zero():
 def test_the_interpreter_ends_with_gradients_in_its_globals():
     program = "import flambeau as fl; x = fl.ones(3, requires_grad=True); x.grad = fl.ones(3) * 2; x.grad.note = 1"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_gradients_lie_in_memory_as_their_tensors_do():
+    x = fl.ones(2, 3, requires_grad=True)
+    (x.transpose(0, 1).contiguous() * fl.arange(6.0).reshape(3, 2)).transpose(0, 1).sum().backward()
+    assert x.grad.stride() == (3, 1)
+    assert x.grad.view(-1).tolist() == [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]
+    y = fl.ones(3, 2).t().requires_grad_()
+    (y * fl.arange(6.0).reshape(2, 3)).sum().backward()
+    assert y.stride() == y.grad.stride() == (1, 2)
+    assert y.grad.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    z = fl.ones(1, requires_grad=True)
+    wide = z.detach().expand(3).requires_grad_()
+    (wide * fl.arange(3.0)).sum().backward()
+    assert wide.grad.stride() == (1,) and wide.grad.tolist() == [0.0, 1.0, 2.0]

@@ -158,3 +158,7 @@ def test_modules_have_pytorchs_names():
     from flambeau.distributions.normal import Normal
 
     assert Normal is d.Normal
+
+
+def test_support_of_counts_is_named_alone():
+    assert repr(d.Multinomial(4, fl.ones(3) / 3).support) == "Multinomial()"

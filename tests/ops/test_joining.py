@@ -221,3 +221,9 @@ def test_pixel_and_channel_shuffle():
     same(F.pixel_shuffle(fl.tensor(a), 2), up)
     same(F.pixel_unshuffle(fl.tensor(up), 2), a)
     same(F.channel_shuffle(fl.tensor(a), 2), a.reshape(1, 2, 4, 2, 3).swapaxes(1, 2).reshape(1, 8, 2, 3))
+
+
+def test_broadcast_tensors_hands_back_what_has_the_shape():
+    a, b = fl.ones(2, 3, requires_grad=True), fl.ones(3)
+    same, wide = fl.broadcast_tensors(a, b)
+    assert same is a and wide.shape == (2, 3) and wide.stride() == (0, 1)

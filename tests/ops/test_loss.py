@@ -243,3 +243,18 @@ def test_cosine_similarity_of_any_size_of_vectors():
     half = fl.full((2, 3), 6e4, dtype=fl.bfloat16)
     assert F.cosine_similarity(half, half).float().sub(1).abs().max() < 0.02
     assert F.cosine_similarity(y.unsqueeze(1), y.unsqueeze(0), dim=-1).shape == (4, 4)
+
+
+def test_ctc_gradient_is_the_one_of_the_scores():
+    """The gradient of a leaf of log-probabilities is the one that its log-softmax would pass on to the scores."""
+    scores = fl.from_numpy(np.random.RandomState(0).randn(5, 2, 4).astype("float32"))
+    targets, lengths = fl.tensor([[1, 2], [3, 0]]), ([5, 4], [2, 1])
+    free = scores.clone().requires_grad_()
+    F.ctc_loss(free.log_softmax(2), targets, *lengths, reduction="sum").backward()
+    leaf = scores.log_softmax(2).requires_grad_()
+    F.ctc_loss(leaf, targets, *lengths, reduction="sum").backward()
+    np.testing.assert_allclose(leaf.grad.numpy(), free.grad.numpy(), atol=1e-5)
+    assert leaf.grad[4, 1].tolist() == [0.0] * 4  # after the end of the second sample
+    short = scores[:1].log_softmax(2).requires_grad_()
+    F.ctc_loss(short, targets, [1, 1], [2, 1], reduction="sum", zero_infinity=True).backward()
+    assert short.grad[0, 0].tolist() == [0.0] * 4 and short.grad[0, 1].abs().sum() > 0

@@ -112,3 +112,18 @@ def test_swa_rates(strategy):
         found.append(opt.param_groups[0]["lr"])
     assert found[3:] == pytest.approx([0.2] * 3)
     assert found == sorted(found, reverse=True)
+
+
+def test_lbfgs_keeps_the_weights_of_its_history():
+    x = fl.nn.Parameter(fl.tensor([3.0, -2.0]))
+    optimizer = fl.optim.LBFGS([x], max_iter=4, history_size=3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (x**2).sum() + x.prod() ** 2
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    state = optimizer.state[x]
+    assert len(state["al"]) == 3 and all(w is not None for w in state["al"][: len(state["ro"])])

@@ -223,3 +223,16 @@ def test_values_of_numpy_can_be_allowed():
         with reader.serialization.safe_globals(allowed):
             got = across(writer, reader, value)
         assert got["a"] == 3.5 and got["b"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("writer, reader", PAIRS, ids=IDS)
+def test_format_before_the_archive(writer, reader):
+    base = writer.arange(6.0)
+    file = io.BytesIO()
+    value = {"base": base, "view": base[2:4], "half": base.bfloat16(), "p": writer.nn.Parameter(base.clone()), "n": [1]}
+    writer.save(value, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    got = reader.load(file)
+    assert got["n"] == [1] and got["p"].requires_grad and got["half"].dtype == reader.bfloat16
+    got["base"][2] = 50
+    assert got["view"].tolist() == [50.0, 3.0] and got["p"].tolist() == base.tolist()

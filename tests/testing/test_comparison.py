@@ -125,3 +125,18 @@ def test_own_message():
 def test_allclose_is_deprecated_and_lenient():
     with pytest.warns(FutureWarning):
         assert_allclose(torch.tensor([1.0, nan]), [1.0, nan])
+
+
+def test_sparse_tensors():
+    one = torch.eye(2).to_sparse()
+    assert_close(one, torch.eye(2).to_sparse())
+    assert_close(one, torch.eye(2), check_layout=False)
+    with pytest.raises(AssertionError, match="Sparse COO values are not close"):
+        assert_close(one, one * 2)
+    with pytest.raises(AssertionError, match="specified values in sparse COO tensors does not match: 2 != 0"):
+        assert_close(one, torch.zeros(2, 2).to_sparse())
+    other = torch.sparse_coo_tensor([[0, 1], [0, 0]], [1.0, 1.0], (2, 2))
+    with pytest.raises(AssertionError, match="Sparse COO indices are not equal"):
+        assert_close(one, other)
+    with pytest.raises(AssertionError, match="Sparse CSR col_indices are not equal"):
+        assert_close(one.to_sparse_csr(), other.to_sparse_csr())

@@ -33,3 +33,41 @@ def test_attention_and_the_table(capsys):
         nn.functional.scaled_dot_product_attention(q, q, q)
     assert counter.get_total_flops() == 2 * 2 * 4 * 6 * 6 * 16
     assert "100.00%" in capsys.readouterr().out
+
+
+def test_counts_of_modules():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    with FlopCounterMode(display=False) as counter:
+        model(fl.ones(2, 3)).sum().backward()
+        fl.ones(2, 2) @ fl.ones(2, 2)
+    counts = counter.get_flop_counts()
+    assert counts["Sequential"] == {"aten.addmm": 64, "aten.mm": 80}
+    assert counts["Sequential.0"] == {"aten.addmm": 48, "aten.mm": 48}
+    assert counts["Sequential.2"] == {"aten.addmm": 16, "aten.mm": 32}
+    assert counts["Global"] == {"aten.addmm": 64, "aten.mm": 96}
+    table = counter.get_table()
+    assert "Sequential.2" in table and "Sequential.2" not in counter.get_table(depth=1)
+
+
+def test_module_tracker():
+    from flambeau.utils.module_tracker import ModuleTracker
+
+    seen = []
+
+    class Inner(nn.Module):
+        def forward(self, x):
+            seen.append((sorted(tracker.parents), tracker.is_bw))
+            return x * 2
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(x)
+
+    with ModuleTracker() as tracker:
+        Outer()(fl.ones(1))
+        assert tracker.parents == {"Global"}
+    assert seen == [(["Global", "Outer", "Outer.inner"], False)]

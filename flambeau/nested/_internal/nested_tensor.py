@@ -114,7 +114,15 @@ class NestedTensor(Tensor):
         return (self._offsets.shape[0] - 1, *rest)
 
     def size(self, dim: int | None = None) -> Any:  # type: ignore[override]
-        return self.shape if dim is None else self.shape[dim]
+        found = self.shape if dim is None else self.shape[dim]
+        if found is self._ragged and self._layout is not jagged:
+            lengths = set(self._lengths())
+            if len(lengths) != 1:
+                raise RuntimeError(
+                    f"[size] expected a dimension with one size, got dimension {dim}, which is irregular"
+                )
+            return lengths.pop()
+        return found
 
     def dim(self) -> int:
         return self._values.dim() + 1
