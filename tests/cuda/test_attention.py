@@ -1,11 +1,16 @@
 """Attention over blocks on the device against its definition in double precision, with gradients."""
 
+import pathlib
+import sys
+
 import numpy as np
 import pytest
-from attention_by_definition import attention
 
 import flambeau as fl
 import flambeau.nn.functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from attention_by_definition import attention
 
 
 @pytest.fixture(autouse=True)

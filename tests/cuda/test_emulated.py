@@ -3,10 +3,13 @@
 import ctypes
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from attention_by_definition import attention
 
 ROOT = Path(__file__).resolve().parents[2]
