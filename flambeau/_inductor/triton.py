@@ -232,6 +232,7 @@ class Writer:
         self.scratch = part.scratch
         self.count = 0
         self.kinds: dict[str, str] = {}
+        self.codes: dict[str, str] = {}  # of values cut to 8-bit floats: these
         self.pointers: dict[tuple[Buffer, int], str] = {}
         self.numbers: dict[tuple[Any, ...], str] = {}
         self.constants: dict[Any, str] = {}
@@ -351,7 +352,10 @@ class Writer:
         at, mask = self.place(access)
         if " " not in at and self.tile.kind != "flat":
             at = f"{at} + {zero}"  # one element, addressed by a tile of one
-        self.store_text(scope, at, mask, name, access.buffer.dtype)
+        if access.buffer.dtype in _FLOAT8 and name in self.codes:
+            scope.lines.append(f"tl.store({at}, {self.codes[name]}{', ' + mask if mask else ''})")
+        else:
+            self.store_text(scope, at, mask, name, access.buffer.dtype)
 
     @staticmethod
     def store_text(scope: Scope, at: str, mask: str, name: str, dtype: Any) -> None:
@@ -383,7 +387,10 @@ class Writer:
         """A value cut to what a buffer of its dtype holds."""
         name = scope.cast(name, TYPES[buffer.dtype][1])
         if buffer.dtype in _FLOAT8:
-            return scope.let("v", f"{_FLOAT8[buffer.dtype].format(name)}.to(tl.float32)", "float32")
+            code = scope.let("v", _FLOAT8[buffer.dtype].format(name), "float8")
+            made = scope.let("v", f"{code}.to(tl.float32)", "float32")
+            self.codes[made] = code
+            return made
         narrow = _NARROW.get(buffer.dtype)
         return scope.let("v", f"{name}.to(tl.{narrow}).to(tl.int64)", "int64") if narrow else name
 
