@@ -7,14 +7,19 @@ the kernel.
 
 As with products (`triton_products.py`), the loops of the group that alone reads the result go on with the tile in
 registers: bias, normalisation by known statistics, activation, residual sum.
+
+The gradient with respect to the input of a convolution without steps is one of the gradient with respect to its result,
+by the kernel turned around; the call for the other gradients stays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import flambeau as fl
+from flambeau._functorch.aot.trace import Call
 from flambeau._inductor.arrange import product as product_of
 from flambeau._inductor.ir import Access, Buffer, Operator, refine, split_strides
 from flambeau._inductor.schedule import Group, Member
@@ -31,6 +36,7 @@ CHOICES = (
     Choice(128, 128, 32, 8, 4), Choice(256, 64, 32, 8, 4), Choice(128, 64, 32, 4, 4), Choice(64, 64, 32, 4, 5),
     Choice(64, 32, 32, 4, 4), Choice(32, 32, 16, 2, 4),
 )  # fmt: skip
+_BACKWARD = "_convolution_backward"
 FEW = 16  # channels below which a step takes several elements of the kernel
 
 
@@ -61,9 +67,23 @@ class Convolution:
     def operands(self) -> tuple[Access, ...]:
         return (self.x, self.weight) if self.bias is None else (self.x, self.weight, self.bias)
 
+    def call(self) -> Call:
+        return _with_mask(self.item.call, lambda i: i == 0) if self._of_several else self.item.call
+
+    def leave(self) -> list[Kernel] | None:
+        if not self._of_several or not any(b is not None for b in self.item.results[1:]):
+            return []
+        self.item.call = _with_mask(self.item.call, lambda i: i != 0)
+        self.item.results[0] = None
+        return None
+
+    @property
+    def _of_several(self) -> bool:
+        return bool(self.item.call.op._full_name == _BACKWARD)
+
     def __str__(self) -> str:
         parts = (
-            "convolution", self.made, self.n, self.channels, self.space, self.kernel, self.stride, self.padding,
+            self.item.call.op._full_name, self.made, self.n, self.channels, self.space, self.kernel, self.stride, self.padding,
             self.dilation, self.x.strides, self.weight.strides, self.bias is not None, self.result.dtype, self.last,
         )  # fmt: skip
         return " ".join(map(str, parts))
@@ -121,15 +141,17 @@ def _turned(member: Member, order: list[int]) -> Member:
 
 
 def convolution(item: Operator) -> Convolution | None:
-    """A call that is a convolution of planes in one group."""
-    if item.call is None or item.call.op._full_name not in ("conv2d", "convolution", "_convolution"):
+    """A call that is a convolution of planes in one group, or the gradient of one with respect to its input."""
+    if item.call is None or item.call.op._full_name not in ("conv2d", "convolution", "_convolution", _BACKWARD):
         return None
     given = records.bind(item.call.op, item.call.args, item.call.kwargs)
-    x, weight, bias = given["input"], given["weight"], given["bias"]
     result = item.results[0]
-    if given["groups"] != 1 or given.get("transposed") or len(x.size) != 4 or result is None:
+    if result is None or given["groups"] != 1 or given.get("transposed") or isinstance(given["padding"], str):
         return None
-    if result.memory is not result or result.padded or len(item.results) != 1 or isinstance(given["padding"], str):
+    stride, padding, dilation = (_pair(given[name]) for name in ("stride", "padding", "dilation"))
+    backward = item.call.op._full_name == _BACKWARD
+    x, weight, bias = given["grad_output" if backward else "input"], given["weight"], given.get("bias")
+    if len(x.size) != 4 or result.memory is not result or result.padded or (backward and stride != (1, 1)):
         return None
     floats = (fl.bfloat16, fl.float16, *([fl.float32] if fl.backends.cuda.matmul.allow_tf32 else []))
     values = [x, weight, *([] if bias is None else [bias])]
@@ -137,27 +159,33 @@ def convolution(item: Operator) -> Convolution | None:
         return None
     if 0 in result.size or 0 in x.size or 0 in weight.size:
         return None
-    batch, n, height, width = map(int, result.size)
     last = _is_dense(result, (0, 2, 3, 1))
     if not last and not _is_dense(result, (0, 1, 2, 3)):
         return None
     buffers = {id(v): buffer for buffer, v in item.reads}
+    kernel = (int(weight.size[2]), int(weight.size[3]))
+    filters = Access(buffers[id(weight)], weight.offset, tuple(weight.stride))
+    if backward:
+        outer, inner, down, right = filters.strides
+        end = filters.offset + (kernel[0] - 1) * down + (kernel[1] - 1) * right
+        filters = Access(filters.buffer, end, (inner, outer, -down, -right))
+        padding = (dilation[0] * (kernel[0] - 1) - padding[0], dilation[1] * (kernel[1] - 1) - padding[1])
+    batch, n, height, width = map(int, result.size)
     return Convolution(
         item,
         Access(buffers[id(x)], x.offset, tuple(x.stride)),
-        Access(buffers[id(weight)], weight.offset, tuple(weight.stride)),
+        filters,
         Access(buffers[id(bias)], bias.offset, tuple(bias.stride)) if bias is not None else None,
-        result,
-        int(x.size[1]),
-        (int(x.size[2]), int(x.size[3])),
-        (batch, height, width),
-        (int(weight.size[2]), int(weight.size[3])),
-        _pair(given["stride"]),
-        _pair(given["padding"]),
-        _pair(given["dilation"]),
-        n,
-        last,
-    )
+        result, int(x.size[1]), (int(x.size[2]), int(x.size[3])), (batch, height, width), kernel, stride, padding,
+        dilation, n, last,
+    )  # fmt: skip
+
+
+def _with_mask(call: Call, wanted: Callable[[int], bool]) -> Call:
+    """A call for gradients that computes some of those that it was to compute."""
+    given = records.bind(call.op, call.args, call.kwargs)
+    given["output_mask"] = [asked and wanted(i) for i, asked in enumerate(given["output_mask"])]
+    return Call(call.op, tuple(given.values()), {}, call.results, call.writes)
 
 
 def _pair(given: Any) -> tuple[int, int]:
@@ -189,7 +217,7 @@ class _ByPixels(Finished):
             *(n + 2 * p + k * d for n, p, k, d in zip(c.space, c.padding, c.kernel, c.dilation)),
         )
         far = sum(n * s for n, s in zip(sizes, c.x.strides))
-        weights = sum(n * s for n, s in zip((c.n + 256, c.channels + 64, *c.kernel), c.weight.strides))
+        weights = sum(n * abs(s) for n, s in zip((c.n + 256, c.channels + 64, *c.kernel), c.weight.strides))
         return max(super()._reach(), far, weights)
 
     def scaled(self, variable: str, what: str, by: int) -> str:

@@ -60,6 +60,12 @@ class Matrix(Protocol):
     def kernels(self, group: Group, stored: set[Buffer]) -> list[Kernel]:
         """Kernels that compute the matrix and the group, for several tiles."""
 
+    def call(self) -> Any:
+        """The call that computes the matrix alone."""
+
+    def leave(self) -> list[Kernel] | None:
+        """Takes the matrix out of the item; None when something else is left to be called."""
+
 
 @dataclass
 class Product:
@@ -81,6 +87,12 @@ class Product:
     @property
     def operands(self) -> tuple[Access, ...]:
         return (self.a, self.b) if self.bias is None else (self.a, self.b, self.bias)
+
+    def call(self) -> Any:
+        return self.item.call
+
+    def leave(self) -> list[Kernel] | None:
+        return []
 
     def over(self, group: Group) -> Group | None:
         dims = group.dims
@@ -105,7 +117,7 @@ def finish_products(work: list[Work], printed: list[list[Kernel] | None], tuner:
         kernels = product.kernels(group, work[reader][1])
         chosen = tuner.product(product, kernels, printed[reader] or []) if kernels else None
         if chosen is not None:
-            printed[at], printed[reader] = [], [kernels[chosen]]
+            printed[at], printed[reader] = product.leave(), [kernels[chosen]]
 
 
 # ---------------------------------------------------------------- which
@@ -118,9 +130,9 @@ def _pairs(work: list[Work]) -> Iterator[tuple[int, int, Matrix, Group]]:
     taken: set[int] = set()
     for at, (item, leaving) in enumerate(work):
         product: Matrix | None = None
-        if isinstance(item, Operator) and not leaving:
+        if isinstance(item, Operator):
             product = _product(item) or convolution(item)
-        if product is None:
+        if product is None or product.result in leaving:
             continue
         readers = [i for i in range(at + 1, len(work)) if _touches(work[i][0], product.result)]
         if len(readers) != 1 or readers[0] in taken:

@@ -43,7 +43,7 @@ class MeasuringTuner:
 
         def ways() -> list[Callable[[], Any]]:
             after = self._runs(separate, memory)
-            call = product.item.call
+            call = product.call()
             given = {id(v): memory.of(b).as_strided(v.size, v.stride, v.offset) for b, v in product.item.reads}
             args = [given.get(id(a), a) for a in call.args]
             kwargs = {k: given.get(id(a), a) for k, a in call.kwargs.items()}

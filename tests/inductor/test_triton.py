@@ -188,6 +188,16 @@ CASES = {
         [floats(2, 17, 8, 9, dtype=fl.float16), floats(5, 17, 3, 3, dtype=fl.float16)],
         True,
     ),
+    "a convolution after an activation": (
+        lambda x, w, b: F.conv2d(fl.relu(x), w, b, 1, (1, 3), (2, 1)),
+        [planes(2, 20, 7, 6, dtype=fl.float16), floats(17, 20, 2, 3, dtype=fl.float16), floats(17, dtype=fl.float16)],
+        True,
+    ),
+    "a convolution after an activation, planes apart": (
+        lambda x, w: F.conv2d(fl.relu(x), w, None, 1, 1),
+        [floats(2, 6, 7, 6, dtype=fl.bfloat16), floats(9, 6, 3, 3, dtype=fl.bfloat16)],
+        True,
+    ),
     "a convolution in groups": (
         lambda x, w: fl.relu(F.conv2d(x, w, None, 1, 1, 1, 2)),
         [floats(2, 8, 5, 5, dtype=fl.bfloat16), floats(6, 4, 3, 3, dtype=fl.bfloat16)],
