@@ -7,6 +7,8 @@ def __getattr__(name: str) -> object:
     from flambeau.nn import _functional_helpers
 
     try:
-        return vars(_functional_helpers)[name]
+        found = vars(_functional_helpers)[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    globals()[name] = found  # where compiled code finds it, too
+    return found
