@@ -10,7 +10,7 @@ _MANY = "training over several processes is not written"
 _SHARD = "sharding parameters over processes is not written"
 _QUANT = "quantization is not written"
 _ONNX = "export to ONNX is not written"
-_EXPORT = "export of programs is not written"
+_EXPORT = "this part of export is not written"
 _CAPTURE = "this part of the capture of programs is not written"
 _COMPILER = "this part of the compiler is not written"
 _UNBACKED = "sizes that depend on data are not carried through graphs"
@@ -94,12 +94,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "_subclasses.functional_tensor": (_COMPILER, "FunctionalTensor FunctionalTensorMode"),
     "export": (
         _EXPORT,
-        "Dim{AUTO,DYNAMIC,STATIC} AdditionalInputs ExportedProgram ShapesCollection dims draft_export export load "
-        "register_dataclass save unflatten",
+        "AdditionalInputs ShapesCollection draft_export unflatten",
     ),
-    "export.dynamic_shapes": (_EXPORT, "Dim{AUTO,DYNAMIC,STATIC} ShapesCollection"),
-    "export.exported_program": (_EXPORT, "ExportedProgram"),
-    "export.graph_signature": (_EXPORT, "ExportGraphSignature InputKind{USER_INPUT,PARAMETER,BUFFER} InputSpec OutputSpec"),
+    "export.dynamic_shapes": (_EXPORT, "ShapesCollection"),
     "onnx": (
         _ONNX,
         "ONNXProgram OperatorExportTypes{ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,RAW} TensorProtoDataType{FLOAT,INT64} "

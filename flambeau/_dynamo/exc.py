@@ -7,7 +7,7 @@ from flambeau._dynamo.breaks import GraphBreakError
 
 __all__ = [
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "InvalidBackend", "RecompileLimitExceeded",
-    "TorchDynamoException", "TorchRuntimeError", "Unsupported",
+    "TorchDynamoException", "TorchRuntimeError", "Unsupported", "UserError",
 ]  # fmt: skip
 
 # Raised by fullgraph=True where the graph would break.
@@ -33,3 +33,7 @@ class RecompileLimitExceeded(RuntimeError):
 
 class FailOnRecompileLimitHit(RuntimeError):
     pass
+
+
+class UserError(RuntimeError):
+    """What export() was told contradicts the program."""

@@ -16,7 +16,7 @@ from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, single_symbol
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt
 from flambeau.ops.symbolic.printing import python_condition, python_text
-from flambeau.ops.symbolic.shape_env import ShapeEnv
+from flambeau.ops.symbolic.shape_env import _PACKAGE, ShapeEnv, user_line
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
@@ -32,6 +32,7 @@ class Sizes:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.env = ShapeEnv()
+        self.env.where = self._where
         self.mode = FakeTensorMode(shape_env=self.env, keeps_history=False)
         self.slots: dict[Atom, int] = {}
         self.places: dict[
@@ -53,6 +54,13 @@ class Sizes:
             slots[dim] = self.slots[atom] = len(self.slots)
             self.places[atom] = (source, dim)
         return fake, slots
+
+    def _where(self) -> tuple[str, int]:
+        """File and line of the program, for guards: the innermost frame that is not the library's."""
+        frame = self.tracer.frame
+        while frame is not None and frame.parent is not None and frame.code.co_filename.startswith(_PACKAGE):
+            frame = frame.parent
+        return user_line() if frame is None else (frame.code.co_filename, frame.line())
 
     def bind(self, traced: TracedTensor) -> None:
         """Notes the graph input that symbols are read from."""

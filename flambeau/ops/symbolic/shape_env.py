@@ -80,6 +80,7 @@ class ShapeEnv:
         self._symbols: list[Atom] = []
         self._unbacked = 0
         self.frozen = False
+        self.where: Callable[[], tuple[str, int]] = user_line  # file and line of the program that asks
 
     # ------------------------------------------------------------------------------------------ symbols
 
@@ -209,7 +210,7 @@ class ShapeEnv:
             raise RuntimeError(
                 f"[ShapeEnv] expected no new guards after freezing, got {condition}{_described(*user_line())}"
             )
-        self.guards.append(Guard(condition, *user_line()))
+        self.guards.append(Guard(condition, *self.where()))
         self.learn(condition)
 
     def check(self, value: Any, message: str = "") -> None:

@@ -1,0 +1,97 @@
+"""A function captured as one graph, without an artifact: what export is built on.
+
+Capture is that of compile(fullgraph=True). What cannot be said by a graph alone (stores into objects, random numbers of
+Python, gradients left on tensors) is an error here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo import functions, interpreter
+from flambeau._dynamo.breaks import Break, SkipFrame
+from flambeau._dynamo.compile import Settings, Unit, _active, _lock
+from flambeau._dynamo.interpreter import Frame
+from flambeau._dynamo.sizes import SymInt
+from flambeau._dynamo.trace import LITERALS, Tracer
+from flambeau._dynamo.traced import Lazy, TracedTensor
+from flambeau.fx.graph_module import GraphModule
+from flambeau.utils import _pytree as pytree
+
+
+class Whole(NamedTuple):
+    """A captured function. The graph takes the tensors of `tracer.inputs` and returns the leaves of the result."""
+
+    tracer: Tracer
+    module: GraphModule
+    spec: Any  # how the result is made of its leaves
+
+
+class _Capturing(Unit):
+    """A unit that stops when the function is captured."""
+
+    def _finish(self, tracer: Tracer, frame: Frame, cause: Break | None) -> Any:
+        return tracer, frame.result
+
+
+def capture_whole(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Whole:
+    """The graph of model(*args, **kwargs)."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    grad, inference = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
+    with _lock:
+        _active.tracing = True
+        try:
+            functions.prepare()
+            interpreter.prepare()
+            tracer, result = _Capturing(call, Settings("eager", fullgraph=True))._capture((args, kwargs))
+        except SkipFrame as skip:
+            reason = skip.reason
+        else:
+            reason = ""
+        finally:
+            _active.tracing = False
+            _C._set_grad_enabled(grad)
+            _C._set_inference_mode(inference)
+    if reason:
+        call(*args, **kwargs)  # a program that raises, raises here
+        raise RuntimeError(f"[export] expected a function that is one graph, got one that is not: {reason}")
+    _check_effects(tracer)
+    leaves, spec = pytree.tree_flatten(result)
+    tracer.graph.output(tuple(_returned(tracer, leaf) for leaf in leaves))
+    return Whole(tracer, GraphModule(fl.nn.Module(), tracer.graph), spec)
+
+
+def _returned(tracer: Tracer, leaf: Any) -> Any:
+    if type(leaf) is Lazy:
+        leaf = tracer.realize(leaf)
+    if type(leaf) is TracedTensor:
+        return leaf.node
+    if type(leaf) is SymInt:
+        return tracer.sizes.node(leaf)
+    if type(leaf) in LITERALS:
+        return leaf
+    raise RuntimeError(f"[export] expected tensors and plain values as results, got {type(leaf).__name__}")
+
+
+def _check_effects(tracer: Tracer) -> None:
+    for overlay in tracer.overlays.values():
+        for name in overlay.values:
+            kind = type(overlay.target).__name__
+            raise RuntimeError(
+                f"[export] expected a function that stores nothing, got a store to '{name}' of {kind}; register what "
+                "changes as a buffer and write to it in place"
+            )
+    for shadow in tracer.shadows.values():
+        if shadow.changed():
+            raise RuntimeError(
+                f"[export] expected a function that stores nothing, got one that changes {shadow.source}"
+            )
+    if tracer.draws:
+        raise RuntimeError("[export] expected a function of its arguments, got one that draws numbers with random")
+    if any(before is not now for _, before, now in tracer.grads.values()):
+        raise RuntimeError("[export] expected a function without effects, got one that leaves gradients on tensors")

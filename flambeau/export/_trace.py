@@ -1,0 +1,285 @@
+"""From a module and example inputs to an ExportedProgram.
+
+The module is captured as one graph (`_dynamo.whole`); that graph is run once more on the same fake tensors, now recording
+the operators, with parameters, buffers and constants as inputs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo.exc import UserError
+from flambeau._dynamo.functions import _SWITCHES
+from flambeau._dynamo.traced import TracedTensor
+from flambeau._dynamo.whole import Whole, capture_whole
+from flambeau.export import dynamic_shapes as shapes
+from flambeau.export.exported_program import CallSpec, ExportedProgram, InputFacts
+from flambeau.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymIntArgument,
+    TensorArgument,
+)
+from flambeau.fx.experimental.proxy_tensor import PythonKeyTracer, _drop_unused_sizes, _Record
+from flambeau.fx.graph_module import GraphModule
+from flambeau.fx.interpreter import Interpreter
+from flambeau.fx.node import Node
+from flambeau.ops.recording import refused
+from flambeau.ops.symbolic.expr import single_symbol
+from flambeau.ops.symbolic.numbers import SymInt
+from flambeau.utils import _pytree as pytree
+
+
+class Input:
+    """An input of the graph in the making."""
+
+    def __init__(self, spec: InputSpec, value: Any, fake: Any) -> None:
+        self.spec = spec
+        self.value = value
+        self.fake = fake
+
+
+class Operators(_Record):
+    """Records operators whole, but for those that are definitions of functions rather than operators of their own."""
+
+    def decompose(self, op: Any) -> Any:
+        given = super().decompose(op)
+        if given is None and op._full_name.startswith("nn_"):
+            return _C._operator_definition(op._full_name)[2]
+        return given
+
+
+class Runner(Interpreter):
+    """Runs a captured graph on fakes. Switches of gradients and of mixed precision stay in the recorded graph."""
+
+    def __init__(self, module: GraphModule, record: Operators) -> None:
+        super().__init__(module)
+        self.record = record
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is _C._set_grad_enabled or target in _SWITCHES:
+            self.record.tracer.create_node("call_function", target, tuple(args), {})
+        elif getattr(target, "__module__", "") == "captured":
+            raise NotImplementedError(
+                f"[export] expected operators, got {target.__name__}(), which is not exported yet"
+            )
+        return super().call_function(target, args, kwargs)
+
+
+def export(
+    mod: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: Any = (),
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """The program of a module for inputs like these: a graph of operators without Python.
+
+    Sizes are those of the examples unless `dynamic_shapes` gives them a `Dim`; other values are constants. Programs that
+    cannot be one graph raise, and say where.
+    """
+    if not isinstance(mod, fl.nn.Module):
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+    if not isinstance(args, tuple):
+        raise UserError(f"[export] expected a tuple of example arguments, got {type(args).__name__}")
+    kwargs = kwargs or {}
+    given = pytree.tree_map_only(fl.Tensor, _apart, (args, kwargs))
+    wanted = shapes.sizes_by_leaf(_bound(mod, *given), dynamic_shapes)
+    leaves = pytree.tree_leaves_with_path(given)
+    for _, leaf in leaves:
+        if isinstance(leaf, fl.Tensor):
+            fixed = [d for d in range(leaf.ndim) if d not in wanted.get(id(leaf), {})]
+            leaf.__dict__["_dynamo_static"] = dict.fromkeys(fixed, True)
+    whole = capture_whole(mod, *given)
+    inputs = _inputs(mod, whole, _named(mod, leaves, given))
+    graph, outputs = _record(whole, inputs)
+    promises, facts = _sizes(whole, inputs, wanted)
+    state = mod.state_dict(keep_vars=True)
+    constants = {
+        str(i.spec.target): i.value
+        for i in inputs
+        if i.spec.kind is InputKind.CONSTANT_TENSOR or (i.spec.kind is InputKind.BUFFER and not i.spec.persistent)
+    }
+    return ExportedProgram(
+        GraphModule(fl.nn.Module(), graph),
+        ExportGraphSignature([i.spec for i in inputs], outputs),
+        dict(state),
+        constants,
+        CallSpec(pytree.tree_structure((args, kwargs)), whole.spec),
+        facts,
+        promises.ranges,
+        promises.checks,
+        (args, kwargs),
+    )
+
+
+def _apart(tensor: Any) -> Any:
+    """The tensor as an object of its own: one that is given twice is two inputs."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
+
+
+def _bound(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by the names of forward's parameters."""
+    return dict(inspect.signature(mod.forward).bind(*args, **kwargs).arguments)
+
+
+def _named(mod: Any, leaves: list[Any], given: Any) -> list[tuple[str, Any]]:
+    """Names for the leaves of the arguments, as programs read them: x, cache_0, options_scale."""
+    args, _ = given
+    parameters = list(inspect.signature(mod.forward).parameters.values())
+    names: list[str] = []
+    for i in range(len(args)):
+        variadic = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+        first = parameters.index(variadic) if variadic is not None else len(parameters)
+        names.append(parameters[i].name if i < first else f"{parameters[first].name}_{i - first}")
+    made: dict[str, Any] = {}
+    for path, leaf in leaves:
+        parts = [str(next(iter(vars(key).values()))) for key in path]
+        head = names[int(parts[1])] if parts[0] == "0" else parts[1]
+        name = "_".join([head, *parts[2:]])
+        name = "".join(c if c.isalnum() else "_" for c in name)
+        while name in made:
+            name += "_"
+        made[name] = leaf
+    return list(made.items())
+
+
+def _inputs(mod: Any, whole: Whole, user: list[tuple[str, Any]]) -> list[Input]:
+    """All inputs of the graph: parameters, buffers, constants, then the user's."""
+    tracer = whole.tracer
+    fakes = {id(traced.real): traced.fake for traced in tracer.inputs if isinstance(traced, TracedTensor)}
+    mode = tracer.sizes.mode
+    made: list[Input] = []
+    taken: set[int] = set()
+
+    def add(kind: InputKind, name: str, target: str | None, value: Any, persistent: bool | None = None) -> None:
+        argument = TensorArgument(name) if isinstance(value, fl.Tensor) else ConstantArgument(name, value)
+        fake = fakes.get(id(value)) if isinstance(value, fl.Tensor) else None
+        taken.add(id(value))
+        if fake is None and isinstance(value, fl.Tensor):
+            fake = mode.from_tensor(value, static_shapes=True)
+        made.append(Input(InputSpec(kind, argument, target, persistent), value, fake))
+
+    for path, value in mod.named_parameters(remove_duplicate=False):
+        add(InputKind.PARAMETER, "p_" + path.replace(".", "_"), path, value)
+    saved = mod.state_dict(keep_vars=True)
+    for path, value in mod.named_buffers(remove_duplicate=False):
+        add(InputKind.BUFFER, "b_" + path.replace(".", "_"), path, value, path in saved)
+    theirs = {id(value) for _, value in user}
+    others = [t.real for t in tracer.inputs if isinstance(t, TracedTensor) and id(t.real) not in taken]
+    for i, value in enumerate(value for value in others if id(value) not in theirs):
+        add(InputKind.CONSTANT_TENSOR, f"c_lifted_tensor_{i}", f"lifted_tensor_{i}", value)
+    for name, value in user:
+        add(InputKind.USER_INPUT, name, None, value)
+    return made
+
+
+def _record(whole: Whole, inputs: list[Input]) -> tuple[Any, list[OutputSpec]]:
+    """The graph of operators of what was captured."""
+    by_value = {id(made.value): made.fake for made in inputs}
+    given = [by_value[id(t.real)] for t in whole.tracer.inputs if isinstance(t, TracedTensor)]
+    device = _C._set_autocast_recorded_device(whole.tracer.device)
+    try:
+        graph, returned = record_graph(whole.module, whole.tracer.sizes.mode, inputs, given, {}, whole=True)
+    finally:
+        _C._set_autocast_recorded_device(device)
+    return graph, [OutputSpec(OutputKind.USER_OUTPUT, argument, None) for argument in returned]
+
+
+def record_graph(
+    module: GraphModule, mode: Any, inputs: list[Input], given: list[Any], table: dict[Any, Any], whole: bool
+) -> tuple[Any, list[Any]]:
+    """The operators that a graph calls when it runs on fakes, and what its results are. Constants become inputs."""
+    tracer = PythonKeyTracer()
+    record = Operators(tracer, table, pre_dispatch=whole)
+    nodes = [tracer.create_node("placeholder", i.spec.arg.name, (), {}) for i in inputs]
+    for node, made in zip(nodes, inputs):
+        made.spec.arg.name = node.name
+        if made.fake is None:
+            node.meta["val"] = made.value
+            continue
+        record.track(made.fake, node)
+        for dim, size in enumerate(made.fake.geometry.sizes):
+            atom = single_symbol(size.expr) if isinstance(size, SymInt) else None
+            if atom is not None and atom not in record.sizes:
+                record.sizes[atom] = tracer.create_node("call_function", fl.Tensor.size, (node, dim), {}, "sym_size")
+                record.sizes[atom].meta["val"] = size
+    grad = _C.is_grad_enabled()
+    mode.recorder = record
+    try:
+        with mode, refused():
+            results = Runner(module, record).run(*given)
+    finally:
+        mode.recorder = None
+        _C._set_grad_enabled(grad)
+    returned = [record.argument(value) for value in results]
+    tracer.create_node("output", "output", (tuple(returned),), {})
+    _drop_unused_sizes(tracer.graph)
+    _lift_constants(tracer, inputs, nodes)
+    return tracer.graph, [_result(value) for value in returned]
+
+
+def _result(value: Any) -> Any:
+    if not isinstance(value, Node):
+        return ConstantArgument("", value)
+    symbolic = isinstance(value.meta.get("val"), SymInt)
+    return SymIntArgument(value.name) if symbolic else TensorArgument(value.name)
+
+
+def _lift_constants(tracer: PythonKeyTracer, inputs: list[Input], nodes: list[Node]) -> None:
+    """Makes inputs of the tensors that the program makes from data."""
+    graph = tracer.graph
+    place = next((i for i, made in enumerate(inputs) if made.spec.kind is InputKind.USER_INPUT), len(inputs))
+    anchor = nodes[place] if place < len(nodes) else next(n for n in graph.nodes if n.op != "placeholder")
+    lifted: dict[str, Node] = {}
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        made = lifted.get(node.target)
+        if made is None:
+            name = f"lifted_tensor_{sum(i.spec.kind is InputKind.CONSTANT_TENSOR for i in inputs)}"
+            with graph.inserting_before(anchor):
+                made = lifted[node.target] = graph.placeholder(f"c_{name}")
+            made.meta.update(node.meta)
+            spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(made.name), name)
+            inputs.insert(place, Input(spec, getattr(tracer.root, node.target), None))
+            place += 1
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+
+
+def _sizes(whole: Whole, inputs: list[Input], wanted: dict[int, dict[int, Any]]) -> tuple[Any, list[InputFacts]]:
+    """What is promised of sizes, and what calls have to give."""
+    users = [made for made in inputs if made.spec.kind is InputKind.USER_INPUT]
+    first = {id(t.real): t.first_geometry.sizes for t in whole.tracer.inputs if isinstance(t, TracedTensor)}
+    sizes = []
+    for made in users:
+        for dim, size in enumerate(first.get(id(made.value), ())):
+            if isinstance(size, SymInt):
+                atom = single_symbol(size.expr)
+                assert atom is not None
+                said = wanted[id(made.value)][dim]
+                sizes.append(shapes.Size(atom, made.spec.arg.name, dim, made.value.shape[dim], said))
+    promises = shapes.resolve(sizes, whole.tracer.sizes.env.guards)
+    facts = []
+    for made in users:
+        if made.fake is None:
+            facts.append(InputFacts(made.spec.arg.name, None, None, made.value))
+            continue
+        known = first.get(id(made.value), tuple(made.value.shape))
+        shape: list[Any] = []
+        for size in known:
+            expr = size.expr if isinstance(size, SymInt) else None
+            shape.append(size if expr is None else promises.table.get(single_symbol(expr), expr))
+        said = wanted.get(id(made.value), {}) if id(made.value) not in first else {}
+        shape = [None if d in said else size for d, size in enumerate(shape)]  # nobody looks at it
+        facts.append(InputFacts(made.spec.arg.name, made.value.dtype, tuple(shape), None))
+    return promises, facts

@@ -1,0 +1,291 @@
+"""Sizes that may vary: `Dim`, what a user says of the inputs, and whether the program holds for all that was promised.
+
+Capture gives each varying size a symbol and notes what it assumed of the symbols. Here the assumptions are compared with
+the promises: one that does not hold for all promised sizes is an error, one that nobody promised anything about is
+checked when the program is called.
+"""
+
+from __future__ import annotations
+
+import itertools
+from math import inf
+from typing import Any, NamedTuple
+
+import flambeau as fl
+from flambeau._dynamo.exc import UserError
+from flambeau.ops.symbolic.condition import Condition
+from flambeau.ops.symbolic.expr import Atom, Expr, Number, single_symbol, symbol
+from flambeau.ops.symbolic.printing import python_condition
+
+__all__ = ["Dim", "ValueRanges", "dims"]
+
+
+class _Hint:
+    """AUTO, DYNAMIC or STATIC."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, min: int | None = None, max: int | None = None) -> _Hint:
+        """The hint with bounds, which calls are held to."""
+        made = _Hint(self.name)
+        made.bounds = (0 if min is None else min, inf if max is None else max)
+        return made
+
+    bounds: tuple[Number, Number] = (0, inf)
+
+    def __repr__(self) -> str:
+        return f"Dim.{self.name}"
+
+
+class Dim:
+    """A size that varies, by name: all sizes with the same Dim are equal. `2 * dim + 1` is a size that follows it."""
+
+    AUTO = _Hint("AUTO")  # varies if the program allows it
+    DYNAMIC = _Hint("DYNAMIC")  # varies; an error if the program fixes it
+    STATIC = _Hint("STATIC")
+
+    def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
+        if not name.isidentifier():
+            raise AssertionError(f"[Dim] expected a name that is an identifier, got {name!r}")
+        self.min: int = 0 if min is None else min
+        self.max: Number = inf if max is None else max
+        if self.max <= self.min:
+            raise AssertionError(
+                f"[Dim] expected min < max, got min={min}, max={max}: Cannot create Dim with inconsistent"
+            )
+        self.__name__ = name
+        self.root, self.factor, self.offset = self, 1, 0
+
+    def _derived(self, factor: int, offset: int) -> Dim:
+        made = Dim.__new__(Dim)
+        made.root, made.factor, made.offset = self.root, self.factor * factor, self.offset * factor + offset
+        made.min, made.max = self.min * factor + offset, self.max * factor + offset
+        made.__name__ = f"{made.factor}*{self.root.__name__}" if made.factor != 1 else self.root.__name__
+        made.__name__ += f" + {made.offset}" if made.offset > 0 else f" - {-made.offset}" if made.offset else ""
+        return made
+
+    def __mul__(self, factor: int) -> Dim:
+        if type(factor) is not int or factor <= 0:
+            raise NotImplementedError(f"[Dim] expected a positive integer factor, got {factor!r}")
+        return self._derived(factor, 0)
+
+    __rmul__ = __mul__
+
+    def __add__(self, offset: int) -> Dim:
+        if type(offset) is not int:
+            raise NotImplementedError(f"[Dim] expected an integer to add, got {offset!r}")
+        return self._derived(1, offset)
+
+    __radd__ = __add__
+
+    def __sub__(self, offset: int) -> Dim:
+        return self + -offset
+
+    def __repr__(self) -> str:
+        return f"Dim('{self.__name__}', min={self.min}, max={self.max})"
+
+
+def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
+    """Several Dims with the same bounds."""
+    return tuple(Dim(name, min=min, max=max) for name in names)
+
+
+class ValueRanges(NamedTuple):
+    """Least and greatest value of a size."""
+
+    lower: Number
+    upper: Number
+
+    def __repr__(self) -> str:
+        return f"VR[{self.lower}, {'int_oo' if self.upper == inf else self.upper}]"
+
+
+# ---------------------------------------------------------------------------------------------- what the user says
+
+
+def sizes_by_leaf(arguments: dict[str, Any], dynamic_shapes: Any) -> dict[int, dict[int, Any]]:
+    """For each tensor among the arguments (by id), what dynamic_shapes says of its dimensions."""
+    if dynamic_shapes is None:
+        return {}
+    if isinstance(dynamic_shapes, (tuple, list)):
+        if len(dynamic_shapes) != len(arguments):
+            raise UserError(
+                f"[export] expected dynamic_shapes for {len(arguments)} arguments, got {len(dynamic_shapes)}"
+            )
+        dynamic_shapes = dict(zip(arguments, dynamic_shapes))
+    found: dict[int, dict[int, Any]] = {}
+    _collect(arguments, dynamic_shapes, "dynamic_shapes", found)
+    return found
+
+
+def _collect(value: Any, given: Any, path: str, found: dict[int, dict[int, Any]]) -> None:
+    if given is None:
+        return
+    if isinstance(value, fl.Tensor):
+        found[id(value)] = _of_tensor(value, given, path)
+    elif isinstance(value, dict) and isinstance(given, dict):
+        if set(value) != set(given):
+            raise UserError(f"[export] expected keys {list(value)} in {path}, got {list(given)}")
+        for key, item in value.items():
+            _collect(item, given[key], f"{path}[{key!r}]", found)
+    elif isinstance(value, (tuple, list)) and isinstance(given, (tuple, list)):
+        if len(value) != len(given):
+            raise UserError(f"[export] expected {len(value)} entries in {path}, got {len(given)}")
+        for i, (item, one) in enumerate(zip(value, given)):
+            _collect(item, one, f"{path}[{i}]", found)
+    else:
+        kind = type(value).__name__
+        raise UserError(f"[export] expected None for {path}, the argument being of type {kind}, got {given!r}")
+
+
+def _of_tensor(value: Any, given: Any, path: str) -> dict[int, Any]:
+    if isinstance(given, dict):
+        pairs = list(given.items())
+    elif isinstance(given, (tuple, list)) and len(given) == value.ndim:
+        pairs = list(enumerate(given))
+    else:
+        raise UserError(f"[export] expected a dict of dimensions or {value.ndim} entries for {path}, got {given!r}")
+    table: dict[int, Any] = {}
+    for dim, wanted in pairs:
+        if type(dim) is not int or not -value.ndim <= dim < value.ndim:
+            raise UserError(f"[export] expected dimensions of a tensor of {value.ndim} for {path}, got {dim!r}")
+        size = value.shape[dim]
+        if type(wanted) is int:
+            if wanted != size:
+                raise UserError(f"[export] expected size {wanted} at dimension {dim} of {path}, got {size}")
+        elif isinstance(wanted, (Dim, _Hint)):
+            if wanted is not None and getattr(wanted, "name", "") != "STATIC":
+                table[dim % value.ndim] = wanted
+        elif wanted is not None:
+            raise UserError(f"[export] expected a Dim, an int or None for {path}[{dim}], got {wanted!r}")
+    return table
+
+
+# ---------------------------------------------------------------------------------------------- what holds
+
+
+class Size(NamedTuple):
+    """A size that has a symbol: of which input, and what was said of it."""
+
+    atom: Atom
+    input: str
+    dim: int
+    hint: int
+    wanted: Any
+
+    @property
+    def place(self) -> str:
+        return f"{self.input}.size()[{self.dim}]"
+
+
+class Promises(NamedTuple):
+    table: dict[Atom, Expr]  # symbols by those that stand for them
+    ranges: dict[Atom, tuple[Number, Number]]
+    checks: list[Condition]  # for calls to be held to
+
+
+def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
+    """Compares what the capture assumed with what was promised."""
+    table: dict[Atom, Expr] = {}
+    ranges: dict[Atom, tuple[Number, Number]] = {}
+    roots: dict[str, Atom] = {}
+    values: dict[str, tuple[int, Size]] = {}
+    for size in sorted(sizes, key=lambda s: getattr(s.wanted, "root", None) is not s.wanted):
+        wanted = size.wanted
+        if not isinstance(wanted, Dim):
+            ranges[size.atom] = wanted.bounds
+            continue
+        name = wanted.root.__name__
+        value, rest = divmod(size.hint - wanted.offset, wanted.factor)
+        known = values.setdefault(name, (value, size))
+        if rest or known[0] != value:
+            raise _violated(
+                name,
+                [
+                    f"{size.place} is {size.hint}, which is not {wanted.__name__} where {known[1].place} is {known[1].hint}"
+                ],
+            )
+        if not wanted.min <= size.hint <= wanted.max:
+            raise _violated(name, [f"{size.place} is {size.hint}, which is outside of {wanted!r}"])
+        if name not in roots:
+            own = size.atom if wanted.root is wanted else single_symbol(symbol(name, 0))
+            assert own is not None
+            roots[name] = own
+            ranges[own] = (wanted.root.min, wanted.root.max)
+        root = symbol(roots[name].name, roots[name].lower)
+        if size.atom is not roots[name]:
+            table[size.atom] = root * wanted.factor + wanted.offset
+    names = {atom: name for name, atom in roots.items()}
+    free = {size.atom: size for size in sizes if not isinstance(size.wanted, Dim)}
+    checks, wrong = [], {}
+    for guard in guards:
+        condition = guard.condition.substituted(table)
+        if condition.decided(ranges) is True:
+            continue
+        fixed = _fixed(condition)
+        if any(atom in free for atom in condition.symbols):
+            if fixed is not None and free[fixed[0]].wanted.name == "DYNAMIC":
+                raise _violated(free[fixed[0]].place, [_specialized(free[fixed[0]].place, fixed[1], guard)])
+            checks.append(condition)
+        elif _proved(condition, ranges):
+            checks.append(condition)  # holds but for sizes of 0 and 1
+        elif fixed is not None:
+            wrong.setdefault(_specialized(names[fixed[0]], fixed[1], guard), names[fixed[0]])
+        else:
+            text = python_condition(condition, lambda atom: names.get(atom, atom.name))
+            first = next(iter(sorted(names[atom] for atom in condition.symbols)))
+            wrong.setdefault(f"not all values of {first} in its range satisfy {text} ({_where(guard)})", first)
+    if wrong:
+        raise _violated(", ".join(sorted(set(wrong.values()))), list(wrong))
+    for condition in checks:
+        fixed = _fixed(condition)
+        if fixed is not None:  # it does not vary after all
+            ranges.pop(fixed[0], None)
+    return Promises(table, ranges, list(dict.fromkeys(checks)))
+
+
+def _fixed(condition: Condition) -> tuple[Atom, int] | None:
+    """The symbol that a condition makes a constant."""
+    if condition.kind != "eq" or len(condition.expr.symbols) != 1:
+        return None
+    rest = condition.expr - condition.expr.constant
+    atom = single_symbol(rest)
+    return None if atom is None else (atom, -condition.expr.constant)
+
+
+def _proved(condition: Condition, ranges: dict[Atom, tuple[Number, Number]], limit: int = 20_000) -> bool:
+    """Whether a condition holds for all sizes in their ranges, from 2 on: 0 and 1 are left to the calls."""
+    known = {atom: (max(low, 2), high) for atom, (low, high) in ranges.items()}
+    if condition.decided(known) is True:
+        return True
+    atoms = sorted(condition.symbols)
+    spans = [known.get(atom, (2, inf)) for atom in atoms]
+    count = 1.0
+    for low, high in spans:
+        count *= high - low + 1
+    if count > limit:
+        return False
+    every = itertools.product(*(range(int(low), int(high) + 1) for low, high in spans))
+    return all(condition.holds(dict(zip(atoms, values))) for values in every)
+
+
+def _where(guard: Any) -> str:
+    return f"assumed at {guard.location}" if guard.line else "assumed by an operator"
+
+
+def _specialized(name: str, value: int, guard: Any) -> str:
+    return (
+        f"You marked {name} as dynamic but your code specialized it to be a constant ({value}), {_where(guard)}; give "
+        "it that size, or use Dim.AUTO"
+    )
+
+
+def _violated(name: str, lines: list[str]) -> UserError:
+    return UserError(f"[export] Constraints violated ({name})!" + "".join(f"\n  - {line}" for line in lines))
+
+
+def __getattr__(name: str) -> Any:
+    from flambeau import _absent
+
+    return _absent.attribute(__name__, name)

@@ -1,0 +1,243 @@
+"""ExportedProgram: a graph of operators with its state, and what has to hold for its inputs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import flambeau as fl
+from flambeau.export.dynamic_shapes import ValueRanges
+from flambeau.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind
+from flambeau.fx.graph_module import GraphModule
+from flambeau.ops.symbolic.condition import Condition
+from flambeau.ops.symbolic.expr import Atom, Expr, Number, evaluate, single_symbol
+from flambeau.ops.symbolic.printing import python_condition, python_text
+from flambeau.utils import _pytree as pytree
+
+__all__ = ["ExportedProgram"]
+
+
+class CallSpec(NamedTuple):
+    """How arguments and results are made of leaves."""
+
+    in_spec: Any
+    out_spec: Any
+
+
+class InputFacts(NamedTuple):
+    """What a call has to give for one leaf of the arguments."""
+
+    name: str
+    dtype: Any  # None for values that are no tensors
+    shape: tuple[Any, ...] | None  # numbers, expressions of symbols, and None where any size will do
+    value: Any
+
+
+class ExportedProgram:
+    """A program without Python: `module()` gives something to call."""
+
+    def __init__(
+        self,
+        graph_module: GraphModule,
+        graph_signature: ExportGraphSignature,
+        state_dict: dict[str, Any],
+        constants: dict[str, Any],
+        call_spec: CallSpec,
+        facts: list[InputFacts],
+        ranges: dict[Atom, tuple[Number, Number]],
+        checks: list[Condition],
+        example_inputs: Any = None,
+    ) -> None:
+        self.graph_module = graph_module
+        self.graph_signature = graph_signature
+        self.state_dict = state_dict
+        self.constants = constants
+        self.call_spec = call_spec
+        self.example_inputs = example_inputs
+        self._facts = facts
+        self._ranges = ranges
+        self._checks = checks
+
+    @property
+    def graph(self) -> Any:
+        return self.graph_module.graph
+
+    @property
+    def tensor_constants(self) -> dict[str, Any]:
+        return self.constants
+
+    @property
+    def range_constraints(self) -> dict[Any, ValueRanges]:
+        """The range of each symbol that sizes are written with."""
+        return {atom: ValueRanges(*span) for atom, span in self._ranges.items()}
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        yield from ((name, self.state_dict[name]) for name in self.graph_signature.parameters)
+
+    def parameters(self) -> Iterator[Any]:
+        yield from (value for _, value in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Any]]:
+        for name in self.graph_signature.buffers:
+            yield name, self.state_dict[name] if name in self.state_dict else self.constants[name]
+
+    def buffers(self) -> Iterator[Any]:
+        yield from (value for _, value in self.named_buffers())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
+        )
+
+    def __str__(self) -> str:
+        code = "\n".join(f"    {line}" for line in self.graph_module.code.strip().splitlines())
+        return f"ExportedProgram:\n{code}\n\nGraph signature: {self.graph_signature}\nRange constraints: {self.range_constraints}\n"
+
+    __repr__ = __str__
+
+    def module(self, check_guards: bool = True) -> Any:
+        """A module that runs the program, with the signature and the state dict of the original one."""
+        return ExportedModule(self, check_guards)
+
+    def run_decompositions(self, decomp_table: dict[Any, Any] | None = None) -> ExportedProgram:
+        """The program with operators replaced by their definitions and without writes: what the graph changed, it
+        returns. The table has functions for operators; by default operators that are nothing but their definition are
+        taken apart."""
+        from flambeau.export._decompose import decomposed
+
+        return decomposed(self, decomp_table)
+
+    # ------------------------------------------------------------------------------------------ checks
+
+    def _check_inputs(self, leaves: list[Any]) -> None:
+        """Raises where a call gives what the program was not made for."""
+        values: dict[Atom, int] = {}
+        names: dict[Atom, str] = {}
+        pending: list[tuple[str, int, Expr]] = []
+        for facts, leaf in zip(self._facts, leaves):
+            if facts.shape is None:
+                same = type(leaf) is type(facts.value) and leaf == facts.value
+                _require(same, f"{facts.name} == {facts.value!r}", leaf)
+                continue
+            _require(isinstance(leaf, fl.Tensor), f"isinstance({facts.name}, Tensor)", type(leaf).__name__)
+            _require(leaf.ndim == len(facts.shape), f"{facts.name}.dim() == {len(facts.shape)}", leaf.ndim)
+            _require(leaf.dtype == facts.dtype, f"{facts.name}.dtype == {facts.dtype}", leaf.dtype)
+            for dim, (wanted, size) in enumerate(zip(facts.shape, leaf.shape)):
+                place = f"{facts.name}.size()[{dim}]"
+                if isinstance(wanted, int):
+                    _require(size == wanted, f"{place} == {wanted}", size)
+                elif wanted is not None:
+                    atom = single_symbol(wanted)
+                    if atom is not None and atom not in values:
+                        values[atom], names[atom] = size, place
+                    else:
+                        pending.append((place, size, wanted))
+        for atom, (low, high) in self._ranges.items():
+            if atom in values:
+                _require(values[atom] >= low, f"{names[atom]} >= {low}", values[atom])
+                _require(values[atom] <= high, f"{names[atom]} <= {high}", values[atom])
+        for place, size, wanted in pending:
+            if wanted.symbols <= values.keys():
+                expected = evaluate(wanted, values)
+                text = python_text(wanted, lambda atom: names.get(atom, atom.name))
+                _require(size == expected, f"{place} == {text}", f"{size} and {expected}")
+        for condition in self._checks:
+            if condition.symbols <= values.keys():
+                text = python_condition(condition, lambda atom: names.get(atom, atom.name))
+                _require(condition.holds(values), text, [values[atom] for atom in sorted(condition.symbols)])
+
+
+def _require(holds: Any, text: str, found: Any) -> None:
+    if not holds:
+        raise AssertionError(f"Guard failed: {text} (the program was exported for this), got {found}")
+
+
+class ExportedModule(fl.nn.Module):
+    """Runs an exported program; parameters and buffers are at their places in the original module."""
+
+    def __init__(self, program: ExportedProgram, check_guards: bool) -> None:
+        super().__init__()
+        object.__setattr__(self, "_program", program)
+        object.__setattr__(self, "_check_guards", check_guards)
+        signature = program.graph_signature
+        for name in (*signature.parameters, *signature.buffers):
+            value = program.state_dict.get(name, program.constants.get(name))
+            *path, last = name.split(".")
+            owner: Any = self
+            for part in path:
+                if part not in owner._modules:
+                    owner.add_module(part, fl.nn.Module())
+                owner = owner._modules[part]
+            if name in signature.parameters:
+                owner.register_parameter(last, value)
+            else:
+                owner.register_buffer(last, value, persistent=name not in signature.non_persistent_buffers)
+
+    @property
+    def graph_module(self) -> GraphModule:
+        return self._program.graph_module  # type: ignore[no-any-return]
+
+    @property
+    def graph(self) -> Any:
+        return self.graph_module.graph
+
+    @property
+    def code(self) -> str:
+        return str(self.graph_module.code)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        program = self._program
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        wanted = program.call_spec.in_spec
+        if spec != wanted:
+            leaves = _reordered(args, kwargs, wanted)
+        if self._check_guards:
+            program._check_inputs(leaves)
+        state = dict(self.named_parameters(remove_duplicate=False)) | dict(self.named_buffers(remove_duplicate=False))
+        given, user = [], iter(leaves)
+        for made in program.graph_signature.input_specs:
+            if made.kind is InputKind.USER_INPUT:
+                given.append(next(user))
+            elif made.kind is InputKind.CONSTANT_TENSOR:
+                given.append(program.constants[str(made.target)])
+            else:
+                given.append(state[str(made.target)])
+        results = program.graph_module(*given)
+        return pytree.tree_unflatten(self._settle(results, state, leaves), program.call_spec.out_spec)
+
+    def _settle(self, results: Any, state: dict[str, Any], leaves: list[Any]) -> list[Any]:
+        """Writes back what the graph returns in place of writing it; the results for the user."""
+        program = self._program
+        users = {s.arg.name: leaf for s, leaf in zip(program.graph_signature._inputs(InputKind.USER_INPUT), leaves)}
+        kept = []
+        for made, value in zip(program.graph_signature.output_specs, results):
+            if made.kind is OutputKind.USER_OUTPUT:
+                kept.append(made.arg.value if isinstance(made.arg, ConstantArgument) else value)
+                continue
+            target = users[str(made.target)] if made.kind is OutputKind.USER_INPUT_MUTATION else state[str(made.target)]
+            with fl.no_grad():
+                target.copy_(value)
+        return kept
+
+    def train(self, mode: bool = True) -> Any:
+        raise NotImplementedError("Calling train() is not supported yet.")
+
+    def eval(self) -> Any:
+        raise NotImplementedError("Calling eval() is not supported yet.")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        program = copy.copy(self._program)
+        program.state_dict = copy.deepcopy(program.state_dict, memo)
+        return ExportedModule(program, self._check_guards)
+
+
+def _reordered(args: Any, kwargs: Any, wanted: Any) -> list[Any]:
+    """Leaves of a call that gives keyword arguments in another order, or arguments of another structure: an error."""
+    names = wanted.children()[1].context
+    if isinstance(names, list) and set(names) == set(kwargs):
+        leaves, spec = pytree.tree_flatten((args, {name: kwargs[name] for name in names}))
+        if spec == wanted:
+            return leaves
+    found = pytree.tree_structure((args, kwargs))
+    raise ValueError(f"[export] expected arguments of the structure {wanted}, got {found}")

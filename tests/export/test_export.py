@@ -1,0 +1,290 @@
+"""Exported programs compute what the module computes, for the sizes that were promised, and say so when they cannot."""
+
+import copy
+import io
+import zipfile
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau._dynamo.exc import Unsupported, UserError
+from flambeau.export import Dim, dims, export, load, save
+from flambeau.export.graph_signature import InputKind, OutputKind
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 3), nn.BatchNorm1d(3)
+        self.register_buffer("count", fl.zeros(3))
+        self.register_buffer("scale", fl.ones(3), persistent=False)
+
+    def forward(self, x, data, *, flag=True):
+        y = fl.relu(self.norm(self.layer(x))) + self.count * self.scale
+        self.count.add_(1)
+        if flag:
+            y = y.view(y.shape[0], -1)
+        return {"y": y, "z": [y.sum(), data["a"] * 2], "n": x.shape[0], "flag": flag}
+
+
+def example(count):
+    generator = fl.Generator().manual_seed(count)
+    return fl.randn(count, 4, generator=generator), {"a": fl.randn(count, generator=generator)}
+
+
+def program(model):
+    batch = Dim("batch", min=2, max=64)
+    shapes = {"x": {0: batch}, "data": {"a": {0: batch}}, "flag": None}
+    return export(model, example(5), {"flag": True}, dynamic_shapes=shapes)
+
+
+def check_equal(a, b):
+    a, b = fl.utils._pytree.tree_leaves(a), fl.utils._pytree.tree_leaves(b)
+    assert len(a) == len(b)
+    for x, y in zip(a, b):
+        assert fl.allclose(x, y, atol=1e-5) if isinstance(x, fl.Tensor) else x == y
+
+
+@pytest.mark.parametrize("how", ["exported", "loaded", "decomposed", "loaded and decomposed"])
+def test_the_program_follows_the_module(how):
+    model = Model()
+    made, twin = program(model), copy.deepcopy(model)
+    if "loaded" in how:
+        made = through_file(made)
+    if "decomposed" in how:
+        made = made.run_decompositions()
+    run = made.module()
+    for count in (2, 7, 64):
+        args, kwargs = example(count), {"flag": True}
+        check_equal(run(*args, **kwargs), twin(*args, **kwargs))
+    for name, value in twin.state_dict().items():
+        assert fl.allclose(run.state_dict()[name], value, atol=1e-5), name
+
+
+def through_file(made):
+    file = io.BytesIO()
+    save(made, file)
+    file.seek(0)
+    return load(file)
+
+
+def test_the_signature():
+    signature = program(Model()).graph_signature
+    assert signature.parameters == ("layer.weight", "layer.bias", "norm.weight", "norm.bias")
+    assert signature.inputs_to_parameters["p_norm_weight"] == "norm.weight"
+    assert signature.non_persistent_buffers == ("scale",) and "count" in signature.buffers
+    assert signature.user_inputs == ("x", "data_a", True)
+    assert all(spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs)
+
+
+def test_the_graph_is_made_of_operators():
+    made = program(Model())
+    targets = {str(node.target) for node in made.graph.nodes if node.op == "call_function"}
+    assert {"aten.linear.default", "aten.batch_norm.default", "aten.relu.default"} <= targets
+    assert {node.op for node in made.graph.nodes} == {"placeholder", "call_function", "output"}
+    with pytest.raises(RuntimeError, match=r"module\(\)"):
+        made(*example(5))
+
+
+def test_state_is_shared_and_trained():
+    model = Model()
+    run = program(model).module()
+    assert run.layer.weight is model.layer.weight and list(run.state_dict()) == list(model.state_dict())
+    run(*example(6), flag=True)["y"].sum().backward()
+    assert model.layer.weight.grad is not None
+
+
+@pytest.mark.parametrize(
+    "count, flag, message",
+    [(100, True, r"x.size\(\)\[0\] <= 64"), (1, True, r"x.size\(\)\[0\] >= 2"), (5, False, "flag == True")],
+)
+def test_calls_are_held_to_the_promises(count, flag, message):
+    run = program(Model()).module()
+    with pytest.raises(AssertionError, match=f"Guard failed: {message}"):
+        run(*example(count), flag=flag)
+
+
+def test_sizes_that_must_be_equal_or_fixed():
+    run = program(Model()).module()
+    (x, _), (_, data) = example(5), example(6)
+    with pytest.raises(AssertionError, match=r"data_a.size\(\)\[0\] == x.size\(\)\[0\]"):
+        run(x, data, flag=True)
+    with pytest.raises(AssertionError, match=r"x.size\(\)\[1\] == 4"):
+        run(fl.ones(5, 3), example(5)[1], flag=True)
+    with pytest.raises(AssertionError, match="dtype"):
+        run(x.double(), example(5)[1], flag=True)
+    with pytest.raises(ValueError, match="structure"):
+        run(x)
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, y=None):
+        return self.function(x) if y is None else self.function(x, y)
+
+
+def of(function, *args, **options):
+    return export(Function(function), args, **options)
+
+
+def test_a_size_that_the_program_fixes_is_an_error():
+    with pytest.raises(UserError, match=r"Constraints violated \(batch\)(.|\n)*constant \(5\)(.|\n)*test_export.py"):
+        of(lambda x: x + fl.ones(5, 1), fl.ones(5, 4), dynamic_shapes=({0: Dim("batch")},))
+    with pytest.raises(UserError, match="dynamic"):
+        of(lambda x: x + fl.ones(5, 1), fl.ones(5, 4), dynamic_shapes=({0: Dim.DYNAMIC},))
+    made = of(lambda x: x + fl.ones(5, 1), fl.ones(5, 4), dynamic_shapes=({0: Dim.AUTO},))
+    assert made.range_constraints == {}
+    with pytest.raises(AssertionError):
+        made.module()(fl.ones(4, 4))
+
+
+def test_a_promise_that_is_too_wide_is_an_error():
+    halve = lambda x: x.view(-1, 2, x.shape[1]) if x.shape[0] > 3 else x  # noqa: E731
+    with pytest.raises(UserError, match="% 2"):
+        of(halve, fl.ones(6, 4), dynamic_shapes=({0: Dim("batch")},))
+    made = of(halve, fl.ones(6, 4), dynamic_shapes=({0: 2 * Dim("half", min=2)},))
+    assert made.module()(fl.ones(10, 4)).shape == (5, 2, 4)
+
+
+def test_sizes_with_names_of_their_own_must_not_be_equal():
+    a, b = dims("a", "b")
+    with pytest.raises(UserError, match=r"a == b|b == a"):
+        of(lambda x, y: x + y, fl.ones(3), fl.ones(3), dynamic_shapes=({0: a}, {0: b}))
+    with pytest.raises(UserError, match="which is not a"):
+        of(lambda x, y: x.sum() + y.sum(), fl.ones(3), fl.ones(4), dynamic_shapes=({0: a}, {0: a}))
+
+
+def test_derived_sizes():
+    half = Dim("half")
+    made = of(lambda x, y: fl.cat([x, x]) + y, fl.ones(3), fl.ones(6), dynamic_shapes=({0: half}, {0: 2 * half}))
+    assert through_file(made).module()(fl.ones(5), fl.ones(10)).tolist() == [2.0] * 10
+    with pytest.raises(AssertionError, match=r"2 \* x.size"):
+        made.module()(fl.ones(5), fl.ones(9))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [{"x": {0: Dim("a")}, "z": None}, ({5: Dim("a")},), ({0: "a"},), ({0: 4},), ({0: Dim("a", min=4)},), ((), ())],
+)
+def test_mistakes_in_dynamic_shapes(shapes):
+    with pytest.raises(UserError):
+        of(lambda x: x, fl.ones(3), dynamic_shapes=shapes)
+
+
+def test_programs_that_are_no_graph():
+    with pytest.raises(Unsupported, match="branch on a tensor"):
+        of(lambda x: x if x.sum() > 0 else -x, fl.ones(3))
+    with pytest.raises(ValueError, match="Module"):
+        export(lambda x: x, (fl.ones(3),))
+    with pytest.raises(ZeroDivisionError):
+        of(lambda x: x * (1 // 0), fl.ones(3))
+
+    class Stores(nn.Module):
+        def forward(self, x):
+            self.seen = x
+            return x
+
+    with pytest.raises(RuntimeError, match="'seen' of Stores"):
+        export(Stores(), (fl.ones(3),))
+
+
+def test_constants_become_inputs():
+    table = fl.tensor([1.0, 2.0])
+    made = of(lambda x: x * fl.tensor([3.0, 4.0]) + table, fl.ones(2))
+    kinds = [spec.kind for spec in made.graph_signature.input_specs]
+    assert kinds == [InputKind.CONSTANT_TENSOR] * 2 + [InputKind.USER_INPUT] and len(made.constants) == 2
+    for again in (made, through_file(made), made.run_decompositions()):
+        assert again.module()(fl.ones(2)).tolist() == [4.0, 6.0]
+
+
+def test_modes_inside_hold():
+    layer = nn.Linear(2, 2)
+
+    class Partly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            with fl.no_grad():
+                y = self.layer(x)
+            with fl.autocast("cpu"):
+                z = self.layer(x)
+            return y + self.layer(x), z
+
+    run = through_file(export(Partly(), (fl.ones(1, 2),))).module()
+    made, low = run(fl.ones(1, 2))
+    made.sum().backward()
+    assert low.dtype == fl.bfloat16 and fl.is_grad_enabled()
+    assert run.layer.bias.grad.tolist() == [1.0, 1.0]
+
+
+def test_writes_to_inputs():
+    def double(x):
+        x.add_(1)
+        return x * 2
+
+    made = of(double, fl.zeros(2))
+    functional = made.run_decompositions()
+    assert list(functional.graph_signature.user_inputs_to_mutate.values()) == ["x"]
+    assert not any(str(node.target).endswith("_.Tensor") for node in functional.graph.nodes)
+    for program in (made, functional):
+        x = fl.zeros(2)
+        assert program.module()(x).tolist() == [2.0, 2.0] and x.tolist() == [1.0, 1.0]
+
+
+def test_writes_through_views_are_refused():
+    def write(x):
+        x[0].add_(1)
+        return x * 2
+
+    made = of(write, fl.zeros(2, 2))
+    assert made.module()(fl.zeros(2, 2)).tolist() == [[2.0, 2.0], [0.0, 0.0]]
+    with pytest.raises(RuntimeError, match="views"):
+        made.run_decompositions()
+
+
+def test_a_decomposition_is_used():
+    made = of(lambda x: x.relu() + 1, fl.tensor([-1.0, 2.0]))
+    table = {fl.ops.aten.relu.default: lambda x: fl.clamp(x, min=0)}
+    found = made.run_decompositions(table)
+    targets = [str(node.target) for node in found.graph.nodes if node.op == "call_function"]
+    assert any("clamp" in target for target in targets) and not any("relu" in target for target in targets)
+    assert found.module()(fl.tensor([-1.0, 2.0])).tolist() == [1.0, 3.0]
+
+
+def test_files_hold_more_and_are_checked():
+    file, made = io.BytesIO(), of(lambda x: x.to(fl.float64), fl.ones(2))
+    save(made, file, extra_files={"note.txt": "hello"})
+    extra = {"note.txt": ""}
+    assert load(file, extra_files=extra).module()(fl.ones(2)).dtype == fl.float64 and extra["note.txt"] == "hello"
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("something", "else")
+    with pytest.raises(ValueError, match=r"export\.save"):
+        load(other)
+
+
+def test_a_tensor_given_twice_is_two_inputs():
+    x = fl.ones(2)
+    made = of(lambda x, y: x + 2 * y, x, x)
+    assert made.module()(fl.ones(2), fl.zeros(2)).tolist() == [1.0, 1.0]
+
+
+def test_tied_parameters():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(2, 2)
+            self.b = self.a
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    model = Tied()
+    run = export(model, (fl.ones(1, 2),)).module()
+    assert list(run.state_dict()) == list(model.state_dict()) and fl.equal(run(fl.ones(1, 2)), model(fl.ones(1, 2)))
