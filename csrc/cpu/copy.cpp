@@ -326,10 +326,15 @@ Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Lay
   Tensor out;
   switch (format.value_or(MemoryFormat::Preserve)) {
     case MemoryFormat::Preserve:
-      if (o.device == self.device())
+      if (o.device == self.device()) {
         out = empty_like(self, o.dtype);
-      else
-        out = is_dense(self) ? empty_strided(self.sizes(), self.strides(), o) : empty(self.sizes(), o);
+      } else if (is_dense(self)) {
+        out = empty_strided(self.sizes(), self.strides(), o);
+      } else {
+        const Options nowhere{o.dtype, Device{DeviceType::Meta}};
+        const Tensor shape = empty_like(empty_strided(self.sizes(), self.strides(), nowhere), o.dtype);
+        out = empty_strided(self.sizes(), shape.strides(), o);
+      }
       break;
     case MemoryFormat::Contiguous:
       out = empty(self.sizes(), o);

@@ -114,3 +114,9 @@ def test_windows_follow_their_formulas():
     assert fl.signal.windows.hann(0).shape == (0,) and fl.signal.windows.gaussian(1).tolist() == [1]
     with pytest.raises(ValueError):
         fl.signal.windows.hann(-1)
+
+
+def test_moving_keeps_the_order_of_dimensions_of_what_has_holes():
+    assert fl.randn(64, 64).t()[2:10, 3:9].to("meta").stride() == (1, 8)
+    assert fl.randn(4, 5, 6).permute(2, 0, 1)[::2].to("meta", fl.float64).stride() == (1, 15, 3)
+    assert fl.randn(4, 1, 6).expand(4, 5, 6).to("meta").stride() == (30, 6, 1)
