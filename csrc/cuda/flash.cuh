@@ -9,6 +9,8 @@
 // nowhere.
 #pragma once
 
+#include <climits>
+
 #include "cuda/device.cuh"
 #include "cuda/flash.h"
 #include "cuda/matrix.cuh"
@@ -32,8 +34,9 @@ template <int D>
 constexpr int kForwardTiles = 2;
 template <int D>
 constexpr int kBackwardTiles = D <= 64 ? 2 : 1;
-// Heads up to this width are held in registers as the left side of products.
-constexpr int kHeldDepth = 64;
+// Whether the left side of products is held in registers all the time, or loaded for each.
+template <int D, int kM>
+constexpr bool kHeldLeft = D * kM <= 128;
 
 // Rows of D numbers in shared memory, in chunks of 16 bytes. The chunks of a row are permuted so that the
 // same chunk of eight rows, as loads of tiles read it, lies in different banks.
@@ -149,26 +152,34 @@ __device__ __forceinline__ void hide(const Args& a, const char* mask, float fact
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
-    for (int n = 0; n < kN; ++n)
+    for (int h = 0; h < 2; ++h) {
+      // A row shows the columns from `first` to `last`.
+      const int i = row + m * 16 + h * 8;
+      const int first = !kFlipped ? 0 : i >= a.keys ? INT_MAX : a.causal ? i : 0;
+      const int last = kFlipped ? a.queries - 1 : a.causal ? min(i, a.keys - 1) : a.keys - 1;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int i = row + m * 16 + (e >> 1) * 8, j = column + n * 8 + (e & 1);
-        const int query = kFlipped ? j : i, key = kFlipped ? i : j;
-        bool shown = key < a.keys && (!a.causal || key <= query);
-        float x = s[m][n][e];
-        if constexpr (kMasked) {
-          x *= factor;
-          shown = shown && query < a.queries;
-          if (shown) {
-            const char* at = mask + query * a.mask_query + key * a.mask_key;
-            if (a.mask_dtype == DType::Bool)
-              shown = *at != 0;
-            else
-              x += kLog2E * load<float>(at, a.mask_dtype);
+      for (int n = 0; n < kN; ++n)
+#pragma unroll
+        for (int e = h * 2; e < h * 2 + 2; ++e) {
+          const int j = column + n * 8 + e % 2;
+          float x = s[m][n][e];
+          if constexpr (kMasked) {
+            const int query = kFlipped ? j : i, key = kFlipped ? i : j;
+            bool shown = j >= first && j <= last && query < a.queries;
+            x *= factor;
+            if (shown) {
+              const char* at = mask + query * a.mask_query + key * a.mask_key;
+              if (a.mask_dtype == DType::Bool)
+                shown = *at != 0;
+              else
+                x += kLog2E * load<float>(at, a.mask_dtype);
+            }
+            s[m][n][e] = shown ? x : -INFINITY;
+          } else {
+            s[m][n][e] = (kFlipped ? j >= first : j <= last) ? x : -INFINITY;
           }
         }
-        s[m][n][e] = shown ? x : -INFINITY;
-      }
+    }
 }
 
 // Stores the rows of a warp, each times a factor, through the part of shared memory that was the warp's own.

@@ -15,7 +15,7 @@ struct BackwardMemory {
   static constexpr int kSide = kBlock * D * 2;
   static constexpr int kFirst = 0, kSecond = kRows * D * 2;  // what the block has: queries and gradients, or
                                                              // keys and values
-  static constexpr int kStages = 2 * kSecond;  // two blocks of the other two
+  static constexpr int kStages = 2 * kSecond;                // two blocks of the other two
   static constexpr int kNumbers =
       kStages + 2 * 2 * kSide;  // for rows; or for both stages, of queries walked over
   static constexpr int kTotal = kNumbers + 2 * 2 * kBlock * 4;
@@ -44,7 +44,7 @@ template <bool kBrain, int D, bool kMasked>
 __global__ void __launch_bounds__(kThreads) flash_gradient_of_queries(const Args a) {
   using Memory = BackwardMemory<D>;
   constexpr int kM = kBackwardTiles<D>, kN = kPart / 8;
-  constexpr bool kHeld = D <= kHeldDepth;
+  constexpr bool kHeld = kHeldLeft<D, kM>;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int batch = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
   const int first = int(gridDim.y - 1 - blockIdx.y) * Memory::kRows, mine = first + warp * kM * 16;

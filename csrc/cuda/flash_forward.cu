@@ -20,7 +20,7 @@ template <bool kBrain, int D, bool kMasked>
 __global__ void __launch_bounds__(kThreads) flash_forward(const Args a) {
   using Memory = ForwardMemory<D>;
   constexpr int kM = kForwardTiles<D>, kN = kBlock / 8;
-  constexpr bool kHeld = D <= kHeldDepth;
+  constexpr bool kHeld = kHeldLeft<D, kM>;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int batch = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
   // The last queries see the most keys when those after them are hidden: they begin first.

@@ -7,7 +7,6 @@ What it does not cover (dropout, double precision, broadcast batches) runs as th
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import flambeau as fl
@@ -65,8 +64,7 @@ def _is_on_device(
     if mask is None and query.shape[1] == key.shape[1] and key.shape[2] <= 16384:
         return True
     return (
-        os.environ.get("FLAMBEAU_FLASH") == "1"
-        and query.dtype in (fl.bfloat16, fl.float16)
+        query.dtype in (fl.bfloat16, fl.float16)
         and query.shape[3] == value.shape[3]
         and query.shape[3] % 8 == 0
         and 0 < query.shape[3] <= 128

@@ -12,12 +12,6 @@ import flambeau.nn.functional as F
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from attention_by_definition import attention
 
-
-@pytest.fixture(autouse=True)
-def over_blocks(monkeypatch):
-    monkeypatch.setenv("FLAMBEAU_FLASH", "1")
-
-
 TOLERANCE = {fl.bfloat16: 2e-2, fl.float16: 3e-3}
 
 
