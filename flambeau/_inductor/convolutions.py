@@ -24,7 +24,7 @@ from flambeau._inductor import config
 from flambeau._inductor.epilogue import Epilogues, made_by, operand_beside
 from flambeau.backends import records
 
-__all__ = ["finish_convolutions", "fold_normalizations"]
+__all__ = ["finish_convolutions", "fold_normalizations", "pair"]
 
 LEAST_CHANNELS = 48  # below, transforming tiles costs more than the products save
 LEAST_PACKED_CHANNELS, LEAST_PACKED_TILES = 32, 8  # where the weights are transformed already
@@ -97,7 +97,7 @@ class _Finishing(_AfterConvolutions):
             packed, packing = made_by(self.trace, fl.ops.aten._convolution_packed.default, given["weight"])
             made.append(packing)
         args = (
-            given["input"], given["weight"], given["bias"], *operands.values(), relu, _pair(given["padding"]), packed,
+            given["input"], given["weight"], given["bias"], *operands.values(), relu, pair(given["padding"]), packed,
         )  # fmt: skip
         made.append(Call(fl.ops.aten._convolution_finished.default, args, {}, [value], []))
         return made, places
@@ -156,7 +156,7 @@ def _fits(given: dict[str, Any], result: Value) -> bool:
     """Whether a convolution is one that the algorithm does."""
     return (
         given["weight"].size[2:] == (3, 3)
-        and _pair(given["stride"]) == _pair(given["dilation"]) == [1, 1]
+        and pair(given["stride"]) == pair(given["dilation"]) == [1, 1]
         and given["groups"] == 1
         and result.dtype is fl.float32
         and len(result.size) == 4
@@ -179,7 +179,7 @@ def _pays(given: dict[str, Any], result: Value, packs: bool) -> bool:
 def _is_measured_quicker(given: dict[str, Any], packs: bool) -> bool:
     from flambeau._inductor.tune import quickest
 
-    size, kernel, padding = given["input"].size, given["weight"].size, _pair(given["padding"])
+    size, kernel, padding = given["input"].size, given["weight"].size, pair(given["padding"])
     x = fl.ones(size, device="cpu").contiguous(memory_format=fl.channels_last)
     weight = fl.ones(kernel, device="cpu")
     packed = fl._ops._convolution_packed(weight) if packs else None
@@ -191,7 +191,8 @@ def _is_measured_quicker(given: dict[str, Any], packs: bool) -> bool:
         return quickest(f"convolution {size} {kernel} {padding}{' packed' if packs else ''}", ways) == 1
 
 
-def _pair(given: Any) -> list[int]:
+def pair(given: Any) -> list[int]:
+    """An argument that is one number for both dimensions, or one for each."""
     numbers = [given] if isinstance(given, int) else list(given)
     return numbers * 2 if len(numbers) == 1 else numbers
 

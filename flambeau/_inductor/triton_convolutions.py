@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import Call
 from flambeau._inductor.arrange import product as product_of
+from flambeau._inductor.convolutions import pair
 from flambeau._inductor.ir import Access, Buffer, Operator, refine, split_strides
 from flambeau._inductor.schedule import Group, Member
 from flambeau._inductor.tiles import power, subgroup
@@ -53,9 +53,9 @@ class Convolution:
     space: tuple[int, int]  # of the input
     made: tuple[int, int, int]  # batch, height and width of the result
     kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
     n: int
     last: bool  # the result lies channels-last
 
@@ -148,10 +148,10 @@ def convolution(item: Operator) -> Convolution | None:
     result = item.results[0]
     if result is None or given["groups"] != 1 or given.get("transposed") or isinstance(given["padding"], str):
         return None
-    stride, padding, dilation = (_pair(given[name]) for name in ("stride", "padding", "dilation"))
+    stride, padding, dilation = (pair(given[name]) for name in ("stride", "padding", "dilation"))
     backward = item.call.op._full_name == _BACKWARD
     x, weight, bias = given["grad_output" if backward else "input"], given["weight"], given.get("bias")
-    if len(x.size) != 4 or result.memory is not result or result.padded or (backward and stride != (1, 1)):
+    if len(x.size) != 4 or result.memory is not result or result.padded or (backward and stride != [1, 1]):
         return None
     floats = (fl.bfloat16, fl.float16, *([fl.float32] if fl.backends.cuda.matmul.allow_tf32 else []))
     values = [x, weight, *([] if bias is None else [bias])]
@@ -169,7 +169,7 @@ def convolution(item: Operator) -> Convolution | None:
         outer, inner, down, right = filters.strides
         end = filters.offset + (kernel[0] - 1) * down + (kernel[1] - 1) * right
         filters = Access(filters.buffer, end, (inner, outer, -down, -right))
-        padding = (dilation[0] * (kernel[0] - 1) - padding[0], dilation[1] * (kernel[1] - 1) - padding[1])
+        padding = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding)]
     batch, n, height, width = map(int, result.size)
     return Convolution(
         item,
@@ -186,11 +186,6 @@ def _with_mask(call: Call, wanted: Callable[[int], bool]) -> Call:
     given = records.bind(call.op, call.args, call.kwargs)
     given["output_mask"] = [asked and wanted(i) for i, asked in enumerate(given["output_mask"])]
     return Call(call.op, tuple(given.values()), {}, call.results, call.writes)
-
-
-def _pair(given: Any) -> tuple[int, int]:
-    numbers = [given] if isinstance(given, int) else [int(n) for n in given]
-    return (numbers[0], numbers[-1])
 
 
 def _is_dense(buffer: Buffer, order: tuple[int, ...]) -> bool:

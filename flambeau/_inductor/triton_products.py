@@ -42,13 +42,11 @@ _BAND = 8  # tiles above each other that are computed one after the other, so th
 
 
 class Matrix(Protocol):
-    """A call whose result is a matrix of m x n, a sum over products for each element."""
+    """A call whose result is a matrix, a sum over products for each element."""
 
     item: Operator
     result: Buffer
-    bias: Access | None  # over n
-    m: int
-    n: int
+    bias: Access | None  # over the columns
 
     @property
     def operands(self) -> tuple[Access, ...]:
