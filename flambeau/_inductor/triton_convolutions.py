@@ -37,6 +37,7 @@ CHOICES = (
     Choice(64, 32, 32, 4, 4), Choice(32, 32, 16, 2, 4),
 )  # fmt: skip
 _BACKWARD = "_convolution_backward"
+MOST_SHARED = 160_000  # bytes of operands that programs have at a time
 FEW = 16  # channels below which a step takes several elements of the kernel
 
 
@@ -83,8 +84,8 @@ class Convolution:
 
     def __str__(self) -> str:
         parts = (
-            self.item.call.op._full_name, self.made, self.n, self.channels, self.space, self.kernel, self.stride, self.padding,
-            self.dilation, self.x.strides, self.weight.strides, self.bias is not None, self.result.dtype, self.last,
+            self.item.call.op._full_name, self.made, self.n, self.channels, self.space, self.kernel, self.stride,
+            self.padding, self.dilation, self.x.strides, self.weight.strides, self.bias is not None, self.result.dtype, self.last,
         )  # fmt: skip
         return " ".join(map(str, parts))
 
@@ -115,6 +116,8 @@ class Convolution:
             if choice.rows <= max(power(self.m), 32)
             and choice.columns <= max(power(self.n), 32)
             and choice.depth <= max(power(depth), 16)
+            and (choice.rows + choice.columns) * choice.depth * choice.stages * self.result.dtype.itemsize
+            <= MOST_SHARED
         ]
 
 

@@ -372,3 +372,25 @@ def test_images_are_found_on_disk_and_spoilt_ones_are_built_again():
     path.write_bytes(path.read_bytes()[:-1])
     triton_build._made.clear()
     assert build() == first
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_convolutions_of_single_precision_are_products_where_their_operands_may_be_rounded(allowed, monkeypatch):
+    found = []
+
+    class Seen(Ends):
+        def product(self, product, finished, separate):
+            found.extend(finished)
+
+    class Printer(triton_build.TritonPrinter):
+        def launches(self, work):
+            triton_build.print_all(work, self.target, Seen(True))
+            raise Stop
+
+    monkeypatch.setattr(fl.backends.cuda.matmul, "_tf32", allowed)
+    with pytest.raises(Stop):
+        compile_function(lambda x, w: [F.conv2d(x, w).relu()], 2, printer=Printer(0, LARGE))(
+            fl.randn(64, 64, 16, 16), fl.randn(128, 64, 3, 3)
+        )
+    assert bool(found) is allowed
+    assert all('input_precision="tf32"' in kernel.source for kernel in found)
