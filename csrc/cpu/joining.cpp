@@ -115,7 +115,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   int64_t rows = 1, inner = size_of(dtype);
   for (int64_t k = 0; k < d; ++k) rows *= sizes[k];
   for (int64_t k = d + 1; k < model.dim(); ++k) inner *= sizes[k];
-  bool plain = !channels_last;
+  bool plain = !channels_last && device.type != DeviceType::CUDA;
   for (const Tensor& t : tensors) plain &= (t.is_contiguous() && t.dtype() == dtype) || t.numel() == 0;
   if (plain) {
     std::vector<Part> parts;
@@ -153,7 +153,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   FL_CHECK(!tensors.empty(), "[stack] expected at least one tensor, got an empty list");
   const Tensor& model = tensors[0];
   const int64_t d = wrap_dim("stack", dim, model.dim() + 1);
-  bool plain = true;
+  bool plain = model.device().type != DeviceType::CUDA;
   const DType dtype = common_dtype(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
     FL_CHECK(tensors[i].sizes() == model.sizes(), "[stack] expected tensors of one shape, got ",
@@ -183,9 +183,9 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   return out;
 }
 
-FL_KERNEL("cat", cat);
-FL_KERNEL("cat.out", cat_out);
-FL_KERNEL("stack", stack);
+FL_KERNEL_DEVICES("cat", cat);
+FL_KERNEL_DEVICES("cat.out", cat_out);
+FL_KERNEL_DEVICES("stack", stack);
 
 }  // namespace
 }  // namespace fl

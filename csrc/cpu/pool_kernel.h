@@ -19,6 +19,8 @@ struct PoolAxis {
   // Regular windows start at o * stride - pad and take `kernel` elements before clipping.
   bool regular = false;
   int64_t stride = 1, pad = 0, kernel = 1;
+  bool adaptive = false;  // windows o * in / out to (o + 1) * in / out, rounded outwards
+  bool padded = false;    // padding counts in the extent
 };
 
 struct PoolArgs {
@@ -41,6 +43,14 @@ struct AveragePoolTable {
   // integers, and channels last Float or Double only.
   void (*backward)(const PoolArgs& args);
 };
+
+// The same on an accelerator, by its library when that is opened; windows are plain or adaptive.
+struct DevicePools {
+  void (*max)(const PoolArgs& args, int device) = nullptr;
+  void (*average)(const PoolArgs& args, int device) = nullptr;
+  void (*average_backward)(const PoolArgs& args, int device) = nullptr;
+};
+DevicePools& device_pools();
 
 FL_DECLARE_ARCH(const MaxPoolTable, max_pool_table)
 FL_DECLARE_ARCH(const AveragePoolTable, average_pool_table)

@@ -8,7 +8,17 @@
 #include "dispatch/kernel.h"
 
 namespace fl {
+
+DevicePools& device_pools() {
+  static DevicePools pools;
+  return pools;
+}
+
 namespace {
+
+bool on_host(const Tensor& t) {
+  return t.device().type != DeviceType::CUDA;
+}
 
 struct Windows {
   int64_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
@@ -91,6 +101,7 @@ void plain_axes(const std::string& op, const Layout5& l, const Windows& w, bool 
     a.pad = w.padding[d];
     a.kernel = w.kernel[d];
     a.regular = true;
+    a.padded = count_include_pad;
     const int64_t reach = a.step * (a.kernel - 1) + 1;
     a.out = floor_div(a.in + 2 * a.pad - reach + (ceil_mode ? a.stride - 1 : 0), a.stride) + 1;
     // The last window of ceil_mode must begin inside the input or the padding before it.
@@ -115,6 +126,7 @@ void adaptive_axes(const Layout5& l, const int64_t* out, PoolAxis* axes) {
     PoolAxis& a = axes[d];
     a.in = l.space[d];
     a.out = out[d];
+    a.adaptive = true;
     a.begin.resize(a.out);
     a.end.resize(a.out);
     a.extent.resize(a.out);
@@ -171,7 +183,10 @@ std::tuple<Tensor, Tensor> run_max(const std::string& op, const Tensor& self, in
   Tensor result = in.dtype() == t ? out : make(sizes, in.options(), last);
   PoolArgs g = arguments(l, axes, in, result, last);
   if (indexed) g.indices = indices.data<int64_t>();
-  picked_max_pool_table().run(g);
+  if (on_host(self))
+    picked_max_pool_table().run(g);
+  else
+    device_pools().max(g, self.device().index);
   if (!result.same(out)) copy_into(out, result);
   return {out, indices};
 }
@@ -187,7 +202,10 @@ Tensor run_average(const std::string& op, const Tensor& self, int ndim, const La
   const Tensor in = dense(self, last);
   PoolArgs g = arguments(l, axes, in, out, last);
   g.divisor = divisor;
-  picked_average_pool_table().run(g);
+  if (on_host(self))
+    picked_average_pool_table().run(g);
+  else
+    device_pools().average(g, self.device().index);
   return out;
 }
 
@@ -457,11 +475,15 @@ Tensor run_average_backward(const Tensor& grad, IntSpan input_size, int ndim, co
   FL_CHECK(grad.sizes() == IntSpan(output_shape(out, ndim, axes)), "[", op, "] expected a gradient of shape ",
            IntSpan(output_shape(out, ndim, axes)), ", got ", grad.sizes());
   if (grad.is_meta() || out.numel() == 0) return out;
-  const Tensor from = dense(last ? to_dtype(grad, compute_of(grad.dtype())) : grad, last);
+  const bool host = on_host(grad);
+  const Tensor from = dense(last && host ? to_dtype(grad, compute_of(grad.dtype())) : grad, last);
   Tensor sums = from.dtype() == grad.dtype() ? out : make(input_size, from.options(), last);
   PoolArgs g = arguments(l, axes, sums, from, last);
   g.divisor = divisor;
-  picked_average_pool_table().backward(g);
+  if (host)
+    picked_average_pool_table().backward(g);
+  else
+    device_pools().average_backward(g, grad.device().index);
   if (!sums.same(out)) copy_into(out, sums);
   return out;
 }
@@ -496,27 +518,27 @@ Tensor adaptive_avg_pool_backward(const Tensor& grad, IntSpan input_size, int64_
   return run_average_backward(grad, input_size, static_cast<int>(ndim), l, axes, 0);
 }
 
-FL_KERNEL("max_pool1d", max_pool<1>);
-FL_KERNEL("max_pool2d", max_pool<2>);
-FL_KERNEL("max_pool3d", max_pool<3>);
-FL_KERNEL("max_pool1d_with_indices", max_pool_with_indices<1>);
-FL_KERNEL("max_pool2d_with_indices", max_pool_with_indices<2>);
-FL_KERNEL("max_pool3d_with_indices", max_pool_with_indices<3>);
-FL_KERNEL("avg_pool1d", avg_pool1d);
-FL_KERNEL("avg_pool2d", avg_pool<2>);
-FL_KERNEL("avg_pool3d", avg_pool<3>);
-FL_KERNEL("adaptive_avg_pool1d", adaptive_avg_pool<1>);
-FL_KERNEL("adaptive_avg_pool2d", adaptive_avg_pool<2>);
-FL_KERNEL("adaptive_avg_pool3d", adaptive_avg_pool<3>);
-FL_KERNEL("adaptive_max_pool1d", adaptive_max_pool<1>);
-FL_KERNEL("_adaptive_max_pool2d", adaptive_max_pool<2>);
-FL_KERNEL("_adaptive_max_pool3d", adaptive_max_pool<3>);
+FL_KERNEL_DEVICES("max_pool1d", max_pool<1>);
+FL_KERNEL_DEVICES("max_pool2d", max_pool<2>);
+FL_KERNEL_DEVICES("max_pool3d", max_pool<3>);
+FL_KERNEL_DEVICES("max_pool1d_with_indices", max_pool_with_indices<1>);
+FL_KERNEL_DEVICES("max_pool2d_with_indices", max_pool_with_indices<2>);
+FL_KERNEL_DEVICES("max_pool3d_with_indices", max_pool_with_indices<3>);
+FL_KERNEL_DEVICES("avg_pool1d", avg_pool1d);
+FL_KERNEL_DEVICES("avg_pool2d", avg_pool<2>);
+FL_KERNEL_DEVICES("avg_pool3d", avg_pool<3>);
+FL_KERNEL_DEVICES("adaptive_avg_pool1d", adaptive_avg_pool<1>);
+FL_KERNEL_DEVICES("adaptive_avg_pool2d", adaptive_avg_pool<2>);
+FL_KERNEL_DEVICES("adaptive_avg_pool3d", adaptive_avg_pool<3>);
+FL_KERNEL_DEVICES("adaptive_max_pool1d", adaptive_max_pool<1>);
+FL_KERNEL_DEVICES("_adaptive_max_pool2d", adaptive_max_pool<2>);
+FL_KERNEL_DEVICES("_adaptive_max_pool3d", adaptive_max_pool<3>);
 FL_KERNEL("_fractional_max_pool2d", fractional_max_pool<2>);
 FL_KERNEL("_fractional_max_pool3d", fractional_max_pool<3>);
 FL_KERNEL("_pool_scatter", pool_scatter);
 FL_KERNEL("_pool_gather", pool_gather);
-FL_KERNEL("_avg_pool_backward", avg_pool_backward);
-FL_KERNEL("_adaptive_avg_pool_backward", adaptive_avg_pool_backward);
+FL_KERNEL_DEVICES("_avg_pool_backward", avg_pool_backward);
+FL_KERNEL_DEVICES("_adaptive_avg_pool_backward", adaptive_avg_pool_backward);
 
 }  // namespace
 }  // namespace fl

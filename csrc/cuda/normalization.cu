@@ -1,5 +1,6 @@
-// layer_norm and its derivative. Rows of up to 32768 elements are held in registers; the sums over rows that
-// the gradients of weight and bias are go through partial sums of blocks of rows, in a fixed order.
+// layer_norm, rms_norm (which is without a mean) and their derivative. Rows of up to 32768 elements are held
+// in registers; the sums over rows that the gradients of weight and bias are go through partial sums of
+// blocks of rows, in a fixed order.
 //
 // Rows of whole 16-byte words have kernels for their dtype, short ones a warp each; the others look at the
 // dtype and at the end of the row for every vector.
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(1024) layer_norm_held(const LayerArgs a) {
 #pragma unroll
     for (int j = 0; j < kVector; ++j) sum += v[k][j];
   }
-  const float mean = block_fold(sum, Sum{}, 0.0f, shared) / n;
+  const float mean = a.mean ? block_fold(sum, Sum{}, 0.0f, shared) / n : 0.0f;
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < kHold; ++k)
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(1024) layer_norm_held(const LayerArgs a) {
   }
   if (threadIdx.x == 0) {
     const int size = a.statistics == DType::Float ? 4 : 2;
-    store<float>(a.mean + int64_t(blockIdx.x) * size, a.statistics, mean);
+    if (a.mean) store<float>(a.mean + int64_t(blockIdx.x) * size, a.statistics, mean);
     store<float>(a.rstd + int64_t(blockIdx.x) * size, a.statistics, rstd);
   }
 }
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kRowThreads) word_layer_norm(const LayerArgs a
 #pragma unroll
     for (int j = 0; j < V; ++j) sum += x[j];
   }
-  const float mean = row_sum(sum, shared) / a.n;
+  const float mean = a.mean ? row_sum(sum, shared) / a.n : 0.0f;
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < H; ++k) {
@@ -214,7 +215,7 @@ __global__ void __launch_bounds__(kRowThreads) word_layer_norm(const LayerArgs a
     write_pack<T, V>(a.out, row * a.n + word * V, x);
   }
   if (threadIdx.x == 0) {
-    reinterpret_cast<float*>(a.mean)[row] = mean;
+    if (a.mean) reinterpret_cast<float*>(a.mean)[row] = mean;
     reinterpret_cast<float*>(a.rstd)[row] = rstd;
   }
 }
@@ -440,6 +441,38 @@ Tensor prepared(const Tensor& t) {
   return t.defined() ? contiguous(t) : t;
 }
 
+// Launches the forward kernel for what is contiguous; without a mean: rms_norm.
+void normalise(const Tensor& x, const Tensor& weight, const Tensor& bias, DType parameters, const Tensor& out,
+               const Tensor& mean, const Tensor& rstd, int64_t n, double eps) {
+  const LayerArgs a{x.raw(),
+                    weight.defined() ? weight.raw() : nullptr,
+                    bias.defined() ? bias.raw() : nullptr,
+                    out.raw(),
+                    mean.defined() ? mean.raw() : nullptr,
+                    rstd.raw(),
+                    int(n),
+                    x.dtype(),
+                    parameters,
+                    DType::Float,
+                    float(eps)};
+  const int64_t rows = x.numel() / n;
+  const cudaStream_t stream = current_stream();
+  if (!has_words(x, n, parameters, {weight, bias, out}))
+    return launch(layer_norm_held, static_cast<unsigned>(rows), row_threads(n), stream, "layer_norm", a);
+  const RowShape shape(n * x.itemsize() / 16);
+  by_rows(x.dtype(), parameters, shape.hold, [&](auto t, auto w, auto hold) {
+    launch(word_layer_norm<decltype(t), decltype(w), decltype(hold)::value>,
+           static_cast<unsigned>((rows + shape.rows - 1) / shape.rows), dim3(shape.threads, shape.rows),
+           stream, "layer_norm", a, rows);
+  });
+}
+
+Dims statistics_shape(const Tensor& input, IntSpan shape) {
+  Dims statistics(input.sizes());
+  for (size_t i = 0; i < shape.size(); ++i) statistics[statistics.size() - 1 - i] = 1;
+  return statistics;
+}
+
 void layer_norm(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Tensor input = args[0].tensor();
@@ -451,36 +484,31 @@ void layer_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   if (!held(input, n) || !alike || parameters == DType::Double) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
   const Tensor x = contiguous(input), out = empty(input.sizes(), input.options());
-  Dims statistics(input.sizes());
-  for (size_t i = 0; i < shape.size(); ++i) statistics[statistics.size() - 1 - i] = 1;
+  const Dims statistics = statistics_shape(input, shape);
   const Options single{DType::Float, input.device()};
   const Tensor mean = empty(statistics, single), rstd = empty(statistics, single);
-  const LayerArgs a{x.raw(),
-                    weight.defined() ? weight.raw() : nullptr,
-                    bias.defined() ? bias.raw() : nullptr,
-                    out.raw(),
-                    mean.raw(),
-                    rstd.raw(),
-                    int(n),
-                    x.dtype(),
-                    parameters,
-                    DType::Float,
-                    float(args[4].to_float())};
-  const int64_t rows = x.numel() / n;
-  const cudaStream_t stream = current_stream();
-  if (has_words(x, n, parameters, {weight, bias, out})) {
-    const RowShape shape(n * x.itemsize() / 16);
-    by_rows(x.dtype(), parameters, shape.hold, [&](auto t, auto w, auto hold) {
-      launch(word_layer_norm<decltype(t), decltype(w), decltype(hold)::value>,
-             static_cast<unsigned>((rows + shape.rows - 1) / shape.rows), dim3(shape.threads, shape.rows),
-             stream, "layer_norm", a, rows);
-    });
-  } else {
-    launch(layer_norm_held, static_cast<unsigned>(rows), row_threads(n), stream, "layer_norm", a);
-  }
+  normalise(x, weight, bias, parameters, out, mean, rstd, n, args[4].to_float());
   results[0] = Value(out);
   results[1] = Value(mean);
   results[2] = Value(rstd);
+}
+
+void rms_norm(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Tensor input = args[0].tensor();
+  const IntSpan shape = args[1].ints();
+  const int64_t n = length_of(input, shape);
+  const Tensor weight = prepared(args[2].tensor());
+  const DType parameters = weight.defined() ? weight.dtype() : input.dtype();
+  if (!held(input, n) || parameters == DType::Double) return by_definition(op, keys, args, results);
+  OnDevice on(input.device().index);
+  const Tensor x = contiguous(input), out = empty(input.sizes(), input.options());
+  const Tensor rstd = empty(statistics_shape(input, shape), {DType::Float, input.device()});
+  const double eps =
+      args[3].is_none() ? static_cast<double>(std::numeric_limits<float>::epsilon()) : args[3].to_float();
+  normalise(x, weight, Tensor(), parameters, out, Tensor(), rstd, n, eps);
+  results[0] = Value(out);
+  results[1] = Value(rstd);
 }
 
 void layer_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
@@ -559,6 +587,7 @@ void layer_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
 }
 
 const detail::Register forward{"native_layer_norm", {Key::CUDA}, Kernel{layer_norm, nullptr}};
+const detail::Register forward_rms{"_fused_rms_norm", {Key::CUDA}, Kernel{rms_norm, nullptr}};
 const detail::Register backward{"_layer_norm_backward", {Key::CUDA}, Kernel{layer_norm_backward, nullptr}};
 
 }  // namespace

@@ -160,6 +160,78 @@ def test_layer_norm(dtype, n):
             agree(got, want, dtype, 4 if k < 2 else max(4, rows / 32))
 
 
+@pytest.mark.parametrize("n", [8, 33, 768, 4096])
+@pytest.mark.parametrize("dtype", [fl.float32, fl.bfloat16, fl.float16], ids=str)
+def test_rms_norm(dtype, n):
+    for eps, affine in ((None, True), (1e-3, False)):
+        x, grad = made((37, n), dtype, 19, 1.0), made((37, n), dtype, 20)
+        results = []
+        for device, work in (("cuda", dtype), ("cpu", fl.float64)):
+            a = x.to(device, work).clone().requires_grad_()
+            given = [made((n,), fl.bfloat16, 21).to(device, work).requires_grad_()] if affine else [None]
+            out = F.rms_norm(a, (n,), *given, eps or 1e-6)
+            out.backward(grad.to(device, work))
+            results.append((out, a.grad, *(p.grad for p in given if p is not None)))
+        for k, (got, want) in enumerate(zip(*results)):
+            agree(got, want, dtype, 4 if k < 2 else 8)
+    agree(F.rms_norm(fl.ones(2, n, device="cuda", dtype=dtype), (n,)), fl.ones(2, n, dtype=fl.float64), dtype)
+
+
+POOLS = {
+    "max": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "max, spread": lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), (1, 2), ceil_mode=True),
+    "average": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "average, inside": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+    "average, divided": lambda x: F.avg_pool2d(x, 2, divisor_override=3),
+    "adaptive": lambda x: F.adaptive_avg_pool2d(x, (3, 5)),
+    "adaptive, one": lambda x: F.adaptive_avg_pool2d(x, 1),
+    "adaptive, more": lambda x: F.adaptive_avg_pool2d(x, 17),
+    "adaptive max": lambda x: F.adaptive_max_pool2d(x, (3, 4)),
+}
+
+
+@pytest.mark.parametrize("layout", ["plain", "last"])
+@pytest.mark.parametrize("name", list(POOLS))
+@pytest.mark.parametrize("dtype", [fl.float64, fl.float32, fl.bfloat16], ids=str)
+def test_pooling(dtype, name, layout):
+    for shape in ((2, 3, 11, 14), (1, 16, 8, 8)):
+        x, results = made(shape, dtype, 22), []
+        for device, work in (("cuda", dtype), ("cpu", fl.float64)):
+            a = x.to(device, work).clone().requires_grad_()
+            out = POOLS[name](arranged(a, layout))
+            fl.manual_seed(23)
+            out.backward(fl.randn(out.shape, dtype=fl.float64).to(dtype).to(device, work))
+            results.append((out, a.grad))
+        for got, want in zip(*results):
+            agree(got, want, dtype, 2)
+
+
+def test_pooling_along_one_and_three_dimensions():
+    x = made((2, 3, 6, 7, 8), fl.float32, 24)
+    for pool in (
+        lambda t: F.max_pool3d(t, 2),
+        lambda t: F.avg_pool3d(t, 3, 2, 1),
+        lambda t: F.adaptive_avg_pool3d(t, (2, 1, 3)),
+        lambda t: F.max_pool1d(t[:, :, 0, 0], 3),
+        lambda t: F.avg_pool1d(t[0, :, 0, 0], 2),
+        lambda t: F.max_pool2d(t[0, 0], 2, return_indices=True)[1].double(),
+    ):
+        agree(pool(x.cuda()), pool(x).double(), fl.float32)
+    holes = fl.tensor([[[1.0, float("nan"), 2.0, 3.0]]], device="cuda")
+    assert F.max_pool1d(holes, 2).isnan().tolist() == [[[True, False]]]
+
+
+def test_joining():
+    a, b = made((3, 4, 5), fl.float32, 25), made((3, 2, 5), fl.float32, 26)
+    for dim, pair in ((1, (a, b)), (0, (a, a)), (-1, (a, a.transpose(0, 0))), (0, (a, fl.empty(0)))):
+        there = [t.cuda() for t in pair]
+        assert fl.equal(fl.cat(there, dim).cpu(), fl.cat(pair, dim))
+    assert fl.equal(fl.stack([a.cuda(), a.cuda()], 1).cpu(), fl.stack([a, a], 1))
+    assert fl.cat([a.cuda(), b.cuda().double()], 1).dtype is fl.float64
+    images = a[None].contiguous(memory_format=fl.channels_last)
+    assert fl.cat([images.cuda()] * 2, 1).is_contiguous(memory_format=fl.channels_last)
+
+
 @pytest.mark.parametrize("dtype", [fl.uint8, fl.bfloat16, fl.float32, fl.int64, fl.complex128], ids=str)
 def test_copies_of_rows(dtype):
     """Every place of a word in source and destination, and ends that are no whole words."""
