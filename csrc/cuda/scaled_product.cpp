@@ -37,9 +37,10 @@ int type_of(DType t) {
 // In cuBLAS's order of columns: D (rows x columns) = A' (rows x inner) @ B (inner x columns).
 struct ScaledKey {
   int64_t rows, columns, inner, lda, ldb;
-  int32_t type_a, type_b, result, bias, by_rows, scaled, fast, align_a, align_b, align_d, device;
+  int32_t type_a, type_b, result, bias, scales, scaled, fast, align_a, align_b, align_d, device;
   bool operator==(const ScaledKey& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
 };
+enum Scales { kNone, kOne, kRows };
 struct ScaledPlan {
   Desc desc;
   Layout_ a, b, c, d;
@@ -60,11 +61,12 @@ ScaledPlan make_plan(Lt& lt, const ScaledKey& k) {
   if (k.bias >= 0) check_lt(lt.desc_set(p.desc, kBiasType, &k.bias, 4), "type of the bias");
   // The heuristic wants to know which pointers there will be; none of them is read.
   const void* some = &p;
-  for (const int attribute : {int(kScaleA), int(kScaleB)})
-    check_lt(lt.desc_set(p.desc, attribute, &some, sizeof some), "scale");
+  if (k.scales != kNone)
+    for (const int attribute : {int(kScaleA), int(kScaleB)})
+      check_lt(lt.desc_set(p.desc, attribute, &some, sizeof some), "scale");
   if (k.scaled) check_lt(lt.desc_set(p.desc, kScaleD, &some, sizeof some), "scale of the result");
   if (k.bias >= 0) check_lt(lt.desc_set(p.desc, kBiasPointer, &some, sizeof some), "bias");
-  if (k.by_rows) {
+  if (k.scales == kRows) {
     const int32_t mode = kScalePerRow;  // older libraries do not know it
     if (lt.desc_set(p.desc, kScaleModeA, &mode, 4) != 0 || lt.desc_set(p.desc, kScaleModeB, &mode, 4) != 0)
       return p;
@@ -107,7 +109,7 @@ bool even(const Tensor& t, int64_t line) {
 }
 
 // The product where cuBLASLt computes it; undefined where it does not.
-Tensor product(const ScaledProduct& p) {
+Tensor product(const ScaledProduct& p, Scales scales) {
   Lt& lt = Lt::get();
   const int64_t m = p.a.size(0), n = p.b.size(1), k = p.a.size(1);
   const int8_t device = p.a.device().index;
@@ -127,7 +129,7 @@ Tensor product(const ScaledProduct& p) {
   key.lda = columns.stride(0), key.ldb = a.stride(0);
   key.type_a = type_of(columns.dtype()), key.type_b = type_of(a.dtype()), key.result = type_of(p.result);
   key.bias = bias.defined() ? type_of(bias.dtype()) : -1;
-  key.by_rows = p.by_rows;
+  key.scales = scales;
   key.scaled = p.scale_result.defined() && is_float8(p.result);
   key.fast = p.fast;
   key.align_a = alignment(columns.raw()), key.align_b = alignment(a.raw()),
@@ -143,8 +145,10 @@ Tensor product(const ScaledProduct& p) {
     const void* at = t.raw();
     check_lt(lt.desc_set(plan.desc, attribute, &at, sizeof at), what);
   };
-  point(kScaleA, p.scale_b, "scale");
-  point(kScaleB, p.scale_a, "scale");
+  if (scales != kNone) {
+    point(kScaleA, p.scale_b, "scale");
+    point(kScaleB, p.scale_a, "scale");
+  }
   if (key.scaled) point(kScaleD, p.scale_result, "scale of the result");
   if (bias.defined()) point(kBiasPointer, bias, "bias");
   const cudaStream_t stream = current_stream();
@@ -158,6 +162,21 @@ Tensor product(const ScaledProduct& p) {
   return out;
 }
 
+// Scales of rows and columns for libraries that do not know them: after the product.
+Tensor scaled_later(const ScaledProduct& p) {
+  static const Operator& mul = OperatorTable::get().at("mul.Tensor");
+  static const Operator& add = OperatorTable::get().at("add.Tensor");
+  ScaledProduct plain = p;
+  plain.bias = plain.scale_result = Tensor();
+  plain.result = DType::Float;
+  Tensor made = product(plain, kNone);
+  if (!made.defined()) return made;
+  made = call_tensor(mul, call_tensor(mul, made, p.scale_a), p.scale_b);
+  if (p.bias.defined()) made = call_tensor(add, made, to_dtype(p.bias, DType::Float), Scalar(int64_t(1)));
+  if (p.scale_result.defined() && is_float8(p.result)) made = call_tensor(mul, made, p.scale_result);
+  return to_dtype(made, p.result);
+}
+
 // (self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
 void scaled_mm(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
@@ -168,7 +187,8 @@ void scaled_mm(const Operator& op, void*, KeySet keys, Value* args, Value* resul
                              optional(4), optional(5), result, args[7].to_bool());
   check_for_device(p);
   OnDevice on(p.a.device().index);
-  Tensor made = product(p);
+  Tensor made = product(p, p.by_rows ? kRows : kOne);
+  if (!made.defined() && p.by_rows) made = scaled_later(p);
   if (made.defined())
     results[0] = Value(std::move(made));
   else
