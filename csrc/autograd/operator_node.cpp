@@ -1,6 +1,7 @@
 // The generic autograd kernel: one for all operators. It runs the op below autograd, records what the
 // derivative needs and hangs the node on the results.
 #include <algorithm>
+#include <unordered_set>
 
 #include "autograd/node.h"
 #include "dispatch/kernel.h"
@@ -22,6 +23,54 @@ struct Missing final : Node {
          "' is not implemented");
   }
 };
+
+// The gradient of a window's or a class's choice does not depend on the input, up to where the choice
+// changes: its derivative is zero rather than absent, though the input was not kept. This node leads there.
+struct Unvarying final : Node {
+  OutputMeta input;
+  std::string name() const override { return "UnvaryingBackward0"; }
+  std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
+    static const Operator& zeros = OperatorTable::get().at("zeros");
+    std::vector<Tensor> out(2);
+    if (next[1])
+      out[1] =
+          call_tensor(zeros, input.sizes.vec(), Value(input.dtype), Value(), Value(input.device), Value());
+    out[0] = std::move(grads[0]);
+    return out;
+  }
+};
+
+bool is_unvarying(const std::string& op) {
+  static const std::unordered_set<std::string> names = {"max_pool1d",
+                                                        "max_pool2d",
+                                                        "max_pool3d",
+                                                        "max_pool1d_with_indices",
+                                                        "max_pool2d_with_indices",
+                                                        "max_pool3d_with_indices",
+                                                        "adaptive_max_pool1d",
+                                                        "_adaptive_max_pool2d",
+                                                        "_adaptive_max_pool3d",
+                                                        "_fractional_max_pool2d",
+                                                        "_fractional_max_pool3d",
+                                                        "avg_pool1d",
+                                                        "avg_pool2d",
+                                                        "avg_pool3d",
+                                                        "adaptive_avg_pool1d",
+                                                        "adaptive_avg_pool2d",
+                                                        "adaptive_avg_pool3d",
+                                                        "_nll_loss_forward"};
+  return names.count(op) != 0;
+}
+
+// Gives a gradient that was just computed a history that leads to the input as well.
+void lead_to(const Edge& input, const OutputMeta& geometry, const Tensor& grad) {
+  Ref<Unvarying> node(new Unvarying);
+  node->input = geometry;
+  node->next.push_back(gradient_edge(grad));
+  node->next.push_back(input);
+  const uint32_t at = node->add_output(grad);
+  set_history(grad, Ref<Node>(node.get()), at);
+}
 
 template <class F>
 void each_tensor(const Operator& op, Value* args, const F& f) {
@@ -207,6 +256,8 @@ std::vector<Tensor> OperatorNode::apply(std::vector<Tensor>&& grads) {
   if (!any) return std::vector<Tensor>(next.size());
   std::vector<Tensor> out = derivative->apply(*derivative, *this, std::move(grads));
   out.resize(next.size());
+  if (thread_state().grad_mode && out[0].defined() && needs(0) && is_unvarying(op_name()))
+    lead_to(next[0], inputs[0], out[0]);
   return out;
 }
 
