@@ -110,7 +110,7 @@ struct Moments {
 };
 template <class A>
 struct Distances {
-  A from = 0, sum = 0, squares = 0;
+  A from, sum, squares;
   __device__ __forceinline__ void add(A x) {
     const A d = x - from;
     sum += d;
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kBlock, 4) plane_moments(const __grid_constant
   __shared__ Moments<A> shared[kBlock / 32];
   const uint32_t channel = blockIdx.x, first = a.pieces.begin(blockIdx.y) + threadIdx.x,
                  end = a.pieces.end(blockIdx.y);
-  Distances<A> d;
+  Distances<A> d{0, 0, 0};
   A count = 0;
   if (first < end) {
     A x[1];
@@ -313,45 +313,75 @@ __global__ void __launch_bounds__(kBlock, 4) plane_gradient(const __grid_constan
 // ---------------------------------------------------------------- rows: blocks (channels, piece), threads
 // (channels, rows)
 
+// What a block's channels have in common goes through shared memory: f(channel) for each, once.
+template <int V, class S, class F>
+__device__ __forceinline__ void share_channels(const ChannelArgs& a, S* shared, F f) {
+  const uint32_t across = blockDim.x * V;
+  for (uint32_t c = threadIdx.y * blockDim.x + threadIdx.x; c < across; c += kBlock) {
+    const int64_t channel = int64_t(blockIdx.x) * across + c;
+    if (channel < a.channels) shared[c] = f(channel);
+  }
+  __syncthreads();
+}
+template <class A>
+struct Affine {
+  A mean, scale, bias;
+};
+template <class A>
+struct Gradient {
+  A mean;
+  Slopes<A> slopes;
+};
+
+// The sums of all lines of a block become parts, as finish(channel, sums) makes them.
+template <int V, class A, class F>
+__device__ __forceinline__ void fold_lines(const ChannelArgs& a, Pair<A>* shared, const A (&first)[V],
+                                           const A (&second)[V], F finish) {
+  const uint32_t across = blockDim.x * V;
+#pragma unroll
+  for (int j = 0; j < V; ++j) shared[threadIdx.y * across + threadIdx.x * V + j] = {first[j], second[j]};
+  __syncthreads();
+  for (uint32_t c = threadIdx.y * blockDim.x + threadIdx.x; c < across; c += kBlock) {
+    const int64_t channel = int64_t(blockIdx.x) * across + c;
+    if (channel >= a.channels) continue;
+    Pair<A> sums{0, 0};
+    for (uint32_t y = 0; y < blockDim.y; ++y) {
+      sums.first += shared[y * across + c].first;
+      sums.second += shared[y * across + c].second;
+    }
+    static_cast<Pair<A>*>(a.parts)[channel * a.pieces.count + blockIdx.y] = finish(channel, sums);
+  }
+}
+
+// Distances are from the piece's first row.
 template <class T, int V>
 __global__ void __launch_bounds__(kBlock, 3) row_moments(const __grid_constant__ ChannelArgs a) {
   using A = typename AccumulateIn<T>::type;
   __shared__ Pair<A> shared[kBlock * V];
   const int64_t channel = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * V;
-  const uint32_t begin = a.pieces.begin(blockIdx.y), end = a.pieces.end(blockIdx.y),
-                 first = begin + threadIdx.y;
+  const uint32_t begin = a.pieces.begin(blockIdx.y), end = a.pieces.end(blockIdx.y);
   const auto place = [&](uint32_t r) { return int64_t(r) * a.channels + channel; };
-  const auto count_of = [&](uint32_t lane) {  // rows that a line of threads has seen
-    return begin + lane < end ? A((end - begin - lane + blockDim.y - 1) / blockDim.y) : A(0);
-  };
-  Distances<A> d[V];
+  A from[V], sum[V], squares[V];
+#pragma unroll
+  for (int j = 0; j < V; ++j) sum[j] = squares[j] = 0;
   if (channel < a.channels) {
-    if (first < end) {
-      A x[V];
-      read_pack<T, V>(a.in, place(first)).get(x);
+    read_pack<T, V>(a.in, place(begin)).get(from);
+    walk<T, V, false>(a, begin + threadIdx.y, end, blockDim.y, place,
+                      [&](int64_t, const A(&x)[V], const A(&)[V]) {
 #pragma unroll
-      for (int j = 0; j < V; ++j) d[j].from = x[j];
-    }
-    walk<T, V, false>(a, first, end, blockDim.y, place, [&](int64_t, const A(&x)[V], const A(&)[V]) {
-#pragma unroll
-      for (int j = 0; j < V; ++j) d[j].add(x[j]);
-    });
+                        for (int j = 0; j < V; ++j) {
+                          const A d = x[j] - from[j];
+                          sum[j] += d;
+                          squares[j] += d * d;
+                        }
+                      });
   }
-  const uint32_t across = blockDim.x * V;
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const Moments<A> m = d[j].moments(count_of(threadIdx.y));
-    shared[threadIdx.y * across + threadIdx.x * V + j] = {m.mean, m.squares};
-  }
-  __syncthreads();
-  for (uint32_t c = threadIdx.y * blockDim.x + threadIdx.x; c < across; c += kBlock) {
-    const int64_t of = int64_t(blockIdx.x) * across + c;
-    if (of >= a.channels) continue;
-    Moments<A> m{0, 0, 0};
-    for (uint32_t y = 0; y < blockDim.y; ++y)
-      m.add({count_of(y), shared[y * across + c].first, shared[y * across + c].second});
-    static_cast<Pair<A>*>(a.parts)[of * a.pieces.count + blockIdx.y] = {m.mean, m.squares};
-  }
+  fold_lines<V>(a, shared, sum, squares, [&](int64_t c, Pair<A> sums) {
+    A first[1];
+    read_pack<T, 1>(a.in, int64_t(begin) * a.channels + c).get(first);
+    const Moments<A> m = Distances<A>{first[0], sums.first, sums.second}.moments(A(end - begin));
+    return Pair<A>{m.mean, m.squares};
+  });
 }
 
 // A warp for each channel.
@@ -366,16 +396,19 @@ __global__ void __launch_bounds__(kBlock) finish_moments(const __grid_constant__
 template <class T, int V, bool training>
 __global__ void __launch_bounds__(kBlock, 3) row_normalise(const __grid_constant__ ChannelArgs a) {
   using A = typename AccumulateIn<T>::type;
+  __shared__ Affine<A> shared[32 * V];
+  share_channels<V>(a, shared, [&](int64_t c) {
+    const A rstd = training ? a.rstd.get<A>(c, 1) : A(1) / sqrt(a.running_var.get<A>(c, 1) + A(a.eps));
+    return Affine<A>{training ? a.mean.get<A>(c, 0) : a.running_mean.get<A>(c, 0),
+                     rstd * a.weight.get<A>(c, 1), a.bias.get<A>(c, 0)};
+  });
   const int64_t channel = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   if (channel >= a.channels) return;
   A mean[V], scale[V], bias[V];
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    const int64_t c = channel + j;
-    mean[j] = training ? a.mean.get<A>(c, 0) : a.running_mean.get<A>(c, 0);
-    const A rstd = training ? a.rstd.get<A>(c, 1) : A(1) / sqrt(a.running_var.get<A>(c, 1) + A(a.eps));
-    scale[j] = rstd * a.weight.get<A>(c, 1);
-    bias[j] = a.bias.get<A>(c, 0);
+    const Affine<A> by = shared[threadIdx.x * V + j];
+    mean[j] = by.mean, scale[j] = by.scale, bias[j] = by.bias;
   }
   walk<T, V, false>(
       a, a.pieces.begin(blockIdx.y) + threadIdx.y, a.pieces.end(blockIdx.y), blockDim.y,
@@ -394,9 +427,11 @@ __global__ void __launch_bounds__(kBlock, 3) row_sums(const __grid_constant__ Ch
   __shared__ Pair<A> shared[kBlock * V];
   const int64_t channel = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   A mean[V], sum[V], product[V];
+  __shared__ A means[32 * V];
+  share_channels<V>(a, means, [&](int64_t c) { return a.mean.get<A>(c, 0); });
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    mean[j] = channel < a.channels ? a.mean.get<A>(channel + j, 0) : A(0);
+    mean[j] = channel < a.channels ? means[threadIdx.x * V + j] : A(0);
     sum[j] = product[j] = 0;
   }
   if (channel < a.channels)
@@ -410,20 +445,7 @@ __global__ void __launch_bounds__(kBlock, 3) row_sums(const __grid_constant__ Ch
             product[j] += g[j] * (x[j] - mean[j]);
           }
         });
-  const uint32_t across = blockDim.x * V;
-#pragma unroll
-  for (int j = 0; j < V; ++j) shared[threadIdx.y * across + threadIdx.x * V + j] = {sum[j], product[j]};
-  __syncthreads();
-  for (uint32_t c = threadIdx.y * blockDim.x + threadIdx.x; c < across; c += kBlock) {
-    const int64_t of = int64_t(blockIdx.x) * across + c;
-    if (of >= a.channels) continue;
-    Pair<A> s{0, 0};
-    for (uint32_t y = 0; y < blockDim.y; ++y) {
-      s.first += shared[y * across + c].first;
-      s.second += shared[y * across + c].second;
-    }
-    static_cast<Pair<A>*>(a.parts)[of * a.pieces.count + blockIdx.y] = s;
-  }
+  fold_lines<V>(a, shared, sum, product, [](int64_t, Pair<A> sums) { return sums; });
 }
 
 // A warp for each channel; `totals` are its sums.
@@ -442,15 +464,19 @@ __global__ void __launch_bounds__(kBlock)
 template <class T, int V, bool training>
 __global__ void __launch_bounds__(kBlock, 3) row_gradient(const __grid_constant__ ChannelArgs a) {
   using A = typename AccumulateIn<T>::type;
+  __shared__ Gradient<A> shared[32 * V];
+  share_channels<V>(a, shared, [&](int64_t c) {
+    return Gradient<A>{a.mean.get<A>(c, 0), slopes_of<A>(a, a.rstd.get<A>(c, 1), a.weight.get<A>(c, 1),
+                                                         static_cast<const Pair<A>*>(a.parts)[c], training)};
+  });
   const int64_t channel = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   if (channel >= a.channels) return;
   A mean[V];
   Slopes<A> s[V];
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    mean[j] = a.mean.get<A>(channel + j, 0);
-    s[j] = slopes_of<A>(a, a.rstd.get<A>(channel + j, 1), a.weight.get<A>(channel + j, 1),
-                        static_cast<const Pair<A>*>(a.parts)[channel + j], training);
+    mean[j] = shared[threadIdx.x * V + j].mean;
+    s[j] = shared[threadIdx.x * V + j].slopes;
   }
   walk<T, V, true>(
       a, a.pieces.begin(blockIdx.y) + threadIdx.y, a.pieces.end(blockIdx.y), blockDim.y,
