@@ -234,7 +234,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of another library's array, or of a DLPack capsule."""
-    capsule = ext_tensor.__dlpack__() if hasattr(ext_tensor, "__dlpack__") else ext_tensor
+    capsule = _capsule_of(ext_tensor) if hasattr(ext_tensor, "__dlpack__") else ext_tensor
     if type(capsule).__name__ != "PyCapsule":
         raise RuntimeError(
             f"[from_dlpack] expected an array with __dlpack__ or a capsule, got {type(capsule).__name__}"
@@ -243,6 +243,15 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if device is not None:
         out = out.to(device)
     return out.clone() if copy else out
+
+
+def _capsule_of(array: Any) -> Any:
+    kind, index = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else (_DLPACK_CPU, 0)
+    if kind != _DLPACK_CUDA:
+        return array.__dlpack__()
+    import flambeau as fl
+
+    return array.__dlpack__(stream=fl.cuda.current_stream(int(index)).cuda_stream or 1)  # 1 is the default one
 
 
 def index_tensor(data: Any) -> Tensor:
@@ -330,20 +339,58 @@ def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar:
 Tensor.__array_priority__ = 1000
 
 
+_DLPACK_CPU, _DLPACK_CUDA = 1, 2
+
+
 @_method
 def __dlpack__(
     self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
 ) -> Any:
+    """A capsule; on CUDA `stream`, by its handle, is made to wait for what this thread's stream has to do (-1: none is)."""
     if self.requires_grad:
         raise BufferError("[dlpack] expected a tensor that does not require grad, got one that does; use detach()")
-    return _C._to_dlpack(self.clone() if copy else self)
+    if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+        if tuple(dl_device) != (_DLPACK_CPU, 0) or copy is False:
+            raise BufferError(f"[dlpack] expected the tensor's device or a copy on the CPU, got {tuple(dl_device)}")
+        return _C._to_dlpack(self.cpu())
+    given = self.clone() if copy else self
+    if self.is_cuda and stream != -1:
+        import flambeau as fl
+
+        here = fl.cuda.current_stream(self.device)
+        there = fl.cuda.ExternalStream(0 if stream in (None, 1) else stream, self.device)
+        if there != here:
+            there.wait_stream(here)
+    return _C._to_dlpack(given)
 
 
 @_method
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
-    if self.device.type != "cpu":
-        raise ValueError(f"[dlpack] expected a CPU tensor, got one on {self.device}")
-    return (1, 0)
+    if self.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"[dlpack] expected a tensor on cpu or cuda, got one on {self.device}")
+    return (_DLPACK_CUDA, self.device.index or 0) if self.is_cuda else (_DLPACK_CPU, 0)
+
+
+def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
+    """The tensor's memory, as Numba and CuPy ask for it."""
+    if not self.is_cuda:  # hasattr() tells whether there is one
+        raise AttributeError(f"[__cuda_array_interface__] expected a CUDA tensor, got one on {self.device}")
+    if self.requires_grad:
+        raise RuntimeError("[__cuda_array_interface__] expected a tensor without grad, got one with; use detach()")
+    kinds = {dtype: kind for kind, dtype in _NUMPY_TO_DTYPE.items()}
+    if self.dtype not in kinds:
+        raise TypeError(f"[__cuda_array_interface__] expected a dtype that NumPy has, got {self.dtype}")
+    size = self.element_size()
+    return {
+        "typestr": ("|" if size == 1 else "<") + kinds[self.dtype],
+        "shape": tuple(self.shape),
+        "strides": None if self.is_contiguous() else tuple(s * size for s in self.stride()),
+        "data": (self.data_ptr() if self.numel() else 0, False),
+        "version": 2,
+    }
+
+
+Tensor.__cuda_array_interface__ = property(_cuda_array_interface)
 
 
 @_method

@@ -294,49 +294,62 @@ def generate_reductions(records, out: Path) -> tuple[list[str], str]:
 UPDATES_PER_FILE = 8
 
 
-def update_code(record) -> tuple[str, str]:
-    """The arithmetic of an update record in C++, and the fields of its definition.
+def update_parts(record, store):
+    """Of an update record: positions of lists, scalar states and numbers in its schema, whose new values there are, what is
+    computed once for each tensor, and the printer of what is computed for each element.
 
-    What depends on parameters and scalar states alone is computed once for each tensor, in double precision, by a
-    function of its own; the loop finds the results as u0, u1 ...
+    What depends on numbers and scalar states alone is computed once, in double precision: lines that set u[0], u[1] ... and
+    the new scalar states o[0], o[1] ... The lines of the loop use the former as u0, u1 ..., and `store` gives the one that
+    takes a list's new value.
     """
     from flambeau.ops import expr
 
-    d, ident = record.details, identifier(record)
-    args = record.schema.args
+    d, args = record.details, record.schema.args
     lists = [i for i, a in enumerate(args) if a.type.endswith("[]") and a.name not in d["scalars"]]
     scalars = [i for i, a in enumerate(args) if a.name in d["scalars"]]
     numbers = [i for i, a in enumerate(args) if not a.type.endswith("[]")]
     new = {name: expr.lift(value) for name, value in d["expr"](*(expr.arg(a.name) for a in args)).items()}
-    elements = {args[i].name: f"x{k}" for k, i in enumerate(lists)}
     once = expr.CppPrinter(
         {args[i].name: f"s[{k}]" for k, i in enumerate(scalars)}
         | {args[i].name: f"h[{k}]" for k, i in enumerate(numbers)}
     )
-    loop = expr.HoistingPrinter(elements, once)
+    loop = expr.HoistingPrinter({args[i].name: f"x{k}" for k, i in enumerate(lists)}, once)
     for k, i in enumerate(lists):
         if args[i].name in new:
-            loop.lines.append(f"a{k}[i] = static_cast<T>({loop.visit(new[args[i].name])});")
+            loop.lines.append(store(k, loop.visit(new[args[i].name])))
     for k, i in enumerate(scalars):
         if args[i].name in new:
             once.lines.append(f"o[{k}] = {once.visit(new[args[i].name])};")
     once.lines.extend(f"u[{k}] = static_cast<double>({value});" for k, value in enumerate(loop.hoisted))
-    heads = [f"T* a{k} = static_cast<T*>(a[{k}]);" for k in range(len(lists))]
-    heads += [f"const T u{k} = static_cast<T>(u[{k}]);" for k in range(len(loop.hoisted))]
-    loads = [f"[[maybe_unused]] const T x{k} = a{k}[i];" for k in range(len(lists))]
-    text = (
-        f"void {ident}_once([[maybe_unused]] const double* s, const double* h, [[maybe_unused]] double* o, double* u) {{\n"
-        f"  using T [[maybe_unused]] = double;\n  {(chr(10) + '  ').join(once.lines)}\n}}\n"
-        f"template <class T>\nvoid {ident}(void* const* a, int64_t n, const double* u) {{\n"
-        f"  {(chr(10) + '  ').join(heads)}\n#pragma GCC ivdep\n  for (int64_t i = 0; i < n; ++i) {{\n"
-        f"    {(chr(10) + '    ').join(loads + loop.lines)}\n  }}\n}}\n"
-    )
 
     def mask(group: list[int]) -> int:
         return sum(1 << k for k, i in enumerate(group) if args[i].name in new)
 
+    return lists, scalars, numbers, (mask(lists), mask(scalars)), once.lines, loop
+
+
+ONCE = (
+    "void {name}([[maybe_unused]] const double* s, [[maybe_unused]] const double* h, [[maybe_unused]] double* o, "
+    "[[maybe_unused]] double* u) {{\n  using T [[maybe_unused]] = double;\n  {lines}\n}}\n"
+)
+
+
+def update_code(record) -> tuple[str, str]:
+    """The arithmetic of an update record in C++, and the fields of its definition."""
+    ident = identifier(record)
+    lists, scalars, numbers, written, once, loop = update_parts(
+        record, lambda k, new: f"a{k}[i] = static_cast<T>({new});"
+    )
+    heads = [f"T* a{k} = static_cast<T*>(a[{k}]);" for k in range(len(lists))]
+    heads += [f"const T u{k} = static_cast<T>(u[{k}]);" for k in range(len(loop.hoisted))]
+    loads = [f"[[maybe_unused]] const T x{k} = a{k}[i];" for k in range(len(lists))]
+    text = ONCE.format(name=f"{ident}_once", lines=(chr(10) + "  ").join(once)) + (
+        f"template <class T>\nvoid {ident}(void* const* a, int64_t n, const double* u) {{\n"
+        f"  {(chr(10) + '  ').join(heads)}\n#pragma GCC ivdep\n  for (int64_t i = 0; i < n; ++i) {{\n"
+        f"    {(chr(10) + '    ').join(loads + loop.lines)}\n  }}\n}}\n"
+    )
     positions = ", ".join(f"{len(g)}, {{{', '.join(map(str, g))}}}" for g in (lists, scalars, numbers))
-    return text, f"{positions}, {mask(lists)}, {mask(scalars)}, {len(loop.hoisted)}"
+    return text, f"{positions}, {written[0]}, {written[1]}, {len(loop.hoisted)}"
 
 
 def generate_updates(records, out: Path) -> tuple[list[str], str]:

@@ -13,7 +13,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from generate import REAL, functor_body, identifier, operands_and_params, quote, reduction_params, write
+from generate import (
+    ONCE,
+    REAL,
+    functor_body,
+    identifier,
+    operands_and_params,
+    quote,
+    reduction_params,
+    update_parts,
+    write,
+)
 
 POINTWISE_PER_FILE = 16
 REDUCTIONS_PER_FILE = 3
@@ -166,31 +176,22 @@ def complex_reduction_code(record) -> str:
 
 
 def update_code(record) -> str:
-    from flambeau.ops import expr
-
-    d, ident = record.details, identifier(record)
-    args = record.schema.args
-    lists = [i for i, a in enumerate(args) if a.type.endswith("[]") and a.name not in d["scalars"]]
-    new = {name: expr.lift(value) for name, value in d["expr"](*(expr.arg(a.name) for a in args)).items()}
-    # The host computes what elements are no part of, in the same order as for the CPU's loop (generate.update_code).
-    once = expr.CppPrinter({a.name: a.name for i, a in enumerate(args) if i not in lists})
-    loop = expr.HoistingPrinter({args[i].name: f"x{k}" for k, i in enumerate(lists)}, once)
-    written, mask = [], 0
-    for k, i in enumerate(lists):
-        if args[i].name in new:
-            written.append(f"const T n{k} = static_cast<T>({loop.visit(new[args[i].name])});")
-            loop.lines.append(written[-1])
-            mask |= 1 << k
+    ident = identifier(record)
+    lists, scalars, _, written, once, loop = update_parts(
+        record, lambda k, new: f"const T n{k} = static_cast<T>({new});"
+    )
     heads = [f"[[maybe_unused]] const T x{k} = x[{k}];" for k in range(len(lists))]
     heads += [f"[[maybe_unused]] const T u{k} = u[{k}];" for k in range(len(loop.hoisted))]
-    stores = [f"x[{k}] = n{k};" for k in range(len(lists)) if mask >> k & 1]
+    stores = [f"x[{k}] = n{k};" for k in range(len(lists)) if written[0] >> k & 1]
     body = " ".join([*heads, *loop.lines, *stores])
     return (
-        f"struct {ident} {{\n  static constexpr int lists = {len(lists)}, values = {len(loop.hoisted)};\n"
-        f"  static constexpr unsigned written = {mask};\n"
+        f"struct {ident} {{\n  static constexpr int lists = {len(lists)}, scalars = {len(scalars)}, values = {len(loop.hoisted)};\n"
+        f"  static constexpr unsigned written = {written[0]}, scalars_written = {written[1]};\n"
+        f"  {FUNCTION} {ONCE.format(name='once', lines=' '.join(once))}"
         f"  template <class T>\n  {FUNCTION} void apply(T (&x)[lists], [[maybe_unused]] const T* u) {{\n    {body}\n  }}\n}};\n"
         f"}}  // namespace\nextern const UpdateTable update_{ident};\n"
-        f"const UpdateTable update_{ident}{{{quote(record.name)}, &update_lists<{ident}, float>, &update_lists<{ident}, double>}};\nnamespace {{\n"
+        f"const UpdateTable update_{ident}{{{quote(record.name)}, &update_lists<{ident}, float>, &update_lists<{ident}, double>, "
+        f"&update_once<{ident}>}};\nnamespace {{\n"
     )
 
 

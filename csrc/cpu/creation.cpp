@@ -19,23 +19,38 @@ using MaybeDevice = std::optional<Device>;
 using MaybeBool = std::optional<bool>;
 using MaybeFormat = std::optional<MemoryFormat>;
 
-void check_options(const char* op, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory) {
+// What factories are asked for: the options of a tensor, and whether its memory is to be pinned.
+struct Wanted : Options {
+  bool pinned;
+};
+
+Wanted options(const char* op, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin_memory,
+               Options otherwise = {default_dtype(), Device{}}) {
   FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[", op,
            "] expected a strided layout, got a sparse one");
-  FL_CHECK(!pin_memory.value_or(false), "[", op,
+  const Wanted made{{dtype.value_or(otherwise.dtype), device.value_or(otherwise.device)},
+                    pin_memory.value_or(false)};
+  FL_CHECK(!made.pinned || accelerator(), "[", op,
            "] expected pin_memory=False, because no accelerator is available, got True");
+  FL_CHECK(!made.pinned || made.device.type == DeviceType::CPU, "[", op,
+           "] expected the CPU for pin_memory=True, got ", to_string(made.device));
+  return made;
 }
 
-Options options(const char* op, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
-                MaybeBool pin_memory) {
-  check_options(op, layout, device, pin_memory);
-  return {dtype.value_or(default_dtype()), device.value_or(Device{})};
+Wanted options_like(const char* op, const Tensor& like, MaybeDType dtype, MaybeLayout layout,
+                    MaybeDevice device, MaybeBool pin_memory) {
+  return options(op, dtype, layout, device, pin_memory, {like.dtype(), like.device()});
 }
 
-Options options_like(const char* op, const Tensor& like, MaybeDType dtype, MaybeLayout layout,
-                     MaybeDevice device, MaybeBool pin_memory) {
-  check_options(op, layout, device, pin_memory);
-  return {dtype.value_or(like.dtype()), device.value_or(like.device())};
+Tensor pinned(const Tensor& t, const Wanted& o) {
+  if (o.pinned) t->storage = accelerator()->allocate_pinned(t->storage->bytes);
+  return t;
+}
+Tensor empty(IntSpan size, const Wanted& o) {
+  return pinned(fl::empty(size, static_cast<const Options&>(o)), o);
+}
+Tensor empty_strided(IntSpan size, IntSpan stride, const Wanted& o) {
+  return pinned(fl::empty_strided(size, stride, static_cast<const Options&>(o)), o);
 }
 
 // ---------------------------------------------------------------- fills
@@ -112,7 +127,7 @@ Tensor zero_(const Tensor& self) {
 
 // ---------------------------------------------------------------- of given sizes
 
-Tensor empty_as(const char* op, IntSpan size, MemoryFormat format, Options o) {
+Tensor empty_as(const char* op, IntSpan size, MemoryFormat format, const Wanted& o) {
   if (format != MemoryFormat::ChannelsLast && format != MemoryFormat::ChannelsLast3d) return empty(size, o);
   const size_t want = format == MemoryFormat::ChannelsLast ? 4 : 5;
   FL_CHECK(size.size() == want, "[", op, "] expected ", static_cast<int64_t>(want),
@@ -174,7 +189,7 @@ Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout
 }
 Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                         MaybeBool pin) {
-  const Options made = options("scalar_tensor", dtype, layout, device, pin);
+  const Wanted made = options("scalar_tensor", dtype, layout, device, pin);
   check_fits("scalar_tensor", s, made.dtype);
   return scalar_tensor(s, made);
 }
@@ -183,10 +198,10 @@ Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, M
 
 Tensor empty_like_as(const char* op, const Tensor& self, MaybeDType dtype, MaybeLayout layout,
                      MaybeDevice device, MaybeBool pin, MaybeFormat format) {
-  const Options o = options_like(op, self, dtype, layout, device, pin);
+  const Wanted o = options_like(op, self, dtype, layout, device, pin);
   if (format.value_or(MemoryFormat::Preserve) != MemoryFormat::Preserve)
     return empty_as(op, self.sizes(), *format, o);
-  if (o.device == self.device()) return empty_like(self, o.dtype);
+  if (o.device == self.device()) return pinned(empty_like(self, o.dtype), o);
   if (self.is_contiguous()) return empty(self.sizes(), o);
   return empty_strided(self.sizes(), is_dense(self) ? Dims(self.strides()) : contiguous_strides(self.sizes()),
                        o);
@@ -319,9 +334,9 @@ Scalar bound(const char* op, const Operand& o, bool& is_complex_bound) {
   return t.is_meta() ? Scalar(int64_t(0)) : item(t);
 }
 
-Options spaced_options(const char* op, const Operand& start, const Operand& end, bool complex_bound,
-                       int64_t steps, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
-                       MaybeBool pin) {
+Wanted spaced_options(const char* op, const Operand& start, const Operand& end, bool complex_bound,
+                      int64_t steps, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
+                      MaybeBool pin) {
   FL_CHECK(steps >= 0, "[", op, "] expected a number of steps that is not negative, got ", steps);
   if (!device)
     for (const Operand* o : {&start, &end})
@@ -354,7 +369,7 @@ Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDT
                 MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
   const Scalar a = bound("linspace", start, complex_bound), b = bound("linspace", end, complex_bound);
-  const Options o = spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin);
+  const Wanted o = spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin);
   if (o.device.type == DeviceType::Meta) return empty({steps}, o);
   const Tensor wide = empty({steps}, {widest(o.dtype), o.device});
   if (wide.dtype() == DType::Int64) {
@@ -378,7 +393,7 @@ Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double 
                 MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
   const Scalar a = bound("logspace", start, complex_bound), b = bound("logspace", end, complex_bound);
-  const Options o = spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin);
+  const Wanted o = spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin);
   if (o.device.type == DeviceType::Meta) return empty({steps}, o);
   const Tensor wide = empty({steps}, {is_complex(o.dtype) ? DType::ComplexDouble : DType::Double, o.device});
   if (is_complex(o.dtype)) {

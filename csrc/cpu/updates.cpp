@@ -26,8 +26,12 @@ struct Job {
   bool direct = false;  // all tensors are of the type of computation
 };
 
-double read_scalar(const UpdateDef& def, const Tensor& t) {
+void check_scalar(const UpdateDef& def, const Tensor& t) {
   FL_CHECK(t.defined() && t.numel() == 1, "[", def.name, "] expected scalar states of one element");
+}
+
+double read_scalar(const UpdateDef& def, const Tensor& t) {
+  check_scalar(def, t);
   return t.dtype() == DType::Float && t.is_cpu() ? double(*t.data<float>()) : item(t).to<double>();
 }
 
@@ -138,11 +142,18 @@ void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, 
   const int row = def.values + def.scalars;
   double now[kUpdateScalars], before[kUpdateScalars];
   int64_t total = 0;
+  bool there = keys.has(Key::CUDA) && def.scalars > 0;  // scalar states are on the device, and stay there
+  for (int k = 0; k < def.scalars; ++k)
+    for (size_t i = 0; there && i < n; ++i) {
+      check_scalar(def, scalars[k][i]);
+      there = scalars[k][i].device() == lists[0][i].device() && is_floating(scalars[k][i].dtype());
+    }
   for (size_t i = 0; i < n; ++i) {
     Job& job = jobs[i];
     prepare(def, job, lists, i, detours);
     total += job.numel;
     job.end = total;
+    if (there) continue;
     for (int k = 0; k < def.scalars; ++k) now[k] = read_scalar(def, scalars[k][i]);
     // Parameters that have seen the same number of steps share their values.
     if (i == 0 || !std::equal(now, now + def.scalars, before)) {
@@ -157,12 +168,12 @@ void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, 
   for (int k = 0; k < def.scalars; ++k)
     if (def.scalars_written >> k & 1)
       for (size_t i = 0; i < n; ++i) {
-        write_scalar(scalars[k][i], values[jobs[i].values + def.values + k]);
+        if (!there) write_scalar(scalars[k][i], values[jobs[i].values + def.values + k]);
         scalars[k][i].bump_version();
       }
   if (keys.has(Key::CUDA)) {
     std::vector<const double*> rows;
-    for (const Job& job : jobs) rows.push_back(values.data() + job.values);
+    for (const Job& job : jobs) rows.push_back(there ? nullptr : values.data() + job.values);
     std::vector<std::vector<Tensor>> placed(def.lists);
     const Tensor* given[kUpdateLists];
     for (int k = 0; k < def.lists; ++k) {
@@ -172,7 +183,7 @@ void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, 
           if (d.original.same(t)) t = d.copy;
       given[k] = placed[k].data();
     }
-    the_accelerator().update({def, n, given, rows.data()});
+    the_accelerator().update({def, n, given, there ? nullptr : rows.data(), scalars, numbers});
   } else {
     parallel_for(total, kGrain / kCost, [&](int64_t begin, int64_t end) {
       size_t i = 0;

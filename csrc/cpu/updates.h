@@ -41,8 +41,10 @@ struct UpdateDef {
 struct UpdateCall {
   const UpdateDef& def;
   size_t length;
-  const Tensor* const* lists;   // def.lists of them
-  const double* const* values;  // for each position, what the loop uses
+  const Tensor* const* lists;    // def.lists of them
+  const double* const* values;   // for each position, what the loop uses; null if that is to be computed of
+  const Tensor* const* scalars;  // scalar states on the device, which are to be changed then,
+  const double* numbers;         // and numbers
 };
 
 void update_kernel(const Operator& op, void* definition, KeySet keys, Value* args, Value* results);

@@ -50,6 +50,7 @@ struct Cudnn {
               size_t, const void*, Descriptor, void*);
   int (*filter)(Handle, const void*, Descriptor, const void*, Descriptor, const void*, Descriptor, int, void*,
                 size_t, const void*, Descriptor, void*);
+  size_t (*version)();
   Handle handles[kMaxDevices] = {};
   cudaStream_t streams[kMaxDevices] = {};  // that the handles were told
   bool has_stream[kMaxDevices] = {};
@@ -62,6 +63,7 @@ struct Cudnn {
       if (wanted && std::strcmp(wanted, "0") == 0) return c;
       static const char* const names[] = {"libcudnn.so.9", "libcudnn.so", nullptr};
       Library library(names);
+      library.find(c.version, "cudnnGetVersion");
       library.find(c.create, "cudnnCreate");
       library.find(c.set_stream, "cudnnSetStream");
       library.find(c.tensor_create, "cudnnCreateTensorDescriptor");
@@ -466,3 +468,9 @@ const detail::Register backward{"_convolution_backward", {Key::CUDA}, Kernel{con
 
 }  // namespace
 }  // namespace fl::cuda
+
+// Of cuDNN; 0 without one.
+extern "C" __attribute__((visibility("default"))) int64_t flcuda_cudnn_version() {
+  const fl::cuda::Cudnn& cudnn = fl::cuda::Cudnn::get();
+  return cudnn.found ? static_cast<int64_t>(cudnn.version()) : 0;
+}

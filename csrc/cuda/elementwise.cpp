@@ -405,6 +405,24 @@ void run_update(const UpdateCall& call) {
   if (call.length == 0) return;
   OnDevice on(call.lists[0][0].device().index);
   UpdateArgs args{};
+  // Scalar states on the device are read there, so that nobody waits.
+  const size_t row = call.values ? 0 : std::max(call.def.values, 1);
+  Scratch rows(call.length * row * sizeof(double), current_device(), current_stream());
+  if (!call.values) {
+    UpdateOnceArgs once{};
+    std::copy(call.numbers, call.numbers + call.def.numbers, once.number);
+    for (size_t first = 0; first < call.length; first += kUpdateTensors) {
+      once.count = static_cast<int>(std::min<size_t>(call.length - first, kUpdateTensors));
+      once.rows = rows.as<double>() + first * row;
+      for (int k = 0; k < call.def.scalars; ++k)
+        for (int i = 0; i < once.count; ++i) {
+          once.scalar[k][i] = call.scalars[k][first + i].raw();
+          once.dtype[k][i] = call.scalars[k][first + i].dtype();
+        }
+      launch(table->once, 1, 32, once, call.def.name);
+    }
+    args.rows = rows.as<double>();
+  }
   int tensors = 0, blocks = 0;
   const double* values = nullptr;
   bool wide = false;
@@ -418,15 +436,17 @@ void run_update(const UpdateCall& call) {
     if (numel == 0) continue;
     bool doubles = false;
     for (int k = 0; k < call.def.lists; ++k) doubles |= call.lists[k][i].dtype() == DType::Double;
-    if (tensors == kUpdateTensors || (tensors && (values != call.values[i] || wide != doubles))) flush();
-    values = call.values[i];
+    const double* own = call.values ? call.values[i] : nullptr;
+    if (tensors == kUpdateTensors || (tensors && (values != own || wide != doubles))) flush();
+    values = own;
     wide = doubles;
-    std::copy(values, values + call.def.values, args.value);
+    if (values) std::copy(values, values + call.def.values, args.value);
     const auto place = [&] {
       for (int k = 0; k < call.def.lists; ++k) {
         args.data[k][tensors] = call.lists[k][i].raw();
         args.dtype[k][tensors] = call.lists[k][i].dtype();
       }
+      args.row[tensors] = static_cast<uint32_t>(i);
       args.numel[tensors++] = numel;
     };
     place();
@@ -451,19 +471,23 @@ void by_definition(const Operator& op, KeySet keys, Value* args, Value* results)
 }
 
 void check_on_device(const Operator& op, const Value* args) {
-  const TensorImpl* first = nullptr;
-  const auto look = [&](const TensorImpl* t) {
-    if (!first) first = t;
-    FL_CHECK(t->device.type == DeviceType::CUDA && t->device == first->device, "[", op.schema.name,
-             "] expected all tensors on one device, got ", to_string(first->device), " and ",
-             to_string(t->device));
+  const auto each = [&](auto&& look) {
+    for (size_t i = 0; i < op.schema.args.size(); ++i) {
+      if (args[i].is_tensor()) look(args[i].tensor_impl());
+      if (args[i].is_tensor_list())
+        for (size_t j = 0; j < args[i].length(); ++j)
+          if (args[i].tensors()[j].defined()) look(args[i].tensors()[j].impl());
+    }
   };
-  for (size_t i = 0; i < op.schema.args.size(); ++i) {
-    if (args[i].is_tensor()) look(args[i].tensor_impl());
-    if (args[i].is_tensor_list())
-      for (size_t j = 0; j < args[i].length(); ++j)
-        if (args[i].tensors()[j].defined()) look(args[i].tensors()[j].impl());
-  }
+  const TensorImpl* here = nullptr;  // the first one on a device of this kind
+  each([&](const TensorImpl* t) {
+    if (!here && t->device.type == DeviceType::CUDA) here = t;
+  });
+  each([&](const TensorImpl* t) {
+    FL_CHECK(here && t->device == here->device, "[", op.schema.name,
+             "] expected all tensors on one device, got ", to_string(t->device), " and ",
+             here ? to_string(here->device) : "none on cuda");
+  });
 }
 
 void attach_generated_kernels() {

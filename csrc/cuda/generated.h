@@ -102,14 +102,25 @@ struct UpdateArgs {
   char* data[8][kUpdateTensors];
   DType dtype[8][kUpdateTensors];
   int64_t numel[kUpdateTensors];
-  double value[16];
+  double value[16];    // what the loop uses, the same for all
+  const double* rows;  // or, if not null, rows of it on the device
+  uint32_t row[kUpdateTensors];
   uint8_t tensor[kUpdateBlocks];
   uint32_t chunk[kUpdateBlocks];
+};
+// What is computed once for each tensor, where its scalar states are on the device.
+struct UpdateOnceArgs {
+  char* scalar[4][kUpdateTensors];
+  DType dtype[4][kUpdateTensors];
+  double number[16];
+  double* rows;
+  int count;
 };
 struct UpdateTable {
   const char* name;
   void (*single)(const UpdateArgs);
   void (*twice)(const UpdateArgs);
+  void (*once)(const UpdateOnceArgs);
 };
 
 struct Generated {

@@ -11,7 +11,21 @@ __device__ __forceinline__ int64_t item_size(DType dtype) {
   return dtype == DType::Double ? 8 : dtype == DType::Float ? 4 : 2;
 }
 
-// F: lists, written (a bit for each list), values, apply(T (&x)[lists], const T* values), which changes x.
+// F: lists, written (a bit for each list), values, apply(T (&x)[lists], const T* values), which changes x;
+// scalars, scalars_written, once(scalars, numbers, new scalars, values).
+template <class F>
+__global__ void update_once(const __grid_constant__ UpdateOnceArgs a) {
+  const int i = threadIdx.x;
+  if (i >= a.count) return;
+  double s[F::scalars + 1], o[F::scalars + 1];
+#pragma unroll
+  for (int k = 0; k < F::scalars; ++k) s[k] = load<double>(a.scalar[k][i], a.dtype[k][i]);
+  F::once(s, a.number, o, a.rows + i * F::values);
+#pragma unroll
+  for (int k = 0; k < F::scalars; ++k)
+    if (F::scalars_written >> k & 1) store<double>(a.scalar[k][i], a.dtype[k][i], o[k]);
+}
+
 template <class F, class T>
 __global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ UpdateArgs a) {
   const int t = a.tensor[blockIdx.x];
@@ -20,8 +34,9 @@ __global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ U
   const int n = static_cast<int>(min(int64_t(piece), a.numel[t] - base));
   if (n <= 0) return;
   T u[F::values > 0 ? F::values : 1];
+  const double* value = a.rows ? a.rows + a.row[t] * F::values : a.value;
 #pragma unroll
-  for (int k = 0; k < F::values; ++k) u[k] = static_cast<T>(a.value[k]);
+  for (int k = 0; k < F::values; ++k) u[k] = static_cast<T>(value[k]);
   char* data[F::lists];
   DType dtype[F::lists];
   bool aligned = std::is_same_v<T, float>;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/accelerator.h"
 #include "core/allocator.h"
 #include "core/scalar_range.h"
 #include "cpu/library.h"
@@ -400,17 +401,36 @@ DType from_dl_dtype(DLDataType t) {
        static_cast<int>(t.bits), " bits");
 }
 
+constexpr int kDlCpu = 1, kDlCuda = 2, kDlCudaHost = 3;  // kinds of devices
+
+DLDevice dl_device(Device d) {
+  FL_CHECK(d.type == DeviceType::CPU || d.type == DeviceType::CUDA,
+           "[to_dlpack] expected a tensor on cpu or cuda, got one on ", to_string(d));
+  return {d.type == DeviceType::CUDA ? kDlCuda : kDlCpu, d.type == DeviceType::CUDA ? d.index : 0};
+}
+Device from_dl_device(DLDevice d) {
+  if (d.type == kDlCpu || d.type == kDlCudaHost) return Device{};
+  FL_CHECK(d.type == kDlCuda, "[from_dlpack] expected memory of the CPU or of CUDA, got device type ",
+           static_cast<int>(d.type));
+  FL_CHECK(d.id < the_accelerator().device_count(), "[from_dlpack] expected one of ",
+           static_cast<int64_t>(the_accelerator().device_count()), " devices, got ", static_cast<int>(d.id));
+  return Device{DeviceType::CUDA, static_cast<int8_t>(d.id)};
+}
+
 PyObject* to_dlpack(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     FL_CHECK_KIND(is_tensor(o), Type, "[to_dlpack] expected a Tensor, got ",
                   std::string(Py_TYPE(o)->tp_name));
     const Tensor t = unwrap(o);
-    FL_CHECK(t.is_cpu(), "[to_dlpack] expected a CPU tensor, got one on ", to_string(t.device()));
     t->storage->resizable = false;
     auto* e = new Exported{{}, t};
-    e->managed.tensor = {
-        t.raw(),           {1, 0}, static_cast<int32_t>(t.dim()), dl_dtype(t.dtype()), t->sizes.data(),
-        t->strides.data(), 0};
+    e->managed.tensor = {t.raw(),
+                         dl_device(t.device()),
+                         static_cast<int32_t>(t.dim()),
+                         dl_dtype(t.dtype()),
+                         t->sizes.data(),
+                         t->strides.data(),
+                         0};
     e->managed.context = e;
     e->managed.deleter = [](DLManagedTensor* m) { delete static_cast<Exported*>(m->context); };
     return PyCapsule_New(&e->managed, "dltensor", [](PyObject* capsule) {
@@ -427,8 +447,7 @@ PyObject* from_dlpack(PyObject*, PyObject* capsule) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
     if (!m) throw PythonError();
     const DLTensor& d = m->tensor;
-    FL_CHECK(d.device.type == 1, "[from_dlpack] expected a CPU array, got device type ",
-             static_cast<int>(d.device.type));
+    const Device device = from_dl_device(d.device);
     Dims sizes(IntSpan(d.shape, d.ndim));
     Dims strides = d.strides ? Dims(IntSpan(d.strides, d.ndim)) : contiguous_strides(sizes);
     const DType t = from_dl_dtype(d.dtype);
@@ -441,7 +460,7 @@ PyObject* from_dlpack(PyObject*, PyObject* capsule) {
     check(PyCapsule_SetName(capsule, "used_dltensor"));
     Ref<TensorImpl> impl(new TensorImpl);
     impl->storage = Storage::adopt(static_cast<char*>(d.data) + d.byte_offset, (last + 1) * size_of(t),
-                                   Device{}, [m](void*) {
+                                   device, [m](void*) {
                                      if (m->deleter) {
                                        const PyGILState_STATE state = PyGILState_Ensure();
                                        m->deleter(m);
@@ -451,7 +470,8 @@ PyObject* from_dlpack(PyObject*, PyObject* capsule) {
     impl->sizes = std::move(sizes);
     impl->strides = std::move(strides);
     impl->dtype = t;
-    impl->keys = KeySet(Key::CPU);
+    impl->device = device;
+    impl->keys = KeySet(backend_key(device.type));
     impl->refresh();
     return wrap(Tensor(std::move(impl)));
   });

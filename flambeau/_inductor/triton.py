@@ -338,9 +338,10 @@ class Writer:
         kind = TYPES[access.buffer.dtype][1]
         if access.buffer.source in ("index", "random"):
             terms, _, _ = self.terms(access)
-            index = " + ".join(terms) or "0"
+            index = " + ".join(terms)
+            index = f"({index}).to(tl.int64)" if terms else "tl.full([], 0, tl.int64)"
             if access.buffer.source == "index":
-                return scope.let("x", f"({index}).to(tl.int64)", "int64")
+                return scope.let("x", index, "int64")
             return scope.let("x", f"random_word({self.pointer(access)}, {index})", "int64")
         at, mask = self.place(access)
         text = f"tl.load({at}{', ' + mask if mask else ''})"

@@ -1,9 +1,13 @@
-"""cuDNN's switches, remembered; there is no cuDNN on the CPU."""
+"""cuDNN's switches, remembered, and whether it is there: convolutions use it if it is."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import flambeau as fl
 
 enabled = True
 benchmark = False
@@ -22,16 +26,20 @@ class _Precision:
 conv, rnn = _Precision(), _Precision()
 
 
-def is_available() -> bool:
-    return False
-
-
 def version() -> int | None:
-    return None
+    """Of the library that was found, 91000 for 9.10; None without one."""
+    import flambeau as fl
+    from flambeau.cuda import _library
+
+    return (_library.call("cudnn_version") or None) if fl.cuda.is_available() else None
 
 
-def is_acceptable(tensor: object) -> bool:
-    return False
+def is_available() -> bool:
+    return version() is not None
+
+
+def is_acceptable(tensor: fl.Tensor) -> bool:
+    return tensor.is_cuda and tensor.is_floating_point() and is_available()
 
 
 def set_flags(**flags: object) -> dict[str, object]:

@@ -313,3 +313,32 @@ def test_compiled_functions_draw_inside_of_graphs():
         graph.replay()
         kept.append(made.clone())
     assert not fl.equal(*kept)
+
+
+def test_factories_pin():
+    for made in (
+        fl.empty(3, 5, pin_memory=True),
+        fl.zeros(4, pin_memory=True),
+        fl.full((2,), 3.0, pin_memory=True),
+        fl.zeros_like(fl.ones(2, 3), pin_memory=True),
+        fl.arange(4, pin_memory=True),
+    ):
+        assert made.is_pinned() and made.device.type == "cpu"
+        assert made.cuda(non_blocking=True).cpu().tolist() == made.tolist()
+    with pytest.raises(RuntimeError, match="pin_memory"):
+        fl.empty(2, device="cuda", pin_memory=True)
+
+
+def test_arrays_of_other_libraries():
+    x = fl.arange(6.0, device="cuda").view(2, 3)
+    assert x.__dlpack_device__() == (2, 0)
+    shared = fl.from_dlpack(x)
+    shared += 1
+    assert shared.data_ptr() == x.data_ptr() and x.tolist() == [[1, 2, 3], [4, 5, 6]]
+    side = fl.cuda.Stream()
+    with fl.cuda.stream(side):
+        assert fl.from_dlpack(x.t()).sum().item() == 21
+    found = x.t().__cuda_array_interface__
+    assert found["shape"] == (3, 2) and found["typestr"] == "<f4" and found["strides"] == (4, 12)
+    assert found["data"] == (x.data_ptr(), False)
+    assert not hasattr(fl.ones(1), "__cuda_array_interface__")

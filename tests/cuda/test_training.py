@@ -124,3 +124,38 @@ def test_training_goes_on_after_running_out_of_memory():
         except fl.cuda.OutOfMemoryError:
             survived += 1
     assert survived == 3
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RAdam", "Adamax", "ASGD", "Rprop", "RMSprop", "Adadelta"])
+def test_steps_that_are_counted_on_the_device(name):
+    """The same as with counts on the host, and nothing is waited for: a step can be captured."""
+    made = getattr(fl.optim, name)
+
+    def run(capture, **options):
+        fl.manual_seed(0)
+        weights = [fl.randn(40, 7, device="cuda", requires_grad=True), fl.randn(5, device="cuda", requires_grad=True)]
+        optimizer = made(weights, lr=0.01, **options)
+        gradients = [fl.randn_like(w) for w in weights]
+
+        def step():
+            for w, g in zip(weights, gradients):
+                w.grad = g * w.detach()
+            optimizer.step()
+
+        for _ in range(3):
+            step()
+        if capture:
+            graph = fl.cuda.CUDAGraph()
+            with fl.cuda.graph(graph):
+                step()
+        for _ in range(4):
+            graph.replay() if capture else step()
+        return [w.detach().cpu() for w in weights], {
+            k: v for k, v in optimizer.state[weights[0]].items() if k == "step"
+        }
+
+    want, _ = run(False)
+    got, state = run(True, capturable=True)
+    for a, b in zip(got, want):
+        assert fl.allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert state["step"].is_cuda and state["step"].item() == 7

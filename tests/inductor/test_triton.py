@@ -209,6 +209,7 @@ CASES = {
         False,
     ),
     "dropout": (lambda x: F.dropout(x, 0.4, True) * 2, [floats(33, 65)], True),
+    "dropout of one number": (lambda x, y: F.dropout(x.sum(), 0.4, True) * y, [floats(5), floats(33, 65)], True),
 }  # fmt: skip
 
 
@@ -313,7 +314,7 @@ class CompileOnly(triton_build.TritonPrinter):
 
 SAMPLES = [
     "a chain in bfloat16", "softmax", "layer norm and gelu", "sums", "folds both ways", "transposed", "integers",
-    "conditions", "dropout", "a product and an activation", "a convolution and a residual",
+    "conditions", "dropout", "dropout of one number", "a product and an activation", "a convolution and a residual",
     "a convolution of few channels", "a convolution by one element",
 ]  # fmt: skip
 
