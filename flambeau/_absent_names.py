@@ -86,8 +86,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "_refs": (_COMPILER, ""),
     "_weights_only_unpickler": ("it is a part of PyTorch's own reader", "load get_globals_in_pkl"),
     "monitor": ("counters of events are not written", "Stat Event log_event Aggregation"),
-    "masked": ("tensors with masks are not written", "MaskedTensor masked_tensor as_masked_tensor is_masked_tensor()=False"),
-    "masked.maskedtensor": ("tensors with masks are not written", "MaskedTensor masked_tensor as_masked_tensor"),
     "utils._config_module": (_COMPILER, "ConfigModule install_config_module"),
     "utils._device": ("it is a part of PyTorch's own default device", "DeviceContext"),
     "utils._traceback": (_COMPILER, "CapturedTraceback report_compile_source_on_error"),

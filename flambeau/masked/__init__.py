@@ -1,12 +1,14 @@
-"""Reductions and normalisations that leave out the elements where a bool mask is False.
+"""Reductions and normalisations that leave out the elements where a bool mask is False; tensors that have such a mask.
 
-Left-out elements are replaced by the identity of the operation, so each function is the plain op on a filled input.
+Left-out elements are replaced by the identity of the operation, so each function is the plain op on a filled input. A
+`MaskedTensor` brings its own mask (`maskedtensor`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Union
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Union
 
 import flambeau as fl
 from flambeau import Tensor
@@ -16,6 +18,7 @@ Dim = Union[int, Sequence[int], None]
 __all__ = [
     "sum", "prod", "cumsum", "cumprod", "amax", "amin", "argmax", "argmin", "mean", "median", "logsumexp", "logaddexp",
     "norm", "var", "std", "softmax", "log_softmax", "softmin", "normalize",
+    "MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor",
 ]  # fmt: skip
 
 INF = float("inf")
@@ -249,7 +252,22 @@ def normalize(
     return fl.div(_fill(input, mask, 0), fl.clamp_min(size, eps))
 
 
-def __getattr__(name: str) -> object:
-    from flambeau import _absent
+def _with_own_mask(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function for tensors with masks, too: as for their data with their mask."""
 
-    return _absent.attribute(__name__, name)
+    @functools.wraps(function)
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if isinstance(input, MaskedTensor):
+            name = "input_mask" if function.__name__ == "logaddexp" else "mask"
+            kwargs.setdefault(name, input.get_mask())
+            input = input.get_data()
+        return function(input, *args, **kwargs)
+
+    return run
+
+
+for _name in __all__:
+    if _name in globals():
+        globals()[_name] = _with_own_mask(globals()[_name])
+
+from flambeau.masked.maskedtensor import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor  # noqa: E402
