@@ -17,6 +17,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "host: is about the CPU alone: skipped where FLAMBEAU_TEST_DEVICE names another")
     if DEVICE:
         fl.set_default_device(DEVICE)
+        fl.backends.cudnn.allow_tf32 = False  # results are compared with others to more digits
 
 
 def pytest_collection_modifyitems(items):

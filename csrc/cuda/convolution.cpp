@@ -1,6 +1,7 @@
 // Convolutions by cuDNN, which is opened at run time; the few declarations that are needed stand here. Memory
 // format is the input's: channels-last tensors stay so. What cuDNN does not take (integers, no library) goes
 // by the operator's definition.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -213,6 +214,9 @@ bool run_planned(const Problem& p, Way way, int math, const std::string& key, Ha
   return false;
 }
 
+// Whether operands in single precision may be rounded to TF32: they may, unlike those of products.
+std::atomic<bool> tf32{true};
+
 void run(const Problem& p, Way way) {
   Cudnn& c = Cudnn::get();
   const int device = p.x.device().index;
@@ -228,7 +232,7 @@ void run(const Problem& p, Way way) {
     c.has_stream[device] = true;
   }
   const bool reduced = is_reduced(p.x.dtype());
-  const int math = reduced ? kMathTensor : get_tf32() ? kMathDefault : kMathFma;
+  const int math = reduced ? kMathTensor : tf32 ? kMathDefault : kMathFma;
   const std::string key = geometry_of(p, way, math);
   if (run_planned(p, way, math, key, handle, stream)) return check_launch("convolution");
   const TensorDescriptor x(p.x), y(p.y);
@@ -473,4 +477,7 @@ const detail::Register backward{"_convolution_backward", {Key::CUDA}, Kernel{con
 extern "C" __attribute__((visibility("default"))) int64_t flcuda_cudnn_version() {
   const fl::cuda::Cudnn& cudnn = fl::cuda::Cudnn::get();
   return cudnn.found ? static_cast<int64_t>(cudnn.version()) : 0;
+}
+extern "C" __attribute__((visibility("default"))) void flcuda_set_convolution_tf32(int on) {
+  fl::cuda::tf32 = on != 0;
 }

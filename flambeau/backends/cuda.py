@@ -25,7 +25,7 @@ class _MatmulSettings:
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether float32 products and convolutions may round their operands to TF32."""
+        """Whether float32 products may round their operands to TF32; for convolutions see backends.cudnn."""
         return self._tf32
 
     @allow_tf32.setter

@@ -1,19 +1,24 @@
-"""cuDNN's switches, remembered, and whether it is there: convolutions use it if it is."""
+"""cuDNN's switches, and whether it is there: convolutions use it if it is.
+
+`allow_tf32` is that of convolutions; the others are remembered and have no effect.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import sys
+import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import flambeau as fl
+    from flambeau import Tensor
 
 enabled = True
 benchmark = False
 benchmark_limit = 10
 deterministic = False
-allow_tf32 = True
+_tf32 = True
 fp32_precision = "none"
 
 
@@ -24,6 +29,28 @@ class _Precision:
 
 
 conv, rnn = _Precision(), _Precision()
+
+
+class _Switches(types.ModuleType):
+    """This module, with a switch that the kernels hear of."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 convolutions may round their operands to TF32."""
+        return _tf32
+
+    @allow_tf32.setter
+    def allow_tf32(self, on: bool) -> None:
+        import flambeau as fl
+        from flambeau.cuda import _library
+
+        globals()["_tf32"] = bool(on)
+        if fl.cuda.is_available():
+            _library.call("set_convolution_tf32", int(on))
+
+
+_module = sys.modules[__name__]
+_module.__class__ = _Switches
 
 
 def version() -> int | None:
@@ -38,14 +65,16 @@ def is_available() -> bool:
     return version() is not None
 
 
-def is_acceptable(tensor: fl.Tensor) -> bool:
+def is_acceptable(tensor: Tensor) -> bool:
     return tensor.is_cuda and tensor.is_floating_point() and is_available()
 
 
 def set_flags(**flags: object) -> dict[str, object]:
     """Set the switches given, and return what they were."""
-    before = {name: globals()[name] for name in flags}
-    globals().update({name: value for name, value in flags.items() if value is not None})
+    before = {name: getattr(_module, name) for name in flags}
+    for name, value in flags.items():
+        if value is not None:
+            setattr(_module, name, value)
     return before
 
 

@@ -17,5 +17,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
+@pytest.fixture(autouse=True)
+def exact_convolutions(monkeypatch):
+    """What is compared with the CPU is not rounded to TF32."""
+    monkeypatch.setattr(fl.backends.cudnn, "allow_tf32", False)
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "without_device: runs on a machine without a CUDA device")
