@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "cpu/cast.h"
+#include "cpu/device_lists.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
@@ -21,10 +22,7 @@ DType common_dtype(const std::vector<Tensor>& tensors) {
   return result_type(pointers.data(), static_cast<int>(pointers.size()));
 }
 
-struct Part {
-  const char* data;
-  int64_t bytes;  // of one outer row
-};
+using Part = JoinPart;
 
 // Interleaves the rows of the parts: out = row 0 of each part, then row 1 of each, ...
 void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType dtype, char* out) {
@@ -76,6 +74,14 @@ void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType
   });
 }
 
+// By the loops above, or the device's; false where that has none for it.
+bool joined(const std::vector<Part>& parts, int64_t rows, const Tensor& out) {
+  if (out.device().type == DeviceType::CUDA)
+    return device_lists().join(parts, rows, out.raw(), out.device().index);
+  join_rows(parts, rows, out.itemsize(), out.dtype(), out.raw());
+  return true;
+}
+
 bool is_legacy_empty(const Tensor& t) {
   return t.dim() == 1 && t.size(0) == 0;
 }
@@ -115,14 +121,13 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   int64_t rows = 1, inner = size_of(dtype);
   for (int64_t k = 0; k < d; ++k) rows *= sizes[k];
   for (int64_t k = d + 1; k < model.dim(); ++k) inner *= sizes[k];
-  bool plain = !channels_last && device.type != DeviceType::CUDA;
+  bool plain = !channels_last;
   for (const Tensor& t : tensors) plain &= (t.is_contiguous() && t.dtype() == dtype) || t.numel() == 0;
   if (plain) {
     std::vector<Part> parts;
     for (const Tensor& t : tensors)
       if (t.numel()) parts.push_back({t.raw(), t.size(d) * inner});
-    join_rows(parts, rows, size_of(dtype), dtype, out.raw());
-    return out;
+    if (joined(parts, rows, out)) return out;
   }
   int64_t at = 0;
   for (const Tensor& t : tensors) {
@@ -153,7 +158,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   FL_CHECK(!tensors.empty(), "[stack] expected at least one tensor, got an empty list");
   const Tensor& model = tensors[0];
   const int64_t d = wrap_dim("stack", dim, model.dim() + 1);
-  bool plain = model.device().type != DeviceType::CUDA;
+  bool plain = true;
   const DType dtype = common_dtype(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
     FL_CHECK(tensors[i].sizes() == model.sizes(), "[stack] expected tensors of one shape, got ",
@@ -172,8 +177,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
     for (int64_t k = d; k < model.dim(); ++k) inner *= model.size(k);
     std::vector<Part> parts;
     for (const Tensor& t : tensors) parts.push_back({t.raw(), inner});
-    join_rows(parts, rows, size_of(dtype), dtype, out.raw());
-    return out;
+    if (joined(parts, rows, out)) return out;
   }
   Dims strides(out.strides());
   const int64_t step = strides[d];

@@ -1,11 +1,17 @@
 // Passes over all tensors of a list: norms, and the unscaling of a scaled loss's gradients.
 #include <cmath>
 
+#include "cpu/device_lists.h"
 #include "cpu/parallel.h"
 #include "dispatch/each.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
+
+DeviceLists& device_lists() {
+  static DeviceLists lists;
+  return lists;
+}
 
 // ---------------------------------------------------------------- norms
 
@@ -96,7 +102,8 @@ std::vector<Tensor> norms_of(const Tensor* list, size_t n, Order order) {
 
 // Norms of the usual orders, of dense tensors that nothing watches; false when it is another case.
 bool norms_at_once(KeySet keys, Value* args, Value* results) {
-  if (keys.bits() != KeySet(Key::CPU).bits() || !args[2].is_none()) return false;
+  const bool device = keys.bits() == KeySet(Key::CUDA).bits();
+  if ((!device && keys.bits() != KeySet(Key::CPU).bits()) || !args[2].is_none()) return false;
   const Scalar ord = args[1].to_scalar();
   const double p = ord.is_complex() ? 0 : ord.to<double>();
   if (p != 1 && p != 2 && p != std::numeric_limits<double>::infinity()) return false;
@@ -104,6 +111,12 @@ bool norms_at_once(KeySet keys, Value* args, Value* results) {
   const size_t n = args[0].length();
   for (size_t i = 0; i < n; ++i)
     if (!is_floating(list[i].dtype()) || !is_dense(list[i])) return false;
+  if (device) {
+    for (size_t i = 0; i < n; ++i)
+      if (list[i].dtype() != list[0].dtype() || list[i].device() != list[0].device()) return false;
+    results[0] = Value(device_lists().norms(list, n, p));
+    return true;
+  }
   results[0] = Value(norms_of(list, n, p == 1 ? Order::One : p == 2 ? Order::Two : Order::Largest));
   return true;
 }

@@ -232,6 +232,48 @@ def test_joining():
     assert fl.cat([images.cuda()] * 2, 1).is_contiguous(memory_format=fl.channels_last)
 
 
+def test_joining_of_many():
+    for dtype in (fl.uint8, fl.bfloat16, fl.float32, fl.float64):
+        for rows, widths in ((1, [1] * 200), (7, [3, 8, 1, 0, 16]), (5, [64, 32]), (2, [5000, 3])):
+            parts = [(fl.arange(rows * w) % 97 + w).reshape(rows, w).to(dtype) for w in widths]
+            assert fl.equal(fl.cat([p.cuda() for p in parts], 1).cpu(), fl.cat(parts, 1))
+    points = [fl.tensor(float(k)) for k in range(150)]
+    assert fl.equal(fl.stack([p.cuda() for p in points]).cpu(), fl.stack(points))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_norms_of_lists(dtype):
+    most = 30000 if dtype is fl.float16 else 300000  # whose sum float16 has a number for
+    tensors = [made((n,), dtype, k) for k, n in enumerate([1, 7, 1000, most, 5, 32768] + [13] * 90)]
+    tensors += [made((6, 5), dtype, 7).t(), made((101,), dtype, 8)[1:]]
+    for order in (1, 2, float("inf")):
+        got = fl._foreach_norm([t.cuda() for t in tensors], order)
+        for g, t in zip(got, tensors):
+            assert g.dtype is dtype and g.dim() == 0
+            agree(g, fl.linalg.vector_norm(t.double(), order), dtype)
+    broken = [fl.ones(5, device="cuda"), fl.tensor([1.0, float("nan")], device="cuda")]
+    assert fl._foreach_norm(broken, float("inf"))[1].isnan().item()
+    leaves = [t.cuda().requires_grad_() for t in tensors[:4]]
+    for leaf, t in zip(leaves, tensors):
+        leaf.grad = t.cuda()
+    total = fl.nn.utils.clip_grad_norm_(leaves, 1.0)
+    agree(total, fl.linalg.vector_norm(fl.cat([t.double() for t in tensors[:4]])), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_unscaling(dtype):
+    tensors = [made((n,), dtype, k) for k, n in enumerate([1, 7, 100003, 64])]
+    for bad in (False, True):
+        there = [t.cuda() for t in tensors]
+        if bad:
+            there[2][100000] = float("inf")
+        found, scale = fl.zeros(1, device="cuda"), fl.full((1,), 0.25, device="cuda")
+        fl._amp_foreach_non_finite_check_and_unscale_(there, found, scale)
+        assert found.item() == bad
+        for k in (0, 1, 3):
+            assert fl.equal(there[k].cpu(), tensors[k] * 0.25)
+
+
 @pytest.mark.parametrize("dtype", [fl.uint8, fl.bfloat16, fl.float32, fl.int64, fl.complex128], ids=str)
 def test_copies_of_rows(dtype):
     """Every place of a word in source and destination, and ends that are no whole words."""
