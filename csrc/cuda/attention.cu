@@ -2,12 +2,19 @@
 // all, are done by products over all scores, with the softmax of a row and its derivative in one pass each:
 // scores are kept in single precision, and memory grows with queries times keys; compiled code has a kernel
 // where it does not.
+#include <cstdlib>
+
 #include "cuda/flash.h"
 #include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
 
 namespace fl::cuda {
+
+bool flash::has_groups(const Args& args) {
+  const char* wanted = std::getenv("FLAMBEAU_FLASH_GROUPS");
+  return wanted && *wanted == '1' && args.depth > 32 && properties(current_device()).major == 9;
+}
 
 namespace {
 

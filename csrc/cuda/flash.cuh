@@ -13,7 +13,7 @@
 
 #include "cuda/device.cuh"
 #include "cuda/flash.h"
-#include "cuda/matrix.cuh"
+#include "cuda/group.cuh"
 
 namespace fl::cuda::flash {
 
@@ -26,26 +26,36 @@ using matrix::shared_memory;
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kBlock = 64;  // rows of the side that is walked over
-constexpr int kPart = 32;   // of these, what gradients are computed for at once
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-// Tiles of 16 rows that a warp has.
-template <int D>
-constexpr int kForwardTiles = 2;
-template <int D>
-constexpr int kBackwardTiles = D <= 64 ? 2 : 1;
-// Whether the left side of products is held in registers all the time, or loaded for each.
-template <int D, int kM>
-constexpr bool kHeldLeft = D * kM <= 128;
+// How a kernel is made: for heads of up to D numbers, by the products of warps or (kGroup) of four warps
+// together.
+template <bool kBrain_, int D_, bool kMasked_, bool kGroup_>
+struct Make {
+  static constexpr bool kBrain = kBrain_, kMasked = kMasked_, kGroup = kGroup_;
+  static constexpr int D = D_;
+  // Tiles of 16 rows that a warp has.
+  static constexpr int kForwardTiles = kGroup ? 1 : 2, kBackwardTiles = !kGroup && D <= 64 ? 2 : 1;
+  // Whether the left side of products is held in registers all the time, or loaded for each.
+  static constexpr bool kHoldForward = D * kForwardTiles <= 128, kHoldBackward = D * kBackwardTiles <= 128,
+                        kHoldKeys = kGroup && D <= 64;
+  // What gradients are computed for at once, of a block.
+  static constexpr int kPart = kGroup ? kBlock : kBlock / 2;
+};
 
 // Rows of D numbers in shared memory, in chunks of 16 bytes. The chunks of a row are permuted so that the
-// same chunk of eight rows, as loads of tiles read it, lies in different banks.
-template <int D>
+// same chunk of eight rows, as loads of tiles read it, lies in different banks. Multiples of 64 numbers lie
+// in planes of 128 bytes a row, as products of groups want them. Eight rows further is the same place eight
+// pitches on.
+template <int D, int kRows>
 struct Tile {
-  static constexpr int kChunks = D / 8, kBytes = D * 2;
+  static constexpr int kChunks = D / 8, kBytes = kRows * D * 2;
+  static constexpr int kPitch = D % 64 == 0 ? 128 : D * 2, kPlane = kRows * 128;
   static __device__ __forceinline__ uint32_t at(int row, int chunk) {
-    const int turn = D % 64 == 0 ? row & 7 : row >> 1 & 3;
-    return row * kBytes + ((chunk ^ turn) << 4);
+    if constexpr (D % 64 == 0)
+      return chunk / 8 * kPlane + row * kPitch + ((chunk % 8 ^ (row & 7)) << 4);
+    else
+      return row * kPitch + ((chunk ^ (row >> 1 & 3)) << 4);
   }
 };
 
@@ -53,27 +63,29 @@ struct Tile {
 template <int D, int kRows>
 __device__ __forceinline__ void load_rows(uint32_t to, const char* from, int64_t stride, int rows,
                                           int chunks) {
-  constexpr int kChunks = Tile<D>::kChunks;
+  using Rows = Tile<D, kRows>;
+  constexpr int kChunks = Rows::kChunks;
   static_assert(kRows * kChunks % kThreads == 0);
 #pragma unroll
   for (int k = 0; k < kRows * kChunks / kThreads; ++k) {
     const int i = k * kThreads + threadIdx.x, row = i / kChunks, chunk = i % kChunks;
     const bool exists = row < rows && chunk < chunks;
-    copy_async(to + Tile<D>::at(row, chunk), exists ? from + row * stride + chunk * 16 : from, exists);
+    copy_async(to + Rows::at(row, chunk), exists ? from + row * stride + chunk * 16 : from, exists);
   }
 }
 
-// The left side of products: kM tiles of 16 rows, held in registers or loaded for each product.
-template <int D, int kM, bool kHeld>
+// The left side of products: a warp's kM tiles of 16 rows among kRows in shared memory, held in registers or
+// loaded for each product.
+template <int D, int kRows, int kM, bool kHeld>
 struct Left {
   uint32_t from;
   uint32_t held[kHeld ? D / 16 : 1][kM][4];
   static __device__ __forceinline__ void load(uint32_t (&r)[4], uint32_t from, int tile, int step) {
     const int lane = threadIdx.x % 32;
-    load_tiles(r, from + Tile<D>::at(tile * 16 + (lane & 15), step * 2 + (lane >> 4)));
+    load_tiles(r, from + Tile<D, kRows>::at(tile * 16 + (lane & 15), step * 2 + (lane >> 4)));
   }
   __device__ __forceinline__ void set(uint32_t tile) {
-    from = tile;
+    from = tile + threadIdx.x / 32 * kM * 16 * Tile<D, kRows>::kPitch;
     if constexpr (kHeld)
 #pragma unroll
       for (int step = 0; step < D / 16; ++step)
@@ -82,16 +94,48 @@ struct Left {
   }
 };
 
-// c = a bᵀ for kN * 8 rows of b.
-template <bool kBrain, int D, int kM, int kN, bool kHeld>
-__device__ __forceinline__ void rows_by_rows(float (&c)[kM][kN][4], const Left<D, kM, kHeld>& a, uint32_t b) {
-  const int lane = threadIdx.x % 32;
+template <int kM, int kN>
+__device__ __forceinline__ void clear(float (&c)[kM][kN][4]) {
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int n = 0; n < kN; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) c[m][n][e] = 0;
+}
+
+// The fragments of weights for one step of a product, rounded from what another product gave.
+template <bool kBrain, int kN>
+__device__ __forceinline__ void round_weights(uint32_t (&left)[4], const float (&w)[kN][4], int step) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e)
+    left[e] = round_pair<kBrain>(w[step * 2 + e / 2][e % 2 * 2], w[step * 2 + e / 2][e % 2 * 2 + 1]);
+}
+
+// Starts c = a bᵀ for kN * 8 rows of a block b.
+template <class K, int D, int kRows, int kM, int kN, bool kHeld>
+__device__ __forceinline__ void start_scores(float (&c)[kM][kN][4], const Left<D, kRows, kM, kHeld>& a,
+                                             uint32_t b) {
+  using Rows = Tile<D, kBlock>;
+  if constexpr (K::kGroup) {
+    matrix::start_products();
+#pragma unroll
+    for (int step = 0; step < D / 16; ++step) {
+      const uint64_t right = matrix::describe(b) + (step / 4 * Rows::kPlane >> 4) + step % 4 * 2;
+      if constexpr (kHeld) {
+        matrix::multiply_group<K::kBrain, false>(c[0], a.held[step][0], right, step > 0);
+      } else {
+        const uint32_t group = a.from - threadIdx.x / 32 % 4 * 16 * Rows::kPitch;
+        const uint64_t left =
+            matrix::describe(group) + (step / 4 * Tile<D, kRows>::kPlane >> 4) + step % 4 * 2;
+        matrix::multiply_group<K::kBrain>(c[0], left, right, step > 0);
+      }
+    }
+    matrix::end_products();
+    return;
+  }
+  const int lane = threadIdx.x % 32;
+  clear(c);
 #pragma unroll
   for (int step = 0; step < D / 16; ++step) {
     uint32_t left[kM][4];
@@ -107,41 +151,71 @@ __device__ __forceinline__ void rows_by_rows(float (&c)[kM][kN][4], const Left<D
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       uint32_t right[4];
-      load_tiles(right, b + Tile<D>::at(n * 8 + (lane & 7) + (lane >> 4 << 3), step * 2 + (lane >> 3 & 1)));
+      load_tiles(right, b + Rows::at(n * 8 + (lane & 7) + (lane >> 4 << 3), step * 2 + (lane >> 3 & 1)));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        matrix::multiply<kBrain>(c[m][n], left[m], right[0], right[1]);
-        matrix::multiply<kBrain>(c[m][n + 1], left[m], right[2], right[3]);
+        matrix::multiply<K::kBrain>(c[m][n], left[m], right[0], right[1]);
+        matrix::multiply<K::kBrain>(c[m][n + 1], left[m], right[2], right[3]);
       }
     }
   }
 }
 
-// c += w b for the kN * 8 rows of b, where w is rounded from what another product gave.
-template <bool kBrain, int D, int kM, int kN>
-__device__ __forceinline__ void weights_by_rows(float (&c)[kM][D / 8][4], const float (&w)[kM][kN][4],
-                                                uint32_t b) {
+// Starts c += w b for the kN * 8 rows of a block b.
+template <class K, int kM, int kN>
+__device__ __forceinline__ void start_sums(float (&c)[kM][K::D / 8][4], const float (&w)[kM][kN][4],
+                                           uint32_t b) {
+  using Rows = Tile<K::D, kBlock>;
+  if constexpr (K::kGroup) {
+    uint32_t left[kN / 2][4];
+#pragma unroll
+    for (int step = 0; step < kN / 2; ++step) round_weights<K::kBrain>(left[step], w[0], step);
+    matrix::start_products();
+#pragma unroll
+    for (int step = 0; step < kN / 2; ++step)
+#pragma unroll
+      for (int plane = 0; plane < K::D / 64; ++plane)
+        matrix::multiply_group<K::kBrain, true>(
+            reinterpret_cast<float (&)[8][4]>(c[0][plane * 8]), left[step],
+            matrix::describe(b) + (plane * Rows::kPlane >> 4) + step * 128, true);
+    matrix::end_products();
+    return;
+  }
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int step = 0; step < kN / 2; ++step) {
     uint32_t left[kM][4];
 #pragma unroll
-    for (int m = 0; m < kM; ++m)
+    for (int m = 0; m < kM; ++m) round_weights<K::kBrain>(left[m], w[m], step);
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        left[m][e] =
-            round_pair<kBrain>(w[m][step * 2 + e / 2][e % 2 * 2], w[m][step * 2 + e / 2][e % 2 * 2 + 1]);
-#pragma unroll
-    for (int n = 0; n < D / 8; n += 2) {
+    for (int n = 0; n < K::D / 8; n += 2) {
       uint32_t right[4];
-      load_tiles_turned(right, b + Tile<D>::at(step * 16 + (lane & 15), n + (lane >> 4)));
+      load_tiles_turned(right, b + Rows::at(step * 16 + (lane & 15), n + (lane >> 4)));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        matrix::multiply<kBrain>(c[m][n], left[m], right[0], right[1]);
-        matrix::multiply<kBrain>(c[m][n + 1], left[m], right[2], right[3]);
+        matrix::multiply<K::kBrain>(c[m][n], left[m], right[0], right[1]);
+        matrix::multiply<K::kBrain>(c[m][n + 1], left[m], right[2], right[3]);
       }
     }
   }
+}
+
+// Waits for products of groups, all but the last kLeft that were started; c is what they made. Those of warps
+// are done when they return.
+template <class K, int kLeft, int kM, int kN>
+__device__ __forceinline__ void finish(float (&c)[kM][kN][4]) {
+  if constexpr (K::kGroup) {
+    matrix::wait_for_products<kLeft>();
+    matrix::settle(c[0]);
+  }
+}
+
+// Waits for copies to shared memory, the own ones and those of the other threads of the block.
+template <class K>
+__device__ __forceinline__ void meet() {
+  matrix::wait_for_copies();
+  if constexpr (K::kGroup) matrix::publish_shared();
+  __syncthreads();
 }
 
 // Scores of what is not there or hidden become minus infinity; with a mask they are also scaled and biased.
@@ -183,27 +257,28 @@ __device__ __forceinline__ void hide(const Args& a, const char* mask, float fact
 }
 
 // Stores the rows of a warp, each times a factor, through the part of shared memory that was the warp's own.
-template <bool kBrain, int D, int kM>
-__device__ __forceinline__ void put_rows(const float (&c)[kM][D / 8][4], const float (&factor)[kM][2],
+template <class K, int kRows, int kM>
+__device__ __forceinline__ void put_rows(const float (&c)[kM][K::D / 8][4], const float (&factor)[kM][2],
                                          uint32_t own, char* to, int64_t stride, int rows, int chunks) {
+  using Rows = Tile<K::D, kRows>;
   const int lane = threadIdx.x % 32;
   __syncwarp();
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
-    for (int n = 0; n < D / 8; ++n)
+    for (int n = 0; n < K::D / 8; ++n)
 #pragma unroll
       for (int h = 0; h < 2; ++h)
         matrix::put_shared(
-            own + Tile<D>::at(m * 16 + h * 8 + lane / 4, n) + lane % 4 * 4,
-            round_pair<kBrain>(c[m][n][h * 2] * factor[m][h], c[m][n][h * 2 + 1] * factor[m][h]));
+            own + Rows::at(m * 16 + h * 8 + lane / 4, n) + lane % 4 * 4,
+            round_pair<K::kBrain>(c[m][n][h * 2] * factor[m][h], c[m][n][h * 2 + 1] * factor[m][h]));
   __syncwarp();
 #pragma unroll
-  for (int k = 0; k < kM * 16 * Tile<D>::kChunks / 32; ++k) {
-    const int i = k * 32 + lane, row = i / Tile<D>::kChunks, chunk = i % Tile<D>::kChunks;
+  for (int k = 0; k < kM * 16 * Rows::kChunks / 32; ++k) {
+    const int i = k * 32 + lane, row = i / Rows::kChunks, chunk = i % Rows::kChunks;
     if (row < rows && chunk < chunks)
       *reinterpret_cast<uint4*>(to + row * stride + chunk * 16) =
-          matrix::get_shared_vector(own + Tile<D>::at(row, chunk));
+          matrix::get_shared_vector(own + Rows::at(row, chunk));
   }
 }
 
@@ -221,19 +296,22 @@ __device__ __forceinline__ float quad_fold(float x, F combine) {
   return combine(x, shuffle_xor(x, 2));
 }
 
-// Calls a kernel's launcher for the narrowest width that holds a head; masks come in two of them.
-template <template <bool, int, bool> class Launch>
+// Calls a launcher for the narrowest width that holds a head; with masks there are two of them, and for
+// products of groups, too.
+template <bool kGroup, template <class> class Launch>
 void dispatch(const Args& a, bool brain, cudaStream_t stream) {
   const auto with = [&](auto kind) {
     constexpr bool kBrain = decltype(kind)::value;
     if (a.mask) {
-      if (a.depth <= 64) return Launch<kBrain, 64, true>::run(a, stream);
-      return Launch<kBrain, 128, true>::run(a, stream);
+      if (a.depth <= 64) return Launch<Make<kBrain, 64, true, kGroup>>::run(a, stream);
+      return Launch<Make<kBrain, 128, true, kGroup>>::run(a, stream);
     }
-    if (a.depth <= 32) return Launch<kBrain, 32, false>::run(a, stream);
-    if (a.depth <= 64) return Launch<kBrain, 64, false>::run(a, stream);
-    if (a.depth <= 96) return Launch<kBrain, 96, false>::run(a, stream);
-    return Launch<kBrain, 128, false>::run(a, stream);
+    if constexpr (!kGroup) {
+      if (a.depth <= 32) return Launch<Make<kBrain, 32, false, false>>::run(a, stream);
+      if (a.depth > 64 && a.depth <= 96) return Launch<Make<kBrain, 96, false, false>>::run(a, stream);
+    }
+    if (a.depth <= 64) return Launch<Make<kBrain, 64, false, kGroup>>::run(a, stream);
+    return Launch<Make<kBrain, 128, false, kGroup>>::run(a, stream);
   };
   if (brain)
     with(std::true_type{});

@@ -25,7 +25,12 @@ struct Args {
   DType mask_dtype;
 };
 
+// Whether the device multiplies by groups of warps (capability 9.0), and a head is wide enough for it.
+bool has_groups(const Args& args);
 void forward(const Args& args, bool brain, cudaStream_t stream);
 void backward(const Args& args, bool brain, cudaStream_t stream);
+// The same by groups of warps.
+void forward_by_groups(const Args& args, bool brain, cudaStream_t stream);
+void backward_by_groups(const Args& args, bool brain, cudaStream_t stream);
 
 }  // namespace fl::cuda::flash

@@ -18,7 +18,7 @@ namespace fl::cuda::matrix {
 
 // The shared memory whose size is given at the launch.
 __device__ __forceinline__ uint32_t shared_memory() {
-  extern __shared__ __align__(128) char shared[];
+  extern __shared__ __align__(1024) char shared[];
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 

@@ -22,6 +22,7 @@ class Operand(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), *((n, ctypes.c_int64) for n in ("batch", "head", "row"))]
 
 
+KERNELS = [folder + name for folder in ("", "hopper/") for name in ("flash_forward.cu", "flash_backward.cu")]
 OPERANDS = "query key value output grad_output grad_query grad_key grad_value".split()
 
 
@@ -42,7 +43,7 @@ class Args(ctypes.Structure):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     out = tmp_path_factory.mktemp("emulated") / "emulated.so"
-    sources = [ROOT / "csrc/cuda" / name for name in ("flash_forward.cu", "flash_backward.cu")]
+    sources = [ROOT / "csrc/cuda" / name for name in KERNELS]
     options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-I", EMULATED, "-I", ROOT / "csrc"]
     subprocess.run(["g++", *options, "-o", out, EMULATED / "emulator.cpp", "-x", "c++", *sources], check=True)
     library = ctypes.CDLL(str(out))
@@ -71,7 +72,7 @@ def to_double(bits, brain):
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def check(library, brain, b, heads, key_heads, queries, keys, depth, causal, mask=None, joined=False):
+def check(library, groups, brain, b, heads, key_heads, queries, keys, depth, causal, mask=None, joined=False):
     rng = np.random.default_rng(0)
     args = Args(batch=b, heads=heads, group=heads // key_heads, queries=queries, keys=keys, depth=depth)
     args.scale, args.causal = 0.25, causal
@@ -87,7 +88,7 @@ def check(library, brain, b, heads, key_heads, queries, keys, depth, causal, mas
     args.sums, args.products = numbers[0].ctypes.data, numbers[1].ctypes.data
     if mask is not None:
         args.mask, (args.mask_query, args.mask_key) = mask.ctypes.data, mask.strides
-    assert library.attention(ctypes.byref(args), brain, mask is not None and mask.dtype == bool) is None
+    assert library.attention(ctypes.byref(args), brain, mask is not None and mask.dtype == bool, groups) is None
     values = {name: to_double(t, brain) for name, t in tensors.items()}
     wanted = attention(*(values[n] for n in ("query", "key", "value", "grad_output")), mask, causal, 0.25)
     for name, want in zip(("output", "grad_query", "grad_key", "grad_value"), wanted):
@@ -106,14 +107,16 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("groups", [False, True])
 @pytest.mark.parametrize("place,case", enumerate(CASES), ids=str)
-def test_attention(library, place, case):
-    check(library, *case, joined=place % 2 == 1)
+def test_attention(library, place, case, groups):
+    check(library, groups, *case, joined=place % 2 == 1)
 
 
+@pytest.mark.parametrize("groups", [False, True])
 @pytest.mark.parametrize("boolean", [False, True])
 @pytest.mark.parametrize("depth", [64, 128])
-def test_masks(library, boolean, depth):
+def test_masks(library, boolean, depth, groups):
     mask = np.random.default_rng(1).standard_normal((40, 70)).astype(np.float32)
     mask[3] = -np.inf
-    check(library, False, 1, 2, 2, 40, 70, depth, False, mask > -0.5 if boolean else mask)
+    check(library, groups, False, 1, 2, 2, 40, 70, depth, False, mask > -0.5 if boolean else mask)

@@ -46,18 +46,26 @@ def test_sources_compile(generated, tmp_path, kinds):
 
 
 OPTIONS = ["-std=c++17", "-w", "-I", ROOT / "csrc"]
-WRITTEN = sorted(p for p in (ROOT / "csrc/cuda").iterdir() if p.suffix in (".cu", ".cpp"))
+WRITTEN = sorted(p for p in (ROOT / "csrc/cuda").rglob("*") if p.suffix in (".cu", ".cpp"))
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT / "csrc/cuda")))
 def test_written_sources_are_valid(path, tmp_path):
     """Those that are not generated, as far as their text goes: host code is parsed, device code becomes PTX."""
     if path.suffix == ".cpp":
         toolkit = Path(NVCC).resolve().parents[1] / "include"
         command = ["g++", *OPTIONS, "-isystem", toolkit, "-isystem", "/usr/local/cuda/include", "-fsyntax-only", path]
     else:
-        lenient = ["--expt-relaxed-constexpr", "--extended-lambda", "-arch=sm_90", "-ptx", "-o", tmp_path / "x.ptx"]
+        capability = "sm_90a" if path.parent.name == "hopper" else "sm_90"
+        lenient = [
+            "--expt-relaxed-constexpr",
+            "--extended-lambda",
+            f"-arch={capability}",
+            "-ptx",
+            "-o",
+            tmp_path / "x.ptx",
+        ]
         command = [NVCC, *OPTIONS, *lenient, path]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

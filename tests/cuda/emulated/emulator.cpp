@@ -7,7 +7,7 @@ namespace emulated {
 
 std::vector<Thread> threads;
 std::vector<Slot> slots;
-std::vector<Barrier> warps;
+std::vector<Barrier> warps, groups;
 Barrier block;
 long progress = 0;
 
@@ -48,6 +48,7 @@ void run(dim3 grid, unsigned count, unsigned shared, const std::function<void()>
       memory.assign(shared, static_cast<char>(0xff));
       slots.assign(count, Slot());
       warps.assign(count / 32, Barrier());
+      groups.assign(count / 128, Barrier());
       block = Barrier();
       threads.resize(count);
       for (Thread& t : threads) {
@@ -76,9 +77,15 @@ void run(dim3 grid, unsigned count, unsigned shared, const std::function<void()>
 
 }  // namespace emulated
 
+bool by_groups;
+bool fl::cuda::flash::has_groups(const Args&) {
+  return by_groups;
+}
+
 extern "C" {
 // Null, or what went wrong. A mask is of float, or of bool.
-const char* attention(const fl::cuda::flash::Args* args, bool brain, bool boolean_mask) {
+const char* attention(const fl::cuda::flash::Args* args, bool brain, bool boolean_mask, bool groups) {
+  by_groups = groups;
   emulated::failure = nullptr;
   fl::cuda::flash::Args a = *args;
   a.mask_dtype = boolean_mask ? fl::DType::Bool : fl::DType::Float;

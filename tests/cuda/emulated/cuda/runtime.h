@@ -61,7 +61,7 @@ struct Barrier {
 constexpr uint32_t kShared = 1024;  // the address of shared memory
 extern std::vector<Thread> threads;
 extern std::vector<Slot> slots;
-extern std::vector<Barrier> warps;
+extern std::vector<Barrier> warps, groups;
 extern Barrier block;
 extern long progress;
 
