@@ -385,8 +385,10 @@ Tensor computed(const Request& r) {
 
 void serve(const Request& r, const Operator& op, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
+  const Described described(op, args);
   if (!usable(r.input, r.weight)) return by_definition(op, keys, args, results);
   results[0] = Value(computed(r));
+  described.lay_out(results);
 }
 // (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 void convolution(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
@@ -410,6 +412,7 @@ void transposed(const Operator& op, void*, KeySet keys, Value* args, Value* resu
 
 void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
+  const Described described(op, args);
   const Tensor grad = args[0].tensor(), input = args[1].tensor(), weight = args[2].tensor();
   if (!usable(input, weight) || grad.dtype() != input.dtype() || grad.numel() == 0)
     return by_definition(op, keys, args, results);
@@ -458,6 +461,7 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
   results[0] = Value(by_input);
   results[1] = Value(by_weight);
   results[2] = Value(by_bias);
+  described.lay_out(results);
 }
 
 const detail::Register plain{"convolution", {Key::CUDA}, Kernel{convolution, nullptr}};

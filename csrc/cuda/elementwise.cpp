@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "cpu/iterator.h"
 #include "cuda/generated.h"
@@ -490,6 +491,82 @@ void check_on_device(const Operator& op, const Value* args) {
   });
 }
 
+namespace {
+
+Tensor without_data(const TensorImpl& t) {
+  return empty_strided(t.sizes, t.strides, {t.dtype, Device{DeviceType::Meta}});
+}
+
+// Kernels that serve all devices look at their first tensor: here the others are looked at too.
+void shared_kernel(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Kernel& own = *static_cast<const Kernel*>(context);
+  own.fn(op, own.context, keys, args, results);
+}
+
+void guard_shared_kernels(OperatorTable& table) {
+  static const std::set<std::string> mixed = {"copy_", "fill_", "fill", "resize_as_", "_set_storage_",
+                                              "_sparse_assign_"};
+  for (Operator* op : table.all()) {
+    const Kernel own = op->kernel(Key::CUDA);
+    int tensors = 0;
+    for (const Argument& a : op->schema.args)
+      if (a.type == ArgType::Tensor) tensors += a.list ? 2 : 1;
+    if (!own || tensors < 2 || own.fn != op->kernel(Key::CPU).fn || own.context || op->flags & kView ||
+        mixed.count(op->schema.name))
+      continue;
+    op->set_kernel(Key::CUDA, Kernel{shared_kernel, new Kernel(own)});
+  }
+}
+
+}  // namespace
+
+Described::Described(const Operator& op, const Value* args) : results_(op.n_results()) {
+  const Kernel own = op.kernel(Key::Meta);
+  if (!own) return;
+  const size_t n = op.schema.args.size();
+  std::vector<Value> given(n);
+  for (size_t i = 0; i < n; ++i) {
+    const Value& v = args[i];
+    switch (v.tag()) {
+      case Value::Tag::Tensor:
+        given[i] = Value(without_data(*v.tensor_impl()));
+        break;
+      case Value::Tag::TensorList: {
+        std::vector<Tensor> list;
+        for (size_t j = 0; j < v.length(); ++j)
+          list.push_back(v.tensors()[j].defined() ? without_data(*v.tensors()[j].impl()) : Tensor());
+        given[i] = Value(list);
+        break;
+      }
+      case Value::Tag::IntList:
+        given[i] = Value::borrow(v.ints());
+        break;
+      case Value::Tag::String:
+        given[i] = Value::borrow(v.string());
+        break;
+      default:
+        given[i] = v;
+    }
+  }
+  own.fn(op, own.context, KeySet(Key::Meta), given.data(), results_.data());
+}
+
+void Described::lay_out(Value* results) const {
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!results_[i].is_tensor() || !results[i].is_tensor()) continue;
+    const TensorImpl &want = *results_[i].tensor_impl(), &got = *results[i].tensor_impl();
+    if (want.sizes != got.sizes) continue;
+    bool alike = true;
+    for (size_t d = 0; d < want.sizes.size(); ++d)
+      alike &= want.sizes[d] == 1 || want.strides[d] == got.strides[d];
+    if (alike || numel_of(want.sizes) == 0) continue;
+    const Tensor out = empty_strided(want.sizes, want.strides, {got.dtype, got.device});
+    copy_into(out, results[i].tensor());
+    results[i] = Value(out);
+  }
+}
+
 void attach_generated_kernels() {
   OperatorTable& table = OperatorTable::get();
   const Generated& all = generated();
@@ -527,6 +604,7 @@ void attach_generated_kernels() {
     static_cast<UpdateDef*>(op->kernel(Key::CPU).context)->device = all.updates[i];
     share(op);
   }
+  guard_shared_kernels(table);
 }
 
 }  // namespace fl::cuda

@@ -184,12 +184,11 @@ struct Selection {
 
 Tensor expanded(const char* op, const Tensor& t, IntSpan shape) {
   const int64_t lead = static_cast<int64_t>(shape.size()) - t.dim();
-  FL_CHECK_KIND(lead >= 0, Index, "[", op, "] expected shapes that broadcast to ", shape, ", got ",
-                t.sizes());
+  FL_CHECK(lead >= 0, "[", op, "] expected shapes that broadcast to ", shape, ", got ", t.sizes());
   Dims strides(shape.size());
   for (int64_t d = 0; d < t.dim(); ++d) {
-    FL_CHECK_KIND(t.size(d) == shape[lead + d] || t.size(d) == 1, Index, "[", op,
-                  "] expected shapes that broadcast to ", shape, ", got ", t.sizes());
+    FL_CHECK(t.size(d) == shape[lead + d] || t.size(d) == 1, "[", op,
+             "] expected shapes that broadcast to ", shape, ", got ", t.sizes());
     strides[lead + d] = t.size(d) == 1 ? 0 : t.stride(d);
   }
   return alias(t, shape, strides, t.offset());
@@ -484,7 +483,11 @@ Selection selection(const char* op, const Tensor& self, const std::vector<Tensor
     if (any && d != last + 1) adjacent = false;
     if (first < 0) first = d;
     last = d;
-    common = any ? broadcast_shapes(op, common, indices[d].sizes()) : Dims(indices[d].sizes());
+    try {
+      common = any ? broadcast_shapes(op, common, indices[d].sizes()) : Dims(indices[d].sizes());
+    } catch (const Error& error) {
+      fail(ErrorKind::Index, error.what());
+    }
     any = true;
   }
   Selection s;
@@ -528,10 +531,19 @@ Tensor index(const Tensor& self, const std::vector<Tensor>& indices) {
 
 Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const Tensor& values,
                   bool accumulate) {
-  FL_CHECK(self.dtype() == values.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()),
-           ", got ", name_of(values.dtype()));
-  Selection s = selection("index_put_", self, indices);
   Tensor from = values;
+  // One value under one mask is a fill, and a fill converts.
+  int64_t given = 0;
+  bool fill = !accumulate && from.numel() == 1;
+  for (const Tensor& t : indices)
+    if (t.defined()) {
+      fill &= t.dtype() == DType::Bool && self.dim() > 0;
+      ++given;
+    }
+  if (fill && given == 1) from = to_dtype(from, self.dtype());
+  FL_CHECK(self.dtype() == from.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()),
+           ", got ", name_of(from.dtype()));
+  Selection s = selection("index_put_", self, indices);
   if (from.device() != self.device()) {
     FL_CHECK(from.is_cpu() && from.numel() == 1, "[index_put_] expected values on ", to_string(self.device()),
              ", got ", to_string(from.device()));
@@ -601,7 +613,7 @@ FL_CUDA_KERNEL("scatter.value", scatter_value);
 FL_CUDA_KERNEL("scatter_.value", scatter_value_);
 FL_CUDA_KERNEL("scatter_add", scatter_add);
 FL_CUDA_KERNEL("scatter_add_", scatter_add_);
-FL_CUDA_KERNEL("nonzero", nonzero);
+FL_CUDA_KERNEL_MIXED("nonzero", nonzero);
 FL_CUDA_KERNEL_MIXED("index.Tensor", index);
 FL_CUDA_KERNEL_MIXED("index_put_", index_put_);
 FL_CUDA_KERNEL_MIXED("index_put", index_put);

@@ -45,6 +45,16 @@ void check_indices();
 void by_definition(const Operator& op, KeySet keys, Value* args, Value* results);
 // Raises when a tensor among the arguments is elsewhere: kernels read through the pointers they get.
 void check_on_device(const Operator& op, const Value* args);
+// What the operator's own kernel answers for tensors without data: it raises for bad arguments as it does on
+// the CPU, and says how results lie in memory.
+class Described {
+ public:
+  Described(const Operator& op, const Value* args);
+  void lay_out(Value* results) const;  // copies the results that lie otherwise
+
+ private:
+  std::vector<Value> results_;
+};
 // Gives the operators of the generated records their kernels for the device.
 void attach_generated_kernels();
 

@@ -92,11 +92,14 @@ inline Tensor laid_as(const Tensor& made, const Tensor& like) {
 template <auto F>
 void checked(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
+  const Described described(op, args);
   kernel_of<F>().fn(op, context, keys, args, results);
+  if (!(op.flags & (kInplace | kOut))) described.lay_out(results);
 }
 
-// A kernel of an operator on the device, registered under the operator's name. FL_CUDA_KERNEL_MIXED: it takes
-// tensors of the CPU among its arguments.
+// A kernel of an operator on the device, registered under the operator's name; arguments are checked and
+// results laid out as by the operator's own. FL_CUDA_KERNEL_MIXED: it takes tensors of the CPU among its
+// arguments, or the result's shape depends on values; it checks by itself.
 #define FL_CUDA_KERNEL(name, function)                                 \
   static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) { \
     name, {::fl::Key::CUDA}, ::fl::Kernel {                            \

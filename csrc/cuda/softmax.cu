@@ -181,7 +181,7 @@ FL_CUDA_KERNEL("_log_softmax_backward_data", log_softmax_gradient);
 template <class T>
 __global__ void entropy_rows(const char* scores, const int64_t* target, const char* weight, T* log_sums,
                              T* losses, T* weights, int64_t n, DType dtype, int64_t size, DType weight_dtype,
-                             int64_t weight_size, int64_t ignored) {
+                             int64_t weight_size, int64_t ignored, int* failed) {
   __shared__ T shared[33];
   const char* row = scores + blockIdx.x * n * size;
   T most = -INFINITY, sum = 0;
@@ -222,6 +222,7 @@ __global__ void entropy_rows(const char* scores, const int64_t* target, const ch
   log_sums[blockIdx.x] = log_sum;
   const int64_t c = target[blockIdx.x];
   const bool kept = c != ignored && c >= 0 && c < n;
+  if (c != ignored && !kept) *failed = 1;
   const T w = !kept ? T(0) : weight ? load<T>(weight + c * weight_size, weight_dtype) : T(1);
   weights[blockIdx.x] = w;
   losses[blockIdx.x] = kept ? (log_sum - load<T>(row + c * size, dtype)) * w : T(0);
@@ -316,7 +317,7 @@ std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tenso
       launch(entropy_rows<T>, static_cast<unsigned>(rows), n >= 4096 ? 512 : 128, stream, "cross_entropy",
              x.raw(), classes.data<int64_t>(), w.defined() ? w.raw() : nullptr, sums.data<T>(),
              losses.data<T>(), weights.data<T>(), n, x.dtype(), x.itemsize(),
-             w.defined() ? w.dtype() : DType::Float, w.defined() ? w.itemsize() : 4, ignore_index);
+             w.defined() ? w.dtype() : DType::Float, w.defined() ? w.itemsize() : 4, ignore_index, failure_flag());
     launch(entropy_total<T>, 1, 1024, stream, "cross_entropy", losses.data<T>(), weights.data<T>(), rows,
            reduction == 0 ? nullptr : out.raw(), total.raw(), out.dtype(), reduction == 1);
   };

@@ -22,6 +22,12 @@ __all__ = ["RegisteredDevice", "register_device", "registered"]
 
 registered: dict[str, RegisteredDevice] = {}
 
+# What these return, or whether their arguments are right, depends on values: the meta device cannot answer.
+VALUES_DECIDE = frozenset(
+    "index.Tensor index_put masked_select repeat_interleave.Tensor _nonzero_numpy _unique _unique_rows bincount "
+    "_sparse_groups _pad_packed_sequence equal".split()
+)
+
 
 class RegisteredDevice:
     """A device and its kernels. `pointwise` and `reduction` evaluate the expressions of op records."""
@@ -73,12 +79,36 @@ class RegisteredDevice:
             return records.run_reduction(self, op, record, args, kwargs)
         function = definitions.find(op._full_name)
         if function is not None:
-            return function(*args, **kwargs)
+            return self._by_definition(op, record, function, args, kwargs)
         if self.host_fallback:
             return self._on_host(op, args, kwargs)
         raise NotImplementedError(
             f"[{op._opname}] expected a device with a kernel or decomposition for it, got {self.name}"
         )
+
+    def _by_definition(self, op: Any, record: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The definition, with the checks that the operator's own kernel makes and results laid out as its are: both come
+        from the kernel for the meta device, so that definitions need neither."""
+        from flambeau.backends import records
+
+        if record is None or op._full_name in VALUES_DECIDE or op._schema.is_mutable or "random" in record.tags:
+            return function(*args, **kwargs)
+        self._check_one_device(op, (*args, *kwargs.values()))
+        expected = records.shape_of(op, args, kwargs)
+        return records.laid_out(function(*args, **kwargs), expected)
+
+    def _check_one_device(self, op: Any, values: Any) -> None:
+        """Raise when tensors lie on several devices; numbers as CPU tensors may stand beside them, not in lists."""
+        first = None
+        for value in values:
+            for tensor in tensors_in((value,)):
+                if tensor.is_cpu and tensor.dim() == 0 and tensor is value:
+                    continue
+                first = tensor.device if first is None else first
+                if tensor.device != first:
+                    raise RuntimeError(
+                        f"[{op._opname}] expected all tensors on one device, got {first} and {tensor.device}"
+                    )
 
     def _on_host(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The operator on the CPU, with its tensors copied there, and its results copied back."""

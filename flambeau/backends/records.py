@@ -70,6 +70,17 @@ def empty_as(meta: Any, device: Any) -> Any:
     return flambeau.empty_strided(meta.shape, meta.stride(), dtype=meta.dtype, device=device)
 
 
+def laid_out(result: Any, meta: Any) -> Any:
+    """Results with the strides that the meta device says, copied where they differ."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(laid_out(r, m) for r, m in zip(result, meta))
+    if not isinstance(result, flambeau.Tensor) or result.shape != meta.shape:
+        return result
+    if all(n == 1 or a == b for n, a, b in zip(meta.shape, result.stride(), meta.stride())) or not result.numel():
+        return result
+    return empty_as(meta, result.device).copy_(result)
+
+
 def bind(op: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Arguments by name, defaults filled in."""
     values = {a.name: a.default_value for a in op._schema.arguments}
