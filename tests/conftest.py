@@ -3,6 +3,7 @@
 Without the variable nothing changes. `make test-cuda` sets it for the tests of capture and of the compiler.
 """
 
+import contextlib
 import os
 
 import pytest
@@ -26,12 +27,22 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="about the CPU alone"))
 
 
+def wait():
+    """For the default device: what kernels report shows in the test that called them."""
+    if DEVICE.startswith("cuda"):
+        fl.cuda.synchronize()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call():
     """NumPy's arrays lie in the host's memory: what asks for one of a tensor elsewhere is about the CPU alone, too."""
     try:
-        return (yield)
-    except TypeError as error:
-        if ELSEWHERE and "[numpy] expected a CPU tensor" in str(error):
+        result = yield
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            wait()
+        if ELSEWHERE and isinstance(error, TypeError) and "[numpy] expected a CPU tensor" in str(error):
             pytest.skip("about arrays in the host's memory")
         raise
+    wait()
+    return result

@@ -505,8 +505,8 @@ void shared_kernel(const Operator& op, void* context, KeySet keys, Value* args, 
 }
 
 void guard_shared_kernels(OperatorTable& table) {
-  static const std::set<std::string> mixed = {"copy_", "fill_", "fill", "resize_as_", "_set_storage_",
-                                              "_sparse_assign_"};
+  static const std::set<std::string> mixed = {"copy_",      "fill_",         "fill",
+                                              "resize_as_", "_set_storage_", "_sparse_assign_"};
   for (Operator* op : table.all()) {
     const Kernel own = op->kernel(Key::CUDA);
     int tensors = 0;

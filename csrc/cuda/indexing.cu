@@ -187,8 +187,8 @@ Tensor expanded(const char* op, const Tensor& t, IntSpan shape) {
   FL_CHECK(lead >= 0, "[", op, "] expected shapes that broadcast to ", shape, ", got ", t.sizes());
   Dims strides(shape.size());
   for (int64_t d = 0; d < t.dim(); ++d) {
-    FL_CHECK(t.size(d) == shape[lead + d] || t.size(d) == 1, "[", op,
-             "] expected shapes that broadcast to ", shape, ", got ", t.sizes());
+    FL_CHECK(t.size(d) == shape[lead + d] || t.size(d) == 1, "[", op, "] expected shapes that broadcast to ",
+             shape, ", got ", t.sizes());
     strides[lead + d] = t.size(d) == 1 ? 0 : t.stride(d);
   }
   return alias(t, shape, strides, t.offset());

@@ -317,7 +317,8 @@ std::tuple<Tensor, Tensor, Tensor> cross_entropy(const Tensor& self, const Tenso
       launch(entropy_rows<T>, static_cast<unsigned>(rows), n >= 4096 ? 512 : 128, stream, "cross_entropy",
              x.raw(), classes.data<int64_t>(), w.defined() ? w.raw() : nullptr, sums.data<T>(),
              losses.data<T>(), weights.data<T>(), n, x.dtype(), x.itemsize(),
-             w.defined() ? w.dtype() : DType::Float, w.defined() ? w.itemsize() : 4, ignore_index, failure_flag());
+             w.defined() ? w.dtype() : DType::Float, w.defined() ? w.itemsize() : 4, ignore_index,
+             failure_flag());
     launch(entropy_total<T>, 1, 1024, stream, "cross_entropy", losses.data<T>(), weights.data<T>(), rows,
            reduction == 0 ? nullptr : out.raw(), total.raw(), out.dtype(), reduction == 1);
   };

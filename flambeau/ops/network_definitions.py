@@ -285,9 +285,11 @@ def _avg_pool(ndim: int) -> Callable[..., Any]:
             self, ndim, kernel_size, stride, padding, (1,), ceil_mode, 0
         )
         total = fl.sum(windows, [-1])
+        whole = not (self.is_floating_point() or self.is_complex())  # integers: quotients are cut
         if divisor_override is not None:
-            total = total / divisor_override
+            total = fl.div(total, divisor_override, rounding_mode="trunc" if whole else None)
         else:
+            by = total.new_ones((), dtype=total.dtype)
             for d, (k, s, p) in enumerate(zip(kernel, strides, pads)):
                 n = self.shape[2 + d]
                 counts = []
@@ -296,7 +298,13 @@ def _avg_pool(ndim: int) -> Callable[..., Any]:
                     counts.append(float(end - start if count_include_pad else min(end, n) - max(start, 0)))
                 view = [1] * total.dim()
                 view[2 + d] = len(counts)
-                total = total / fl.tensor(counts, dtype=self.dtype).to(self.device).reshape(view)
+                share = fl.tensor(counts, dtype=total.dtype).to(self.device).reshape(view)
+                if whole:
+                    by = by * share
+                else:
+                    total = total / share
+            total = fl.div(total, by, rounding_mode="trunc") if whole else total
+        total = total.to(self.dtype)
         return total.squeeze(0) if single else total
 
     return run

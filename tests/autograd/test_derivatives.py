@@ -12,7 +12,9 @@ F = fl.nn.functional
 
 
 def random(*shape, seed=0, positive=False):
-    x = fl.randn(shape, generator=fl.Generator().manual_seed(seed + sum(shape)), dtype=fl.float64)
+    x = fl.randn(
+        shape, generator=fl.Generator(fl.get_default_device()).manual_seed(seed + sum(shape)), dtype=fl.float64
+    )
     return (x.abs() + 0.5 if positive else x).requires_grad_()
 
 

@@ -371,7 +371,7 @@ def network_step(x, weights):
         h = fl.nn.functional.layer_norm((h @ w).tanh(), (8,))
     a, b = h.split(4, 1)
     out = fl.cat([a * 2, b.clone().mul_(3)], 1)
-    return fl.nn.functional.cross_entropy(out, fl.zeros(len(out), dtype=fl.int64))
+    return fl.nn.functional.cross_entropy(out, fl.zeros(len(out), dtype=fl.int64, device=out.device))
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["separate", "shared"])

@@ -11,7 +11,7 @@ from flambeau.utils.checkpoint import checkpoint, checkpoint_sequential
 
 
 def random(*shape, seed=0):
-    return fl.randn(*shape, generator=fl.Generator().manual_seed(seed), dtype=fl.float64)
+    return fl.randn(*shape, generator=fl.Generator(fl.get_default_device()).manual_seed(seed), dtype=fl.float64)
 
 
 def test_products_and_matrices():

@@ -30,6 +30,7 @@ def test_gather_joins():
     assert joined["x"].tolist() == [1, 1, 0] and joined["y"][0].tolist() == [1, 2] and joined["y"][1] is None
 
 
+@pytest.mark.host
 def test_replicas_compute_alike_and_their_gradients_reach_the_original():
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False))
     x = fl.randn(8, 3)

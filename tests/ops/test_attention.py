@@ -27,7 +27,7 @@ def operands(shape=(2, 3, 70, 24), keys=150, value_depth=40, dtype=np.float32):
 
 
 def tensors(*arrays):
-    return [fl.from_numpy(a) for a in arrays]
+    return [fl.as_tensor(a) for a in arrays]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -35,7 +35,7 @@ def tensors(*arrays):
 def test_blocks_match_definition(causal, value_depth):
     q, k, v = operands(value_depth=value_depth)
     got = F.scaled_dot_product_attention(*tensors(q, k, v), is_causal=causal)
-    np.testing.assert_allclose(got.numpy(), reference(q, k, v, causal=causal), atol=2e-5)
+    np.testing.assert_allclose(got.cpu().numpy(), reference(q, k, v, causal=causal), atol=2e-5)
 
 
 @pytest.mark.parametrize("shape", [(70, 150), (2, 1, 70, 150), (1, 3, 1, 150), (1, 1)])
@@ -45,15 +45,15 @@ def test_masks_broadcast(shape, boolean):
     mask = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     if boolean:
         mask = mask > -1 if mask.size > 1 else np.ones(shape, bool)
-    got = F.scaled_dot_product_attention(*tensors(q, k, v), attn_mask=fl.from_numpy(mask))
-    np.testing.assert_allclose(got.numpy(), reference(q, k, v, mask), atol=2e-5)
+    got = F.scaled_dot_product_attention(*tensors(q, k, v), attn_mask=fl.as_tensor(mask))
+    np.testing.assert_allclose(got.cpu().numpy(), reference(q, k, v, mask), atol=2e-5)
 
 
 def test_query_that_sees_nothing_gets_zero():
     q, k, v = operands((1, 1, 3, 8), 4, 8)
     mask = np.ones((3, 4), bool)
     mask[1] = False
-    got = F.scaled_dot_product_attention(*tensors(q, k, v), attn_mask=fl.from_numpy(mask)).numpy()
+    got = F.scaled_dot_product_attention(*tensors(q, k, v), attn_mask=fl.as_tensor(mask)).cpu().numpy()
     assert (got[0, 0, 1] == 0).all() and np.isfinite(got).all()
 
 
@@ -61,15 +61,15 @@ def test_shared_key_heads():
     q, k, v = operands((1, 4, 9, 8), 11, 8)
     k, v = k[:, :2], v[:, :2]
     got = F.scaled_dot_product_attention(*tensors(q, k, v), enable_gqa=True, scale=0.3)
-    np.testing.assert_allclose(got.numpy(), reference(q, k.repeat(2, 1), v.repeat(2, 1), scale=0.3), atol=2e-5)
+    np.testing.assert_allclose(got.cpu().numpy(), reference(q, k.repeat(2, 1), v.repeat(2, 1), scale=0.3), atol=2e-5)
 
 
 def test_heads_from_a_projection_need_no_copy():
     joined = np.random.default_rng(2).standard_normal((2, 10, 4, 16)).astype(np.float32)
-    x = fl.from_numpy(joined).transpose(1, 2)
+    x = fl.as_tensor(joined).transpose(1, 2)
     heads = joined.swapaxes(1, 2)
     np.testing.assert_allclose(
-        F.scaled_dot_product_attention(x, x, x).numpy(), reference(heads, heads, heads), atol=2e-5
+        F.scaled_dot_product_attention(x, x, x).cpu().numpy(), reference(heads, heads, heads), atol=2e-5
     )
 
 
@@ -78,7 +78,7 @@ def test_reduced_precision(dtype, tolerance):
     q, k, v = operands()
     got = F.scaled_dot_product_attention(*(t.to(getattr(fl, dtype)) for t in tensors(q, k, v)))
     assert got.dtype == getattr(fl, dtype)
-    np.testing.assert_allclose(got.to(fl.float32).numpy(), reference(q, k, v), atol=tolerance)
+    np.testing.assert_allclose(got.to(fl.float32).cpu().numpy(), reference(q, k, v), atol=tolerance)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -86,11 +86,11 @@ def test_gradients_match_finite_differences(causal):
     q, k, v = operands((1, 2, 7, 4), 9, 3)
     g = np.random.default_rng(3).standard_normal((1, 2, 7, 3)).astype(np.float32)
     out, logsumexp = fl._ops._flash_attention(*tensors(q, k, v), None, causal, None)
-    grads = fl._ops._flash_attention_backward(fl.from_numpy(g), *tensors(q, k, v), None, out, logsumexp, causal, None)
+    grads = fl._ops._flash_attention_backward(fl.as_tensor(g), *tensors(q, k, v), None, out, logsumexp, causal, None)
     wide = [a.astype(np.float64) for a in (q, k, v)]
     step = 1e-5
     for which, grad in enumerate(grads):
-        grad = grad.numpy()
+        grad = grad.cpu().numpy()
         for place in [(0, 0, 0, 0), (0, 1, 3, 2), (0, 1, 6, 1)]:
             up, down = [a.copy() for a in wide], [a.copy() for a in wide]
             up[which][place] += step

@@ -86,6 +86,7 @@ def test_out_decides_dtype():
         fl.zeros(2, dtype=fl.float32, out=fl.empty(2, dtype=fl.int64))
 
 
+@pytest.mark.host
 def test_default_device_applies_to_new_tensors_only():
     x = fl.ones(2)
     with fl.device("meta"):

@@ -31,6 +31,8 @@ def samples_of(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_meta_answers_as_the_cpu(name):
     op = operator(name)
+    if name == "linalg_lstsq" and not fl.ones(1).is_cpu:
+        pytest.skip("its results depend on the driver, which on other devices is another")
     for call in samples_of(name):
         want = flat(call.result(run(op, call, lambda t: t.clone())))
         try:

@@ -18,7 +18,7 @@ def cplx(*shape):
 
 def check(result, expected, tol=1e-9):
     assert tuple(result.shape) == expected.shape
-    np.testing.assert_allclose(result.numpy(), expected, rtol=tol, atol=tol)
+    np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=tol, atol=tol)
 
 
 NORMS = [None, "forward", "backward", "ortho"]
@@ -95,7 +95,7 @@ def test_stft_and_back(center, onesided):
     window = fl.tensor(np.hanning(18)[1:-1] + 0.1)
     spectrum = fl.stft(fl.tensor(x), 16, 4, window=window, center=center, onesided=onesided, return_complex=True)
     padded = np.pad(x, ((0, 0), (8, 8)), mode="reflect") if center else x
-    frames = np.lib.stride_tricks.sliding_window_view(padded, 16, axis=1)[:, ::4] * window.numpy()
+    frames = np.lib.stride_tricks.sliding_window_view(padded, 16, axis=1)[:, ::4] * window.cpu().numpy()
     expected = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
     check(spectrum, expected.transpose(0, 2, 1))
     check(fl.istft(spectrum, 16, 4, window=window, center=center, onesided=onesided), x)

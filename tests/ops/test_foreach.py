@@ -15,7 +15,7 @@ def tensors(dtype=fl.float32):
 def same(found, expected):
     assert len(found) == len(expected)
     for a, b in zip(found, expected):
-        np.testing.assert_allclose(a.numpy(), b, rtol=1e-6)
+        np.testing.assert_allclose(a.cpu().numpy(), b, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

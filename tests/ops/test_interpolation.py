@@ -25,8 +25,8 @@ def test_bilinear(align, channels, last):
     x = np.random.default_rng(0).standard_normal((2, channels, 7, 9)).astype(np.float32)
     given = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if last else x
     want = np.einsum("ncij,hi,wj->nchw", x, linear_matrix(7, 12, align), linear_matrix(9, 5, align))
-    got = F.interpolate(fl.from_numpy(given), size=(12, 5), mode="bilinear", align_corners=align)
-    np.testing.assert_allclose(got.numpy(), want, atol=1e-5)
+    got = F.interpolate(fl.as_tensor(given), size=(12, 5), mode="bilinear", align_corners=align)
+    np.testing.assert_allclose(got.cpu().numpy(), want, atol=1e-5)
     assert (got.stride()[1] == 1) == last
 
 
@@ -36,7 +36,7 @@ def test_other_dimensions(ndim, mode):
     want = x
     for d in range(ndim):
         want = np.moveaxis(np.tensordot(linear_matrix(x.shape[2 + d], 8, False), want, (1, 2 + d)), 0, 2 + d)
-    np.testing.assert_allclose(F.interpolate(fl.from_numpy(x), size=8, mode=mode).numpy(), want, atol=1e-12)
+    np.testing.assert_allclose(F.interpolate(fl.as_tensor(x), size=8, mode=mode).cpu().numpy(), want, atol=1e-12)
 
 
 def test_nearest_and_exact_nearest():
@@ -49,7 +49,7 @@ def test_nearest_and_exact_nearest():
 def test_bicubic_weights():
     x = np.zeros((1, 1, 1, 9))
     x[..., 4] = 1
-    got = F.interpolate(fl.from_numpy(x), size=(1, 18), mode="bicubic").numpy()[0, 0, 0]
+    got = F.interpolate(fl.as_tensor(x), size=(1, 18), mode="bicubic").cpu().numpy()[0, 0, 0]
 
     def kernel(t, a=-0.75):
         t = abs(t)
@@ -61,9 +61,9 @@ def test_bicubic_weights():
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialias_keeps_the_mean(mode):
     x = np.random.default_rng(2).standard_normal((1, 1, 32, 32))
-    flat = F.interpolate(fl.from_numpy(np.ones((1, 1, 32, 32))), size=(7, 5), mode=mode, antialias=True).numpy()
+    flat = F.interpolate(fl.as_tensor(np.ones((1, 1, 32, 32))), size=(7, 5), mode=mode, antialias=True).cpu().numpy()
     np.testing.assert_allclose(flat, 1)
-    small = F.interpolate(fl.from_numpy(x), size=(8, 8), mode=mode, antialias=True).numpy()
+    small = F.interpolate(fl.as_tensor(x), size=(8, 8), mode=mode, antialias=True).cpu().numpy()
     assert abs(small.mean() - x.mean()) < 0.05 and small.std() < x.std() / 2
 
 
@@ -71,8 +71,8 @@ def test_antialias_keeps_the_mean(mode):
 def test_gradient_is_adjoint(mode, kernel):
     rng = np.random.default_rng(3)
     x, g = rng.standard_normal((2, 3, 5, 6)), rng.standard_normal((2, 3, 9, 4))
-    out = F.interpolate(fl.from_numpy(x), size=(9, 4), mode=mode).numpy()
-    back = fl._ops._interpolate_backward(fl.from_numpy(g), [2, 3, 5, 6], kernel, False, None, False).numpy()
+    out = F.interpolate(fl.as_tensor(x), size=(9, 4), mode=mode).cpu().numpy()
+    back = fl._ops._interpolate_backward(fl.as_tensor(g), [2, 3, 5, 6], kernel, False, None, False).cpu().numpy()
     np.testing.assert_allclose((out * g).sum(), (back * x).sum())
 
 
@@ -89,10 +89,10 @@ def test_sizes_and_modes_are_checked():
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_identity_grid_returns_the_input(align, mode):
     x = np.random.default_rng(4).standard_normal((2, 3, 5, 6))
-    theta = fl.from_numpy(np.tile(np.array([[1.0, 0, 0], [0, 1, 0]]), (2, 1, 1)))
+    theta = fl.as_tensor(np.tile(np.array([[1.0, 0, 0], [0, 1, 0]]), (2, 1, 1)))
     grid = F.affine_grid(theta, (2, 3, 5, 6), align_corners=align)
-    got = F.grid_sample(fl.from_numpy(x), grid, mode=mode, align_corners=align, padding_mode="border")
-    np.testing.assert_allclose(got.numpy(), x, atol=1e-10)
+    got = F.grid_sample(fl.as_tensor(x), grid, mode=mode, align_corners=align, padding_mode="border")
+    np.testing.assert_allclose(got.cpu().numpy(), x, atol=1e-10)
 
 
 def test_grid_padding():
@@ -113,19 +113,19 @@ def test_grid_gradients_match_finite_differences(padding, mode):
     dx, dgrid = fl._ops._grid_sampler_backward(*map(fl.from_numpy, (g, x, grid)), mode, padding, False)
 
     def out(x, grid):
-        return (fl.grid_sampler(fl.from_numpy(x), fl.from_numpy(grid), mode, padding, False).numpy() * g).sum()
+        return (fl.grid_sampler(fl.as_tensor(x), fl.as_tensor(grid), mode, padding, False).cpu().numpy() * g).sum()
 
-    np.testing.assert_allclose((dx.numpy() * x).sum(), out(x, grid))
+    np.testing.assert_allclose((dx.cpu().numpy() * x).sum(), out(x, grid))
     for place in [(0, 0, 0, 0), (0, 1, 2, 1), (0, 2, 1, 0)]:
         up, down = grid.copy(), grid.copy()
         up[place] += 1e-6
         down[place] -= 1e-6
-        np.testing.assert_allclose(dgrid.numpy()[place], (out(x, up) - out(x, down)) / 2e-6, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(dgrid.cpu().numpy()[place], (out(x, up) - out(x, down)) / 2e-6, rtol=1e-4, atol=1e-5)
 
 
 def test_unfold_and_fold():
     x = np.random.default_rng(6).standard_normal((2, 3, 6, 5))
-    columns = F.unfold(fl.from_numpy(x), (3, 2), padding=1, stride=2).numpy()
+    columns = F.unfold(fl.as_tensor(x), (3, 2), padding=1, stride=2).cpu().numpy()
     padded = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
     want = np.stack([padded[:, :, i : i + 3, j : j + 2].reshape(2, -1) for i in (0, 2, 4) for j in (0, 2, 4)], -1)
     np.testing.assert_array_equal(columns, want)

@@ -14,7 +14,7 @@ def arange(*shape, dtype="float32"):
 
 def same(ours, theirs):
     assert tuple(ours.shape) == theirs.shape
-    assert np.array_equal(ours.numpy(), theirs)
+    assert np.array_equal(ours.cpu().numpy(), theirs)
 
 
 # ---------------------------------------------------------------- cat and stack

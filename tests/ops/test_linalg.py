@@ -28,7 +28,7 @@ def tolerance(dtype):
 
 def check(result, expected, dtype=np.float64):
     assert tuple(result.shape) == np.shape(expected)
-    np.testing.assert_allclose(result.numpy(), expected, rtol=tolerance(dtype), atol=tolerance(dtype))
+    np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=tolerance(dtype), atol=tolerance(dtype))
 
 
 def adjoint(t):
@@ -43,7 +43,7 @@ def test_inverse_determinant_and_cholesky(dtype, shape):
     t = fl.tensor(a)
     check(fl.linalg.inv(t), np.linalg.inv(a), dtype)
     det = fl.linalg.det(t)
-    np.testing.assert_allclose(det.numpy(), np.linalg.det(a), rtol=1e-3)
+    np.testing.assert_allclose(det.cpu().numpy(), np.linalg.det(a), rtol=1e-3)
     sign, logabs = fl.linalg.slogdet(t)
     expected = np.linalg.slogdet(a)
     check(sign, expected[0], dtype)
@@ -107,16 +107,18 @@ def test_eigenvalues(dtype):
     a = positive(3, 4, 4, dtype=dtype)
     w, V = fl.linalg.eigh(fl.tensor(a))
     check(w, np.linalg.eigvalsh(a))
-    check(fl.tensor(a) @ V, (V * w.unsqueeze(-2)).numpy())
+    check(fl.tensor(a) @ V, (V * w.unsqueeze(-2)).cpu().numpy())
     check(fl.linalg.eigvalsh(fl.tensor(a), UPLO="U"), np.linalg.eigvalsh(a))
     b = array(3, 4, 4, dtype=dtype)
     w, V = fl.linalg.eig(fl.tensor(b))
-    check(fl.tensor(b.astype(np.complex128)) @ V, (V * w.unsqueeze(-2)).numpy())
+    check(fl.tensor(b.astype(np.complex128)) @ V, (V * w.unsqueeze(-2)).cpu().numpy())
 
 
 @pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
 @pytest.mark.parametrize("shape", [(6, 3), (3, 6)])
 def test_least_squares(driver, shape):
+    if driver != "gels" and not fl.ones(1).is_cpu:
+        pytest.skip("other devices have the driver gels alone")
     a, b = array(*shape), array(shape[0], 2)
     result = fl.linalg.lstsq(fl.tensor(a), fl.tensor(b), driver=driver)
     expected = np.linalg.lstsq(a, b, rcond=None)
@@ -152,7 +154,7 @@ def test_matrix_functions():
     check(fl.linalg.matrix_exp(fl.tensor(a)), ((v * np.exp(w)[:, None, :]) @ np.linalg.inv(v)).real)
     check(
         fl.linalg.matrix_exp(fl.tensor(a * 30)) / np.exp(30.0),
-        fl.linalg.matrix_exp(fl.tensor(a * 30)).numpy() / np.exp(30.0),
+        fl.linalg.matrix_exp(fl.tensor(a * 30)).cpu().numpy() / np.exp(30.0),
     )
     for n in (0, 1, 2, 5, -3):
         check(fl.linalg.matrix_power(fl.tensor(a), n), np.linalg.matrix_power(a, n))
@@ -167,8 +169,8 @@ def test_householder_reflectors():
     Q = fl.linalg.householder_product(reflectors, tau)
     c = array(5, 2)
     full = fl.linalg.qr(fl.tensor(a), "complete").Q
-    check(fl.ormqr(reflectors, tau, fl.tensor(c)), (full @ fl.tensor(c)).numpy())
-    check(Q, full[:, :3].numpy())
+    check(fl.ormqr(reflectors, tau, fl.tensor(c)), (full @ fl.tensor(c)).cpu().numpy())
+    check(Q, full[:, :3].cpu().numpy())
 
 
 def test_singular_matrices_raise_their_own_error():
@@ -190,7 +192,7 @@ def test_bad_arguments_raise():
     with pytest.raises(RuntimeError):
         fl.linalg.qr(wide, "other")
     with pytest.raises(RuntimeError):
-        fl.lu_unpack(fl.ones(3, 3), fl.full((3,), 7, dtype=fl.int32))
+        fl.lu_unpack(fl.ones(3, 3), fl.full((3,), 7, dtype=fl.int32))[0].tolist()
 
 
 def test_shapes_on_meta():

@@ -20,7 +20,7 @@ def array(*shape, dtype=np.float32):
 
 def check(result, expected, tol=1e-4):
     assert tuple(result.shape) == np.shape(expected)
-    np.testing.assert_allclose(result.numpy(), expected, rtol=tol, atol=tol)
+    np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=tol, atol=tol)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -234,15 +234,15 @@ def test_operands_that_do_not_fit_raise(call):
 def test_many_tiny_products(n, dtype):
     for m, k in ((1, 4), (3, 8), (4, 1), (7, 5), (16, 64), (8, 0)):
         a, b = array(6, m, k, dtype=dtype), array(6, k, n, dtype=dtype)
-        np.testing.assert_allclose(fl.bmm(fl.tensor(a), fl.tensor(b)).numpy(), a @ b, atol=1e-4)
+        np.testing.assert_allclose(fl.bmm(fl.tensor(a), fl.tensor(b)).cpu().numpy(), a @ b, atol=1e-4)
         # Transposed operands, and a matrix that all share.
         at = fl.tensor(np.ascontiguousarray(a.swapaxes(1, 2))).transpose(1, 2)
         bt = fl.tensor(np.ascontiguousarray(b.swapaxes(1, 2))).transpose(1, 2)
-        np.testing.assert_allclose((at @ bt).numpy(), a @ b, atol=1e-4)
-        np.testing.assert_allclose((at @ fl.tensor(b[0])).numpy(), a @ b[0], atol=1e-4)
+        np.testing.assert_allclose((at @ bt).cpu().numpy(), a @ b, atol=1e-4)
+        np.testing.assert_allclose((at @ fl.tensor(b[0])).cpu().numpy(), a @ b[0], atol=1e-4)
         c = array(6, m, n, dtype=dtype)
         scaled = fl.baddbmm(fl.tensor(c), fl.tensor(a), fl.tensor(b), beta=2, alpha=0.5)
-        np.testing.assert_allclose(scaled.numpy(), 2 * c + 0.5 * (a @ b), atol=1e-4)
+        np.testing.assert_allclose(scaled.cpu().numpy(), 2 * c + 0.5 * (a @ b), atol=1e-4)
 
 
 def test_products_with_rows_apart():
@@ -256,6 +256,7 @@ def test_products_with_rows_apart():
             fl._ops._product_pitched(x, w, bias, pitch)
 
 
+@pytest.mark.host  # devices ask for a second matrix of columns: tests/cuda/test_scaled_products.py
 def test_scaled_products_of_8_bit_floats():
     fl.manual_seed(0)
     a, b = fl.randn(5, 7).to(fl.float8_e4m3fn), fl.randn(7, 3).to(fl.float8_e5m2)

@@ -34,14 +34,14 @@ def made(shape, dtype=fl.float32):
 def test_values_and_gradient(mode, shape, pad):
     x = made(shape, fl.float64).requires_grad_()
     y = F.pad(x, pad, mode)
-    expected = np.pad(x.detach().numpy(), widths(shape, pad), NUMPY[mode])
-    np.testing.assert_array_equal(y.detach().numpy(), expected)
+    expected = np.pad(x.detach().cpu().numpy(), widths(shape, pad), NUMPY[mode])
+    np.testing.assert_array_equal(y.detach().cpu().numpy(), expected)
     # Each element gets the sum of the gradients of its copies: find them by padding the elements' numbers.
     g = fl.linspace(-1, 1, y.numel(), dtype=fl.float64).reshape(y.shape)
     y.backward(g)
     numbers = np.pad(np.arange(x.numel()).reshape(shape), widths(shape, pad), NUMPY[mode])
-    sums = np.bincount(numbers.ravel(), weights=g.numpy().ravel(), minlength=x.numel()).reshape(shape)
-    np.testing.assert_allclose(x.grad.numpy(), sums, atol=1e-12)
+    sums = np.bincount(numbers.ravel(), weights=g.cpu().numpy().ravel(), minlength=x.numel()).reshape(shape)
+    np.testing.assert_allclose(x.grad.cpu().numpy(), sums, atol=1e-12)
 
 
 DTYPES = [fl.bool, fl.uint8, fl.int16, fl.int32, fl.int64, fl.float16, fl.bfloat16, fl.float32, fl.complex64, fl.complex128]  # fmt: skip
@@ -53,8 +53,8 @@ def test_every_width_of_element(mode, dtype):
     x = made((2, 3, 4)).remainder(3).to(dtype)
     got = F.pad(x, (2, 1), mode)
     assert got.dtype == dtype
-    expected = np.pad(x.to(fl.complex128).numpy(), widths(x.shape, (2, 1)), NUMPY[mode])
-    np.testing.assert_array_equal(got.to(fl.complex128).numpy(), expected)
+    expected = np.pad(x.to(fl.complex128).cpu().numpy(), widths(x.shape, (2, 1)), NUMPY[mode])
+    np.testing.assert_array_equal(got.to(fl.complex128).cpu().numpy(), expected)
 
 
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.complex64], ids=str)
@@ -62,15 +62,15 @@ def test_gradient_is_summed_in_the_type_of_computation(dtype):
     x = fl.ones(1, 1, 3, 3, dtype=dtype).requires_grad_()
     y = F.pad(x, (2, 2, 2, 2), "replicate")
     y.backward(fl.ones_like(y))
-    np.testing.assert_array_equal(x.grad.to(fl.complex64).numpy().real[0, 0], [[9, 3, 9], [3, 1, 3], [9, 3, 9]])
+    np.testing.assert_array_equal(x.grad.to(fl.complex64).cpu().numpy().real[0, 0], [[9, 3, 9], [3, 1, 3], [9, 3, 9]])
 
 
 @pytest.mark.parametrize("mode", NUMPY)
 def test_any_strides(mode):
     base = made((4, 6, 5, 3))
     for x in (base.permute(0, 3, 1, 2), base.transpose(1, 3), base[:, ::2], base.flip(3), base[:1].expand(2, 6, 5, 3)):
-        expected = np.pad(x.numpy(), widths(x.shape, (1, 2, 2, 1)), NUMPY[mode])
-        np.testing.assert_array_equal(F.pad(x, (1, 2, 2, 1), mode).numpy(), expected)
+        expected = np.pad(x.cpu().numpy(), widths(x.shape, (1, 2, 2, 1)), NUMPY[mode])
+        np.testing.assert_array_equal(F.pad(x, (1, 2, 2, 1), mode).cpu().numpy(), expected)
         leaf = x.detach().clone().requires_grad_()
         y = F.pad(leaf, (1, 2, 2, 1), mode)
         g = fl.arange(y.numel()).float().reshape(y.shape)
@@ -102,9 +102,9 @@ def test_channels_last_stays():
 def test_negative_paddings_crop(mode, pad, sources):
     x = (made((2, 5)) + 1).requires_grad_()
     y = F.pad(x, pad, mode)
-    np.testing.assert_array_equal(y.detach().numpy(), x.detach().numpy()[:, sources])
+    np.testing.assert_array_equal(y.detach().cpu().numpy(), x.detach().cpu().numpy()[:, sources])
     y.sum().backward()
-    np.testing.assert_array_equal(x.grad.numpy()[0], np.bincount(sources, minlength=5))
+    np.testing.assert_array_equal(x.grad.cpu().numpy()[0], np.bincount(sources, minlength=5))
 
 
 def test_empty_batches():

@@ -42,12 +42,12 @@ def test_max_pool(ndim, kernel, stride, padding, dilation, last):
     given = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order)) if last else x
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[ndim - 1]
     want = pooled(x, lambda w: w.max(spatial(ndim)), kernel, stride, padding, dilation)
-    np.testing.assert_array_equal(pool(fl.from_numpy(given), kernel, stride, padding, dilation).numpy(), want)
-    values, indices = pool(fl.from_numpy(given), kernel, stride, padding, dilation, return_indices=True)
-    np.testing.assert_array_equal(values.numpy(), want)
+    np.testing.assert_array_equal(pool(fl.as_tensor(given), kernel, stride, padding, dilation).cpu().numpy(), want)
+    values, indices = pool(fl.as_tensor(given), kernel, stride, padding, dilation, return_indices=True)
+    np.testing.assert_array_equal(values.cpu().numpy(), want)
     flat = x.reshape(2, 5, -1)
     np.testing.assert_array_equal(
-        np.take_along_axis(flat, indices.numpy().reshape(2, 5, -1), 2), want.reshape(2, 5, -1)
+        np.take_along_axis(flat, indices.cpu().numpy().reshape(2, 5, -1), 2), want.reshape(2, 5, -1)
     )
 
 
@@ -57,9 +57,11 @@ def test_avg_pool_without_padding_counted(ndim, kernel, stride, padding):
     x = np.random.default_rng(1).standard_normal((2, 3) + (9, 8, 7)[:ndim])
     pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[ndim - 1]
     want = pooled(x, lambda w: w.mean(spatial(ndim)), kernel, stride, padding)
-    np.testing.assert_allclose(pool(fl.from_numpy(x), kernel, stride, padding, count_include_pad=False).numpy(), want)
+    np.testing.assert_allclose(
+        pool(fl.as_tensor(x), kernel, stride, padding, count_include_pad=False).cpu().numpy(), want
+    )
     total = pooled(x, lambda w: w.sum(spatial(ndim)), kernel, stride, padding)
-    np.testing.assert_allclose(pool(fl.from_numpy(x), kernel, stride, padding).numpy(), total / kernel**ndim)
+    np.testing.assert_allclose(pool(fl.as_tensor(x), kernel, stride, padding).cpu().numpy(), total / kernel**ndim)
 
 
 def test_avg_pool_divisor_and_integers():
@@ -85,9 +87,9 @@ def test_nan_wins_and_first_maximum_is_reported():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int64", "int8"])
 def test_max_pool_dtypes(dtype):
     x = np.random.default_rng(2).integers(-50, 50, (1, 2, 6, 6))
-    got = F.max_pool2d(fl.from_numpy(x).to(getattr(fl, dtype)), 2)
+    got = F.max_pool2d(fl.as_tensor(x).to(getattr(fl, dtype)), 2)
     assert got.dtype == getattr(fl, dtype)
-    np.testing.assert_array_equal(got.to(fl.int64).numpy(), x.reshape(1, 2, 3, 2, 3, 2).max((3, 5)))
+    np.testing.assert_array_equal(got.to(fl.int64).cpu().numpy(), x.reshape(1, 2, 3, 2, 3, 2).max((3, 5)))
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, (5, 2), (None, 3)])
@@ -97,14 +99,14 @@ def test_adaptive(size):
     cuts = [[(i * n // s, -(-(i + 1) * n // s)) for i in range(s)] for s, n in zip(sizes, x.shape[2:])]
     mean = np.array([[x[:, :, a:b, c:d].mean((2, 3)) for c, d in cuts[1]] for a, b in cuts[0]]).transpose(2, 3, 0, 1)
     most = np.array([[x[:, :, a:b, c:d].max((2, 3)) for c, d in cuts[1]] for a, b in cuts[0]]).transpose(2, 3, 0, 1)
-    np.testing.assert_allclose(F.adaptive_avg_pool2d(fl.from_numpy(x), size).numpy(), mean)
-    np.testing.assert_array_equal(F.adaptive_max_pool2d(fl.from_numpy(x), size).numpy(), most)
+    np.testing.assert_allclose(F.adaptive_avg_pool2d(fl.as_tensor(x), size).cpu().numpy(), mean)
+    np.testing.assert_array_equal(F.adaptive_max_pool2d(fl.as_tensor(x), size).cpu().numpy(), most)
 
 
 def test_unpool_puts_maxima_back():
     x = np.random.default_rng(4).standard_normal((2, 3, 6, 6))
-    values, indices = F.max_pool2d(fl.from_numpy(x), 2, return_indices=True)
-    back = F.max_unpool2d(values, indices, 2).numpy()
+    values, indices = F.max_pool2d(fl.as_tensor(x), 2, return_indices=True)
+    back = F.max_unpool2d(values, indices, 2).cpu().numpy()
     assert back.shape == x.shape
     np.testing.assert_array_equal(back[back != 0], x[back != 0])
     assert (back != 0).sum() == values.numel()
@@ -113,22 +115,24 @@ def test_unpool_puts_maxima_back():
 def test_gradients_are_adjoint():
     rng = np.random.default_rng(5)
     x, g = rng.standard_normal((2, 3, 7, 8)), rng.standard_normal((2, 3, 4, 4))
-    values, indices = F.max_pool2d(fl.from_numpy(x), 3, 2, 1, return_indices=True)
-    back = fl._ops._pool_scatter(fl.from_numpy(g), indices, [7, 8], True).numpy()
-    np.testing.assert_allclose((back * x).sum(), (g * values.numpy()).sum())
-    back = fl._ops._avg_pool_backward(
-        fl.from_numpy(g), [2, 3, 7, 8], [3, 3], [2, 2], [1, 1], False, False, None
-    ).numpy()
-    average = F.avg_pool2d(fl.from_numpy(x), 3, 2, 1, count_include_pad=False).numpy()
+    values, indices = F.max_pool2d(fl.as_tensor(x), 3, 2, 1, return_indices=True)
+    back = fl._ops._pool_scatter(fl.as_tensor(g), indices, [7, 8], True).cpu().numpy()
+    np.testing.assert_allclose((back * x).sum(), (g * values.cpu().numpy()).sum())
+    back = (
+        fl._ops._avg_pool_backward(fl.as_tensor(g), [2, 3, 7, 8], [3, 3], [2, 2], [1, 1], False, False, None)
+        .cpu()
+        .numpy()
+    )
+    average = F.avg_pool2d(fl.as_tensor(x), 3, 2, 1, count_include_pad=False).cpu().numpy()
     np.testing.assert_allclose((back * x).sum(), (g * average).sum())
-    back = fl._ops._adaptive_avg_pool_backward(fl.from_numpy(g), [2, 3, 7, 8], 2).numpy()
-    np.testing.assert_allclose((back * x).sum(), (g * F.adaptive_avg_pool2d(fl.from_numpy(x), 4).numpy()).sum())
+    back = fl._ops._adaptive_avg_pool_backward(fl.as_tensor(g), [2, 3, 7, 8], 2).cpu().numpy()
+    np.testing.assert_allclose((back * x).sum(), (g * F.adaptive_avg_pool2d(fl.as_tensor(x), 4).cpu().numpy()).sum())
 
 
 def test_lp_pool():
     x = np.random.default_rng(6).random((1, 2, 4, 4))
     want = np.sqrt((x**2).reshape(1, 2, 2, 2, 2, 2).sum((3, 5)))
-    np.testing.assert_allclose(F.lp_pool2d(fl.from_numpy(x), 2, 2).numpy(), want)
+    np.testing.assert_allclose(F.lp_pool2d(fl.as_tensor(x), 2, 2).cpu().numpy(), want)
 
 
 def test_fractional_windows_cover_the_input():
@@ -168,7 +172,7 @@ def test_gradient_of_averages_is_the_transposed_map(spatial, options, last):
     count = int(np.prod(spatial))
     # The pooling as a matrix, from the averages of single elements.
     units = fl.eye(count, dtype=fl.float64).reshape(count, 1, *spatial)
-    matrix = pool(units, **options).reshape(count, -1).numpy()
+    matrix = pool(units, **options).reshape(count, -1).cpu().numpy()
     for dtype, tolerance in ((fl.float64, 1e-12), (fl.float32, 1e-6), (fl.bfloat16, 2e-2)):
         x = fl.zeros(2, 3, *spatial, dtype=dtype)
         if last and ndim > 1:
@@ -177,8 +181,8 @@ def test_gradient_of_averages_is_the_transposed_map(spatial, options, last):
         y = pool(x, **options)
         g = fl.linspace(-1, 1, y.numel()).reshape(y.shape).to(dtype)
         (got,) = fl.autograd.grad(y, x, g.contiguous(memory_format=fl.channels_last) if last and ndim == 2 else g)
-        expected = (g.double().numpy().reshape(6, -1) @ matrix.T).reshape(x.shape)
-        np.testing.assert_allclose(got.double().numpy(), expected, atol=tolerance)
+        expected = (g.double().cpu().numpy().reshape(6, -1) @ matrix.T).reshape(x.shape)
+        np.testing.assert_allclose(got.double().cpu().numpy(), expected, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +192,11 @@ def test_gradient_of_adaptive_averages(spatial, size):
     ndim = len(spatial)
     pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[ndim - 1]
     count = int(np.prod(spatial))
-    matrix = pool(fl.eye(count, dtype=fl.float64).reshape(count, 1, *spatial), size).reshape(count, -1).numpy()
+    matrix = pool(fl.eye(count, dtype=fl.float64).reshape(count, 1, *spatial), size).reshape(count, -1).cpu().numpy()
     for dtype, tolerance in ((fl.float64, 1e-12), (fl.bfloat16, 2e-2)):
         x = fl.zeros(2, 3, *spatial, dtype=dtype, requires_grad=True)
         y = pool(x, size)
         g = fl.linspace(-1, 1, y.numel()).reshape(y.shape).to(dtype)
         (got,) = fl.autograd.grad(y, x, g)
-        expected = (g.double().numpy().reshape(6, -1) @ matrix.T).reshape(x.shape)
-        np.testing.assert_allclose(got.double().numpy(), expected, atol=tolerance)
+        expected = (g.double().cpu().numpy().reshape(6, -1) @ matrix.T).reshape(x.shape)
+        np.testing.assert_allclose(got.double().cpu().numpy(), expected, atol=tolerance)

@@ -30,9 +30,9 @@ def test_philox_known_answer():
 
 
 def test_uniform_is_the_documented_function_of_seed_offset_and_index():
-    g = fl.Generator().manual_seed(12345)
+    g = fl.Generator(fl.get_default_device()).manual_seed(12345)
     fl.rand(3, generator=g)  # takes offset 0
-    got = fl.rand(200, generator=g).numpy()
+    got = fl.rand(200, generator=g).cpu().numpy()
     for i in (0, 1, 17, 63, 64, 130, 199):
         group, e = divmod(i, 64)
         word = philox_block(12345, 1, group * 16 + e % 16)[e // 16]
@@ -45,21 +45,21 @@ def test_numbers_do_not_depend_on_threads_or_length(draw, dtype):
     threads = fl.get_num_threads()
     try:
         fl.manual_seed(7)
-        many = draw(N, dtype=dtype).numpy()
+        many = draw(N, dtype=dtype).cpu().numpy()
         fl.set_num_threads(1)
         fl.manual_seed(7)
-        assert (draw(N, dtype=dtype).numpy() == many).all()
+        assert (draw(N, dtype=dtype).cpu().numpy() == many).all()
         fl.manual_seed(7)
-        assert (draw(1001, dtype=dtype).numpy() == many[:1001]).all()
+        assert (draw(1001, dtype=dtype).cpu().numpy() == many[:1001]).all()
     finally:
         fl.set_num_threads(threads)
 
 
 def test_strided_tensors_get_the_numbers_of_their_logical_index():
     fl.manual_seed(1)
-    want = fl.empty(30, 20).normal_().numpy()
+    want = fl.empty(30, 20).normal_().cpu().numpy()
     fl.manual_seed(1)
-    assert (fl.empty(20, 30).t().normal_().numpy() == want).all()
+    assert (fl.empty(20, 30).t().normal_().cpu().numpy() == want).all()
 
 
 @pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16, fl.float16])
@@ -67,7 +67,7 @@ def test_moments(dtype):
     fl.manual_seed(0)
 
     def sample(fill):
-        return fill(fl.empty(N, dtype=dtype)).to(fl.float64).numpy()
+        return fill(fl.empty(N, dtype=dtype)).to(fl.float64).cpu().numpy()
 
     x = sample(lambda t: t.normal_(2.0, 3.0))
     assert abs(x.mean() - 2) < 0.05 and abs(x.std() - 3) < 0.05
@@ -88,7 +88,7 @@ def test_moments(dtype):
 
 def test_normal_numbers_are_independent():
     fl.manual_seed(3)
-    x = fl.randn(N, dtype=fl.float64).numpy()
+    x = fl.randn(N, dtype=fl.float64).cpu().numpy()
     for lag in (1, 16, 32, 64):
         assert abs(np.corrcoef(x[:-lag], x[lag:])[0, 1]) < 0.01
     assert abs((x**4).mean() - 3) < 0.1
@@ -96,14 +96,14 @@ def test_normal_numbers_are_independent():
 
 def test_integers():
     fl.manual_seed(0)
-    x = fl.randint(-3, 4, (N,)).numpy()
+    x = fl.randint(-3, 4, (N,)).cpu().numpy()
     counts = np.bincount(x + 3)
     assert x.dtype == np.int64 and len(counts) == 7 and abs(counts / N - 1 / 7).max() < 0.005
     assert fl.randint(5, (2, 3), dtype=fl.float32).dtype == fl.float32
-    wide = fl.empty(1000, dtype=fl.int64).random_(-(2**62), 2**62).numpy()
+    wide = fl.empty(1000, dtype=fl.int64).random_(-(2**62), 2**62).cpu().numpy()
     assert wide.min() < -(2**61) and wide.max() > 2**61
     assert set(fl.empty(100, dtype=fl.bool).random_().tolist()) == {True, False}
-    assert fl.empty(1000, dtype=fl.uint8).random_().numpy().max() > 200
+    assert fl.empty(1000, dtype=fl.uint8).random_().cpu().numpy().max() > 200
     with pytest.raises(RuntimeError):
         fl.randint(3, 3, (2,))
     with pytest.raises(RuntimeError):
@@ -122,18 +122,18 @@ def test_sampling_from_tensors():
     fl.manual_seed(0)
     ones = fl.ones(50_000, dtype=fl.float64)
     for rate in (0.5, 3.5, 40.0):
-        x = fl.poisson(ones * rate).numpy()
+        x = fl.poisson(ones * rate).cpu().numpy()
         assert abs(x.mean() / rate - 1) < 0.03 and abs(x.var() / rate - 1) < 0.05
     for count, p in ((10, 0.3), (300, 0.4), (300, 0.9)):
-        x = fl.binomial(ones * count, ones * p).numpy()
+        x = fl.binomial(ones * count, ones * p).cpu().numpy()
         assert abs(x.mean() / (count * p) - 1) < 0.02 and abs(x.var() / (count * p * (1 - p)) - 1) < 0.05
     for alpha in (0.3, 2.5):
-        x = fl._standard_gamma(ones * alpha).numpy()
+        x = fl._standard_gamma(ones * alpha).cpu().numpy()
         assert abs(x.mean() / alpha - 1) < 0.03 and abs(x.var() / alpha - 1) < 0.08
     p = fl.tensor([0.0, 0.25, 1.0]).expand(10_000, 3)
-    assert np.allclose(fl.bernoulli(p).numpy().mean(0), [0, 0.25, 1], atol=0.02)
+    assert np.allclose(fl.bernoulli(p).cpu().numpy().mean(0), [0, 0.25, 1], atol=0.02)
     x = fl._sample_dirichlet(fl.ones(1000, 4))
-    assert np.allclose(x.numpy().sum(1), 1, atol=1e-5)
+    assert np.allclose(x.cpu().numpy().sum(1), 1, atol=1e-5)
     with pytest.raises(RuntimeError):
         fl.poisson(fl.tensor([-1.0]))
     with pytest.raises(RuntimeError):
@@ -143,7 +143,7 @@ def test_sampling_from_tensors():
 def test_multinomial():
     fl.manual_seed(0)
     weights = fl.tensor([0.1, 0.0, 0.6, 0.3])
-    drawn = fl.multinomial(weights, 20_000, replacement=True).numpy()
+    drawn = fl.multinomial(weights, 20_000, replacement=True).cpu().numpy()
     assert np.allclose(np.bincount(drawn, minlength=4) / 20_000, [0.1, 0, 0.6, 0.3], atol=0.02)
     rows = fl.multinomial(weights.expand(500, 4), 3)
     assert all(sorted(r) == [0, 2, 3] for r in rows.tolist())
@@ -155,8 +155,8 @@ def test_multinomial():
 
 
 def test_generator_state():
-    g = fl.Generator().manual_seed(-5)
-    assert g.initial_seed() == 2**64 - 5 and g.device == fl.device("cpu")
+    g = fl.Generator(fl.get_default_device()).manual_seed(-5)
+    assert g.initial_seed() == 2**64 - 5 and fl.Generator().device == fl.device("cpu")
     state = g.get_state()
     first = fl.rand(4, generator=g)
     other = g.clone_state()
@@ -173,6 +173,7 @@ def test_generator_state():
     assert copy.copy(g) is not None
 
 
+@pytest.mark.host
 def test_default_generator_and_fork():
     fl.manual_seed(11)
     assert fl.initial_seed() == 11 and fl.default_generator.initial_seed() == 11
@@ -201,15 +202,15 @@ def test_factories_and_meta():
 def test_dropout():
     fl.manual_seed(0)
     x = fl.ones(100, 1000)
-    y = F.dropout(x, 0.2).numpy()
+    y = F.dropout(x, 0.2).cpu().numpy()
     assert set(np.unique(y)) == {0, np.float32(1.25)} and abs((y == 0).mean() - 0.2) < 0.01
     assert F.dropout(x, 0.5, training=False) is x
     assert (F.dropout(x, 1.0) == 0).all()
     out, mask = fl.native_dropout(x, 0.5, True)
-    assert (out.numpy() == mask.numpy() * 2.0).all()
-    planes = F.dropout2d(fl.ones(10, 20, 3, 3), 0.5).numpy().reshape(200, 9)
+    assert (out.cpu().numpy() == mask.cpu().numpy() * 2.0).all()
+    planes = F.dropout2d(fl.ones(10, 20, 3, 3), 0.5).cpu().numpy().reshape(200, 9)
     assert ((planes == planes[:, :1]).all(1)).all() and 0.3 < (planes[:, 0] == 0).mean() < 0.7
-    z = F.alpha_dropout(fl.randn(N), 0.3, training=True).numpy()
+    z = F.alpha_dropout(fl.randn(N), 0.3, training=True).cpu().numpy()
     assert abs(z.mean()) < 0.02 and abs(z.std() - 1) < 0.02
     with pytest.raises(ValueError):
         F.dropout(x, 1.5)

@@ -17,9 +17,9 @@ def close(got, want, tolerance=1e-4):
 
 def layouts(array):
     """The same values under different strides."""
-    yield fl.from_numpy(array)
-    yield fl.from_numpy(np.ascontiguousarray(array.transpose(2, 0, 1))).permute(1, 2, 0)
-    yield fl.from_numpy(np.repeat(array, 2, axis=1)).as_strided(array.shape, (2 * 33 * 70, 2 * 70, 1))
+    yield fl.as_tensor(array)
+    yield fl.as_tensor(np.ascontiguousarray(array.transpose(2, 0, 1))).permute(1, 2, 0)
+    yield fl.as_tensor(np.repeat(array, 2, axis=1)).as_strided(array.shape, (2 * 33 * 70, 2 * 70, 1))
 
 
 DIMS = [c for n in (1, 2, 3) for c in itertools.combinations(range(3), n)]
@@ -53,7 +53,7 @@ def test_extremes_come_with_the_first_index(dim):
 
 def test_argmax_of_everything_counts_in_logical_order():
     array = RNG.standard_normal((40, 50))
-    x = fl.from_numpy(array)
+    x = fl.as_tensor(array)
     assert fl.argmax(x.t()).item() == array.T.argmax()
     assert fl.argmax(x, keepdim=True).shape == (1, 1)
 
@@ -62,7 +62,7 @@ def test_argmax_of_everything_counts_in_logical_order():
 def test_nan_wins_extremes(position):
     array = RNG.standard_normal(70000).astype(np.float32)
     array[position] = np.nan
-    x = fl.from_numpy(array)
+    x = fl.as_tensor(array)
     assert np.isnan(fl.amax(x).item()) and np.isnan(fl.min(x).item())
     assert fl.argmax(x).item() == position and fl.min(x, 0).indices.item() == position
     assert np.isfinite(fl.nansum(x).item())
@@ -71,15 +71,15 @@ def test_nan_wins_extremes(position):
 def test_long_float_sums_are_accurate():
     array = RNG.random(1_000_000).astype(np.float32)
     exact = array.astype(np.float64).sum()
-    assert abs(fl.sum(fl.from_numpy(array)).item() - exact) / exact < 1e-6
-    tall = fl.from_numpy(array.reshape(-1, 4))
+    assert abs(fl.sum(fl.as_tensor(array)).item() - exact) / exact < 1e-6
+    tall = fl.as_tensor(array.reshape(-1, 4))
     np.testing.assert_allclose(fl.sum(tall, 0).tolist(), array.reshape(-1, 4).astype(np.float64).sum(0), rtol=1e-6)
 
 
 def test_integers_and_bools_sum_to_int64():
-    flags = fl.from_numpy(RNG.random(1000) > 0.5)
+    flags = fl.as_tensor(RNG.random(1000) > 0.5)
     assert fl.sum(flags).dtype == fl.int64 and fl.prod(flags).dtype == fl.int64
-    narrow = fl.from_numpy(np.full(1000, 100, np.int8))
+    narrow = fl.as_tensor(np.full(1000, 100, np.int8))
     assert fl.sum(narrow).item() == 100_000
     assert fl.sum(narrow, dtype=fl.float64).dtype == fl.float64
 
@@ -117,15 +117,15 @@ def test_variance_is_stable_far_from_zero():
     array = (RNG.standard_normal((64, 3000)) + 1e4).astype(np.float32)
     for dim in (0, 1):
         np.testing.assert_allclose(
-            fl.var(fl.from_numpy(array), dim).tolist(), array.astype(np.float64).var(dim, ddof=1), rtol=1e-3
+            fl.var(fl.as_tensor(array), dim).tolist(), array.astype(np.float64).var(dim, ddof=1), rtol=1e-3
         )
-    assert fl.var(fl.from_numpy(array), correction=0).shape == ()
+    assert fl.var(fl.as_tensor(array), correction=0).shape == ()
 
 
 @pytest.mark.parametrize("p", [0, 1, 2, 3, 0.5, float("inf"), -float("inf")])
 def test_norms(p):
     array = RNG.standard_normal((6, 50))
-    close(fl.norm(fl.from_numpy(array), p, 1), np.array([np.linalg.norm(row, p) for row in array]), 1e-8)
+    close(fl.norm(fl.as_tensor(array), p, 1), np.array([np.linalg.norm(row, p) for row in array]), 1e-8)
 
 
 def test_logsumexp_of_infinities():

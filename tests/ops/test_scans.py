@@ -12,15 +12,15 @@ RNG = np.random.default_rng(1)
 def test_cumsum_and_cumprod(shape, dim):
     array = RNG.standard_normal(shape)
     np.testing.assert_allclose(
-        fl.cumsum(fl.from_numpy(array), dim).tolist(), np.cumsum(array, dim), rtol=1e-8, atol=1e-8
+        fl.cumsum(fl.as_tensor(array), dim).tolist(), np.cumsum(array, dim), rtol=1e-8, atol=1e-8
     )
     near_one = 1 + array * 1e-3
-    np.testing.assert_allclose(fl.cumprod(fl.from_numpy(near_one), dim).tolist(), np.cumprod(near_one, dim), rtol=1e-8)
+    np.testing.assert_allclose(fl.cumprod(fl.as_tensor(near_one), dim).tolist(), np.cumprod(near_one, dim), rtol=1e-8)
 
 
 def test_cumsum_of_integers_is_int64_and_of_a_transpose_right():
     array = RNG.integers(0, 9, (30, 40)).astype(np.int32)
-    x = fl.from_numpy(array)
+    x = fl.as_tensor(array)
     assert fl.cumsum(x, 0).dtype == fl.int64
     assert fl.cumsum(x.t(), 0).tolist() == np.cumsum(array.T, 0).tolist()
 
@@ -39,18 +39,18 @@ def test_logcumsumexp_stays_finite():
 
 def test_diff_and_trapezoid():
     array = RNG.standard_normal((4, 9))
-    x = fl.from_numpy(array)
+    x = fl.as_tensor(array)
     np.testing.assert_allclose(fl.diff(x, 2, 1).tolist(), np.diff(array, 2, 1), atol=1e-12)
     at = np.sort(RNG.standard_normal(9))
-    np.testing.assert_allclose(fl.trapezoid(x, fl.from_numpy(at)).tolist(), np.trapezoid(array, at), atol=1e-12)
+    np.testing.assert_allclose(fl.trapezoid(x, fl.as_tensor(at)).tolist(), np.trapezoid(array, at), atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.float32, fl.int32], ids=str)
 def test_running_sums_of_rows(dtype):
     for rows in (1, 4, 5, 9):
         x = fl.arange(rows * 37).remainder(5).reshape(rows, 37).to(dtype)
-        np.testing.assert_array_equal(x.cumsum(1).double().numpy(), x.double().numpy().cumsum(1))
-        np.testing.assert_array_equal(x.cumsum(0).double().numpy(), x.double().numpy().cumsum(0))
+        np.testing.assert_array_equal(x.cumsum(1).double().cpu().numpy(), x.double().cpu().numpy().cumsum(1))
+        np.testing.assert_array_equal(x.cumsum(0).double().cpu().numpy(), x.double().cpu().numpy().cumsum(0))
 
 
 def test_scans_in_narrow_types_wrap_around():

@@ -12,16 +12,16 @@ RNG = np.random.default_rng(2)
 @pytest.mark.parametrize("n", [1, 7, 150, 1000])
 def test_sort_is_stable_both_ways(dtype, n):
     array = RNG.integers(0, 40, (3, n)).astype(dtype)
-    values, indices = fl.sort(fl.from_numpy(array), 1)
+    values, indices = fl.sort(fl.as_tensor(array), 1)
     order = np.argsort(array, 1, kind="stable")
     assert indices.tolist() == order.tolist() and values.tolist() == np.take_along_axis(array, order, 1).tolist()
-    down = fl.sort(fl.from_numpy(array), stable=True, dim=1, descending=True)
+    down = fl.sort(fl.as_tensor(array), stable=True, dim=1, descending=True)
     assert down.indices.tolist() == np.argsort(-array.astype(np.float64), 1, kind="stable").tolist()
 
 
 def test_sort_along_the_first_dimension_of_a_transpose():
     array = RNG.standard_normal((30, 20))
-    assert fl.sort(fl.from_numpy(array).t(), 0)[0].tolist() == np.sort(array.T, 0).tolist()
+    assert fl.sort(fl.as_tensor(array).t(), 0)[0].tolist() == np.sort(array.T, 0).tolist()
 
 
 def test_nan_sorts_last_and_zeros_are_equal():
@@ -34,15 +34,15 @@ def test_nan_sorts_last_and_zeros_are_equal():
 @pytest.mark.parametrize("n,k", [(1000, 5), (1000, 400), (50, 50), (20_000, 100), (5, 0)])
 def test_topk(n, k):
     array = RNG.permutation(n).astype(np.float32)
-    values, indices = fl.topk(fl.from_numpy(array), k)
+    values, indices = fl.topk(fl.as_tensor(array), k)
     assert values.tolist() == sorted(array.tolist(), reverse=True)[:k]
     assert array[indices.tolist()].tolist() == values.tolist()
-    assert fl.topk(fl.from_numpy(array), k, largest=False).values.tolist() == sorted(array.tolist())[:k]
+    assert fl.topk(fl.as_tensor(array), k, largest=False).values.tolist() == sorted(array.tolist())[:k]
 
 
 def test_median_kthvalue_and_mode():
     array = RNG.standard_normal((6, 101))
-    x = fl.from_numpy(array)
+    x = fl.as_tensor(array)
     np.testing.assert_allclose(fl.median(x, 1).values.tolist(), np.median(array, 1))
     assert fl.kthvalue(x, 3, 1).values.tolist() == np.sort(array, 1)[:, 2].tolist()
     assert fl.mode(fl.tensor([3, 1, 1, 2, 2])).values.item() == 1
@@ -54,12 +54,12 @@ def test_median_kthvalue_and_mode():
 
 def test_unique_with_inverse_and_counts():
     array = RNG.integers(0, 9, (20, 30))
-    values, inverse, counts = fl.unique(fl.from_numpy(array), return_inverse=True, return_counts=True)
+    values, inverse, counts = fl.unique(fl.as_tensor(array), return_inverse=True, return_counts=True)
     want, back, number = np.unique(array, return_inverse=True, return_counts=True)
     assert values.tolist() == want.tolist() and counts.tolist() == number.tolist()
     assert inverse.tolist() == back.reshape(array.shape).tolist()
     rows = RNG.integers(0, 2, (50, 3))
-    assert fl.unique(fl.from_numpy(rows), dim=0).tolist() == np.unique(rows, axis=0).tolist()
+    assert fl.unique(fl.as_tensor(rows), dim=0).tolist() == np.unique(rows, axis=0).tolist()
     runs, counts = fl.unique_consecutive(fl.tensor([1, 1, 2, 2, 2, 1]), return_counts=True)
     assert runs.tolist() == [1, 2, 1] and counts.tolist() == [2, 3, 1]
 
@@ -67,19 +67,19 @@ def test_unique_with_inverse_and_counts():
 @pytest.mark.parametrize("right", [False, True])
 def test_searchsorted(right):
     edges, values = np.sort(RNG.integers(0, 50, 20)), RNG.integers(-5, 60, (4, 7))
-    got = fl.searchsorted(fl.from_numpy(edges), fl.from_numpy(values), right=right)
+    got = fl.searchsorted(fl.as_tensor(edges), fl.as_tensor(values), right=right)
     assert got.tolist() == np.searchsorted(edges, values, "right" if right else "left").tolist()
-    assert fl.bucketize(fl.from_numpy(values), fl.from_numpy(edges), right=right).tolist() == got.tolist()
+    assert fl.bucketize(fl.as_tensor(values), fl.as_tensor(edges), right=right).tolist() == got.tolist()
 
 
 def test_counting():
     array = RNG.integers(0, 12, 5000)
-    assert fl.bincount(fl.from_numpy(array), minlength=20).tolist() == np.bincount(array, minlength=20).tolist()
+    assert fl.bincount(fl.as_tensor(array), minlength=20).tolist() == np.bincount(array, minlength=20).tolist()
     points = RNG.standard_normal(3000)
-    hist, _edges = fl.histogram(fl.from_numpy(points), 10, range=(-2.0, 2.0))
+    hist, _edges = fl.histogram(fl.as_tensor(points), 10, range=(-2.0, 2.0))
     assert hist.tolist() == np.histogram(points, 10, (-2, 2))[0].tolist()
-    assert fl.histc(fl.from_numpy(points), 10, -2, 2).tolist() == hist.tolist()
-    assert fl.isin(fl.from_numpy(array), fl.tensor([3, 5])).tolist() == np.isin(array, [3, 5]).tolist()
+    assert fl.histc(fl.as_tensor(points), 10, -2, 2).tolist() == hist.tolist()
+    assert fl.isin(fl.tensor(array), fl.tensor([3, 5])).tolist() == np.isin(array, [3, 5]).tolist()
     with pytest.raises(RuntimeError):
         fl.bincount(fl.tensor([-1]))
 
@@ -88,14 +88,14 @@ def test_counting():
 @pytest.mark.parametrize("dim", [None, 0, 1])
 def test_quantiles(how, dim):
     array = RNG.standard_normal((9, 14))
-    got = fl.quantile(fl.from_numpy(array), fl.tensor([0.1, 0.6], dtype=fl.float64), dim, interpolation=how)
+    got = fl.quantile(fl.tensor(array), fl.tensor([0.1, 0.6], dtype=fl.float64), dim, interpolation=how)
     np.testing.assert_allclose(got.tolist(), np.quantile(array, [0.1, 0.6], dim, method=how), atol=1e-9)
 
 
 def test_covariance_and_correlation():
     array = RNG.standard_normal((4, 30))
-    np.testing.assert_allclose(fl.cov(fl.from_numpy(array)).tolist(), np.cov(array), atol=1e-9)
-    np.testing.assert_allclose(fl.corrcoef(fl.from_numpy(array)).tolist(), np.corrcoef(array), atol=1e-9)
+    np.testing.assert_allclose(fl.cov(fl.as_tensor(array)).tolist(), np.cov(array), atol=1e-9)
+    np.testing.assert_allclose(fl.corrcoef(fl.as_tensor(array)).tolist(), np.corrcoef(array), atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [fl.bool, fl.uint8, fl.int8, fl.int32, fl.int64, fl.float16, fl.bfloat16, fl.float64])

@@ -65,7 +65,7 @@ def test_making_viewing_and_copying(dtype):
     code = {1: fl.uint8, 2: fl.int16, 4: fl.int32, 8: fl.int64}[dtype.itemsize]
     assert fl.equal(x.view(code).view(dtype).to(fl.float64), wide)
     for other in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.cpu()):
-        assert other.dtype == dtype and fl.equal(other.to(fl.float64), wide)
+        assert other.dtype == dtype and fl.equal(other.to(fl.float64), wide.to(other.device))
     buffer = io.BytesIO()
     fl.save(x, buffer)
     buffer.seek(0)

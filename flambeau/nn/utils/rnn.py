@@ -204,7 +204,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs a list of sequences of different lengths."""
-    lengths = fl.as_tensor([sequence.size(0) for sequence in sequences])
+    lengths = fl.as_tensor([sequence.size(0) for sequence in sequences], device="cpu")
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

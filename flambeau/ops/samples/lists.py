@@ -108,9 +108,9 @@ def rnn_layer_backward(make):
 
 @samples("_pack_padded_sequence")
 def pack(make):
-    yield call(make(3, 2, 2), make.index([3, 1]), False)
+    yield call(make(3, 2, 2), make.index([3, 1]).cpu(), False)
 
 
 @samples("_pad_packed_sequence")
 def unpack(make):
-    yield call(make(4, 2), make.index([2, 1, 1]), False, 0.0, 3)
+    yield call(make(4, 2), make.index([2, 1, 1]).cpu(), False, 0.0, 3)

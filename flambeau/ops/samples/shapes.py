@@ -207,8 +207,8 @@ def chunk(make):
 
 @samples("tensor_split.tensor_indices_or_sections")
 def tensor_split_tensor(make):
-    yield call(make(5), make.index([1, 3]))
-    yield call(make(5), make.index(2))
+    yield call(make(5), make.index([1, 3]).cpu())
+    yield call(make(5), make.index(2).cpu())
 
 
 @samples("tensor_split.sections", "tensor_split.indices_or_sections")
