@@ -303,7 +303,7 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
     to += target_start[d] * out.stride(d);
   }
   const Tensor source = alias(self, inner, self.strides(), from);
-  if (channels_last || !self.is_contiguous() || n == 0) {
+  if (channels_last || !self.is_contiguous() || n == 0 || self.device().type == DeviceType::CUDA) {
     if (padded) copy_into(out, scalar_tensor(value, out.options()));
     copy_into(alias(out, inner, out.strides(), to), source);
     return out;
@@ -370,15 +370,15 @@ Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_si
 }
 
 FL_KERNEL("flip", flip);
-FL_KERNEL("roll", roll);
-FL_KERNEL("repeat", repeat);
+FL_KERNEL_DEVICES("roll", roll);
+FL_KERNEL_DEVICES("repeat", repeat);
 FL_KERNEL("tril", tril);
 FL_KERNEL("triu", triu);
 FL_KERNEL("tril_indices", tril_indices);
 FL_KERNEL("triu_indices", triu_indices);
 FL_KERNEL("diag_embed", diag_embed);
 FL_KERNEL("trace", trace);
-FL_KERNEL("constant_pad_nd", constant_pad_nd);
+FL_KERNEL_DEVICES("constant_pad_nd", constant_pad_nd);
 FL_KERNEL("repeat_interleave.Tensor", repeat_interleave);
 
 }  // namespace

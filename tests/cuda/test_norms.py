@@ -232,6 +232,22 @@ def test_joining():
     assert fl.cat([images.cuda()] * 2, 1).is_contiguous(memory_format=fl.channels_last)
 
 
+def test_copies_in_another_order():
+    a = made((3, 4, 5, 6), fl.float32, 27)
+    for change in (
+        lambda t: t.roll((2, -1), (1, 3)),
+        lambda t: t.roll(7),
+        lambda t: t.repeat(2, 1, 3, 1, 2),
+        lambda t: F.pad(t, (1, 2, 0, 3), value=1.5),
+        lambda t: F.pad(t, (-1, 2)),
+        lambda t: F.pad(t.contiguous(memory_format=fl.channels_last), (1, 1, 1, 1)),
+        lambda t: F.pad(t.transpose(0, 3), (1, 1)),
+        lambda t: F.pad(t.bool(), (1, 0), value=True),
+    ):
+        got, want = change(a.cuda()), change(a)
+        assert fl.equal(got.cpu(), want) and got.stride() == want.stride()
+
+
 def test_joining_of_many():
     for dtype in (fl.uint8, fl.bfloat16, fl.float32, fl.float64):
         for rows, widths in ((1, [1] * 200), (7, [3, 8, 1, 0, 16]), (5, [64, 32]), (2, [5000, 3])):
