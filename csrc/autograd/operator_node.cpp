@@ -235,21 +235,6 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
 
 }  // namespace
 
-std::string OperatorNode::name() const {
-  // add_ -> AddBackward0, native_layer_norm -> NativeLayerNormBackward0
-  std::string out;
-  bool upper = true;
-  for (char c : (op->functional ? op->functional : op)->schema.name) {
-    if (c == '_') {
-      upper = true;
-      continue;
-    }
-    out += upper ? static_cast<char>(std::toupper(c)) : c;
-    upper = false;
-  }
-  return out + "Backward0";
-}
-
 std::vector<Tensor> OperatorNode::apply(std::vector<Tensor>&& grads) {
   bool any = false;
   for (const Tensor& g : grads) any |= g.defined();

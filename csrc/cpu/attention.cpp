@@ -87,7 +87,10 @@ std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& ke
                                            const Tensor& mask, bool causal, std::optional<double> scale) {
   Call c = prepare(query, key, value, mask, causal, scale);
   AttentionArgs& g = c.args;
-  Tensor out = heads_inside({g.batch, g.heads, g.queries, g.value_depth}, query.options());
+  // As the query lies: with its heads inside of its rows, as projections leave them, or contiguous.
+  const bool inside = query.stride(1) != 0 && query.stride(1) < query.stride(2) && query.stride(3) == 1;
+  const Dims sizes{g.batch, g.heads, g.queries, g.value_depth};
+  Tensor out = inside ? heads_inside(sizes, query.options()) : empty(sizes, query.options());
   Tensor lse = empty({g.batch, g.heads, g.queries}, {DType::Float, query.device()});
   if (query.is_meta() || out.numel() == 0) return {out, lse};
   g.output = operand(out);

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._higher_order_ops.associative_scan import associative_scan
+from flambeau._higher_order_ops.map import map
 from flambeau._higher_order_ops.scan import scan
-from flambeau._misc import cond, while_loop
+from flambeau._higher_order_ops.while_loop import while_loop
+from flambeau._misc import cond
 
-__all__ = ["associative_scan", "cond", "scan", "while_loop"]
+__all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]
 
 
 def __getattr__(name: str) -> Any:

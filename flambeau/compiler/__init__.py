@@ -116,6 +116,7 @@ def _compile_module(model: Any, settings: Any) -> Any:
             "_compiled_call": compiled,
             "__reduce_ex__": lambda self, protocol: (compile, (original,)),
             "__deepcopy__": _copy_compiled,
+            "load_state_dict": _load_compiled,
         },
     )
     wrapper = made.__new__(made)
@@ -127,6 +128,17 @@ def _copy_compiled(self: Any, memo: Any) -> Any:
     import copy
 
     return compile(copy.deepcopy(self._orig_mod, memo))
+
+
+def _load_compiled(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+    """Also takes the names that PyTorch's compiled modules have in their state dicts."""
+    prefix = "_orig_mod."
+    if any(isinstance(key, str) and key.startswith(prefix) for key in state_dict):
+        given, metadata = state_dict, getattr(state_dict, "_metadata", None)
+        state_dict = type(given)((key.removeprefix(prefix), value) for key, value in given.items())
+        if metadata is not None:
+            state_dict._metadata = {key.removeprefix(prefix): value for key, value in metadata.items()}
+    return self._orig_mod.load_state_dict(state_dict, *args, **kwargs)
 
 
 def _mark(function: Any = None, *args: Any, **kwargs: Any) -> Any:

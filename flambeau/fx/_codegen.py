@@ -179,7 +179,7 @@ class CodeGen:
 
         for index, node in enumerate(nodes):
             if verbose:
-                note = _note(node)
+                note = _note(node) or ("" if node.op in ("placeholder", "output") else _NO_TRACE)
                 if note and note != last_note:
                     last_note = note
                     body.append(f"\n{note}\n")
@@ -187,7 +187,7 @@ class CodeGen:
             annotation = ""
             if verbose:
                 annotation = _value_annotation(node, include_stride, include_device)
-            elif node.type is not None:
+            if not annotation and node.type is not None:
                 annotation = f" : {printer.annotation(node.type)}"
             if op == "placeholder":
                 default = f" = {printer(node._args[0])}" if node._args else ""
@@ -222,10 +222,10 @@ class CodeGen:
             body = self._body_transformer(body)
         code = "".join(body).lstrip("\n")
         code = "\n".join(f"    {line}" if line else "" for line in code.split("\n"))
-        first_line = prologue.count("\n") + 2
+        first_line = prologue.count("\n") + 4
         lineno_map = {first_line + at: index for at, index in lines.items()}
-        source = f"\n{prologue}\n{code}"
-        return PythonCode(source, scope.globals, lineno_map, 1)
+        source = f"\n\n\n{prologue}\n{code}    "  # the blanks around it as PyTorch has them: programs compare the text
+        return PythonCode(source, scope.globals, lineno_map, 3)
 
 
 class _PyTreeCodeGen(CodeGen):
@@ -478,6 +478,9 @@ def _value_annotation(node: Node, stride: bool, device: bool) -> str:
     if value is None or not hasattr(value, "dtype") or not hasattr(value, "shape"):
         return f': "Sym({value})"' if type(value).__name__ in ("SymInt", "SymFloat", "SymBool") else ""
     return f': "{_shape_text(value, stride, device)}"'
+
+
+_NO_TRACE = "# No stacktrace found for following nodes"
 
 
 def _note(node: Node) -> str:

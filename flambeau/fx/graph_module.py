@@ -279,7 +279,8 @@ class GraphModule(Module):
             include_stride=include_stride,
             include_device=include_device,
             expanded_def=expanded_def,
-        ).src.lstrip("\n")
+        ).src.strip("\n ")
+        code += "\n"
         text = f"class {type(self).__name__}(torch.nn.Module):\n" + _indented(code)
         for name, child in self.named_children():
             if isinstance(child, GraphModule):

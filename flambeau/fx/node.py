@@ -465,9 +465,11 @@ class Node:
                 placeholder_names.append(f"{self.target}{annotation}")
                 return None
             default = f"(default={self.args[0]})" if self.args else ""
-            return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self.target}]{default}"
+            shown = f"{_type_repr(self.type)} " if self.type else ""
+            return f"%{self.name} : {shown}[num_users={len(self.users)}] = {self.op}[target={self.target}]{default}"
         if self.op == "get_attr":
-            return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self.target}]"
+            shown = f"{_type_repr(self.type)} " if self.type is not None else ""
+            return f"%{self.name} : {shown}[num_users={len(self.users)}] = {self.op}[target={self.target}]"
         if self.op == "output":
             if self.type and maybe_return_typename is not None:
                 maybe_return_typename[0] = f" -> {_type_repr(self.type)}"

@@ -504,3 +504,32 @@ def test_gradients_lie_in_memory_as_their_tensors_do():
     wide = z.detach().expand(3).requires_grad_()
     (wide * fl.arange(3.0)).sum().backward()
     assert wide.grad.stride() == (1,) and wide.grad.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_nodes_have_the_names_that_programs_print():
+    F = fl.nn.functional
+    x, w, b = fl.ones(2, 3, requires_grad=True), fl.ones(4, 3, requires_grad=True), fl.ones(4, requires_grad=True)
+    image, kernel = fl.ones(1, 2, 4, 4, requires_grad=True), fl.ones(2, 2, 3, 3, requires_grad=True)
+    target, index = fl.ones(2, 3), fl.tensor([0, 1])
+    for made, name in (
+        (F.linear(x, w, b), "Addmm"), (F.linear(x, w), "Mm"), (F.linear(x[None], w, b), "View"), (x @ w.t(), "Mm"),
+        (x[None] @ w.t(), "UnsafeView"), (b @ b, "Dot"), (F.conv2d(image, kernel), "Convolution"),
+        (F.conv_transpose2d(image, kernel), "Convolution"), (F.max_pool2d(image, 2), "MaxPool2DWithIndices"),
+        (F.interpolate(image, scale_factor=2), "UpsampleNearest2D"),
+        (F.interpolate(image, scale_factor=2, mode="bilinear"), "UpsampleBilinear2D"),
+        (F.pad(image, (1, 1, 1, 1), mode="reflect"), "ReflectionPad2D"), (F.cross_entropy(x, index), "NllLoss"),
+        (F.mse_loss(x, target), "MseLoss"), (F.mse_loss(x, target, reduction="none"), "MseLoss"),
+        (F.smooth_l1_loss(x, target, reduction="sum"), "SmoothL1Loss"), (F.huber_loss(x, target), "HuberLoss"),
+        (F.binary_cross_entropy_with_logits(x, target), "BinaryCrossEntropyWithLogits"), (x.mean(), "Mean"),
+        (fl.minimum(x, target), "Minimum"), (fl.min(x, target), "Minimum"), (x.norm(), "LinalgVectorNorm"),
+    ):  # fmt: skip
+        assert type(made.grad_fn).__name__ == name + "Backward0"
+    for made, name in (
+        (x.sum(1), "Sum"),
+        (x.mean(0), "Mean"),
+        (x.max(), "Max"),
+        (x**x, "Pow"),
+        (x.clamp(0, 1), "Clamp"),
+    ):
+        assert made.grad_fn.name() == name + "Backward1"
+    assert "grad_fn=<MseLossBackward0>" in repr(F.mse_loss(x, target))

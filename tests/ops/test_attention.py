@@ -107,3 +107,13 @@ def test_bad_arguments_raise():
         F.scaled_dot_product_attention(q, k, v, attn_mask=fl.ones(3, 4), is_causal=True)
     with pytest.raises(RuntimeError):
         F.scaled_dot_product_attention(q, k, v, attn_mask=fl.ones(3, 5))
+
+
+def test_results_lie_in_memory_as_the_query_does():
+    plain = fl.randn(2, 3, 4, 8)
+    projected = fl.randn(2, 4, 3, 8).transpose(1, 2)
+    part = fl.randn(2, 4, 72).split(24, -1)[0].view(2, 4, 3, 8).transpose(1, 2)
+    for query, stride in ((plain, (96, 32, 8, 1)), (projected, (96, 8, 24, 1)), (part, (96, 8, 24, 1))):
+        assert F.scaled_dot_product_attention(query, plain, plain).stride() == stride
+        made = fl.compile(lambda q, k: F.scaled_dot_product_attention(q, k, k) * 2)(query, plain)
+        fl.testing.assert_close(made, F.scaled_dot_product_attention(query, plain, plain) * 2)

@@ -219,3 +219,22 @@ def test_constants_are_in_the_state_dict():
         module = importlib.import_module(f"{library}.fx").symbolic_trace(with_constants(lib))
         found[library] = sorted(module.state_dict())
     assert found["flambeau"] == found["torch"]
+
+
+def test_text_of_modules():
+    def build(lib):
+        class Scaled(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = lib.nn.Linear(2, 2)
+
+            def forward(self, x, scale: float = 2.0):
+                return {"y": self.linear(x).relu() * scale, "n": x.shape[0]}
+
+        return lib.fx.symbolic_trace(Scaled())
+
+    ours, theirs = build(flambeau), build(torch)
+    assert ours.code == theirs.code
+    assert str(ours.graph) == str(theirs.graph)
+    assert str(ours) == str(theirs)
+    assert ours.print_readable(print_output=False) == theirs.print_readable(print_output=False)
