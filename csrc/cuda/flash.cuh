@@ -24,7 +24,6 @@ using matrix::power_of_two;
 using matrix::round_pair;
 using matrix::shared_memory;
 
-constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kBlock = 64;  // rows of the side that is walked over
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
@@ -33,7 +32,7 @@ constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 template <bool kBrain_, int D_, bool kMasked_, bool kGroup_>
 struct Make {
   static constexpr bool kBrain = kBrain_, kMasked = kMasked_, kGroup = kGroup_;
-  static constexpr int D = D_;
+  static constexpr int D = D_, kWarps = 4, kThreads = 32 * kWarps;
   // Tiles of 16 rows that a warp has.
   static constexpr int kForwardTiles = kGroup ? 1 : 2, kBackwardTiles = !kGroup && D <= 64 ? 2 : 1;
   // Whether the left side of products is held in registers all the time, or loaded for each.
@@ -51,20 +50,21 @@ template <int D, int kRows>
 struct Tile {
   static constexpr int kChunks = D / 8, kBytes = kRows * D * 2;
   static constexpr int kPitch = D % 64 == 0 ? 128 : D * 2, kPlane = kRows * 128;
-  static __device__ __forceinline__ uint32_t at(int row, int chunk) {
+  // `odd` is added to an even chunk.
+  static __device__ __forceinline__ uint32_t at(int row, int chunk, int odd = 0) {
     if constexpr (D % 64 == 0)
-      return chunk / 8 * kPlane + row * kPitch + ((chunk % 8 ^ (row & 7)) << 4);
+      return chunk / 8 * kPlane + row * kPitch + (((chunk % 8 | odd) ^ (row & 7)) << 4);
     else
-      return row * kPitch + ((chunk ^ (row >> 1 & 3)) << 4);
+      return row * kPitch + (((chunk | odd) ^ (row >> 1 & 3)) << 4);
   }
 };
 
 // Starts the copy of kRows rows to a tile; beyond `rows` and `chunks` it is filled with zeros.
-template <int D, int kRows>
+template <class K, int kRows>
 __device__ __forceinline__ void load_rows(uint32_t to, const char* from, int64_t stride, int rows,
                                           int chunks) {
-  using Rows = Tile<D, kRows>;
-  constexpr int kChunks = Rows::kChunks;
+  using Rows = Tile<K::D, kRows>;
+  constexpr int kChunks = Rows::kChunks, kThreads = K::kThreads;
   static_assert(kRows * kChunks % kThreads == 0);
 #pragma unroll
   for (int k = 0; k < kRows * kChunks / kThreads; ++k) {
@@ -82,7 +82,7 @@ struct Left {
   uint32_t held[kHeld ? D / 16 : 1][kM][4];
   static __device__ __forceinline__ void load(uint32_t (&r)[4], uint32_t from, int tile, int step) {
     const int lane = threadIdx.x % 32;
-    load_tiles(r, from + Tile<D, kRows>::at(tile * 16 + (lane & 15), step * 2 + (lane >> 4)));
+    load_tiles(r, from + Tile<D, kRows>::at(tile * 16 + (lane & 15), step * 2, lane >> 4));
   }
   __device__ __forceinline__ void set(uint32_t tile) {
     from = tile + threadIdx.x / 32 * kM * 16 * Tile<D, kRows>::kPitch;
@@ -151,7 +151,7 @@ __device__ __forceinline__ void start_scores(float (&c)[kM][kN][4], const Left<D
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       uint32_t right[4];
-      load_tiles(right, b + Rows::at(n * 8 + (lane & 7) + (lane >> 4 << 3), step * 2 + (lane >> 3 & 1)));
+      load_tiles(right, b + Rows::at(n * 8 + (lane & 7) + (lane >> 4 << 3), step * 2, lane >> 3 & 1));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         matrix::multiply<K::kBrain>(c[m][n], left[m], right[0], right[1]);
@@ -190,7 +190,7 @@ __device__ __forceinline__ void start_sums(float (&c)[kM][K::D / 8][4], const fl
 #pragma unroll
     for (int n = 0; n < K::D / 8; n += 2) {
       uint32_t right[4];
-      load_tiles_turned(right, b + Rows::at(step * 16 + (lane & 15), n + (lane >> 4)));
+      load_tiles_turned(right, b + Rows::at(step * 16 + (lane & 15), n, lane >> 4));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         matrix::multiply<K::kBrain>(c[m][n], left[m], right[0], right[1]);
