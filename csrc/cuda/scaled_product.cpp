@@ -1,6 +1,6 @@
 // Products of matrices of 8-bit floats with scales, by cuBLASLt. The library multiplies a matrix of rows by
-// one of columns, and the scales are read on the device. What it does not take (older devices, a result of
-// another dtype) goes by the operator's definition.
+// one of columns, and the scales are read on the device. What it does not take (older devices, sizes that are
+// no multiples of sixteen) goes by the operator's definition.
 #include "cpu/scaled_product.h"
 
 #include <unordered_map>
@@ -82,30 +82,25 @@ ScaledPlan make_plan(Lt& lt, const ScaledKey& k) {
   return p;
 }
 
-// What the device's library asks for beyond what everywhere holds.
-void check_for_device(const ScaledProduct& p) {
-  const Tensor &a = p.a, &b = p.b;
-  FL_CHECK(a.stride(1) == 1 || a.size(1) == 1, "[_scaled_mm] expected a first matrix of rows, got strides ",
-           a.strides());
-  FL_CHECK(b.stride(0) == 1 || b.size(0) == 1,
-           "[_scaled_mm] expected a second matrix of columns, got strides ", b.strides());
-  FL_CHECK(a.size(1) % 16 == 0 && b.size(1) % 16 == 0,
-           "[_scaled_mm] expected inner and last sizes that are multiples of 16, got ", a.sizes(), " and ",
-           b.sizes());
-  FL_CHECK(a.dtype() != DType::Float8E5M2 || b.dtype() != DType::Float8E5M2,
-           "[_scaled_mm] expected at most one matrix of float8_e5m2, got two");
-  if (!p.bias.defined()) return;
-  FL_CHECK(p.result != DType::Float, "[_scaled_mm] expected no bias with a result of float32, got one");
+// Whether the library computes a product, and whether it adds the bias.
+bool fits(const ScaledProduct& p) {
+  const DType a = p.a.dtype(), b = p.b.dtype();
+  const auto known = [](DType t) { return t == DType::Float8E4M3 || t == DType::Float8E5M2; };
+  return known(a) && known(b) && (a == DType::Float8E4M3 || b == DType::Float8E4M3) && p.a.size(1) > 0 &&
+         p.a.size(1) % 16 == 0 && p.b.size(1) % 16 == 0;
+}
+bool adds_bias(const ScaledProduct& p) {
+  if (!p.bias.defined()) return true;
   const DType t = p.bias.dtype();
-  FL_CHECK(
-      (t == DType::BFloat16 || t == DType::Half) && (is_float8(p.result) || t == p.result),
-      "[_scaled_mm] expected a bias of the result's dtype, or of bfloat16 or float16 for 8-bit results, got ",
-      name_of(t));
+  return p.bias.dim() == 1 && (t == DType::BFloat16 || t == DType::Half) &&
+         (is_float8(p.result) || t == p.result);
 }
 
-// Lines that begin at multiples of sixteen bytes, as the library reads them.
-bool even(const Tensor& t, int64_t line) {
-  return line % 16 == 0 && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+// A matrix of rows that begin at multiples of sixteen bytes, as the library reads them.
+Tensor even(const Tensor& t) {
+  const bool fitting = t.stride(1) == 1 && t.stride(0) >= t.size(1) && t.stride(0) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+  return fitting ? t : contiguous(t);
 }
 
 // The product where cuBLASLt computes it; undefined where it does not.
@@ -113,12 +108,9 @@ Tensor product(const ScaledProduct& p, Scales scales) {
   Lt& lt = Lt::get();
   const int64_t m = p.a.size(0), n = p.b.size(1), k = p.a.size(1);
   const int8_t device = p.a.device().index;
-  const auto known = [](DType t) { return t == DType::Float8E4M3 || t == DType::Float8E5M2; };
-  if (!lt.found || k == 0 || type_of(p.result) < 0 || !known(p.a.dtype()) || !known(p.b.dtype()))
-    return Tensor();
-  const Tensor a = even(p.a, p.a.stride(0)) && p.a.stride(0) >= k ? p.a : contiguous(p.a);
-  Tensor columns = alias(p.b, {n, k}, {p.b.stride(1), p.b.stride(0)}, p.b.offset());
-  if (!even(columns, columns.stride(0)) || columns.stride(0) < k) columns = contiguous(columns);
+  if (!lt.found) return Tensor();
+  const Tensor a = even(p.a);
+  const Tensor columns = even(alias(p.b, {n, k}, {p.b.stride(1), p.b.stride(0)}, p.b.offset()));
   const Tensor bias = p.bias.defined() ? contiguous(p.bias) : Tensor();
   const Tensor out = empty({m, n}, {p.result, p.a.device()});
   if (m == 0 || n == 0) return out;
@@ -162,16 +154,20 @@ Tensor product(const ScaledProduct& p, Scales scales) {
   return out;
 }
 
-// Scales of rows and columns for libraries that do not know them: after the product.
-Tensor scaled_later(const ScaledProduct& p) {
+// The product in single precision and then what the library does not do with it: other biases and results,
+// and scales of rows and columns where it does not know them.
+Tensor finished_later(const ScaledProduct& p) {
   static const Operator& mul = OperatorTable::get().at("mul.Tensor");
   static const Operator& add = OperatorTable::get().at("add.Tensor");
   ScaledProduct plain = p;
   plain.bias = plain.scale_result = Tensor();
   plain.result = DType::Float;
-  Tensor made = product(plain, kNone);
+  Tensor made = product(plain, p.by_rows ? kRows : kOne);
+  if (!made.defined() && p.by_rows) {
+    made = product(plain, kNone);
+    if (made.defined()) made = call_tensor(mul, call_tensor(mul, made, p.scale_a), p.scale_b);
+  }
   if (!made.defined()) return made;
-  made = call_tensor(mul, call_tensor(mul, made, p.scale_a), p.scale_b);
   if (p.bias.defined()) made = call_tensor(add, made, to_dtype(p.bias, DType::Float), Scalar(int64_t(1)));
   if (p.scale_result.defined() && is_float8(p.result)) made = call_tensor(mul, made, p.scale_result);
   return to_dtype(made, p.result);
@@ -185,10 +181,12 @@ void scaled_mm(const Operator& op, void*, KeySet keys, Value* args, Value* resul
   const ScaledProduct p =
       checked_scaled_product(args[0].tensor(), args[1].tensor(), args[2].tensor(), args[3].tensor(),
                              optional(4), optional(5), result, args[7].to_bool());
-  check_for_device(p);
   OnDevice on(p.a.device().index);
-  Tensor made = product(p, p.by_rows ? kRows : kOne);
-  if (!made.defined() && p.by_rows) made = scaled_later(p);
+  Tensor made;
+  if (fits(p)) {
+    if (adds_bias(p) && type_of(p.result) >= 0) made = product(p, p.by_rows ? kRows : kOne);
+    if (!made.defined()) made = finished_later(p);
+  }
   if (made.defined())
     results[0] = Value(std::move(made));
   else

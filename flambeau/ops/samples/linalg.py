@@ -483,6 +483,19 @@ def vander(make):
 
 
 without("an iteration towards eigenvectors, which has no exact result", "lobpcg")
+
+
+@samples("_scaled_mm")
+def scaled_products(make):
+    import flambeau as fl
+
+    a, b = make(4, 16).to(fl.float8_e4m3fn), make(16, 16).to(fl.float8_e5m2).t()
+    one, rows, columns, bias = (make(*n, low=0.1).to(fl.float32) for n in ((), (4, 1), (1, 16), (16,)))
+    for scales in ((one, one), (rows, columns)):
+        yield call(*map(Constant, (a, b, *scales)), out_dtype=fl.float32)
+        yield call(*map(Constant, (a, b, *scales, bias)), out_dtype=fl.bfloat16)
+
+
 without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
 without("of 8-bit floats, which samples are not made of; tests/ops/test_matmul.py", "_scaled_mm")
 without(

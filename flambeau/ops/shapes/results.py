@@ -146,6 +146,11 @@ def mm(self: Geometry, mat2: Geometry) -> Ints:
     return self.sizes[0], mat2.sizes[1]
 
 
+@shape("_scaled_mm")
+def scaled_mm(self: Geometry, mat2: Geometry) -> Ints:
+    return mm(self, mat2)
+
+
 @shape("bmm")
 def bmm(self: Geometry, mat2: Geometry) -> Ints:
     equal_sizes(self.sizes[2], mat2.sizes[1], "bmm")
