@@ -263,6 +263,8 @@ void gemm(const cpu::GemmArgs& g, DType result) {
 }
 
 void gemm(const cpu::GemmArgs& g) {
+  FL_CHECK_KIND(!is_stored_only(g.dtype), NotImplemented, "[gemm] expected a dtype to multiply in, got ",
+                name_of(g.dtype));
   gemm(g, g.dtype);
 }
 bool has_blas() {

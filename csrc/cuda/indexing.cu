@@ -389,7 +389,7 @@ __global__ void coordinates(const int64_t* flat, int64_t* out, int64_t count, in
   uint32_t rest = static_cast<uint32_t>(flat[i]);
   for (int d = 0; d < ndim; ++d) {
     const uint32_t q = shape.size[d].divide(rest);
-    out[i * ndim + ndim - 1 - d] = rest - q * shape.size[d].divisor;
+    out[(ndim - 1 - d) * count + i] = rest - q * shape.size[d].divisor;
     rest = q;
   }
 }
@@ -421,7 +421,9 @@ Tensor positions(const Tensor& mask) {
 Tensor nonzero(const Tensor& self) {
   const Tensor flat = positions(self);
   const int64_t count = flat.numel(), nd = self.dim();
-  const Tensor out = empty({count, nd}, {DType::Int64, self.device()});
+  // A coordinate after the other, as on the CPU.
+  const Tensor lines = empty({nd, count}, {DType::Int64, self.device()});
+  const Tensor out = alias(lines, {count, nd}, {1, std::max<int64_t>(count, 1)}, 0);
   if (count == 0 || nd == 0) return out;
   FL_CHECK(nd <= kMaxDims, "[nonzero] expected at most ", kMaxDims, " dimensions on CUDA, got ", nd);
   Geometry<1> shape;
@@ -460,7 +462,7 @@ Selection selection(const char* op, const Tensor& self, const std::vector<Tensor
                                      : t;
       const Tensor found = nonzero(on);
       for (int64_t d = 0; d < t.dim(); ++d)
-        indices.push_back(alias(found, {found.size(0)}, {found.size(1)}, d));
+        indices.push_back(alias(found, {found.size(0)}, {1}, d * found.stride(1)));
     } else {
       Tensor idx = to_dtype(t, DType::Int64);
       if (idx.device() != self.device()) {

@@ -497,7 +497,6 @@ def scaled_products(make):
 
 
 without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
-without("of 8-bit floats, which samples are not made of; tests/ops/test_matmul.py", "_scaled_mm")
 without(
     "compiled graphs call it, below derivatives; tests/inductor/test_products.py",
     "_product_finished",
