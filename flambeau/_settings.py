@@ -60,10 +60,10 @@ def set_float32_matmul_precision(precision: str) -> None:
             stacklevel=2,
         )
         return
-    _state["precision"] = precision
     from flambeau.backends import cuda
 
     cuda.matmul.allow_tf32 = precision != "highest"
+    _state["precision"] = precision
 
 
 def get_float32_matmul_precision() -> str:

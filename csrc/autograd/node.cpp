@@ -492,7 +492,8 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
                      grad->python == nullptr && laid_out_like(grad, t);
     if (own)
       m.grad = std::move(grad);
-    else if (track || !grad.is_cpu() || grad->keys.has(Key::Python))
+    else if (track || !(grad.is_cpu() || grad.device().type == DeviceType::CUDA) ||
+             grad->keys.has(Key::Python))
       m.grad = call_tensor(clone, grad, Value());
     else {
       m.grad = empty_like(t, grad.dtype());

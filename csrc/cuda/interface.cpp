@@ -285,6 +285,10 @@ API int flcuda_launch(void* function, const unsigned* grid, const unsigned* bloc
     launched("launch");
   });
 }
+// The toolkit's version, 13000 for 13.0.
+API int flcuda_built_with() {
+  return CUDART_VERSION;
+}
 API int flcuda_is_pinned(const void* address) {
   return the_accelerator().is_pinned(address);
 }

@@ -30,7 +30,10 @@ class _MatmulSettings:
 
     @allow_tf32.setter
     def allow_tf32(self, on: bool) -> None:
+        from flambeau import _settings
+
         self._tf32 = bool(on)
+        _settings._state["precision"] = "high" if on else "highest"
         _set_tf32(self._tf32)
 
     allow_fp16_reduced_precision_reduction = True

@@ -20,6 +20,7 @@ _flag = ctypes.POINTER(ctypes.c_int)
 # name -> (what it returns, arguments); "status" is checked.
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "error": (ctypes.c_char_p, ()),
+    "built_with": (_int, ()),
     "device_count": (_int, ()),
     "current_device": (_int, ()),
     "set_device": ("status", (_int,)),
