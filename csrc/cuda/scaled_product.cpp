@@ -147,7 +147,7 @@ Tensor product(const ScaledProduct& p, Scales scales) {
   Scratch workspace(plan.workspace, device, stream);
   alignas(16) const float one[2] = {1, 0}, nothing[2] = {0, 0};
   check_lt(
-      lt.matmul(lt.handle(device), plan.desc, one, columns.raw(), plan.a, a.raw(), plan.b, nothing, out.raw(),
+      lt.matmul(lt.handle(device), plan.desc, one, columns.raw(), plan.a, a.raw(), plan.b, nothing, nullptr,
                 plan.c, out.raw(), plan.d, &plan.algorithm, workspace.get(), plan.workspace, stream),
       "cublasLtMatmul");
   check_launch("_scaled_mm");

@@ -156,7 +156,7 @@ def convolution(item: Operator) -> Convolution | None:
     x, weight, bias = given["grad_output" if backward else "input"], given["weight"], given.get("bias")
     if len(x.size) != 4 or result.memory is not result or result.padded or (backward and stride != [1, 1]):
         return None
-    floats = (fl.bfloat16, fl.float16, *([fl.float32] if fl.backends.cuda.matmul.allow_tf32 else []))
+    floats = (fl.bfloat16, fl.float16, *([fl.float32] if fl.backends.cudnn.allow_tf32 else []))
     values = [x, weight, *([] if bias is None else [bias])]
     if result.dtype not in floats or any(v.dtype is not result.dtype for v in values):
         return None

@@ -232,6 +232,8 @@ class Finished(Writer):
         self.matrix = matrix
         self.depth_of_tile = choice.depth
         super().__init__(Part(group, stored, Tile("tile", choice.rows, choice.columns, choice.warps, whole=False)))
+        if self.width % choice.columns == 0:
+            self.exact_columns, self.room = True, False
 
     def sums(self) -> list[str]:
         """Lines that compute `made`, in float32, for rows `i` and columns `j`."""
@@ -263,8 +265,8 @@ class Finished(Writer):
             *self.mask_lines(),
             "k = tl.arange(0, K)",
             # What is outside of the matrices is computed from what is inside, and not stored.
-            f"i = {self.clamped('x', 'rows', self.exact_rows, self.height)}",
-            f"j = {self.clamped('c', 'columns', self.exact_columns, self.width)}",
+            f"i = {self.wrapped('x', 'rows', self.exact_rows, self.height)}",
+            f"j = {self.wrapped('c', 'columns', self.exact_columns, self.width)}",
             "made = tl.zeros([X, R], tl.float32)",
             *self.sums(),
         ]
@@ -274,8 +276,9 @@ class Finished(Writer):
         narrow = {fl.bfloat16: "bfloat16", fl.float16: "float16"}.get(self.matrix.result.dtype)
         return [*lines, *([f"made = made.to(tl.{narrow}).to(tl.float32)"] if narrow else []), *scope.lines]
 
-    def clamped(self, variable: str, what: str, exact: bool, size: int) -> str:
-        return variable if exact else f"tl.minimum({variable}, {self.number(what, 0, size)} - 1)"
+    def wrapped(self, variable: str, what: str, exact: bool, size: int) -> str:
+        """By the remainder, which leaves sixteen neighbours side by side where the size is a multiple of that."""
+        return variable if exact else f"{variable} % {self.number(what, 0, size)}"
 
     def times(self, variable: str, stride: int) -> str:
         return variable if stride == 1 else f"{variable} * {self.number('stride of', variable, stride)}"

@@ -388,7 +388,7 @@ def test_convolutions_of_single_precision_are_products_where_their_operands_may_
             triton_build.print_all(work, self.target, Seen(True))
             raise Stop
 
-    monkeypatch.setattr(fl.backends.cuda.matmul, "_tf32", allowed)
+    monkeypatch.setitem(vars(fl.backends.cudnn), "_tf32", allowed)
     with pytest.raises(Stop):
         compile_function(lambda x, w: [F.conv2d(x, w).relu()], 2, printer=Printer(0, LARGE))(
             fl.randn(64, 64, 16, 16), fl.randn(128, 64, 3, 3)
