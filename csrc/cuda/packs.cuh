@@ -14,6 +14,10 @@ template <>
 struct AccumulateIn<double> {
   using type = double;
 };
+template <>
+struct AccumulateIn<int64_t> {
+  using type = int64_t;
+};
 
 // Neighbours that are read and written at once, as they lie in memory: a word of 16 bytes, or a single one.
 template <class T, int V>

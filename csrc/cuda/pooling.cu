@@ -1,8 +1,8 @@
 // Maxima and averages over windows, and the gradients of averages: a thread for each element that is written,
 // in the order of memory. Geometry and layouts are settled in cpu/pooling.cpp.
 #include "cpu/pool_kernel.h"
-#include "cuda/device.cuh"
 #include "cuda/launch.h"
+#include "cuda/packs.cuh"
 
 namespace fl::cuda {
 
@@ -15,10 +15,11 @@ struct Axis {
   struct Window {
     int begin, end, extent;
   };
-  __device__ Window window(int o) const {
+  // Products of sizes fit: in * (out + 1) < 2**31 is checked.
+  __device__ __forceinline__ Window window(int o) const {
     if (adaptive) {
-      const int begin = static_cast<int>(int64_t(o) * in / out),
-                end = static_cast<int>((int64_t(o + 1) * in + out - 1) / out);
+      const int begin = uint32_t(o * in) / uint32_t(out),
+                end = uint32_t((o + 1) * in + out - 1) / uint32_t(out);
       return {begin, end, end - begin};
     }
     const int first = o * stride - pad;
@@ -27,13 +28,13 @@ struct Axis {
     return {begin, end, max(0, padded ? min(first + kernel, in + pad) - first : end - begin)};
   }
   // The windows of averages that element i lies in.
-  __device__ int first_over(int i) const {
-    if (adaptive) return static_cast<int>(int64_t(i) * out / in);
-    return i + pad < kernel ? 0 : (i + pad - kernel) / stride + 1;
+  __device__ __forceinline__ int first_over(int i) const {
+    if (adaptive) return uint32_t(i * out) / uint32_t(in);
+    return i + pad < kernel ? 0 : uint32_t(i + pad - kernel) / uint32_t(stride) + 1;
   }
-  __device__ int last_over(int i) const {
-    if (adaptive) return min(out, static_cast<int>((int64_t(i + 1) * out + in - 1) / in)) - 1;
-    return min(out - 1, (i + pad) / stride);
+  __device__ __forceinline__ int last_over(int i) const {
+    if (adaptive) return min(uint32_t(out), uint32_t((i + 1) * out + in - 1) / uint32_t(in)) - 1;
+    return min(uint32_t(out - 1), uint32_t(i + pad) / uint32_t(stride));
   }
 };
 
@@ -41,16 +42,14 @@ struct PoolLaunch {
   const char* from;
   char* to;
   int64_t* indices;
-  DType dtype;
-  int size;
   int64_t n;  // elements that are written
   int64_t channels, divisor;
   bool last;
   Axis axis[3];
-  Divider by[4];  // innermost first, of what is written
+  Divider by[4];  // of what is written: depth, height, width, channels
 };
 
-// The coordinates of an element: plane (with channels last: image and channel) and place.
+// The coordinates of an element.
 struct Place {
   uint32_t image, channel, at[3];
 };
@@ -69,150 +68,213 @@ __device__ __forceinline__ Place place_of(const PoolLaunch& a, uint32_t i) {
   p.image = i;
   return p;
 }
-// Where the space of a plane begins, and the step between its elements.
-__device__ __forceinline__ int64_t start_of(const PoolLaunch& a, const Place& p, int64_t space) {
-  return a.last ? p.image * space * a.channels + p.channel : (p.image * a.channels + p.channel) * space;
-}
+// Elements of a plane, by their place in it.
+template <class T>
+struct Plane {
+  const T* data;
+  int64_t step;
+  __device__ __forceinline__ Plane(const PoolLaunch& a, const Place& p, int space)
+      : data(reinterpret_cast<const T*>(a.from) + (a.last ? int64_t(p.image) * space * a.channels + p.channel
+                                                          : (p.image * a.channels + p.channel) * space)),
+        step(a.last ? a.channels : 1) {}
+  __device__ __forceinline__ auto operator[](int at) const {
+    typename AccumulateIn<T>::type x[1];
+    read_pack<T, 1>(reinterpret_cast<const char*>(data), at * step).get(x);
+    return x[0];
+  }
+};
 
 template <class T>
 __global__ void __launch_bounds__(256) max_windows(const __grid_constant__ PoolLaunch a) {
+  using A = typename AccumulateIn<T>::type;
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
   if (i >= a.n) return;
   const Place p = place_of(a, i);
   const Axis::Window d = a.axis[0].window(p.at[0]), h = a.axis[1].window(p.at[1]),
                      w = a.axis[2].window(p.at[2]);
-  const int64_t space = int64_t(a.axis[0].in) * a.axis[1].in * a.axis[2].in, step = a.last ? a.channels : 1;
-  const char* from = a.from + start_of(a, p, space) * a.size;
-  T best = 0;
-  int64_t where = -1;
+  const Plane<T> plane(a, p, a.axis[0].in * a.axis[1].in * a.axis[2].in);
+  A best[1] = {0};
+  int where = -1;
   for (int z = d.begin; z < d.end; z += a.axis[0].step)
     for (int y = h.begin; y < h.end; y += a.axis[1].step)
       for (int x = w.begin; x < w.end; x += a.axis[2].step) {
-        const int64_t at = (int64_t(z) * a.axis[1].in + y) * a.axis[2].in + x;
-        const T value = load<T>(from + at * step * a.size, a.dtype);
-        if (where < 0 || value > best || value != value) best = value, where = at;
+        const int at = (z * a.axis[1].in + y) * a.axis[2].in + x;
+        const A value = plane[at];
+        if (where < 0 || value > best[0] || value != value) best[0] = value, where = at;
       }
-  store<T>(a.to + int64_t(i) * a.size, a.dtype, best);
+  write_pack<T, 1>(a.to, i, best);
   if (a.indices) a.indices[i] = where;
 }
 
 template <class T>
 __global__ void __launch_bounds__(256) average_windows(const __grid_constant__ PoolLaunch a) {
+  using A = typename AccumulateIn<T>::type;
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
   if (i >= a.n) return;
   const Place p = place_of(a, i);
   const Axis::Window d = a.axis[0].window(p.at[0]), h = a.axis[1].window(p.at[1]),
                      w = a.axis[2].window(p.at[2]);
-  const int64_t space = int64_t(a.axis[0].in) * a.axis[1].in * a.axis[2].in, step = a.last ? a.channels : 1;
-  const char* from = a.from + start_of(a, p, space) * a.size;
-  T sum = 0;
+  const Plane<T> plane(a, p, a.axis[0].in * a.axis[1].in * a.axis[2].in);
+  A sum[1] = {0};
   for (int z = d.begin; z < d.end; ++z)
     for (int y = h.begin; y < h.end; ++y) {
-      const char* row = from + (int64_t(z) * a.axis[1].in + y) * a.axis[2].in * step * a.size;
-      for (int x = w.begin; x < w.end; ++x) sum += load<T>(row + x * step * a.size, a.dtype);
+      const int row = (z * a.axis[1].in + y) * a.axis[2].in;
+      for (int x = w.begin; x < w.end; ++x) sum[0] += plane[row + x];
     }
-  const int64_t over = a.divisor ? a.divisor : int64_t(d.extent) * h.extent * w.extent;
-  store<T>(a.to + int64_t(i) * a.size, a.dtype, sum / static_cast<T>(over));
+  sum[0] /= A(a.divisor ? a.divisor : int64_t(d.extent) * h.extent * w.extent);
+  write_pack<T, 1>(a.to, i, sum);
 }
 
 // `from` is the gradient of the averages; what is written, that of the input.
 template <class T>
 __global__ void __launch_bounds__(256) average_gradient(const __grid_constant__ PoolLaunch a) {
+  using A = typename AccumulateIn<T>::type;
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
   if (i >= a.n) return;
   const Place p = place_of(a, i);
-  const int64_t space = int64_t(a.axis[0].out) * a.axis[1].out * a.axis[2].out,
-                step = a.last ? a.channels : 1;
-  const char* from = a.from + start_of(a, p, space) * a.size;
-  T sum = 0;
-  for (int z = a.axis[0].first_over(p.at[0]); z <= a.axis[0].last_over(p.at[0]); ++z)
-    for (int y = a.axis[1].first_over(p.at[1]); y <= a.axis[1].last_over(p.at[1]); ++y) {
-      const int64_t extent = int64_t(a.axis[0].window(z).extent) * a.axis[1].window(y).extent;
-      for (int x = a.axis[2].first_over(p.at[2]); x <= a.axis[2].last_over(p.at[2]); ++x) {
-        const int64_t at = (int64_t(z) * a.axis[1].out + y) * a.axis[2].out + x;
-        const int64_t over = a.divisor ? a.divisor : extent * a.axis[2].window(x).extent;
-        sum += load<T>(from + at * step * a.size, a.dtype) / static_cast<T>(over);
-      }
+  const Plane<T> plane(a, p, a.axis[0].out * a.axis[1].out * a.axis[2].out);
+  const int z0 = a.axis[0].first_over(p.at[0]), z1 = a.axis[0].last_over(p.at[0]),
+            y0 = a.axis[1].first_over(p.at[1]), y1 = a.axis[1].last_over(p.at[1]),
+            x0 = a.axis[2].first_over(p.at[2]), x1 = a.axis[2].last_over(p.at[2]);
+  A sum[1] = {0};
+  for (int z = z0; z <= z1; ++z)
+    for (int y = y0; y <= y1; ++y) {
+      const int row = (z * a.axis[1].out + y) * a.axis[2].out;
+      const int64_t extent =
+          a.divisor ? a.divisor : int64_t(a.axis[0].window(z).extent) * a.axis[1].window(y).extent;
+      for (int x = x0; x <= x1; ++x)
+        sum[0] += plane[row + x] / A(a.divisor ? extent : extent * a.axis[2].window(x).extent);
     }
-  store<T>(a.to + int64_t(i) * a.size, a.dtype, sum);
+  write_pack<T, 1>(a.to, i, sum);
 }
 
-// A long window to itself: a warp for each average of whole planes.
-template <class T>
+// Averages of whole planes, a block for each; and their gradient, a block for each.
+template <class T, int V>
 __global__ void __launch_bounds__(256) average_planes(const __grid_constant__ PoolLaunch a) {
-  const int64_t plane = int64_t(blockIdx.x) * 8 + threadIdx.x / 32;
-  if (plane >= a.n) return;
-  const int64_t space = int64_t(a.axis[0].in) * a.axis[1].in * a.axis[2].in;
-  const char* from = a.from + plane * space * a.size;
-  T sum = 0;
-  for (int64_t k = threadIdx.x % 32; k < space; k += 32) sum += load<T>(from + k * a.size, a.dtype);
-  sum = warp_fold(sum, Sum{});
-  if (threadIdx.x % 32 == 0) store<T>(a.to + plane * a.size, a.dtype, sum / static_cast<T>(space));
+  using A = typename AccumulateIn<T>::type;
+  __shared__ A shared[33];
+  const int space = a.axis[0].in * a.axis[1].in * a.axis[2].in;
+  A sum = 0;
+  for (int k = threadIdx.x * V; k < space; k += blockDim.x * V) {
+    A x[V];
+    read_pack<T, V>(a.from, int64_t(blockIdx.x) * space + k).get(x);
+#pragma unroll
+    for (int j = 0; j < V; ++j) sum += x[j];
+  }
+  const A mean[1] = {block_fold(sum, Sum{}, A(0), shared) / A(space)};
+  if (threadIdx.x == 0) write_pack<T, 1>(a.to, blockIdx.x, mean);
+}
+template <class T, int V>
+__global__ void __launch_bounds__(256) spread_planes(const __grid_constant__ PoolLaunch a) {
+  using A = typename AccumulateIn<T>::type;
+  const int space = a.axis[0].in * a.axis[1].in * a.axis[2].in;
+  A g[1], all[V];
+  read_pack<T, 1>(a.from, blockIdx.x).get(g);
+#pragma unroll
+  for (int j = 0; j < V; ++j) all[j] = g[0] / A(space);
+  for (int k = threadIdx.x * V; k < space; k += blockDim.x * V)
+    write_pack<T, V>(a.to, int64_t(blockIdx.x) * space + k, all);
 }
 
 using PoolKernel = void (*)(const PoolLaunch);
 
-// size_of_axis: what is written along an axis, the input or the output.
-void run(const PoolArgs& g, int device, const void* from, void* to, int64_t (*size_of_axis)(const PoolAxis&),
-         PoolKernel kernel, unsigned threads_of_one) {
+// Kernels for a dtype: one element to a thread, or planes by words and one by one.
+struct PoolKernels {
+  PoolKernel max, average, gradient;
+  PoolKernel whole[2], spread[2];  // by elements, by words
+};
+template <class T>
+PoolKernels kernels_of() {
+  PoolKernels k{max_windows<T>, average_windows<T>, average_gradient<T>, {}, {}};
+  if constexpr (!std::is_same_v<T, int64_t>) {
+    constexpr int width = 16 / sizeof(T);
+    k.whole[0] = average_planes<T, 1>;
+    k.whole[1] = average_planes<T, width>;
+    k.spread[0] = spread_planes<T, 1>;
+    k.spread[1] = spread_planes<T, width>;
+  }
+  return k;
+}
+PoolKernels kernels_for(DType dtype) {
+  switch (dtype) {
+    case DType::Float:
+      return kernels_of<float>();
+    case DType::Double:
+      return kernels_of<double>();
+    case DType::BFloat16:
+      return kernels_of<__nv_bfloat16>();
+    case DType::Half:
+      return kernels_of<__half>();
+    default:
+      return kernels_of<int64_t>();
+  }
+}
+
+enum class Pass { Max, Average, Gradient };
+
+void run(const PoolArgs& g, int device, const void* from, void* to, Pass pass) {
   OnDevice on(device);
   PoolLaunch a;
-  a.dtype = g.dtype;
-  a.size = static_cast<int>(size_of(g.dtype));
   a.channels = g.channels;
   a.divisor = g.divisor;
   a.last = g.channels_last;
-  int64_t read = g.channels, written = g.channels;
+  const int64_t item = size_of(g.dtype);
+  int64_t inside = 1, made = 1;
+  bool whole = !g.channels_last && !g.divisor && g.dtype != DType::Int64 && pass != Pass::Max;
   for (int d = 0; d < 3; ++d) {
     const PoolAxis& x = g.axes[d];
-    FL_CHECK(x.in < int64_t(1) << 30 && x.out < int64_t(1) << 30,
-             "[pooling] expected sizes below 2**30 on a device, got ", x.in);
+    FL_CHECK(x.in * (x.out + 1) < int64_t(1) << 31,
+             "[pooling] expected sizes with a product below 2**31 on a device, got ", x.in, " and ", x.out);
     a.axis[d] = {int(x.in),  int(x.out),    int(x.step), int(x.stride),
                  int(x.pad), int(x.kernel), x.adaptive,  x.padded};
-    const int64_t size = size_of_axis(x);
-    a.by[d] = Divider(static_cast<uint32_t>(size));
-    written *= size;
-    read *= x.in * x.out / std::max<int64_t>(1, size);
+    a.by[d] = Divider(static_cast<uint32_t>(pass == Pass::Gradient ? x.in : x.out));
+    inside *= x.in;
+    made *= x.out;
+    whole &= x.adaptive && x.out == 1;
   }
   a.by[3] = Divider(static_cast<uint32_t>(g.channels));
+  FL_CHECK(std::max(inside, made) < int64_t(1) << 31,
+           "[pooling] expected planes of less than 2**31 elements on a device, got ", std::max(inside, made));
+  const int64_t read = g.channels * (pass == Pass::Gradient ? made : inside),
+                written = g.channels * (pass == Pass::Gradient ? inside : made);
+  const PoolKernels kernels = kernels_for(g.dtype);
+  const cudaStream_t stream = current_stream();
+  a.from = static_cast<const char*>(from);
+  a.to = static_cast<char*>(to);
+  a.indices = g.indices;
+  if (whole) {
+    const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+    const bool words = inside * item % 16 == 0 && aligned(pass == Pass::Average ? from : to);
+    const int64_t width = words ? 16 / item : 1;
+    const int64_t threads = std::min<int64_t>(256, std::max<int64_t>(32, (inside / width + 63) / 64 * 32));
+    const PoolKernel kernel = pass == Pass::Average ? kernels.whole[words] : kernels.spread[words];
+    return launch(kernel, static_cast<unsigned>(g.batch * g.channels), static_cast<unsigned>(threads), stream,
+                  "pooling", a);
+  }
   FL_CHECK(written < int64_t(1) << 31, "[pooling] expected images of less than 2**31 elements, got ",
            written);
   // As many images at a time as can be counted.
   const int64_t images = std::max<int64_t>(1, ((int64_t(1) << 31) - 1) / written);
   for (int64_t first = 0; first < g.batch; first += images) {
-    a.from = static_cast<const char*>(from) + first * read * a.size;
-    a.to = static_cast<char*>(to) + first * written * a.size;
+    a.from = static_cast<const char*>(from) + first * read * item;
+    a.to = static_cast<char*>(to) + first * written * item;
     a.indices = g.indices ? g.indices + first * written : nullptr;
     a.n = std::min(images, g.batch - first) * written;
-    const int64_t per_block = 256 / threads_of_one;
-    launch(kernel, static_cast<unsigned>((a.n + per_block - 1) / per_block), 256, current_stream(), "pooling",
-           a);
+    launch(pass == Pass::Max       ? kernels.max
+           : pass == Pass::Average ? kernels.average
+                                   : kernels.gradient,
+           static_cast<unsigned>((a.n + 255) / 256), 256, stream, "pooling", a);
   }
 }
 
-#define FL_POOL_KERNEL(name) \
-  (g.dtype == DType::Double ? name<double> : g.dtype == DType::Int64 ? name<int64_t> : name<float>)
-
-int64_t out_of(const PoolAxis& x) {
-  return x.out;
-}
-int64_t in_of(const PoolAxis& x) {
-  return x.in;
-}
-
 void max_pool(const PoolArgs& g, int device) {
-  run(g, device, g.input, g.output, out_of, FL_POOL_KERNEL(max_windows), 1);
+  run(g, device, g.input, g.output, Pass::Max);
 }
 void average_pool(const PoolArgs& g, int device) {
-  bool whole = !g.channels_last && !g.divisor;
-  for (int d = 0; d < 3; ++d) whole &= g.axes[d].adaptive && g.axes[d].out == 1;
-  if (whole)
-    run(g, device, g.input, g.output, out_of, FL_POOL_KERNEL(average_planes), 32);
-  else
-    run(g, device, g.input, g.output, out_of, FL_POOL_KERNEL(average_windows), 1);
+  run(g, device, g.input, g.output, Pass::Average);
 }
 void average_pool_backward(const PoolArgs& g, int device) {
-  run(g, device, g.output, const_cast<void*>(g.input), in_of, FL_POOL_KERNEL(average_gradient), 1);
+  run(g, device, g.output, const_cast<void*>(g.input), Pass::Gradient);
 }
 
 const bool attached = [] {

@@ -186,6 +186,7 @@ POOLS = {
     "adaptive": lambda x: F.adaptive_avg_pool2d(x, (3, 5)),
     "adaptive, one": lambda x: F.adaptive_avg_pool2d(x, 1),
     "adaptive, more": lambda x: F.adaptive_avg_pool2d(x, 17),
+    "adaptive, rows": lambda x: F.adaptive_avg_pool2d(x, (None, 1)),
     "adaptive max": lambda x: F.adaptive_max_pool2d(x, (3, 4)),
 }
 
@@ -194,7 +195,7 @@ POOLS = {
 @pytest.mark.parametrize("name", list(POOLS))
 @pytest.mark.parametrize("dtype", [fl.float64, fl.float32, fl.bfloat16], ids=str)
 def test_pooling(dtype, name, layout):
-    for shape in ((2, 3, 11, 14), (1, 16, 8, 8)):
+    for shape in ((2, 3, 11, 14), (1, 16, 8, 8), (3, 2, 40, 41)):
         x, results = made(shape, dtype, 22), []
         for device, work in (("cuda", dtype), ("cpu", fl.float64)):
             a = x.to(device, work).clone().requires_grad_()
@@ -273,7 +274,10 @@ def test_norms_of_lists(dtype):
     for leaf, t in zip(leaves, tensors):
         leaf.grad = t.cuda()
     total = fl.nn.utils.clip_grad_norm_(leaves, 1.0)
-    agree(total, fl.linalg.vector_norm(fl.cat([t.double() for t in tensors[:4]])), dtype)
+    norm = fl.linalg.vector_norm(fl.cat([t.double() for t in tensors[:4]]))
+    agree(total, norm, dtype)
+    for leaf, t in zip(leaves, tensors):
+        agree(leaf.grad, t.double() / norm, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -51,6 +51,12 @@ def clip_grads_with_norm_(
         # Multiplying by a factor that may be 1 costs less than waiting for the norm to be known.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp_(max=1.0)
         if all(grad.device == factor.device for grad in grads):
+            plain = all(grad.is_floating_point() and grad.layout is fl.strided for grad in grads)
+            if factor.device.type == "cuda" and factor.dtype is not fl.float64 and plain:
+                # The multiplication of a list that takes few launches.
+                unused = fl.zeros(1, device=factor.device)
+                fl._amp_foreach_non_finite_check_and_unscale_(grads, unused, factor.float())
+                return
             fl._foreach_mul_(grads, factor)
             return
         for grad in grads:
