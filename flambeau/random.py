@@ -28,6 +28,21 @@ def _other_devices() -> Iterator[Any]:
         yield cuda
 
 
+def states() -> list[tuple[Any, Any]]:
+    """The states of the generators of all devices, each with what sets it."""
+    found: list[tuple[Any, Any]] = [(set_rng_state, get_rng_state())]
+    for module in _other_devices():
+        if hasattr(module, "get_rng_state_all"):
+            found.append((module.set_rng_state_all, module.get_rng_state_all()))
+    return found
+
+
+def set_states(found: list[tuple[Any, Any]]) -> None:
+    """Sets all generators back."""
+    for restore, state in found:
+        restore(state)
+
+
 def manual_seed(seed: int) -> Generator:
     """Seeds the generators of all devices."""
     seed = int(seed)
@@ -65,15 +80,11 @@ def fork_rng(
     if not enabled:
         yield
         return
-    saved = get_rng_state()
-    modules = [m for m in _other_devices() if hasattr(m, "get_rng_state_all")]
-    others = [(m, m.get_rng_state_all()) for m in modules]
+    saved = states()
     try:
         yield
     finally:
-        set_rng_state(saved)
-        for module, states in others:
-            module.set_rng_state_all(states)
+        set_states(saved)
 
 
 def _restore_generator(device: Any, seed: int, offset: int) -> Generator:

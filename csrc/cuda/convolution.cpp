@@ -328,6 +328,10 @@ bool usable(const Tensor& input, const Tensor& weight) {
          input.dim() >= 3 && input.dim() <= 5 && input.dim() == weight.dim() && input.numel() > 0 &&
          weight.numel() > 0;
 }
+// Whether cuDNN has algorithms for channels last; where it has none, results are laid out afterwards.
+bool has_last(const Tensor& input) {
+  return input.dim() > 3 && input.dtype() != DType::Double;
+}
 // What a convolution was asked for, whichever of its operators that was.
 struct Request {
   Tensor input, weight, bias;
@@ -362,7 +366,7 @@ Tensor computed(const Request& r) {
     sizes.push_back(n);
   }
   OnDevice on(input.device().index);
-  p.last = input.dim() > 3 && (channels_last(input) || channels_last(weight));
+  p.last = has_last(input) && (channels_last(input) || channels_last(weight));
   const Tensor out = empty_in_format(sizes, p.last, input.options());
   const Tensor x = in_format(input, p.last), w = in_format(weight, p.last);
   p.x = with_height(transposed ? out : x);
@@ -428,7 +432,7 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
   // The layout of the input's gradient is the input's or the weight's; where it is not wanted, nobody sees
   // which.
   p.last =
-      input.dim() > 3 && (channels_last(input) || channels_last(weight) || (!mask[0] && channels_last(grad)));
+      has_last(input) && (channels_last(input) || channels_last(weight) || (!mask[0] && channels_last(grad)));
   widen(p.stride, 1);
   widen(p.padding, 0);
   widen(p.dilation, 1);

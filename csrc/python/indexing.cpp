@@ -216,7 +216,7 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       FL_CHECK_KIND(is_integral(index.dtype(), true), Index,
                     "[index] expected integer or bool tensors as indices, got ", name_of(index.dtype()));
       const bool mask = index.dtype() == DType::Bool || index.dtype() == DType::UInt8;
-      if (!mask && index.dim() == 0 && !index.is_meta() && index.is_cpu()) {
+      if (!mask && index.dim() == 0 && (index.is_cpu() || index.device().type == DeviceType::CUDA)) {
         viewer.select(d, item_value(index), position++);
         continue;
       }

@@ -202,10 +202,10 @@ def random(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], ba
     held_args, held_kwargs = _hold(mode, args), {k: _hold_one(mode, v) for k, v in kwargs.items()}
     if mode.randomness == "different":
         return mode.wrap(one_by_one(mode, func, *held_args, **held_kwargs))
-    seed = fl.get_rng_state()
+    seeds = fl.random.states()
 
     def same_each_time(*a: Any, **k: Any) -> Any:
-        fl.set_rng_state(seed)
+        fl.random.set_states(seeds)
         return func(*a, **k)
 
     same_each_time._full_name = name  # type: ignore[attr-defined]

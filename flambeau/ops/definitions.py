@@ -318,7 +318,9 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
 
 @decompose("take")
 def take(self: Any, index: Any) -> Any:
-    return fl.gather(self.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
+    place = index.reshape(-1)
+    place = fl.where(place < 0, place + self.numel(), place)
+    return fl.gather(self.reshape(-1), 0, place).reshape(index.shape)
 
 
 @decompose("scatter.value")
@@ -440,7 +442,7 @@ def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     shape = [*self.shape]
     shape[dim] = index.numel()
     source = fl.empty(shape, dtype=self.dtype, device=self.device).fill_(value)
-    return fl.index_copy(self, dim, index, source)
+    return fl.index_copy(self, dim, fl.where(index < 0, index + self.shape[dim], index), source)
 
 
 @decompose("put")

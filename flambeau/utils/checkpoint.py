@@ -84,7 +84,7 @@ class _State:
     """The random numbers and modes with which a part ran, to run it the same again."""
 
     def __init__(self, preserve_rng_state: bool) -> None:
-        self.rng = fl.get_rng_state() if preserve_rng_state else None
+        self.rng = fl.random.states() if preserve_rng_state else None
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
@@ -92,7 +92,7 @@ class _State:
             yield
             return
         with fl.random.fork_rng(devices=[]):
-            fl.set_rng_state(self.rng)
+            fl.random.set_states(self.rng)
             yield
 
 

@@ -129,7 +129,8 @@ def test_float_passes_of_many_channels(shape, kernel, options, last):
     gradients = fl._ops._convolution_backward(fl.as_tensor(g), given, weight, *rest)
     exact = fl._ops._convolution_backward(fl.as_tensor(g).double(), given.double(), weight.double(), *rest)
     for single, double in zip(gradients, exact):
-        np.testing.assert_allclose(single.cpu().numpy(), double.cpu().numpy(), rtol=1e-4, atol=3e-4)
+        error = 3e-4 if single.is_cpu else 3e-3  # of the algorithms that libraries choose
+        np.testing.assert_allclose(single.cpu().numpy(), double.cpu().numpy(), rtol=1e-4, atol=error)
 
 
 def test_channels_last_is_kept():

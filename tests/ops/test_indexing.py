@@ -233,8 +233,8 @@ def test_masked_select_and_scatter_broadcast():
     filled = ours.masked_scatter(fl.tensor(mask), -fl.arange(6.0))
     theirs[:, mask] = -np.arange(6).reshape(3, 2)
     same(filled, theirs)
-    with pytest.raises(RuntimeError):
-        ours.masked_scatter(fl.tensor(mask), fl.ones(5))
+    with pytest.raises(RuntimeError if ours.is_cpu else IndexError):
+        ours.masked_scatter(fl.tensor(mask), fl.ones(5)).tolist()
     with pytest.raises(RuntimeError):
         ours.masked_select(fl.ones(4, dtype=fl.uint8))
 
