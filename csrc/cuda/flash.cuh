@@ -35,9 +35,11 @@ struct Make {
   static constexpr int D = D_, kWarps = 4, kThreads = 32 * kWarps;
   // Tiles of 16 rows that a warp has.
   static constexpr int kForwardTiles = kGroup ? 1 : 2, kBackwardTiles = !kGroup && D <= 64 ? 2 : 1;
-  // Whether the left side of products is held in registers all the time, or loaded for each.
-  static constexpr bool kHoldForward = D * kForwardTiles <= 128, kHoldBackward = D * kBackwardTiles <= 128,
-                        kHoldKeys = kGroup && D <= 64;
+  // Whether the left side of products is held in registers all the time, or loaded for each. Groups have it
+  // in shared memory: ptxas 13.0 gives registers that such products read in each turn of a loop to others
+  // meanwhile.
+  static constexpr bool kHoldForward = !kGroup && D * kForwardTiles <= 128,
+                        kHoldBackward = !kGroup && D * kBackwardTiles <= 128;
   // What gradients are computed for at once, of a block.
   static constexpr int kPart = kGroup ? kBlock : kBlock / 2;
 };
@@ -118,18 +120,13 @@ __device__ __forceinline__ void start_scores(float (&c)[kM][kN][4], const Left<D
                                              uint32_t b) {
   using Rows = Tile<D, kBlock>;
   if constexpr (K::kGroup) {
+    const uint32_t group = a.from - threadIdx.x / 32 % 4 * 16 * Rows::kPitch;
     matrix::start_products();
 #pragma unroll
     for (int step = 0; step < D / 16; ++step) {
       const uint64_t right = matrix::describe(b) + (step / 4 * Rows::kPlane >> 4) + step % 4 * 2;
-      if constexpr (kHeld) {
-        matrix::multiply_group<K::kBrain, false>(c[0], a.held[step][0], right, step > 0);
-      } else {
-        const uint32_t group = a.from - threadIdx.x / 32 % 4 * 16 * Rows::kPitch;
-        const uint64_t left =
-            matrix::describe(group) + (step / 4 * Tile<D, kRows>::kPlane >> 4) + step % 4 * 2;
-        matrix::multiply_group<K::kBrain>(c[0], left, right, step > 0);
-      }
+      const uint64_t left = matrix::describe(group) + (step / 4 * Tile<D, kRows>::kPlane >> 4) + step % 4 * 2;
+      matrix::multiply_group<K::kBrain>(c[0], left, right, step > 0);
     }
     matrix::end_products();
     return;
@@ -175,9 +172,8 @@ __device__ __forceinline__ void start_sums(float (&c)[kM][K::D / 8][4], const fl
     for (int step = 0; step < kN / 2; ++step)
 #pragma unroll
       for (int plane = 0; plane < K::D / 64; ++plane)
-        matrix::multiply_group<K::kBrain, true>(
-            reinterpret_cast<float (&)[8][4]>(c[0][plane * 8]), left[step],
-            matrix::describe(b) + (plane * Rows::kPlane >> 4) + step * 128, true);
+        matrix::multiply_group<K::kBrain>(reinterpret_cast<float (&)[8][4]>(c[0][plane * 8]), left[step],
+                                          matrix::describe(b) + (plane * Rows::kPlane >> 4) + step * 128);
     matrix::end_products();
     return;
   }

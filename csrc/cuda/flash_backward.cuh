@@ -190,8 +190,7 @@ __global__ void __launch_bounds__(K::kThreads) flash_gradient_of_keys(const Args
   Place place{key_head * a.group, start, 0};
   if (place.head < last_head) fetch(place);
 
-  Left<D, Memory::kRows, kM, K::kHoldKeys> key, value;
-  if (K::kHoldKeys) meet<K>();
+  Left<D, Memory::kRows, kM, false> key, value;
   key.set(shared + Memory::kFirst);
   value.set(shared + Memory::kSecond);
   float of_key[kM][D / 8][4], of_value[kM][D / 8][4];

@@ -58,9 +58,10 @@ __global__ void __launch_bounds__(K::kThreads) flash_forward(const Args a) {
   }
   const float scale = a.scale * kLog2E, factor = kMasked ? 1.0f : scale;
 
+  meet<K>();
+  query.set(shared);
   for (int from = 0; from < seen; from += kBlock) {
-    meet<K>();  // the block is there for all, and nobody reads the other stage any more
-    if (from == 0) query.set(shared);
+    if (from > 0) meet<K>();  // the block is there for all, and nobody reads the other stage any more
     if (from + kBlock < seen) fetch(from + kBlock);
     if (a.causal && from >= end) continue;
     const uint32_t stage = shared + Memory::kStages + (from / kBlock & 1) * 2 * Memory::kSide;

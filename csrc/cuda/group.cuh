@@ -42,8 +42,6 @@ __device__ __forceinline__ uint64_t describe(uint32_t address) {
          uint64_t(1) << 62;
 }
 
-// c += a b, or without `add` c = a b. kTurned: the rows of b are those that are summed over, and not its
-// columns.
 #define FL_PRODUCT(type, turned)                                                                  \
   asm volatile(                                                                                   \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                                \
@@ -74,25 +72,22 @@ __device__ __forceinline__ uint64_t describe(uint32_t address) {
         "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]), \
         "+f"(c[7][2]), "+f"(c[7][3])                                                              \
       : "l"(a), "l"(b), "r"(int(add)))
-template <bool kBrain, bool kTurned>
-__device__ __forceinline__ void multiply_group(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b,
-                                               bool add) {
-  if constexpr (kBrain && kTurned)
-    FL_PRODUCT("bf16", "1");
-  else if constexpr (kBrain)
-    FL_PRODUCT("bf16", "0");
-  else if constexpr (kTurned)
-    FL_PRODUCT("f16", "1");
-  else
-    FL_PRODUCT("f16", "0");
-}
-// The same with the left side in shared memory, summed over columns on both sides.
+// Both sides in shared memory, summed over columns: c = a bᵀ, or with `add` c += a bᵀ.
 template <bool kBrain>
 __device__ __forceinline__ void multiply_group(float (&c)[8][4], uint64_t a, uint64_t b, bool add) {
   if constexpr (kBrain)
     FL_PRODUCT_SHARED("bf16", "0");
   else
     FL_PRODUCT_SHARED("f16", "0");
+}
+// The left side in registers, summed over the rows of b: c += a b.
+template <bool kBrain>
+__device__ __forceinline__ void multiply_group(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b) {
+  constexpr bool add = true;
+  if constexpr (kBrain)
+    FL_PRODUCT("bf16", "1");
+  else
+    FL_PRODUCT("f16", "1");
 }
 #undef FL_PRODUCT
 #undef FL_PRODUCT_SHARED

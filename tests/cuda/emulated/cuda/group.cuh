@@ -42,11 +42,11 @@ void multiply_four(float (&c)[8][4], uint64_t b, bool add, F left) {
       }
   });
 }
-template <bool kBrain, bool kTurned>
-void multiply_group(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, bool add) {
+template <bool kBrain>
+void multiply_group(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b) {
   static const uint32_t* lefts[128];
   lefts[threadIdx.x % 128] = a;
-  multiply_four<kBrain, kTurned>(c, b, add, [&](int m, int k) {
+  multiply_four<kBrain, true>(c, b, true, [&](int m, int k) {
     const uint32_t* held = lefts[m / 16 * 32 + m % 8 * 4 + k % 8 / 2];
     return widen<kBrain>(held[m % 16 / 8 + k / 8 * 2] >> k % 2 * 16);
   });
