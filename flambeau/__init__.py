@@ -113,6 +113,7 @@ _LAZY = {
     "_check": "_misc", "_check_index": "_misc", "_check_is_size": "_misc", "_check_not_implemented": "_misc",
     "_check_tensor_all": "_misc", "_check_tensor_all_with": "_misc", "_check_type": "_misc", "_check_value": "_misc",
     "_check_with": "_misc", "jagged": "nested._internal.nested_tensor",
+    "dequantize": "_quantized_tensor", "quantize_per_tensor": "_quantized_tensor", "quantize_per_channel": "_quantized_tensor",
     "fake_quantize_per_tensor_affine": "_fake_quantize", "fake_quantize_per_channel_affine": "_fake_quantize",
 }  # fmt: skip
 _LAZY |= dict.fromkeys(

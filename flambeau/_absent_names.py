@@ -8,7 +8,7 @@ A word is the name of a class when it starts with a capital, of a constant when 
 
 _MANY = "training over several processes is not written"
 _SHARD = "sharding parameters over processes is not written"
-_QUANT = "quantization is not written"
+_QUANT = "this part of quantization is not written"
 _ONNX = "export to ONNX is not written"
 _EXPORT = "this part of export is not written"
 _CAPTURE = "this part of the capture of programs is not written"
@@ -31,13 +31,9 @@ _FSDP = (
     "StateDictType{FULL_STATE_DICT,SHARDED_STATE_DICT,LOCAL_STATE_DICT} fully_shard register_fsdp_forward_method"
 )
 _QUANT_NAMES = (
-    "QConfig QConfigMapping FakeQuantize FakeQuantizeBase HistogramObserver "
-    "MinMaxObserver MovingAverageMinMaxObserver ObserverBase PerChannelMinMaxObserver PlaceholderObserver convert "
-    "default_observer default_per_channel_weight_observer default_qat_qconfig default_qconfig default_dynamic_qconfig "
-    "default_weight_observer disable_observer disable_fake_quant enable_fake_quant enable_observer fuse_modules "
-    "fuse_modules_qat get_default_qat_qconfig get_default_qconfig get_default_qconfig_mapping float_qparams_weight_only_qconfig "
-    "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare prepare_qat quantize "
-    "quantize_qat propagate_qconfig_"
+    "QConfigMapping FakeQuantize FakeQuantizeBase default_qat_qconfig disable_observer disable_fake_quant enable_fake_quant "
+    "enable_observer fuse_modules_qat get_default_qat_qconfig get_default_qconfig_mapping float_qparams_weight_only_qconfig "
+    "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare_qat quantize_qat"
 )
 _QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
 _HOOKS = "distributed.algorithms.ddp_comm_hooks"
@@ -45,7 +41,7 @@ _CHECKPOINT = "distributed.checkpoint"
 
 TABLE: dict[str, tuple[str, str]] = {
     "": (
-        "it is not written", "quantize_per_tensor quantize_per_channel empty_quantized PyTorchFileReader"
+        "it is not written", "empty_quantized PyTorchFileReader"
         " :float4_e2m1fn_x2 :complex32"
         " :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
         " :sparse_bsr :sparse_bsc",
@@ -114,24 +110,18 @@ TABLE: dict[str, tuple[str, str]] = {
     ),
     # ------------------------------------------------------------------------------------------ quantization, dtypes
     "ao.nn.quantized.dynamic": (_QUANT, "RNNCell LSTMCell GRUCell"),
-    "ao.nn.quantized": (_QUANT, "FloatFunctional Linear Conv2d"),
-    "ao.nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d ConvReLU2d LinearReLU"),
+    "ao.nn.quantized": (_QUANT, "Conv3d Embedding LayerNorm"),
+    "ao.nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d"),
     "ao.nn.quantized.modules.utils": (_QUANT, "WeightedQuantizedModule"),
     "ao.pruning": ("pruning schedules are not written", "WeightNormSparsifier BaseSparsifier"),
     "ao.quantization": (_QUANT, _QUANT_NAMES),
     "ao.quantization.fake_quantize": (_QUANT, "FakeQuantize FakeQuantizeBase"),
     "ao.quantization.fx": (_QUANT, ""),
-    "ao.quantization.observer": (_QUANT, "MinMaxObserver ObserverBase HistogramObserver PerChannelMinMaxObserver"),
-    "ao.quantization.qconfig": (_QUANT, "QConfig QConfigAny"),
     "ao.quantization.qconfig_mapping": (_QUANT, "QConfigMapping"),
     "ao.quantization.quantize_fx": (_QUANT, _QUANT_FX),
     "quantization": (_QUANT, _QUANT_NAMES),
     "quantization.fake_quantize": (_QUANT, "FakeQuantize"),
-    "quantization.observer": (_QUANT, "MinMaxObserver ObserverBase"),
-    "quantization.qconfig": (_QUANT, "QConfig"),
     "quantization.quantize_fx": (_QUANT, _QUANT_FX),
-    "nn.quantized": (_QUANT, "FloatFunctional Linear Conv2d"),
-    "nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d ConvReLU2d LinearReLU"),
     # ------------------------------------------------------------------------------------------ several processes
     "distributed.algorithms": ("", ""),
     _HOOKS: ("", ""),

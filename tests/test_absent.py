@@ -65,7 +65,7 @@ def test_real_modules_come_first():
 
 
 def test_what_is_lacking_can_be_told_from_what_works():
-    assert "quantization" in _absent.reason(flambeau.ao.quantization.prepare)
+    assert "quantization" in _absent.reason(flambeau.ao.quantization.prepare_qat)
     assert _absent.reason(flambeau.complex32)
     assert _absent.reason(flambeau.float32) is None
 

@@ -1,4 +1,4 @@
-"""What PyTorch keeps under `ao`: of quantization, the part that needs no observers (`quantization.quantize_dynamic`)."""
+"""What PyTorch keeps under `ao`: quantization in eager mode, and the modules that it makes."""
 
 from __future__ import annotations
 

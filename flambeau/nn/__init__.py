@@ -9,7 +9,7 @@ from importlib import import_module
 
 # Where a name that is not here is looked for: submodules, single names by their module, then the layers.
 _SUBMODULES = frozenset(
-    "modules functional init parameter utils attention parallel grad common_types _reduction".split()
+    "modules functional init parameter utils attention parallel grad common_types _reduction quantized intrinsic".split()
 )
 _LAZY = {
     "Parameter": "parameter", "Buffer": "parameter", "UninitializedParameter": "parameter",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _absent
-from flambeau.ao.quantization import DeQuantStub, QuantStub, QuantWrapper, quantize_dynamic
+from flambeau.ao import quantization as _home
+from flambeau.ao.quantization import *  # noqa: F403
 
-__all__ = ["DeQuantStub", "QuantStub", "QuantWrapper", "quantize_dynamic"]
+__all__ = list(_home.__all__)
 
 
 def __getattr__(name: str) -> Any:

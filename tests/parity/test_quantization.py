@@ -84,3 +84,94 @@ def test_dynamic_quantization(dtype):
     # States go through the grid again at each step: one that lies between two points may take the other one.
     for i, (want, got) in enumerate(zip(found[0][1], found[1][1])):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=5e-3 if i else 1e-5)
+
+
+def small_model(lib, quantization):
+    nn = lib.nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.quant, self.dequant = quantization.QuantStub(), quantization.DeQuantStub()
+            self.conv, self.norm, self.relu = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()
+            self.second, self.pool = nn.Conv2d(8, 8, 3, stride=2, groups=2, bias=False), nn.AdaptiveAvgPool2d(2)
+            self.first, self.act, self.norms = nn.Linear(32, 16), nn.ReLU(), nn.LayerNorm(16)
+            self.last = nn.Linear(16, 5)
+            self.sum, self.join = lib.ao.nn.quantized.FloatFunctional(), lib.ao.nn.quantized.FloatFunctional()
+
+        def forward(self, x):
+            x = self.relu(self.norm(self.conv(self.quant(x))))
+            x = nn.functional.max_pool2d(self.second(self.sum.add(x, x)), 2)
+            x = self.norms(self.act(self.first(self.pool(x).flatten(1))))
+            return self.dequant(self.last(self.join.cat([x, x], 1)[:, :16]))
+
+    return Model().eval()
+
+
+CONFIGURATIONS = {
+    "x86": lambda q, lib: q.get_default_qconfig("x86"),
+    "qnnpack": lambda q, lib: q.get_default_qconfig("qnnpack"),
+    "minmax": lambda q, lib: q.default_qconfig,
+    "channels": lambda q, lib: q.default_per_channel_qconfig,
+    "moving": lambda q, lib: q.QConfig(
+        q.MovingAverageMinMaxObserver.with_args(dtype=lib.quint8), q.default_weight_observer
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_static_quantization_of_a_model(name):
+    import torch.ao.quantization as theirs
+
+    import flambeau.ao.quantization as ours
+
+    rng = np.random.RandomState(2)
+    batches = [rng.standard_normal((4, 3, 16, 16)).astype(np.float32) for _ in range(3)]
+    torch.manual_seed(0)
+    original = small_model(torch, theirs)
+    state, made = original.state_dict(), []
+    for lib, quantization in ((torch, theirs), (fl, ours)):
+        model = small_model(lib, quantization)
+        model.load_state_dict({key: lib.tensor(value.numpy().copy()) for key, value in state.items()})
+        model = quantization.fuse_modules(model, [["conv", "norm", "relu"], ["first", "act"]])
+        model.qconfig = CONFIGURATIONS[name](quantization, lib)
+        model = quantization.prepare(model)
+        for batch in batches:
+            model(lib.from_numpy(batch))
+        made.append(quantization.convert(model))
+    for part in ("conv", "second", "first", "last", "sum", "join"):
+        ours_part, theirs_part = getattr(made[1], part), getattr(made[0], part)
+        np.testing.assert_allclose(ours_part.scale, theirs_part.scale, rtol=1e-3)
+        assert abs(ours_part.zero_point - theirs_part.zero_point) <= 1
+    for part in ("conv", "first", "last"):
+        weights = [getattr(m, part).weight().int_repr().numpy().astype(int) for m in made]
+        assert np.abs(weights[0] - weights[1]).max() <= 1
+    results = [m(lib.from_numpy(batches[0])).detach().numpy() for m, lib in zip(made, (torch, fl))]
+    assert np.abs(results[0] - results[1]).max() <= 3 * made[0].last.scale
+
+
+QUANTIZED_CALLS = [
+    lambda lib, x: lib.relu(x),
+    lambda lib, x: x.reshape(2, 2).t().flatten(),
+    lambda lib, x: x.mean(),
+    lambda lib, x: x.max(),
+    lambda lib, x: lib.sigmoid(x),
+    lambda lib, x: lib.tanh(x),
+    lambda lib, x: lib.nn.functional.leaky_relu(x, 0.1),
+    lambda lib, x: lib.nn.functional.relu6(x),
+    lambda lib, x: lib.nn.functional.avg_pool1d(x.reshape(1, 1, 4), 2),
+    lambda lib, x: lib.nn.functional.interpolate(x.reshape(1, 1, 2, 2), scale_factor=2),
+    lambda lib, x: lib.cat([x, x]),
+    lambda lib, x: x.topk(2).values,
+]
+
+
+@pytest.mark.parametrize("position", range(len(QUANTIZED_CALLS)))
+@pytest.mark.parametrize("dtype", ["quint8", "qint8"])
+def test_functions_of_quantized_tensors(position, dtype):
+    found = []
+    for lib in (torch, fl):
+        x = lib.quantize_per_tensor(lib.tensor([-1.0, 0.0, 1.26, 3.0]), 0.1, 10, getattr(lib, dtype))
+        made = QUANTIZED_CALLS[position](lib, x)
+        found.append((made.int_repr().tolist(), made.q_scale(), made.q_zero_point(), repr(made)))
+    assert found[0] == found[1]

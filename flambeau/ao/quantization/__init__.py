@@ -1,71 +1,34 @@
-"""Quantization: `quantize_dynamic`, and stubs that mark where tensors would be quantized. The rest is lacking."""
+"""Quantization of models in eager mode: dynamic (`quantize_dynamic`) and static.
+
+Static: mark the quantized part with `QuantStub` and `DeQuantStub`, set `model.qconfig`, `fuse_modules`, `prepare`, run
+examples, `convert`. `observer` has what chooses grids, `ao.nn.quantized` the layers. Training that knows of quantization and
+graph mode are lacking.
+"""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-from flambeau import _absent, nn
-from flambeau._quantized_types import float_or_quantized, qint8
-from flambeau.nn.modules.module import Module
+from flambeau import _absent
+from flambeau.ao.quantization.dynamic import quantize_dynamic
+from flambeau.ao.quantization.fuse_modules import fuse_modules
+from flambeau.ao.quantization.observer import *  # noqa: F403
+from flambeau.ao.quantization.observer import __all__ as _observers
+from flambeau.ao.quantization.qconfig import *  # noqa: F403
+from flambeau.ao.quantization.qconfig import __all__ as _configurations
+from flambeau.ao.quantization.quantize import (
+    convert,
+    get_default_static_quant_module_mappings,
+    prepare,
+    propagate_qconfig_,
+    quantize,
+)
+from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
 
-__all__ = ["DeQuantStub", "QuantStub", "QuantWrapper", "quantize_dynamic"]
-
-
-class QuantStub(Module):
-    """Marks where tensors enter the quantized part; returns what it is given."""
-
-    def __init__(self, qconfig: Any = None) -> None:
-        super().__init__()
-        if qconfig is not None:
-            self.qconfig = qconfig
-
-    def forward(self, x: Any) -> Any:
-        return x
-
-
-class DeQuantStub(QuantStub):
-    """Marks where tensors leave the quantized part; returns what it is given."""
-
-
-class QuantWrapper(Module):
-    """A module between two stubs."""
-
-    def __init__(self, module: Module) -> None:
-        super().__init__()
-        self.quant, self.dequant, self.module = QuantStub(), DeQuantStub(), module
-        self.train(module.training)
-
-    def forward(self, x: Any) -> Any:
-        return self.dequant(self.module(self.quant(x)))
-
-
-def quantize_dynamic(
-    model: Module, qconfig_spec: Any = None, dtype: Any = qint8, mapping: Any = None, inplace: bool = False
-) -> Module:
-    """Replace layers by ones with smaller weights that round their inputs as they come.
-
-    `qconfig_spec` names the layers, by class or by full name; without it all that can be replaced are.
-    """
-    from flambeau.ao.nn.quantized import dynamic
-
-    known = {nn.Linear: dynamic.Linear, nn.LSTM: dynamic.LSTM, nn.GRU: dynamic.GRU}
-    known.update(mapping or {})
-    wanted = set(known) if qconfig_spec is None else set(qconfig_spec)
-    dtype = float_or_quantized(dtype)
-    model = model if inplace else copy.deepcopy(model)
-
-    def replace(parent: Module, path: str, chosen: bool) -> None:
-        for name, child in list(parent.named_children()):
-            full = f"{path}{name}"
-            take = chosen or type(child) in wanted or full in wanted
-            if take and type(child) in known:
-                setattr(parent, name, known[type(child)].from_float(child, dtype))
-            else:
-                replace(child, f"{full}.", take)
-
-    replace(model, "", False)
-    return model
+__all__ = [
+    "DeQuantStub", "QuantStub", "QuantWrapper", "convert", "fuse_modules", "get_default_static_quant_module_mappings",
+    "prepare", "propagate_qconfig_", "quantize", "quantize_dynamic", *_observers, *_configurations,
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,33 @@
+"""Layers that belong together, as one module: what `fuse_modules` makes and `convert` turns into one quantized layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _absent, nn
+
+__all__ = ["BNReLU2d", "ConvReLU1d", "ConvReLU2d", "LinearReLU"]
+
+
+class _Fused(nn.Sequential):
+    """Layers that run one after the other."""
+
+
+class ConvReLU1d(_Fused):
+    pass
+
+
+class ConvReLU2d(_Fused):
+    pass
+
+
+class LinearReLU(_Fused):
+    pass
+
+
+class BNReLU2d(_Fused):
+    pass
+
+
+def __getattr__(name: str) -> Any:
+    return _absent.attribute(__name__, name)

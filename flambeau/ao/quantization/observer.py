@@ -1,0 +1,344 @@
+"""Observers: modules that hand tensors on, note the range of their values, and choose a grid for them."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import flambeau as fl
+from flambeau import Tensor
+from flambeau._quantized_types import (
+    per_channel_affine,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+    qint8,
+    qint32,
+    quint8,
+)
+from flambeau.nn.modules.module import Module
+
+__all__ = [
+    "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver", "MovingAveragePerChannelMinMaxObserver",
+    "NoopObserver", "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver", "UniformQuantizationObserverBase",
+    "default_histogram_observer", "default_observer", "default_per_channel_weight_observer", "default_placeholder_observer",
+    "default_weight_observer",
+]  # fmt: skip
+
+_RANGES = {qint8: (-128, 127), quint8: (0, 255), qint32: (-(2**31), 2**31 - 1)}
+_REDUCED = {qint8: (-64, 63), quint8: (0, 127), qint32: (-(2**30), 2**30 - 1)}
+
+
+class _Made(functools.partial):
+    """A class with some arguments: called to make a module, and given more by with_args."""
+
+    def with_args(self, **kwargs: Any) -> _Made:
+        return _Made(self, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}{{}}"
+
+
+class ObserverBase(Module):
+    """What all observers share: the dtype that they choose a grid for."""
+
+    def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.is_dynamic = is_dynamic
+
+    @classmethod
+    def with_args(cls, **kwargs: Any) -> _Made:
+        return _Made(cls, **kwargs)
+
+    def calculate_qparams(self) -> Any:
+        """Scale and zero point for what was seen."""
+        raise RuntimeError(f"[{type(self).__name__}] expected an observer that chooses a grid, got one that does not")
+
+
+class UniformQuantizationObserverBase(ObserverBase):
+    """From a least and a greatest value to a scale and a zero point."""
+
+    def __init__(
+        self,
+        dtype: Any = quint8,
+        qscheme: Any = per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = 1.1920928955078125e-07,
+        is_dynamic: bool = False,
+        **ignored: Any,
+    ) -> None:
+        super().__init__(dtype, is_dynamic)
+        if dtype not in _RANGES:
+            raise AssertionError(f"[observer] expected dtype qint8, quint8 or qint32, got {dtype}")
+        self.qscheme, self.reduce_range, self.eps = qscheme, reduce_range, eps
+        self.has_customized_qrange = quant_min is not None and quant_max is not None
+        table = _REDUCED if reduce_range else _RANGES
+        self.quant_min, self.quant_max = table[dtype]
+        if self.has_customized_qrange:
+            self.quant_min, self.quant_max = quant_min, quant_max  # type: ignore[assignment]
+
+    def _calculate_qparams(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        if not low.numel() or bool((low == float("inf")).all()):
+            warnings.warn(
+                "[observer] expected values before the grid is chosen, got none: must run observer before calling "
+                "calculate_qparams. Returning default values.",
+                stacklevel=3,
+            )
+            return fl.tensor([1.0]), fl.tensor([0])
+        if not bool((low <= high).all()):
+            raise AssertionError(f"[observer] expected min <= max, got {low} and {high}")
+        low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # zero is on every grid
+        smallest = fl.tensor(self.eps)
+        if self.qscheme in (per_tensor_symmetric, per_channel_symmetric):
+            reach = fl.maximum(-low, high)
+            scale = fl.maximum(reach / ((self.quant_max - self.quant_min) / 2), smallest)
+            middle = (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
+            zero_point = fl.full_like(scale, middle if self.dtype is quint8 else 0, dtype=fl.int64)
+        else:
+            scale = fl.maximum((high - low) / float(self.quant_max - self.quant_min), smallest)
+            zero_point = (self.quant_min - (low / scale).round()).to(fl.int32)
+            zero_point = zero_point.clamp(self.quant_min, self.quant_max)
+        return scale.reshape(-1), zero_point.reshape(-1)
+
+    def reset_min_max_vals(self) -> None:
+        self.min_val, self.max_val = fl.tensor(float("inf")), fl.tensor(float("-inf"))
+
+
+class MinMaxObserver(UniformQuantizationObserverBase):
+    """The least and the greatest of all values."""
+
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(self, dtype: Any = quint8, qscheme: Any = per_tensor_affine, **options: Any) -> None:
+        super().__init__(dtype, qscheme, **options)
+        self.register_buffer("min_val", fl.tensor(float("inf")))
+        self.register_buffer("max_val", fl.tensor(float("-inf")))
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if x_orig.numel():
+            x = x_orig.detach().to(self.min_val.dtype)
+            self.note(x.min(), x.max())
+        return x_orig
+
+    def note(self, low: Tensor, high: Tensor) -> None:
+        self.min_val.copy_(fl.minimum(low, self.min_val))
+        self.max_val.copy_(fl.maximum(high, self.max_val))
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        return self._calculate_qparams(self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class MovingAverageMinMaxObserver(MinMaxObserver):
+    """Averages of the least and the greatest value, over calls."""
+
+    def __init__(
+        self, averaging_constant: float = 0.01, dtype: Any = quint8, qscheme: Any = per_tensor_affine, **options: Any
+    ) -> None:
+        super().__init__(dtype, qscheme, **options)
+        self.averaging_constant = averaging_constant
+
+    def note(self, low: Tensor, high: Tensor) -> None:
+        if bool(self.min_val == float("inf")):
+            self.min_val.copy_(low)
+            self.max_val.copy_(high)
+        else:
+            self.min_val.add_(self.averaging_constant * (low - self.min_val))
+            self.max_val.add_(self.averaging_constant * (high - self.max_val))
+
+
+class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
+    """The least and the greatest value for each index of a dimension."""
+
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(
+        self, ch_axis: int = 0, dtype: Any = quint8, qscheme: Any = per_channel_affine, **options: Any
+    ) -> None:
+        super().__init__(dtype, qscheme, **options)
+        self.ch_axis = ch_axis
+        self.register_buffer("min_val", fl.tensor([]))
+        self.register_buffer("max_val", fl.tensor([]))
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if x_orig.numel():
+            rows = x_orig.detach().float().movedim(self.ch_axis, 0).flatten(1)
+            self.note(rows.amin(1), rows.amax(1))
+        return x_orig
+
+    def note(self, low: Tensor, high: Tensor) -> None:
+        if self.min_val.numel():
+            low, high = fl.minimum(low, self.min_val), fl.maximum(high, self.max_val)
+        self.min_val, self.max_val = low, high
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        return self._calculate_qparams(self.min_val, self.max_val)
+
+    def reset_min_max_vals(self) -> None:
+        self.min_val = self.max_val = fl.tensor([])
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        for name in ("min_val", "max_val"):  # their shape is that of the tensor that was seen
+            if prefix + name in state_dict:
+                setattr(self, name, fl.empty_like(state_dict[prefix + name]))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+    """Averages of them, over calls."""
+
+    def __init__(
+        self, averaging_constant: float = 0.01, ch_axis: int = 0, dtype: Any = quint8, qscheme: Any = per_channel_affine,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(ch_axis, dtype, qscheme, **options)
+        self.averaging_constant = averaging_constant
+
+    def note(self, low: Tensor, high: Tensor) -> None:
+        if self.min_val.numel():
+            low = self.min_val + self.averaging_constant * (low - self.min_val)
+            high = self.max_val + self.averaging_constant * (high - self.max_val)
+        self.min_val, self.max_val = low, high
+
+
+class HistogramObserver(UniformQuantizationObserverBase):
+    """Counts of values in bins. The grid covers the part of the range for which the squared error is least."""
+
+    histogram: Tensor
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(
+        self, bins: int = 2048, dtype: Any = quint8, qscheme: Any = per_tensor_affine, reduce_range: bool = False, **options: Any
+    ) -> None:  # fmt: skip
+        super().__init__(dtype, qscheme, reduce_range, **options)
+        self.bins, self.dst_nbins = bins, 256
+        self.register_buffer("histogram", fl.zeros(bins))
+        self.register_buffer("min_val", fl.tensor(float("inf")))
+        self.register_buffer("max_val", fl.tensor(float("-inf")))
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if not x_orig.numel():
+            return x_orig
+        x = x_orig.detach().float()
+        low, high = x.min().item(), x.max().item()
+        if not (abs(low) < float("inf") and abs(high) < float("inf")):
+            warnings.warn("[HistogramObserver] expected finite values, got others; they are left out", stacklevel=2)
+            return x_orig
+        before = self.min_val.item(), self.max_val.item()
+        if before[0] <= before[1] and before != (low, high):
+            low, high = min(low, before[0]), max(high, before[1])
+            self.histogram.copy_(self._moved(before, (low, high)))
+        width = max(high - low, 0.0)
+        if width:
+            self.histogram += fl.histc(x, self.bins, min=low, max=high)
+        else:
+            self.histogram[0] += x.numel()
+        self.min_val.fill_(low)
+        self.max_val.fill_(high)
+        return x_orig
+
+    def _moved(self, old: tuple[float, float], new: tuple[float, float]) -> Tensor:
+        """The counts in bins of a wider range, each shared out over those that its bin meets."""
+        if old == new or new[1] == new[0]:
+            return self.histogram.clone()
+        step, width = (old[1] - old[0]) / self.bins, (new[1] - new[0]) / self.bins
+        total = fl.cat([fl.zeros(1, dtype=fl.float64), self.histogram.double().cumsum(0)])
+        wanted = new[0] + width * fl.arange(self.bins + 1, dtype=fl.float64)
+        if not step:
+            below = fl.where(wanted > old[0], total[-1], fl.zeros((), dtype=fl.float64))
+            below[-1] = total[-1]
+        else:
+            place = ((wanted - old[0]) / step).clamp(0, self.bins)
+            index = place.floor().long().clamp(max=self.bins - 1)
+            part = place - index
+            below = total[index] + part * (total[index + 1] - total[index])
+        return below.diff().float()
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        if bool(self.min_val > self.max_val):
+            return self._calculate_qparams(self.min_val, self.max_val)
+        low, high = self._search()
+        return self._calculate_qparams(fl.tensor(low), fl.tensor(high))
+
+    def _error(self, first: int, last: int) -> float:
+        """The squared error when the grid covers these bins, values being spread evenly in each bin."""
+        width = (self.max_val.item() - self.min_val.item()) / self.bins
+        step = width * (last - first + 1) / self.dst_nbins
+        if not step:
+            return 0.0
+        begin = (fl.arange(self.bins, dtype=fl.float64) - first) * width
+        end = begin + width
+        cell_of_begin = (begin / step).floor().clamp(0, self.dst_nbins - 1)
+        cell_of_end = (end / step).floor().clamp(0, self.dst_nbins - 1)
+        density = self.histogram.double() / width
+
+        def part(start: Any, stop: Any) -> Any:
+            return (stop**3 - start**3) / 3
+
+        half = step / 2
+        error = part(begin - (cell_of_begin + 0.5) * step, half)
+        error = error + (cell_of_end - cell_of_begin - 1) * part(-half, half)
+        error = error + part(-half, end - (cell_of_end + 0.5) * step)
+        return float((density * error).sum().item())
+
+    def _search(self) -> tuple[float, float]:
+        """Cuts quantiles of 1e-5 off either end, the one that takes away more bins, while the error falls."""
+        low, width = self.min_val.item(), (self.max_val.item() - self.min_val.item()) / self.bins
+        counts = self.histogram.double().cumsum(0).tolist()
+        total, stride = counts[-1], 1e-5
+        alpha, beta, first, last = 0.0, 1.0, 0, self.bins - 1
+        best = float("inf")
+        while alpha < beta:
+            next_alpha, next_beta = alpha + stride, beta - stride
+            left, right = first, last
+            while left < last and counts[left] < next_alpha * total:
+                left += 1
+            while right > first and counts[right] > next_beta * total:
+                right -= 1
+            if left - first > last - right:
+                new, alpha = (left, last), next_alpha
+            else:
+                new, beta = (first, right), next_beta
+            if new == (first, last):
+                continue
+            error = self._error(*new)
+            if error > best:
+                break
+            best, (first, last) = error, new
+        return low + width * first, low + width * (last + 1)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class PlaceholderObserver(ObserverBase):
+    """Names a dtype and notes nothing."""
+
+    def __init__(self, dtype: Any = fl.float32, is_dynamic: bool = False, **ignored: Any) -> None:
+        super().__init__(dtype, is_dynamic)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class NoopObserver(PlaceholderObserver):
+    """Notes nothing."""
+
+
+default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
+default_placeholder_observer = PlaceholderObserver
+default_histogram_observer = HistogramObserver.with_args(quant_min=0, quant_max=127)
+default_weight_observer = MinMaxObserver.with_args(dtype=qint8, qscheme=per_tensor_symmetric)
+default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(dtype=qint8, qscheme=per_channel_symmetric)

@@ -1,0 +1,11 @@
+"""The names of `ao.nn.intrinsic` where older programs look for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    from flambeau.ao.nn import intrinsic as home
+
+    return getattr(home, name)
