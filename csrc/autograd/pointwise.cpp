@@ -15,7 +15,16 @@ struct Entry {
   const PointwiseDerivative* table;
   std::vector<int> operand_args;              // schema positions of the operands
   std::vector<const Operator*> gradient_ops;  // one for each operand, null where there is none
+  bool sum = false;                           // self + alpha * other
 };
+
+// Whether `other` was added as it is: its gradient is then the incoming one.
+bool is_plain_sum(const Entry& entry, const OperatorNode& node, size_t operand) {
+  constexpr int alpha = 2;
+  if (!entry.sum || operand != 1) return false;
+  const Scalar by = node.args[alpha].to_scalar();
+  return !by.is_complex() && by.to<double>() == 1;
+}
 
 std::vector<Tensor> apply_pointwise(const Derivative& self, OperatorNode& node, std::vector<Tensor>&& grads) {
   const Entry& entry = *static_cast<const Entry*>(self.context);
@@ -26,7 +35,7 @@ std::vector<Tensor> apply_pointwise(const Derivative& self, OperatorNode& node, 
     const size_t flat = node.arg_begin[arg];
     if (node.arg_begin[arg + 1] == flat || !node.needs(flat)) continue;  // a number, or not wanted
     const PointwiseGradient& g = entry.table->gradient[k];
-    if (g.identity) {
+    if (g.identity || is_plain_sum(entry, node, k)) {
       out[flat] = grads[0];
       continue;
     }
@@ -71,6 +80,7 @@ void install_pointwise_derivatives() {
     Operator& op = builtin_operator(i);
     if (!row.derivative) continue;
     auto* entry = new Entry{row.derivative, {}, {}};
+    entry->sum = op.schema.name == "add" && op.schema.overload == "Tensor";
     auto* d = new Derivative;
     const auto& args = op.schema.args;
     d->saves_args_for.resize(args.size());
