@@ -64,10 +64,10 @@ cuda: dev
 	@$(VENV)/bin/cmake -DFLAMBEAU_CUDA=ON $(BUILD)
 	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
 
-# What needs a device, then the tests of capture and of the compiler with their tensors there.
+# What needs a device, then the tests of operators, layers, derivatives, capture and the compiler with their tensors there.
 test-cuda: cuda $(VENV)/.flambeau-test
 	$(RUN) -m pytest -q tests/cuda
-	FLAMBEAU_TEST_DEVICE=cuda $(RUN) -m pytest -q -n $(JOBS) tests/dynamo tests/inductor
+	FLAMBEAU_TEST_DEVICE=cuda $(RUN) -m pytest -q -n $(JOBS) tests/ops tests/nn tests/autograd tests/dynamo tests/inductor
 
 # Trains a small GPT on Shakespeare's sonnets; the curve is saved as build/char_gpt.png.
 demo: dev

@@ -1,6 +1,6 @@
 """Tests on another device: FLAMBEAU_TEST_DEVICE=cuda makes it the default, so that tests which name no device run there.
 
-Without the variable nothing changes. `make test-cuda` sets it for the tests of capture and of the compiler.
+Without the variable nothing changes. `make test-cuda` sets it.
 """
 
 import contextlib

@@ -24,9 +24,10 @@ registered: dict[str, RegisteredDevice] = {}
 
 # What these return, or whether their arguments are right, depends on values: the meta device cannot answer.
 VALUES_DECIDE = frozenset(
-    "index.Tensor index_put masked_select repeat_interleave.Tensor _nonzero_numpy _unique _unique_rows bincount "
-    "_sparse_groups _pad_packed_sequence equal".split()
+    "masked_select repeat_interleave.Tensor _nonzero_numpy _unique _unique_rows bincount _sparse_groups equal".split()
 )
+# These take tensors of the CPU beside those of the device.
+TAKES_SEVERAL = frozenset("index.Tensor index_put _pad_packed_sequence".split())
 
 
 class RegisteredDevice:
@@ -91,11 +92,16 @@ class RegisteredDevice:
         from the kernel for the meta device, so that definitions need neither."""
         from flambeau.backends import records
 
-        if record is None or op._full_name in VALUES_DECIDE or op._schema.is_mutable or "random" in record.tags:
+        values = (*args, *kwargs.values())
+        factory = next(tensors_in(values), None) is None
+        if record is None or factory or op._full_name in TAKES_SEVERAL:
             return function(*args, **kwargs)
-        self._check_one_device(op, (*args, *kwargs.values()))
+        self._check_one_device(op, values)
+        if op._full_name in VALUES_DECIDE:
+            return function(*args, **kwargs)
         expected = records.shape_of(op, args, kwargs)
-        return records.laid_out(function(*args, **kwargs), expected)
+        made = function(*args, **kwargs)
+        return made if op._schema.is_mutable else records.laid_out(made, expected)
 
     def _check_one_device(self, op: Any, values: Any) -> None:
         """Raise when tensors lie on several devices; numbers as CPU tensors may stand beside them, not in lists."""
