@@ -208,10 +208,17 @@ def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
     return tracer.wrap(value, tracer.sources.constant(module.__dict__).dict_item(name))
 
 
+_CACHED = type(functools.lru_cache(None)(lambda: None))
+
+
 def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source, value_known: bool = True) -> Any:
     """A class member as an instance (or the class, when owner is None) sees it."""
     kind = type(raw)
     if kind is types.FunctionType:
+        source.check("id", raw)
+        tracer._know(raw, tracer.sources.constant(raw))
+        return raw if owner is None else types.MethodType(raw, owner)
+    if kind is _CACHED:
         source.check("id", raw)
         tracer._know(raw, tracer.sources.constant(raw))
         return raw if owner is None else types.MethodType(raw, owner)

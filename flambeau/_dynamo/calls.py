@@ -14,6 +14,7 @@ import cmath
 import collections
 import functools
 import itertools
+import logging
 import math
 import operator
 import os
@@ -149,13 +150,14 @@ def _call_getter(tracer: Tracer, function: Any, args: Args) -> Any:
     raise Unsupported(breaks.UNKNOWN_CALL, "methodcaller")
 
 
-_CACHED = type(functools.lru_cache(None)(lambda: None))
+_CACHED = attributes._CACHED
 
 
 def _call_cached(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function behind lru_cache, with plain arguments: what it returned once, it returns again."""
     args, kwargs = _plain_text(args), _plain_text(kwargs)
-    if not all(type(a) in CONSTANTS for a in (*args, *kwargs.values())):
+    rest = args[1:] if args and isinstance(args[0], logging.Logger) else args  # warning_once: what was said, was said
+    if not all(type(a) in CONSTANTS for a in (*rest, *kwargs.values())):
         raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
     result = native(function, *args, **kwargs)
     return tracer.wrap(result, tracer.sources.constant(result))

@@ -41,7 +41,7 @@ from flambeau._dynamo.operations import (
     truth,
     unary,
 )
-from flambeau._dynamo.sizes import plain
+from flambeau._dynamo.sizes import SymbolicSize, SymInt, plain
 from flambeau._dynamo.trace import CONSTANTS, LITERALS, Tracer, fl_module, lookup_type
 from flambeau._dynamo.traced import NULL, TracedTensor
 from flambeau._dynamo.values import (
@@ -409,6 +409,33 @@ def _logger(tracer: Tracer, name: Any = None) -> Any:
     return tracer.wrap(found, tracer.sources.constant(found))
 
 
+@functools.cache
+def _is_logged(level: int) -> Callable[[Any], bool]:
+    return lambda logger: logger.isEnabledFor(level)
+
+
+def _write_log(logger: Any, level: int, message: Any, *args: Any) -> None:
+    logger.log(level, message, *args, stacklevel=2)
+
+
+def _log(level: int) -> Callable[..., None]:
+    """Logger.info and its like: nothing where the level is off, otherwise written after the graph."""
+
+    def run(tracer: Tracer, logger: Any, message: Any, *args: Any, **options: Any) -> None:
+        known = tracer.known.get(id(logger))
+        if known is None:
+            raise Unsupported(breaks.UNKNOWN_CALL, "a new logger")
+        enabled = bool(native(logger.isEnabledFor, level))
+        known[1].apply(_is_logged(level)).check("equals", enabled)
+        if not enabled:
+            return
+        if options or not all(_is_text_safe(a) or type(a) in (SymInt, SymbolicSize) for a in (message, *args)):
+            raise Unsupported(breaks.PRINT, "in a log")
+        tracer.printed.append((_write_log, (logger, level, message, *args), {}))
+
+    return run
+
+
 def _warn(tracer: Tracer, message: Any, category: Any = None, stacklevel: Any = 1, source: Any = None) -> None:
     """warnings.warn: the warning is given after the graph, for the line that it is about."""
     kind = category or (type(message) if isinstance(message, Warning) else UserWarning)
@@ -549,6 +576,8 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
         (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
         (fl.cond, subgraphs.cond), (warnings.warn, _warn), (logging.getLogger, _logger),
+        *((getattr(logging.Logger, name), _log(getattr(logging, name.upper())))
+          for name in "debug info warning error critical".split()),
         (builtins.__build_class__, classes.build_class), (dataclasses.dataclass, classes.make_dataclass),
         (collections.namedtuple, classes.make_namedtuple), (_C.Tensor.__deepcopy__, _deepcopy),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),
