@@ -15,7 +15,7 @@ by the kernel turned around; the call for the other gradients stays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import Call
@@ -23,7 +23,7 @@ from flambeau._inductor.arrange import product as product_of
 from flambeau._inductor.convolutions import pair
 from flambeau._inductor.ir import Access, Buffer, Operator, refine, split_strides
 from flambeau._inductor.schedule import Group, Member
-from flambeau._inductor.tiles import power, subgroup
+from flambeau._inductor.tiles import Target, power, subgroup
 from flambeau._inductor.triton import Kernel
 from flambeau._inductor.triton_products import Choice, Finished, over
 from flambeau.backends import records
@@ -31,13 +31,13 @@ from flambeau.backends import records
 __all__ = ["Convolution", "convolution"]
 
 CHOICES = (
-    Choice(128, 256, 64, 8, 3), Choice(256, 128, 64, 8, 3), Choice(128, 128, 64, 8, 3), Choice(128, 128, 64, 4, 4),
-    Choice(256, 64, 64, 8, 3), Choice(128, 64, 64, 4, 4), Choice(64, 128, 64, 4, 4), Choice(64, 64, 64, 4, 4),
-    Choice(128, 128, 32, 8, 4), Choice(256, 64, 32, 8, 4), Choice(128, 64, 32, 4, 4), Choice(64, 64, 32, 4, 5),
-    Choice(64, 32, 32, 4, 4), Choice(32, 32, 16, 2, 4),
+    Choice(128, 256, 64, 8, 4), Choice(256, 128, 64, 8, 4), Choice(128, 256, 64, 8, 3), Choice(256, 128, 64, 8, 3),
+    Choice(128, 128, 64, 8, 3), Choice(128, 128, 64, 4, 4), Choice(256, 64, 64, 8, 3), Choice(128, 64, 64, 4, 4),
+    Choice(64, 128, 64, 4, 4), Choice(64, 64, 64, 4, 4), Choice(128, 128, 32, 8, 4), Choice(256, 64, 32, 8, 4),
+    Choice(128, 64, 32, 4, 4), Choice(64, 64, 32, 4, 5), Choice(64, 32, 32, 4, 4), Choice(32, 32, 16, 2, 4),
 )  # fmt: skip
 _BACKWARD = "_convolution_backward"
-MOST_SHARED = 160_000  # bytes of operands that programs have at a time
+MOST_PROGRAMS = 4096  # of which smaller tiles than that are not measured
 FEW = 16  # channels below which a step takes several elements of the kernel
 
 
@@ -107,18 +107,23 @@ class Convolution:
         turned = [_turned(m, order) for m in members]
         return subgroup(tuple(dims[i] for i in order), len(dims) - (after - before), turned)
 
-    def kernels(self, group: Group, stored: set[Buffer]) -> list[Kernel]:
+    def kernels(self, group: Group, stored: set[Buffer], target: Target) -> list[Kernel]:
         names = ", ".join([self.item.call.op._full_name, *(m.loop.name for m in group.members)])
         depth = self.channels if self.channels >= FEW else self.channels * product_of(self.kernel)
-        return [
-            _ByPixels(self, group, stored, choice).kernel(names, stages=choice.stages)
+        fitting = [
+            choice
             for choice in CHOICES
             if choice.rows <= max(power(self.m), 32)
             and choice.columns <= max(power(self.n), 32)
             and choice.depth <= max(power(depth), 16)
-            and (choice.rows + choice.columns) * choice.depth * choice.stages * self.result.dtype.itemsize
-            <= MOST_SHARED
+            and choice.fits(target, self.result.dtype)
         ]
+        few = [c for c in fitting if -(-self.m // c.rows) * -(-self.n // c.columns) <= MOST_PROGRAMS]
+        made = [_ByPixels(self, group, stored, c).kernel(names, stages=c.stages) for c in few or fitting[:4]]
+        if product_of(self.kernel) == 1:
+            return made
+        # Neighbouring elements of the kernel read nearly the same pixels.
+        return made + [replace(kernel, cached=True) for kernel in made if kernel.constants["X"] >= 128]
 
 
 def _boundary(dims: tuple[int, ...], size: int) -> int | None:

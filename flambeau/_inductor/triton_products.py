@@ -18,7 +18,7 @@ from flambeau._inductor.arrange import product as product_of
 from flambeau._inductor.ir import Access, Buffer, Operator
 from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group
-from flambeau._inductor.tiles import Part, Tile, power, subgroup
+from flambeau._inductor.tiles import Part, Target, Tile, power, subgroup
 from flambeau._inductor.triton import Kernel, Scope, Tuner, Writer
 from flambeau.backends import records
 
@@ -31,6 +31,11 @@ class Choice(NamedTuple):
     depth: int
     warps: int
     stages: int
+
+    def fits(self, target: Target, dtype: Any) -> bool:
+        """Whether the operands of all stages have room in shared memory."""
+        room = 225_000 if target.capability >= 90 else 160_000 if target.capability in (80, 87) else 98_000
+        return (self.rows + self.columns) * self.depth * self.stages * int(dtype.itemsize) <= room
 
 
 CHOICES = (
@@ -55,7 +60,7 @@ class Matrix(Protocol):
     def over(self, group: Group) -> Group | None:
         """A pointwise group as rows by columns of the matrix; None where it walks over it in another way."""
 
-    def kernels(self, group: Group, stored: set[Buffer]) -> list[Kernel]:
+    def kernels(self, group: Group, stored: set[Buffer], target: Target) -> list[Kernel]:
         """Kernels that compute the matrix and the group, for several tiles."""
 
     def call(self) -> Any:
@@ -99,20 +104,21 @@ class Product:
             return None
         return over(self, group, split)
 
-    def kernels(self, group: Group, stored: set[Buffer]) -> list[Kernel]:
+    def kernels(self, group: Group, stored: set[Buffer], target: Target) -> list[Kernel]:
         names = ", ".join([self.item.call.op._full_name, *(m.loop.name for m in group.members)])
         return [
             _ByDepth(self, group, stored, choice).kernel(names, stages=choice.stages)
             for choice in CHOICES
             if choice.rows <= max(power(self.m), 16) and choice.columns <= max(power(self.n), 16)
+            if choice.fits(target, self.result.dtype)
         ]
 
 
-def finish_products(work: list[Work], printed: list[list[Kernel] | None], tuner: Tuner) -> None:
+def finish_products(work: list[Work], printed: list[list[Kernel] | None], tuner: Tuner, target: Target) -> None:
     """Replaces kernels of groups by such that compute a product too, whose call then goes. The tuner is given these, one for
     each tile, and the group's own ones, and says which of the former to take."""
     for at, reader, product, group in _pairs(work):
-        kernels = product.kernels(group, work[reader][1])
+        kernels = product.kernels(group, work[reader][1], target)
         chosen = tuner.product(product, kernels, printed[reader] or []) if kernels else None
         if chosen is not None:
             printed[at], printed[reader] = product.leave(), [kernels[chosen]]
