@@ -12,6 +12,13 @@ import flambeau.nn.functional as F
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from attention_by_definition import attention
 
+
+@pytest.fixture(autouse=True, params=["0", "1"], ids=["warps", "groups"])
+def products(request, monkeypatch):
+    """By the products of warps, and by those of groups of them where the device has these."""
+    monkeypatch.setenv("FLAMBEAU_FLASH_GROUPS", request.param)
+
+
 TOLERANCE = {fl.bfloat16: 2e-2, fl.float16: 3e-3}
 
 
