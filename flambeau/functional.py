@@ -30,6 +30,8 @@ def typename(obj: Any, /) -> str:
         return obj.type()
     kind = obj if hasattr(obj, "__qualname__") else obj.__class__
     module = getattr(kind, "__module__", None)
+    if module is not None and (module == "flambeau" or module.startswith("flambeau.")):
+        module = "torch" + module[len("flambeau") :]  # the name under which programs know it
     return kind.__qualname__ if module in (None, "builtins") else f"{module}.{kind.__qualname__}"
 
 

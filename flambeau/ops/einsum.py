@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import flambeau as fl
@@ -114,6 +114,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.labels = labels
         self.output = output
+        self.rank = {x: n for n, x in enumerate(output)}
         self.size: dict[int, int] = {}
         for found, shape in zip(labels, shapes):
             for x, n in zip(found, shape):
@@ -175,6 +176,11 @@ class _Planner:
         found = self.labels[slot]
         gone = tuple(d for d, x in enumerate(found) if x not in needed)
         if gone:
+            kept = self.ordered(x for x in found if x in needed)
+            if kept != [x for x in found if x in needed]:
+                self.arrange(slot, [[*kept, *(x for x in found if x not in needed)]], [False])
+                self.labels[slot] = found = [*kept, *(x for x in found if x not in needed)]
+                gone = tuple(range(len(kept), len(found)))
             self.steps.append(("sum", slot, gone))
             self.labels[slot] = [x for x in found if x in needed]
 
@@ -184,27 +190,43 @@ class _Planner:
         self.reduce(i, later | set(b))
         self.reduce(j, later | set(a))
         a, b = self.labels[i], self.labels[j]
-        batch = [x for x in a if x in b and x in later]
+        batch = self.ordered(x for x in a if x in b and x in later)
         inner = [x for x in a if x in b and x not in later]
-        left = [x for x in a if x not in b]
-        right = [x for x in b if x not in a]
-        result = batch + left + right
+        left = self.ordered(x for x in a if x not in b)
+        right = self.ordered(x for x in b if x not in a)
         if inner:
-            self.arrange(i, [batch, left, inner], [False, True, True])
-            self.arrange(j, [batch, inner, right], [False, True, True])
-            self.steps.append(("matmul", i, j))
+            # Where it makes the result lie in the order of the output, the sides change places.
+            first, second = i, j
+            if self.is_output(batch + right + left) and not self.is_output(batch + left + right):
+                first, second, left, right = j, i, right, left
+            result = batch + left + right
+            self.arrange(first, [batch, left, inner], [False, True, True])
+            self.arrange(second, [batch, inner, right], [False, True, True])
+            self.steps.append(("matmul", i, first, second))
             if len(left) != 1 or len(right) != 1:
                 self.steps.append(("reshape", i, tuple(self.size[x] for x in result)))
         else:
             # No sum: broadcasting multiplication, with a place for the labels of the other side.
-            self.arrange(i, [batch, left], [False, False])
-            self.arrange(j, [batch, right], [False, False])
-            for d in range(len(right)):
-                self.steps.append(("unsqueeze", i, len(batch) + len(left) + d))
-            for _ in left:
-                self.steps.append(("unsqueeze", j, len(batch)))
+            result = self.ordered([*batch, *left, *right])
+            for slot, own in ((i, a), (j, b)):
+                self.arrange(slot, [[x for x in result if x in own]], [False])
+                for d, x in enumerate(result):
+                    if x not in own:
+                        self.steps.append(("unsqueeze", slot, d))
             self.steps.append(("mul", i, j))
         self.labels[i] = result
+
+    def ordered(self, labels: Iterable[int]) -> list[int]:
+        """Labels in the order of the output; those it does not have come last."""
+        return sorted(labels, key=lambda x: self.rank.get(x, len(self.rank)))
+
+    def is_output(self, labels: list[int]) -> bool:
+        """Whether these are the labels of the output in its order, not counting dimensions of size one."""
+
+        def long(found: list[int]) -> list[int]:
+            return [x for x in found if not (type(self.size[x]) is int and self.size[x] == 1)]
+
+        return long(labels) == long(self.output)
 
     def finish(self, slot: int) -> None:
         found = self.labels[slot]
@@ -250,7 +272,7 @@ def _run(plan: tuple[int, tuple[Step, ...]], operands: Sequence[fl.Tensor]) -> f
         if kind == "permute":
             slots[i] = slots[i].permute(step[2])
         elif kind == "matmul":
-            slots[i] = fl.matmul(slots[i], slots[step[2]])
+            slots[i] = fl.matmul(slots[step[2]], slots[step[3]])
         elif kind == "reshape":
             slots[i] = slots[i].reshape(step[2])
         elif kind == "mul":

@@ -1,5 +1,6 @@
 """nn.Module's protocol: members, calls with hooks, state dicts, conversion, copies, printing."""
 
+import collections
 import copy
 import pickle
 
@@ -329,3 +330,16 @@ def test_parameter_pickles_and_keeps_identity_in_repr():
     other = pickle.loads(pickle.dumps(param))
     assert isinstance(other, nn.Parameter) and not other.requires_grad and fl.equal(other, param)
     assert repr(param).startswith("Parameter containing:\n")
+
+
+def test_parameters_of_plain_mappings_are_listed_by_name():
+    given = {"b": fl.ones(1), "a": fl.ones(2)}
+    assert list(nn.ParameterDict(given)) == ["a", "b"]
+    assert list(nn.ParameterDict(collections.OrderedDict(given))) == ["b", "a"]
+    assert list(nn.ParameterDict(list(given.items()))) == ["b", "a"]
+    assert list(nn.ModuleDict({"b": nn.ReLU(), "a": nn.ReLU()})) == ["b", "a"]
+
+
+def test_names_of_types_are_those_that_programs_know():
+    assert fl.typename(nn.Linear(1, 1)) == "torch.nn.modules.linear.Linear"
+    assert fl.typename(nn.Parameter(fl.ones(1))) == fl.ones(1).type() and fl.typename(3) == "int"

@@ -400,7 +400,10 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        for key, value in _pairs("ParameterDict.update", parameters):
+        pairs = _pairs("ParameterDict.update", parameters)
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            pairs = sorted(pairs, key=lambda pair: pair[0])  # the order in which optimizers and state dicts list them
+        for key, value in pairs:
             self[key] = value
 
     def extra_repr(self) -> str:
