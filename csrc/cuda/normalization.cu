@@ -431,6 +431,11 @@ int64_t length_of(const Tensor& input, IntSpan shape) {
   return n;
 }
 
+void check_shape(const char* name, const Tensor& parameter, IntSpan shape) {
+  FL_CHECK(!parameter.defined() || parameter.sizes() == shape, "[layer_norm] expected a ", name, " of shape ",
+           shape, ", got ", parameter.sizes());
+}
+
 // What the kernels here do not take goes by the operator's definition.
 bool held(const Tensor& input, int64_t n) {
   return is_floating(input.dtype()) && input.dtype() != DType::Double && n > 0 && n <= kLongestHeld &&
@@ -478,10 +483,13 @@ void layer_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   const Tensor input = args[0].tensor();
   const IntSpan shape = args[1].ints();
   const int64_t n = length_of(input, shape);
+  check_shape("weight", args[2].tensor(), shape);
+  check_shape("bias", args[3].tensor(), shape);
   const Tensor weight = prepared(args[2].tensor()), bias = prepared(args[3].tensor());
   const DType parameters = weight.defined() ? weight.dtype() : bias.defined() ? bias.dtype() : input.dtype();
   const bool alike = !weight.defined() || !bias.defined() || weight.dtype() == bias.dtype();
-  if (!held(input, n) || !alike || parameters == DType::Double) return by_definition(op, keys, args, results);
+  const bool known = parameters == input.dtype() || (is_reduced(input.dtype()) && parameters == DType::Float);
+  if (!held(input, n) || !alike || !known) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
   const Tensor x = contiguous(input), out = empty(input.sizes(), input.options());
   const Dims statistics = statistics_shape(input, shape);
@@ -498,6 +506,7 @@ void rms_norm(const Operator& op, void*, KeySet keys, Value* args, Value* result
   const Tensor input = args[0].tensor();
   const IntSpan shape = args[1].ints();
   const int64_t n = length_of(input, shape);
+  check_shape("weight", args[2].tensor(), shape);
   const Tensor weight = prepared(args[2].tensor());
   const DType parameters = weight.defined() ? weight.dtype() : input.dtype();
   if (!held(input, n) || parameters == DType::Double) return by_definition(op, keys, args, results);
