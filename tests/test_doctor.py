@@ -60,7 +60,9 @@ def test_lacking_names_are_listed_with_their_place(doctor):
 
 def test_names_that_fail_when_used_come_with_the_reason(doctor):
     status, lines = doctor(main="import torch\nq = torch.ao.quantization.prepare_qat(None)\n")
-    assert status == 1 and lines[0].startswith("main.py:2:5: flambeau has no torch.ao.quantization.prepare_qat yet: this part of quant")
+    assert status == 1 and lines[0].startswith(
+        "main.py:2:5: flambeau has no torch.ao.quantization.prepare_qat yet: this part of quant"
+    )
     assert "1 fail when used" in lines[-1]
 
 

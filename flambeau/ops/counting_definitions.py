@@ -344,7 +344,7 @@ def _sparse_mm(row: Any, column: Any, values: Any, dense: Any, rows: int) -> Any
 
 @decompose("_sparse_dots")
 def _sparse_dots(row: Any, column: Any, a: Any, b: Any) -> Any:
-    return fl.sum(fl.index_select(a, 0, row) * fl.index_select(b, 0, column), 1)
+    return fl.sum(fl.index_select(a, 0, row) * fl.index_select(b, 0, column), 1, dtype=a.dtype)
 
 
 @decompose("_overlap_add")

@@ -334,7 +334,8 @@ def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -
         return fl.index_add(self.reshape(1), 0, index.reshape(-1), source.reshape(-1), alpha=alpha).reshape(())
     view = [1] * self.dim()
     view[dim] = index.numel()
-    return fl.scatter_add(self, dim, index.reshape(view).expand(source.shape).to(fl.int64), source * alpha)
+    source = source if alpha == 1 else (source * alpha).to(source.dtype)
+    return fl.scatter_add(self, dim, index.reshape(view).expand(source.shape).to(fl.int64), source)
 
 
 @decompose("index_copy")
@@ -369,7 +370,7 @@ def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, in
         count = fl.full(self.shape, int(include_self), dtype=fl.int64, device=self.device)
         count = fl.scatter_add(count, dim, index, fl.ones_like(index, dtype=fl.int64))
         rounding = None if self.is_floating_point() or self.is_complex() else "floor"
-        return fl.div(total, fl.where(count == 0, 1, count), rounding_mode=rounding)
+        return fl.div(total, fl.where(count == 0, 1, count), rounding_mode=rounding).to(self.dtype)
     out = self.clone()
     target = out
     for d, n in enumerate(index.shape):
@@ -378,14 +379,16 @@ def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, in
     target = target.movedim(dim, -1)
     hit = index.movedim(dim, -1).unsqueeze(-1) == _positions(self.shape[dim], self.device)
     identity = _IDENTITY[reduce]
-    if math.isinf(identity) and not self.is_floating_point():
+    if math.isinf(identity) and self.dtype is fl.bool:
+        identity = identity > 0
+    elif math.isinf(identity) and not self.is_floating_point():
         identity = fl.iinfo(self.dtype).min if identity < 0 else fl.iinfo(self.dtype).max
     identity = fl.full((), identity, dtype=self.dtype, device=self.device)
     values = fl.where(hit, src.movedim(dim, -1).unsqueeze(-1), identity)
     if include_self:
         values = fl.cat([values, target.unsqueeze(-2)], -2)
     fold = {"prod": fl.prod, "amax": fl.amax, "amin": fl.amin}.get(reduce, fl.sum)
-    result = fold(values, -2)
+    result = fold(values, -2).to(self.dtype)
     target.copy_(result if include_self else fl.where(fl.any(hit, -2), result, target))
     return out
 
@@ -554,6 +557,7 @@ _moment_ops()
 
 @decompose("_logsumexp")
 def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool = False) -> Any:
+    self = self.to(fl.get_default_dtype()) if self.dtype is fl.bool else self
     high = fl.amax(self, dim, keepdim=True)
     high = fl.where(fl.isinf(high), 0, high)
     total = fl.log(fl.sum(fl.exp(self - high), dim, keepdim=keepdim))
@@ -589,12 +593,12 @@ def mv(self: Any, vec: Any) -> Any:
 
 @decompose("dot")
 def dot(self: Any, tensor: Any) -> Any:
-    return fl.sum(self * tensor)
+    return fl.sum(self * tensor, dtype=self.dtype)
 
 
 @decompose("vdot")
 def vdot(self: Any, other: Any) -> Any:
-    return fl.sum(fl.conj_physical(self) * other)
+    return fl.sum(fl.conj_physical(self) * other, dtype=self.dtype)
 
 
 @decompose("matmul")
@@ -720,7 +724,7 @@ TABLE["cummin"] = lambda self, dim: _running_extreme(self, dim, False)
 def logcumsumexp(self: Any, dim: int) -> Any:
     if self.dim() == 0:
         return self.clone()
-    high = fl.amax(self, dim, keepdim=True)
+    high = fl.amax(fl.real(self) if self.is_complex() else self, dim, keepdim=True)
     high = fl.where(fl.isinf(high), 0, high)
     return fl.log(fl.cumsum(fl.exp(self - high), dim)) + high
 
