@@ -32,7 +32,10 @@ constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 template <bool kBrain_, int D_, bool kMasked_, bool kGroup_>
 struct Make {
   static constexpr bool kBrain = kBrain_, kMasked = kMasked_, kGroup = kGroup_;
-  static constexpr int D = D_, kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int D = D_;
+  // Threads of a block. Two groups share what they walk over, where registers would not leave room for more
+  // blocks of one group than of two.
+  static constexpr int kForwardThreads = kGroup ? 256 : 128, kBackwardThreads = kGroup && D > 64 ? 256 : 128;
   // Tiles of 16 rows that a warp has.
   static constexpr int kForwardTiles = kGroup ? 1 : 2, kBackwardTiles = !kGroup && D <= 64 ? 2 : 1;
   // Whether the left side of products is held in registers all the time, or loaded for each. Groups have it
@@ -62,11 +65,11 @@ struct Tile {
 };
 
 // Starts the copy of kRows rows to a tile; beyond `rows` and `chunks` it is filled with zeros.
-template <class K, int kRows>
+template <int D, int kRows, int kThreads>
 __device__ __forceinline__ void load_rows(uint32_t to, const char* from, int64_t stride, int rows,
                                           int chunks) {
-  using Rows = Tile<K::D, kRows>;
-  constexpr int kChunks = Rows::kChunks, kThreads = K::kThreads;
+  using Rows = Tile<D, kRows>;
+  constexpr int kChunks = Rows::kChunks;
   static_assert(kRows * kChunks % kThreads == 0);
 #pragma unroll
   for (int k = 0; k < kRows * kChunks / kThreads; ++k) {

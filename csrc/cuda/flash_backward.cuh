@@ -14,7 +14,7 @@ namespace {
 template <class K>
 struct BackwardMemory {
   static constexpr int D = K::D;
-  static constexpr int kRows = K::kBackwardTiles * 16 * K::kWarps;
+  static constexpr int kThreads = K::kBackwardThreads, kRows = K::kBackwardTiles * kThreads / 2;
   static constexpr int kSide = kBlock * D * 2;
   static constexpr int kFirst = 0, kSecond = kRows * D * 2;  // what the block has: queries and gradients, or
                                                              // keys and values
@@ -34,7 +34,7 @@ __device__ __forceinline__ float weight(float score, float factor, float sum) {
 }
 
 template <class K>
-__global__ void __launch_bounds__(K::kThreads) flash_gradient_of_queries(const Args a) {
+__global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of_queries(const Args a) {
   using Memory = BackwardMemory<K>;
   constexpr int D = K::D, kM = K::kBackwardTiles, kPart = K::kPart, kN = kPart / 8;
   constexpr bool kBrain = K::kBrain, kMasked = K::kMasked;
@@ -49,16 +49,17 @@ __global__ void __launch_bounds__(K::kThreads) flash_gradient_of_queries(const A
   const char* value = head_of(a.value, batch, head / a.group);
   const auto fetch = [&](int from) {
     const uint32_t stage = shared + Memory::kStages + (from / kBlock & 1) * 2 * Memory::kSide;
-    load_rows<K, kBlock>(stage, key + from * a.key.row, a.key.row, a.keys - from, chunks);
-    load_rows<K, kBlock>(stage + Memory::kSide, value + from * a.value.row, a.value.row, a.keys - from,
-                         chunks);
+    load_rows<D, kBlock, Memory::kThreads>(stage, key + from * a.key.row, a.key.row, a.keys - from, chunks);
+    load_rows<D, kBlock, Memory::kThreads>(stage + Memory::kSide, value + from * a.value.row, a.value.row,
+                                           a.keys - from, chunks);
   };
 
-  load_rows<K, Memory::kRows>(shared + Memory::kFirst, head_of(a.query, batch, head) + first * a.query.row,
-                              a.query.row, a.queries - first, chunks);
-  load_rows<K, Memory::kRows>(shared + Memory::kSecond,
-                              head_of(a.grad_output, batch, head) + first * a.grad_output.row,
-                              a.grad_output.row, a.queries - first, chunks);
+  load_rows<D, Memory::kRows, Memory::kThreads>(shared + Memory::kFirst,
+                                                head_of(a.query, batch, head) + first * a.query.row,
+                                                a.query.row, a.queries - first, chunks);
+  load_rows<D, Memory::kRows, Memory::kThreads>(
+      shared + Memory::kSecond, head_of(a.grad_output, batch, head) + first * a.grad_output.row,
+      a.grad_output.row, a.queries - first, chunks);
   fetch(0);
   meet<K>();
 
@@ -66,8 +67,8 @@ __global__ void __launch_bounds__(K::kThreads) flash_gradient_of_queries(const A
   const int64_t row_of_all = int64_t(blockIdx.x) * a.queries;
   const char* output = head_of(a.output, batch, head) + first * a.output.row;
 #pragma unroll
-  for (int k = 0; k < Memory::kRows / (K::kThreads / 8); ++k) {
-    const int row = k * (K::kThreads / 8) + threadIdx.x / 8;
+  for (int k = 0; k < Memory::kRows / (Memory::kThreads / 8); ++k) {
+    const int row = k * (Memory::kThreads / 8) + threadIdx.x / 8;
     float sum = 0;
     if (first + row < a.queries)
       for (int chunk = threadIdx.x % 8; chunk < chunks; chunk += 8) {
@@ -144,7 +145,8 @@ __global__ void __launch_bounds__(K::kThreads) flash_gradient_of_queries(const A
 }
 
 template <class K>
-__global__ void __launch_bounds__(K::kThreads) flash_gradient_of_keys(const Args a) {
+__global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D <= 64 ? 3 : 1)
+    flash_gradient_of_keys(const Args a) {
   using Memory = BackwardMemory<K>;
   constexpr int D = K::D, kM = K::kBackwardTiles, kPart = K::kPart, kN = kPart / 8;
   constexpr bool kMasked = K::kMasked;
@@ -169,11 +171,11 @@ __global__ void __launch_bounds__(K::kThreads) flash_gradient_of_keys(const Args
   const auto fetch = [&](const Place& p) {
     const uint32_t stage = shared + Memory::kStages + p.stage * 2 * Memory::kSide;
     const uint32_t numbers = shared + Memory::kNumbers + p.stage * 2 * kBlock * 4;
-    load_rows<K, kBlock>(stage, head_of(a.query, batch, p.head) + p.from * a.query.row, a.query.row,
-                         a.queries - p.from, chunks);
-    load_rows<K, kBlock>(stage + Memory::kSide,
-                         head_of(a.grad_output, batch, p.head) + p.from * a.grad_output.row,
-                         a.grad_output.row, a.queries - p.from, chunks);
+    load_rows<D, kBlock, Memory::kThreads>(stage, head_of(a.query, batch, p.head) + p.from * a.query.row,
+                                           a.query.row, a.queries - p.from, chunks);
+    load_rows<D, kBlock, Memory::kThreads>(stage + Memory::kSide,
+                                           head_of(a.grad_output, batch, p.head) + p.from * a.grad_output.row,
+                                           a.grad_output.row, a.queries - p.from, chunks);
     const int row = p.from + threadIdx.x % kBlock;
     const float* from = threadIdx.x < kBlock ? a.sums : a.products;
     if (threadIdx.x < 2 * kBlock)
@@ -182,11 +184,12 @@ __global__ void __launch_bounds__(K::kThreads) flash_gradient_of_keys(const Args
           from + (int64_t(batch) * a.heads + p.head) * a.queries + min(row, a.queries - 1), row < a.queries);
   };
 
-  load_rows<K, Memory::kRows>(shared + Memory::kFirst, head_of(a.key, batch, key_head) + first * a.key.row,
-                              a.key.row, a.keys - first, chunks);
-  load_rows<K, Memory::kRows>(shared + Memory::kSecond,
-                              head_of(a.value, batch, key_head) + first * a.value.row, a.value.row,
-                              a.keys - first, chunks);
+  load_rows<D, Memory::kRows, Memory::kThreads>(shared + Memory::kFirst,
+                                                head_of(a.key, batch, key_head) + first * a.key.row,
+                                                a.key.row, a.keys - first, chunks);
+  load_rows<D, Memory::kRows, Memory::kThreads>(shared + Memory::kSecond,
+                                                head_of(a.value, batch, key_head) + first * a.value.row,
+                                                a.value.row, a.keys - first, chunks);
   Place place{key_head * a.group, start, 0};
   if (place.head < last_head) fetch(place);
 
@@ -263,10 +266,10 @@ struct Backward {
     using Memory = BackwardMemory<K>;
     const char* what = "scaled_dot_product_attention";
     const auto blocks = [](int rows) { return unsigned((rows + Memory::kRows - 1) / Memory::kRows); };
-    launch_with<flash_gradient_of_queries<K>>(dim3(a.batch * a.heads, blocks(a.queries)), K::kThreads,
+    launch_with<flash_gradient_of_queries<K>>(dim3(a.batch * a.heads, blocks(a.queries)), Memory::kThreads,
                                               Memory::kTotal, stream, what, a);
-    launch_with<flash_gradient_of_keys<K>>(dim3(a.batch * (a.heads / a.group), blocks(a.keys)), K::kThreads,
-                                           Memory::kTotal, stream, what, a);
+    launch_with<flash_gradient_of_keys<K>>(dim3(a.batch * (a.heads / a.group), blocks(a.keys)),
+                                           Memory::kThreads, Memory::kTotal, stream, what, a);
   }
 };
 

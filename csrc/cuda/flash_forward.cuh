@@ -13,14 +13,14 @@ namespace {
 template <class K>
 struct ForwardMemory {
   static constexpr int D = K::D;
-  static constexpr int kRows = K::kForwardTiles * 16 * K::kWarps;
+  static constexpr int kThreads = K::kForwardThreads, kRows = K::kForwardTiles * kThreads / 2;
   static constexpr int kSide = kBlock * D * 2;               // a block of keys, or of values
   static constexpr int kQuery = 0, kStages = kRows * D * 2;  // two of keys and values
   static constexpr int kTotal = kStages + 2 * 2 * kSide;
 };
 
 template <class K>
-__global__ void __launch_bounds__(K::kThreads) flash_forward(const Args a) {
+__global__ void __launch_bounds__(ForwardMemory<K>::kThreads) flash_forward(const Args a) {
   using Memory = ForwardMemory<K>;
   constexpr int D = K::D, kM = K::kForwardTiles, kN = kBlock / 8;
   constexpr bool kMasked = K::kMasked;
@@ -36,13 +36,13 @@ __global__ void __launch_bounds__(K::kThreads) flash_forward(const Args a) {
   const char* value = head_of(a.value, batch, head / a.group);
   const auto fetch = [&](int from) {
     const uint32_t stage = shared + Memory::kStages + (from / kBlock & 1) * 2 * Memory::kSide;
-    load_rows<K, kBlock>(stage, key + from * a.key.row, a.key.row, a.keys - from, chunks);
-    load_rows<K, kBlock>(stage + Memory::kSide, value + from * a.value.row, a.value.row, a.keys - from,
-                         chunks);
+    load_rows<D, kBlock, Memory::kThreads>(stage, key + from * a.key.row, a.key.row, a.keys - from, chunks);
+    load_rows<D, kBlock, Memory::kThreads>(stage + Memory::kSide, value + from * a.value.row, a.value.row,
+                                           a.keys - from, chunks);
   };
 
-  load_rows<K, Memory::kRows>(shared, head_of(a.query, batch, head) + first * a.query.row, a.query.row,
-                              a.queries - first, chunks);
+  load_rows<D, Memory::kRows, Memory::kThreads>(shared, head_of(a.query, batch, head) + first * a.query.row,
+                                                a.query.row, a.queries - first, chunks);
   fetch(0);
 
   Left<D, Memory::kRows, kM, K::kHoldForward> query;
@@ -121,7 +121,8 @@ struct Forward {
   static void run(const Args& a, cudaStream_t stream) {
     using Memory = ForwardMemory<K>;
     launch_with<flash_forward<K>>(dim3(a.batch * a.heads, (a.queries + Memory::kRows - 1) / Memory::kRows),
-                                  K::kThreads, Memory::kTotal, stream, "scaled_dot_product_attention", a);
+                                  Memory::kThreads, Memory::kTotal, stream, "scaled_dot_product_attention",
+                                  a);
   }
 };
 

@@ -29,8 +29,9 @@ float element(uint64_t tile, int row, int column) {
 // `left` gives the element of a row and column of the left side.
 template <bool kBrain, bool kTurned, class F>
 void multiply_four(float (&c)[8][4], uint64_t b, bool add, F left) {
-  static float (*results[128])[4];
-  results[threadIdx.x % 128] = c;
+  static float (*all[1024])[4];
+  all[threadIdx.x] = c;
+  auto* results = all + threadIdx.x / 128 * 128;
   emulated::meet(emulated::groups[threadIdx.x / 128], 128, [&] {
     for (int m = 0; m < 64; ++m)
       for (int n = 0; n < 64; ++n) {
@@ -44,8 +45,9 @@ void multiply_four(float (&c)[8][4], uint64_t b, bool add, F left) {
 }
 template <bool kBrain>
 void multiply_group(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b) {
-  static const uint32_t* lefts[128];
-  lefts[threadIdx.x % 128] = a;
+  static const uint32_t* all[1024];
+  all[threadIdx.x] = a;
+  const uint32_t** lefts = all + threadIdx.x / 128 * 128;
   multiply_four<kBrain, true>(c, b, true, [&](int m, int k) {
     const uint32_t* held = lefts[m / 16 * 32 + m % 8 * 4 + k % 8 / 2];
     return widen<kBrain>(held[m % 16 / 8 + k / 8 * 2] >> k % 2 * 16);
