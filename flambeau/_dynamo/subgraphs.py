@@ -108,6 +108,7 @@ def cond(tracer: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any =
         return first.flat(*inputs[:count]) if condition else second.flat(*inputs[count:])
 
     run.__dict__["_rehearse"] = lambda condition, *inputs: first.flat(*inputs[:count])
+    run.__dict__["_branches"] = (first.module, second.module, count)  # for export
     node = tracer._node("call_function", named(run, "cond"), (pred, *first.free, *second.free), {})
     found = []
     for i, (a, b) in enumerate(zip(first.results, second.results)):

@@ -40,7 +40,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Any] | None) -> Export
     mode = next(made.fake.fake_mode for made in inputs if made.fake is not None)
     assumed = len(env.guards)
     whole, returned = record_graph(
-        GraphModule(fl.nn.Module(), graph), mode, inputs, fakes, table or {}, whole=bool(table)
+        GraphModule(program.graph_module, graph), mode, inputs, fakes, table or {}, whole=bool(table)
     )
     specs = [made.spec for made in inputs]
     outputs = [OutputSpec(kind, argument, target) for (kind, target), argument in zip(written, returned)]
@@ -51,7 +51,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Any] | None) -> Export
             constants[str(made.spec.target)] = made.value
     checks = dict.fromkeys([*program._checks, *(guard.condition for guard in env.guards[assumed:])])
     return ExportedProgram(
-        GraphModule(fl.nn.Module(), whole), ExportGraphSignature(specs, outputs), program.state_dict, constants,
+        whole, ExportGraphSignature(specs, outputs), program.state_dict, constants,
         program.call_spec, program._facts, program._ranges, list(checks), program.example_inputs,
     )  # fmt: skip
 

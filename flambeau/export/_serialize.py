@@ -16,6 +16,7 @@ from typing import Any
 import flambeau as fl
 from flambeau._dynamo.functions import _SWITCHES
 from flambeau._ops import OpOverload
+from flambeau.export._trace import run_branch
 from flambeau.export.exported_program import CallSpec, ExportedProgram, InputFacts
 from flambeau.export.graph_signature import (
     ConstantArgument,
@@ -44,6 +45,7 @@ _OPERATORS = {
     "sym_max": fl.sym_max,
     "sym_min": fl.sym_min,
 }
+_OPERATORS["cond"] = run_branch
 _OPERATORS |= {f"switch.{function.__name__}": function for function in (fl._C._set_grad_enabled, *_SWITCHES)}
 _ARGUMENTS = {"tensor": TensorArgument, "number": SymIntArgument}
 _NAMED = {"dtype": type(fl.float32), "layout": type(fl.strided), "memory_format": type(fl.contiguous_format)}
@@ -66,7 +68,7 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = No
     text = json.dumps(
         {
             "version": VERSION,
-            "nodes": [_node(node) for node in ep.graph.nodes],
+            "nodes": _graph(ep.graph_module),
             "inputs": [_input(spec) for spec in ep.graph_signature.input_specs],
             "outputs": [[o.kind.name, _argument(o.arg), o.target] for o in ep.graph_signature.output_specs],
             "in_spec": pytree.treespec_dumps(ep.call_spec.in_spec),
@@ -99,9 +101,8 @@ def load(f: Any, *, extra_files: dict[str, Any] | None = None, **ignored: Any) -
         tensors = fl.load(io.BytesIO(archive.read("tensors.pt")), weights_only=True)
         for name in extra_files or ():
             extra_files[name] = archive.read(f"extra/{name}").decode()  # type: ignore[index]
-    graph, nodes = Graph(), dict[str, Node]()
-    for entry in data["nodes"]:
-        _read_node(graph, nodes, entry)
+    nodes: dict[str, Node] = {}
+    module = _read_graph(data["nodes"], nodes)
     inputs = [InputSpec(InputKind[k], _read_argument(a), t, p) for k, a, t, p in data["inputs"]]
     outputs = [OutputSpec(OutputKind[k], _read_argument(a), t) for k, a, t in data["outputs"]]
     examples = [
@@ -110,7 +111,7 @@ def load(f: Any, *, extra_files: dict[str, Any] | None = None, **ignored: Any) -
     ]
     ranges = {_symbol_of(e): (low, inf if high is None else high) for e, low, high in data["ranges"]}
     return ExportedProgram(
-        GraphModule(fl.nn.Module(), graph),
+        module,
         ExportGraphSignature(inputs, outputs),
         tensors["state"],
         tensors["constants"],
@@ -143,7 +144,11 @@ def _read_target(name: str) -> Any:
     return getattr(getattr(getattr(fl.ops, namespace), packet), overload[0] if overload else "default")
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _graph(module: Any) -> list[dict[str, Any]]:
+    return [_node(module, node) for node in module.graph.nodes]
+
+
+def _node(module: Any, node: Node) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "op": node.op,
         "name": node.name,
@@ -151,15 +156,23 @@ def _node(node: Node) -> dict[str, Any]:
         "kwargs": _value(dict(node.kwargs)),
     }
     entry["target"] = _target(node.target) if node.op == "call_function" else node.target
+    if node.op == "get_attr":  # a branch of cond()
+        entry["graph"] = _graph(getattr(module, node.target))
     return entry
 
 
-def _read_node(graph: Graph, nodes: dict[str, Node], entry: dict[str, Any]) -> None:
-    if entry["op"] not in ("placeholder", "call_function", "output"):
-        raise ValueError(f"[export.load] expected a graph of operators, got a node {entry['op']!r}")
-    target = _read_target(entry["target"]) if entry["op"] == "call_function" else entry["target"]
-    args, kwargs = _read(entry["args"], nodes), _read(entry["kwargs"], nodes)
-    nodes[entry["name"]] = graph.create_node(entry["op"], target, args, kwargs, name=entry["name"])
+def _read_graph(entries: list[dict[str, Any]], nodes: dict[str, Node]) -> GraphModule:
+    graph, root = Graph(), fl.nn.Module()
+    for entry in entries:
+        kind = entry["op"]
+        if kind not in ("placeholder", "call_function", "output", "get_attr"):
+            raise ValueError(f"[export.load] expected a graph of operators, got a node {kind!r}")
+        if kind == "get_attr":
+            root.add_module(entry["target"], _read_graph(entry["graph"], {}))
+        target = _read_target(entry["target"]) if kind == "call_function" else entry["target"]
+        args, kwargs = _read(entry["args"], nodes), _read(entry["kwargs"], nodes)
+        nodes[entry["name"]] = graph.create_node(kind, target, args, kwargs, name=entry["name"])
+    return GraphModule(root, graph)
 
 
 def _value(value: Any) -> Any:

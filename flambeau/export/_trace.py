@@ -59,18 +59,55 @@ class Operators(_Record):
 class Runner(Interpreter):
     """Runs a captured graph on fakes. Switches of gradients and of mixed precision stay in the recorded graph."""
 
-    def __init__(self, module: GraphModule, record: Operators) -> None:
+    def __init__(self, module: GraphModule, record: Operators, mode: Any) -> None:
         super().__init__(module)
         self.record = record
+        self.mode = mode
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is _C._set_grad_enabled or target in _SWITCHES:
             self.record.tracer.create_node("call_function", target, tuple(args), {})
+        elif hasattr(target, "_branches"):
+            first, second, count = target._branches
+            return self._cond(args[0], first, second, args[1 : count + 1], args[count + 1 :])
+        elif target is run_branch:
+            return self._cond(*args)
         elif getattr(target, "__module__", "") == "captured":
             raise NotImplementedError(
                 f"[export] expected operators, got {target.__name__}(), which is not exported yet"
             )
         return super().call_function(target, args, kwargs)
+
+    def _cond(self, pred: Any, first: Any, second: Any, given: Any, other: Any) -> tuple[Any, ...]:
+        """One node that holds the graphs of both branches."""
+        record, tracer, mode = self.record, self.record.tracer, self.mode
+        graphs = []
+        for name, branch, operands in (("true_graph_", first, given), ("false_graph_", second, other)):
+            if not all(isinstance(x, fl.Tensor) for x in operands):
+                raise NotImplementedError("[export] expected branches of cond() that read tensors only, got sizes")
+            specs = [InputSpec(InputKind.USER_INPUT, TensorArgument(f"arg{i}"), None) for i in range(len(operands))]
+            inputs = [Input(spec, x, x) for spec, x in zip(specs, operands)]
+            module, _ = record_graph(
+                branch, mode, inputs, list(operands), record.decompositions, not record.takes_apart
+            )
+            if len(inputs) != len(operands):
+                raise NotImplementedError(
+                    "[export] expected branches of cond() without tensors made from data, got one"
+                )
+            path = tracer.get_fresh_qualname(name)
+            setattr(tracer.root, path, module)
+            graphs.append(tracer.create_node("get_attr", path, (), {}))
+        results = tuple(first(*given))
+        mode.recorder = record
+        operands = [record.argument(list(x)) for x in (given, other)]
+        made = tracer.create_node("call_function", run_branch, (record.argument(pred), *graphs, *operands), {}, "cond")
+        record.track(results, made)
+        return results
+
+
+def run_branch(pred: Any, true_graph: Any, false_graph: Any, given: list[Any], other: list[Any]) -> Any:
+    """What the node of a cond() calls."""
+    return fl.cond(pred, lambda: tuple(true_graph(*given)), lambda: tuple(false_graph(*other)))
 
 
 def export(
@@ -111,7 +148,7 @@ def export(
         if i.spec.kind is InputKind.CONSTANT_TENSOR or (i.spec.kind is InputKind.BUFFER and not i.spec.persistent)
     }
     return ExportedProgram(
-        GraphModule(fl.nn.Module(), graph),
+        graph,
         ExportGraphSignature([i.spec for i in inputs], outputs),
         dict(state),
         constants,
@@ -218,7 +255,7 @@ def record_graph(
     mode.recorder = record
     try:
         with mode, refused():
-            results = Runner(module, record).run(*given)
+            results = Runner(module, record, mode).run(*given)
     finally:
         mode.recorder = None
         _C._set_grad_enabled(grad)
@@ -226,7 +263,7 @@ def record_graph(
     tracer.create_node("output", "output", (tuple(returned),), {})
     _drop_unused_sizes(tracer.graph)
     _lift_constants(tracer, inputs, nodes)
-    return tracer.graph, [_result(value) for value in returned]
+    return GraphModule(tracer.root, tracer.graph), [_result(value) for value in returned]
 
 
 def _result(value: Any) -> Any:
@@ -242,7 +279,9 @@ def _lift_constants(tracer: PythonKeyTracer, inputs: list[Input], nodes: list[No
     place = next((i for i, made in enumerate(inputs) if made.spec.kind is InputKind.USER_INPUT), len(inputs))
     anchor = nodes[place] if place < len(nodes) else next(n for n in graph.nodes if n.op != "placeholder")
     lifted: dict[str, Node] = {}
-    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+    for node in [
+        n for n in graph.nodes if n.op == "get_attr" and isinstance(getattr(tracer.root, n.target), fl.Tensor)
+    ]:
         made = lifted.get(node.target)
         if made is None:
             name = f"lifted_tensor_{sum(i.spec.kind is InputKind.CONSTANT_TENSOR for i in inputs)}"

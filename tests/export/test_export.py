@@ -288,3 +288,26 @@ def test_tied_parameters():
     model = Tied()
     run = export(model, (fl.ones(1, 2),)).module()
     assert list(run.state_dict()) == list(model.state_dict()) and fl.equal(run(fl.ones(1, 2)), model(fl.ones(1, 2)))
+
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        made = fl.cond(x.sum() > 0, lambda x: self.layer(x).sin(), lambda x: x.cos() + x.shape[1], (x,))
+        return made * 2
+
+
+@pytest.mark.parametrize("how", ["exported", "loaded", "decomposed"])
+def test_branches_on_values(how):
+    model = Branching()
+    made = export(model, (fl.ones(2, 3),), dynamic_shapes=({0: Dim("rows")},))
+    if how != "exported":
+        made = through_file(made) if how == "loaded" else made.run_decompositions()
+    run = made.module()
+    for x in (fl.ones(4, 3), -fl.ones(5, 3)):
+        assert fl.allclose(run(x), model(x))
+    run(fl.ones(4, 3)).sum().backward()
+    assert run.layer.weight.grad is not None
