@@ -1,12 +1,14 @@
 // What the kernels of attention over blocks share: their operands, tiles in shared memory, and products of
 // tiles.
 //
-// A block of four warps has some rows of one head (queries, or for the gradients of keys and values: keys)
-// and walks over the other side in blocks of 64, of which the next is on its way while one is worked on. A
-// warp has 32 rows, or 16 where the sums of wide heads would not fit in its registers: each tile that it
-// loads from shared memory then takes part in two products, and with 16 rows only the loads would be slower
-// than the tensor cores. Weights pass from one product to the next in registers; the matrix of scores is
-// nowhere.
+// A block of threads has some rows of one head (queries, or for the gradients of keys and values: keys) and
+// walks over the other side in blocks of 64, of which the next is on its way while one is worked on. Weights
+// pass from one product to the next in registers; the matrix of scores is nowhere.
+//
+// Products are those of warps (matrix.cuh). A warp has 32 rows, or 16 where the sums of wide heads would not
+// fit in its registers: each tile that it loads from shared memory then takes part in two products, and with
+// 16 rows the loads would be slower than the tensor cores. On Hopper they are those of four warps
+// (group.cuh), which have 64 rows.
 #pragma once
 
 #include <climits>
