@@ -30,6 +30,14 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -
     return made.set_(storage.untyped(), storage_offset, size, stride)
 
 
+def _resolved(made: Tensor, metadata: Any) -> Tensor:
+    """A tensor that PyTorch saved as the conjugate or the negative of what its storage holds, computed."""
+    flags = metadata if isinstance(metadata, dict) else {}
+    if flags.get("conj") is True:
+        made = made.conj()
+    return -made if flags.get("neg") is True else made
+
+
 def _rebuild_tensor_v2(
     storage: Any,
     storage_offset: int,
@@ -39,7 +47,7 @@ def _rebuild_tensor_v2(
     backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:
-    made = _rebuild_tensor(storage, storage_offset, size, stride)
+    made = _resolved(_rebuild_tensor(storage, storage_offset, size, stride), metadata)
     if requires_grad:
         made.requires_grad_()
     if backward_hooks:

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "autograd/node.h"
+#include "autograd/node_names.h"
 
 namespace fl::autograd {
 
@@ -113,25 +113,32 @@ std::string of_padding(const OperatorNode& node) {
   return mode == "replicate" ? "ReplicationPad" + sides + "DBackward0" : "EdgePadBackward0";
 }
 
-// The mean or sum of a loss of single elements is what PyTorch has one operator for.
-const char* loss_below(const OperatorNode& node) {
-  const auto* below = node.next.size() ? dynamic_cast<const OperatorNode*>(node.next[0].node.get()) : nullptr;
-  if (!below || !node.args[1].is_none()) return nullptr;
-  const std::string& name = below->op_name();
-  if (name != "_mse" && name != "_huber" && name != "_smooth_l1" && name != "_bce" &&
-      name != "_bce_with_logits")
+// The loss of single elements of which a node is the mean or sum, for which PyTorch has one operator.
+const OperatorNode* loss_below(const OperatorNode& node) {
+  const std::string& reduction = node.op_name();
+  if ((reduction != "mean" && reduction != "sum") || !node.next.size() || !node.args[1].is_none())
     return nullptr;
-  return others().at(name);
+  const auto* below = dynamic_cast<const OperatorNode*>(node.next[0].node.get());
+  if (!below) return nullptr;
+  const std::string& name = below->op_name();
+  const bool loss = name == "_mse" || name == "_huber" || name == "_smooth_l1" || name == "_bce" ||
+                    name == "_bce_with_logits";
+  return loss ? below : nullptr;
 }
 
 }  // namespace
+
+const Node& shown(const Node& node) {
+  const auto* own = dynamic_cast<const OperatorNode*>(&node);
+  const OperatorNode* loss = own ? loss_below(*own) : nullptr;
+  return loss ? *loss : node;
+}
 
 std::string OperatorNode::name() const {
   const Operator& base = *(op->functional ? op->functional : op);
   const std::string& name = base.schema.name;
   if (name == "sum" || name == "mean" || name == "prod") {
-    if (name != "prod")
-      if (const char* loss = loss_below(*this)) return loss;
+    if (const OperatorNode* loss = loss_below(*this)) return others().at(loss->op_name());
     return numbered(name == "sum" ? "Sum" : name == "mean" ? "Mean" : "Prod", !args[1].is_none());
   }
   if (name == "matmul") return of_matmul(inputs[0].sizes.size(), inputs[1].sizes.size());

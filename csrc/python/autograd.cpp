@@ -1,6 +1,7 @@
 // Autograd as Python sees it: attributes of tensors, nodes, hooks, derivatives written in Python, and the
 // engine's entry.
 #include "autograd/node.h"
+#include "autograd/node_names.h"
 #include "compiled/kept.h"
 
 #include <cstring>
@@ -92,7 +93,7 @@ PyObject* node_repr(PyObject* self) {
 }
 PyObject* node_next(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
-    const auto& next = self_node(self).next;
+    const auto& next = autograd::shown(self_node(self)).next;
     Object tuple = own(PyTuple_New(next.size()));
     for (size_t i = 0; i < next.size(); ++i) {
       Object node = own(wrap_node(next[i].node));

@@ -68,13 +68,15 @@ class LegacyReader:
                 raise UnpicklingError(f"[load] expected a checkpoint of PyTorch before 1.6, got {value!r} in its head")
         if value.get("little_endian") is False:
             raise UnpicklingError("[load] expected a file of a little-endian machine, got another one")
-        result, at = self._pickle(at, self._storage)
+        start = at
+        _, at = self._pickle(start, self._storage)  # makes the storages, whose bytes follow
         keys, at = self._pickle(at, _no_storage)
         if type(keys) is not list or sorted(map(str, keys)) != sorted(self._storages):
             raise UnpicklingError("[load] expected the list of storages, got other values")
         for key in keys:
             at = self._fill(key, at)
-        return result
+        # Again, now that the bytes are there: tensors that are not just windows on them are computed.
+        return self._pickle(start, self._storage)[0]
 
     def _storage(self, reference: Any) -> Any:
         if type(reference) is not tuple or len(reference) not in (5, 6) or reference[0] != "storage":

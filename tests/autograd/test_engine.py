@@ -533,3 +533,9 @@ def test_nodes_have_the_names_that_programs_print():
     ):
         assert made.grad_fn.name() == name + "Backward1"
     assert "grad_fn=<MseLossBackward0>" in repr(F.mse_loss(x, target))
+    hidden = F.linear(x, w, b)
+    loss = F.mse_loss(hidden, fl.zeros(2, 4))
+    assert [type(node).__name__ for node, _ in loss.grad_fn.next_functions if node is not None] == ["AddmmBackward0"]
+    assert loss.grad_fn.next_functions[0][0] is hidden.grad_fn
+    loss.backward()
+    assert w.grad is not None

@@ -236,3 +236,17 @@ def test_format_before_the_archive(writer, reader):
     assert got["n"] == [1] and got["p"].requires_grad and got["half"].dtype == reader.bfloat16
     got["base"][2] = 50
     assert got["view"].tolist() == [50.0, 3.0] and got["p"].tolist() == base.tolist()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("safe", [True, False])
+def test_conjugates_and_negatives_are_computed(zipped, safe):
+    if not zipped and not safe:
+        pytest.skip("the older format is always read without running code")
+    file = io.BytesIO()
+    value = torch.tensor([1 + 2j, 3 - 4j])
+    torch.save([value.conj(), value.clone().conj().imag, value], file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    conjugate, negative, plain = fl.load(file, weights_only=safe)
+    assert conjugate.tolist() == [1 - 2j, 3 + 4j] and plain.tolist() == [1 + 2j, 3 - 4j]
+    assert negative.tolist() == [-2.0, 4.0]
