@@ -308,6 +308,6 @@ def test_branches_on_values(how):
         made = through_file(made) if how == "loaded" else made.run_decompositions()
     run = made.module()
     for x in (fl.ones(4, 3), -fl.ones(5, 3)):
-        assert fl.allclose(run(x), model(x))
+        assert fl.allclose(run(x), model(x), atol=1e-5)
     run(fl.ones(4, 3)).sum().backward()
     assert run.layer.weight.grad is not None

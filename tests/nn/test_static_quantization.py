@@ -129,10 +129,11 @@ class Model(nn.Module):
 
 
 def observed(*layers):
+    """A model of the layers that has seen values between -1 and 1."""
     model = nn.Sequential(quantization.QuantStub(), *layers, quantization.DeQuantStub()).eval()
     model.qconfig = quantization.default_qconfig
     model = quantization.prepare(model)
-    model(fl.randn(4, layers[0].in_features))
+    model(fl.linspace(-1, 1, 8 * layers[0].in_features).view(8, -1))
     return model
 
 
@@ -174,9 +175,14 @@ def test_parts_without_a_configuration_stay_as_they_are():
 
 
 def test_layers_that_are_computed_in_floating_point():
-    model = observed(nn.Linear(4, 4), nn.LeakyReLU(0.1), nn.LayerNorm(4), nn.Hardswish())
-    x = fl.randn(4, 4)
-    assert (quantization.convert(model)(x) - model(x)).abs().max() < 0.2
+    layer = nn.Linear(4, 4)
+    with fl.no_grad():
+        layer.weight.copy_(fl.eye(4) + 0.25)
+        layer.bias.zero_()
+    model = observed(layer, nn.LeakyReLU(0.1), nn.Hardswish())
+    x = fl.linspace(-1, 1, 32).view(8, 4)
+    made = quantization.convert(model)
+    assert (made(x) - model(x)).abs().max() < 0.1 and "QuantizedHardswish" in repr(made)
 
 
 def test_mistakes():
@@ -193,6 +199,9 @@ def test_mistakes():
 
 def test_quantize_does_it_all():
     model = nn.Sequential(quantization.QuantStub(), nn.Linear(2, 2), quantization.DeQuantStub())
+    with fl.no_grad():
+        model[1].weight.copy_(fl.tensor([[0.5, -0.25], [1.0, 0.75]]))
+        model[1].bias.copy_(fl.tensor([0.1, -0.2]))
     model.qconfig = quantization.default_per_channel_qconfig
     x = fl.tensor([[0.5, -1.0], [2.0, 1.0]])
     made = quantization.quantize(model, lambda m, data: m(data), (x,))
