@@ -130,8 +130,18 @@ struct TensorDescriptor {
   ~TensorDescriptor() { Cudnn::get().tensor_destroy(handle); }
 };
 
-// Channels-last or contiguous, whichever the tensor is, with strides that say so even for sizes of one.
-Tensor in_format(const Tensor& t, bool last) {
+bool aligned(const Tensor& t) {
+  return reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+}
+
+// Channels-last or contiguous, whichever the tensor is, with strides that say so even for sizes of one, at an
+// address that the library reads words of 16 bytes from.
+Tensor in_format(const Tensor& given, bool last) {
+  Tensor t = given;
+  if (!aligned(given)) {
+    t = empty_like(given, given.dtype());
+    copy_into(t, given);
+  }
   if (!last) return contiguous(t);
   const MemoryFormat format = t.dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
   const Dims strides = channels_last_strides(t.sizes());
@@ -180,10 +190,6 @@ std::string geometry_of(const Problem& p, Way way, int math) {
   return key;
 }
 
-bool aligned(const Tensor& t) {
-  return reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
-}
-
 // By a plan that is kept with the geometry; false where there is none.
 bool run_planned(const Problem& p, Way way, int math, const std::string& key, Handle handle,
                  cudaStream_t stream) {
@@ -217,7 +223,13 @@ bool run_planned(const Problem& p, Way way, int math, const std::string& key, Ha
 // Whether operands in single precision may be rounded to TF32: they may, unlike those of products.
 std::atomic<bool> tf32{true};
 
-void run(const Problem& p, Way way) {
+// The library's answer that it has nothing for a problem.
+bool is_refusal(int status) {
+  return status == 9 || (status >= 3000 && status < 4000);
+}
+
+// False where the library has no algorithm.
+bool run(const Problem& p, Way way) {
   Cudnn& c = Cudnn::get();
   const int device = p.x.device().index;
   OnDevice on(device);
@@ -234,7 +246,10 @@ void run(const Problem& p, Way way) {
   const bool reduced = is_reduced(p.x.dtype());
   const int math = reduced ? kMathTensor : tf32 ? kMathDefault : kMathFma;
   const std::string key = geometry_of(p, way, math);
-  if (run_planned(p, way, math, key, handle, stream)) return check_launch("convolution");
+  if (run_planned(p, way, math, key, handle, stream)) {
+    check_launch("convolution");
+    return true;
+  }
   const TensorDescriptor x(p.x), y(p.y);
   struct Others {
     Descriptor filter = nullptr, convolution = nullptr;
@@ -272,17 +287,16 @@ void run(const Problem& p, Way way) {
         : way == Way::Data
             ? c.data_choose(handle, made.filter, y.handle, made.convolution, x.handle, 8, &count, found)
             : c.filter_choose(handle, x.handle, y.handle, made.convolution, made.filter, 8, &count, found);
-    check_cudnn(status, "the choice of an algorithm");
+    if (!is_refusal(status)) check_cudnn(status, "the choice of an algorithm");
     const Performance* best = nullptr;
     for (int i = 0; i < count && !best; ++i)
       if (found[i].status == 0 && found[i].memory <= kMostWorkspace) best = &found[i];
-    FL_CHECK(best != nullptr,
-             "[convolution] expected a convolution that cuDNN has an algorithm for, got input ", p.x.sizes(),
-             " and weight ", p.w.sizes());
-    it = choices->emplace(key, Choice{best->algorithm, best->math, best->memory}).first;
+    const Choice none{-1, 0, 0};
+    it = choices->emplace(key, best ? Choice{best->algorithm, best->math, best->memory} : none).first;
   }
-  const Choice& choice = it->second;
-  check_cudnn(c.convolution_math(made.convolution, choice.math), "math");
+  Choice& choice = it->second;
+  if (choice.algorithm < 0) return false;
+  check_cudnn(c.convolution_math(made.convolution, math == kMathFma ? math : choice.math), "math");
   Scratch workspace(choice.workspace, device, stream);
   const double one_d = 1, zero_d = 0;
   const float one_f = 1, zero_f = 0;
@@ -302,8 +316,38 @@ void run(const Problem& p, Way way) {
       status = c.filter(handle, one, x.handle, p.x.raw(), y.handle, p.y.raw(), made.convolution,
                         choice.algorithm, workspace.get(), choice.workspace, zero, made.filter, p.w.raw());
   }
+  if (is_refusal(status)) {
+    choice.algorithm = -1;
+    return false;
+  }
   check_cudnn(status, "the convolution");
   check_launch("convolution");
+  return true;
+}
+
+// The same, where need be over copies whose channels are outermost: with channels innermost the library has
+// nothing for float without rounding.
+bool run_somehow(const Problem& p, Way way) {
+  if (run(p, way)) return true;
+  if (!p.last) return false;
+  const auto outermost = [](const Tensor& t, bool written) {
+    const Tensor made = empty(t.sizes(), t.options());
+    if (!written) copy_into(made, t);
+    return made;
+  };
+  Problem q = p;
+  q.last = false;
+  q.x = outermost(p.x, way == Way::Data);
+  q.w = outermost(p.w, way == Way::Filter);
+  q.y = outermost(p.y, way == Way::Forward);
+  if (!run(q, way)) return false;
+  if (way == Way::Data)
+    copy_into(p.x, q.x);
+  else if (way == Way::Filter)
+    copy_into(p.w, q.w);
+  else
+    copy_into(p.y, q.y);
+  return true;
 }
 
 // ---------------------------------------------------------------- operators
@@ -340,6 +384,7 @@ struct Request {
   int64_t groups;
 };
 
+// Undefined where the library has nothing.
 Tensor computed(const Request& r) {
   const Tensor &input = r.input, &weight = r.weight;
   const int64_t space = input.dim() - 2, groups = r.groups;
@@ -375,7 +420,7 @@ Tensor computed(const Request& r) {
   widen(p.stride, 1);
   widen(p.padding, 0);
   widen(p.dilation, 1);
-  run(p, transposed ? Way::Data : Way::Forward);
+  if (!run_somehow(p, transposed ? Way::Data : Way::Forward)) return Tensor();
   if (r.bias.defined()) {
     static const Operator& add = OperatorTable::get().at("add_.Tensor");
     Dims shape(out.dim()), strides(out.dim());
@@ -443,7 +488,7 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
     p.w = with_height(in_format(weight, p.last));
     p.x = with_height(transposed ? g : by_input);
     p.y = with_height(transposed ? by_input : g);
-    run(p, transposed ? Way::Forward : Way::Data);
+    if (!run_somehow(p, transposed ? Way::Forward : Way::Data)) return by_definition(op, keys, args, results);
   }
   if (mask[1]) {
     by_weight = empty_in_format(weight.sizes(), p.last, weight.options());
@@ -451,7 +496,7 @@ void convolution_backward(const Operator& op, void*, KeySet keys, Value* args, V
     p.w = with_height(by_weight);
     p.x = with_height(transposed ? g : x);
     p.y = with_height(transposed ? x : g);
-    run(p, Way::Filter);
+    if (!run_somehow(p, Way::Filter)) return by_definition(op, keys, args, results);
     by_weight = contiguous(by_weight);  // as everywhere: its strides do not depend on the weight's
   }
   if (mask[2]) {
