@@ -216,7 +216,10 @@ Parsed parse_key(PyObject* self, PyObject* key) {
       FL_CHECK_KIND(is_integral(index.dtype(), true), Index,
                     "[index] expected integer or bool tensors as indices, got ", name_of(index.dtype()));
       const bool mask = index.dtype() == DType::Bool || index.dtype() == DType::UInt8;
-      if (!mask && index.dim() == 0 && (index.is_cpu() || index.device().type == DeviceType::CUDA)) {
+      // One number for each element of a batch cannot be read: it indexes as a tensor.
+      const bool batched = Py_TYPE(o) != tensor_type && PyObject_HasAttrString(o, "_all_values");
+      if (!mask && index.dim() == 0 && !batched &&
+          (index.is_cpu() || index.device().type == DeviceType::CUDA)) {
         viewer.select(d, item_value(index), position++);
         continue;
       }

@@ -207,3 +207,14 @@ def test_misuse():
     vmap(lambda v: (kept.append(v), v)[1])(x)
     with pytest.raises(RuntimeError, match="escaped"):
         kept[0] + 1
+
+
+def test_one_index_for_each_element():
+    x, i = fl.arange(12.0).reshape(3, 4), fl.tensor([0, 1, 3])
+    y = fl.arange(24.0).reshape(3, 4, 2)
+    assert vmap(lambda row, at: row[at])(x, i).tolist() == [0.0, 5.0, 11.0]
+    assert vmap(lambda at: x[:, at])(i).tolist() == x.t()[i].tolist()
+    assert vmap(lambda part, at: part[at, 1])(y, i).tolist() == [1.0, 11.0, 23.0]
+    assert vmap(lambda part, at: part[1:, at - at])(y, i).tolist() == y[:, 1:, 0].tolist()
+    assert vmap(lambda row: row[row.argmax()])(x).tolist() == [3.0, 7.0, 11.0]
+    assert vmap(fl.func.grad(lambda row, at: row[at] ** 2))(x, i)[1].tolist() == [0.0, 10.0, 0.0, 0.0]
