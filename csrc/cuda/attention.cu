@@ -175,7 +175,10 @@ bool by_blocks(const Tensor& query, const Tensor& key, const Tensor& value, cons
 Tensor in_pieces(const Tensor& t) {
   bool fits = t.stride(3) == 1 && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
   for (int64_t i = 0; i < 3; ++i) fits = fits && (t.size(i) == 1 || t.stride(i) % 8 == 0);
-  return fits ? t : contiguous(t);
+  if (fits) return t;
+  const Tensor made = empty(t.sizes(), t.options());  // contiguous(t) may be t, at its odd address
+  copy_into(made, t);
+  return made;
 }
 flash::Operand operand(const Tensor& t) {
   return {t.raw(), 2 * t.stride(0), 2 * t.stride(1), 2 * t.stride(2)};
