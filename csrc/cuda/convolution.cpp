@@ -6,9 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 
-#include "cuda/convolution_plan.h"
 #include "cuda/kernels.h"
 #include "cuda/library.h"
 #include "dispatch/kernel.h"
@@ -134,15 +132,18 @@ bool aligned(const Tensor& t) {
   return reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
 }
 
-// Channels-last or contiguous, whichever the tensor is, with strides that say so even for sizes of one, at an
-// address that the library reads words of 16 bytes from.
+// Channels-last or contiguous, with strides that say so even for sizes of one (the library refuses tensors
+// that seem to differ in format), at an address that it reads words of 16 bytes from.
 Tensor in_format(const Tensor& given, bool last) {
   Tensor t = given;
   if (!aligned(given)) {
     t = empty_like(given, given.dtype());
     copy_into(t, given);
   }
-  if (!last) return contiguous(t);
+  if (!last) {
+    t = contiguous(t);
+    return alias(t, t.sizes(), contiguous_strides(t.sizes()), t.offset());
+  }
   const MemoryFormat format = t.dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
   const Dims strides = channels_last_strides(t.sizes());
   if (t.is_contiguous(format)) return alias(t, t.sizes(), strides, t.offset());
@@ -190,42 +191,13 @@ std::string geometry_of(const Problem& p, Way way, int math) {
   return key;
 }
 
-// By a plan that is kept with the geometry; false where there is none.
-bool run_planned(const Problem& p, Way way, int math, const std::string& key, Handle handle,
-                 cudaStream_t stream) {
-  static const bool wanted = [] {
-    const char* given = std::getenv("FLAMBEAU_CUDNN");
-    return given && std::strcmp(given, "plans") == 0;
-  }();
-  if (!wanted || !aligned(p.x) || !aligned(p.w) || !aligned(p.y)) return false;
-  static auto* plans = new std::unordered_map<std::string, std::unique_ptr<ConvolutionPlan>>;
-  auto it = plans->find(key);
-  if (it == plans->end()) {
-    const ConvolutionShape shape{static_cast<int>(way),
-                                 cudnn_type(p.x.dtype()),
-                                 math != kMathFma,
-                                 Dims(p.x.sizes()),
-                                 Dims(p.w.sizes()),
-                                 Dims(p.y.sizes()),
-                                 p.stride,
-                                 p.padding,
-                                 p.dilation,
-                                 p.last};
-    it = plans->emplace(key, ConvolutionPlan::make(handle, shape, kMostWorkspace)).first;
-  }
-  if (!it->second) return false;
-  Scratch workspace(it->second->workspace(), p.x.device().index, stream);
-  if (it->second->run(handle, p.x.raw(), p.w.raw(), p.y.raw(), workspace.get())) return true;
-  it->second.reset();
-  return false;
-}
-
 // Whether operands in single precision may be rounded to TF32: they may, unlike those of products.
 std::atomic<bool> tf32{true};
 
-// The library's answer that it has nothing for a problem.
+// The library's answer that it has nothing for a problem: a parameter it does not take, or what it does not
+// support, in the numbers of its versions 8 and 9.
 bool is_refusal(int status) {
-  return status == 9 || (status >= 3000 && status < 4000);
+  return status == 3 || status == 9 || (status >= 2000 && status < 4000);
 }
 
 // False where the library has no algorithm.
@@ -246,10 +218,6 @@ bool run(const Problem& p, Way way) {
   const bool reduced = is_reduced(p.x.dtype());
   const int math = reduced ? kMathTensor : tf32 ? kMathDefault : kMathFma;
   const std::string key = geometry_of(p, way, math);
-  if (run_planned(p, way, math, key, handle, stream)) {
-    check_launch("convolution");
-    return true;
-  }
   const TensorDescriptor x(p.x), y(p.y);
   struct Others {
     Descriptor filter = nullptr, convolution = nullptr;
