@@ -216,7 +216,10 @@ void attention_by_blocks(Value* args, const Tensor& mask, float scale, Value* re
   const Tensor q = in_pieces(args[0].tensor()), k = in_pieces(args[1].tensor()),
                v = in_pieces(args[2].tensor());
   flash::Args a = block_args(q, k, v, mask, scale, args[4].to_bool());
-  const Tensor out = heads_inside(q.sizes(), q.options());
+  // As the query lies, as on the CPU.
+  const Tensor given = args[0].tensor();
+  const bool inside = given.stride(1) != 0 && given.stride(1) < given.stride(2) && given.stride(3) == 1;
+  const Tensor out = inside ? heads_inside(q.sizes(), q.options()) : empty(q.sizes(), q.options());
   const Tensor sums = empty({q.size(0), q.size(1), q.size(2)}, {DType::Float, q.device()});
   a.output = operand(out);
   a.sums = sums.data<float>();
@@ -271,6 +274,7 @@ void attention(const Operator& op, void*, KeySet keys, Value* args, Value* resul
   multiply(weights, false, v, false, out);
   results[0] = Value(out);
   results[1] = Value(sums);
+  Described(op, args).lay_out(results);
 }
 
 void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
@@ -304,6 +308,7 @@ void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Val
   results[0] = Value(dq);
   results[1] = Value(dk);
   results[2] = Value(dv);
+  Described(op, args).lay_out(results);
 }
 
 const detail::Register forward{"_flash_attention", {Key::CUDA}, Kernel{attention, nullptr}};

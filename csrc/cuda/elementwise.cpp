@@ -504,6 +504,15 @@ void shared_kernel(const Operator& op, void* context, KeySet keys, Value* args, 
   own.fn(op, own.context, keys, args, results);
 }
 
+// Recurrent layers step over rows in the order of time on the device, whatever the order in memory.
+void laid_out_kernel(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Described described(op, args);
+  const Kernel& own = *static_cast<const Kernel*>(context);
+  own.fn(op, own.context, keys, args, results);
+  described.lay_out(results);
+}
+
 void guard_shared_kernels(OperatorTable& table) {
   static const std::set<std::string> mixed = {"copy_",      "fill_",         "fill",
                                               "resize_as_", "_set_storage_", "_sparse_assign_"};
@@ -515,7 +524,8 @@ void guard_shared_kernels(OperatorTable& table) {
     if (!own || tensors < 2 || own.fn != op->kernel(Key::CPU).fn || own.context || op->flags & kView ||
         mixed.count(op->schema.name))
       continue;
-    op->set_kernel(Key::CUDA, Kernel{shared_kernel, new Kernel(own)});
+    const bool recurrent = op->schema.name.rfind("_rnn_layer", 0) == 0;
+    op->set_kernel(Key::CUDA, Kernel{recurrent ? laid_out_kernel : shared_kernel, new Kernel(own)});
   }
 }
 

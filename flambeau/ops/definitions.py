@@ -434,6 +434,8 @@ def _search(sequence: Any, values: Any, right: bool, int32: bool, sorter: Any = 
 
 @decompose("masked_select")
 def masked_select(self: Any, mask: Any) -> Any:
+    if mask.dtype is not fl.bool:
+        raise RuntimeError(f"[masked_select] expected a bool mask, got {mask.dtype}")
     self, mask = fl.broadcast_tensors(self, mask)
     return self[mask]
 
