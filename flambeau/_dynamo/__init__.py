@@ -99,7 +99,12 @@ def allow_in_graph(fn: Any) -> Any:
     """Marks a function to become one node of the graph: it must work on tensors alone and have no effects."""
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(f) for f in fn]
-    fn._dynamo_allow_in_graph = True
+    if not callable(fn):
+        raise AssertionError(f"[allow_in_graph] expected a function, got {type(fn).__name__}")
+    from flambeau import _C
+
+    if not isinstance(fn, _C.Function):  # operators are nodes as they are
+        fn._dynamo_allow_in_graph = True
     return fn
 
 

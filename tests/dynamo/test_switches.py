@@ -246,3 +246,9 @@ def test_autocast_is_captured_from_the_first_call():
             return x @ x
 
     assert fl.compile(function, backend="eager", fullgraph=True)(fl.ones(2, 2)).dtype == fl.bfloat16
+
+
+def test_operators_may_be_allowed_in_graphs():
+    assert fl._dynamo.allow_in_graph(fl.sin) is fl.sin and fl._dynamo.allow_in_graph([fl.cos]) == [fl.cos]
+    with pytest.raises(AssertionError):
+        fl._dynamo.allow_in_graph(3)
