@@ -141,7 +141,6 @@ class Kernel:
     stages: int = 2
     registers: int | None = None  # the most of a thread; None leaves it to the compiler
     scratch: tuple[Buffer, ...] = ()  # buffers of its own, made before it runs
-    cached: bool = False  # what goes to shared memory stays in the first cache on the way, to be found again
 
     def signature(self) -> dict[str, str]:
         names = {f"p{i}": POINTERS[b.dtype] for i, (b, _) in enumerate(self.pointers)}

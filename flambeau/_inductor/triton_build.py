@@ -68,7 +68,6 @@ def _request(kernel: Kernel, capability: int) -> dict[str, Any]:
         "constants": kernel.constants,
         "options": {"num_warps": kernel.warps, "num_stages": kernel.stages, "maxnreg": kernel.registers},
         "capability": capability,
-        "cached": kernel.cached,
     }
     digest = hashlib.sha256(json.dumps([asked, version(), HEADER, _OPTIONS]).encode()).hexdigest()[:24]
     name = f"k_{digest}"

@@ -15,7 +15,7 @@ by the kernel turned around; the call for the other gradients stays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import Call
@@ -31,10 +31,10 @@ from flambeau.backends import records
 __all__ = ["Convolution", "convolution"]
 
 CHOICES = (
-    Choice(128, 256, 64, 8, 4), Choice(256, 128, 64, 8, 4), Choice(128, 256, 64, 8, 3), Choice(256, 128, 64, 8, 3),
-    Choice(128, 128, 64, 8, 3), Choice(128, 128, 64, 4, 4), Choice(256, 64, 64, 8, 3), Choice(128, 64, 64, 4, 4),
-    Choice(64, 128, 64, 4, 4), Choice(64, 64, 64, 4, 4), Choice(128, 128, 32, 8, 4), Choice(256, 64, 32, 8, 4),
-    Choice(128, 64, 32, 4, 4), Choice(64, 64, 32, 4, 5), Choice(64, 32, 32, 4, 4), Choice(32, 32, 16, 2, 4),
+    Choice(128, 256, 64, 8, 3), Choice(256, 128, 64, 8, 3), Choice(128, 128, 64, 8, 3), Choice(128, 128, 64, 4, 4),
+    Choice(256, 64, 64, 8, 3), Choice(128, 64, 64, 4, 4), Choice(64, 128, 64, 4, 4), Choice(64, 64, 64, 4, 4),
+    Choice(128, 128, 32, 8, 4), Choice(256, 64, 32, 8, 4), Choice(128, 64, 32, 4, 4), Choice(64, 64, 32, 4, 5),
+    Choice(64, 32, 32, 4, 4), Choice(32, 32, 16, 2, 4),
 )  # fmt: skip
 _BACKWARD = "_convolution_backward"
 MOST_PROGRAMS = 4096  # of which smaller tiles than that are not measured
@@ -119,11 +119,7 @@ class Convolution:
             and choice.fits(target, self.result.dtype)
         ]
         few = [c for c in fitting if -(-self.m // c.rows) * -(-self.n // c.columns) <= MOST_PROGRAMS]
-        made = [_ByPixels(self, group, stored, c).kernel(names, stages=c.stages) for c in few or fitting[:4]]
-        if product_of(self.kernel) == 1:
-            return made
-        # Neighbouring elements of the kernel read nearly the same pixels.
-        return made + [replace(kernel, cached=True) for kernel in made if kernel.constants["X"] >= 128]
+        return [_ByPixels(self, group, stored, c).kernel(names, stages=c.stages) for c in few or fitting[:4]]
 
 
 def _boundary(dims: tuple[int, ...], size: int) -> int | None:

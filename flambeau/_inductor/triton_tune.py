@@ -62,7 +62,7 @@ class MeasuringTuner:
     def _quickest(
         self, what: str, kernels: list[Kernel], ways: Callable[[], list[Callable[[], Any]]], count: int
     ) -> int:
-        told = [(k.source, k.numbers, k.constants, k.warps, k.stages, k.registers, k.cached) for k in kernels]
+        told = [(k.source, k.numbers, k.constants, k.warps, k.stages, k.registers) for k in kernels]
         digest = hashlib.sha256(repr(told).encode()).hexdigest()
         made = functools.cache(ways)  # only where they have to be measured
 

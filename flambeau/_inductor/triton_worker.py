@@ -8,30 +8,11 @@ multiples of sixteen, the constants, the options and the GPU; the answer has the
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from typing import Any
-
-
-@contextlib.contextmanager
-def _through_first_cache() -> Iterator[None]:
-    """Copies to shared memory that go through the first cache; Triton's own pass it by."""
-    from triton.backends.nvidia.compiler import CUDABackend
-
-    assemble = CUDABackend.make_cubin
-
-    def changed(self: Any, source: str, *rest: Any) -> Any:
-        return assemble(self, source.replace("cp.async.cg.shared.global", "cp.async.ca.shared.global"), *rest)
-
-    CUDABackend.make_cubin = changed
-    try:
-        yield
-    finally:
-        CUDABackend.make_cubin = assemble
 
 
 def build(request: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +31,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         signature = request["signature"]
         attributes = {(i,): [["tt.divisibility", 16]] for i, yes in enumerate(request["multiples"]) if yes}
         source = ASTSource(space[request["name"]], signature, request["constants"], attributes)
-        with triton.knobs.cache.scope(), _through_first_cache() if request["cached"] else contextlib.nullcontext():
+        with triton.knobs.cache.scope():
             triton.knobs.cache.dir = os.path.join(scratch, "cache")
             try:
                 made = triton.compile(
