@@ -493,7 +493,7 @@ def scaled_products(make):
     one, rows, columns, bias = (make(*n, low=0.1).to(fl.float32) for n in ((), (4, 1), (1, 16), (16,)))
     for scales in ((one, one), (rows, columns)):
         yield call(*map(Constant, (a, b, *scales)), out_dtype=fl.float32)
-        yield call(*map(Constant, (a, b, *scales, bias)), out_dtype=fl.bfloat16)
+        yield call(*map(Constant, (a, b, *scales, bias)), out_dtype=fl.float32)
 
 
 without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
