@@ -1,4 +1,6 @@
 // Attention operators over the blocked loops of kernels/attention.cpp.
+#include "cpu/attention.h"
+
 #include <cmath>
 
 #include "cpu/attention_kernel.h"
@@ -17,12 +19,6 @@ Tensor with_rows(const Tensor& t) {
 
 AttentionOperand operand(const Tensor& t) {
   return {t.raw(), t.stride(0), t.stride(1), t.stride(2)};
-}
-
-// (batch, heads, rows, columns) stored as (batch, rows, heads, columns), the order in which heads are joined
-// again.
-Tensor heads_inside(IntSpan s, Options options) {
-  return empty_strided(s, {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}, options);
 }
 
 struct Call {
@@ -87,10 +83,7 @@ std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& ke
                                            const Tensor& mask, bool causal, std::optional<double> scale) {
   Call c = prepare(query, key, value, mask, causal, scale);
   AttentionArgs& g = c.args;
-  // As the query lies: with its heads inside of its rows, as projections leave them, or contiguous.
-  const bool inside = query.stride(1) != 0 && query.stride(1) < query.stride(2) && query.stride(3) == 1;
-  const Dims sizes{g.batch, g.heads, g.queries, g.value_depth};
-  Tensor out = inside ? heads_inside(sizes, query.options()) : empty(sizes, query.options());
+  Tensor out = attention_output(query, g.value_depth);
   Tensor lse = empty({g.batch, g.heads, g.queries}, {DType::Float, query.device()});
   if (query.is_meta() || out.numel() == 0) return {out, lse};
   g.output = operand(out);

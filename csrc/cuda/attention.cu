@@ -4,6 +4,7 @@
 // where it does not.
 #include <cstdlib>
 
+#include "cpu/attention.h"
 #include "cuda/flash.h"
 #include "cuda/launch.h"
 #include "cuda/rows.cuh"
@@ -11,9 +12,11 @@
 
 namespace fl::cuda {
 
+// FLAMBEAU_FLASH_GROUPS=0 is for the tests of the other kernels on a device that has both.
 bool flash::has_groups(const Args& args) {
+  if (args.depth <= 32 || properties(current_device()).major != 9) return false;
   const char* wanted = std::getenv("FLAMBEAU_FLASH_GROUPS");
-  return wanted && *wanted == '1' && args.depth > 32 && properties(current_device()).major == 9;
+  return !wanted || *wanted != '0';
 }
 
 namespace {
@@ -183,11 +186,6 @@ Tensor in_pieces(const Tensor& t) {
 flash::Operand operand(const Tensor& t) {
   return {t.raw(), 2 * t.stride(0), 2 * t.stride(1), 2 * t.stride(2)};
 }
-// Stored as (batch, rows, heads, columns), the order in which heads are joined again.
-Tensor heads_inside(IntSpan s, Options options) {
-  return empty_strided(s, {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}, options);
-}
-
 flash::Args block_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, float scale,
                        bool causal) {
   flash::Args a{};
@@ -216,10 +214,7 @@ void attention_by_blocks(Value* args, const Tensor& mask, float scale, Value* re
   const Tensor q = in_pieces(args[0].tensor()), k = in_pieces(args[1].tensor()),
                v = in_pieces(args[2].tensor());
   flash::Args a = block_args(q, k, v, mask, scale, args[4].to_bool());
-  // As the query lies, as on the CPU.
-  const Tensor given = args[0].tensor();
-  const bool inside = given.stride(1) != 0 && given.stride(1) < given.stride(2) && given.stride(3) == 1;
-  const Tensor out = inside ? heads_inside(q.sizes(), q.options()) : empty(q.sizes(), q.options());
+  const Tensor out = attention_output(args[0].tensor(), q.size(3));
   const Tensor sums = empty({q.size(0), q.size(1), q.size(2)}, {DType::Float, q.device()});
   a.output = operand(out);
   a.sums = sums.data<float>();

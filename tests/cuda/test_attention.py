@@ -22,19 +22,19 @@ def products(request, monkeypatch):
 TOLERANCE = {fl.bfloat16: 2e-2, fl.float16: 3e-3}
 
 
-def make(shape, dtype, rng, layout="plain"):
+def make(shape, dtype, rng, layout="plain", device="cuda"):
     b, h, n, d = shape
     values = rng.standard_normal(shape, np.float32)
     if layout == "joined":  # heads side by side in a row, as projections give them
-        t = fl.from_numpy(np.ascontiguousarray(values.swapaxes(1, 2))).to("cuda", dtype).transpose(1, 2)
+        t = fl.from_numpy(np.ascontiguousarray(values.swapaxes(1, 2))).to(device, dtype).transpose(1, 2)
     elif layout == "turned":  # columns are not neighbours
-        t = fl.from_numpy(np.ascontiguousarray(values.swapaxes(2, 3))).to("cuda", dtype).transpose(2, 3)
+        t = fl.from_numpy(np.ascontiguousarray(values.swapaxes(2, 3))).to(device, dtype).transpose(2, 3)
     elif layout == "odd":  # rows that are not aligned
         wide = np.zeros((b, h, n, d + 3), np.float32)
         wide[..., 1 : d + 1] = values
-        t = fl.from_numpy(wide).to("cuda", dtype)[..., 1 : d + 1]
+        t = fl.from_numpy(wide).to(device, dtype)[..., 1 : d + 1]
     else:
-        t = fl.from_numpy(values).to("cuda", dtype)
+        t = fl.from_numpy(values).to(device, dtype)
     return t.detach(), t.cpu().to(fl.float64).numpy()
 
 
@@ -136,3 +136,13 @@ def test_memory_does_not_hold_the_scores():
     before = fl.cuda.memory_allocated()
     F.scaled_dot_product_attention(q, q, q)
     assert fl.cuda.max_memory_allocated() - before < 4 * 4096 * 4096 * 2
+
+
+@pytest.mark.parametrize("layout", ["plain", "joined", "turned"])
+def test_results_lie_as_on_the_cpu(layout):
+    strides = []
+    for device in ("cuda", "cpu"):
+        rng = np.random.default_rng(0)
+        query, key = (make((2, 3, n, 64), fl.bfloat16, rng, x, device)[0] for n, x in ((20, layout), (30, "plain")))
+        strides.append((query.stride(), F.scaled_dot_product_attention(query, key, key).stride()))
+    assert strides[0] == strides[1]
