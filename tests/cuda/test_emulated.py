@@ -108,7 +108,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("groups", [False, True])
-@pytest.mark.parametrize("place,case", enumerate(CASES), ids=str)
+@pytest.mark.parametrize("place,case", list(enumerate(CASES)), ids=str)
 def test_attention(library, place, case, groups):
     check(library, groups, *case, joined=place % 2 == 1)
 
