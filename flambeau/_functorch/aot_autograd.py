@@ -25,7 +25,7 @@ def make_boxed_func(f: Callable[..., Any]) -> Callable[..., Any]:
     def boxed(args: Sequence[Any]) -> Any:
         return f(*args)
 
-    boxed._boxed_call = True  # type: ignore[attr-defined]
+    boxed._boxed_call = True
     return boxed
 
 
@@ -127,7 +127,7 @@ class _Flat:
         run_forward = self.forward(forward, [t.detach() for t in tensors])
         run_backward = _Later(self.backward, backward)
 
-        class CompiledFunction(fl.autograd.Function):
+        class CompiledFunction(fl.autograd.Function):  # type: ignore[misc]
             @staticmethod
             def forward(ctx: Any, *given: Any) -> Any:
                 results = _called(run_forward, list(given))
@@ -225,7 +225,7 @@ def aot_module(mod: Any, *args: Any, **kwargs: Any) -> Any:
     call, _ = _called_with_state(mod)
     compiled = aot_function(call, *args, **kwargs)
 
-    class AOTModule(fl.nn.Module):
+    class AOTModule(fl.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.orig_module = mod
@@ -267,7 +267,7 @@ def aot_module_simplified(
         results = compiled([*current, *given])
         return results[0] if single[0] else results
 
-    forward.zero_grad = getattr(mod, "zero_grad", None)  # type: ignore[attr-defined]
+    forward.zero_grad = getattr(mod, "zero_grad", None)
     return forward
 
 

@@ -25,7 +25,8 @@ def default_partition(
     used += [g for g in gradients if isinstance(g, Node) and g not in late]
     saved = list(dict.fromkeys(used))
 
-    forward, seen = Graph(), {}
+    seen: dict[Node, Any] = {}
+    forward = Graph()
     for node in early:
         seen[node] = forward.node_copy(node, seen.__getitem__)
     forward.output([seen[r] if isinstance(r, Node) else r for r in [*results, *saved]])

@@ -6,6 +6,7 @@ Importing flambeau imports this package for the functions' sake; the layers are 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 # Where a name that is not here is looked for: submodules, single names by their module, then the layers.
 _SUBMODULES = frozenset(
@@ -18,7 +19,7 @@ _LAZY = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name == "__all__":
         return [name for name in __dir__() if name[0].isupper()]
     if name in _SUBMODULES:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 
-def __getattr__(name: str) -> object:
+
+def __getattr__(name: str) -> Any:
     from flambeau.nn import _functional_helpers
 
     try:
