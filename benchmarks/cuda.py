@@ -1,5 +1,5 @@
 """CUDA eager mode against PyTorch, in one process and one run: host time of calls, bandwidth of pointwise ops and
-reductions, rates of products, and whole training steps.
+reductions, rates of products, kernels of training steps one by one, and whole training steps.
 
     python benchmarks/cuda.py [name ...]      needs a CUDA device; PyTorch is compared with where it is installed
 
@@ -168,6 +168,65 @@ def products() -> None:
         compare(f"matmul {n}, {dtype}{' tf32' if tf32 else ''}", "TFLOP/s", measure, "higher")
 
 
+def scaled_products() -> None:
+    for n in (4096, 8192):
+
+        def measure(lib: Any, n: int = n) -> float:
+            one = lib.ones((), device="cuda")
+            a, b = (lib.randn(n, n, device="cuda").to(lib.float8_e4m3fn) for _ in range(2))
+            run = device_milliseconds(
+                lib, lambda: lib._scaled_mm(a, b.t(), one, one, out_dtype=lib.bfloat16, use_fast_accum=True)
+            )
+            return 2 * n**3 / run / 1e9
+
+        compare(f"scaled_mm {n}, float8_e4m3fn", "TFLOP/s", measure, "higher")
+
+
+# Function of a library and an input, the input's shape: the kernels of training steps.
+KERNELS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "batch norm": (lambda lib, x: lib.nn.functional.batch_norm(x, None, None, training=True), (256, 64, 32, 32)),
+    "group norm": (lambda lib, x: lib.nn.functional.group_norm(x, 32), (16, 320, 64, 64)),
+    "layer norm": (lambda lib, x: lib.nn.functional.layer_norm(x, (768,)), (8192, 768)),
+    "rms norm": (lambda lib, x: lib.nn.functional.rms_norm(x, (4096,)), (4096, 4096)),
+    "gelu, tanh": (lambda lib, x: lib.nn.functional.gelu(x, approximate="tanh"), (8192, 3072)),
+    "max pool 3, 2, 1": (lambda lib, x: lib.nn.functional.max_pool2d(x, 3, 2, 1), (64, 64, 112, 112)),
+    "average pool 2": (lambda lib, x: lib.nn.functional.avg_pool2d(x, 2), (64, 64, 112, 112)),
+    "adaptive pool 1": (lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 1), (64, 64, 112, 112)),
+    "odd rows to aligned ones": (lambda lib, x: lib.nn.functional.pad(x, (0, 7)), (8192, 50257)),
+    "causal attention": (
+        lambda lib, x: lib.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+        (8, 12, 1024, 64),
+    ),
+    "attention, wide heads": (
+        lambda lib, x: lib.nn.functional.scaled_dot_product_attention(x, x, x),
+        (4, 16, 2048, 128),
+    ),
+}
+
+
+def kernels(loops: int = 20) -> None:
+    """Microseconds of a call in bfloat16, forward and backward, of a row of them: launches are not waited for."""
+
+    def repeated(lib: Any, f: Callable[[], Any]) -> float:
+        return device_milliseconds(lib, lambda: [f() for _ in range(loops)], 10) * 1000 / loops
+
+    for name, (function, shape) in KERNELS.items():
+
+        def forward(lib: Any, function: Any = function, shape: Any = shape) -> float:
+            x = lib.randn(shape, device="cuda").to(lib.bfloat16)
+            return repeated(lib, lambda: function(lib, x))
+
+        def backward(lib: Any, function: Any = function, shape: Any = shape) -> float:
+            x = lib.randn(shape, device="cuda").to(lib.bfloat16).requires_grad_()
+            y = function(lib, x)
+            g = lib.randn_like(y)
+            return repeated(lib, lambda: lib.autograd.grad(y, x, g, retain_graph=True))
+
+        size = " x ".join(map(str, shape))
+        compare(f"{name}, {size}", "us", forward)
+        compare(f"{name}, backward", "us", backward)
+
+
 def gpt(lib: Any, layers: int, width: int, heads: int, vocabulary: int, length: int) -> Any:
     nn, F = lib.nn, lib.nn.functional
 
@@ -266,7 +325,14 @@ def models() -> None:
     compare("ResNet-18 train step 256 x 3 x 32 x 32, bf16", "ms", resnet)
 
 
-PARTS = {"host": host, "bandwidth": bandwidth, "products": products, "models": models}
+PARTS = {
+    "host": host,
+    "bandwidth": bandwidth,
+    "products": products,
+    "scaled": scaled_products,
+    "kernels": kernels,
+    "models": models,
+}
 
 if __name__ == "__main__":
     if not flambeau.cuda.is_available():
