@@ -697,26 +697,7 @@ PyMethodDef methods[] = {
     {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
     {}};
 
-// ---------------------------------------------------------------- modes
-
-PyObject* is_grad_enabled(PyObject*, PyObject*) {
-  return PyBool_FromLong(thread_state().grad_mode);
-}
-PyObject* set_grad_enabled(PyObject*, PyObject* on) {
-  return PyBool_FromLong(std::exchange(thread_state().grad_mode, PyObject_IsTrue(on) == 1));
-}
-PyObject* is_inference(PyObject*, PyObject*) {
-  return PyBool_FromLong(thread_state().inference_mode);
-}
-PyObject* set_inference(PyObject*, PyObject* on) {
-  return PyBool_FromLong(std::exchange(thread_state().inference_mode, PyObject_IsTrue(on) == 1));
-}
-
-PyMethodDef functions[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nullptr},
-                           {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
-                           {"is_inference_mode_enabled", is_inference, METH_NOARGS, nullptr},
-                           {"_set_inference_mode", set_inference, METH_O, nullptr},
-                           {"_run_backward", run_backward, METH_VARARGS, nullptr},
+PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, nullptr},
                            {"_make_node", make_node, METH_VARARGS, nullptr},
                            {"_attach_output", attach_output, METH_VARARGS, nullptr},
                            {"_add_output", add_output_only, METH_VARARGS, nullptr},

@@ -1,4 +1,5 @@
-// Anomaly mode, callbacks of a running backward, and small doors into the graph for the autograd package.
+// The modes of autograd, callbacks of a running backward, and small doors into the graph for the autograd
+// package.
 #include "python/autograd.h"
 #include "python/library.h"
 
@@ -7,6 +8,19 @@ namespace fl::py {
 using autograd::Node;
 
 namespace {
+
+PyObject* is_grad_enabled(PyObject*, PyObject*) {
+  return PyBool_FromLong(thread_state().grad_mode);
+}
+PyObject* set_grad_enabled(PyObject*, PyObject* on) {
+  return PyBool_FromLong(std::exchange(thread_state().grad_mode, PyObject_IsTrue(on) == 1));
+}
+PyObject* is_inference(PyObject*, PyObject*) {
+  return PyBool_FromLong(thread_state().inference_mode);
+}
+PyObject* set_inference(PyObject*, PyObject* on) {
+  return PyBool_FromLong(std::exchange(thread_state().inference_mode, PyObject_IsTrue(on) == 1));
+}
 
 PyObject* call_python(const char* module, const char* function, PyObject* arg) {
   Object m = own(PyImport_ImportModule(module));
@@ -171,7 +185,11 @@ PyObject* gradient_facts(PyObject*, PyObject* o) {
   });
 }
 
-PyMethodDef tools[] = {{"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
+PyMethodDef tools[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nullptr},
+                       {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
+                       {"is_inference_mode_enabled", is_inference, METH_NOARGS, nullptr},
+                       {"_set_inference_mode", set_inference, METH_O, nullptr},
+                       {"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
                        {"_get_anomaly_mode", get_anomaly, METH_NOARGS, nullptr},
                        {"_queue_callback", queue_callback, METH_O, nullptr},
                        {"_current_autograd_node", current_node, METH_NOARGS, nullptr},

@@ -221,10 +221,10 @@ class ExportedModule(fl.nn.Module):
         return kept
 
     def train(self, mode: bool = True) -> Any:
-        raise NotImplementedError("Calling train() is not supported yet.")
+        raise NotImplementedError("[export] expected a program that stays in the mode it was exported in, got train()")
 
     def eval(self) -> Any:
-        raise NotImplementedError("Calling eval() is not supported yet.")
+        raise NotImplementedError("[export] expected a program that stays in the mode it was exported in, got eval()")
 
     def __deepcopy__(self, memo: Any) -> Any:
         program = copy.copy(self._program)
