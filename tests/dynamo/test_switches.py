@@ -241,8 +241,10 @@ def test_a_break_in_inference_mode():
 
 
 def test_autocast_is_captured_from_the_first_call():
+    device = fl.get_default_device().type
+
     def function(x):
-        with fl.autocast("cpu"):
+        with fl.autocast(device, dtype=fl.bfloat16):
             return x @ x
 
     assert fl.compile(function, backend="eager", fullgraph=True)(fl.ones(2, 2)).dtype == fl.bfloat16

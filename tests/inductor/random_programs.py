@@ -155,7 +155,7 @@ def _scan(choice: random.Random, t: Any) -> Any:
         lambda: t.tril() if t.dim() >= 2 else t.cumsum(0), lambda: t.triu(1) if t.dim() >= 2 else t,
         lambda: t.repeat_interleave(2, d), lambda: F.pad(t, (1, 2)), lambda: F.pad(t, (2, -1), value=0.5),
         lambda: F.pad(t, (1, 1), mode=choice.choice(["reflect", "replicate", "circular"])) if 2 <= t.dim() <= 3 and min(t.shape) > 1 else t,
-        lambda: t.diff(dim=d), lambda: fl.trapezoid(t, dim=d), lambda: t.cummax(d).values if t.grad_fn is None else t,
+        lambda: t.diff(dim=d), lambda: fl.trapezoid(t, dim=d), lambda: t if t.requires_grad else t.cummax(d).values,
     ])()  # fmt: skip
 
 
