@@ -77,7 +77,9 @@ inline Tensor from_lines(const Tensor& lines, int64_t dim) {
   strides.erase(last);
   sizes.insert(dim, n);
   strides.insert(dim, step);
-  return contiguous(alias(lines, sizes, strides, lines.offset()));
+  const Tensor moved = alias(lines, sizes, strides, lines.offset());
+  return moved.is_contiguous() ? alias(lines, sizes, contiguous_strides(sizes), lines.offset())
+                               : contiguous(moved);
 }
 
 // A result in the layout that operators on the CPU give it: that of `like`, where it has no holes.

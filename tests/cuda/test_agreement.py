@@ -67,6 +67,12 @@ def test_results_lie_as_on_the_cpu(name):
                     assert got == want, f"{dtype} {arrange.__name__} sample {i}: {got}, expected {want}"
 
 
+@pytest.mark.parametrize("name", "cumsum cummax sort softmax".split())
+def test_single_columns_lie_as_on_the_cpu(name):
+    found = [getattr(fl.ones(5, 1, device=device), name)(dim=0) for device in ("cpu", DEVICE)]
+    assert [t.stride() for t in tensors(found[0])] == [t.stride() for t in tensors(found[1])]
+
+
 # The device of one argument has no meaning, or it is copied: conversions, views, copies; lists are taken one by one.
 MIXED = set(
     "index.Tensor index_put index_put_ copy_ copy to.other type_as view_as expand_as reshape_as resize_as_ _to_cpu "
