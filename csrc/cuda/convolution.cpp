@@ -6,7 +6,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
+#include "cuda/convolution_plan.h"
 #include "cuda/kernels.h"
 #include "cuda/library.h"
 #include "dispatch/kernel.h"
@@ -176,13 +178,17 @@ struct Choice {
   size_t workspace;
 };
 
+// Whether operands in single precision may be rounded to TF32: they may, unlike those of products. Whether
+// results must have the same bits in every run.
+std::atomic<bool> tf32{true}, deterministic{false};
+
 // All that decides what runs.
 std::string geometry_of(const Problem& p, Way way, int math) {
   std::string key;
   key.reserve(256);
   const auto add = [&](int64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
   for (int64_t v : {int64_t(way), int64_t(p.x.device().index), int64_t(p.x.dtype()), int64_t(math), p.groups,
-                    int64_t(p.last)})
+                    int64_t(p.last), int64_t(deterministic)})
     add(v);
   for (const Tensor* t : {&p.x, &p.w, &p.y})
     for (int64_t v : t->sizes()) add(v);
@@ -191,13 +197,50 @@ std::string geometry_of(const Problem& p, Way way, int math) {
   return key;
 }
 
-// Whether operands in single precision may be rounded to TF32: they may, unlike those of products.
-std::atomic<bool> tf32{true};
-
 // The library's answer that it has nothing for a problem: a parameter it does not take, or what it does not
 // support, in the numbers of its versions 8 and 9.
 bool is_refusal(int status) {
   return status == 3 || status == 9 || (status >= 2000 && status < 4000);
+}
+
+// By a plan that is kept with the geometry; false where there is none. None are made while a graph is
+// recorded: that might load kernels.
+bool run_planned(const Problem& p, Way way, int math, const std::string& key, Handle handle,
+                 cudaStream_t stream) {
+  static const bool wanted = [] {
+    const char* given = std::getenv("FLAMBEAU_CUDNN");
+    return given && std::strcmp(given, "plans") == 0;
+  }();
+  if (!wanted) return false;
+  static auto* plans = new std::unordered_map<std::string, std::unique_ptr<ConvolutionPlan>>;
+  auto it = plans->find(key);
+  if (it == plans->end()) {
+    if (capturing()) return false;
+    const auto operand = [](const Tensor& t) {
+      return ConvolutionShape::Operand{Dims(t.sizes()), Dims(t.strides())};
+    };
+    const ConvolutionShape shape{static_cast<int>(way),
+                                 cudnn_type(p.x.dtype()),
+                                 math == kMathFma,
+                                 deterministic,
+                                 operand(p.x),
+                                 operand(p.w),
+                                 operand(p.y),
+                                 p.stride,
+                                 p.padding,
+                                 p.dilation};
+    it = plans->emplace(key, ConvolutionPlan::make(handle, shape, kMostWorkspace)).first;
+  }
+  if (!it->second) return false;
+  Scratch workspace(it->second->workspace(), p.x.device().index, stream);
+  const int status = it->second->run(handle, p.x.raw(), p.w.raw(), p.y.raw(), workspace.get());
+  if (is_refusal(status)) {
+    it->second.reset();
+    return false;
+  }
+  check_cudnn(status, "the convolution");
+  check_launch("convolution");
+  return true;
 }
 
 // False where the library has no algorithm.
@@ -218,6 +261,7 @@ bool run(const Problem& p, Way way) {
   const bool reduced = is_reduced(p.x.dtype());
   const int math = reduced ? kMathTensor : tf32 ? kMathDefault : kMathFma;
   const std::string key = geometry_of(p, way, math);
+  if (run_planned(p, way, math, key, handle, stream)) return true;
   const TensorDescriptor x(p.x), y(p.y);
   struct Others {
     Descriptor filter = nullptr, convolution = nullptr;
@@ -258,7 +302,9 @@ bool run(const Problem& p, Way way) {
     if (!is_refusal(status)) check_cudnn(status, "the choice of an algorithm");
     const Performance* best = nullptr;
     for (int i = 0; i < count && !best; ++i)
-      if (found[i].status == 0 && found[i].memory <= kMostWorkspace) best = &found[i];
+      if (found[i].status == 0 && found[i].memory <= kMostWorkspace &&
+          (found[i].determinism == 1 || !deterministic))
+        best = &found[i];
     const Choice none{-1, 0, 0};
     it = choices->emplace(key, best ? Choice{best->algorithm, best->math, best->memory} : none).first;
   }
@@ -501,4 +547,7 @@ extern "C" __attribute__((visibility("default"))) int64_t flcuda_cudnn_version()
 }
 extern "C" __attribute__((visibility("default"))) void flcuda_set_convolution_tf32(int on) {
   fl::cuda::tf32 = on != 0;
+}
+extern "C" __attribute__((visibility("default"))) void flcuda_set_convolution_deterministic(int on) {
+  fl::cuda::deterministic = on != 0;
 }

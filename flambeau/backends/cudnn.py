@@ -1,6 +1,6 @@
 """cuDNN's switches, and whether it is there: convolutions use it if it is.
 
-`allow_tf32` is that of convolutions; the others are remembered and have no effect.
+`allow_tf32` and `deterministic` are those of convolutions; the others are remembered and have no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 enabled = True
 benchmark = False
 benchmark_limit = 10
-deterministic = False
+_deterministic = False
 _tf32 = True
 fp32_precision = "none"
 
@@ -32,7 +32,7 @@ conv, rnn = _Precision(), _Precision()
 
 
 class _Switches(types.ModuleType):
-    """This module, with a switch that the kernels hear of."""
+    """This module, with switches that the kernels hear of."""
 
     @property
     def allow_tf32(self) -> bool:
@@ -41,12 +41,25 @@ class _Switches(types.ModuleType):
 
     @allow_tf32.setter
     def allow_tf32(self, on: bool) -> None:
-        import flambeau as fl
-        from flambeau.cuda import _library
+        _tell("tf32", on)
 
-        globals()["_tf32"] = bool(on)
-        if fl.cuda.is_available():
-            _library.call("set_convolution_tf32", int(on))
+    @property
+    def deterministic(self) -> bool:
+        """Whether convolutions must have the same bits in every run."""
+        return _deterministic
+
+    @deterministic.setter
+    def deterministic(self, on: bool) -> None:
+        _tell("deterministic", on)
+
+
+def _tell(switch: str, on: bool) -> None:
+    import flambeau as fl
+    from flambeau.cuda import _library
+
+    globals()["_" + switch] = bool(on)
+    if fl.cuda.is_available():
+        _library.call("set_convolution_" + switch, int(on))
 
 
 _module = sys.modules[__name__]

@@ -58,6 +58,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "set_tf32": (None, (_int,)),
     "cudnn_version": (_long, ()),
     "set_convolution_tf32": (None, (_int,)),
+    "set_convolution_deterministic": (None, (_int,)),
     "load": ("status", (ctypes.c_char_p, ctypes.c_char_p, _int, _out)),
     "launch": ("status", (_handle, ctypes.POINTER(ctypes.c_uint), ctypes.POINTER(ctypes.c_uint), ctypes.c_uint, _handle, _out)),
 }  # fmt: skip

@@ -35,3 +35,10 @@ def test_precision_of_products_is_one_setting_with_two_names():
 
 def test_version_of_the_toolkit():
     assert (fl.version.cuda is not None) == fl.cuda.is_available()
+
+
+def test_deterministic():
+    assert cudnn.deterministic is False
+    with cudnn.flags(enabled=True, deterministic=True):
+        assert cudnn.deterministic is True
+    assert cudnn.deterministic is False
