@@ -25,10 +25,14 @@ _state: dict[str, Any] = {
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for results that do not depend on the order of threads. Every kernel of the CPU is deterministic as it is."""
+    """Ask for results that do not depend on the order of threads. Every kernel of the CPU is deterministic as it is;
+    cuDNN's convolutions hear of it."""
     if not isinstance(mode, bool):
         raise TypeError(f"[use_deterministic_algorithms] expected a bool, got {type(mode).__name__}")
+    from flambeau.backends import cudnn
+
     _state.update(deterministic=bool(mode), warn_only=bool(mode and warn_only))
+    cudnn._tell("deterministic", cudnn.deterministic)  # which knows of both switches
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -59,7 +59,8 @@ def _tell(switch: str, on: bool) -> None:
 
     globals()["_" + switch] = bool(on)
     if fl.cuda.is_available():
-        _library.call("set_convolution_" + switch, int(on))
+        asked = switch == "deterministic" and fl.are_deterministic_algorithms_enabled()
+        _library.call("set_convolution_" + switch, int(on or asked))
 
 
 _module = sys.modules[__name__]
