@@ -97,23 +97,28 @@ void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, 
   const int64_t inner = sizes_[0];
   // Contiguous operands of the compute dtype are used where they lie; others go through a staging block.
   bool in_place[kMaxOperands], constant[kMaxOperands];
-  bool all_direct = true;
+  bool whole[kMaxOperands];  // all of it lies in the order of the walk
+  bool all_whole = true, rows_in_place = true;
   for (int k = 0; k < count_; ++k) {
     const StridedOperand& o = operands_[k];
     const int64_t item = size_of(o.dtype);
     constant[k] = k > 0;
     for (int d = 0; d < nd; ++d) constant[k] &= o.strides[d] == 0;
     in_place[k] = o.dtype == o.compute && (o.strides[0] == item || inner == 1) && !constant[k];
-    all_direct &= in_place[k] && nd == 1;
+    whole[k] = in_place[k];
+    for (int64_t d = 1, step = inner * item; d < nd; step *= sizes_[d++]) whole[k] &= o.strides[d] == step;
+    all_whole &= whole[k];
+    rows_in_place &= in_place[k];
   }
   const void* in[kMaxOperands];
-  if (all_direct) {
+  if (all_whole && nd == 1) {
     for (int k = 1; k < count_; ++k) in[k - 1] = operands_[k].data + begin * size_of(operands_[k].dtype);
     loop(in, operands_[0].data + begin * size_of(operands_[0].dtype), end - begin, params);
     return;
   }
-  // Short rows are gathered, several to a block; long rows are cut into blocks.
-  const bool gather = nd > 1 && inner < 128;
+  // Short rows are gathered, several to a block; long rows are cut into blocks. A call of the loop for each
+  // row costs less than gathering unless rows are very short.
+  const bool gather = nd > 1 && inner < (rows_in_place ? 24 : 128);
   alignas(64) char staging[kMaxOperands][kBlock * 16 / 2];
   constexpr int64_t block = kBlock / 2;
   CastFn casts[kMaxOperands];
@@ -136,20 +141,31 @@ void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, 
       for (int d = 0; d < nd; ++d) at[k] += idx[d] * operands_[k].strides[d];
     }
   };
+  // Moves on by at most what is left of the row; pointers follow along.
   const auto advance = [&](int64_t* idx, int64_t by) {
     idx[0] += by;
-    for (int d = 0; d + 1 < nd && idx[d] >= sizes_[d]; ++d) {
-      idx[d + 1] += idx[d] / sizes_[d];
-      idx[d] %= sizes_[d];
+    if (idx[0] < inner) {
+      for (int k = 0; k < count_; ++k) at[k] += by * operands_[k].strides[0];
+      return;
     }
+    idx[0] = 0;
+    if (nd > 1 && idx[1] + 1 < sizes_[1]) {
+      ++idx[1];
+      for (int k = 0; k < count_; ++k)
+        at[k] += operands_[k].strides[1] - (inner - by) * operands_[k].strides[0];  // back to the row's start
+      return;
+    }
+    for (int d = 1; d < nd; ++d) {
+      if (++idx[d] < sizes_[d] || d == nd - 1) break;
+      idx[d] = 0;
+    }
+    locate(idx);
   };
-  for (int64_t done = begin; done < end;) {
-    if (!gather) {
+  locate(index);
+  if (!gather) {
+    for (int64_t done = begin; done < end;) {
       // When a row can be used where it lies by everybody, take it whole; else a block at a time.
-      bool direct = true;
-      for (int k = 0; k < count_; ++k) direct &= in_place[k];
-      const int64_t n = std::min({end - done, inner - index[0], direct ? inner : block});
-      locate(index);
+      const int64_t n = std::min({end - done, inner - index[0], rows_in_place ? inner : block});
       for (int k = 1; k < count_; ++k) {
         if (in_place[k]) {
           in[k - 1] = at[k];
@@ -165,32 +181,38 @@ void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, 
         casts[0](staging[0], size_of(operands_[0].compute), at[0], operands_[0].strides[0], n);
       advance(index, n);
       done += n;
-      continue;
     }
+    return;
+  }
+  for (int64_t done = begin; done < end;) {
     const int64_t total = std::min(end - done, block);
     int64_t start[64];
     std::memcpy(start, index, sizeof(int64_t) * nd);
     for (int64_t filled = 0; filled < total;) {
       const int64_t n = std::min(total - filled, inner - index[0]);
-      locate(index);
       for (int k = 1; k < count_; ++k)
-        if (!constant[k]) {
+        if (!constant[k] && !whole[k]) {
           const int64_t item = size_of(operands_[k].compute);
           casts[k](at[k], operands_[k].strides[0], staging[k] + filled * item, item, n);
         }
       advance(index, n);
       filled += n;
     }
-    for (int k = 1; k < count_; ++k) in[k - 1] = staging[k];
-    loop(in, staging[0], total, params);
-    std::memcpy(index, start, sizeof(int64_t) * nd);
-    for (int64_t filled = 0; filled < total;) {
-      const int64_t n = std::min(total - filled, inner - index[0]);
+    for (int k = 1; k < count_; ++k)
+      in[k - 1] =
+          whole[k] ? operands_[k].data + done * size_of(operands_[k].dtype) : static_cast<void*>(staging[k]);
+    char* const out = whole[0] ? operands_[0].data + done * size_of(operands_[0].dtype) : staging[0];
+    loop(in, out, total, params);
+    if (!whole[0]) {
+      std::memcpy(index, start, sizeof(int64_t) * nd);
       locate(index);
-      const int64_t item = size_of(operands_[0].compute);
-      casts[0](staging[0] + filled * item, item, at[0], operands_[0].strides[0], n);
-      advance(index, n);
-      filled += n;
+      for (int64_t filled = 0; filled < total;) {
+        const int64_t n = std::min(total - filled, inner - index[0]);
+        const int64_t item = size_of(operands_[0].compute);
+        casts[0](staging[0] + filled * item, item, at[0], operands_[0].strides[0], n);
+        advance(index, n);
+        filled += n;
+      }
     }
     done += total;
   }

@@ -1,5 +1,5 @@
 // Sums, differences and products of integers narrower than 64 bits, which wrap around alike whether they are
-// computed wide or narrow. The other operators convert them.
+// computed wide or narrow, and logic on truth values. The other operators convert them.
 #pragma once
 
 #include <cstring>
@@ -14,6 +14,11 @@ struct NarrowLoops {
 };
 FL_DECLARE_ARCH(const NarrowLoops, narrow_loops)
 
+struct TruthLoops {
+  StridedIterator::Loop both, either, differ, equal, negate;
+};
+FL_DECLARE_ARCH(const TruthLoops, truth_loops)
+
 // The loop of an operator by its name, or null.
 inline StridedIterator::Loop narrow_loop(const char* name, DType t) {
   const NarrowLoops& loops = picked_narrow_loops();
@@ -22,6 +27,18 @@ inline StridedIterator::Loop narrow_loop(const char* name, DType t) {
   if (std::strcmp(name, "add") == 0) return loops.add[at];
   if (std::strcmp(name, "sub") == 0) return loops.sub[at];
   if (std::strcmp(name, "mul") == 0) return loops.mul[at];
+  return nullptr;
+}
+
+// The same for operators whose operands and result are bool.
+inline StridedIterator::Loop truth_loop(const char* name) {
+  const TruthLoops& loops = picked_truth_loops();
+  const auto is = [name](auto... names) { return (... || (std::strcmp(name, names) == 0)); };
+  if (is("bitwise_and", "logical_and", "mul")) return loops.both;
+  if (is("bitwise_or", "logical_or")) return loops.either;
+  if (is("bitwise_xor", "logical_xor", "ne")) return loops.differ;
+  if (is("bitwise_not", "logical_not")) return loops.negate;
+  if (is("eq")) return loops.equal;
   return nullptr;
 }
 

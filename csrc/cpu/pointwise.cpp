@@ -250,12 +250,14 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
       results[0] = Value(std::move(out));
       return;
     }
-    // Integers narrower than 64 bits that need no conversion are added up as they are.
-    if (slot == kSlotInt && common != DType::Int64 && out.dtype() == common) {
+    // Integers narrower than 64 bits that need no conversion are added up as they are; so are truth values.
+    if ((slot == kSlotInt || slot == kSlotBool) && common != DType::Int64 && out.dtype() == common) {
       bool stored = true;
       for (int i = 0; i < used; ++i)
         stored &= operand[i]->is_tensor() ? operand[i]->tensor_impl()->dtype == common : !def.mask;
-      const auto narrow = stored ? narrow_loop(def.name, common) : nullptr;
+      const auto narrow = !stored             ? nullptr
+                          : slot == kSlotBool ? truth_loop(def.name)
+                                              : narrow_loop(def.name, common);
       if (narrow) {
         loop = narrow;
         compute = loop_result = common;

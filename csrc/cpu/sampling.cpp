@@ -77,6 +77,59 @@ GridArgs arguments(const Shape& s, const Tensor& in, const Tensor& at, int64_t m
   return g;
 }
 
+// The samples of some points of a plane for all channels, where nothing is rounded on the way: the taps of
+// all points first, then channel by channel, so that results are written one after the other.
+constexpr int64_t kPoints = 64;
+
+template <class T>
+void sample_plane(const Shape& s, const T* position, int64_t points, int64_t mode, int64_t padding,
+                  bool align, const T* x, T* y) {
+  int64_t offset[4][kPoints];
+  T weight[4][kPoints];
+  bool seen[4][kPoints];
+  const Exact exact;
+  bool complete = true;
+  const int taps = mode == kNearest ? 1 : 4;
+  for (int64_t i = 0; i < points; ++i) {
+    T low[2], part[2][2];
+    for (int d = 0; d < 2; ++d) {
+      const Place<T> p = pad(unnormalise(position[2 * i + d], 2, s.size[d], align, exact), 2, s.size[d],
+                             padding, align, exact);
+      low[d] = mode == kNearest ? math::round(p.at) : math::floor(p.at);
+      part[d][1] = p.at - low[d];
+      part[d][0] = mode == kNearest ? T(1) : 1 - part[d][1];
+    }
+    const bool across[2] = {inside(low[0], s.size[0]), inside(low[0] + 1, s.size[0])},
+               down[2] = {inside(low[1], s.size[1]), inside(low[1] + 1, s.size[1])};
+    for (int t = 0; t < taps; ++t) {
+      const int a = t & 1, d = t >> 1;
+      const bool in = across[a] && down[d];
+      seen[t][i] = in;
+      complete &= in;
+      offset[t][i] = in ? (static_cast<int64_t>(low[0]) + a) * s.stride[0] +
+                              (static_cast<int64_t>(low[1]) + d) * s.stride[1]
+                        : 0;
+      weight[t][i] = part[0][a] * part[1][d];
+    }
+  }
+  for (int64_t c = 0; c < s.channels; ++c, x += s.plane, y += s.points) {
+    if (taps == 1)
+      for (int64_t i = 0; i < points; ++i) y[i] = seen[0][i] ? x[offset[0][i]] : T(0);
+    else if (complete)
+      for (int64_t i = 0; i < points; ++i) {
+        T sum = 0;
+        for (int t = 0; t < 4; ++t) sum += weight[t][i] * x[offset[t][i]];
+        y[i] = sum;
+      }
+    else
+      for (int64_t i = 0; i < points; ++i) {
+        T sum = 0;
+        for (int t = 0; t < 4; ++t) sum += seen[t][i] ? weight[t][i] * x[offset[t][i]] : T(0);
+        y[i] = sum;
+      }
+  }
+}
+
 template <int N>
 Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align) {
   const Shape s = check(input, grid, mode, padding, N);
@@ -96,6 +149,19 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64
   }
   dispatch_float(compute, [&](auto type) {
     using T = typename decltype(type)::type;
+    if (N == 2 && compute == input.dtype() && mode != kBicubic) {
+      const int64_t blocks = (s.points + kPoints - 1) / kPoints;
+      return parallel_for(s.batch * blocks, std::max<int64_t>(1, kGrain / (kPoints * (8 + 4 * s.channels))),
+                          [&](int64_t b, int64_t e) {
+                            for (int64_t i = b; i < e; ++i) {
+                              const int64_t n = i / blocks, first = i % blocks * kPoints;
+                              sample_plane(s, at.data<T>() + (n * s.points + first) * 2,
+                                           std::min(kPoints, s.points - first), mode, padding, align,
+                                           in.data<T>() + n * s.channels * s.plane,
+                                           result.data<T>() + n * s.channels * s.points + first);
+                            }
+                          });
+    }
     with_rounding<T>(input.dtype(), [&](auto r) {
       parallel_for(s.batch * s.points, std::max<int64_t>(1, kGrain / (8 + 8 * s.channels)),
                    [&](int64_t b, int64_t e) {

@@ -168,9 +168,15 @@ def cross_vjp(g, self, other, dim, needs):
 
 
 @vjp("_cdist")
-def cdist_vjp(g, x1, x2, p, out, needs):
+def cdist_vjp(g, x1, x2, p, through_matmul, out, needs):
     if fl.is_grad_enabled():
         out = None  # its own history would come back here without end; distances are taken from the points again
+    elif through_matmul:
+        weight = (g / out).masked_fill(out == 0, 0)
+        return (
+            (weight.sum(-1, keepdim=True) * x1 - weight @ x2).sum_to_size(x1.shape) if needs[0] else None,
+            (weight.sum(-2).unsqueeze(-1) * x2 - weight.mT @ x1).sum_to_size(x2.shape) if needs[1] else None,
+        )
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     slope = _norm_slope(difference, p, None if out is None else out.unsqueeze(-1))
     full = g.unsqueeze(-1) * slope

@@ -104,3 +104,46 @@ def test_every_second_element(dtype):
         x = fl.arange(2 * n).to(dtype)
         assert (x[::2] + x[1::2]).tolist() == [4 * i + 1 for i in range(n)]
         assert x[::2].contiguous().tolist() == list(range(0, 2 * n, 2))
+
+
+@pytest.mark.parametrize("columns", [1, 3, 20, 64, 200])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])
+def test_rows_of_any_length_broadcast(columns, dtype):
+    rng = np.random.default_rng(columns)
+    a, b = rng.integers(-7, 8, (9, 1, columns)), rng.integers(-7, 8, (1, 40, columns))
+    left, right = (fl.as_tensor(x).to(getattr(fl, dtype)) for x in (a, b))
+    for x, y, expected in (
+        (left, right, a * b),
+        (left.expand(9, 40, columns), right, a * b),
+        (left.transpose(0, 2), right.transpose(0, 2), (a * b).transpose(2, 1, 0)),
+        (left[..., ::2], right[..., ::2], (a * b)[..., ::2]),
+    ):
+        assert ((x * y).cpu().to(fl.int64).numpy() == expected).all()
+    out = fl.zeros(9, 40, columns + 1, dtype=left.dtype)[..., 1:]
+    assert (fl.mul(left, right, out=out).cpu().to(fl.int64).numpy() == a * b).all()
+
+
+def test_logic_of_truth_values():
+    rng = np.random.default_rng(0)
+    a, b = rng.random((70, 33)) > 0.5, rng.random((70, 33)) > 0.5
+    x, y = fl.as_tensor(a), fl.as_tensor(b)
+    cases = [
+        (x & y, a & b), (x | y, a | b), (x ^ y, a ^ b), (~x, ~a), (x == y, a == b), (x != y, a != b), (x * y, a & b),
+        (fl.logical_and(x, y), a & b), (fl.logical_or(x, y), a | b), (fl.logical_xor(x, y), a ^ b),
+        (fl.logical_not(x), ~a), (x & True, a), (x | True, a | True), (x ^ True, ~a), (x == False, ~a),  # noqa: E712
+        (x.t() & y[:33, :1], a.T & b[:33, :1]), (x[:, ::2] | y[0, ::2], a[:, ::2] | b[0, ::2]),
+    ]  # fmt: skip
+    for got, expected in cases:
+        assert got.dtype is fl.bool and (got.cpu().numpy() == expected).all()
+    z = x.clone()
+    z &= y
+    assert (z.cpu().numpy() == (a & b)).all()
+    # Any byte but zero is true.
+    odd = fl.tensor([0, 1, 2, 255], dtype=fl.uint8).view(fl.bool)
+    assert (odd & fl.tensor(True)).tolist() == [False, True, True, True] and (~odd).tolist() == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert (odd == fl.tensor([True] * 4)).tolist() == [False, True, True, True]

@@ -49,6 +49,18 @@ def test_masks_broadcast(shape, boolean):
     np.testing.assert_allclose(got.cpu().numpy(), reference(q, k, v, mask), atol=2e-5)
 
 
+@pytest.mark.parametrize("layout", ["heads", "rows"])
+@pytest.mark.parametrize("value_depth", [16, 37, 128])
+def test_few_queries_read_keys_where_they_lie(value_depth, layout):
+    q, k, v = operands((2, 3, 2, 24), 600, value_depth)
+    mask = np.random.default_rng(3).random((2, 600)) > 0.3
+    got = tensors(q, k, v)
+    if layout == "rows":
+        got = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in got]
+    got = F.scaled_dot_product_attention(*got, attn_mask=fl.as_tensor(mask))
+    np.testing.assert_allclose(got.cpu().numpy(), reference(q, k, v, mask), atol=2e-5)
+
+
 def test_query_that_sees_nothing_gets_zero():
     q, k, v = operands((1, 1, 3, 8), 4, 8)
     mask = np.ones((3, 4), bool)

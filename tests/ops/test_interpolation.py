@@ -104,6 +104,16 @@ def test_grid_padding():
     assert sample("reflection") == [3, 1]
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_samples_outside_do_not_read_the_input(mode):
+    x = np.full((1, 2, 4, 4), np.inf, np.float32)
+    x[..., 2:, 2:] = 1
+    grid = np.full((1, 1, 100, 2), 0.5, np.float32)
+    grid[0, 0, 3], grid[0, 0, 70], grid[0, 0, 99] = np.nan, 5, -5
+    got = F.grid_sample(fl.as_tensor(x), fl.as_tensor(grid), mode=mode, align_corners=False).cpu().numpy()
+    assert (got[..., [3, 70, 99]] == 0).all() and (np.delete(got, [3, 70, 99], -1) == 1).all()
+
+
 @pytest.mark.parametrize("padding", [0, 1, 2])
 @pytest.mark.parametrize("mode", [0, 2])
 def test_grid_gradients_match_finite_differences(padding, mode):

@@ -204,6 +204,21 @@ def test_cdist_of_every_order(p, rows):
     check(fl.cdist(fl.tensor(a), fl.tensor(b), p=p), expected, tol=1e-3)
 
 
+def test_gradients_of_distances_are_those_of_their_definition():
+    rng = np.random.default_rng(8)
+    a, b, g = rng.standard_normal((2, 30, 5)), rng.standard_normal((28, 5)), rng.standard_normal((2, 30, 28))
+    a[0, 3] = b[4]  # no distance, no slope
+    x, y = fl.tensor(a, requires_grad=True), fl.tensor(b, requires_grad=True)
+    mode = "use_mm_for_euclid_dist"
+    got = fl.autograd.grad(fl.cdist(x, y, compute_mode=mode), (x, y), fl.tensor(g))
+    difference = a[:, :, None] - b
+    distance = np.sqrt((difference**2).sum(-1, keepdims=True))
+    distance[0, 3, 4] = np.inf
+    full = g[..., None] * difference / distance
+    np.testing.assert_allclose(got[0].cpu().numpy(), full.sum(2), atol=1e-6)
+    np.testing.assert_allclose(got[1].cpu().numpy(), -full.sum((0, 1)), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "call",
     [

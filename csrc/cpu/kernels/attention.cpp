@@ -26,6 +26,7 @@ typedef float Vec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias)
 constexpr int64_t kPanel = kLanes * kVectors;  // columns a panel of the right operand has
 constexpr int64_t kQueryBlock = 36;            // a multiple of kRows
 constexpr int64_t kKeyBlock = 512;  // a multiple of kPanel; long rows spread the cost of a row's reductions
+constexpr int64_t kFewRows = 8;     // queries of all heads of a group that read keys where they lie
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 int64_t round_up(int64_t n, int64_t to) {
@@ -192,6 +193,33 @@ T* at(const AttentionOperand& o, int64_t batch, int64_t head, int64_t row = 0) {
   return static_cast<T*>(o.data) + batch * o.batch + head * o.head + row * o.row;
 }
 
+// Hides the scores where the mask is zero. Scores are read either way, so that there is no branch.
+void hide(const uint8_t* mask, int64_t step, int64_t n, float* s) {
+  const auto each = [&](auto stride) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) {
+      const float x = s[j];
+      s[j] = mask[j * stride] != 0 ? x : kNone;
+    }
+  };
+  if (step == 1)
+    each(std::integral_constant<int64_t, 1>());
+  else
+    each(step);
+}
+
+// s[j] = q . k[j], for keys where they lie.
+template <class T>
+void score_keys(const float* q, const T* k, int64_t row, int64_t keys, int64_t depth, float* s) {
+  for (int64_t j = 0; j < keys; ++j) {
+    const T* key = k + j * row;
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < depth; ++i) sum += q[i] * static_cast<float>(key[i]);
+    s[j] = sum;
+  }
+}
+
 // Adds the mask to a block of scores and hides keys after the query when causal and columns beyond `keys`.
 void apply_mask(const AttentionArgs& g, int64_t b, int64_t h, int64_t q0, int64_t rows, int64_t k0,
                 int64_t columns, int64_t padded, float* scores) {
@@ -202,8 +230,7 @@ void apply_mask(const AttentionArgs& g, int64_t b, int64_t h, int64_t q0, int64_
                             k0 * g.mask_strides[3];
       const int64_t step = g.mask_strides[3];
       if (g.mask_dtype == DType::Bool) {
-        const bool* m = static_cast<const bool*>(g.mask) + start;
-        for (int64_t j = 0; j < columns; ++j) s[j] = m[j * step] ? s[j] : kNone;
+        hide(static_cast<const uint8_t*>(g.mask) + start, step, columns, s);
       } else {
         const float* m = static_cast<const float*>(g.mask) + start;
         if (step == 1)
@@ -224,13 +251,15 @@ void forward_typed(const AttentionArgs& g) {
   const int64_t blocks = (g.queries + kQueryBlock - 1) / kQueryBlock, group = g.heads / g.kv_heads;
   // Values are read in rows where they lie one after the other; else they are gathered into panels, as keys
   // are.
+  // For few rows, as when text is generated token by token, rearranging them costs more than it saves.
+  const bool few = g.queries * group <= kFewRows;
   const bool pack_values = !std::is_same_v<T, float> || value_depth != g.value_depth ||
-                           value_depth > kPanel || g.value.row != value_depth;
+                           (!few && (value_depth > kPanel || g.value.row != value_depth));
   const int64_t work =
       std::max<int64_t>(1, std::min(kQueryBlock, g.queries) * g.keys * (depth + g.value_depth));
   parallel_for(
       g.batch * g.heads * blocks, std::max<int64_t>(1, 16 * kGrain / work), [&](int64_t first, int64_t last) {
-        Room key_room(round_up(g.keys, kPanel) * depth),
+        Room key_room(few ? 0 : round_up(g.keys, kPanel) * depth),
             value_room(pack_values ? g.keys * round_up(value_depth, kPanel) : 0);
         Room query_room(kQueryBlock * depth), score_room(kQueryBlock * kKeyBlock),
             sum_room(kQueryBlock * value_depth);
@@ -245,7 +274,7 @@ void forward_typed(const AttentionArgs& g) {
           const int64_t value_row = pack_values ? kPanel : g.value.row,
                         value_panel = pack_values ? g.keys * kPanel : kPanel;
           if (packed != b * g.kv_heads + kv) {
-            load_panels(at<T>(g.key, b, kv), g.key.row, g.keys, depth, key_room.get());
+            if (!few) load_panels(at<T>(g.key, b, kv), g.key.row, g.keys, depth, key_room.get());
             if (pack_values)
               for (int64_t j = 0; j < g.value_depth; j += kPanel)
                 load_rows(at<T>(g.value, b, kv) + j, g.value.row, g.keys, std::min(kPanel, g.value_depth - j),
@@ -260,8 +289,13 @@ void forward_typed(const AttentionArgs& g) {
           const int64_t keys = g.causal ? std::min(g.keys, q0 + rows) : g.keys;
           for (int64_t k0 = 0; k0 < keys; k0 += kKeyBlock) {
             const int64_t columns = std::min(kKeyBlock, keys - k0), padded = round_up(columns, kLanes);
-            multiply(rows, padded, depth, query_room.get(), depth, 1, key_room.get() + k0 * depth, kPanel,
-                     kPanel * depth, scores, kKeyBlock, false);
+            if (few)
+              for (int64_t i = 0; i < rows; ++i)
+                score_keys(query_room.get() + i * depth, at<T>(g.key, b, kv, k0), g.key.row, columns, depth,
+                           scores + i * kKeyBlock);
+            else
+              multiply(rows, padded, depth, query_room.get(), depth, 1, key_room.get() + k0 * depth, kPanel,
+                       kPanel * depth, scores, kKeyBlock, false);
             if (g.mask || padded != columns || (g.causal && k0 + columns > q0 + 1))
               apply_mask(g, b, h, q0, rows, k0, columns, padded, scores);
             for (int64_t i = 0; i < rows; ++i) {

@@ -4,6 +4,7 @@
 namespace fl {
 namespace FL_ARCH {
 extern const NarrowLoops narrow_loops;
+extern const TruthLoops truth_loops;
 
 namespace {
 
@@ -29,8 +30,33 @@ void added(const void* const* in, void* out, int64_t n, const Scalar* params) {
   each<T>(in, out, n, [alpha](unsigned a, unsigned b) { return a + alpha * b; });
 }
 
+// Bytes other than zero are true, also those that a view of other numbers has.
+template <class F>
+inline void truths(const void* const* in, void* out, int64_t n, const F& f) {
+  each<uint8_t>(in, out, n, [&f](uint8_t a, uint8_t b) -> uint8_t { return f(a != 0, b != 0); });
+}
+void both(const void* const* in, void* out, int64_t n, const Scalar*) {
+  truths(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a & b; });
+}
+void either(const void* const* in, void* out, int64_t n, const Scalar*) {
+  each<uint8_t>(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return (a | b) != 0; });
+}
+void differ(const void* const* in, void* out, int64_t n, const Scalar*) {
+  truths(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a ^ b; });
+}
+void equal(const void* const* in, void* out, int64_t n, const Scalar*) {
+  truths(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a ^ b ^ 1; });
+}
+void negate(const void* const* in, void* out, int64_t n, const Scalar*) {
+  const uint8_t* a = static_cast<const uint8_t*>(in[0]);
+  uint8_t* o = static_cast<uint8_t*>(out);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) o[i] = a[i] == 0;
+}
+
 }  // namespace
 
+const TruthLoops truth_loops = {&both, &either, &differ, &equal, &negate};
 const NarrowLoops narrow_loops = {
     {&added<uint8_t, 1>, &added<uint16_t, 1>, &added<uint32_t, 1>},
     {&added<uint8_t, -1>, &added<uint16_t, -1>, &added<uint32_t, -1>},
