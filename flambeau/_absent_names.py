@@ -15,9 +15,8 @@ _CAPTURE = "this part of the capture of programs is not written"
 _COMPILER = "this part of the compiler is not written"
 _UNBACKED = "sizes that depend on data are not carried through graphs"
 _RPC = "remote procedure calls are not written"
-_EXTENSION = "building extensions against PyTorch's C++ API is not possible"
-_GPU = "there is no CUDA in this build"
-_FLEX = "flex attention is not written"
+_ROCM = "ROCm is not supported"
+_GPU = "this part of CUDA is not written"
 
 _FSDP = (
     "FullyShardedDataParallel{full_optim_state_dict,optim_state_dict,optim_state_dict_to_load,rekey_optim_state_dict,"
@@ -67,7 +66,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module"),
     "_functorch.eager_transforms": (_COMPILER, ""),
     "_higher_order_ops": (_CAPTURE, ""),
-    "_higher_order_ops.flex_attention": (_FLEX, "flex_attention flex_attention_backward"),
+    "_higher_order_ops.flex_attention": ("flex attention is a function here, not an operator", "flex_attention flex_attention_backward"),
     "_higher_order_ops.wrap": (_CAPTURE, "wrap"),
     "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package"),
     "_inductor.config": (_COMPILER, "emulate_precision_casts=False force_fuse_int_mm_with_mul=False"),
@@ -235,6 +234,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "package": ("packages of code and data are not written", "PackageExporter PackageImporter"),
     "utils.benchmark.op_fuzzers": ("", ""),
     "utils.hipify": ("", ""),
-    "utils.hipify.hipify_python": (_EXTENSION, "hipify GeneratedFileCleaner"),
+    "utils.hipify.hipify_python": (_ROCM, "hipify GeneratedFileCleaner"),
     "utils.mkldnn": ("models are not converted for oneDNN; it is used anyway", "to_mkldnn"),
 }  # fmt: skip

@@ -211,21 +211,16 @@ def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
 _CACHED = type(functools.lru_cache(None)(lambda: None))
 
 
-def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source, value_known: bool = True) -> Any:
+def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> Any:
     """A class member as an instance (or the class, when owner is None) sees it."""
     kind = type(raw)
-    if kind is types.FunctionType:
-        source.check("id", raw)
-        tracer._know(raw, tracer.sources.constant(raw))
-        return raw if owner is None else types.MethodType(raw, owner)
-    if kind is _CACHED:
+    if kind in (types.FunctionType, _CACHED):
         source.check("id", raw)
         tracer._know(raw, tracer.sources.constant(raw))
         return raw if owner is None else types.MethodType(raw, owner)
     if kind is staticmethod:
         source.check("id", raw)
-        function = raw.__func__
-        return tracer.wrap(function, tracer.sources.constant(raw).attribute("__func__"))
+        return tracer.wrap(raw.__func__, tracer.sources.constant(raw).attribute("__func__"))
     if kind is classmethod:
         source.check("id", raw)
         function = tracer.wrap(raw.__func__, tracer.sources.constant(raw).attribute("__func__"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import opcode
 import sys
@@ -216,11 +215,3 @@ def runs_code_on_exit(decoded: Decoded, offset: int) -> bool:
             return True
         offset = instructions[index].offset
     return True
-
-
-def disassemble(code: types.CodeType) -> str:
-    import io
-
-    out = io.StringIO()
-    dis.dis(code, file=out)
-    return out.getvalue()

@@ -308,7 +308,7 @@ def _format(tracer: Tracer, value: Any, spec: str = "") -> Any:
 
 
 # Mixed precision: switches of the thread's state, and questions about it that guards answer for the start.
-_SWITCHES = (
+AUTOCAST_SWITCHES = (
     _C._set_autocast_enabled, _C._set_autocast_dtype, _C._set_autocast_cache_enabled, _C._autocast_increment_nesting,
     _C._autocast_decrement_nesting, _C._clear_autocast_cache,
 )  # fmt: skip
@@ -570,7 +570,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_C._set_torch_function_all_disabled, overriding.set_disabled("all")),
         (autograd.backward, gradients.backward), (autograd.grad, gradients.grad), (_C._gather_state, _gather_state),
         (record_function.__enter__, lambda tracer, owner: owner), (record_function.__exit__, _constant(None)),
-        *((function, _mode(function)) for function in _SWITCHES), *((function, _natively(function)) for function in _STATES),
+        *((function, _mode(function)) for function in AUTOCAST_SWITCHES), *((function, _natively(function)) for function in _STATES),
         (rules.install, _natively(rules.install)),
         (_dynamo.error_on_graph_break.__enter__, _refuse_breaks), (_dynamo.error_on_graph_break.__exit__, _allow_breaks),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),

@@ -231,7 +231,7 @@ def backward(
     rehearsal.values[node] = found
     for i, (leaf, old, gradient) in enumerate(zip(leaves, before, found)):
         if old is None or create:
-            made = _result(tracer, node, i, leaf, gradient, create)
+            made = _result(tracer, node, i, leaf, gradient)
             if any(leaf is t for t in tracer.retained):
                 tracer.grads[id(leaf)] = (leaf, None, made)
             else:
@@ -270,7 +270,7 @@ def grad(
     rehearsal.values[node] = found
     made = []
     for i, (target, gradient) in enumerate(zip(wanted, found)):
-        made.append(None if gradient is None else _result(tracer, node, i, target, gradient, bool(create_graph)))
+        made.append(None if gradient is None else _result(tracer, node, i, target, gradient))
     return tuple(made)
 
 
@@ -308,7 +308,7 @@ def static_result(tracer: Tracer, item: Any, value: Any) -> TracedTensor:
     return tracer._traced(item, fake)
 
 
-def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient: Any, create: bool) -> TracedTensor:
+def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient: Any) -> TracedTensor:
     """A gradient as a tensor of the graph. It has its leaf's sizes."""
     import operator
 

@@ -507,20 +507,22 @@ def _format_with_spec(frame: Frame, inst: Instruction) -> None:
 @_op("LOAD_ATTR")
 def _load_attr(frame: Frame, inst: Instruction) -> None:
     value = attributes.load(frame.tracer, frame.stack.pop(), inst.value)
-    if VERSION >= (3, 12) and inst.arg & 1:
-        if VERSION >= (3, 13):
-            frame.stack.append(value)
-            frame.stack.append(NULL)
-            return
-        frame.stack.append(NULL)
-    frame.stack.append(value)
+    _push_attribute(frame, value, to_call=VERSION >= (3, 12) and bool(inst.arg & 1))
+
+
+def _push_attribute(frame: Frame, value: Any, to_call: bool) -> None:
+    """A value that was read; one to be called has NULL above it from 3.13 on, below it before."""
+    if not to_call:
+        frame.stack.append(value)
+    elif VERSION >= (3, 13):
+        frame.stack += [value, NULL]
+    else:
+        frame.stack += [NULL, value]
 
 
 @_op("LOAD_METHOD")
 def _load_method(frame: Frame, inst: Instruction) -> None:
-    value = attributes.load(frame.tracer, frame.stack.pop(), inst.value)
-    frame.stack.append(NULL)
-    frame.stack.append(value)
+    _push_attribute(frame, attributes.load(frame.tracer, frame.stack.pop(), inst.value), to_call=True)
 
 
 @_op("LOAD_SUPER_ATTR")
@@ -531,13 +533,7 @@ def _load_super_attr(frame: Frame, inst: Instruction) -> None:
     if function is not super:
         raise Unsupported(breaks.OPCODE, "another super")
     value = attributes.load(frame.tracer, native(super, cls, owner), inst.value)
-    if inst.arg & 1:
-        if VERSION >= (3, 13):
-            frame.stack.append(value)
-            frame.stack.append(NULL)
-            return
-        frame.stack.append(NULL)
-    frame.stack.append(value)
+    _push_attribute(frame, value, to_call=bool(inst.arg & 1))
 
 
 @_op("STORE_ATTR")

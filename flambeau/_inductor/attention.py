@@ -304,7 +304,7 @@ def _scores(g: _Geometry, masks: dict[str, str], diagonal: bool, turned: bool) -
     ]
 
 
-def _row_lines(g: _Geometry, masks: dict[str, str], sums: str, deltas: str) -> list[str]:
+def _row_lines(masks: dict[str, str], sums: str, deltas: str) -> list[str]:
     inside = f", {masks['m']}, other=0.0" if masks["m"] else ""
     return [
         f"total = tl.load({sums} + head.to(tl.int64) * queries + m{inside})",
@@ -341,7 +341,7 @@ def _keys_and_values(
             "m = start + tl.arange(0, M)",
             f"x = {_load(w.tile('q', g.query, 'm', 'd'), _where(masks, 'm', 'd'))}",
             f"dy = {_load(w.tile('g', grad, 'm', 'e'), _where(masks, 'm', 'e'))}",
-            *_row_lines(g, masks, sums_at, deltas_at),
+            *_row_lines(masks, sums_at, deltas_at),
             *_scores(g, masks, diagonal, turned=True),
             f"dv = tl.dot(weight.to(tl.{g.dtype}), dy, dv{g.precision})",
             f"dk = tl.dot(ds.to(tl.{g.dtype}), x, dk{g.precision})",
@@ -391,7 +391,7 @@ def _queries(
         w.base("v", g.value, "(h // group)"),
         f"x = {_load(w.tile('q', g.query, 'm', 'd'), _where(masks, 'm', 'd'))}",
         f"dy = {_load(w.tile('g', grad, 'm', 'e'), _where(masks, 'm', 'e'))}",
-        *_row_lines(g, masks, w.pointer(*sums), w.pointer(deltas)),
+        *_row_lines(masks, w.pointer(*sums), w.pointer(deltas)),
         "dq = tl.zeros([M, D], tl.float32)",
     ]
 

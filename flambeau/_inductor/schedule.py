@@ -60,7 +60,10 @@ class Group:
         if len(self.buffers | touched) > MOST_BUFFERS:
             return None
         found = (columns and self._as_column(loop)) or self._as_row(loop) or self._as_full(loop)
-        return found if found is not None and self._reads_match(*found) else None
+        if found is None:
+            return None
+        level, dims, _, reads, _ = found
+        return found if self._reads_match(level, dims, reads) else None
 
     def _as_full(self, loop: Loop) -> Any:
         dims = refine(self.dims, loop.domain)
@@ -114,7 +117,7 @@ class Group:
 
         return "column", rows + refined, self.split, list(map(below, loop.reads)), below(loop.write)
 
-    def _reads_match(self, level: str, dims: tuple[int, ...], split: Any, reads: list[Access], write: Access) -> bool:
+    def _reads_match(self, level: str, dims: tuple[int, ...], reads: list[Access]) -> bool:
         """Whether everything that the loop reads of this group's results lies where it was computed."""
         for access in reads:
             member = self.made.get(access.buffer)

@@ -360,10 +360,8 @@ class Writer:
 
     @staticmethod
     def store_text(scope: Scope, at: str, mask: str, name: str, dtype: Any) -> None:
-        target = POINTERS[dtype][1:]
-        types = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16", "i1": "int1"}
-        text = types.get(target, target.replace("i", "int").replace("u", "uint") if "u" not in target else "uint8")
-        value = _FLOAT8[dtype].format(name) if dtype in _FLOAT8 else f"({name}).to(tl.{text})"
+        kind = "int1" if dtype is fl.bool else str(dtype).rpartition(".")[2]
+        value = _FLOAT8[dtype].format(name) if dtype in _FLOAT8 else f"({name}).to(tl.{kind})"
         scope.lines.append(f"tl.store({at}, {value}{', ' + mask if mask else ''})")
 
     # ---------------------------------------------------------------- values

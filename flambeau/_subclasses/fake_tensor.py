@@ -269,8 +269,6 @@ class FakeTensorMode(TorchFunctionMode):
             geometry = self._symbolic(geometry, set(dims), str(source) if source is not None else "")
         made = self.wrap(meta, geometry, device, grad)
         made.fake_is_leaf = leaf
-        if not isinstance(tensor, fl.Tensor) or type(tensor) is not fl.Tensor:
-            made.is_parameter = isinstance(tensor, fl.nn.Parameter)
         if self.recorder is not None:
             made.original = tensor
         self._known[id(tensor)] = (weakref.ref(tensor), made)
@@ -526,7 +524,7 @@ class FakeTensorMode(TorchFunctionMode):
             return bound[info.outs[0]] if len(info.outs) == 1 else tuple(bound[n] for n in info.outs)
         geometries = self._geometries(info, bound, rule, symbolic, result)
         grad = self._requires_grad(info, bound)
-        return self._wrapped(result, geometries, device, grad, info)
+        return self._wrapped(result, geometries, device, grad)
 
     def _check_written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
         """Guard what the kernel checked at the hints: that the values fit the tensor they are written to."""
@@ -611,18 +609,17 @@ class FakeTensorMode(TorchFunctionMode):
             made.append(geometry)
         return made
 
-    def _wrapped(self, result: Any, geometries: list[Geometry], device: Any, grad: bool, info: OperatorInfo) -> Any:
+    def _wrapped(self, result: Any, geometries: list[Geometry], device: Any, grad: bool) -> Any:
         if isinstance(result, fl.Tensor):
-            return self._one(result, geometries[0], device, grad, info)
+            return self._one(result, geometries[0], device, grad)
         if isinstance(result, (tuple, list)):
             items = [
-                self._one(r, g, device, grad, info) if isinstance(r, fl.Tensor) else r
-                for r, g in zip(result, geometries)
+                self._one(r, g, device, grad) if isinstance(r, fl.Tensor) else r for r, g in zip(result, geometries)
             ]
             return type(result)(items)
         return result
 
-    def _one(self, meta: Any, geometry: Geometry, device: Any, grad: bool, info: OperatorInfo) -> FakeTensor:
+    def _one(self, meta: Any, geometry: Geometry, device: Any, grad: bool) -> FakeTensor:
         with disabled():
             differentiable = meta.is_floating_point() or meta.is_complex()
         made = self.wrap(meta, geometry, device, grad and differentiable)

@@ -38,7 +38,7 @@ _MODULES = frozenset(
 )
 
 
-def _first_gradient(out: Any, number: int, is_grads_batched: bool = False) -> Tensor:
+def _first_gradient(out: Any) -> Tensor:
     """The gradient of an output for which none was given: one."""
     if not isinstance(out, Tensor):
         raise RuntimeError(
@@ -90,7 +90,7 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: 
                     )
             made.append(g)
         elif g is None:
-            made.append(_first_gradient(out, i) if not isinstance(out, Tensor) or out.requires_grad else None)
+            made.append(_first_gradient(out) if not isinstance(out, Tensor) or out.requires_grad else None)
         else:
             raise TypeError(f"[backward] expected gradients that are Tensors or None, got {type(g).__name__}")
     return made

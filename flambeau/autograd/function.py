@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +89,7 @@ class FunctionCtx:
             )
         outer, self._node = self._node, node
         try:
-            if _forward_mode[0] and cls.jvp is not Function.jvp:
+            if getattr(_forward_mode, "on", False) and cls.jvp is not Function.jvp:
                 found = self._transposed_jvp(grads)
             else:
                 found = cls._derivative()(self, *grads)
@@ -143,17 +144,18 @@ class FunctionCtx:
 
 BackwardCFunction = FunctionCtx
 
-_forward_mode = [0]  # how many backwards run that serve to find tangents
+_forward_mode = threading.local()
 
 
 class finding_tangents:
     """Inside, backward is a step of forward mode: functions that define `jvp` are differentiated by it."""
 
     def __enter__(self) -> None:
-        _forward_mode[0] += 1
+        self._before = getattr(_forward_mode, "on", False)
+        _forward_mode.on = True
 
     def __exit__(self, *error: Any) -> None:
-        _forward_mode[0] -= 1
+        _forward_mode.on = self._before
 
 
 def _zeros(meta: tuple[Any, Any, Any]) -> Tensor:

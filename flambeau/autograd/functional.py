@@ -53,7 +53,7 @@ def _fill(grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where:
     return tuple(made)
 
 
-def _check_v(v: Any, like: tuple[Tensor, ...], like_is_tuple: bool, where: str) -> tuple[Tensor, ...]:
+def _check_v(v: Any, like: tuple[Tensor, ...], where: str) -> tuple[Tensor, ...]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"[{where}] expected v unless there is a single output of one element, got None")
@@ -91,7 +91,7 @@ def vjp(
         is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "vjp")
         xs = _fresh(xs, create_graph)
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "vjp")
-        vs = _check_v(v, outputs, is_outputs_tuple, "vjp")
+        vs = _check_v(v, outputs, "vjp")
         found = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp")
     return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_inputs_tuple, create_graph)
 
@@ -101,9 +101,9 @@ def jvp(
 ) -> tuple[Any, Any]:
     """The outputs of func and the product of its Jacobian with v, by differentiating the vjp, linear in its v."""
     with fl.enable_grad():
-        is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "jvp")
+        _, xs = _as_tuple(inputs, "inputs", "jvp")
         xs = _fresh(xs, create_graph)
-        vs = _check_v(v, xs, is_inputs_tuple, "jvp")
+        vs = _check_v(v, xs, "jvp")
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "jvp")
         duals = tuple(fl.zeros_like(o, requires_grad=True) for o in outputs)
         back = _fill(_grad(outputs, xs, duals, create_graph=True), xs, strict, "jvp")
@@ -185,7 +185,7 @@ def vhp(
     with fl.enable_grad():
         is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "vhp")
         xs = _fresh(xs, create_graph)
-        vs = _check_v(v, xs, is_inputs_tuple, "vhp")
+        vs = _check_v(v, xs, "vhp")
         out = _scalar(func, "vhp")(*xs)
         first = _fill(_grad((out,), xs, create_graph=True), xs, strict, "vhp")
         found = _fill(_grad(first, xs, vs, create_graph), xs, strict, "vhp")

@@ -88,10 +88,6 @@ def kl_divergence(p: Distribution, q: Distribution) -> fl.Tensor:
     return function(p, q)
 
 
-def _infinite_like(tensor: fl.Tensor) -> fl.Tensor:
-    return fl.full_like(tensor, math.inf)
-
-
 def _x_log_x(tensor: fl.Tensor) -> fl.Tensor:
     return fl.special.xlogy(tensor, tensor)
 

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 import flambeau as fl
-from flambeau._dynamo.functions import _SWITCHES
+from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._ops import OpOverload
 from flambeau.export._trace import run_branch
 from flambeau.export.exported_program import CallSpec, ExportedProgram, InputFacts
@@ -40,13 +40,9 @@ VERSION = 1
 _OPERATORS = {
     f"operator.{name}": getattr(operator, name)
     for name in "add sub mul floordiv mod neg getitem eq ne lt le gt ge truediv pow".split()
-} | {
-    "Tensor.size": fl.Tensor.size,
-    "sym_max": fl.sym_max,
-    "sym_min": fl.sym_min,
 }
-_OPERATORS["cond"] = run_branch
-_OPERATORS |= {f"switch.{function.__name__}": function for function in (fl._C._set_grad_enabled, *_SWITCHES)}
+_OPERATORS |= {"Tensor.size": fl.Tensor.size, "sym_max": fl.sym_max, "sym_min": fl.sym_min, "cond": run_branch}
+_OPERATORS |= {f"switch.{function.__name__}": function for function in (fl._C._set_grad_enabled, *AUTOCAST_SWITCHES)}
 _ARGUMENTS = {"tensor": TensorArgument, "number": SymIntArgument}
 _NAMED = {"dtype": type(fl.float32), "layout": type(fl.strided), "memory_format": type(fl.contiguous_format)}
 
@@ -54,9 +50,7 @@ _NAMED = {"dtype": type(fl.float32), "layout": type(fl.strided), "memory_format"
 def save(ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None, **ignored: Any) -> None:
     """Writes a program to a file or path."""
     if not isinstance(ep, ExportedProgram):
-        raise TypeError(
-            f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
-        )
+        raise TypeError(f"[export.save] expected an ExportedProgram, got {type(ep).__name__}")
     examples, spec = pytree.tree_flatten(ep.example_inputs)
     tensors = {
         "state": dict(ep.state_dict),
@@ -130,7 +124,7 @@ def _target(target: Any) -> str:
     if isinstance(target, OpOverload):
         return f"ops.{target.namespace}.{target._full_name}"
     for name, function in _OPERATORS.items():
-        if function is target or function == target:
+        if function == target:
             return name
     raise NotImplementedError(f"[export.save] expected operators, got a call of {target}")
 
@@ -176,9 +170,7 @@ def _read_graph(entries: list[dict[str, Any]], nodes: dict[str, Node]) -> GraphM
 
 
 def _value(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
+    if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return {"float": value.hex()}
@@ -305,4 +297,4 @@ def _read_condition(data: Any) -> Condition:
     if kind in ("and", "or"):
         join = conditions.conjunction if kind == "and" else conditions.disjunction
         return join(*(_read_condition(part) for part in held))
-    return conditions._MAKERS[kind](_read_expr(held))
+    return conditions.COMPARISONS[kind](_read_expr(held))

@@ -12,7 +12,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo.exc import UserError
-from flambeau._dynamo.functions import _SWITCHES
+from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._dynamo.traced import TracedTensor
 from flambeau._dynamo.whole import Whole, capture_whole
 from flambeau.export import dynamic_shapes as shapes
@@ -27,7 +27,7 @@ from flambeau.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
-from flambeau.fx.experimental.proxy_tensor import PythonKeyTracer, _drop_unused_sizes, _Record
+from flambeau.fx.experimental.proxy_tensor import PythonKeyTracer, Record, drop_unused_sizes
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.interpreter import Interpreter
 from flambeau.fx.node import Node
@@ -46,7 +46,7 @@ class Input:
         self.fake = fake
 
 
-class Operators(_Record):
+class Operators(Record):
     """Records operators whole, but for those that are definitions of functions rather than operators of their own."""
 
     def decompose(self, op: Any) -> Any:
@@ -65,7 +65,7 @@ class Runner(Interpreter):
         self.mode = mode
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if target is _C._set_grad_enabled or target in _SWITCHES:
+        if target is _C._set_grad_enabled or target in AUTOCAST_SWITCHES:
             self.record.tracer.create_node("call_function", target, tuple(args), {})
         elif hasattr(target, "_branches"):
             first, second, count = target._branches
@@ -126,7 +126,7 @@ def export(
     cannot be one graph raise, and say where.
     """
     if not isinstance(mod, fl.nn.Module):
-        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+        raise ValueError(f"[export] expected a Module, got {type(mod).__name__}")
     if not isinstance(args, tuple):
         raise UserError(f"[export] expected a tuple of example arguments, got {type(args).__name__}")
     kwargs = kwargs or {}
@@ -174,17 +174,13 @@ def _named(mod: Any, leaves: list[Any], given: Any) -> list[tuple[str, Any]]:
     """Names for the leaves of the arguments, as programs read them: x, cache_0, options_scale."""
     args, _ = given
     parameters = list(inspect.signature(mod.forward).parameters.values())
-    names: list[str] = []
-    for i in range(len(args)):
-        variadic = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
-        first = parameters.index(variadic) if variadic is not None else len(parameters)
-        names.append(parameters[i].name if i < first else f"{parameters[first].name}_{i - first}")
+    first = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(parameters))
+    names = [parameters[i].name if i < first else f"{parameters[first].name}_{i - first}" for i in range(len(args))]
     made: dict[str, Any] = {}
     for path, leaf in leaves:
         parts = [str(next(iter(vars(key).values()))) for key in path]
         head = names[int(parts[1])] if parts[0] == "0" else parts[1]
-        name = "_".join([head, *parts[2:]])
-        name = "".join(c if c.isalnum() else "_" for c in name)
+        name = "".join(c if c.isalnum() else "_" for c in "_".join([head, *parts[2:]]))
         while name in made:
             name += "_"
         made[name] = leaf
@@ -200,11 +196,12 @@ def _inputs(mod: Any, whole: Whole, user: list[tuple[str, Any]]) -> list[Input]:
     taken: set[int] = set()
 
     def add(kind: InputKind, name: str, target: str | None, value: Any, persistent: bool | None = None) -> None:
-        argument = TensorArgument(name) if isinstance(value, fl.Tensor) else ConstantArgument(name, value)
-        fake = fakes.get(id(value)) if isinstance(value, fl.Tensor) else None
         taken.add(id(value))
-        if fake is None and isinstance(value, fl.Tensor):
-            fake = mode.from_tensor(value, static_shapes=True)
+        argument: Any = ConstantArgument(name, value)
+        fake = None
+        if isinstance(value, fl.Tensor):
+            argument = TensorArgument(name)
+            fake = fakes[id(value)] if id(value) in fakes else mode.from_tensor(value, static_shapes=True)
         made.append(Input(InputSpec(kind, argument, target, persistent), value, fake))
 
     for path, value in mod.named_parameters(remove_duplicate=False):
@@ -261,7 +258,7 @@ def record_graph(
         _C._set_grad_enabled(grad)
     returned = [record.argument(value) for value in results]
     tracer.create_node("output", "output", (tuple(returned),), {})
-    _drop_unused_sizes(tracer.graph)
+    drop_unused_sizes(tracer.graph)
     _lift_constants(tracer, inputs, nodes)
     return GraphModule(tracer.root, tracer.graph), [_result(value) for value in returned]
 
@@ -279,9 +276,8 @@ def _lift_constants(tracer: PythonKeyTracer, inputs: list[Input], nodes: list[No
     place = next((i for i, made in enumerate(inputs) if made.spec.kind is InputKind.USER_INPUT), len(inputs))
     anchor = nodes[place] if place < len(nodes) else next(n for n in graph.nodes if n.op != "placeholder")
     lifted: dict[str, Node] = {}
-    for node in [
-        n for n in graph.nodes if n.op == "get_attr" and isinstance(getattr(tracer.root, n.target), fl.Tensor)
-    ]:
+    reads = [n for n in graph.nodes if n.op == "get_attr"]
+    for node in [n for n in reads if isinstance(getattr(tracer.root, n.target), fl.Tensor)]:
         made = lifted.get(node.target)
         if made is None:
             name = f"lifted_tensor_{sum(i.spec.kind is InputKind.CONSTANT_TENSOR for i in inputs)}"

@@ -155,7 +155,7 @@ def _of_tensor(value: Any, given: Any, path: str) -> dict[int, Any]:
             if wanted != size:
                 raise UserError(f"[export] expected size {wanted} at dimension {dim} of {path}, got {size}")
         elif isinstance(wanted, (Dim, _Hint)):
-            if wanted is not None and getattr(wanted, "name", "") != "STATIC":
+            if getattr(wanted, "name", "") != "STATIC":
                 table[dim % value.ndim] = wanted
         elif wanted is not None:
             raise UserError(f"[export] expected a Dim, an int or None for {path}[{dim}], got {wanted!r}")
@@ -200,12 +200,9 @@ def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
         value, rest = divmod(size.hint - wanted.offset, wanted.factor)
         known = values.setdefault(name, (value, size))
         if rest or known[0] != value:
-            raise _violated(
-                name,
-                [
-                    f"{size.place} is {size.hint}, which is not {wanted.__name__} where {known[1].place} is {known[1].hint}"
-                ],
-            )
+            other = known[1]
+            text = f"{size.place} is {size.hint}, which is not {wanted.__name__} where {other.place} is {other.hint}"
+            raise _violated(name, [text])
         if not wanted.min <= size.hint <= wanted.max:
             raise _violated(name, [f"{size.place} is {size.hint}, which is outside of {wanted!r}"])
         if name not in roots:

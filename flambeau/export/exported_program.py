@@ -86,9 +86,7 @@ class ExportedProgram:
         yield from (value for _, value in self.named_buffers())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
-        )
+        raise RuntimeError("[export] expected a call of program.module(), got one of the program itself")
 
     def __str__(self) -> str:
         code = "\n".join(f"    {line}" for line in self.graph_module.code.strip().splitlines())

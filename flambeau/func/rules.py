@@ -556,7 +556,7 @@ def matmul(mode: Any, func: Any, a: Any, b: Any) -> Any:
     return product(a, b)
 
 
-def _sum_of(mode: Any, first: Any, second: Tensor, rank: int, beta: Any, alpha: Any) -> Tensor:
+def _sum_of(first: Any, second: Tensor, rank: int, beta: Any, alpha: Any) -> Tensor:
     start = first.padded(rank) if isinstance(first, Held) else first
     return second * alpha if beta == 0 else start * beta + second * alpha
 
@@ -565,9 +565,9 @@ def _sum_of(mode: Any, first: Any, second: Tensor, rank: int, beta: Any, alpha: 
 def addmm(mode: Any, func: Any, self: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     if not isinstance(a, Held) and not isinstance(b, Held):
         made = fl.matmul(a, b)
-        return _sum_of(mode, self, made, made.dim(), beta, alpha)
+        return _sum_of(self, made, made.dim(), beta, alpha)
     made = product(a, b)
-    return _sum_of(mode, self, made, made.dim() - 1, beta, alpha)
+    return _sum_of(self, made, made.dim() - 1, beta, alpha)
 
 
 @rule("linear")

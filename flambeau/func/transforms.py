@@ -14,8 +14,6 @@ from flambeau.autograd.function import finding_tangents
 from flambeau.func.batching import Batched, same_value
 from flambeau.utils import _pytree as pytree
 
-Argnums = "int | tuple[int, ...]"
-
 
 class _level:
     """Inside a transformation: what backward does is recorded for the levels around it."""

@@ -160,7 +160,6 @@ class Graph:
         self._counter = 0
         self._graph_namespace = _Namespace()
         self._owning_module = owning_module
-        self._owners = 0
         self._tracer_cls = tracer_cls
         self._tracer_extras = tracer_extras
         self._codegen = CodeGen()

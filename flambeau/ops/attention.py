@@ -163,9 +163,7 @@ def _attention_math(
 # ---------------------------------------------------------------- multi-head attention
 
 
-def _project(
-    op: str, inputs: tuple[fl.Tensor, ...], embed: int, weight: Any, separate: Any, bias: Any
-) -> list[fl.Tensor]:
+def _project(inputs: tuple[fl.Tensor, ...], embed: int, weight: Any, separate: Any, bias: Any) -> list[fl.Tensor]:
     """Query, key and value after their linear maps, packed in one weight or given separately."""
     linear = fl.nn.functional.linear
     biases = (None, None, None) if bias is None else [bias[i * embed : (i + 1) * embed] for i in range(3)]
@@ -265,7 +263,7 @@ def nn_multi_head_attention_forward(
         )
 
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
-    q, k, v = _project(op, (query, key, value), embed, in_proj_weight, separate, in_proj_bias)
+    q, k, v = _project((query, key, value), embed, in_proj_weight, separate, in_proj_bias)
 
     if attn_mask is not None:
         keys = key.shape[0]

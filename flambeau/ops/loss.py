@@ -360,7 +360,7 @@ native("_nll_loss_backward(Tensor grad, int[] sizes, Tensor target, Tensor? weig
 native("_cross_entropy_backward(Tensor grad, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, Tensor log_sums) -> Tensor")  # fmt: skip
 
 
-def _row_gradients(g, sizes, target, weight, reduction, ignore_index, total):
+def _row_gradients(g, target, weight, reduction, ignore_index, total):
     """For each row what its loss contributes, in the shape of the targets; and the targets with ignored ones at zero."""
     kept = target != ignore_index
     safe = target.masked_fill(kept.logical_not(), 0).to(fl.int64)
@@ -374,7 +374,7 @@ def _row_gradients(g, sizes, target, weight, reduction, ignore_index, total):
 
 def nll_loss_gradient(grad, sizes, target, weight, reduction, ignore_index, total_weight):
     at = 0 if len(sizes) == 1 else 1
-    rows, safe = _row_gradients(grad, sizes, target, weight, reduction, ignore_index, total_weight)
+    rows, safe = _row_gradients(grad, target, weight, reduction, ignore_index, total_weight)
     zeros = fl.zeros(sizes, dtype=grad.dtype, device=grad.device)
     if at == 0:
         return zeros.scatter(0, safe.reshape(1), -rows.reshape(1))
@@ -383,7 +383,7 @@ def nll_loss_gradient(grad, sizes, target, weight, reduction, ignore_index, tota
 
 def cross_entropy_gradient(grad, self, target, weight, reduction, ignore_index, total_weight, log_sums):
     at = 0 if self.dim() == 1 else 1
-    rows, safe = _row_gradients(grad, self.shape, target, weight, reduction, ignore_index, total_weight)
+    rows, safe = _row_gradients(grad, target, weight, reduction, ignore_index, total_weight)
     if at == 0:
         soft = (self - log_sums.reshape(1)).exp() * rows.reshape(1)
         return soft.scatter_add(0, safe.reshape(1), -rows.reshape(1))

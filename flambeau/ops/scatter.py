@@ -62,7 +62,7 @@ def scatter_reduce_vjp(g, self, dim, index, src, reduce, include_self, out, need
     if tuple(src.shape) != tuple(index.shape):
         for d, n in enumerate(index.shape):
             part = part.narrow(d, 0, n)
-    grad_self, grad_part = _reduced_gradients(g, self, dim, index, part, reduce, include_self, out, needs)
+    grad_self, grad_part = _reduced_gradients(g, self, dim, index, part, reduce, include_self, out)
     if grad_part is not None and tuple(src.shape) != tuple(index.shape):
         grad_part = fl.constant_pad_nd(
             grad_part, [p for n, m in zip(reversed(src.shape), reversed(grad_part.shape)) for p in (0, n - m)]
@@ -74,7 +74,7 @@ def _conj(x: fl.Tensor) -> fl.Tensor:
     return x.conj() if x.is_complex() else x
 
 
-def _reduced_gradients(g, self, dim, index, src, reduce, include_self, out, needs):
+def _reduced_gradients(g, self, dim, index, src, reduce, include_self, out):
     def untouched(x: fl.Tensor) -> fl.Tensor:
         return x if include_self else x.scatter(dim, index, 0)
 

@@ -279,10 +279,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 # ---------------------------------------------------------------- rate and momentum in opposite phases
 
 
-def _momentum_of(group: dict[str, Any], use_beta1: bool) -> Any:
-    return group["betas"][0] if use_beta1 else group["momentum"]
-
-
 def _set_momentum(group: dict[str, Any], use_beta1: bool, value: Any) -> None:
     if use_beta1:
         group["betas"] = (value, *group["betas"][1:])

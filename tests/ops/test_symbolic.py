@@ -11,7 +11,6 @@ from flambeau.ops.symbolic import (
     DataDependentOutput,
     ShapeEnv,
     SymInt,
-    c_text,
     evaluate,
     expr_of,
     python_condition,
@@ -104,10 +103,6 @@ def test_random_expressions_agree_with_python(seed):
         assert evaluate(expr, dict(zip(env.symbols, numbers))) == expected
         names = {f"s{i}": n for i, n in enumerate(numbers)}
         assert eval(str(expr), dict(names)) == expected
-        helpers = {
-            "floor_div": operator.floordiv, "floor_mod": operator.mod, "max_of": max, "min_of": min, **names,
-        }  # fmt: skip
-        assert eval(c_text(expr).replace("/", "//"), helpers) == expected
         assert low <= expected <= high
 
 
@@ -162,7 +157,6 @@ def test_guards_print_with_sources(env):
     a = env.create_symbol(4, "x.size(0)")
     assert a % 2 == 0
     assert env.guard_texts() == ["(x.size(0) % 2) == 0"]
-    assert env.c_guard_texts({env.symbols[0]: "n"}) == ["(n % 2) == 0"]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -64,7 +64,7 @@ class PythonKeyTracer(Tracer):
         return self.create_node("get_attr", path, (), {})
 
 
-class _Record:
+class Record:
     """The graph in the making: which node each tensor is, and nodes for calls."""
 
     def __init__(
@@ -209,7 +209,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.tracer = tracer
         self.tracing_mode = tracing_mode
         self.pre_dispatch = pre_dispatch
-        self.record = _Record(tracer, decompositions or {}, pre_dispatch)
+        self.record = Record(tracer, decompositions or {}, pre_dispatch)
         self.enable_tracing = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -374,7 +374,7 @@ def make_fx(
         returned, spec = pytree.tree_flatten(result)
         output = pytree.tree_unflatten([record.argument(x) for x in returned], spec)
         tracer.create_node("output", "output", (output,), {})
-        _drop_unused_sizes(tracer.graph)
+        drop_unused_sizes(tracer.graph)
         module = GraphModule(tracer.root, tracer.graph)
         if shape_env is not None:
             module.shape_env = shape_env
@@ -386,7 +386,7 @@ def make_fx(
 
 def _run_on_data(
     f: Any, args: Any, tracer: PythonKeyTracer, tracing_mode: str, decompositions: Any, pre_dispatch: bool, allow: bool
-) -> tuple[_Record, Any, None]:
+) -> tuple[Record, Any, None]:
     """Run a function on its arguments; every operator below autograd is recorded."""
     leaves, spec = pytree.tree_flatten(args)
     mode = ProxyTorchDispatchMode(tracer, tracing_mode, decompositions, pre_dispatch)
@@ -398,13 +398,13 @@ def _run_on_data(
 
 def _run_on_fakes(
     f: Any, args: Any, tracer: PythonKeyTracer, tracing_mode: str, decompositions: Any, pre_dispatch: bool, allow: bool
-) -> tuple[_Record, Any, ShapeEnv | None]:
+) -> tuple[Record, Any, ShapeEnv | None]:
     """Run a function on fakes of its arguments, which tell the record of each operator."""
     leaves, spec = pytree.tree_flatten(args)
     names = _names(f, len(leaves))
     shape_env = ShapeEnv() if tracing_mode == "symbolic" else None
     fakes = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=allow)
-    record = _Record(tracer, decompositions, pre_dispatch)
+    record = Record(tracer, decompositions, pre_dispatch)
     inputs = [
         fakes.from_tensor(x, source=name) if isinstance(x, flambeau.Tensor) else x for x, name in zip(leaves, names)
     ]
@@ -446,7 +446,7 @@ def _fresh(x: Any) -> Any:
     return x.detach().requires_grad_(x.requires_grad) if isinstance(x, flambeau.Tensor) else x
 
 
-def _placeholders(record: _Record, names: list[str], inputs: list[Any]) -> None:
+def _placeholders(record: Record, names: list[str], inputs: list[Any]) -> None:
     made = [record.tracer.create_node("placeholder", name, (), {}) for name in names]
     for node, value in zip(made, inputs):
         if isinstance(value, flambeau.Tensor):
@@ -466,7 +466,7 @@ def _placeholders(record: _Record, names: list[str], inputs: list[Any]) -> None:
                         record.sizes[atom] = made_size
 
 
-def _drop_unused_sizes(graph: Graph) -> None:
+def drop_unused_sizes(graph: Graph) -> None:
     for node in reversed(graph.nodes):
         if not node.users and node.op == "call_function" and node.target in (flambeau.Tensor.size, operator.getitem):
             graph.erase_node(node)

@@ -272,16 +272,12 @@ def _reduced(name: str, input: MaskedTensor, *args: Any, **kwargs: Any) -> Maske
     if "p" in options:
         options["ord"] = options.pop("p")
     dim, keepdim = options.get("dim"), options.get("keepdim", False)
-    dims = masked._dims(data, dim)
-    kept = mask.any() if dim is None and not keepdim else mask
-    if dim is not None or keepdim:
-        for d in sorted(dims, reverse=True):
-            kept = kept.any(d, keepdim)
+    dims = sorted(masked._dims(data, dim), reverse=True)
+    kept, present = mask, (data != 0) | mask.logical_not()
+    for d in dims:
+        kept, present = kept.any(d, keepdim), present.all(d, keepdim)
     if name == "all":
-        made = data | mask.logical_not() if data.dtype == fl.bool else (data != 0) | mask.logical_not()
-        for d in sorted(dims, reverse=True):
-            made = made.all(d, keepdim)
-        return masked_view(made, kept)
+        return masked_view(present, kept)
     if dim is None:
         options.pop("dim", None)
     return masked_view(getattr(masked, name)(data, **options, mask=mask), kept)

@@ -190,10 +190,6 @@ class NestedTensor(Tensor):
             padded.append(fl.nn.functional.pad(part, room, value=padding))
         return fl.stack(padded)
 
-    def _from_padded(self, padded: Tensor) -> NestedTensor:
-        """The rows of a tensor (batch, length, ...) that this one has."""
-        return self._like(fl.cat([row[:n] for row, n in zip(padded, self._lengths())]), 1)
-
     # -- rearranging
 
     def transpose(self, dim0: int, dim1: int) -> NestedTensor:  # type: ignore[override]

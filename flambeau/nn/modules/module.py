@@ -301,7 +301,7 @@ class Module(StateDicts):
             raise AttributeError(f"`{name}` is not an nn.Module")
         setattr(parent, name, module)
 
-    def _get_member(self, target: str, kind: str) -> Any:
+    def _get_member(self, target: str) -> Any:
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         if not hasattr(owner, name):
@@ -309,13 +309,13 @@ class Module(StateDicts):
         return owner, name, getattr(owner, name)
 
     def get_parameter(self, target: str) -> Parameter:
-        _, name, found = self._get_member(target, "parameter")
+        _, name, found = self._get_member(target)
         if not isinstance(found, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return found
 
     def get_buffer(self, target: str) -> Tensor:
-        owner, name, found = self._get_member(target, "buffer")
+        owner, name, found = self._get_member(target)
         if name not in owner._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import flambeau
 from flambeau import Tensor
@@ -71,28 +71,10 @@ def _length(src: Tensor, batch_first: bool) -> int | None:
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the feed-forward part and the activation."""
-
-    def _feed_forward_parts(
-        self, d_model: int, dim_feedforward: int, dropout: float, activation: Activation, bias: bool, options: Any
-    ) -> None:
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **options)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **options)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if not hasattr(self, "activation"):
-            self.activation = F.relu
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
-
-
-class TransformerEncoderLayer(_Layer):
-    """Attention over the sequence, then two linear layers; each with a shortcut, a dropout and a normalisation."""
+    """What encoder and decoder layers share: attentions, the feed-forward part, and a norm and a dropout for each."""
 
     __constants__ = ["norm_first"]  # noqa: RUF012
+    _attentions: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -109,23 +91,37 @@ class TransformerEncoderLayer(_Layer):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        options = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **options
-        )
-        self._feed_forward_parts(d_model, dim_feedforward, dropout, activation, bias, options)
+        options = {"bias": bias, "device": device, "dtype": dtype}
+        for name in self._attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout=dropout, batch_first=batch_first, **options)
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, **options)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **options)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
+        parts = range(1, len(self._attentions) + 2)
+        for part in parts:
+            setattr(self, f"norm{part}", LayerNorm(d_model, eps=layer_norm_eps, **options))
+        for part in parts:
+            setattr(self, f"dropout{part}", Dropout(dropout))
         self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
-        if self.activation is F.relu or isinstance(self.activation, flambeau.nn.ReLU):
-            self.activation_relu_or_gelu = 1
-        else:
-            self.activation_relu_or_gelu = 2 * (
-                self.activation is F.gelu or isinstance(self.activation, flambeau.nn.GELU)
-            )
+        relu = self.activation is F.relu or isinstance(self.activation, flambeau.nn.ReLU)
+        gelu = self.activation is F.gelu or isinstance(self.activation, flambeau.nn.GELU)
+        self.activation_relu_or_gelu = 1 if relu else 2 if gelu else 0
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if not hasattr(self, "activation"):
+            self.activation = F.relu
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Attention over the sequence, then two linear layers; each with a shortcut, a dropout and a normalisation."""
+
+    _attentions = ("self_attn",)
 
     def forward(
         self,
@@ -156,36 +152,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """Attention over the sequence, attention to the memory, then two linear layers."""
 
-    __constants__ = ["norm_first"]  # noqa: RUF012
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        options = {"device": device, "dtype": dtype}
-        attention = {"dropout": dropout, "bias": bias, "batch_first": batch_first, **options}
-        self.self_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
-        self._feed_forward_parts(d_model, dim_feedforward, dropout, activation, bias, options)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,

@@ -31,12 +31,12 @@ from flambeau.ops.symbolic.numbers import (
     sym_sum,
     wrap,
 )
-from flambeau.ops.symbolic.printing import c_condition, c_text, python_condition, python_text
+from flambeau.ops.symbolic.printing import python_condition, python_text
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, Guard, ShapeEnv, user_line
 
 __all__ = [
     "Atom", "Condition", "DataDependentOutput", "Expr", "Guard", "ShapeEnv", "SymBool", "SymFloat", "SymInt",
-    "c_condition", "c_text", "constant", "evaluate", "expr_of", "floordiv", "hint_of", "maximum", "minimum", "modulo",
+    "constant", "evaluate", "expr_of", "floordiv", "hint_of", "maximum", "minimum", "modulo",
     "python_condition", "python_text", "substitute", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not",
     "sym_sqrt", "sym_sum", "symbol", "user_line", "wrap",
 ]  # fmt: skip

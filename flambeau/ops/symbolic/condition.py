@@ -6,7 +6,6 @@ strict comparisons of integers are written with `>=`.
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 from flambeau.ops.symbolic.expr import (
@@ -94,7 +93,7 @@ class Condition:
         if self.kind == "or":
             return disjunction(*(part.substituted(table) for part in self.parts))
         expr = substitute(self.expr, table)
-        return self if expr is self.expr else _MAKERS[self.kind](expr)
+        return self if expr is self.expr else COMPARISONS[self.kind](expr)
 
 
 _CONDITIONS: dict[tuple[Any, ...], Condition] = {}
@@ -138,7 +137,7 @@ def ge(e: Expr) -> Condition:
     return _make("ge", e)
 
 
-_MAKERS = {"eq": eq, "ne": ne, "ge": ge}
+COMPARISONS = {"eq": eq, "ne": ne, "ge": ge}
 
 
 def conjunction(*parts: Condition) -> Condition:
@@ -161,5 +160,3 @@ def _combined(kind: str, parts: tuple[Condition, ...]) -> Condition:
 
 
 TRUE = _make("and")
-FALSE = _make("or")
-UNBOUNDED = (-inf, inf)

@@ -286,12 +286,6 @@ def _leading(e: Expr) -> Monomial:
     return max(e.terms, key=lambda m: (len(m), tuple(a.number for a in m)))
 
 
-def divide_exactly(a: Expr, b: Expr) -> Expr | None:
-    """a / b when that is a polynomial with integer coefficients."""
-    quotient, rest = _divide(a, b)
-    return quotient if not rest.terms else None
-
-
 def _divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     """Quotient and rest with a = quotient * b + rest, as much as divides term by term."""
     quotient, rest, left = constant(0), constant(0), a

@@ -1,11 +1,11 @@
-"""Expressions and conditions as Python and as C."""
+"""Expressions and conditions as Python."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from flambeau.ops.symbolic.condition import Condition
-from flambeau.ops.symbolic.expr import Atom, Expr, Monomial, range_of, single_symbol, split_remainders
+from flambeau.ops.symbolic.expr import Atom, Expr, Monomial, single_symbol, split_remainders
 
 Names = Callable[[Atom], str]
 
@@ -41,45 +41,33 @@ class Printer:
         factors: list[str] = []
         for atom in dict.fromkeys(monomial):
             count = monomial.count(atom)
-            text = self.atom(atom)
-            factors.append(self.power(text, count) if count > 1 else text)
+            factors.append(f"{self.atom(atom)}**{count}" if count > 1 else self.atom(atom))
         return self._signed(value, factors)
 
     def _signed(self, value: int, factors: list[str]) -> tuple[str, str]:
         size = abs(value)
-        texts = factors if size == 1 and factors else [self.number(size), *factors]
+        texts = factors if size == 1 and factors else [str(size), *factors]
         return ("-" if value < 0 else "+"), " * ".join(texts)
 
     def atom(self, atom: Atom) -> str:
         if atom.kind == "symbol":
             return self.name(atom)
         if atom.kind == "floordiv":
-            return self.quotient(*atom.args)
-        return self.extreme(atom.kind, [self.text(arg) for arg in atom.args])
-
-    def number(self, value: int) -> str:
-        return str(value)
-
-    def power(self, text: str, count: int) -> str:
-        return f"{text}**{count}"
-
-    def quotient(self, a: Expr, b: Expr) -> str:
-        return f"({self.text(a, True)} // {self.text(b, True)})"
+            a, b = atom.args
+            return f"({self.text(a, True)} // {self.text(b, True)})"
+        return f"{atom.kind}({', '.join(self.text(arg) for arg in atom.args)})"
 
     def remainder(self, a: Expr, b: Expr) -> str:
         return f"({self.text(a, True)} % {self.text(b, True)})"
 
-    def extreme(self, kind: str, texts: list[str]) -> str:
-        return f"{kind}({', '.join(texts)})"
-
     def condition(self, c: Condition) -> str:
         """A condition, with what is negative on the other side."""
         if c.kind in ("and", "or"):
-            joined = f" {self.word(c.kind)} ".join(f"({self.condition(part)})" for part in c.parts)
+            joined = f" {c.kind} ".join(f"({self.condition(part)})" for part in c.parts)
             return joined or ("True" if c.kind == "and" else "False")
         e = c.expr
         if e.is_constant:
-            return self.truth(c.holds({}))
+            return str(c.holds({}))
         remainders, rest = split_remainders(e)
         left: Expr = e
         right: Expr | None = None
@@ -98,45 +86,6 @@ class Printer:
             return f"{self.text(right)} < {self.text(left + 1)}"
         return f"{self.text(left)} {sign} {self.text(right) if right is not None else '0'}"
 
-    def word(self, kind: str) -> str:
-        return kind
-
-    def truth(self, value: bool) -> str:
-        return str(value)
-
-
-class CPrinter(Printer):
-    """Prints C over int64_t. Divisions of what may be negative go through `floor_div` and `floor_mod`, which the
-    surrounding code provides, as well as `min_of` and `max_of`."""
-
-    def number(self, value: int) -> str:
-        return f"{value}L" if abs(value) >= 2**31 else str(value)
-
-    def power(self, text: str, count: int) -> str:
-        return " * ".join([text] * count)
-
-    def quotient(self, a: Expr, b: Expr) -> str:
-        if range_of(a)[0] >= 0 and range_of(b)[0] >= 0:
-            return f"({self.text(a, True)} / {self.text(b, True)})"
-        return f"floor_div({self.text(a)}, {self.text(b)})"
-
-    def remainder(self, a: Expr, b: Expr) -> str:
-        if range_of(a)[0] >= 0 and range_of(b)[0] >= 0:
-            return f"({self.text(a, True)} % {self.text(b, True)})"
-        return f"floor_mod({self.text(a)}, {self.text(b)})"
-
-    def extreme(self, kind: str, texts: list[str]) -> str:
-        made = texts[0]
-        for text in texts[1:]:
-            made = f"{kind}_of({made}, {text})"
-        return made
-
-    def word(self, kind: str) -> str:
-        return "&&" if kind == "and" else "||"
-
-    def truth(self, value: bool) -> str:
-        return "1" if value else "0"
-
 
 def _sides(e: Expr) -> tuple[Expr, Expr]:
     """Positive terms and the negated negative ones."""
@@ -152,20 +101,11 @@ def _is_simple(text: str) -> bool:
 
 
 _PYTHON = Printer()
-_C = CPrinter()
 
 
 def python_text(e: Expr, name: Names = _own_name) -> str:
     return (_PYTHON if name is _own_name else Printer(name)).text(e)
 
 
-def c_text(e: Expr, name: Names = _own_name) -> str:
-    return (_C if name is _own_name else CPrinter(name)).text(e)
-
-
 def python_condition(c: Condition, name: Names = _own_name) -> str:
     return (_PYTHON if name is _own_name else Printer(name)).condition(c)
-
-
-def c_condition(c: Condition, name: Names = _own_name) -> str:
-    return (_C if name is _own_name else CPrinter(name)).condition(c)

@@ -30,7 +30,7 @@ from flambeau.ops.symbolic.expr import (
     symbol,
 )
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, wrap
-from flambeau.ops.symbolic.printing import c_condition, python_condition
+from flambeau.ops.symbolic.printing import python_condition
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
@@ -317,11 +317,6 @@ class ShapeEnv:
         table = self.sources if names is None else names
         texts = [python_condition(guard.condition, lambda atom: table.get(atom, atom.name)) for guard in self.guards]
         texts += [f"{guard.text} == {guard.value}" for guard in self.float_guards]
-        return list(dict.fromkeys(texts))
-
-    def c_guard_texts(self, names: Mapping[Atom, str]) -> list[str]:
-        """The guards as C."""
-        texts = [c_condition(guard.condition, lambda atom: names.get(atom, atom.name)) for guard in self.guards]
         return list(dict.fromkeys(texts))
 
     def produce_guards(self, *args: Any, **kwargs: Any) -> list[str]:

@@ -246,7 +246,7 @@ class _BaseDataLoaderIter:
     def __iter__(self) -> _BaseDataLoaderIter:
         return self
 
-    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
+    def _reset(self, loader: DataLoader[Any]) -> None:
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
@@ -335,7 +335,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         from flambeau.utils.data._utils.transport import RESUMED
 
-        super()._reset(loader, first_iter)
+        super()._reset(loader)
         if not first_iter:
             outstanding = {worker.number for worker in self._pool.workers}
             for worker in self._pool.workers:

@@ -52,17 +52,37 @@ class DeQuantize(Module):
         return cls()
 
 
-class _Layer(Module):
-    """What quantized layers share: weights on a grid, and the grid of their results."""
+class _OnGrid(Module):
+    """What modules with quantized results share: the grid of the results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.zero_point = 1.0, 0
+
+    def _set_grid(self, observer: Any) -> None:
+        scale, zero_point = observer.calculate_qparams()
+        self.scale, self.zero_point = float(scale.item()), int(zero_point.item())
+
+    def _quantized(self, values: Tensor, dtype: Any) -> QuantizedTensor:
+        return Grid(dtype, self.scale, self.zero_point).quantize(values)
+
+    def extra_repr(self) -> str:
+        return f"scale={self.scale}, zero_point={self.zero_point}"
+
+    def get_extra_state(self) -> Any:
+        return {"scale": self.scale, "zero_point": self.zero_point}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.scale, self.zero_point = state["scale"], state["zero_point"]
+
+
+class _Layer(_OnGrid):
+    """What quantized layers share: weights on a grid of their own."""
 
     int_weight: Tensor
     weight_scale: Tensor
     weight_zero_point: Tensor
     relu = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.zero_point = 1.0, 0
 
     def _set_weight(self, weight: QuantizedTensor, bias: Tensor | None) -> None:
         grid = weight._grid
@@ -101,7 +121,7 @@ class _Layer(Module):
             values = values + self.float_bias.view(shape)
         if self.relu:
             values = values.relu()
-        return Grid(quint8 if x.dtype is quint8 else qint8, self.scale, self.zero_point).quantize(values)
+        return self._quantized(values, quint8 if x.dtype is quint8 else qint8)
 
     @staticmethod
     def _observed_weight(mod: Any) -> QuantizedTensor:
@@ -121,19 +141,12 @@ class _Layer(Module):
         layer.qconfig = mod.qconfig
         made = cls._like(layer)
         made._set_weight(cls._observed_weight(layer), layer.bias)
-        scale, zero_point = observer.calculate_qparams()
-        made.scale, made.zero_point = float(scale.item()), int(zero_point.item())
+        made._set_grid(observer)
         return made
 
     @classmethod
     def _like(cls, layer: Any) -> Any:
         raise TypeError(f"[{cls.__name__}] expected a layer that knows its float form, got a base class")
-
-    def get_extra_state(self) -> Any:
-        return {"scale": self.scale, "zero_point": self.zero_point}
-
-    def set_extra_state(self, state: Any) -> None:
-        self.scale, self.zero_point = state["scale"], state["zero_point"]
 
 
 class Linear(_Layer):
@@ -157,8 +170,8 @@ class Linear(_Layer):
 
     def extra_repr(self) -> str:
         return (
-            f"in_features={self.in_features}, out_features={self.out_features}, scale={self.scale}, "
-            f"zero_point={self.zero_point}, qscheme={self.weight().qscheme()}"
+            f"in_features={self.in_features}, out_features={self.out_features}, {super().extra_repr()}, "
+            f"qscheme={self.weight().qscheme()}"
         )
 
 
@@ -182,7 +195,9 @@ class _Conv(_Layer):
     ) -> None:  # fmt: skip
         super().__init__()
         if padding_mode != "zeros" or isinstance(padding, str):
-            raise NotImplementedError(f"[quantized convolution] expected padding with zeros, got {padding_mode}")
+            raise NotImplementedError(
+                f"[quantized convolution] expected a number of zeros as padding, got {padding!r} of {padding_mode}"
+            )
         spread = lambda v: tuple(v) if isinstance(v, (tuple, list)) else (v,) * self.ndim  # noqa: E731
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride, self.padding = spread(kernel_size), spread(stride), spread(padding)
@@ -207,7 +222,7 @@ class _Conv(_Layer):
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
-        text += f"scale={self.scale}, zero_point={self.zero_point}"
+        text += super().extra_repr()
         text += f", padding={self.padding}" if any(self.padding) else ""
         text += f", dilation={self.dilation}" if any(d != 1 for d in self.dilation) else ""
         text += f", groups={self.groups}" if self.groups != 1 else ""
@@ -236,33 +251,25 @@ class ConvReLU1d(Conv1d):
     relu = True
 
 
-class OnValues(Module):
+class OnValues(_OnGrid):
     """A layer that is computed in float32 and rounded to a grid: normalisations and activations."""
 
-    def __init__(self, layer: Module, scale: float = 1.0, zero_point: int = 0) -> None:
+    def __init__(self, layer: Module) -> None:
         super().__init__()
-        self.layer, self.scale, self.zero_point = layer, scale, zero_point
+        self.layer = layer
 
     @classmethod
     def from_float(cls, mod: Any, **ignored: Any) -> OnValues:
-        scale, zero_point = mod.activation_post_process.calculate_qparams()
+        made = cls(mod)
+        made._set_grid(mod.activation_post_process)
         del mod.activation_post_process
-        return cls(mod, float(scale.item()), int(zero_point.item()))
+        return made
 
     def forward(self, x: Any) -> QuantizedTensor:
-        return Grid(x.dtype, self.scale, self.zero_point).quantize(self.layer(x.dequantize()))
+        return self._quantized(self.layer(x.dequantize()), x.dtype)
 
     def _get_name(self) -> str:
         return f"Quantized{type(self.layer).__name__}"
-
-    def extra_repr(self) -> str:
-        return f"scale={self.scale}, zero_point={self.zero_point}"
-
-    def get_extra_state(self) -> Any:
-        return {"scale": self.scale, "zero_point": self.zero_point}
-
-    def set_extra_state(self, state: Any) -> None:
-        self.scale, self.zero_point = state["scale"], state["zero_point"]
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -302,23 +309,18 @@ class FloatFunctional(Module):
         return self.activation_post_process(fl.matmul(x, y))
 
 
-class QFunctional(Module):
+class QFunctional(_OnGrid):
     """The same on quantized tensors."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.scale, self.zero_point = 1.0, 0
         self.activation_post_process = fl.nn.Identity()
 
     @classmethod
     def from_float(cls, mod: Any, **ignored: Any) -> QFunctional:
         made = cls()
-        scale, zero_point = mod.activation_post_process.calculate_qparams()
-        made.scale, made.zero_point = float(scale.item()), int(zero_point.item())
+        made._set_grid(mod.activation_post_process)
         return made
-
-    def _made(self, dtype: Any, values: Tensor) -> QuantizedTensor:
-        return Grid(dtype, self.scale, self.zero_point).quantize(values)
 
     def forward(self, x: Any) -> Any:
         raise RuntimeError(
@@ -326,19 +328,19 @@ class QFunctional(Module):
         )
 
     def add(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._made(x.dtype, x.dequantize() + y.dequantize())
+        return self._quantized(x.dequantize() + y.dequantize(), x.dtype)
 
     def mul(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._made(x.dtype, x.dequantize() * y.dequantize())
+        return self._quantized(x.dequantize() * y.dequantize(), x.dtype)
 
     def add_relu(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._made(x.dtype, (x.dequantize() + y.dequantize()).relu())
+        return self._quantized((x.dequantize() + y.dequantize()).relu(), x.dtype)
 
     def matmul(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._made(x.dtype, x.dequantize() @ y.dequantize())
+        return self._quantized(x.dequantize() @ y.dequantize(), x.dtype)
 
     def cat(self, x: Any, dim: int = 0) -> QuantizedTensor:
-        return self._made(x[0].dtype, fl.cat([part.dequantize() for part in x], dim))
+        return self._quantized(fl.cat([part.dequantize() for part in x], dim), x[0].dtype)
 
     def mul_scalar(self, x: Any, y: float) -> QuantizedTensor:
         """The numbers stay, the grid changes."""
@@ -361,12 +363,3 @@ class QFunctional(Module):
         far = low if moved < low else high
         scale = (abs(moved - far) + high - low) / (high - low) * grid.scale
         return grid._replace(scale=scale, zero_point=far).quantize(x.dequantize() + y)
-
-    def extra_repr(self) -> str:
-        return f"scale={self.scale}, zero_point={self.zero_point}"
-
-    def get_extra_state(self) -> Any:
-        return {"scale": self.scale, "zero_point": self.zero_point}
-
-    def set_extra_state(self, state: Any) -> None:
-        self.scale, self.zero_point = state["scale"], state["zero_point"]
