@@ -43,7 +43,7 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntSpan sizes, int64_t 
   int64_t total = 0;
   for (int64_t s : sizes) {
     FL_CHECK(s >= 0, "[split_with_sizes] expected sizes that are not negative, got ", sizes);
-    total += s;
+    if (__builtin_add_overflow(total, s, &total)) total = -1;
   }
   FL_CHECK(total == n, "[split_with_sizes] expected sizes that sum to ", n, ", the size of dimension ", d,
            ", got ", sizes);

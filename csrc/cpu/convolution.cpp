@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
+#include "cpu/windows.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -21,17 +23,6 @@ std::string name_of_conv(int ndim, bool transposed) {
   return (transposed ? "conv_transpose" : "conv") + std::to_string(ndim) + "d";
 }
 
-// One value stands for every dimension.
-void spread(const std::string& op, const char* what, IntSpan from, int ndim, int64_t* to, int64_t least) {
-  const int n = static_cast<int>(from.size());
-  FL_CHECK(n == ndim || n == 1, "[", op, "] expected one or ", ndim, " values for ", what, ", got ", from);
-  for (int d = 0; d < ndim; ++d) {
-    to[d] = from[n == 1 ? 0 : d];
-    FL_CHECK(to[d] >= least, "[", op, "] expected ", what, least ? " greater than zero" : " not below zero",
-             ", got ", from);
-  }
-}
-
 Geometry geometry(int ndim, IntSpan stride, IntSpan padding, IntSpan dilation, bool transposed,
                   IntSpan output_padding, int64_t groups) {
   Geometry g;
@@ -40,11 +31,11 @@ Geometry geometry(int ndim, IntSpan stride, IntSpan padding, IntSpan dilation, b
   g.transposed = transposed;
   g.groups = groups;
   FL_CHECK(groups > 0, "[", op, "] expected groups greater than zero, got ", groups);
-  spread(op, "stride", stride, ndim, g.stride, 1);
-  spread(op, "padding", padding, ndim, g.padding, 0);
-  spread(op, "dilation", dilation, ndim, g.dilation, 1);
+  spread(op, "stride", stride, ndim, 1, g.stride);
+  spread(op, "padding", padding, ndim, 0, g.padding);
+  spread(op, "dilation", dilation, ndim, 1, g.dilation);
   if (transposed)
-    spread(op, "output_padding", output_padding, ndim, g.output_padding, 0);
+    spread(op, "output_padding", output_padding, ndim, 0, g.output_padding);
   else
     std::fill_n(g.output_padding, 3, 0);
   return g;
@@ -60,10 +51,9 @@ void batched(const Tensor& t, int ndim, Dims& sizes, Dims& strides) {
   }
 }
 
-bool prefers_channels_last(const Tensor& t, int ndim) {
-  if (t.dim() != ndim + 2 || t.is_contiguous()) return false;
-  return ndim == 2 ? t.is_contiguous(MemoryFormat::ChannelsLast)
-                   : ndim == 3 && t.is_contiguous(MemoryFormat::ChannelsLast3d);
+// Of a batch of images, in the layout of input or weight.
+bool prefers_channels_last(const Geometry& g, const Tensor& input, const Tensor& weight) {
+  return input.dim() == g.ndim + 2 && (is_channels_last(input) || is_channels_last(weight));
 }
 
 // Checks the operands and gives the output's sizes (with a batch).
@@ -100,6 +90,8 @@ Dims output_sizes(const Geometry& g, const Tensor& input, const Tensor& weight, 
     const int64_t in = sizes[2 + d], k = weight.size(2 + d), reach = g.dilation[d] * (k - 1);
     FL_CHECK(k > 0, "[", op, "] expected a kernel without empty dimensions, got weight of shape ",
              weight.sizes());
+    FL_CHECK(std::max(in, k) < kWidestWindow, "[", op, "] expected spatial sizes below 2**31, got ",
+             input.sizes(), " and ", weight.sizes());
     if (g.transposed) {
       FL_CHECK(g.output_padding[d] < g.stride[d] || g.output_padding[d] < g.dilation[d], "[", op,
                "] expected output_padding below stride or dilation, got ", g.output_padding[d]);
@@ -120,8 +112,7 @@ Dims output_sizes(const Geometry& g, const Tensor& input, const Tensor& weight, 
 // none.
 Tensor make_output(const Tensor& like, IntSpan sizes, bool channels_last, bool unbatched) {
   if (unbatched) return empty(IntSpan(sizes.data() + 1, sizes.size() - 1), like.options());
-  if (channels_last) return empty_strided(sizes, channels_last_strides(sizes), like.options());
-  return empty(sizes, like.options());
+  return empty_laid(sizes, channels_last, like.options());
 }
 
 // Fills in the engine's arguments. "small" is the side with strided windows, i.e. the output of a plain
@@ -153,9 +144,7 @@ cpu::ConvArgs engine_args(const Geometry& g, const Tensor& input, const Tensor& 
 
 Tensor convolve(const Geometry& g, const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Dims sizes = output_sizes(g, input, weight, bias);
-  const bool last = prefers_channels_last(input, g.ndim) ||
-                    (input.dim() == g.ndim + 2 && prefers_channels_last(weight, g.ndim));
-  Tensor out = make_output(input, sizes, last, input.dim() == g.ndim + 1);
+  Tensor out = make_output(input, sizes, prefers_channels_last(g, input, weight), input.dim() == g.ndim + 1);
   if (out.is_meta() || out.numel() == 0) return out;
   if (is_integral(input.dtype()) &&
       input.dtype() != DType::Int64) {  // rare, and wraps the same when narrowed
@@ -250,8 +239,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
            grad_output.sizes());
   FL_CHECK(grad_output.dtype() == input.dtype(), "[_convolution_backward] expected a gradient of dtype ",
            name_of(input.dtype()), ", got ", name_of(grad_output.dtype()));
-  const bool last =
-      prefers_channels_last(input, g.ndim) || (!unbatched && prefers_channels_last(weight, g.ndim));
+  const bool last = prefers_channels_last(g, input, weight);
   Dims in_sizes, in_strides;
   batched(input, g.ndim, in_sizes, in_strides);
   const Options options = input.options();

@@ -9,6 +9,7 @@
 #include "core/stored_dtypes.h"
 #include "cpu/cast.h"
 #include "cpu/iterator.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/composite.h"
@@ -296,22 +297,9 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
 }
 
 Tensor clone(const Tensor& self, std::optional<MemoryFormat> format) {
-  Tensor out;
-  switch (format.value_or(MemoryFormat::Preserve)) {
-    case MemoryFormat::Preserve:
-      out = empty_like(self, self.dtype());
-      break;
-    case MemoryFormat::Contiguous:
-      out = empty(self.sizes(), self.options());
-      break;
-    case MemoryFormat::ChannelsLast:
-      FL_CHECK(self.dim() == 4, "[clone] expected 4 dimensions for channels_last, got ", self.dim());
-      out = empty_strided(self.sizes(), channels_last_strides(self.sizes()), self.options());
-      break;
-    default:
-      FL_CHECK(self.dim() == 5, "[clone] expected 5 dimensions for channels_last_3d, got ", self.dim());
-      out = empty_strided(self.sizes(), channels_last_strides(self.sizes()), self.options());
-  }
+  const MemoryFormat f = format.value_or(MemoryFormat::Preserve);
+  const Tensor out = f == MemoryFormat::Preserve ? empty_like(self, self.dtype())
+                                                 : empty_in("clone", self.sizes(), f, self.options());
   copy_into(out, self);
   return out;
 }
@@ -323,28 +311,18 @@ Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Lay
   FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided,
            "[to] expected a strided layout, got a sparse one");
   const Options o{dtype.value_or(self.dtype()), canonical(device.value_or(self.device()))};
+  const MemoryFormat f = format.value_or(MemoryFormat::Preserve);
   Tensor out;
-  switch (format.value_or(MemoryFormat::Preserve)) {
-    case MemoryFormat::Preserve:
-      if (o.device == self.device()) {
-        out = empty_like(self, o.dtype);
-      } else if (is_dense(self)) {
-        out = empty_strided(self.sizes(), self.strides(), o);
-      } else {
-        const Options nowhere{o.dtype, Device{DeviceType::Meta}};
-        const Tensor shape = empty_like(empty_strided(self.sizes(), self.strides(), nowhere), o.dtype);
-        out = empty_strided(self.sizes(), shape.strides(), o);
-      }
-      break;
-    case MemoryFormat::Contiguous:
-      out = empty(self.sizes(), o);
-      break;
-    default: {
-      const int64_t want = *format == MemoryFormat::ChannelsLast ? 4 : 5;
-      FL_CHECK(self.dim() == want, "[to] expected ", want, " dimensions for channels_last, got shape ",
-               self.sizes());
-      out = empty_strided(self.sizes(), channels_last_strides(self.sizes()), o);
-    }
+  if (f != MemoryFormat::Preserve) {
+    out = empty_in("to", self.sizes(), f, o);
+  } else if (o.device == self.device()) {
+    out = empty_like(self, o.dtype);
+  } else if (is_dense(self)) {
+    out = empty_strided(self.sizes(), self.strides(), o);
+  } else {
+    const Options nowhere{o.dtype, Device{DeviceType::Meta}};
+    const Tensor shape = empty_like(empty_strided(self.sizes(), self.strides(), nowhere), o.dtype);
+    out = empty_strided(self.sizes(), shape.strides(), o);
   }
   FL_CHECK_KIND(!self.is_meta() || out.is_meta(), NotImplemented,
                 "[to] expected a tensor with data to copy, got one on the meta device");

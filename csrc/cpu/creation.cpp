@@ -6,6 +6,7 @@
 #include "core/accelerator.h"
 #include "core/scalar_range.h"
 #include "core/stored_dtypes.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
@@ -128,12 +129,7 @@ Tensor zero_(const Tensor& self) {
 // ---------------------------------------------------------------- of given sizes
 
 Tensor empty_as(const char* op, IntSpan size, MemoryFormat format, const Wanted& o) {
-  if (format != MemoryFormat::ChannelsLast && format != MemoryFormat::ChannelsLast3d) return empty(size, o);
-  const size_t want = format == MemoryFormat::ChannelsLast ? 4 : 5;
-  FL_CHECK(size.size() == want, "[", op, "] expected ", static_cast<int64_t>(want),
-           " dimensions for channels_last, got ", size);
-  numel_of(size);
-  return empty_strided(size, channels_last_strides(size), o);
+  return pinned(empty_in(op, size, format, o), o);
 }
 
 Tensor empty_op(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin,
@@ -293,7 +289,8 @@ Tensor arange_start_step(const Scalar& start, const Scalar& end, const Scalar& s
     const int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
     FL_CHECK_KIND(s != 0, Value, "[arange] expected a step that is not zero as an integer, got ",
                   step.to<double>());
-    n = s > 0 ? (b - a + s - 1) / s : (a - b - s - 1) / -s;
+    const __int128 span = static_cast<__int128>(b) - a;
+    n = static_cast<int64_t>((span + s + (s > 0 ? -1 : 1)) / s);
   } else {
     n = static_cast<int64_t>(std::ceil((end.to<double>() - start.to<double>()) / step.to<double>()));
   }

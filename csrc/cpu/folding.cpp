@@ -1,6 +1,7 @@
 // Sliding blocks of an image as columns, and columns summed back into an image.
 #include "cpu/bytes.h"
 #include "cpu/parallel.h"
+#include "cpu/windows.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -12,23 +13,14 @@ struct Blocks {
   int64_t elements() const { return kernel[0] * kernel[1]; }
 };
 
-void pair(const char* op, const char* what, IntSpan from, int64_t least, int64_t* to) {
-  FL_CHECK(from.size() == 1 || from.size() == 2, "[", op, "] expected one or two values for ", what, ", got ",
-           from);
-  for (int d = 0; d < 2; ++d) {
-    to[d] = from[from.size() == 1 ? 0 : d];
-    FL_CHECK(to[d] >= least, "[", op, "] expected ", what, " of at least ", least, ", got ", from);
-  }
-}
-
 Blocks blocks_of(const char* op, IntSpan image, IntSpan kernel, IntSpan dilation, IntSpan padding,
                  IntSpan stride) {
   Blocks b;
-  pair(op, "kernel_size", kernel, 1, b.kernel);
-  pair(op, "dilation", dilation, 1, b.dilation);
-  pair(op, "padding", padding, 0, b.padding);
-  pair(op, "stride", stride, 1, b.stride);
-  pair(op, "the image", image, 1, b.image);
+  spread(op, "kernel_size", kernel, 2, 1, b.kernel);
+  spread(op, "dilation", dilation, 2, 1, b.dilation);
+  spread(op, "padding", padding, 2, 0, b.padding);
+  spread(op, "stride", stride, 2, 1, b.stride);
+  spread(op, "sizes of the image", image, 2, 1, b.image);
   for (int d = 0; d < 2; ++d) {
     const int64_t room = b.image[d] + 2 * b.padding[d] - b.dilation[d] * (b.kernel[d] - 1) - 1;
     b.count[d] = room < 0 ? 0 : room / b.stride[d] + 1;

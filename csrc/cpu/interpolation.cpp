@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/accelerator.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "cpu/resize_kernel.h"
 #include "dispatch/kernel.h"
@@ -31,12 +32,6 @@ void sample(ResizeAxis& a, bool list) {
   for (int64_t o = 0; o < a.out; ++o) resize::find_taps<C>(a, o, a.index.data(), a.weight.data());
 }
 
-bool prefers_channels_last(const Tensor& t, int ndim) {
-  if (t.is_contiguous()) return false;
-  return ndim == 2 ? t.is_contiguous(MemoryFormat::ChannelsLast)
-                   : ndim == 3 && t.is_contiguous(MemoryFormat::ChannelsLast3d);
-}
-
 int set_axes(IntSpan in, IntSpan out, std::string_view mode, bool align_corners,
              const std::optional<std::vector<double>>& factors, bool antialias, DType compute, bool list,
              ResizeAxis* axes) {
@@ -50,7 +45,8 @@ int set_axes(IntSpan in, IntSpan out, std::string_view mode, bool align_corners,
   for (int d = 0; d < ndim; ++d) {
     FL_CHECK(in[2 + d] > 0 && out[d] > 0,
              "[interpolate] expected input and output sizes greater than zero, got ", in, " and ", out);
-    FL_CHECK(in[2 + d] < (int64_t(1) << 31), "[interpolate] expected sizes below 2**31, got ", in);
+    FL_CHECK(std::max(in[2 + d], out[d]) < int64_t(1) << 31, "[interpolate] expected sizes below 2**31, got ",
+             in, " and ", out);
     axes[3 - ndim + d].in = in[2 + d];
     axes[3 - ndim + d].out = out[d];
   }
@@ -140,10 +136,8 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
                 "[interpolate] expected a floating dtype or uint8, got ", name_of(t));
   Dims sizes(self.sizes());
   for (int d = 0; d < ndim; ++d) sizes[2 + d] = output_size[d];
-  numel_of(sizes);
-  const bool last = prefers_channels_last(self, ndim);
-  Tensor out = last ? empty_strided(sizes, channels_last_strides(sizes), self.options())
-                    : empty(sizes, self.options());
+  const bool last = is_channels_last(self);
+  Tensor out = empty_laid(sizes, last, self.options());
   if (self.is_meta() || out.numel() == 0) return out;
   if (self.is_cpu() && t == DType::UInt8 && ndim == 2 && axes[2].taps > 1) {
     const Tensor dense = out.is_contiguous() ? out : empty(sizes, self.options());

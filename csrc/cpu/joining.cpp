@@ -3,6 +3,7 @@
 
 #include "cpu/cast.h"
 #include "cpu/device_lists.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
@@ -22,12 +23,10 @@ DType common_dtype(const std::vector<Tensor>& tensors) {
   return result_type(pointers.data(), static_cast<int>(pointers.size()));
 }
 
-using Part = JoinPart;
-
 // Interleaves the rows of the parts: out = row 0 of each part, then row 1 of each, ...
-void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType dtype, char* out) {
+void join_rows(const std::vector<JoinPart>& parts, int64_t rows, int64_t item, DType dtype, char* out) {
   int64_t width = 0, smallest = std::numeric_limits<int64_t>::max();
-  for (const Part& p : parts) {
+  for (const JoinPart& p : parts) {
     width += p.bytes;
     smallest = std::min(smallest, p.bytes);
   }
@@ -40,7 +39,7 @@ void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType
                    for (int64_t r0 = b * block; r0 < std::min(rows, e * block); r0 += block) {
                      const int64_t n = std::min(block, rows - r0);
                      char* to = out + r0 * width;
-                     for (const Part& p : parts) {
+                     for (const JoinPart& p : parts) {
                        const char* from = p.data + r0 * p.bytes;
                        if (p.bytes <= 4 * item) {
                          for (int64_t k = 0; k < p.bytes; k += item)
@@ -59,7 +58,7 @@ void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType
   parallel_for(rows * width, kGrain * 8, [&](int64_t begin, int64_t end) {
     int64_t row = begin / width, skip = begin % width, at = begin;
     for (; at < end; ++row) {
-      for (const Part& p : parts) {
+      for (const JoinPart& p : parts) {
         if (skip >= p.bytes) {
           skip -= p.bytes;
           continue;
@@ -75,7 +74,7 @@ void join_rows(const std::vector<Part>& parts, int64_t rows, int64_t item, DType
 }
 
 // By the loops above, or the device's; false where that has none for it.
-bool joined(const std::vector<Part>& parts, int64_t rows, const Tensor& out) {
+bool joined(const std::vector<JoinPart>& parts, int64_t rows, const Tensor& out) {
   if (out.device().type == DeviceType::CUDA)
     return device_lists().join(parts, rows, out.raw(), out.device().index);
   join_rows(parts, rows, out.itemsize(), out.dtype(), out.raw());
@@ -101,8 +100,8 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   const int64_t d = wrap_dim("cat", dim, model.dim());
   Dims sizes(model.sizes());
   sizes[d] = 0;
-  MemoryFormat format = model.dim() == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
-  bool channels_last = (model.dim() == 4 || model.dim() == 5) && !model.is_contiguous();
+  const MemoryFormat format = model.dim() == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
+  bool channels_last = is_channels_last(model);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     if (is_legacy_empty(t)) continue;
@@ -111,12 +110,12 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
     for (int64_t k = 0; k < t.dim(); ++k)
       FL_CHECK(k == d || t.size(k) == sizes[k], "[cat] expected sizes that agree except in dimension ", d,
                ", got ", model.sizes(), " and ", t.sizes(), " at position ", static_cast<int64_t>(i));
-    sizes[d] += t.size(d);
+    FL_CHECK(!__builtin_add_overflow(sizes[d], t.size(d), &sizes[d]),
+             "[cat] expected sizes with a sum below 2**63, got more in dimension ", d);
     channels_last &= t.is_contiguous(format);
   }
   const DType dtype = common_dtype(tensors);
-  Tensor out = channels_last ? empty_strided(sizes, channels_last_strides(sizes), {dtype, device})
-                             : empty(sizes, {dtype, device});
+  Tensor out = empty_laid(sizes, channels_last, {dtype, device});
   if (out.is_meta() || out.numel() == 0) return out;
   int64_t rows = 1, inner = size_of(dtype);
   for (int64_t k = 0; k < d; ++k) rows *= sizes[k];
@@ -124,7 +123,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   bool plain = !channels_last;
   for (const Tensor& t : tensors) plain &= (t.is_contiguous() && t.dtype() == dtype) || t.numel() == 0;
   if (plain) {
-    std::vector<Part> parts;
+    std::vector<JoinPart> parts;
     for (const Tensor& t : tensors)
       if (t.numel()) parts.push_back({t.raw(), t.size(d) * inner});
     if (joined(parts, rows, out)) return out;
@@ -175,7 +174,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
     int64_t rows = 1, inner = size_of(dtype);
     for (int64_t k = 0; k < d; ++k) rows *= model.size(k);
     for (int64_t k = d; k < model.dim(); ++k) inner *= model.size(k);
-    std::vector<Part> parts;
+    std::vector<JoinPart> parts;
     for (const Tensor& t : tensors) parts.push_back({t.raw(), inner});
     if (joined(parts, rows, out)) return out;
   }

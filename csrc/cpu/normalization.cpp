@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cpu/cast.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
 
@@ -137,11 +138,6 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& input, IntSpan shape, const Te
 
 // ---------------------------------------------------------------- group normalisation
 
-bool channels_last(const Tensor& t) {
-  return !t.is_contiguous() &&
-         (t.is_contiguous(MemoryFormat::ChannelsLast) || t.is_contiguous(MemoryFormat::ChannelsLast3d));
-}
-
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                               int64_t batch, int64_t channels, int64_t spatial,
                                               int64_t groups, double eps) {
@@ -159,7 +155,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Tensor&
   check_floating("group_norm", input);
   const DType statistics = parameter_dtype("group_norm", input, {&weight, &bias});
   Tensor out =
-      channels_last(input) ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
+      is_channels_last(input) ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
   Tensor mean = empty({batch, groups}, {statistics, input.device()}),
          rstd = empty({batch, groups}, {statistics, input.device()});
   if (input.is_meta() || batch == 0) return {out, mean, rstd};
@@ -309,7 +305,7 @@ DType check_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
 Channels channels_of(const Tensor& input) {
   const int64_t channels = input.size(1);
   const int64_t spatial = channels && input.size(0) ? input.numel() / (input.size(0) * channels) : 0;
-  return {input.size(0), channels, spatial, channels_last(input) || spatial == 1};
+  return {input.size(0), channels, spatial, is_channels_last(input) || spatial == 1};
 }
 
 // Normalising is a multiplication by these and an addition of those.
@@ -338,7 +334,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_statistics(const Tensor& i
   FL_CHECK(input.numel() > 0, "[batch_norm] expected at least one value for each channel, got ",
            input.sizes());
   std::vector<double> mean(channels), variance(channels), scale(channels), shift(channels);
-  batch_statistics(channels_last(input) ? input : contiguous(input), channels_of(input), running_mean,
+  batch_statistics(is_channels_last(input) ? input : contiguous(input), channels_of(input), running_mean,
                    running_var, momentum, eps, save_mean, save_rstd, mean, variance);
   batch_factors(weight, bias, input.dtype(), eps, mean, variance, scale, shift);
   store(save_scale, 0, scale);
@@ -353,7 +349,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
            "[batch_norm] expected running_mean and running_var in evaluation mode, got None");
   const DType statistics = check_batch_norm(input, weight, bias, running_mean, running_var);
   const int64_t channels = input.size(1);
-  const bool last = channels_last(input);
+  const bool last = is_channels_last(input);
   Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
   const int64_t saved = training || input.is_meta() ? channels : 0;
   Tensor save_mean = empty({saved}, {statistics, input.device()}),

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/cast.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
 
@@ -104,11 +105,6 @@ struct Channels {
   bool last;
 };
 
-bool channels_last(const Tensor& t) {
-  return !t.is_contiguous() &&
-         (t.is_contiguous(MemoryFormat::ChannelsLast) || t.is_contiguous(MemoryFormat::ChannelsLast3d));
-}
-
 // `t` laid out as `like`, in its dtype.
 Tensor laid_out(const Tensor& t, const Tensor& like) {
   if (t.dtype() == like.dtype() && t.strides() == like.strides()) return t;
@@ -131,7 +127,7 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
   FL_CHECK(input.is_meta() || (mean.numel() == channels && rstd.numel() == channels),
            "[batch_norm] expected statistics of ", channels, " channels, got ", mean.numel(), " and ",
            rstd.numel());
-  const bool last = channels_last(input);
+  const bool last = is_channels_last(input);
   const Options parameters{weight.defined() ? weight.dtype() : input.dtype(), input.device()};
   Tensor grad_input = !mask[0] ? empty({0}, input.options())
                       : last   ? empty_like(input, input.dtype())

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "cpu/bytes.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
+#include "cpu/windows.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -26,8 +28,6 @@ struct Axis {
 };
 using Axes = std::vector<Axis>;
 
-constexpr int64_t kMost = int64_t(1) << 48;  // larger paddings cannot be meant, and must not overflow
-
 Dims padded_sizes(IntSpan sizes, IntSpan pad, std::string_view mode) {
   const int64_t n = static_cast<int64_t>(sizes.size()), pairs = static_cast<int64_t>(pad.size()) / 2;
   FL_CHECK(mode == "reflect" || mode == "replicate" || mode == "circular",
@@ -37,9 +37,9 @@ Dims padded_sizes(IntSpan sizes, IntSpan pad, std::string_view mode) {
   Dims found(sizes);
   for (int64_t k = 0; k < pairs; ++k) {
     const int64_t d = n - 1 - k, low = pad[2 * k], high = pad[2 * k + 1];
-    const int64_t most = mode == "reflect" ? sizes[d] - 1 : mode == "circular" ? sizes[d] : kMost;
+    const int64_t most = mode == "reflect" ? sizes[d] - 1 : mode == "circular" ? sizes[d] : kMostPadding;
     if (low == 0 && high == 0) continue;
-    FL_CHECK(std::min(low, high) >= -kMost && std::max(low, high) <= std::max<int64_t>(most, 0),
+    FL_CHECK(std::min(low, high) >= -kMostPadding && std::max(low, high) <= std::max<int64_t>(most, 0),
              "[pad] expected paddings of at most ", most, " at dimension ", d, ", got ", low, " and ", high);
     found[d] += low + high;
     FL_CHECK(found[d] >= 0 && (sizes[d] > 0 || found[d] == 0), "[pad] expected a positive size at dimension ",
@@ -80,15 +80,6 @@ Axes axes_of(IntSpan inner, IntSpan outer, IntSpan pad, std::string_view mode, b
     axes.push_back(std::move(axis));
   }
   return axes;
-}
-
-bool keeps_channels_last(const Tensor& t) {
-  const MemoryFormat format = t.dim() == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
-  return (t.dim() == 4 || t.dim() == 5) && !t.is_contiguous() && t.is_contiguous(format);
-}
-
-Tensor made(IntSpan sizes, bool channels_last, Options options) {
-  return channels_last ? empty_strided(sizes, channels_last_strides(sizes), options) : empty(sizes, options);
 }
 
 // Calls f(row, position in each dimension but the last) for rows b to e of the given sizes.
@@ -143,8 +134,8 @@ void copy_padded(const Axes& axes, const U* src, U* dst) {
 
 Tensor edge_pad(const Tensor& self, IntSpan pad, std::string_view mode) {
   const Dims sizes = padded_sizes(self.sizes(), pad, mode);
-  const bool channels_last = keeps_channels_last(self);
-  Tensor out = made(sizes, channels_last, self.options());
+  const bool channels_last = is_channels_last(self);
+  Tensor out = empty_laid(sizes, channels_last, self.options());
   if (out.is_meta() || out.numel() == 0) return out;
   const Tensor in = channels_last ? self : contiguous(self);
   if (sizes.size() == 0) {
@@ -224,11 +215,11 @@ Tensor edge_pad_backward(const Tensor& grad, IntSpan sizes, IntSpan pad, std::st
   const Dims expected = padded_sizes(sizes, pad, mode);
   FL_CHECK(grad.sizes() == IntSpan(expected), "[pad] expected a gradient of shape ", IntSpan(expected),
            ", got ", grad.sizes());
-  const bool channels_last = keeps_channels_last(grad);
+  const bool channels_last = is_channels_last(grad);
   if (grad.dtype() != compute_of(grad.dtype()) && grad.dtype() != DType::BFloat16)
     return to_dtype(edge_pad_backward(to_dtype(grad, compute_of(grad.dtype())), sizes, pad, mode),
                     grad.dtype());
-  Tensor out = made(sizes, channels_last, grad.options());
+  Tensor out = empty_laid(sizes, channels_last, grad.options());
   if (out.is_meta() || out.numel() == 0) return out;
   const Tensor in = channels_last ? grad : contiguous(grad);
   if (sizes.size() == 0) {

@@ -8,19 +8,52 @@
 
 #include "core/dtype.h"
 #include "cpu/arch.h"
+#include "cpu/math_basics.h"
 
 namespace fl {
 
-// The windows along one axis, clipped to the input: elements begin[o], begin[o] + step, ... below end[o].
-struct PoolAxis {
-  int64_t in = 1, out = 1, step = 1;
-  std::vector<int64_t> begin, end;
-  std::vector<int64_t> extent;  // what the axis contributes to the divisor of an average
-  // Regular windows start at o * stride - pad and take `kernel` elements before clipping.
-  bool regular = false;
-  int64_t stride = 1, pad = 0, kernel = 1;
-  bool adaptive = false;  // windows o * in / out to (o + 1) * in / out, rounded outwards
-  bool padded = false;    // padding counts in the extent
+// Where windows along an axis lie: `kernel` elements, `step` apart, from o * stride - pad on; or, adaptive,
+// from o * in / out to (o + 1) * in / out, rounded outwards. Products of sizes are to fit in I.
+template <class I>
+struct PoolRule {
+  I in = 1, out = 1, step = 1, stride = 1, pad = 0, kernel = 1;
+  bool adaptive = false;
+  bool padded = false;  // padding counts in the extent
+
+  struct Window {
+    I begin, end, extent;  // clipped to the input; the extent is the share in the divisor of an average
+  };
+  FL_MATH_INLINE Window window(I o) const {
+    using U = std::make_unsigned_t<I>;
+    if (adaptive) {
+      const I begin = I(U(o * in) / U(out)), end = I(U((o + 1) * in + out - 1) / U(out));
+      return {begin, end, end - begin};
+    }
+    const I first = o * stride - pad, after = first + step * (kernel - 1) + 1;
+    const I begin = first >= 0 ? first : first + (-first + step - 1) / step * step,
+            end = after < in ? after : in;
+    const I counted = first + kernel < in + pad ? first + kernel : in + pad;
+    const I extent = padded ? counted - first : end - begin;
+    return {begin, end, extent > 0 ? extent : 0};
+  }
+};
+
+struct PoolAxis : PoolRule<int64_t> {
+  bool regular = false;  // all windows have `kernel` elements, `stride` apart, before they are clipped
+  // All windows: elements begin[o], begin[o] + step, ... below end[o].
+  std::vector<int64_t> begin, end, extent;
+
+  void list_windows() {
+    begin.resize(out);
+    end.resize(out);
+    extent.resize(out);
+    for (int64_t o = 0; o < out; ++o) {
+      const Window w = window(o);
+      begin[o] = w.begin;
+      end[o] = w.end;
+      extent[o] = w.extent;
+    }
+  }
 };
 
 struct PoolArgs {

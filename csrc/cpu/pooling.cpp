@@ -1,10 +1,12 @@
 // Pooling operators: checks, window geometry, output layouts, and the call of the loops in
-// kernels/pooling.cpp.
+// kernels/max_pool.cpp and kernels/average_pool.cpp, or of the device's.
 #include <string>
 
 #include "cpu/bytes.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "cpu/pool_kernel.h"
+#include "cpu/windows.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -20,82 +22,135 @@ bool on_host(const Tensor& t) {
   return t.device().type != DeviceType::CUDA;
 }
 
-struct Windows {
-  int64_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
-};
-
-// Values for ndim dimensions, right-aligned in three; one value stands for all.
-void spread(const std::string& op, const char* what, IntSpan from, int ndim, int64_t* to) {
-  const int n = static_cast<int>(from.size());
-  FL_CHECK(n == ndim || n == 1, "[", op, "] expected one or ", ndim, " values for ", what, ", got ", from);
-  for (int d = 0; d < ndim; ++d) to[3 - ndim + d] = from[n == 1 ? 0 : d];
+std::string op_name(const char* stem, int ndim) {
+  return stem + std::to_string(ndim) + "d";
 }
 
-Windows windows_of(const std::string& op, int ndim, IntSpan kernel, std::optional<IntSpan> stride,
-                   IntSpan padding, IntSpan dilation) {
-  Windows w;
-  spread(op, "kernel_size", kernel, ndim, w.kernel);
-  spread(op, "stride", stride && !stride->empty() ? *stride : kernel, ndim, w.stride);
-  spread(op, "padding", padding, ndim, w.padding);
-  spread(op, "dilation", dilation, ndim, w.dilation);
-  for (int d = 3 - ndim; d < 3; ++d) {
-    FL_CHECK(w.kernel[d] > 0, "[", op, "] expected kernel_size greater than zero, got ", kernel);
-    FL_CHECK(w.stride[d] > 0, "[", op, "] expected stride greater than zero, got ", w.stride[d]);
-    FL_CHECK(w.dilation[d] > 0, "[", op, "] expected dilation greater than zero, got ", dilation);
-    FL_CHECK(w.padding[d] >= 0 && w.padding[d] <= ((w.kernel[d] - 1) * w.dilation[d] + 1) / 2, "[", op,
-             "] expected padding between zero and half the kernel's reach, got ", padding,
-             " for kernel_size ", kernel);
+// Windows over a tensor of (batch, channels, depth, height, width); what it lacks has size one.
+struct Pooling {
+  Pooling(std::string name, int ndim, IntSpan sizes);
+
+  Dims output_sizes(IntSpan input) const {
+    Dims sizes(input);
+    for (int d = 0; d < ndim; ++d) sizes[sizes.size() - ndim + d] = axes[3 - ndim + d].out;
+    return sizes;
   }
-  return w;
-}
+  // Of a batch whose channels lie side by side; otherwise it is taken plane by plane.
+  bool channels_last(const Tensor& t) const { return t.dim() == ndim + 2 && is_channels_last(t); }
+  // The loops' arguments; those of the CPU look windows up.
+  PoolArgs arguments(const Tensor& input, const Tensor& output, bool channels_last);
 
-// Where the tensor's dimensions are: sizes as (batch, channels, depth, height, width).
-struct Layout5 {
-  int64_t batch = 1, channels = 1, space[3] = {1, 1, 1};
-  bool batched = true;
+  std::string op;
+  int ndim;
+  int64_t batch = 1, channels = 1;
+  PoolAxis axes[3];
 };
 
-Layout5 layout_of(const std::string& op, const Tensor& t, int ndim) {
-  FL_CHECK(t.dim() == ndim + 1 || t.dim() == ndim + 2, "[", op, "] expected an input of ", ndim + 1, " or ",
-           ndim + 2, " dimensions, got shape ", t.sizes());
-  Layout5 l;
-  l.batched = t.dim() == ndim + 2;
-  const int lead = l.batched ? 2 : 1;
-  if (l.batched) l.batch = t.size(0);
-  l.channels = t.size(lead - 1);
-  for (int d = 0; d < ndim; ++d) l.space[3 - ndim + d] = t.size(lead + d);
-  for (int d = l.batched ? 1 : 0; d < t.dim(); ++d)
-    FL_CHECK(t.size(d) > 0, "[", op, "] expected an input without empty dimensions but the batch, got shape ",
-             t.sizes());
-  return l;
+Pooling::Pooling(std::string name, int n, IntSpan sizes) : op(std::move(name)), ndim(n) {
+  const int64_t dims = static_cast<int64_t>(sizes.size());
+  FL_CHECK(dims == ndim + 1 || dims == ndim + 2, "[", op, "] expected an input of ", ndim + 1, " or ",
+           ndim + 2, " dimensions, got shape ", sizes);
+  const int lead = static_cast<int>(dims) - ndim;
+  if (lead == 2) batch = sizes[0];
+  channels = sizes[lead - 1];
+  for (int d = 0; d < ndim; ++d) axes[3 - ndim + d].in = sizes[lead + d];
+  for (int64_t d = lead - 1; d < dims; ++d)
+    FL_CHECK(
+        sizes[d] > 0 && sizes[d] < kWidestWindow, "[", op,
+        "] expected an input without empty dimensions but the batch, and of sizes below 2**31, got shape ",
+        sizes);
 }
 
-bool prefers_channels_last(const Tensor& t, int ndim) {
-  if (t.dim() != ndim + 2 || t.is_contiguous()) return false;
-  return ndim == 2 ? t.is_contiguous(MemoryFormat::ChannelsLast)
-                   : ndim == 3 && t.is_contiguous(MemoryFormat::ChannelsLast3d);
+PoolArgs Pooling::arguments(const Tensor& input, const Tensor& output, bool channels_last) {
+  if (on_host(input))
+    for (PoolAxis& a : axes) a.list_windows();
+  PoolArgs g;
+  g.dtype = input.dtype();
+  g.batch = batch;
+  g.channels = channels;
+  g.axes = axes;
+  g.input = input.raw();
+  g.output = output.raw();
+  g.channels_last = channels_last;
+  return g;
 }
 
-Dims output_shape(const Tensor& like, int ndim, const PoolAxis* axes) {
-  Dims sizes(like.sizes());
-  for (int d = 0; d < ndim; ++d) sizes[like.dim() - ndim + d] = axes[3 - ndim + d].out;
-  return sizes;
+// Types the loops know; narrow integers travel as int64.
+DType loop_dtype(DType t) {
+  return is_floating(t) ? t : DType::Int64;
 }
 
-Tensor make(IntSpan sizes, Options options, bool channels_last) {
-  numel_of(sizes);
-  return channels_last ? empty_strided(sizes, channels_last_strides(sizes), options) : empty(sizes, options);
+std::tuple<Tensor, Tensor> run_max(Pooling p, const Tensor& self, bool indexed) {
+  const DType t = self.dtype();
+  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[", p.op,
+                "] expected a real numeric dtype, got ", name_of(t));
+  const bool last = p.channels_last(self);
+  const Dims sizes = p.output_sizes(self.sizes());
+  Tensor out = empty_laid(sizes, last, self.options());
+  Tensor indices = indexed ? empty_laid(sizes, last, {DType::Int64, self.device()}) : Tensor();
+  if (self.is_meta() || out.numel() == 0) return {out, indices};
+  FL_CHECK(numel_of({p.axes[0].in, p.axes[1].in, p.axes[2].in}) < int64_t(1) << 31, "[", p.op,
+           "] expected a plane of less than 2**31 elements, got ", self.sizes());
+  const Tensor in = laid(to_dtype(self, loop_dtype(t)), last);
+  Tensor result = in.dtype() == t ? out : empty_laid(sizes, last, in.options());
+  PoolArgs g = p.arguments(in, result, last);
+  if (indexed) g.indices = indices.data<int64_t>();
+  if (on_host(self))
+    picked_max_pool_table().run(g);
+  else
+    device_pools().max(g, self.device().index);
+  if (!result.same(out)) copy_into(out, result);
+  return {out, indices};
 }
+
+Tensor run_average(Pooling p, const Tensor& self, int64_t divisor) {
+  const DType t = self.dtype();
+  FL_CHECK_KIND(is_floating(t) || t == DType::Int64, NotImplemented, "[", p.op,
+                "] expected a floating dtype or int64, got ", name_of(t));
+  const bool last = p.channels_last(self);
+  Tensor out = empty_laid(p.output_sizes(self.sizes()), last, self.options());
+  if (self.is_meta() || out.numel() == 0) return out;
+  const Tensor in = laid(self, last);
+  PoolArgs g = p.arguments(in, out, last);
+  g.divisor = divisor;
+  if (on_host(self))
+    picked_average_pool_table().run(g);
+  else
+    device_pools().average(g, self.device().index);
+  return out;
+}
+
+// ---------------------------------------------------------------- plain windows
 
 int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-void plain_axes(const std::string& op, const Layout5& l, const Windows& w, bool ceil_mode,
-                bool count_include_pad, int ndim, PoolAxis* axes) {
+struct Windows {
+  int64_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
+};
+
+Windows windows_of(const std::string& op, int ndim, IntSpan kernel, std::optional<IntSpan> stride,
+                   IntSpan padding, IntSpan dilation) {
+  Windows w;
+  const int first = 3 - ndim;
+  spread(op, "kernel_size", kernel, ndim, 1, w.kernel + first);
+  spread(op, "stride", stride && !stride->empty() ? *stride : kernel, ndim, 1, w.stride + first);
+  spread(op, "padding", padding, ndim, 0, w.padding + first);
+  spread(op, "dilation", dilation, ndim, 1, w.dilation + first);
+  for (int d = first; d < 3; ++d)
+    FL_CHECK(w.padding[d] <= ((w.kernel[d] - 1) * w.dilation[d] + 1) / 2, "[", op,
+             "] expected padding of at most half the kernel's reach, got ", padding, " for kernel_size ",
+             kernel);
+  return w;
+}
+
+Pooling plain(const std::string& op, int ndim, IntSpan sizes, IntSpan kernel, std::optional<IntSpan> stride,
+              IntSpan padding, IntSpan dilation, bool ceil_mode, bool count_include_pad) {
+  const Windows w = windows_of(op, ndim, kernel, stride, padding, dilation);
+  Pooling p(op, ndim, sizes);
   for (int d = 0; d < 3; ++d) {
-    PoolAxis& a = axes[d];
-    a.in = l.space[d];
+    PoolAxis& a = p.axes[d];
     a.step = w.dilation[d];
     a.stride = w.stride[d];
     a.pad = w.padding[d];
@@ -108,111 +163,8 @@ void plain_axes(const std::string& op, const Layout5& l, const Windows& w, bool 
     if (ceil_mode && (a.out - 1) * a.stride >= a.in + a.pad) --a.out;
     FL_CHECK(a.out >= 1, "[", op, "] expected an output that is not empty, got size ", a.out,
              " in spatial dimension ", d - (3 - ndim), " for input size ", a.in);
-    a.begin.resize(a.out);
-    a.end.resize(a.out);
-    a.extent.resize(a.out);
-    for (int64_t o = 0; o < a.out; ++o) {
-      const int64_t first = o * a.stride - a.pad;
-      const int64_t padded_end = std::min(first + a.kernel, a.in + a.pad);
-      a.begin[o] = first >= 0 ? first : first + (-first + a.step - 1) / a.step * a.step;
-      a.end[o] = std::min(first + reach, a.in);
-      a.extent[o] = std::max<int64_t>(count_include_pad ? padded_end - first : a.end[o] - a.begin[o], 0);
-    }
   }
-}
-
-void adaptive_axes(const Layout5& l, const int64_t* out, PoolAxis* axes) {
-  for (int d = 0; d < 3; ++d) {
-    PoolAxis& a = axes[d];
-    a.in = l.space[d];
-    a.out = out[d];
-    a.adaptive = true;
-    a.begin.resize(a.out);
-    a.end.resize(a.out);
-    a.extent.resize(a.out);
-    for (int64_t o = 0; o < a.out; ++o) {
-      a.begin[o] = o * a.in / a.out;
-      a.end[o] = ((o + 1) * a.in + a.out - 1) / a.out;
-      a.extent[o] = a.end[o] - a.begin[o];
-    }
-    a.regular = a.out > 0 && a.in % a.out == 0;
-    if (a.regular) a.stride = a.kernel = a.in / a.out;
-  }
-}
-
-Tensor dense(const Tensor& t, bool channels_last) {
-  if (!channels_last ||
-      t.is_contiguous(t.dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d))
-    return channels_last ? t : contiguous(t);
-  Tensor copy = empty_strided(t.sizes(), channels_last_strides(t.sizes()), t.options());
-  copy_into(copy, t);
-  return copy;
-}
-
-// Types the loops know; narrow integers travel as int64.
-DType loop_dtype(DType t) {
-  return is_floating(t) ? t : DType::Int64;
-}
-
-PoolArgs arguments(const Layout5& l, const PoolAxis* axes, const Tensor& input, const Tensor& output,
-                   bool channels_last) {
-  PoolArgs g;
-  g.dtype = input.dtype();
-  g.batch = l.batch;
-  g.channels = l.channels;
-  g.axes = axes;
-  g.input = input.raw();
-  g.output = output.raw();
-  g.channels_last = channels_last;
-  return g;
-}
-
-std::tuple<Tensor, Tensor> run_max(const std::string& op, const Tensor& self, int ndim, const Layout5& l,
-                                   const PoolAxis* axes, bool indexed) {
-  const DType t = self.dtype();
-  FL_CHECK_KIND(t != DType::Bool && !is_complex(t), NotImplemented, "[", op,
-                "] expected a real numeric dtype, got ", name_of(t));
-  const bool last = prefers_channels_last(self, ndim);
-  const Dims sizes = output_shape(self, ndim, axes);
-  Tensor out = make(sizes, self.options(), last);
-  Tensor indices = indexed ? make(sizes, {DType::Int64, self.device()}, last) : Tensor();
-  if (self.is_meta() || out.numel() == 0) return {out, indices};
-  FL_CHECK(axes[0].in * axes[1].in * axes[2].in < (int64_t(1) << 31), "[", op,
-           "] expected a plane of less than 2**31 elements, got ", self.sizes());
-  const Tensor in = dense(to_dtype(self, loop_dtype(t)), last);
-  Tensor result = in.dtype() == t ? out : make(sizes, in.options(), last);
-  PoolArgs g = arguments(l, axes, in, result, last);
-  if (indexed) g.indices = indices.data<int64_t>();
-  if (on_host(self))
-    picked_max_pool_table().run(g);
-  else
-    device_pools().max(g, self.device().index);
-  if (!result.same(out)) copy_into(out, result);
-  return {out, indices};
-}
-
-Tensor run_average(const std::string& op, const Tensor& self, int ndim, const Layout5& l,
-                   const PoolAxis* axes, int64_t divisor) {
-  const DType t = self.dtype();
-  FL_CHECK_KIND(is_floating(t) || t == DType::Int64, NotImplemented, "[", op,
-                "] expected a floating dtype or int64, got ", name_of(t));
-  const bool last = prefers_channels_last(self, ndim);
-  Tensor out = make(output_shape(self, ndim, axes), self.options(), last);
-  if (self.is_meta() || out.numel() == 0) return out;
-  const Tensor in = dense(self, last);
-  PoolArgs g = arguments(l, axes, in, out, last);
-  g.divisor = divisor;
-  if (on_host(self))
-    picked_average_pool_table().run(g);
-  else
-    device_pools().average(g, self.device().index);
-  return out;
-}
-
-// ---------------------------------------------------------------- plain windows
-
-std::string op_name(const char* stem, int ndim) {
-  return stem + std::to_string(ndim) + "d";
+  return p;
 }
 
 template <int N>
@@ -220,22 +172,15 @@ std::tuple<Tensor, Tensor> max_pool_with_indices(const Tensor& self, IntSpan ker
                                                  std::optional<IntSpan> stride, IntSpan padding,
                                                  IntSpan dilation, bool ceil_mode, bool) {
   const std::string op = op_name("max_pool", N);
-  const Windows w = windows_of(op, N, kernel, stride, padding, dilation);
-  const Layout5 l = layout_of(op, self, N);
-  PoolAxis axes[3];
-  plain_axes(op, l, w, ceil_mode, false, N, axes);
-  return run_max(op, self, N, l, axes, true);
+  return run_max(plain(op, N, self.sizes(), kernel, stride, padding, dilation, ceil_mode, false), self, true);
 }
 
 template <int N>
 Tensor max_pool(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding,
                 IntSpan dilation, bool ceil_mode) {
   const std::string op = op_name("max_pool", N);
-  const Windows w = windows_of(op, N, kernel, stride, padding, dilation);
-  const Layout5 l = layout_of(op, self, N);
-  PoolAxis axes[3];
-  plain_axes(op, l, w, ceil_mode, false, N, axes);
-  return std::get<0>(run_max(op, self, N, l, axes, false));
+  const Pooling p = plain(op, N, self.sizes(), kernel, stride, padding, dilation, ceil_mode, false);
+  return std::get<0>(run_max(p, self, false));
 }
 
 int64_t checked_divisor(const std::string& op, std::optional<int64_t> divisor) {
@@ -247,11 +192,8 @@ template <int N>
 Tensor avg_pool(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding,
                 bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
   const std::string op = op_name("avg_pool", N);
-  const Windows w = windows_of(op, N, kernel, stride, padding, {1});
-  const Layout5 l = layout_of(op, self, N);
-  PoolAxis axes[3];
-  plain_axes(op, l, w, ceil_mode, count_include_pad, N, axes);
-  return run_average(op, self, N, l, axes, checked_divisor(op, divisor));
+  return run_average(plain(op, N, self.sizes(), kernel, stride, padding, {1}, ceil_mode, count_include_pad),
+                     self, checked_divisor(op, divisor));
 }
 
 Tensor avg_pool1d(const Tensor& self, IntSpan kernel, std::optional<IntSpan> stride, IntSpan padding,
@@ -261,11 +203,18 @@ Tensor avg_pool1d(const Tensor& self, IntSpan kernel, std::optional<IntSpan> str
 
 // ---------------------------------------------------------------- adaptive windows
 
-void adaptive_sizes(const std::string& op, IntSpan output_size, int ndim, int64_t* out) {
-  std::fill_n(out, 3, 1);
-  spread(op, "output_size", output_size, ndim, out);
-  for (int d = 0; d < 3; ++d)
-    FL_CHECK(out[d] >= 0, "[", op, "] expected output_size not below zero, got ", output_size);
+Pooling adaptive(const std::string& op, int ndim, IntSpan sizes, IntSpan output_size) {
+  int64_t out[3] = {1, 1, 1};
+  spread(op, "output_size", output_size, ndim, 0, out + 3 - ndim);
+  Pooling p(op, ndim, sizes);
+  for (int d = 0; d < 3; ++d) {
+    PoolAxis& a = p.axes[d];
+    a.out = out[d];
+    a.adaptive = true;
+    a.regular = a.out > 0 && a.in % a.out == 0;
+    if (a.regular) a.stride = a.kernel = a.in / a.out;
+  }
+  return p;
 }
 
 template <int N>
@@ -273,31 +222,19 @@ Tensor adaptive_avg_pool(const Tensor& self, IntSpan output_size) {
   const std::string op = op_name("adaptive_avg_pool", N);
   FL_CHECK_KIND(N == 1 || self.dim() > N, Value, "[", op, "] expected an input of ", N + 1, " or ", N + 2,
                 " dimensions, got shape ", self.sizes());
-  int64_t out[3];
-  adaptive_sizes(op, output_size, N, out);
-  const Layout5 l = layout_of(op, self, N);
-  PoolAxis axes[3];
-  adaptive_axes(l, out, axes);
-  return run_average(op, self, N, l, axes, 0);
+  return run_average(adaptive(op, N, self.sizes(), output_size), self, 0);
 }
 
 template <int N>
 std::tuple<Tensor, Tensor> adaptive_max_pool(const Tensor& self, IntSpan output_size) {
-  const std::string op = op_name("adaptive_max_pool", N);
-  int64_t out[3];
-  adaptive_sizes(op, output_size, N, out);
-  const Layout5 l = layout_of(op, self, N);
-  PoolAxis axes[3];
-  adaptive_axes(l, out, axes);
-  return run_max(op, self, N, l, axes, true);
+  return run_max(adaptive(op_name("adaptive_max_pool", N), N, self.sizes(), output_size), self, true);
 }
 
 // ---------------------------------------------------------------- fractional windows
 
 // Window starts along an axis, as the sample u in [0, 1) places them; the last window ends with the input.
-void fractional_axis(PoolAxis& a, int64_t in, int64_t out, int64_t kernel, double u, bool single) {
-  a.in = in;
-  a.out = out;
+void fractional_axis(PoolAxis& a, int64_t kernel, double u, bool single) {
+  const int64_t in = a.in, out = a.out;
   a.begin.resize(out);
   a.end.resize(out);
   const double alpha = out > 1 ? static_cast<double>(in - kernel) / static_cast<double>(out - 1) : 0;
@@ -320,44 +257,43 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& self, IntSpan kerne
                                                const Tensor& samples) {
   const std::string op = op_name("fractional_max_pool", N);
   int64_t kernel[3] = {1, 1, 1}, out[3] = {1, 1, 1};
-  spread(op, "kernel_size", kernel_size, N, kernel);
-  spread(op, "output_size", output_size, N, out);
-  const Layout5 l = layout_of(op, self, N);
+  spread(op, "kernel_size", kernel_size, N, 1, kernel + 3 - N);
+  spread(op, "output_size", output_size, N, 1, out + 3 - N);
+  Pooling p(op, N, self.sizes());
   FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected a floating dtype, got ",
                 name_of(self.dtype()));
   FL_CHECK(samples.dtype() == self.dtype(), "[", op, "] expected random samples of dtype ",
            name_of(self.dtype()), ", got ", name_of(samples.dtype()));
   FL_CHECK(samples.dim() == 3, "[", op, "] expected random samples of 3 dimensions, got shape ",
            samples.sizes());
-  FL_CHECK(samples.size(0) >= l.batch && samples.size(1) == l.channels && samples.size(2) == N, "[", op,
-           "] expected random samples of shape (", l.batch, ", ", l.channels, ", ", N, "), got ",
+  FL_CHECK(samples.size(0) >= p.batch && samples.size(1) == p.channels && samples.size(2) == N, "[", op,
+           "] expected random samples of shape (", p.batch, ", ", p.channels, ", ", N, "), got ",
            samples.sizes());
-  for (int d = 3 - N; d < 3; ++d)
-    FL_CHECK(kernel[d] > 0 && out[d] > 0 && out[d] + kernel[d] - 1 <= l.space[d], "[", op,
-             "] expected kernel_size and output_size that fit in ", l.space[d], ", got ", kernel_size,
+  for (int d = 0; d < 3; ++d) {
+    p.axes[d].out = out[d];
+    FL_CHECK(out[d] + kernel[d] - 1 <= p.axes[d].in, "[", op,
+             "] expected kernel_size and output_size that fit in ", p.axes[d].in, ", got ", kernel_size,
              " and ", output_size);
-  Dims sizes(self.sizes());
-  for (int d = 0; d < N; ++d) sizes[self.dim() - N + d] = out[3 - N + d];
+  }
+  const Dims sizes = p.output_sizes(self.sizes());
   Tensor result = empty(sizes, self.options()), indices = empty(sizes, {DType::Int64, self.device()});
   if (self.is_meta() || result.numel() == 0) return {result, indices};
   const Tensor in = contiguous(self), u = contiguous(to_dtype(samples, DType::Double));
-  const int64_t in_plane = l.space[0] * l.space[1] * l.space[2], out_plane = out[0] * out[1] * out[2];
-  for (int64_t p = 0; p < l.batch * l.channels; ++p) {
-    PoolAxis axes[3];
-    for (int d = 0; d < 3; ++d) {
-      // Samples come innermost first.
-      const double sample = d >= 3 - N ? u.data<double>()[p * N + (2 - d)] : 0;
-      fractional_axis(axes[d], l.space[d], out[d], kernel[d],
-                      N == 3 && d >= 3 - N ? u.data<double>()[p * N + d] : sample,
+  const int64_t planes = p.batch * p.channels, in_plane = in.numel() / planes,
+                out_plane = result.numel() / planes;
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    const double* sample = u.data<double>() + plane * N;
+    for (int d = 0; d < 3; ++d)
+      // Of volumes they come outermost first, of images innermost first.
+      fractional_axis(p.axes[d], kernel[d], d < 3 - N ? 0 : sample[N == 3 ? d : 2 - d],
                       self.dtype() != DType::Double);
-    }
     PoolArgs g;
     g.dtype = in.dtype();
     g.batch = g.channels = 1;
-    g.axes = axes;
-    g.input = in.raw() + p * in_plane * in.itemsize();
-    g.output = result.raw() + p * out_plane * in.itemsize();
-    g.indices = indices.data<int64_t>() + p * out_plane;
+    g.axes = p.axes;
+    g.input = in.raw() + plane * in_plane * in.itemsize();
+    g.output = result.raw() + plane * out_plane * in.itemsize();
+    g.indices = indices.data<int64_t>() + plane * out_plane;
     picked_max_pool_table().run(g);
   }
   return {result, indices};
@@ -377,15 +313,14 @@ Tensor pool_scatter(const Tensor& self, const Tensor& indices, IntSpan output_si
   FL_CHECK(self.dim() == ndim + 1 || self.dim() == ndim + 2, "[", op, "] expected an input of ", ndim + 1,
            " or ", ndim + 2, " dimensions, got shape ", self.sizes());
   Dims sizes(self.sizes());
-  int64_t space = 1;
-  for (int d = 0; d < ndim; ++d) space *= sizes[self.dim() - ndim + d] = output_size[d];
-  numel_of(sizes);
-  const bool last = prefers_channels_last(self, ndim);
-  Tensor out = make(sizes, self.options(), last);
+  for (int d = 0; d < ndim; ++d) sizes[self.dim() - ndim + d] = output_size[d];
+  const int64_t space = numel_of(output_size);
+  const bool last = self.dim() == ndim + 2 && is_channels_last(self);
+  Tensor out = empty_laid(sizes, last, self.options());
   if (self.is_meta() || out.numel() == 0) return out;
   const DType compute = compute_of(self.dtype());
-  const Tensor in = dense(to_dtype(self, compute), last), where = dense(indices, last);
-  Tensor sums = compute == self.dtype() ? out : make(sizes, in.options(), last);
+  const Tensor in = laid(to_dtype(self, compute), last), where = laid(indices, last);
+  Tensor sums = compute == self.dtype() ? out : empty_laid(sizes, last, in.options());
   const int64_t channels = self.size(self.dim() - ndim - 1),
                 batch = self.dim() == ndim + 2 ? self.size(0) : 1;
   const int64_t planes = batch * channels, count = planes ? self.numel() / planes : 0;
@@ -466,19 +401,18 @@ Tensor pool_gather(const Tensor& self, const Tensor& indices, int64_t ndim) {
 
 // ---------------------------------------------------------------- gradients of averages
 
-Tensor run_average_backward(const Tensor& grad, IntSpan input_size, int ndim, const Layout5& l,
-                            const PoolAxis* axes, int64_t divisor) {
-  const std::string op = "_avg_pool_backward";
-  FL_CHECK(is_floating(grad.dtype()), "[", op, "] expected a floating dtype, got ", name_of(grad.dtype()));
-  const bool last = prefers_channels_last(grad, ndim);
-  Tensor out = make(input_size, grad.options(), last);
-  FL_CHECK(grad.sizes() == IntSpan(output_shape(out, ndim, axes)), "[", op, "] expected a gradient of shape ",
-           IntSpan(output_shape(out, ndim, axes)), ", got ", grad.sizes());
+Tensor run_average_backward(Pooling p, const Tensor& grad, IntSpan input_size, int64_t divisor) {
+  FL_CHECK(is_floating(grad.dtype()), "[", p.op, "] expected a floating dtype, got ", name_of(grad.dtype()));
+  const Dims expected = p.output_sizes(input_size);
+  FL_CHECK(grad.sizes() == IntSpan(expected), "[", p.op, "] expected a gradient of shape ", IntSpan(expected),
+           ", got ", grad.sizes());
+  const bool last = p.channels_last(grad);
+  Tensor out = empty_laid(input_size, last, grad.options());
   if (grad.is_meta() || out.numel() == 0) return out;
   const bool host = on_host(grad);
-  const Tensor from = dense(last && host ? to_dtype(grad, compute_of(grad.dtype())) : grad, last);
-  Tensor sums = from.dtype() == grad.dtype() ? out : make(input_size, from.options(), last);
-  PoolArgs g = arguments(l, axes, sums, from, last);
+  const Tensor from = laid(last && host ? to_dtype(grad, compute_of(grad.dtype())) : grad, last);
+  Tensor sums = from.dtype() == grad.dtype() ? out : empty_laid(input_size, last, from.options());
+  PoolArgs g = p.arguments(sums, from, last);
   g.divisor = divisor;
   if (host)
     picked_average_pool_table().backward(g);
@@ -488,34 +422,26 @@ Tensor run_average_backward(const Tensor& grad, IntSpan input_size, int ndim, co
   return out;
 }
 
-Layout5 layout_of_sizes(const std::string& op, IntSpan sizes, int ndim) {
-  return layout_of(op, empty(sizes, {DType::Float, Device{DeviceType::Meta}}), ndim);
-}
-
 Tensor avg_pool_backward(const Tensor& grad, IntSpan input_size, IntSpan kernel,
                          std::optional<IntSpan> stride, IntSpan padding, bool ceil_mode,
                          bool count_include_pad, std::optional<int64_t> divisor) {
   const std::string op = "_avg_pool_backward";
   const int ndim = static_cast<int>(kernel.size());
   FL_CHECK(ndim >= 1 && ndim <= 3, "[", op, "] expected 1 to 3 kernel sizes, got ", kernel);
-  const Windows w = windows_of(op, ndim, kernel, stride, padding, {1});
-  const Layout5 l = layout_of_sizes(op, input_size, ndim);
-  PoolAxis axes[3];
-  plain_axes(op, l, w, ceil_mode, count_include_pad, ndim, axes);
-  return run_average_backward(grad, input_size, ndim, l, axes, checked_divisor(op, divisor));
+  return run_average_backward(
+      plain(op, ndim, input_size, kernel, stride, padding, {1}, ceil_mode, count_include_pad), grad,
+      input_size, checked_divisor(op, divisor));
 }
 
 Tensor adaptive_avg_pool_backward(const Tensor& grad, IntSpan input_size, int64_t ndim) {
   const std::string op = "_adaptive_avg_pool_backward";
-  FL_CHECK(ndim >= 1 && ndim <= 3 && grad.dim() == static_cast<int64_t>(input_size.size()), "[", op,
-           "] expected a gradient of ", static_cast<int64_t>(input_size.size()), " dimensions, got shape ",
-           grad.sizes());
-  const Layout5 l = layout_of_sizes(op, input_size, static_cast<int>(ndim));
-  int64_t out[3] = {1, 1, 1};
-  for (int64_t d = 0; d < ndim; ++d) out[3 - ndim + d] = grad.size(grad.dim() - ndim + d);
-  PoolAxis axes[3];
-  adaptive_axes(l, out, axes);
-  return run_average_backward(grad, input_size, static_cast<int>(ndim), l, axes, 0);
+  FL_CHECK(
+      ndim >= 1 && ndim <= 3 && grad.dim() > ndim && grad.dim() == static_cast<int64_t>(input_size.size()),
+      "[", op, "] expected a gradient of ", static_cast<int64_t>(input_size.size()),
+      " dimensions, got shape ", grad.sizes());
+  const IntSpan output_size(grad.sizes().data() + grad.dim() - ndim, static_cast<size_t>(ndim));
+  return run_average_backward(adaptive(op, static_cast<int>(ndim), input_size, output_size), grad, input_size,
+                              0);
 }
 
 FL_KERNEL_DEVICES("max_pool1d", max_pool<1>);

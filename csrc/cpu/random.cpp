@@ -7,6 +7,7 @@
 #include "core/accelerator.h"
 #include "core/random.h"
 #include "cpu/cast.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "dispatch/kernel.h"
 
@@ -306,15 +307,9 @@ Tensor make_like(const char* op, const Tensor& self, std::optional<DType> dtype,
   const Options options =
       factory(op, dtype.value_or(self.dtype()), layout, device.value_or(self.device()), self.dtype());
   const MemoryFormat f = format.value_or(MemoryFormat::Preserve);
-  if (f == MemoryFormat::Contiguous) return empty(self.sizes(), options);
-  if (f == MemoryFormat::Preserve) {
-    const Tensor like = empty_like(self, options.dtype);
-    return options.device == self.device() ? like : empty_strided(like.sizes(), like.strides(), options);
-  }
-  const int64_t want = f == MemoryFormat::ChannelsLast ? 4 : 5;
-  FL_CHECK(self.dim() == want, "[", op, "] expected ", want, " dimensions for channels_last, got ",
-           self.sizes());
-  return empty_strided(self.sizes(), channels_last_strides(self.sizes()), options);
+  if (f != MemoryFormat::Preserve) return empty_in(op, self.sizes(), f, options);
+  const Tensor like = empty_like(self, options.dtype);
+  return options.device == self.device() ? like : empty_strided(like.sizes(), like.strides(), options);
 }
 
 Tensor rand_like(const Tensor& self, Opaque* generator, std::optional<DType> dtype,

@@ -4,7 +4,9 @@
 #include "core/scalar_range.h"
 #include "cpu/bytes.h"
 #include "cpu/iterator.h"
+#include "cpu/layout.h"
 #include "cpu/parallel.h"
+#include "cpu/windows.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -283,6 +285,9 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
   bool padded = false;
   for (int64_t k = 0; k < pairs; ++k) {
     const int64_t d = n - 1 - k, low = pad[2 * k], high = pad[2 * k + 1];
+    FL_CHECK(std::min(low, high) >= -kMostPadding && std::max(low, high) <= kMostPadding,
+             "[pad] expected paddings of at most ", kMostPadding, " at dimension ", d, ", got ", low, " and ",
+             high);
     sizes[d] += low + high;
     FL_CHECK(self.size(d) + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0) >= 0 && sizes[d] >= 0,
              "[pad] expected a size that is not negative at dimension ", d, ", got ", self.size(d),
@@ -292,10 +297,8 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
     target_start[d] = std::max<int64_t>(low, 0);
     padded |= low > 0 || high > 0;
   }
-  const MemoryFormat format = n == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
-  const bool channels_last = (n == 4 || n == 5) && !self.is_contiguous() && self.is_contiguous(format);
-  Tensor out = channels_last ? empty_strided(sizes, channels_last_strides(sizes), self.options())
-                             : empty(sizes, self.options());
+  const bool channels_last = is_channels_last(self);
+  Tensor out = empty_laid(sizes, channels_last, self.options());
   if (out.is_meta() || out.numel() == 0) return out;
   int64_t from = self.offset(), to = 0;
   for (int64_t d = 0; d < n; ++d) {
@@ -357,7 +360,8 @@ Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_si
   int64_t total = 0;
   for (int64_t i = 0; i < counts.numel(); ++i) {
     FL_CHECK(p[i] >= 0, "[repeat_interleave] expected repeats that are not negative, got ", p[i]);
-    total += p[i];
+    FL_CHECK(!__builtin_add_overflow(total, p[i], &total),
+             "[repeat_interleave] expected repeats with a sum below 2**63, got more");
   }
   FL_CHECK(!output_size || *output_size == total,
            "[repeat_interleave] expected output_size to be the sum of the repeats, ", total, ", got ",

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/tensor.h"
 #include "cpu/convolution_passes.h"
 #include "cpu/gemm_packed.h"
+#include "cpu/layout.h"
+#include "cpu/windows.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -133,7 +134,8 @@ void check(const Tensor& input, const Tensor& weight, IntSpan padding) {
       input.sizes(), " and ", weight.sizes());
   FL_CHECK(input.dtype() == DType::Float && weight.dtype() == DType::Float,
            "[_convolution_finished] expected float32, got ", name_of(input.dtype()));
-  FL_CHECK(padding.size() == 2 && padding[0] >= 0 && padding[1] >= 0 && input.size(2) + 2 * padding[0] >= 3 &&
+  FL_CHECK(padding.size() == 2 && std::min(padding[0], padding[1]) >= 0 &&
+               std::max(padding[0], padding[1]) < kWidestWindow && input.size(2) + 2 * padding[0] >= 3 &&
                input.size(3) + 2 * padding[1] >= 3,
            "[_convolution_finished] expected planes not smaller than the kernel, got shape ", input.sizes(),
            " and padding ", padding);
@@ -146,13 +148,6 @@ const float* channel_values(const char* what, const Tensor& t, int64_t channels,
            " numbers of float32 for ", what, ", got shape ", t.sizes());
   held = contiguous(t);
   return held.is_meta() ? nullptr : held.data<float>();
-}
-
-Tensor channels_last(const Tensor& t) {
-  if (t.is_contiguous(MemoryFormat::ChannelsLast)) return t;
-  Tensor made = empty_strided(t.sizes(), channels_last_strides(t.sizes()), t.options());
-  copy_into(made, t);
-  return made;
 }
 
 // (conv2d(input, weight, bias, padding) - mean) * scale + shift + residual, then relu; what is None is left
@@ -175,7 +170,7 @@ Tensor convolution_finished(const Tensor& input, const Tensor& weight, const Ten
   FL_CHECK(!residual.defined() || (residual.sizes() == IntSpan(sizes) && residual.dtype() == DType::Float),
            "[_convolution_finished] expected a residual of shape ", IntSpan(sizes), " and float32, got ",
            residual.sizes());
-  Tensor out = empty_strided(sizes, channels_last_strides(sizes), input.options());
+  Tensor out = empty_laid(sizes, true, input.options());
   Tensor held[4];
   const float* biases = channel_values("bias", bias, w.out_channels, held[0]);
   const float* means = channel_values("mean", mean, w.out_channels, held[1]);
@@ -188,8 +183,8 @@ Tensor convolution_finished(const Tensor& input, const Tensor& weight, const Ten
     offset[c] =
         ((biases ? biases[c] : 0.0f) - (means ? means[c] : 0.0f)) * factor[c] + (shifts ? shifts[c] : 0.0f);
   }
-  const Tensor x = channels_last(input);
-  const Tensor r = residual.defined() ? channels_last(residual) : residual;
+  const Tensor x = laid(input, true);
+  const Tensor r = residual.defined() ? laid(residual, true) : residual;
   const int64_t step = w.out_channels * w.channels + kPad;
   const cpu::convolutions::Scratch room(
       2, packed.defined() ? 0 : sizeof(float) * static_cast<size_t>(kWinogradProducts * step));

@@ -8,25 +8,8 @@ namespace fl::cuda {
 
 namespace {
 
-struct Axis {
-  int in, out, step, stride, pad, kernel;
-  bool adaptive, padded;
-
-  struct Window {
-    int begin, end, extent;
-  };
-  // Products of sizes fit: in * (out + 1) < 2**31 is checked.
-  __device__ __forceinline__ Window window(int o) const {
-    if (adaptive) {
-      const int begin = uint32_t(o * in) / uint32_t(out),
-                end = uint32_t((o + 1) * in + out - 1) / uint32_t(out);
-      return {begin, end, end - begin};
-    }
-    const int first = o * stride - pad;
-    const int begin = first >= 0 ? first : first + (-first + step - 1) / step * step,
-              end = min(first + step * (kernel - 1) + 1, in);
-    return {begin, end, max(0, padded ? min(first + kernel, in + pad) - first : end - begin)};
-  }
+// Products of sizes fit: in * (out + 1) < 2**31 is checked.
+struct Axis : PoolRule<int> {
   // The windows of averages that element i lies in.
   __device__ __forceinline__ int first_over(int i) const {
     if (adaptive) return uint32_t(i * out) / uint32_t(in);
@@ -84,15 +67,24 @@ struct Plane {
   }
 };
 
+// The window of an element, and the plane it looks at.
+template <class T>
+struct View {
+  Axis::Window d, h, w;
+  Plane<T> plane;
+  __device__ __forceinline__ View(const PoolLaunch& a, const Place& p)
+      : d(a.axis[0].window(p.at[0])),
+        h(a.axis[1].window(p.at[1])),
+        w(a.axis[2].window(p.at[2])),
+        plane(a, p, a.axis[0].in * a.axis[1].in * a.axis[2].in) {}
+};
+
 template <class T>
 __global__ void __launch_bounds__(256) max_windows(const __grid_constant__ PoolLaunch a) {
   using A = typename AccumulateIn<T>::type;
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
   if (i >= a.n) return;
-  const Place p = place_of(a, i);
-  const Axis::Window d = a.axis[0].window(p.at[0]), h = a.axis[1].window(p.at[1]),
-                     w = a.axis[2].window(p.at[2]);
-  const Plane<T> plane(a, p, a.axis[0].in * a.axis[1].in * a.axis[2].in);
+  const auto [d, h, w, plane] = View<T>(a, place_of(a, i));
   A best[1] = {0};
   int where = -1;
   for (int z = d.begin; z < d.end; z += a.axis[0].step)
@@ -111,10 +103,7 @@ __global__ void __launch_bounds__(256) average_windows(const __grid_constant__ P
   using A = typename AccumulateIn<T>::type;
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
   if (i >= a.n) return;
-  const Place p = place_of(a, i);
-  const Axis::Window d = a.axis[0].window(p.at[0]), h = a.axis[1].window(p.at[1]),
-                     w = a.axis[2].window(p.at[2]);
-  const Plane<T> plane(a, p, a.axis[0].in * a.axis[1].in * a.axis[2].in);
+  const auto [d, h, w, plane] = View<T>(a, place_of(a, i));
   A sum[1] = {0};
   for (int z = d.begin; z < d.end; ++z)
     for (int y = h.begin; y < h.end; ++y) {

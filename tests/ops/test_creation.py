@@ -121,3 +121,9 @@ def test_moving_keeps_the_order_of_dimensions_of_what_has_holes():
     assert fl.randn(64, 64).t()[2:10, 3:9].to("meta").stride() == (1, 8)
     assert fl.randn(4, 5, 6).permute(2, 0, 1)[::2].to("meta", fl.float64).stride() == (1, 15, 3)
     assert fl.randn(4, 1, 6).expand(4, 5, 6).to("meta").stride() == (30, 6, 1)
+
+
+def test_arange_over_the_whole_range_of_integers():
+    assert fl.arange(-(2**63), 2**63 - 1, 2**62).tolist() == [-(2**63), -(2**62), 0, 2**62]
+    assert fl.arange(2**63 - 1, -(2**63), -(2**62)).tolist() == [2**63 - 1, 2**62 - 1, -1, -(2**62) - 1]
+    assert fl.arange(5, 0, -2).tolist() == [5, 3, 1] and fl.arange(0, 5, 5).tolist() == [0]
