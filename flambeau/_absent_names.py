@@ -61,7 +61,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "skip_fwd_side_effects_in_bwd_under_checkpoint=False",
     ),
     "_dynamo.decorators": (_CAPTURE, ""),
-    "_dynamo.utils": (_CAPTURE, "CompileProfiler is_compile_supported()=True"),
+    "_dynamo.utils": (_CAPTURE, "CompileProfiler"),
     "_functorch": ("", ""),
     "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module"),
     "_functorch.eager_transforms": (_COMPILER, ""),

@@ -43,6 +43,7 @@ def reset() -> None:
         from flambeau._dynamo import compile
 
         compile.reset()
+        compile.counters.clear()
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:

@@ -28,6 +28,7 @@ from flambeau._dynamo.rebuild import Rebuilder, member_root
 from flambeau._dynamo.resume import make_resume_code
 from flambeau._dynamo.trace import Tracer, fl_module
 from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
+from flambeau._dynamo.utils import counters
 from flambeau.fx.graph_module import GraphModule
 
 _lock = threading.RLock()
@@ -164,7 +165,9 @@ class Unit:
         if self.artifacts >= config.recompile_limit:
             self._give_up(compiled)
             return None
+        counters["frames"]["total"] += 1
         if self.artifacts:
+            counters["recompiles"][self._where()] += 1
             self.moving.update(place for place in compiled._failures() if place)
         if self.artifacts and logs.enabled("recompiles"):
             logs.log("recompiles", f"{self._where()}: {self._failure(compiled)}")
@@ -172,6 +175,7 @@ class Unit:
         grad, inference = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
         try:
             made = self._capture(arguments)
+            counters["frames"]["ok"] += 1
         except SkipFrame as skip:
             made = self._skip(skip.reason)
         except GraphBreakError:
@@ -324,6 +328,7 @@ class Unit:
         else:
             if tracer.function_modes or tracer.overrides_disabled:
                 raise SkipFrame(f"{cause.record.title} where a mode of __torch_function__ is active")
+            counters["graph_break"][str(cause)] += 1
             if settings.report is not None:
                 settings.report.breaks.append(cause)
             logs.log("graph_breaks", str(cause))
@@ -375,6 +380,8 @@ class Unit:
         for traced in tracer.inputs:
             traced.node.meta["member"] = traced.source is not None and member_root(traced.source) is not None
         module = GraphModule(fl.nn.Module(), graph)
+        counters["stats"]["unique_graphs"] += 1
+        counters["stats"]["calls_captured"] += tracer.operations
         report = settings.report
         if report is not None:
             report.graphs.append(module)

@@ -78,3 +78,23 @@ def test_what_is_said_once(caplog):
     for _ in range(3):
         fast(fl.ones(2))
     assert [r.getMessage() for r in caplog.records] == ["only once", "also once"]
+
+
+def test_counters_of_captures():
+    from flambeau._dynamo.utils import counters
+
+    def function(x):
+        y = x * 2
+        fl._dynamo.graph_break()
+        return y + 1
+
+    fl._dynamo.reset()
+    fast = fl.compile(function, backend="eager")
+    fast(fl.ones(2))
+    assert counters["stats"] == {"unique_graphs": 2, "calls_captured": 2}
+    assert counters["frames"] == {"total": 2, "ok": 2}
+    assert list(counters["graph_break"].values()) == [1] and not counters["recompiles"]
+    fast(fl.ones(2, dtype=fl.float64))
+    assert sum(counters["recompiles"].values()) == 2 and counters["stats"]["unique_graphs"] == 4
+    fl._dynamo.reset()
+    assert not counters
