@@ -206,11 +206,18 @@ std::vector<Tensor> Function::call(const Tensor* given, Fixed* fixed) {
     // Recording listens to calls, also where an operator of a program that runs made this one.
     thread_state().excluded = thread_state().excluded - KeySet(Key::Python);
     graph = miss(given);
-    if (!graph) return original(given);
+    if (!graph) {
+      graph = Ref<Graph>(new Graph());
+      graph->refused = true;
+      for (int i = 0; i < inputs; ++i) graph->inputs.push_back(spec_of(given[i]));
+      graph->grad_mode = thread_state().grad_mode;
+      graph->autocast = autocast::signature();
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     graphs_.insert(graphs_.begin(), graph);
     if (graphs_.size() > kMostGraphs) graphs_.pop_back();
   }
+  if (graph->refused) return original(given);
   const bool entangled = fixed ? fixed->entangled(*graph, given) : graph->entangled(given);
   return entangled ? original(given) : graph->run(given, fixed);
 }

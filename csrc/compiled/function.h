@@ -23,6 +23,10 @@ inline bool is_aligned(const Tensor& t) {
   return t.device().type == DeviceType::CPU || reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
 }
 
+inline InputSpec spec_of(const Tensor& t) {
+  return {Dims(t.sizes()), Dims(t.strides()), t.dtype(), t.requires_grad(), t.device(), is_aligned(t)};
+}
+
 struct Graph;
 
 // Inputs that stay from call to call: a model's parameters. What was found out about them holds until a
@@ -56,6 +60,7 @@ void forget_edges();
 // One graph for one geometry of the inputs. Without a backward program its results have no history.
 struct Graph : Counted {
   std::vector<InputSpec> inputs;
+  bool refused = false;  // the function could not be compiled for these inputs: there is no program
   bool grad_mode = false;
   uint64_t autocast = 0;  // the state of mixed precision it was recorded in
   Program forward;
@@ -77,7 +82,7 @@ struct Graph : Counted {
 };
 
 // A function compiled for every geometry it has met; `miss` compiles it for a new one. Where it cannot, it
-// returns null, and `original` runs.
+// returns null, and `original` runs, for inputs of that geometry from then on.
 struct Function : Counted {
   int inputs = 0;
   std::function<Ref<Graph>(const Tensor* given)> miss;

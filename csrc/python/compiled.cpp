@@ -295,9 +295,7 @@ Object list_of(const std::vector<Tensor>& given) {
 PyObject* make_graph(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     Ref<Graph> graph(new Graph());
-    for (const Tensor& t : tensors(item(args, 0)))
-      graph->inputs.push_back({Dims(t.sizes()), Dims(t.strides()), t.dtype(), t.requires_grad(), t.device(),
-                               compiled::is_aligned(t)});
+    for (const Tensor& t : tensors(item(args, 0))) graph->inputs.push_back(compiled::spec_of(t));
     graph->grad_mode = item(args, 1) == Py_True;
     graph->autocast = autocast::signature();
     graph->forward = read_program(item(args, 2));

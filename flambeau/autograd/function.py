@@ -12,6 +12,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.autograd.grad_mode import enable_grad, no_grad
+from flambeau.ops.recording import state as recording
 
 __all__ = [
     "FunctionCtx",
@@ -92,7 +93,8 @@ class FunctionCtx:
             if getattr(_forward_mode, "on", False) and cls.jvp is not Function.jvp:
                 found = self._transposed_jvp(grads)
             else:
-                found = cls._derivative()(self, *grads)
+                derivative, derive = cls._derivative(), recording.derive
+                found = derivative(self, *grads) if derive is None else derive(self, derivative, grads)
         finally:
             self._node = outer
         if not isinstance(found, (tuple, list)):
@@ -280,6 +282,10 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
             self._inputs = [
                 (a.shape, a.dtype, a.device) if is_tensor and (a.is_floating_point() or a.is_complex()) else None
                 for a, is_tensor in zip(args, positions)
+            ]
+        if recording.derive is not None:
+            self._geometry = [
+                (tuple(a.shape), a.stride(), a.dtype) if is_tensor else None for a, is_tensor in zip(args, positions)
             ]
         node = _C._make_node(self.name(), self._backward, self._release, tensors)
         self._outputs = []

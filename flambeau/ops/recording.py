@@ -7,8 +7,17 @@ recorder, to which the other way would be a lie, is told so.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
-_state = threading.local()
+
+class _State(threading.local):
+    depth = 0
+    # While a recorder listens: calls the derivative of an autograd.Function, derivative(ctx, *grads).
+    derive: Callable[[Any, Any, tuple[Any, ...]], Any] | None = None
+
+
+state = _State()
 
 
 class DependsOnData(Exception):
@@ -19,16 +28,16 @@ class refused:
     """Inside the block, ways that depend on data are refused."""
 
     def __enter__(self) -> None:
-        _state.depth = getattr(_state, "depth", 0) + 1
+        state.depth += 1
 
     def __exit__(self, *error: object) -> None:
-        _state.depth -= 1
+        state.depth -= 1
 
 
 def without_data(op: str, *tensors: object) -> bool:
     """Whether one of the tensors is on the meta device; raises when that is only for the sake of a record."""
     if not any(getattr(t, "is_meta", False) for t in tensors):
         return False
-    if getattr(_state, "depth", 0):
+    if state.depth:
         raise DependsOnData(f"[{op}] what it computes depends on the values of its input")
     return True

@@ -21,6 +21,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau.ops.recording import DependsOnData, refused
+from flambeau.ops.recording import state as recording
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["Call", "Failed", "Trace", "Unsupported", "Value", "trace_joint"]
@@ -225,6 +226,17 @@ class Recorder(TorchDispatchMode):
         on_host = all(trace.value(t).storage in trace.host if t.is_meta else t.device == _CPU for t in given)
         return _CPU if on_host else trace.device
 
+    def derive(self, ctx: Any, derivative: Any, grads: tuple[Any, ...]) -> Any:
+        """The derivative of a function of the user's: its calls, or one call where it looks at values."""
+        entered = len(self.trace.calls)
+        try:
+            return derivative(ctx, *grads)
+        except Exception:
+            from flambeau._functorch.aot import aside
+
+            del self.trace.calls[entered:]
+            return aside.enter(ctx, derivative, grads)
+
     def _enter(self, func: Any, args: Any, kwargs: Any, results: Any, device: Any) -> None:
         trace = self.trace
         written = {id(t): t for t in self._written(func, args, kwargs)}
@@ -301,6 +313,7 @@ def _twin(tensor: Any) -> Any:
 def _running(recorder: Recorder, device: str) -> Iterator[None]:
     """Inside, calls are recorded, and tensors without data stand for those of a device."""
     before = _C._set_autocast_recorded_device(device)
+    outer, recording.derive = recording.derive, recorder.derive
     try:
         with recorder, refused():
             yield
@@ -309,6 +322,7 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
     except Exception as reason:
         raise Failed(str(reason)) from reason
     finally:
+        recording.derive = outer
         _C._set_autocast_recorded_device(before)
 
 
