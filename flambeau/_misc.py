@@ -19,9 +19,9 @@ class Tag(enum.Enum):
     (
         core, cudagraph_unsafe, data_dependent_output, dynamic_output_shape, flexible_layout, generated, inplace,
         inplace_view, maybe_aliasing_or_mutating, needs_contiguous_strides, needs_exact_strides,
-        needs_fixed_stride_order, nondeterministic_bitwise, nondeterministic_seeded, pointwise, pt2_compliant_tag,
-        reduction, view_copy,
-    ) = range(18)  # fmt: skip
+        needs_fixed_stride_order, nondeterministic_bitwise, nondeterministic_seeded, out, out_variant, pointwise,
+        pt2_compliant_tag, reduction, view_copy,
+    ) = range(20)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- checks

@@ -136,7 +136,14 @@ class SchemaArgument:
         text = (
             f"{kind.replace('Tensor', f'Tensor{self.alias_info}', 1) if self.alias_info else kind} {self.name}".strip()
         )
-        return f"{text}={self.default_value}" if self._has_default else text
+        return f"{text}={_default_text(self.default_value)}" if self._has_default else text
+
+
+def _default_text(value: Any) -> str:
+    """A default as schemas print it."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{int(value)}."
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 class FunctionSchema:
@@ -254,11 +261,31 @@ class OpOverload(_C._OpBase):
         self.__name__ = f"{self._opname}.{self._overloadname}"
         self.__qualname__ = self.__name__
         self.__module__ = f"torch._ops.{self.namespace}"
-        self.tags: list[Any] = []
+        self._tags: list[Any] | None = None
 
     @property
     def overloadpacket(self) -> OpOverloadPacket:
         return getattr(namespace(self.namespace), self._opname)
+
+    _overloadpacket = overloadpacket
+
+    @property
+    def tags(self) -> list[Any]:
+        """What is known of the operator, as members of `Tag`."""
+        if self._tags is None:
+            from flambeau import _aten_tags
+
+            flags = self._flags
+            self._tags = (
+                _aten_tags.tags(self._full_name, self._opname, bool(flags & _INPLACE), bool(flags & _OUT))
+                if self.namespace == "aten"
+                else []
+            )
+        return self._tags
+
+    @tags.setter
+    def tags(self, tags: list[Any]) -> None:
+        self._tags = tags
 
     @property
     def _defined_in_python(self) -> bool:

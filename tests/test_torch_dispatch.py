@@ -355,3 +355,73 @@ def test_results_saved_for_backward_stay_wrapped():
     x.tanh().backward(LoggingTensor(torch.ones(2)))
     assert type(x.grad) is LoggingTensor
     assert torch.allclose(x.grad.elem, 1 - torch.tensor([0.5, 1.0]).tanh() ** 2)
+
+
+# ---------------------------------------------------------------------------------------------- parts, as ATen has them
+
+
+def seen_by_a_mode(function, *args):
+    plain = function(*args)
+    with Log() as log:
+        handled = function(*args)
+    torch.testing.assert_close(handled, plain)
+    return [name.removeprefix("aten.").partition(".")[0] for name in log.names]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "work"),
+    [
+        ((3,), (3,), "dot"),
+        ((2, 3), (3,), "mv"),
+        ((3,), (3, 4), "mm"),
+        ((2, 3), (3, 4), "mm"),
+        ((5, 2, 3), (3, 4), "mm"),
+        ((5, 2, 3), (3,), "mv"),
+        ((5, 2, 3), (5, 3, 4), "bmm"),
+        ((6, 1, 2, 3), (5, 3, 4), "bmm"),
+        ((3,), (5, 3, 4), "bmm"),
+    ],
+)
+def test_products_are_those_of_aten(left, right, work):
+    names = seen_by_a_mode(torch.matmul, torch.rand(left), torch.rand(right))
+    assert [n for n in names if n in ("dot", "mv", "mm", "bmm", "matmul")] == [work]
+
+
+def test_linear_layers_are_addmm_and_t():
+    x, weight, bias = torch.rand(2, 3), torch.rand(4, 3), torch.rand(4)
+    linear = torch.nn.functional.linear
+    assert seen_by_a_mode(linear, x, weight, bias) == ["t", "addmm"]
+    assert seen_by_a_mode(linear, x, weight) == ["t", "mm"]
+    assert seen_by_a_mode(linear, x.expand(5, 2, 3), weight, bias)[-2:] == ["addmm", "view"]
+    assert seen_by_a_mode(torch.t, weight) == ["t"]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_convolutions_are_one_operator(n, transposed):
+    function = getattr(torch.nn.functional, f"conv_transpose{n}d" if transposed else f"conv{n}d")
+    x, weight = torch.rand(2, 2, *[5] * n), torch.rand(2, 2, *[3] * n)
+    bias, single = torch.rand(2), x[0]
+    assert seen_by_a_mode(lambda: function(x, weight, stride=2, padding=1)) == ["convolution"]
+    assert "convolution" in seen_by_a_mode(lambda: function(single, weight, bias))
+
+
+def test_gradients_pass_parts():
+    x, weight = torch.rand(2, 3, requires_grad=True), torch.rand(4, 3, requires_grad=True)
+    with Log():
+        out = torch.nn.functional.linear(x, weight)
+        out.sum().backward()
+    torch.testing.assert_close(weight.grad, x.detach().sum(0).expand(4, 3))
+
+
+def test_bad_shapes_are_told_about_as_without_a_mode():
+    for function in (lambda: torch.rand(2, 3) @ torch.rand(2, 3), lambda: torch.rand(4, 2, 3) @ torch.rand(4, 2, 3)):
+        with pytest.raises(RuntimeError), Log():
+            function()
+
+
+def test_operators_say_what_is_known_of_them():
+    assert torch.Tag.pointwise in aten.add.Tensor.tags and torch.Tag.core in aten.mm.default.tags
+    assert torch.Tag.inplace in aten.mul_.Tensor.tags and torch.Tag.pointwise not in aten.mm.default.tags
+    assert torch.Tag.nondeterministic_seeded in aten.rand.default.tags
+    assert aten.mm.default._overloadpacket is aten.mm

@@ -2,6 +2,8 @@
 // subclasses among the arguments, and wrapper tensors that have a shape but no memory of their own.
 #include <sys/mman.h>
 
+#include <unordered_map>
+
 #include "python/library.h"
 #include "python/parse.h"
 
@@ -9,7 +11,8 @@ namespace fl::py {
 
 namespace {
 
-PyObject* hook_name;  // "__torch_dispatch__"
+PyObject* hook_name;   // "__torch_dispatch__"
+PyObject* parts_name;  // "_sees_parts"
 thread_local std::vector<Object>* mode_stack = nullptr;
 
 std::vector<Object>& modes() {
@@ -21,6 +24,29 @@ std::vector<Object>& modes() {
 void refresh_included() {
   auto& state = thread_state();
   state.included = modes().empty() ? state.included - KeySet(Key::Python) : state.included | Key::Python;
+}
+
+// What a handler sees of an operator that ATen has no single operator for: flambeau._aten_parts has a
+// function for each such operator, by which the call is made of ATen's operators or has another name.
+PyObject* parts_of(const Operator& op) {
+  static auto* known = [] {
+    auto* table = new std::unordered_map<std::string, PyObject*>;
+    Object module = own(PyImport_ImportModule("flambeau._aten_parts"));
+    Object parts = own(PyObject_GetAttrString(module.get(), "PARTS"));
+    PyObject *name, *function;
+    for (Py_ssize_t at = 0; PyDict_Next(parts.get(), &at, &name, &function);)
+      table->emplace(PyUnicode_AsUTF8(name), Py_NewRef(function));
+    return table;
+  }();
+  const auto it = known->find(op.schema.full_name());
+  return it == known->end() ? nullptr : it->second;
+}
+
+// Modes and classes of our own see operators as they are.
+bool sees_parts(PyObject* handler) {
+  Object wants = Object::steal(PyObject_GetAttr(handler, parts_name));
+  if (!wants.get()) PyErr_Clear();
+  return wants.get() == Py_True;
 }
 
 // Takes the innermost mode off the stack while alive.
@@ -69,6 +95,23 @@ void python_key_kernel(const Operator& op, void*, KeySet, Value* args, Value* re
   for (size_t i = 0; i < found.size(); ++i)
     PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i]))));
   PyObject* function = overload_object(op);
+  Object other;  // keeps another function alive
+  PyObject* handler = !modes().empty() ? modes().back().get()
+                      : found.empty()  ? nullptr
+                                       : reinterpret_cast<PyObject*>(Py_TYPE(found[0]));
+  if (PyObject* parts = handler && sees_parts(handler) ? parts_of(op) : nullptr) {
+    TorchFunctionSwitch plain_functions(true);
+    ExcludeKeys below_autograd(KeySet(Key::Autograd) | Key::Autocast);
+    Object made = own(PyObject_Call(parts, positional.get(), keywords.get()));
+    if (PyTuple_CheckExact(made.get())) {  // the operator and the arguments that ATen has for it
+      other = Object::borrow(PyTuple_GET_ITEM(made.get(), 0));
+      function = other.get();
+      positional = Object::borrow(PyTuple_GET_ITEM(made.get(), 1));
+      keywords = own(PyDict_New());
+    } else if (made.get() != Py_NotImplemented) {
+      return store_python_results(op, made.get(), args, results);
+    }
+  }
 
   // The handler is the user's code again, and what it computes is below autograd.
   TorchFunctionSwitch user_code(false);
@@ -257,6 +300,7 @@ PyMethodDef mode_functions[] = {
 
 void add_dispatch_modes(PyObject* module) {
   hook_name = check(PyUnicode_InternFromString("__torch_dispatch__"));
+  parts_name = check(PyUnicode_InternFromString("_sees_parts"));
   check(PyModule_AddFunctions(module, mode_functions));
   OperatorTable::get().set_fallback(Key::Python, Kernel{python_key_kernel, nullptr});
   auto* tensor = reinterpret_cast<PyObject*>(tensor_type);
@@ -268,6 +312,7 @@ void add_dispatch_modes(PyObject* module) {
   }
   Object none = own(PyObject_GetAttrString(module, "_disabled_torch_dispatch_impl"));
   check(PyObject_SetAttrString(tensor, "__torch_dispatch__", none.get()));
+  check(PyObject_SetAttr(tensor, parts_name, Py_True));
 }
 
 }  // namespace fl::py

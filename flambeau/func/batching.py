@@ -80,6 +80,8 @@ def same_value(x: Any) -> Any:
 class VmapMode(TorchDispatchMode):
     """Computes operators on the batched tensors of one level."""
 
+    _sees_parts = False
+
     def __init__(self, level: int, size: int, randomness: str) -> None:
         self.level, self.size, self.randomness = level, size, randomness
 

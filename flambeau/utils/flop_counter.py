@@ -111,6 +111,8 @@ def _from_shapes(formula: Any, raw: bool) -> Callable[[Any, Any, Any], int]:
 class FlopCounterMode(TorchDispatchMode):
     """Counts inside a `with` block."""
 
+    _sees_parts = False
+
     def __init__(
         self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: dict[Any, Any] | None = None
     ) -> None:

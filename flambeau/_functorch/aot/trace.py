@@ -146,6 +146,8 @@ _HIDDEN_WRITES = {"native_batch_norm": _RUNNING, "_batch_norm_statistics": _RUNN
 class Recorder(TorchDispatchMode):
     """Sees every operator call below autograd and enters it in a trace."""
 
+    _sees_parts = False
+
     def __init__(self, trace: Trace, definitions: dict[str, Callable[..., Any]], lines: bool = False) -> None:
         super().__init__()
         self.lines = lines

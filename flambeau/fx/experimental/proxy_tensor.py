@@ -211,6 +211,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.pre_dispatch = pre_dispatch
         self.record = Record(tracer, decompositions or {}, pre_dispatch)
         self.enable_tracing = True
+        self._sees_parts = not pre_dispatch  # else operators are recorded as the program called them
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
