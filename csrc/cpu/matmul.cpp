@@ -92,11 +92,29 @@ std::complex<double> factor(const char* op, const Scalar& value, DType dtype) {
   return value.to<double>();
 }
 
+// Whether a batch of matrices is one matrix of all their rows.
+bool rows_of_one_matrix(const Tensor& t) {
+  int64_t rows = t.size(-2), step = t.stride(-2);
+  for (int64_t d = t.dim() - 3; d >= 0; --d) {
+    if (t.size(d) == 1) continue;
+    if (rows == 1)
+      step = t.stride(d);
+    else if (t.stride(d) != rows * step)
+      return false;
+    rows *= t.size(d);
+  }
+  return true;
+}
+
 // out = alpha * a @ b + beta * out for operands of two or more dimensions whose batches broadcast to that of
 // out.
 void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<double> alpha = 1,
               std::complex<double> beta = 0, const Tensor& bias = Tensor()) {
   if (out.is_meta() || out.numel() == 0) return;
+  // Few rows at a time would have the shared matrix packed over and over: sequences with the batch in the
+  // middle, as attention layers hand them on.
+  if (b.dim() == 2 && a.dim() > 2 && a.size(-2) < 128 && out.is_cpu() && !rows_of_one_matrix(a))
+    return multiply(contiguous(a), b, out, alpha, beta, bias);
   cpu::GemmArgs g;
   g.dtype = out.dtype();
   g.m = out.size(-2);

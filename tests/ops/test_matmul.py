@@ -204,6 +204,18 @@ def test_cdist_of_every_order(p, rows):
     check(fl.cdist(fl.tensor(a), fl.tensor(b), p=p), expected, tol=1e-3)
 
 
+@pytest.mark.parametrize("order", [(1, 0, 2, 3), (2, 1, 0, 3), (0, 2, 1, 3), (3, 1, 2, 0)])
+def test_rows_in_any_order_meet_one_matrix(order):
+    rng = np.random.default_rng(11)
+    x = rng.standard_normal((3, 4, 5, 6)).transpose(order)
+    w, bias = rng.standard_normal((7, x.shape[-1])), rng.standard_normal(7)
+    for view in (x, x[:, :1], x[:, :, :1], x[:1, :, ::2]):
+        laid = fl.tensor(np.ascontiguousarray(view.transpose(np.argsort(order)))).permute(order)
+        got = fl.nn.functional.linear(laid, fl.tensor(w), fl.tensor(bias))
+        np.testing.assert_allclose(got.cpu().numpy(), view @ w.T + bias, atol=1e-12)
+        np.testing.assert_allclose((laid @ fl.tensor(w).T).cpu().numpy(), view @ w.T, atol=1e-12)
+
+
 def test_gradients_of_distances_are_those_of_their_definition():
     rng = np.random.default_rng(8)
     a, b, g = rng.standard_normal((2, 30, 5)), rng.standard_normal((28, 5)), rng.standard_normal((2, 30, 28))
