@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -90,7 +89,7 @@ class FunctionCtx:
             )
         outer, self._node = self._node, node
         try:
-            if getattr(_forward_mode, "on", False) and cls.jvp is not Function.jvp:
+            if _forward_mode[0] and cls.jvp is not Function.jvp:
                 found = self._transposed_jvp(grads)
             else:
                 derivative, derive = cls._derivative(), recording.derive
@@ -146,18 +145,17 @@ class FunctionCtx:
 
 BackwardCFunction = FunctionCtx
 
-_forward_mode = threading.local()
+_forward_mode = [0]  # how many backwards run that serve to find tangents; a list, so that capture can follow it
 
 
 class finding_tangents:
     """Inside, backward is a step of forward mode: functions that define `jvp` are differentiated by it."""
 
     def __enter__(self) -> None:
-        self._before = getattr(_forward_mode, "on", False)
-        _forward_mode.on = True
+        _forward_mode[0] += 1
 
     def __exit__(self, *error: Any) -> None:
-        _forward_mode.on = self._before
+        _forward_mode[0] -= 1
 
 
 def _zeros(meta: tuple[Any, Any, Any]) -> Tensor:
