@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "cpu/attention.h"
+#include "cuda/driver.h"
 #include "cuda/flash.h"
 #include "cuda/launch.h"
 #include "cuda/rows.cuh"
@@ -14,7 +15,7 @@ namespace fl::cuda {
 
 // FLAMBEAU_FLASH_GROUPS=0 is for the tests of the other kernels on a device that has both.
 bool flash::has_groups(const Args& args) {
-  if (args.depth <= 32 || properties(current_device()).major != 9) return false;
+  if (args.depth <= 32 || properties(current_device()).major != 9 || !driver().tensor_map) return false;
   const char* wanted = std::getenv("FLAMBEAU_FLASH_GROUPS");
   return !wanted || *wanted != '0';
 }

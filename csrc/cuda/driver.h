@@ -25,6 +25,8 @@ struct Driver {
   CUresult (*graph_destroy)(CUgraph);
   CUresult (*executable_destroy)(CUgraphExec);
 
+  decltype(&cuTensorMapEncodeTiled) tensor_map;  // null in drivers before CUDA 12
+
   void check(CUresult status, const char* what) const {
     if (__builtin_expect(status != CUDA_SUCCESS, 0)) raise(status, what);
   }

@@ -151,6 +151,7 @@ const Driver& driver() {
     find(d.graph_destroy, "cuGraphDestroy");
     find(d.executable_destroy, "cuGraphExecDestroy");
     d.graphs = all;
+    find(d.tensor_map, "cuTensorMapEncodeTiled");
     return d;
   }();
   return found;

@@ -1,5 +1,6 @@
 // The scheduler of emulated threads, and attention as a function for Python.
 #include "cuda/flash.h"
+#include "cuda/hopper/boxes.h"
 
 dim3 threadIdx, blockIdx, gridDim;
 
@@ -9,6 +10,7 @@ std::vector<Thread> threads;
 std::vector<Slot> slots;
 std::vector<Barrier> warps, groups;
 Barrier block;
+std::map<uint32_t, Counted> counted;
 long progress = 0;
 
 namespace {
@@ -33,6 +35,22 @@ void yield() {
   swapcontext(&threads[threadIdx.x].context, &scheduler);
 }
 
+void Counted::arrive() {
+  if (--missing < 0) throw std::runtime_error("too many have arrived");
+  ++progress;
+  deliver();
+}
+// A turn is over when nobody is missing; what was sent for comes then.
+void Counted::deliver() {
+  if (missing) return;
+  for (const auto& box : boxes) bytes -= box();
+  boxes.clear();
+  if (bytes) return;
+  missing = arrivals;
+  ++passed;
+  ++progress;
+}
+
 char* shared_at(uint32_t address, int bytes) {
   if (address < kShared || address % std::min(bytes, 16) || address - kShared + bytes > memory.size())
     throw std::runtime_error("outside of shared memory");
@@ -50,6 +68,7 @@ void run(dim3 grid, unsigned count, unsigned shared, const std::function<void()>
       warps.assign(count / 32, Barrier());
       groups.assign(count / 128, Barrier());
       block = Barrier();
+      counted.clear();
       threads.resize(count);
       for (Thread& t : threads) {
         t.stack.resize(1 << 18);
@@ -80,6 +99,12 @@ void run(dim3 grid, unsigned count, unsigned shared, const std::function<void()>
 bool by_groups;
 bool fl::cuda::flash::has_groups(const Args&) {
   return by_groups;
+}
+
+fl::cuda::flash::Rows fl::cuda::flash::rows_of(const Operand& t, bool, int depth, int rows, int heads,
+                                               int batches, int box_rows) {
+  return {
+      {t.data, {t.row, t.head, t.batch}, {depth, rows, heads, batches}, box_rows}, heads > 1, batches > 1};
 }
 
 extern "C" {

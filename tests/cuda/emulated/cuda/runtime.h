@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 using std::max;
 using std::min;
 
@@ -57,12 +59,21 @@ struct Barrier {
   int arrived = 0;
   long passed = 0;
 };
+// A barrier in shared memory: it passes when all have arrived and the announced bytes have come.
+struct Counted {
+  int arrivals = 0, missing = 0;
+  long bytes = 0, passed = 0;
+  std::vector<std::function<int()>> boxes;  // on their way; each returns its bytes
+  void arrive();
+  void deliver();
+};
 
 constexpr uint32_t kShared = 1024;  // the address of shared memory
 extern std::vector<Thread> threads;
 extern std::vector<Slot> slots;
 extern std::vector<Barrier> warps, groups;
 extern Barrier block;
+extern std::map<uint32_t, Counted> counted;
 extern long progress;
 
 void yield();

@@ -1,0 +1,18 @@
+// Operands of attention as the copy engine of Hopper reads them.
+#pragma once
+
+#include "cuda/flash.h"
+#include "cuda/group.cuh"
+
+namespace fl::cuda::flash {
+
+// Boxes of 64 columns and some rows of a head. `heads` and `batches`: whether there are several; those that
+// are broadcast are one to the copy engine.
+struct Rows {
+  matrix::Box box;
+  int heads, batches;
+};
+
+Rows rows_of(const Operand& operand, bool brain, int depth, int rows, int heads, int batches, int box_rows);
+
+}  // namespace fl::cuda::flash
