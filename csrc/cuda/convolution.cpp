@@ -1,6 +1,7 @@
-// Convolutions by cuDNN, which is opened at run time; the few declarations that are needed stand here. Memory
-// format is the input's: channels-last tensors stay so. What cuDNN does not take (integers, no library) goes
-// by the operator's definition.
+// Convolutions by cuDNN, which is opened at run time: by plans of its graphs (convolution_plan.h) where it
+// has them, else by its functions; the few declarations that are needed stand here. Memory format is the
+// input's: channels-last tensors stay so. What cuDNN does not take (integers, no library) goes by the
+// operator's definition.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -93,7 +94,7 @@ struct Cudnn {
 
 constexpr int kCrossCorrelation = 1, kFloatType = 0, kDoubleType = 1;
 constexpr int kMathDefault = 0, kMathTensor = 1, kMathFma = 3;
-constexpr size_t kMostWorkspace = size_t(1) << 30;
+constexpr size_t kMostWorkspace = size_t(1) << 30, kMostPlans = 4096;
 
 int cudnn_type(DType t) {
   switch (t) {
@@ -209,13 +210,14 @@ bool run_planned(const Problem& p, Way way, int math, const std::string& key, Ha
                  cudaStream_t stream) {
   static const bool wanted = [] {
     const char* given = std::getenv("FLAMBEAU_CUDNN");
-    return given && std::strcmp(given, "plans") == 0;
+    return !given || std::strcmp(given, "functions") != 0;
   }();
   if (!wanted) return false;
   static auto* plans = new std::unordered_map<std::string, std::unique_ptr<ConvolutionPlan>>;
   auto it = plans->find(key);
   if (it == plans->end()) {
     if (capturing()) return false;
+    if (plans->size() >= kMostPlans) plans->clear();
     const auto operand = [](const Tensor& t) {
       return ConvolutionShape::Operand{Dims(t.sizes()), Dims(t.strides())};
     };
