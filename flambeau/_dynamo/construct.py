@@ -9,6 +9,7 @@ import functools
 import itertools
 import operator
 import types
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
@@ -144,91 +145,130 @@ def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:
     raise Unsupported(breaks.UNKNOWN_CALL, f"{cls.__name__}.__new__")
 
 
-_CALLBACK_FIRST = (map, filter, itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.filterfalse)
+# ---------------------------------------------------------------------------------------------- native classes
 
 
 def _construct_native(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    if cls in (list, tuple, set, frozenset, enumerate, zip, collections.deque, itertools.chain, itertools.product):
-        if (cls is zip and len(args) > 0) or cls not in (enumerate, collections.deque):
-            args = tuple(iterable(tracer, a) for a in args)
-        elif args:
-            args = (iterable(tracer, args[0]), *args[1:])
-        if "iterable" in kwargs:
-            kwargs = {**kwargs, "iterable": iterable(tracer, kwargs["iterable"])}
-        if cls in (set, frozenset) and args and isinstance(args[0], CONTAINERS) and not is_transparent(args[0]):
-            raise Unsupported(breaks.UNKNOWN_OPERATION, "set of objects")
-        return native(cls, *args, **kwargs)
-    if cls in (dict, collections.OrderedDict):
-        if args and not isinstance(args[0], dict):
-            hook = lookup_type(type(args[0]), "keys")
-            if isinstance(hook, types.FunctionType):
-                raise Unsupported(breaks.UNKNOWN_OPERATION, f"dict of {type(args[0]).__name__}")
-            args = (iterable(tracer, args[0]), *args[1:])
-        if args and id(args[0]) in tracer.known:
-            if not isinstance(args[0], dict) or python_special(type(args[0]), "keys", "__getitem__"):
-                raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")
-            args = (mappings.contents(tracer, args[0]), *args[1:])
-        return native(cls, *args, **kwargs)
-    if cls is collections.defaultdict:
-        args = ((tracer.native_callable(args[0]) if args[0] is not None else None), *args[1:]) if args else args
-        return native(cls, *args, **kwargs)
-    if cls in _CALLBACK_FIRST:
-        function = args[0] if args[0] is None else tracer.native_callable(args[0])
-        return native(cls, function, *(iterable(tracer, a) for a in args[1:]))
-    if cls is itertools.accumulate or cls is itertools.groupby:
-        rest = [tracer.native_callable(a) if a is not None else a for a in args[1:2]] + list(args[2:])
-        kwargs = {
-            k: tracer.native_callable(v) if k in ("func", "key") and v is not None else v for k, v in kwargs.items()
-        }
-        if cls is itertools.accumulate and not rest and "func" not in kwargs:
-            rest = [Interpreted(tracer, operator.add)]
-        return native(cls, iterable(tracer, args[0]), *rest, **kwargs)
-    if cls is reversed:
-        hook = lookup_type(type(args[0]), "__reversed__")
-        if isinstance(hook, types.FunctionType):
-            return as_iterator(tracer, tracer.call(hook, args, {}))
-        if id(args[0]) in tracer.known or python_special(type(args[0]), "__getitem__", "__len__"):
-            raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of an object")
-        if type(args[0]) is TracedTensor:
-            raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of a tensor")
-        return native(reversed, *args)
-    if cls is str:
-        if len(args) == 1 and not kwargs:
-            return to_text(tracer, args[0], str)
-        return native(str, *args, **kwargs)
-    if cls is bool:
-        return truth(tracer, args[0]) if args else False
-    if cls in (int, float, complex):
-        for name in ("__int__", "__float__", "__index__", "__complex__", "__trunc__"):
-            if args and python_special(type(args[0]), name):
-                if name == f"__{cls.__name__}__":
-                    return tracer.call_special(args[0], name)
-                raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
-        if args and id(args[0]) in tracer.known:
-            raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
-        if cls is int and len(args) == 1 and type(args[0]) is SymInt:
-            return args[0]
-        if cls is float and len(args) == 1 and type(args[0]) is TracedNumber and type(args[0].hint) is float:
-            return args[0]
-        if cls is float and len(args) == 1 and type(args[0]) is TracedTensor:
-            return tracer.call(tracer.load_attribute(args[0], "__float__"), (), {})
-        return native(cls, *(plain(a) for a in args), **kwargs)
-    if cls is functools.partial:
-        return native(functools.partial, *args, **kwargs)
-    if cls is object:
-        return tracer.make_fresh(object())
-    if issubclass(cls, tuple(v for v in NATIVE_CLASSES if getattr(v, "__module__", "") == "itertools")):
-        if cls not in (itertools.count, itertools.repeat, itertools.combinations, itertools.permutations, itertools.islice,
-                       itertools.zip_longest, itertools.cycle, itertools.compress, itertools.pairwise,
-                       itertools.combinations_with_replacement, getattr(itertools, "batched", None)):  # fmt: skip
-            raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
-        if cls not in (itertools.count, itertools.repeat):
-            converted = []
-            for position, value in enumerate(args):
-                is_data = position == 0 or cls in (itertools.zip_longest, itertools.compress)
-                converted.append(iterable(tracer, value) if is_data else value)
-            args = tuple(converted)
-        return native(cls, *args, **kwargs)
-    if is_transparent(args) and is_transparent(kwargs):
+    make = _MAKERS.get(cls)
+    if make is not None:
+        return make(tracer, cls, args, kwargs)
+    if cls.__module__ != "itertools" and is_transparent(args) and is_transparent(kwargs):
         return native(cls, *args, **kwargs)
     raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
+
+
+def _as_given(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return native(cls, *args, **kwargs)
+
+
+def _of_iterables(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    args = tuple(iterable(tracer, a) for a in args)
+    if cls in (set, frozenset) and args and isinstance(args[0], CONTAINERS) and not is_transparent(args[0]):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, "set of objects")
+    return native(cls, *args, **kwargs)
+
+
+def _of_one_iterable(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """The first argument is iterated over, the others are plain."""
+    if args:
+        args = (iterable(tracer, args[0]), *args[1:])
+    if "iterable" in kwargs:
+        kwargs = {**kwargs, "iterable": iterable(tracer, kwargs["iterable"])}
+    return native(cls, *args, **kwargs)
+
+
+def _dict(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if args and not isinstance(args[0], dict):
+        hook = lookup_type(type(args[0]), "keys")
+        if isinstance(hook, types.FunctionType):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"dict of {type(args[0]).__name__}")
+        args = (iterable(tracer, args[0]), *args[1:])
+    if args and id(args[0]) in tracer.known:
+        if not isinstance(args[0], dict) or python_special(type(args[0]), "keys", "__getitem__"):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")
+        args = (mappings.contents(tracer, args[0]), *args[1:])
+    return native(cls, *args, **kwargs)
+
+
+def _callback(tracer: Tracer, function: Any) -> Any:
+    return None if function is None else tracer.native_callable(function)
+
+
+def _defaultdict(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return native(cls, *(_callback(tracer, a) for a in args[:1]), *args[1:], **kwargs)
+
+
+def _with_callback_first(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return native(cls, _callback(tracer, args[0]), *(iterable(tracer, a) for a in args[1:]))
+
+
+def _with_callback_second(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    rest = [*(_callback(tracer, a) for a in args[1:2]), *args[2:]]
+    kwargs = {k: _callback(tracer, v) if k in ("func", "key") else v for k, v in kwargs.items()}
+    if cls is itertools.accumulate and not rest and "func" not in kwargs:
+        rest = [Interpreted(tracer, operator.add)]
+    return native(cls, iterable(tracer, args[0]), *rest, **kwargs)
+
+
+def _reversed(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    hook = lookup_type(type(args[0]), "__reversed__")
+    if isinstance(hook, types.FunctionType):
+        return as_iterator(tracer, tracer.call(hook, args, {}))
+    if id(args[0]) in tracer.known or python_special(type(args[0]), "__getitem__", "__len__"):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of an object")
+    if type(args[0]) is TracedTensor:
+        raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of a tensor")
+    return native(reversed, *args)
+
+
+def _str(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return to_text(tracer, args[0], str) if len(args) == 1 and not kwargs else native(str, *args, **kwargs)
+
+
+def _bool(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return truth(tracer, args[0]) if args else False
+
+
+def _number(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    for name in ("__int__", "__float__", "__index__", "__complex__", "__trunc__"):
+        if args and python_special(type(args[0]), name):
+            if name == f"__{cls.__name__}__":
+                return tracer.call_special(args[0], name)
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
+    if args and id(args[0]) in tracer.known:
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
+    if cls is int and len(args) == 1 and type(args[0]) is SymInt:
+        return args[0]
+    if cls is float and len(args) == 1 and type(args[0]) is TracedNumber and type(args[0].hint) is float:
+        return args[0]
+    if cls is float and len(args) == 1 and type(args[0]) is TracedTensor:
+        return tracer.call(tracer.load_attribute(args[0], "__float__"), (), {})
+    return native(cls, *(plain(a) for a in args), **kwargs)
+
+
+def _object(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return tracer.make_fresh(object())
+
+
+_MAKERS: dict[Any, Callable[[Tracer, Any, Args, Kwargs], Any]] = {
+    cls: make
+    for make, classes in {
+        _as_given: (functools.partial, itertools.count, itertools.repeat),
+        _of_iterables: (list, tuple, set, frozenset, zip, itertools.chain, itertools.product, itertools.zip_longest,
+                        itertools.compress),
+        _of_one_iterable: (enumerate, collections.deque, itertools.combinations, itertools.permutations, itertools.islice,
+                           itertools.cycle, itertools.pairwise, itertools.combinations_with_replacement,
+                           getattr(itertools, "batched", None)),
+        _dict: (dict, collections.OrderedDict),
+        _defaultdict: (collections.defaultdict,),
+        _with_callback_first: (map, filter, itertools.starmap, itertools.takewhile, itertools.dropwhile,
+                               itertools.filterfalse),
+        _with_callback_second: (itertools.accumulate, itertools.groupby),
+        _reversed: (reversed,),
+        _str: (str,),
+        _bool: (bool,),
+        _number: (int, float, complex),
+        _object: (object,),
+    }.items()
+    for cls in classes
+}  # fmt: skip

@@ -14,6 +14,7 @@ import functools
 import operator
 import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
@@ -207,101 +208,38 @@ class Rebuilder:
             or id(value) in self.memo
         )
 
+    def _items(self, values: Any) -> str:
+        """Code for several values as a tuple."""
+        return f"({''.join(self.value(v) + ', ' for v in values)})"
+
     def build(self, value: Any) -> str:
         """Code that makes a new object."""
         cls = type(value)
-        if cls is tuple:
-            items = ", ".join(self.value(v) for v in value)
-            return self._assign(f"({items},)" if len(value) == 1 else f"({items})")
-        if cls is list:
-            if all(self._is_leaf(v) for v in value):
-                return self._assign(f"[{', '.join(self.value(v) for v in value)}]")
-            name = self._start(value, "[]")
-            self.emit(f"{name}.extend(({', '.join(self.value(v) for v in value)},))")
-            return name
-        if cls in (dict, collections.OrderedDict):
-            name = self._start(value, "{}" if cls is dict else f"{self.names.add(cls)}()")
-            for key, item in value.items():
-                self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
-            for key, item in getattr(value, "__dict__", {}).items():
-                self._set(name, key, self.value(item))
-            return name
-        if cls is collections.Counter:
-            name = self._start(value, f"{self.names.add(cls)}()")
-            for key, item in value.items():
-                self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
-            return name
-        if cls is collections.defaultdict:
-            name = self._start(value, f"{self.names.add(cls)}({self.value(value.default_factory)})")
-            for key, item in value.items():
-                self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
-            return name
-        if cls in (set, frozenset):
-            return self._assign(f"{cls.__name__}(({''.join(self.value(v) + ', ' for v in value)}))")
-        if cls is collections.deque:
-            items = "".join(self.value(v) + ", " for v in value)
-            return self._assign(f"{self.names.add(cls)}(({items}), {value.maxlen!r})")
-        if cls is SymbolicSize:
-            return self._assign(f"{self.names.add(Size)}(({''.join(self.value(v) + ', ' for v in value)}))")
-        if cls is slice:
-            return self._assign(f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})")
+        make = _MAKERS.get(cls)
+        if make is not None:
+            return make(self, value)
         if is_result_tuple(cls):
-            return self._assign(f"{self.names.add(cls)}(({''.join(self.value(v) + ', ' for v in value)}))")
+            return self._assign(f"{self.names.add(cls)}({self._items(value)})")
         if is_namedtuple(cls):
-            items = "".join(self.value(v) + ", " for v in value)
-            return self._assign(f"tuple.__new__({self.names.add(cls)}, ({items}))")
-        if cls is types.CellType:
-            return self._build_cell(value)
-        if cls is types.FunctionType:
-            return self._build_function(value)
-        if cls is types.MethodType:
-            if isinstance(value.__self__, (TracedGenerator, TracedIterator)):
-                raise Unsupported(breaks.GENERATOR)
-            method = self.names.add(types.MethodType)
-            function = value.__func__
-            if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-                return self._assign(f"{self.names.add(function)}.__get__({self.value(value.__self__)})")
-            return self._assign(f"{method}({self.value(function)}, {self.value(value.__self__)})")
-        if cls is TracedArray:
-            return self._build_array(value)
-        if cls is ArrayMethod:
-            return self._assign(f"{self.value(value.array)}.{value.name}")
-        if cls is TensorMethod:
-            return self._assign(f"{self.value(value.tensor)}.{value.name}")
-        if cls is Interpreted:
-            return self.value(value.function)
-        if cls is functools.partial:
-            args = "".join(", " + self.value(a) for a in value.args)
-            keywords = "".join(f", {k}={self.value(v)}" for k, v in value.keywords.items())
-            return self._assign(f"{self.names.add(cls)}({self.value(value.func)}{args}{keywords})")
-        if cls is super:
-            made = f"super({self.value(value.__thisclass__)}, {self.value(value.__self__)})"
-            return self._assign(made)
+            return self._assign(f"tuple.__new__({self.names.add(cls)}, {self._items(value)})")
         if isinstance(value, type) and not classes.embeddable(self.tracer, value):
             raise Unsupported(breaks.CLASS, f"{value.__name__}, which holds tensors of the graph")
-        if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, enum.Enum)):
-            owner = getattr(value, "__self__", None)
-            if isinstance(value, types.BuiltinFunctionType) and not (
-                owner is None or isinstance(owner, (type, types.ModuleType))
-            ):
+        if isinstance(value, types.BuiltinFunctionType):
+            owner = value.__self__
+            if owner is not None and not isinstance(owner, (type, types.ModuleType)):
                 return self._assign(f"{self.value(owner)}.{value.__name__}")
+        if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, enum.Enum)) or (
+            cls.__module__ == "torch._C" and callable(value)
+        ):
             return self.names.add(value)
         if isinstance(value, (TracedGenerator, TracedIterator)):
             raise Unsupported(breaks.GENERATOR)
-        if type(value).__module__ == "torch._C" and callable(value):
-            return self.names.add(value)
-        if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.CodeType, property):
-            return self.names.add(value)
         if isinstance(value, BaseException):
             return self._build_exception(value)
-        if cls in (operator.itemgetter, operator.attrgetter):
-            kind, args = value.__reduce__()[:2]
-            return self._assign(f"{self.names.add(kind)}({''.join(self.value(a) + ', ' for a in args)})")
         from flambeau._dynamo.values import DICT_VIEWS, ITERATORS, VALUES, is_numpy_scalar
 
         if cls in VALUES or is_numpy_scalar(cls):
             return self.names.add(value)
-
         if cls in ITERATORS:
             return self._build_iterator(value)
         if cls in DICT_VIEWS:
@@ -310,6 +248,44 @@ class Rebuilder:
         if id(value) in self.tracer.fresh:
             return self._build_object(value)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"a {cls.__name__} cannot be rebuilt")
+
+    def _build_list(self, value: list[Any]) -> str:
+        if all(self._is_leaf(v) for v in value):
+            return self._assign(f"[{', '.join(self.value(v) for v in value)}]")
+        name = self._start(value, "[]")
+        self.emit(f"{name}.extend({self._items(value)})")
+        return name
+
+    def _build_dict(self, value: dict[Any, Any]) -> str:
+        cls = type(value)
+        first = self.value(value.default_factory) if isinstance(value, collections.defaultdict) else ""
+        name = self._start(value, "{}" if cls is dict else f"{self.names.add(cls)}({first})")
+        for key, item in value.items():
+            self.emit(f"{name}[{self.value(key)}] = {self.value(item)}")
+        if cls is collections.OrderedDict:
+            for key, item in value.__dict__.items():
+                self._set(name, key, self.value(item))
+        return name
+
+    def _build_set(self, value: Any) -> str:
+        return self._assign(f"{type(value).__name__}({self._items(value)})")
+
+    def _build_method(self, value: Any) -> str:
+        owner, function = value.__self__, value.__func__
+        if isinstance(owner, (TracedGenerator, TracedIterator)):
+            raise Unsupported(breaks.GENERATOR)
+        if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return self._assign(f"{self.names.add(function)}.__get__({self.value(owner)})")
+        return self._assign(f"{self.names.add(types.MethodType)}({self.value(function)}, {self.value(owner)})")
+
+    def _build_partial(self, value: Any) -> str:
+        args = "".join(", " + self.value(a) for a in value.args)
+        keywords = "".join(f", {k}={self.value(v)}" for k, v in value.keywords.items())
+        return self._assign(f"{self.names.add(functools.partial)}({self.value(value.func)}{args}{keywords})")
+
+    def _build_getter(self, value: Any) -> str:
+        kind, args = value.__reduce__()[:2]
+        return self._assign(f"{self.names.add(kind)}{self._items(args)}")
 
     def _build_array(self, value: TracedArray) -> str:
         if value.lazy is not None:
@@ -579,6 +555,37 @@ class Rebuilder:
         namespace: dict[str, Any] = dict(self.names.table)
         exec(code, namespace)
         return namespace[_identifier(name)], text
+
+
+def _add(self: Rebuilder, value: Any) -> str:
+    return self.names.add(value)
+
+
+# How objects are made again, by class; `Rebuilder.build` knows of the others.
+_MAKERS: dict[Any, Callable[[Rebuilder, Any], str]] = {
+    tuple: lambda self, value: self._assign(self._items(value)),
+    list: Rebuilder._build_list,
+    **dict.fromkeys(
+        (dict, collections.OrderedDict, collections.Counter, collections.defaultdict), Rebuilder._build_dict
+    ),
+    **dict.fromkeys((set, frozenset), Rebuilder._build_set),
+    collections.deque: lambda self, value: self._assign(
+        f"{self.names.add(collections.deque)}({self._items(value)}, {value.maxlen!r})"
+    ),
+    SymbolicSize: lambda self, value: self._assign(f"{self.names.add(Size)}({self._items(value)})"),
+    slice: lambda self, value: self._assign(f"slice{self._items((value.start, value.stop, value.step))}"),
+    types.CellType: Rebuilder._build_cell,
+    types.FunctionType: Rebuilder._build_function,
+    types.MethodType: Rebuilder._build_method,
+    TracedArray: Rebuilder._build_array,
+    ArrayMethod: lambda self, value: self._assign(f"{self.value(value.array)}.{value.name}"),
+    TensorMethod: lambda self, value: self._assign(f"{self.value(value.tensor)}.{value.name}"),
+    Interpreted: lambda self, value: self.value(value.function),
+    functools.partial: Rebuilder._build_partial,
+    super: lambda self, value: self._assign(f"super{self._items((value.__thisclass__, value.__self__))}"),
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter), Rebuilder._build_getter),
+    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType, types.CodeType, property), _add),
+}
 
 
 def member_root(source: Source) -> Source | None:

@@ -7,6 +7,7 @@ they are; only the exception table and the line table are shifted.
 
 from __future__ import annotations
 
+import inspect
 import opcode
 import types
 
@@ -50,6 +51,8 @@ def make_resume_code(
     the `slots` of the frame, and with `raise_into` an exception that is raised where that handler catches it. Returns
     None when the code has no slot for the tuple.
     """
+    if code.co_flags & inspect.CO_GENERATOR:
+        return None
     moved = 0
     if code.co_nlocals == 0:
         widened = _with_spare_local(code)
@@ -65,9 +68,6 @@ def make_resume_code(
     out = _Assembler()
     if code.co_freevars:
         out.emit("COPY_FREE_VARS", len(code.co_freevars))
-    generator = bool(code.co_flags & 0x20)
-    if generator:
-        return None
     out.emit("RESUME", 0)
 
     def load(index: int) -> None:
@@ -96,32 +96,17 @@ def make_resume_code(
         out.emit("STORE_FAST", 0)
     else:
         out.emit("DELETE_FAST", 0)
-    handlers = parse_exception_table(code.co_exceptiontable)
-    extra: list[Handler] = []
-    raise_at = len(out.code)
+    handlers: list[Handler] = []
     if raise_into is not None:
+        at = len(out.code)
         out.emit("RAISE_VARARGS", 1)
+        handlers.append(Handler(at, at + 2, raise_into.target + at + 2, raise_into.depth, raise_into.push_offset))
     else:
-        out.emit("NOP")
-        out.emit("NOP")
-        out.emit("NOP")
+        out.emit("JUMP_FORWARD", offset // 2)  # from the end of the jump to the instruction, in code units
     prologue = len(out.code)
-    if raise_into is not None:
-        extra.append(
-            Handler(raise_at, raise_at + 2, raise_into.target + prologue, raise_into.depth, raise_into.push_offset)
-        )
-    else:
-        jump = _Assembler()
-        # From the end of the jump to the instruction, in code units.
-        distance = offset // 2
-        jump.emit("JUMP_FORWARD", distance)
-        while len(jump.code) < 6:
-            jump.code = bytearray((_OP["EXTENDED_ARG"], 0)) + jump.code
-        if len(jump.code) > 6:
-            return None
-        out.code[-6:] = jump.code
-    shifted = extra + [
-        Handler(h.start + prologue, h.end + prologue, h.target + prologue, h.depth, h.push_offset) for h in handlers
+    handlers += [
+        Handler(h.start + prologue, h.end + prologue, h.target + prologue, h.depth, h.push_offset)
+        for h in parse_exception_table(code.co_exceptiontable)
     ]
     made = code.replace(
         co_code=bytes(out.code) + code.co_code,
@@ -129,10 +114,10 @@ def make_resume_code(
         co_argcount=1,
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
-        co_flags=code.co_flags & ~0x0C,
+        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         co_stacksize=max(code.co_stacksize, len(stack) + 4) + 2,
         co_linetable=_location(prologue // 2) + code.co_linetable,
-        co_exceptiontable=build_exception_table(shifted),
+        co_exceptiontable=build_exception_table(handlers),
     )
     return made, offset + prologue, moved
 

@@ -438,31 +438,7 @@ class Tracer:
         overridden = overriding.dispatch(self, op, target, args, kwargs)
         if overridden is not NULL:
             return overridden
-
-        def fake_of(value: Any) -> Any:
-            cls = type(value)
-            if cls is TracedTensor:
-                return value.fake
-            if cls is tuple or cls is list:
-                return cls([fake_of(v) for v in value])
-            if cls in CONSTANTS or cls is SymInt:
-                return value
-            if cls.__module__ == "numpy" and hasattr(cls, "item"):
-                return value.item() if not value.shape else _unknown(name, cls)
-            if cls is TracedNumber:
-                return value.hint
-            if cls is dict:
-                return {k: fake_of(v) for k, v in value.items()}
-            if cls is slice:
-                return slice(fake_of(value.start), fake_of(value.stop), fake_of(value.step))
-            if isinstance(value, tuple):
-                return tuple(fake_of(v) for v in value)
-            if isinstance(value, (int, float)) and isinstance(value, enum.Enum):
-                return value.value
-            return _unknown(name, cls)
-
-        fake_args = fake_of(args)
-        fake_kwargs = fake_of(kwargs)
+        fake_args, fake_kwargs = _fake_of(args, name), _fake_of(kwargs, name)
         versions = [(t, t._version) for t in tensors_in((*fake_args, *fake_kwargs.values()))]
         try:
             result = self._run_fake(op, target, fake_args, fake_kwargs)
@@ -476,38 +452,28 @@ class Tracer:
             raise Unsupported(breaks.OPERATOR_FAILED, f"{name}: {error}") from None
         if op == "call_method" and target in _MAY_RETURN_SELF and _is_unchanged(fake_args[0], result, kwargs):
             return args[0]
-        if result is None and op == "call_function" and target is operator.setitem:
-            self._node(op, target, args, kwargs)
-            self.impure = True
-            return None
         if isinstance(result, (bool, int, float, str, type(fl.float32), fl.device)) or type(result) in (
             Size,
             SymInt,
             SymbolicSize,
         ):
             return result
-        if isinstance(result, _C.Tensor):
-            known = self.traced_by_fake.get(id(result))
-            if known is not None:
-                # The name does not say it of relu(x, inplace=True).
-                if is_inplace(op, target) or "out" in kwargs or any(t._version != before for t, before in versions):
-                    self._node(op, target, args, kwargs)
-                    self.impure = True
-                # The operator handed back its input: the same tensor in the program, too.
-                return known
-            if is_inplace(op, target):
+        writes = is_inplace(op, target) or (result is None and target is operator.setitem)
+        known = self.traced_by_fake.get(id(result)) if isinstance(result, _C.Tensor) else None
+        if known is not None:
+            # The operator handed back its input: the same tensor in the program, too. That relu(x, inplace=True) wrote it,
+            # its name does not say.
+            if writes or "out" in kwargs or any(t._version != before for t, before in versions):
+                self._node(op, target, args, kwargs)
                 self.impure = True
-            return self._traced(self._node(op, target, args, kwargs), result)
-        if isinstance(result, (tuple, list)):
-            node = self._node(op, target, args, kwargs)
-            if is_inplace(op, target):
-                self.impure = True
-            return self._sequence(node, result)
-        if result is None and is_inplace(op, target):
-            self.impure = True
-            self._node(op, target, args, kwargs)
+            return known
+        if not isinstance(result, (_C.Tensor, tuple, list)) and not (result is None and writes):
+            raise Unsupported(breaks.UNKNOWN_CALL, f"{name} returns {type(result).__name__}")
+        node = self._node(op, target, args, kwargs)
+        self.impure = self.impure or writes
+        if result is None:
             return None
-        raise Unsupported(breaks.UNKNOWN_CALL, f"{name} returns {type(result).__name__}")
+        return self._traced(node, result) if isinstance(result, _C.Tensor) else self._sequence(node, result)
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         def run() -> Any:
@@ -679,7 +645,27 @@ class Tracer:
         return self.wrap(lazy.value, lazy.source)
 
 
-def _unknown(name: str, cls: type) -> Any:
+def _fake_of(value: Any, name: str) -> Any:
+    """An argument of the operator of that name, with fakes for tensors and hints for numbers."""
+    cls = type(value)
+    if cls is TracedTensor:
+        return value.fake
+    if cls is tuple or cls is list:
+        return cls([_fake_of(v, name) for v in value])
+    if cls in CONSTANTS or cls is SymInt:
+        return value
+    if cls.__module__ == "numpy" and hasattr(cls, "item") and not value.shape:
+        return value.item()
+    if cls is TracedNumber:
+        return value.hint
+    if cls is dict:
+        return {k: _fake_of(v, name) for k, v in value.items()}
+    if cls is slice:
+        return slice(*(_fake_of(v, name) for v in (value.start, value.stop, value.step)))
+    if isinstance(value, tuple):
+        return tuple(_fake_of(v, name) for v in value)
+    if isinstance(value, (int, float)) and isinstance(value, enum.Enum):
+        return value.value
     raise Unsupported(breaks.UNKNOWN_CALL, f"{name} of {cls.__name__}")
 
 

@@ -162,6 +162,8 @@ def _attention_math(
 
 # ---------------------------------------------------------------- multi-head attention
 
+_HEADS = "multi_head_attention_forward"
+
 
 def _project(inputs: tuple[fl.Tensor, ...], embed: int, weight: Any, separate: Any, bias: Any) -> list[fl.Tensor]:
     """Query, key and value after their linear maps, packed in one weight or given separately."""
@@ -183,10 +185,41 @@ def _float_mask(name: str, mask: fl.Tensor | None, dtype: Any) -> fl.Tensor | No
     if mask.dtype == fl.bool:
         return fl.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
     if not mask.is_floating_point():
-        raise RuntimeError(
-            f"[multi_head_attention_forward] expected {name} of bool or floating dtype, got {mask.dtype}"
-        )
+        raise RuntimeError(f"[{_HEADS}] expected {name} of bool or floating dtype, got {mask.dtype}")
     return mask
+
+
+def _check_ranks(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor) -> None:
+    if query.dim() not in (2, 3):
+        raise AssertionError(f"[{_HEADS}] expected a query of 2 or 3 dimensions, got shape {tuple(query.shape)}")
+    if key.dim() != query.dim() or value.dim() != query.dim():
+        raise AssertionError(
+            f"[{_HEADS}] expected key and value of {query.dim()} dimensions, got {key.dim()} and {value.dim()}"
+        )
+
+
+def _check_sizes(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, embed: int, heads: int, separate: bool) -> None:
+    """Of tensors (length, batch, embedding); with separate projections key and value may have other embeddings."""
+    if query.shape[2] != embed:
+        raise AssertionError(f"[{_HEADS}] expected an embedding of {embed}, got {query.shape[2]}")
+    if embed % heads:
+        raise AssertionError(f"[{_HEADS}] expected an embedding divisible by {heads} heads, got {embed}")
+    alike = key.shape[:2] == value.shape[:2] if separate else key.shape == value.shape
+    if not alike:
+        what = "length" if separate else "shape"
+        raise AssertionError(
+            f"[{_HEADS}] expected key and value of one {what}, got {tuple(key.shape)} and {tuple(value.shape)}"
+        )
+
+
+def _checked_mask(mask: fl.Tensor, rows: int, length: int, keys: int) -> fl.Tensor:
+    """A mask for all heads, or one for each head of each sequence, as one of three dimensions."""
+    if mask.dim() not in (2, 3):
+        raise RuntimeError(f"[{_HEADS}] expected attn_mask of 2 or 3 dimensions, got {mask.dim()}")
+    wanted = (length, keys) if mask.dim() == 2 else (rows, length, keys)
+    if tuple(mask.shape) != wanted:
+        raise RuntimeError(f"[{_HEADS}] expected attn_mask of shape {wanted}, got {tuple(mask.shape)}")
+    return mask.unsqueeze(0) if mask.dim() == 2 else mask
 
 
 @composite(
@@ -226,122 +259,79 @@ def nn_multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[fl.Tensor, fl.Tensor | None]:
-    op = "multi_head_attention_forward"
-    batched = query.dim() == 3
-    if query.dim() not in (2, 3):
-        raise AssertionError(f"[{op}] expected a query of 2 or 3 dimensions, got shape {tuple(query.shape)}")
-    if key.dim() != query.dim() or value.dim() != query.dim():
-        raise AssertionError(
-            f"[{op}] expected key and value of {query.dim()} dimensions, got {key.dim()} and {value.dim()}"
-        )
+    _check_ranks(query, key, value)
     if is_causal and attn_mask is None:
-        raise RuntimeError(f"[{op}] expected attn_mask with is_causal, which is only a hint, got None")
+        raise RuntimeError(f"[{_HEADS}] expected attn_mask with is_causal, which is only a hint, got None")
     key_padding_mask = _float_mask("key_padding_mask", key_padding_mask, query.dtype)
     attn_mask = _float_mask("attn_mask", attn_mask, query.dtype)
     hint = is_causal and key_padding_mask is None and not need_weights and bias_k is None and not add_zero_attn
 
+    batched = query.dim() == 3
     if not batched:
         # The same object stays the same, so that the packed projection is recognised.
         lifted: dict[int, fl.Tensor] = {id(x): x.unsqueeze(1) for x in (query, key, value)}
         query, key, value = (lifted[id(x)] for x in (query, key, value))
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
+    _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     length, batch, embed = query.shape
-    if embed != embed_dim_to_check:
-        raise AssertionError(f"[{op}] expected an embedding of {embed_dim_to_check}, got {embed}")
-    depth = embed // num_heads
-    if depth * num_heads != embed:
-        raise AssertionError(f"[{op}] expected an embedding divisible by {num_heads} heads, got {embed}")
-    if use_separate_proj_weight:
-        if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(
-                f"[{op}] expected key and value of one length, got {tuple(key.shape)} and {tuple(value.shape)}"
-            )
-    elif key.shape != value.shape:
-        raise AssertionError(
-            f"[{op}] expected key and value of one shape, got {tuple(key.shape)} and {tuple(value.shape)}"
-        )
-
+    depth, rows = embed // num_heads, batch * num_heads
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _project((query, key, value), embed, in_proj_weight, separate, in_proj_bias)
-
     if attn_mask is not None:
-        keys = key.shape[0]
-        if attn_mask.dim() == 2:
-            if tuple(attn_mask.shape) != (length, keys):
-                raise RuntimeError(
-                    f"[{op}] expected attn_mask of shape ({length}, {keys}), got {tuple(attn_mask.shape)}"
-                )
-            attn_mask = attn_mask.unsqueeze(0)
-        elif attn_mask.dim() == 3:
-            if tuple(attn_mask.shape) != (batch * num_heads, length, keys):
-                want = (batch * num_heads, length, keys)
-                raise RuntimeError(f"[{op}] expected attn_mask of shape {want}, got {tuple(attn_mask.shape)}")
-        else:
-            raise RuntimeError(f"[{op}] expected attn_mask of 2 or 3 dimensions, got {attn_mask.dim()}")
+        attn_mask = _checked_mask(attn_mask, rows, length, key.shape[0])
 
     extra = 0
     if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
-            raise AssertionError(f"[{op}] expected no static key or value together with bias_k and bias_v")
+            raise AssertionError(f"[{_HEADS}] expected no static key or value together with bias_k and bias_v")
         k = fl.cat([k, bias_k.expand(1, batch, embed)])
         v = fl.cat([v, bias_v.expand(1, batch, embed)])
         extra += 1
     elif bias_k is not None or bias_v is not None:
-        raise AssertionError(f"[{op}] expected bias_k and bias_v together, got one of them")
+        raise AssertionError(f"[{_HEADS}] expected bias_k and bias_v together, got one of them")
 
-    q = q.reshape(length, batch * num_heads, depth).transpose(0, 1)
-    k = k.reshape(k.shape[0], batch * num_heads, depth).transpose(0, 1) if static_k is None else static_k
-    v = v.reshape(v.shape[0], batch * num_heads, depth).transpose(0, 1) if static_v is None else static_v
+    q = q.reshape(length, rows, depth).transpose(0, 1)
+    k = k.reshape(k.shape[0], rows, depth).transpose(0, 1) if static_k is None else static_k
+    v = v.reshape(v.shape[0], rows, depth).transpose(0, 1) if static_v is None else static_v
     if add_zero_attn:
-        zero = fl.zeros((batch * num_heads, 1, depth), dtype=k.dtype, device=k.device)
+        zero = fl.zeros((rows, 1, depth), dtype=k.dtype, device=k.device)
         k = fl.cat([k, zero], 1)
         v = fl.cat([v, zero], 1)
         extra += 1
     keys = k.shape[1]
-    if extra and attn_mask is not None:
-        attn_mask = fl.nn.functional.pad(attn_mask, (0, extra))
+    if extra:
+        pad = fl.nn.functional.pad
+        attn_mask = None if attn_mask is None else pad(attn_mask, (0, extra))
+        key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, extra))
     if key_padding_mask is not None:
-        if extra:
-            key_padding_mask = fl.nn.functional.pad(key_padding_mask, (0, extra))
         if tuple(key_padding_mask.shape) != (batch, keys):
             raise AssertionError(
-                f"[{op}] expected key_padding_mask of shape ({batch}, {keys}), got {tuple(key_padding_mask.shape)}"
+                f"[{_HEADS}] expected key_padding_mask of shape ({batch}, {keys}), got {tuple(key_padding_mask.shape)}"
             )
         padding = key_padding_mask.reshape(batch, 1, 1, keys).expand(batch, num_heads, 1, keys)
-        padding = padding.reshape(batch * num_heads, 1, keys)
+        padding = padding.reshape(rows, 1, keys)
         attn_mask = padding if attn_mask is None else attn_mask + padding
-    if not training:
-        dropout_p = 0.0
 
+    dropout_p = dropout_p if training else 0.0
+    weights = None
     if need_weights:
         q = q * math.sqrt(1.0 / depth)
-        if attn_mask is None:
-            scores = fl.bmm(q, k.transpose(-2, -1))
-        else:
-            scores = fl.baddbmm(attn_mask, q, k.transpose(-2, -1))
+        turned = k.transpose(-2, -1)
+        scores = fl.bmm(q, turned) if attn_mask is None else fl.baddbmm(attn_mask, q, turned)
         weights = fl.softmax(scores, -1)
         dropped = fl.nn.functional.dropout(weights, dropout_p, True) if dropout_p > 0.0 else weights
-        output = fl.matmul(dropped, v).transpose(0, 1).reshape(length * batch, embed)
-        output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(
-            length, batch, out_proj_weight.shape[0]
-        )
+        mixed = fl.matmul(dropped, v).transpose(0, 1)
         weights = weights.reshape(batch, num_heads, length, keys)
-        if average_attn_weights:
-            weights = weights.mean(1)
-        if not batched:
-            output, weights = output.squeeze(1), weights.squeeze(0)
-        return output, weights
-
-    if attn_mask is not None:
-        shared = attn_mask.shape[0] == 1
-        attn_mask = attn_mask.unsqueeze(0) if shared else attn_mask.reshape(batch, num_heads, -1, keys)
-    q = q.reshape(batch, num_heads, length, depth)
-    k = k.reshape(batch, num_heads, keys, depth)
-    v = v.reshape(batch, num_heads, keys, depth)
-    mixed = fl.nn.functional.scaled_dot_product_attention(q, k, v, None if hint else attn_mask, dropout_p, hint)
-    output = mixed.permute(2, 0, 1, 3).reshape(batch * length, embed)
-    output = fl.nn.functional.linear(output, out_proj_weight, out_proj_bias).reshape(
-        length, batch, out_proj_weight.shape[0]
-    )
-    return (output if batched else output.squeeze(1)), None
+        weights = weights.mean(1) if average_attn_weights else weights
+        weights = weights if batched else weights.squeeze(0)
+    else:
+        if attn_mask is not None:
+            shared = attn_mask.shape[0] == 1
+            attn_mask = attn_mask.unsqueeze(0) if shared else attn_mask.reshape(batch, num_heads, -1, keys)
+        q, k, v = (x.reshape(batch, num_heads, n, depth) for x, n in ((q, length), (k, keys), (v, keys)))
+        mixed = fl.nn.functional.scaled_dot_product_attention(q, k, v, None if hint else attn_mask, dropout_p, hint)
+        mixed = mixed.permute(2, 0, 1, 3)
+    output = fl.nn.functional.linear(mixed.reshape(length * batch, embed), out_proj_weight, out_proj_bias)
+    output = output.reshape(length, batch, out_proj_weight.shape[0])
+    return (output if batched else output.squeeze(1)), weights
