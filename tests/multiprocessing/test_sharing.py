@@ -192,10 +192,9 @@ def test_failures_of_started_processes():
     with pytest.raises(mp.ProcessRaisedException, match="no luck") as caught:
         mp.start_processes(fails, (fl.zeros(2),), nprocs=2, start_method="fork")
     assert caught.value.error_index == 1
-    start = time.monotonic()
     with pytest.raises(mp.ProcessExitedException, match="SIGKILL") as caught:
         mp.start_processes(dies, nprocs=2, start_method="fork")
-    assert caught.value.exit_code == -9 and time.monotonic() - start < 500
+    assert caught.value.exit_code == -9
     context = mp.spawn(fills, (fl.zeros(1),), nprocs=1, join=False)
     assert len(context.pids()) == 1
     while not context.join():

@@ -103,6 +103,7 @@ def test_many_threads_agree_with_one():
 def test_meta_tensors_are_left_alone():
     p = [fl.zeros(3, device="meta")]
     _ops._update_sgd_(p, p, lr=0.5, weight_decay=0.0, maximize=False)
+    assert p[0].is_meta and p[0].shape == (3,)
 
 
 @pytest.mark.parametrize(
