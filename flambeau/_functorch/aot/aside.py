@@ -23,7 +23,7 @@ _number = itertools.count()
 class Slot(NamedTuple):
     """Where a tensor of a context was."""
 
-    index: int
+    place: int
 
 
 class Derivative(NamedTuple):
@@ -76,7 +76,7 @@ def _run(number: int, tensors: list[Any]) -> list[Any]:
     derivative = _derivatives[number]
 
     def put(value: Any) -> Any:
-        return tensors[value.index] if isinstance(value, Slot) else _within(value, put)
+        return tensors[value.place] if isinstance(value, Slot) else _within(value, put)
 
     ctx = derivative.context()
     vars(ctx).update({k: put(v) for k, v in derivative.attributes.items()})
