@@ -145,6 +145,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "meta overflow": (RuntimeError, lambda: fl.empty(HUGE, 8, device="meta")),
     "repeat negative": (RuntimeError, lambda: x.repeat(-1, 1)),
     "repeat too few": (RuntimeError, lambda: x.repeat(2)),
+    "resize overflow": (RuntimeError, lambda: fl.ones(4).resize_(HUGE)),
     "repeat overflow": (RuntimeError, lambda: x.repeat(HUGE, HUGE)),
     "expand overflow": (RuntimeError, lambda: fl.ones(1, 1).expand(HUGE, HUGE)),
     "arange backwards": (RuntimeError, lambda: fl.arange(1, 0)),

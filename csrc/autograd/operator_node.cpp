@@ -94,19 +94,41 @@ Tensor copy_of(const Tensor& t) {
   return copy;
 }
 
-void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
-  const bool inplace = op.flags & kInplace || (!op.schema.args.empty() && op.schema.args[0].mutated);
-  const bool moves = inplace && op.flags & kView;  // gives an argument another geometry and writes nothing
-  const Operator& base = op.functional ? *op.functional : op;
-  const Derivative* derivative = static_cast<const Derivative*>(op.autograd ? op.autograd : base.autograd);
-  bool any = false;
-  each_tensor(op, args, [&](size_t, const Tensor& t) {
-    any |= t.defined() && wants_grad(t) && differentiable(t.dtype());
-  });
-  const auto run_below = [&] {
-    ExcludeKeys below{KeySet(Key::Autograd)};
-    op.call_with(keys.below(Key::Autograd), args, results);
-  };
+// A call that autograd records.
+struct Recorded {
+  const Operator& op;
+  const Operator& base;  // the form that writes to nothing
+  const Derivative* derivative;
+  Value* args;
+  bool inplace;
+  bool moves;  // gives an argument another geometry and writes nothing
+  Ref<OperatorNode> node;
+  uint32_t saves_results = 0;
+
+  Recorded(const Operator& op, Value* args)
+      : op(op),
+        base(op.functional ? *op.functional : op),
+        derivative(static_cast<const Derivative*>(op.autograd ? op.autograd : base.autograd)),
+        args(args),
+        inplace(op.flags & kInplace || (!op.schema.args.empty() && op.schema.args[0].mutated)),
+        moves(inplace && op.flags & kView) {}
+
+  bool any_wants_grad() const {
+    bool any = false;
+    each_tensor(op, args, [&](size_t, const Tensor& t) {
+      any |= t.defined() && wants_grad(t) && differentiable(t.dtype());
+    });
+    return any;
+  }
+  void check_writes(bool any) const;
+  void make_node();
+  void add_input(size_t argument, const Tensor& t, bool keep);
+  void add_missing(const Tensor& result) const;
+  void add_result(const Tensor& t);
+  void add_results(Value* results);
+};
+
+void Recorded::check_writes(bool any) const {
   if (op.flags & kOut)
     FL_CHECK(
         !any, "[", base.schema.name,
@@ -118,119 +140,130 @@ void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value*
          "] expected a normal tensor to write to, got an inference tensor: Inplace update to inference "
          "tensor outside "
          "InferenceMode is not allowed; clone() it to get a normal tensor before doing inplace update");
-  if (!any || op.flags & kNoGrad || op.n_results() == 0) {
-    if (inplace && args[0].is_tensor()) check_inplace(args[0].tensor(), op.schema.name.c_str(), any);
-    return run_below();
-  }
-  if (!derivative) {
-    // Without a derivative of its own, an op that is defined by others is differentiated through them.
-    if (const Kernel composite = op.kernel(Key::Composite))
-      return composite.fn(op, composite.context, keys, args, results);
-  }
-  if (inplace) check_inplace(args[0].tensor(), op.schema.name.c_str(), any);
-  Ref<OperatorNode> node;
-  uint32_t saves_results = 0;
-  if (derivative && derivative->differentiable) {
-    node = Ref<OperatorNode>(new OperatorNode);
-    node->op = &op;
-    node->derivative = derivative;
-    const size_t n = op.schema.args.size();
-    node->args.resize(n);
-    node->arg_begin.resize(n + 1);
-    uint16_t flat = 0;
-    uint64_t saves = derivative->saves_args;
-    if (!derivative->saves_args_for.empty()) {
-      saves = 0;
-      each_tensor(op, args, [&](size_t i, const Tensor& t) {
-        if (t.defined() && t.requires_grad()) {
-          saves |= derivative->saves_args_for[i];
-          saves_results |= derivative->saves_results_for[i];
-        }
-      });
-    } else {
-      saves_results = derivative->saves_results;
-    }
-    for (size_t i = 0; i < n; ++i) {
-      node->arg_begin[i] = flat;
-      const bool keep = saves >> i & 1;
-      const auto add = [&](const Tensor& t) {
-        if (!t.defined()) {
-          node->inputs.emplace_back();
-          node->saved_args.emplace_back();
-          node->next.emplace_back();
-        } else {
-          node->inputs.emplace_back(t->sizes, t.dtype(), t.device());
-          if (t.requires_grad() && differentiable(t.dtype()))
-            node->next.push_back(gradient_edge(t));
-          else
-            node->next.emplace_back();
-          if (!keep)
-            node->saved_args.emplace_back();
-          else if (!(inplace && (i == 0 || t.same(args[0].tensor()))))
-            node->saved_args.push_back(SavedTensor(t, false));
-          else if (moves)
-            node->saved_args.push_back(SavedTensor(detach(t), false));
-          else  // the value before the write: a copy, since the write destroys it
-            node->saved_args.push_back(SavedTensor(copy_of(t), false));
-        }
-        ++flat;
-      };
-      if (args[i].is_tensor()) {
-        add(args[i].tensor());
-      } else if (args[i].is_tensor_list()) {
-        for (size_t j = 0; j < args[i].length(); ++j) add(args[i].tensors()[j]);
-      } else {
-        node->args[i] = args[i];
+}
+
+// An edge for each tensor among the arguments, and of those that the derivative needs the value before the
+// call.
+void Recorded::make_node() {
+  node = Ref<OperatorNode>(new OperatorNode);
+  node->op = &op;
+  node->derivative = derivative;
+  const size_t n = op.schema.args.size();
+  node->args.resize(n);
+  node->arg_begin.resize(n + 1);
+  uint64_t saves = derivative->saves_args;
+  saves_results = derivative->saves_results;
+  if (!derivative->saves_args_for.empty()) {
+    saves = saves_results = 0;
+    each_tensor(op, args, [&](size_t i, const Tensor& t) {
+      if (t.defined() && t.requires_grad()) {
+        saves |= derivative->saves_args_for[i];
+        saves_results |= derivative->saves_results_for[i];
       }
-    }
-    node->arg_begin[n] = flat;
+    });
   }
-  run_below();
-  const int n_results = op.n_results();
-  const auto record = [&](const Tensor& t) {
-    if (!t.defined()) {
-      if (node) node->outputs.emplace_back();
-      return;
+  for (size_t i = 0; i < n; ++i) {
+    node->arg_begin[i] = static_cast<uint16_t>(node->inputs.size());
+    const bool keep = saves >> i & 1;
+    if (args[i].is_tensor()) {
+      add_input(i, args[i].tensor(), keep);
+    } else if (args[i].is_tensor_list()) {
+      for (size_t j = 0; j < args[i].length(); ++j) add_input(i, args[i].tensors()[j], keep);
+    } else {
+      node->args[i] = args[i];
     }
-    const bool own = inplace && t.same(args[0].tensor());
-    if (!differentiable(t.dtype())) {
-      if (node) node->outputs.emplace_back(t->sizes, t.dtype(), t.device());
-      return;
-    }
-    if (!node) {
-      if (derivative && !derivative->differentiable) return;
-      Ref<Missing> missing(new Missing);
-      missing->op = base.schema.name;
-      each_tensor(op, args, [&](size_t, const Tensor& in) {
-        missing->next.push_back(in.defined() ? gradient_edge(in) : Edge());
-      });
-      missing->add_output(t);
-      own ? rebase_history(t, Ref<Node>(missing.get()), 0) : set_history(t, Ref<Node>(missing.get()), 0);
-      return;
-    }
-    if (moves && follow_base(t)) return;
+  }
+  node->arg_begin[n] = static_cast<uint16_t>(node->inputs.size());
+}
+
+void Recorded::add_input(size_t argument, const Tensor& t, bool keep) {
+  if (!t.defined()) {
+    node->inputs.emplace_back();
+    node->saved_args.emplace_back();
+    node->next.emplace_back();
+    return;
+  }
+  node->inputs.emplace_back(t->sizes, t.dtype(), t.device());
+  if (t.requires_grad() && differentiable(t.dtype()))
+    node->next.push_back(gradient_edge(t));
+  else
+    node->next.emplace_back();
+  if (!keep)
+    node->saved_args.emplace_back();
+  else if (!(inplace && (argument == 0 || t.same(args[0].tensor()))))
+    node->saved_args.push_back(SavedTensor(t, false));
+  else if (moves)
+    node->saved_args.push_back(SavedTensor(detach(t), false));
+  else  // the value before the write: a copy, since the write destroys it
+    node->saved_args.push_back(SavedTensor(copy_of(t), false));
+}
+
+void Recorded::add_missing(const Tensor& result) const {
+  Ref<Missing> missing(new Missing);
+  missing->op = base.schema.name;
+  each_tensor(op, args, [&](size_t, const Tensor& in) {
+    missing->next.push_back(in.defined() ? gradient_edge(in) : Edge());
+  });
+  missing->add_output(result);
+  const bool own = inplace && result.same(args[0].tensor());
+  (own ? rebase_history : set_history)(result, Ref<Node>(missing.get()), 0);
+}
+
+void Recorded::add_result(const Tensor& t) {
+  if (!t.defined()) {
+    if (node) node->outputs.emplace_back();
+  } else if (!differentiable(t.dtype())) {
+    if (node) node->outputs.emplace_back(t->sizes, t.dtype(), t.device());
+  } else if (!node) {
+    if (!derivative || derivative->differentiable) add_missing(t);
+  } else if (!moves || !follow_base(t)) {
     const uint32_t at = node->add_output(t);
-    if (own)
-      rebase_history(t, Ref<Node>(node.get()), at);
-    else
-      set_history(t, Ref<Node>(node.get()), at);
-  };
-  for (int i = 0; i < n_results; ++i) {
+    const bool own = inplace && t.same(args[0].tensor());
+    (own ? rebase_history : set_history)(t, Ref<Node>(node.get()), at);
+  }
+}
+
+void Recorded::add_results(Value* results) {
+  const int n = op.n_results();
+  for (int i = 0; i < n; ++i) {
     if (results[i].is_tensor()) {
-      record(results[i].tensor());
+      add_result(results[i].tensor());
     } else if (results[i].is_tensor_list()) {
-      for (size_t j = 0; j < results[i].length(); ++j) record(results[i].tensors()[j]);
+      for (size_t j = 0; j < results[i].length(); ++j) add_result(results[i].tensors()[j]);
     } else if (node) {
       node->outputs.emplace_back();
     }
   }
   if (node && saves_results)
-    for (int i = 0; i < n_results; ++i) {
+    for (int i = 0; i < n; ++i) {
       if (results[i].is_tensor() && saves_results >> i & 1)
         node->saved_results.push_back(SavedTensor(results[i].tensor(), true));
       else
         node->saved_results.emplace_back();
     }
+}
+
+void autograd_kernel(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  Recorded call(op, args);
+  const bool any = call.any_wants_grad();
+  const auto run_below = [&] {
+    ExcludeKeys below{KeySet(Key::Autograd)};
+    op.call_with(keys.below(Key::Autograd), args, results);
+  };
+  call.check_writes(any);
+  if (!any || op.flags & kNoGrad || op.n_results() == 0) {
+    if (call.inplace && args[0].is_tensor()) check_inplace(args[0].tensor(), op.schema.name.c_str(), any);
+    return run_below();
+  }
+  if (!call.derivative) {
+    // Without a derivative of its own, an op that is defined by others is differentiated through them.
+    if (const Kernel composite = op.kernel(Key::Composite))
+      return composite.fn(op, composite.context, keys, args, results);
+  }
+  if (call.inplace) check_inplace(args[0].tensor(), op.schema.name.c_str(), any);
+  if (call.derivative && call.derivative->differentiable) call.make_node();
+  run_below();
+  call.add_results(results);
 }
 
 }  // namespace

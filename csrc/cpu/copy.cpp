@@ -7,6 +7,7 @@
 
 #include "core/accelerator.h"
 #include "core/stored_dtypes.h"
+#include "cpu/bytes.h"
 #include "cpu/cast.h"
 #include "cpu/iterator.h"
 #include "cpu/layout.h"
@@ -144,23 +145,8 @@ bool try_transpose(const StridedIterator& it) {
   int fast = 1;
   while (fast < it.ndim() && src.strides[fast] != item) ++fast;
   if (fast == it.ndim() || it.sizes()[0] < 4 || it.sizes()[fast] < 4) return false;
-  switch (item) {
-    case 1:
-      transpose<uint8_t>(it, fast);
-      return true;
-    case 2:
-      transpose<uint16_t>(it, fast);
-      return true;
-    case 4:
-      transpose<uint32_t>(it, fast);
-      return true;
-    case 8:
-      transpose<uint64_t>(it, fast);
-      return true;
-    default:
-      transpose<complex128>(it, fast);
-      return true;
-  }
+  dispatch_bytes(item, [&](auto type) { transpose<typename decltype(type)::type>(it, fast); });
+  return true;
 }
 
 }  // namespace
@@ -387,19 +373,23 @@ Tensor as_type(const Tensor& self, std::optional<MemoryFormat> format) {
 // Gives self new sizes, keeping what its storage holds and growing it if need be.
 Tensor resize_(const Tensor& self, IntSpan size, std::optional<MemoryFormat> format) {
   const int64_t n = numel_of(size);
+  const MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
+  const bool channels_last = f == MemoryFormat::ChannelsLast || f == MemoryFormat::ChannelsLast3d;
+  FL_CHECK(f != MemoryFormat::Preserve,
+           "[resize_] expected a memory format that sizes determine, got preserve_format");
+  FL_CHECK(!channels_last || size.size() == (f == MemoryFormat::ChannelsLast ? 4 : 5),
+           "[resize_] expected 4 or 5 dimensions for channels_last, got ", size);
   if (self.sizes() != size) {
-    const int64_t bytes = (self.offset() + n) * self.itemsize();
+    int64_t bytes;
+    FL_CHECK(!__builtin_add_overflow(self.offset(), n, &bytes) &&
+                 !__builtin_mul_overflow(bytes, self.itemsize(), &bytes),
+             "[resize_] expected a tensor that fits in memory, got sizes ", size);
     if (n > 0 && bytes > static_cast<int64_t>(self->storage->bytes)) self->storage->resize(bytes);
     self->sizes.assign(size);
     self->strides = contiguous_strides(size);
     self->refresh();
   }
-  const MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
-  FL_CHECK(f != MemoryFormat::Preserve,
-           "[resize_] expected a memory format that sizes determine, got preserve_format");
-  if (f == MemoryFormat::ChannelsLast || f == MemoryFormat::ChannelsLast3d) {
-    FL_CHECK(self.dim() == (f == MemoryFormat::ChannelsLast ? 4 : 5),
-             "[resize_] expected 4 or 5 dimensions for channels_last, got ", size);
+  if (channels_last) {
     self->strides = channels_last_strides(size);
     self->refresh();
   }

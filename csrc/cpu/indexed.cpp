@@ -277,4 +277,42 @@ Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights) {
   return found;
 }
 
+Scalar identity_of(Combine how, DType dtype) {
+  if (how == Combine::Add) return Scalar(0);
+  if (how == Combine::Mul) return Scalar(1);
+  const bool lowest = how == Combine::Max;
+  if (dtype == DType::Bool) return Scalar(!lowest);
+  return dispatch(dtype, [&](auto type) -> Scalar {
+    using T = typename decltype(type)::type;
+    using Limits = std::numeric_limits<std::conditional_t<std::is_integral_v<T>, T, double>>;
+    if constexpr (std::is_integral_v<T>)
+      return Scalar(static_cast<int64_t>(lowest ? Limits::lowest() : Limits::max()));
+    else
+      return Scalar(lowest ? -Limits::infinity() : Limits::infinity());
+  });
+}
+
+void divide_by_counts(const Tensor& self, const Tensor& counts) {
+  if (self.is_meta() || self.numel() == 0) return;
+  const Tensor dense = contiguous(self);
+  Tensor out = empty(self.sizes(), self.options());
+  dispatch(self.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    using C = compute_t<T>;
+    const T* from = dense.data<T>();
+    const int64_t* by = counts.data<int64_t>();
+    T* to = out.data<T>();
+    for (int64_t i = 0; i < out.numel(); ++i) {
+      const int64_t n = std::max<int64_t>(by[i], 1);
+      if constexpr (std::is_integral_v<T>) {
+        const int64_t x = static_cast<int64_t>(from[i]);
+        to[i] = static_cast<T>(x / n - (x % n != 0 && x < 0));
+      } else {
+        to[i] = convert<T>(static_cast<C>(from[i]) / static_cast<C>(n));
+      }
+    }
+  });
+  copy_into(self, out);
+}
+
 }  // namespace fl

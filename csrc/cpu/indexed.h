@@ -29,6 +29,12 @@ constexpr int64_t kIndexBlock = 512;  // offsets computed at a time
 // * weight. The result is an int64 tensor with one row for each row of weights.
 Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights);
 
+// The value that changes nothing under a combination.
+Scalar identity_of(Combine how, DType dtype);
+
+// self /= max(count, 1), integers rounding down; counts are int64, of self's shape and contiguous.
+void divide_by_counts(const Tensor& self, const Tensor& counts);
+
 // Indices as a contiguous int64 tensor.
 Tensor as_index(const Tensor& index);
 

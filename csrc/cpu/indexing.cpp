@@ -2,6 +2,8 @@
 #include <cstring>
 
 #include "core/scalar_range.h"
+#include "cpu/bytes.h"
+#include "cpu/exact_out.h"
 #include "cpu/index_plan.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
@@ -20,23 +22,6 @@ Tensor expanded(const char* op, const Tensor& t, IntSpan shape) {
     strides[d] = t.size(d - lead) == 1 ? 0 : t.stride(d - lead);
   }
   return alias(t, shape, strides, t.offset());
-}
-
-void check_distinct(const char* op, const Tensor& self) {
-  FL_CHECK(
-      !has_internal_overlap(self), "[", op,
-      "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
-}
-
-void check_apart(const char* op, const Tensor& self, const Tensor& other) {
-  if (self.is_meta() || self.numel() == 0 || other.numel() == 0) return;
-  const bool same =
-      self->storage.get() == other->storage.get() &&
-      (overlaps_partially(self, other) || (self.offset() == other.offset() && self.sizes() == other.sizes() &&
-                                           self.strides() == other.strides()));
-  FL_CHECK(!same, "[", op,
-           "] expected an argument that shares no memory with the tensor it is written to, got views of one "
-           "memory; clone() it first");
 }
 
 // ---------------------------------------------------------------- index, index_put
@@ -60,9 +45,10 @@ bool fill_masked(const Tensor& self, const std::vector<Tensor>& indices, const T
   const Tensor flags = contiguous(mask);
   const bool* where = flags.data<bool>();
   const int64_t width = flags.numel() ? self.numel() / flags.numel() : 0;
-  const auto fill = [&](auto x) {
-    using T = decltype(x);
-    std::memcpy(&x, value.raw(), sizeof(T));
+  dispatch_bytes(self.itemsize(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    T x;
+    std::memcpy(&x, value.raw(), sizeof x);
     T* data = self.data<T>();
     parallel_for(flags.numel(), std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)),
                  [&](int64_t b, int64_t e) {
@@ -73,24 +59,7 @@ bool fill_masked(const Tensor& self, const std::vector<Tensor>& indices, const T
                        if (where[i]) std::fill(data + i * width, data + (i + 1) * width, x);
                    }
                  });
-  };
-  switch (self.itemsize()) {
-    case 1:
-      fill(uint8_t());
-      break;
-    case 2:
-      fill(uint16_t());
-      break;
-    case 4:
-      fill(uint32_t());
-      break;
-    case 8:
-      fill(uint64_t());
-      break;
-    default:
-      fill(complex128());
-      break;
-  }
+  });
   return true;
 }
 
@@ -348,58 +317,6 @@ Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Op
   return index_fill_(copied(self), dim, index, value);
 }
 
-}  // namespace
-
-// The value that changes nothing under a reduction.
-Scalar identity_of(Combine how, DType dtype) {
-  if (how == Combine::Add) return Scalar(0);
-  if (how == Combine::Mul) return Scalar(1);
-  const bool lowest = how == Combine::Max;
-  if (dtype == DType::Bool) return Scalar(!lowest);
-  if (is_floating(dtype))
-    return Scalar(lowest ? -std::numeric_limits<double>::infinity()
-                         : std::numeric_limits<double>::infinity());
-  switch (dtype) {
-    case DType::UInt8:
-      return Scalar(int64_t(lowest ? 0 : 255));
-    case DType::Int8:
-      return Scalar(int64_t(lowest ? -128 : 127));
-    case DType::Int16:
-      return Scalar(int64_t(lowest ? -32768 : 32767));
-    case DType::Int32:
-      return Scalar(
-          int64_t(lowest ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max()));
-    default:
-      return Scalar(lowest ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max());
-  }
-}
-
-// self /= max(count, 1), integers rounding down; counts have self's dtype and shape and are contiguous.
-void divide_by_counts(const Tensor& self, const Tensor& counts) {
-  if (self.is_meta() || self.numel() == 0) return;
-  const Tensor dense = contiguous(self);
-  Tensor out = empty(self.sizes(), self.options());
-  dispatch(self.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    using C = compute_t<T>;
-    const T* from = dense.data<T>();
-    const int64_t* by = counts.data<int64_t>();
-    T* to = out.data<T>();
-    for (int64_t i = 0; i < out.numel(); ++i) {
-      const int64_t n = std::max<int64_t>(by[i], 1);
-      if constexpr (std::is_integral_v<T>) {
-        const int64_t x = static_cast<int64_t>(from[i]);
-        to[i] = static_cast<T>(x / n - (x % n != 0 && x < 0));
-      } else {
-        to[i] = convert<T>(static_cast<C>(from[i]) / static_cast<C>(n));
-      }
-    }
-  });
-  copy_into(self, out);
-}
-
-namespace {
-
 Tensor index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                      std::string_view reduce, bool include_self) {
   FL_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
@@ -475,16 +392,6 @@ Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool a
 // ---------------------------------------------------------------- out= forms that may not share memory with
 // what they read
 
-Tensor write_out(const char* op, const Tensor& out, const Tensor& value) {
-  FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ",
-           to_string(out.device()));
-  FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()),
-           ", got ", name_of(out.dtype()));
-  prepare_out(op, out, value.sizes(), value.dtype(), true);
-  out.bump_version();
-  copy_into(out, value);
-  return out;
-}
 Tensor index_select_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
   check_distinct("index_select", out);
   check_apart("index_select", out, self);

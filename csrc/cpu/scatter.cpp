@@ -3,15 +3,13 @@
 #include <cstring>
 
 #include "core/scalar_range.h"
+#include "cpu/exact_out.h"
 #include "cpu/indexed.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
-
-Scalar identity_of(Combine how, DType dtype);
-void divide_by_counts(const Tensor& self, const Tensor& counts);
 
 namespace {
 
@@ -125,23 +123,10 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
 }
 
 Tensor gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad, const Tensor& out) {
-  FL_CHECK(out.dtype() == self.dtype(), "[gather] expected an out of dtype ", name_of(self.dtype()), ", got ",
-           name_of(out.dtype()));
-  FL_CHECK(!has_internal_overlap(out),
-           "[gather] expected an out whose elements are distinct in memory, got an expanded tensor");
-  for (const Tensor* t : {&self, &index})
-    FL_CHECK(
-        out.is_meta() || out.numel() == 0 || out->storage.get() != (*t)->storage.get() ||
-            (!overlaps_partially(out, *t) &&
-             !(out.offset() == t->offset() && out.sizes() == t->sizes() && out.strides() == t->strides())),
-        "[gather] expected an out that shares no memory with its arguments, got views of one memory");
-  const Tensor value = gather(self, dim, index, sparse_grad);
-  FL_CHECK(out.device() == value.device(), "[", "gather", "] expected out on ", to_string(value.device()),
-           ", got ", to_string(out.device()));
-  prepare_out("gather", out, value.sizes(), value.dtype(), true);
-  out.bump_version();
-  copy_into(out, value);
-  return out;
+  check_distinct("gather", out);
+  check_apart("gather", out, self);
+  check_apart("gather", out, index);
+  return write_out("gather", out, gather(self, dim, index, sparse_grad));
 }
 
 // self[index] op= src along dim; src undefined means the value.
@@ -200,21 +185,9 @@ int64_t check_scatter(const char* op, const Tensor& self, int64_t dim, const Ten
   if (src.defined())
     FL_CHECK(self.dtype() == src.dtype(), "[", op, "] expected a source of dtype ", name_of(self.dtype()),
              ", got ", name_of(src.dtype()));
-  const auto apart = [&](const Tensor& t) {
-    if (self.is_meta() || !t.defined() || t.numel() == 0 || self.numel() == 0 ||
-        self->storage.get() != t->storage.get())
-      return;
-    FL_CHECK(!overlaps_partially(self, t) &&
-                 !(self.offset() == t.offset() && self.sizes() == t.sizes() && self.strides() == t.strides()),
-             "[", op,
-             "] expected arguments that share no memory with the tensor that is written to, got views of one "
-             "memory; clone() one of them");
-  };
-  FL_CHECK(
-      !has_internal_overlap(self), "[", op,
-      "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
-  apart(index);
-  apart(src);
+  check_distinct(op, self);
+  check_apart(op, self, index);
+  if (src.defined()) check_apart(op, self, src);
   FL_CHECK(self.device() == index.device() && (!src.defined() || src.device() == self.device()), "[", op,
            "] expected all tensors on one device, got ", to_string(self.device()), " and ",
            to_string(index.device()));

@@ -2,6 +2,7 @@
 // is divided among the threads, so that two hundred small parameters cost one parallel region.
 #include "cpu/updates.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/accelerator.h"
@@ -115,100 +116,136 @@ void prepare(const UpdateDef& def, Job& job, const Tensor* const* lists, size_t 
   }
 }
 
-}  // namespace
+// The lists, scalar states and numbers of a call.
+struct Arguments {
+  Arguments(const UpdateDef& definition, Value* args)
+      : def(definition), n(args[definition.list_arg[0]].length()) {
+    const auto list_at = [&](int position) {
+      FL_CHECK(args[position].length() == n, "[", def.name, "] expected lists of one length, got ",
+               int64_t(n), " and ", int64_t(args[position].length()));
+      return args[position].tensors();
+    };
+    for (int k = 0; k < def.lists; ++k) lists[k] = list_at(def.list_arg[k]);
+    for (int k = 0; k < def.scalars; ++k) scalars[k] = list_at(def.scalar_arg[k]);
+    for (int k = 0; k < def.numbers; ++k) {
+      const Value& v = args[def.number_arg[k]];
+      numbers[k] = v.tag() == Value::Tag::Bool ? double(v.to_bool()) : v.to_float();
+    }
+  }
+  // Whether all scalar states are on the device, where they stay.
+  bool scalars_on_device() const {
+    bool there = def.scalars > 0;
+    for (int k = 0; k < def.scalars; ++k)
+      for (size_t i = 0; there && i < n; ++i) {
+        check_scalar(def, scalars[k][i]);
+        there = scalars[k][i].device() == lists[0][i].device() && is_floating(scalars[k][i].dtype());
+      }
+    return there;
+  }
 
-void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, Value*) {
-  const UpdateDef& def = *static_cast<const UpdateDef*>(definition);
-  const size_t n = args[def.list_arg[0]].length();
+  const UpdateDef& def;
+  size_t n;
   const Tensor* lists[kUpdateLists];
   const Tensor* scalars[kUpdateScalars];
   double numbers[kUpdateNumbers];
-  const auto list_at = [&](int position) {
-    FL_CHECK(args[position].length() == n, "[", def.name, "] expected lists of one length, got ", int64_t(n),
-             " and ", int64_t(args[position].length()));
-    return args[position].tensors();
-  };
-  for (int k = 0; k < def.lists; ++k) lists[k] = list_at(def.list_arg[k]);
-  for (int k = 0; k < def.scalars; ++k) scalars[k] = list_at(def.scalar_arg[k]);
-  for (int k = 0; k < def.numbers; ++k) {
-    const Value& v = args[def.number_arg[k]];
-    numbers[k] = v.tag() == Value::Tag::Bool ? double(v.to_bool()) : v.to_float();
-  }
-  if (keys.has(Key::Meta)) return;
+};
 
-  std::vector<Job> jobs(n);
+// What is to be done for each tensor.
+struct Plan {
+  Plan(const Arguments& given, bool on_device);
+  void write_scalars() const;
+  void run() const;
+  void run_on_device() const;
+
+  const Arguments& given;
+  std::vector<Job> jobs;
   std::vector<Detour> detours;
   std::vector<double> values;  // rows: what the loop uses, then the new scalar states
+  int64_t total = 0;
+  bool there;  // the device computes values from scalar states that it holds
+};
+
+Plan::Plan(const Arguments& arguments, bool on_device)
+    : given(arguments), jobs(given.n), there(on_device && given.scalars_on_device()) {
+  const UpdateDef& def = given.def;
   const int row = def.values + def.scalars;
   double now[kUpdateScalars], before[kUpdateScalars];
-  int64_t total = 0;
-  bool there = keys.has(Key::CUDA) && def.scalars > 0;  // scalar states are on the device, and stay there
-  for (int k = 0; k < def.scalars; ++k)
-    for (size_t i = 0; there && i < n; ++i) {
-      check_scalar(def, scalars[k][i]);
-      there = scalars[k][i].device() == lists[0][i].device() && is_floating(scalars[k][i].dtype());
-    }
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < given.n; ++i) {
     Job& job = jobs[i];
-    prepare(def, job, lists, i, detours);
+    prepare(def, job, given.lists, i, detours);
     total += job.numel;
     job.end = total;
     if (there) continue;
-    for (int k = 0; k < def.scalars; ++k) now[k] = read_scalar(def, scalars[k][i]);
+    for (int k = 0; k < def.scalars; ++k) now[k] = read_scalar(def, given.scalars[k][i]);
     // Parameters that have seen the same number of steps share their values.
     if (i == 0 || !std::equal(now, now + def.scalars, before)) {
       values.resize(values.size() + row);
       double* at = values.data() + values.size() - row;
-      def.loops->once(now, numbers, at + def.values, at);
+      def.loops->once(now, given.numbers, at + def.values, at);
       std::copy(now, now + def.scalars, before);
     }
     job.values = static_cast<int>(values.size()) - row;
   }
-  // Nothing has been written so far: what does not fit has raised.
+}
+
+void Plan::write_scalars() const {
+  const UpdateDef& def = given.def;
   for (int k = 0; k < def.scalars; ++k)
     if (def.scalars_written >> k & 1)
-      for (size_t i = 0; i < n; ++i) {
-        if (!there) write_scalar(scalars[k][i], values[jobs[i].values + def.values + k]);
-        scalars[k][i].bump_version();
+      for (size_t i = 0; i < given.n; ++i) {
+        if (!there) write_scalar(given.scalars[k][i], values[jobs[i].values + def.values + k]);
+        given.scalars[k][i].bump_version();
       }
-  if (keys.has(Key::CUDA)) {
-    std::vector<const double*> rows;
-    for (const Job& job : jobs) rows.push_back(there ? nullptr : values.data() + job.values);
-    std::vector<std::vector<Tensor>> placed(def.lists);
-    const Tensor* given[kUpdateLists];
-    for (int k = 0; k < def.lists; ++k) {
-      placed[k].assign(lists[k], lists[k] + n);
-      for (Tensor& t : placed[k])
-        for (const Detour& d : detours)
-          if (d.original.same(t)) t = d.copy;
-      given[k] = placed[k].data();
-    }
-    the_accelerator().update({def, n, given, there ? nullptr : rows.data(), scalars, numbers});
-  } else {
-    parallel_for(total, kGrain / kCost, [&](int64_t begin, int64_t end) {
-      size_t i = 0;
-      for (size_t count = n; count > 0;) {  // the first job that ends after `begin`
-        const size_t half = count / 2;
-        if (jobs[i + half].end <= begin) {
-          i += half + 1;
-          count -= half + 1;
-        } else {
-          count = half;
-        }
-      }
-      for (; i < n && begin < end; ++i) {
-        const Job& job = jobs[i];
-        const int64_t start = job.end - job.numel, stop = std::min(end, job.end);
-        if (stop > begin) run_piece(def, job, values.data() + job.values, begin - start, stop - start);
-        begin = std::max(begin, stop);
-      }
-    });
+}
+
+void Plan::run_on_device() const {
+  const UpdateDef& def = given.def;
+  std::vector<const double*> rows;
+  for (const Job& job : jobs) rows.push_back(there ? nullptr : values.data() + job.values);
+  std::vector<std::vector<Tensor>> placed(def.lists);
+  const Tensor* lists[kUpdateLists];
+  for (int k = 0; k < def.lists; ++k) {
+    placed[k].assign(given.lists[k], given.lists[k] + given.n);
+    for (Tensor& t : placed[k])
+      for (const Detour& d : detours)
+        if (d.original.same(t)) t = d.copy;
+    lists[k] = placed[k].data();
   }
-  for (const Detour& d : detours)
+  the_accelerator().update(
+      {def, given.n, lists, there ? nullptr : rows.data(), given.scalars, given.numbers});
+}
+
+void Plan::run() const {
+  parallel_for(total, kGrain / kCost, [&](int64_t begin, int64_t end) {
+    const auto ends_before = [](const Job& job, int64_t at) { return job.end <= at; };
+    auto job = std::lower_bound(jobs.begin(), jobs.end(), begin, ends_before);
+    for (; job != jobs.end() && begin < end; ++job) {
+      const int64_t start = job->end - job->numel, stop = std::min(end, job->end);
+      if (stop > begin) run_piece(given.def, *job, values.data() + job->values, begin - start, stop - start);
+      begin = std::max(begin, stop);
+    }
+  });
+}
+
+}  // namespace
+
+void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, Value*) {
+  const UpdateDef& def = *static_cast<const UpdateDef*>(definition);
+  const Arguments given(def, args);
+  if (keys.has(Key::Meta)) return;
+  const bool on_device = keys.has(Key::CUDA);
+  Plan plan(given, on_device);
+  // Nothing has been written so far: what does not fit has raised.
+  plan.write_scalars();
+  if (on_device)
+    plan.run_on_device();
+  else
+    plan.run();
+  for (const Detour& d : plan.detours)
     if (d.written) copy_into(d.original, d.copy);
   for (int k = 0; k < def.lists; ++k)
     if (def.written >> k & 1)
-      for (size_t i = 0; i < n; ++i) lists[k][i].bump_version();
+      for (size_t i = 0; i < given.n; ++i) given.lists[k][i].bump_version();
 }
 
 }  // namespace fl
