@@ -3,6 +3,7 @@
 //
 // Of planes a batch takes two kernels each way: the sums of pieces, which the blocks that write the result
 // fold anew for their channel. Where channels lie side by side a small kernel folds them in between.
+#include "cpu/layout.h"
 #include "cuda/channels.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.h"
@@ -33,10 +34,6 @@ void by_type(DType dtype, bool together, const F& f) {
     default:
       return together ? f(Of<__half, 8>()) : f(Of<__half, 1>());
   }
-}
-
-bool aligned(const void* p) {
-  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 
 Pieces divided(int64_t items, int64_t count, int width) {
@@ -88,12 +85,6 @@ unsigned warps_for(int64_t n) {
 
 Numbers numbers(const Tensor& t) {
   return t.defined() && t.numel() > 0 ? Numbers{t.raw(), t.dtype()} : Numbers{};
-}
-
-// Channels side by side.
-bool channels_last(const Tensor& t) {
-  return !t.is_contiguous() &&
-         (t.is_contiguous(MemoryFormat::ChannelsLast) || t.is_contiguous(MemoryFormat::ChannelsLast3d));
 }
 
 Tensor laid_out(const Tensor& t, const Tensor& like) {
@@ -155,7 +146,7 @@ void batch_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   const int64_t count = channels ? input.numel() / channels : 0;
   if (!countable(count)) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
-  const bool last = channels_last(input);
+  const bool last = is_channels_last(input);
   const Tensor x = last ? input : contiguous(input);
   const Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
   const DType statistics = statistics_of(input.dtype());
@@ -170,7 +161,8 @@ void batch_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   const int64_t spatial = count / input.size(0);
   const bool rows = last || spatial == 1;
   const int64_t width = width_of(x);
-  const bool together = (rows ? channels : spatial) % width == 0 && aligned(x.raw()) && aligned(out.raw());
+  const bool together =
+      (rows ? channels : spatial) % width == 0 && is_aligned(x.raw()) && is_aligned(out.raw());
   const cudaStream_t stream = current_stream();
   ChannelArgs a;
   a.in = x.raw();
@@ -250,7 +242,7 @@ void batch_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   const int64_t count = channels ? input.numel() / channels : 0;
   if (!countable(count)) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
-  const bool last = channels_last(input);
+  const bool last = is_channels_last(input);
   const Asked made = asked("batch_norm", grad, input, weight, args[6], channels, last);
   made.give(results);
   if (input.numel() == 0) {
@@ -263,8 +255,8 @@ void batch_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   const int64_t spatial = count / input.size(0);
   const bool rows = last || spatial == 1, wanted = made.by_input.numel() > 0;
   const bool sums = training || made.by_weight.numel() > 0 || made.by_bias.numel() > 0;
-  const bool together = (rows ? channels : spatial) % width_of(x) == 0 && aligned(x.raw()) &&
-                        aligned(g.raw()) && (!wanted || aligned(made.by_input.raw()));
+  const bool together = (rows ? channels : spatial) % width_of(x) == 0 && is_aligned(x.raw()) &&
+                        is_aligned(g.raw()) && (!wanted || is_aligned(made.by_input.raw()));
   const cudaStream_t stream = current_stream();
   ChannelArgs a;
   a.in = x.raw();
@@ -346,7 +338,7 @@ void group_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   a.mean = numbers(mean);
   a.rstd = numbers(rstd);
   a.eps = args[7].to_float();
-  const bool together = s.spatial % width_of(x) == 0 && aligned(x.raw()) && aligned(out.raw());
+  const bool together = s.spatial % width_of(x) == 0 && is_aligned(x.raw()) && is_aligned(out.raw());
   by_type(x.dtype(), together, [&](auto of) {
     using T = typename decltype(of)::type;
     constexpr int V = decltype(of)::width;
@@ -362,7 +354,7 @@ void group_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
     launch(plane_normalise<T, V>, plan.grid(), plan.threads, stream, "group_norm", a);
   });
   Tensor laid = out;
-  if (channels_last(input)) {
+  if (is_channels_last(input)) {
     laid = empty_like(input, input.dtype());
     copy_into(laid, out);
   }
@@ -399,8 +391,8 @@ void group_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   a.rstd = numbers(rstd);
   a.grad_weight = numbers(made.by_weight);
   a.grad_bias = numbers(made.by_bias);
-  const bool together = s.spatial % width_of(x) == 0 && aligned(x.raw()) && aligned(g.raw()) &&
-                        (!wanted || aligned(made.by_input.raw()));
+  const bool together = s.spatial % width_of(x) == 0 && is_aligned(x.raw()) && is_aligned(g.raw()) &&
+                        (!wanted || is_aligned(made.by_input.raw()));
   by_type(x.dtype(), together, [&](auto of) {
     using T = typename decltype(of)::type;
     constexpr int V = decltype(of)::width;

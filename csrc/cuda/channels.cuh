@@ -28,9 +28,7 @@ struct Numbers {
   char* data = nullptr;
   DType dtype = DType::Float;
 #if defined(__CUDACC__)
-  __device__ __forceinline__ char* at(int64_t i) const {
-    return data + i * (dtype == DType::Double ? 8 : dtype == DType::Float ? 4 : 2);
-  }
+  __device__ __forceinline__ char* at(int64_t i) const { return data + i * item_size(dtype); }
   template <class A>
   __device__ __forceinline__ A get(int64_t i, A absent) const {
     return data ? load<A>(at(i), dtype) : absent;

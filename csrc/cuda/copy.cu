@@ -6,6 +6,7 @@
 #include "core/float8.h"
 #include "core/stored_dtypes.h"
 #include "cpu/iterator.h"
+#include "cuda/complex.cuh"
 #include "cuda/device.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.h"
@@ -23,50 +24,38 @@ struct CopyArgs {
   Geometry<2> geometry;
 };
 
-// Elements of one size as they are.
-template <class T>
-__global__ void __launch_bounds__(256) copy_raw(const __grid_constant__ CopyArgs a) {
+// f(to, from) for a thread's element.
+template <class F>
+__device__ __forceinline__ void copy_each(const CopyArgs& a, F f) {
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
   if (i >= a.n) return;
   int64_t at[2];
   a.geometry.locate(i, at);
-  *reinterpret_cast<T*>(a.out + at[0]) = *reinterpret_cast<const T*>(a.in + at[1]);
+  f(a.out + at[0], a.in + at[1]);
+}
+
+// Elements of one size as they are.
+template <class T>
+__global__ void __launch_bounds__(256) copy_raw(const __grid_constant__ CopyArgs a) {
+  copy_each(
+      a, [](char* to, const char* from) { *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(from); });
 }
 
 // Through a type that holds both.
 template <class T>
 __global__ void __launch_bounds__(256) copy_convert(const __grid_constant__ CopyArgs a) {
-  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-  if (i >= a.n) return;
-  int64_t at[2];
-  a.geometry.locate(i, at);
-  store<T>(a.out + at[0], a.out_dtype, load<T>(a.in + at[1], a.in_dtype));
+  copy_each(a, [&](char* to, const char* from) { store<T>(to, a.out_dtype, load<T>(from, a.in_dtype)); });
 }
 
 __global__ void __launch_bounds__(256) copy_complex(const __grid_constant__ CopyArgs a) {
-  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-  if (i >= a.n) return;
-  int64_t at[2];
-  a.geometry.locate(i, at);
-  double re, im = 0;
-  if (a.in_dtype == DType::ComplexFloat) {
-    const float2 z = *reinterpret_cast<const float2*>(a.in + at[1]);
-    re = z.x, im = z.y;
-  } else if (a.in_dtype == DType::ComplexDouble) {
-    const double* z = reinterpret_cast<const double*>(a.in + at[1]);
-    re = z[0], im = z[1];
-  } else {
-    re = load<double>(a.in + at[1], a.in_dtype);
-  }
-  char* to = a.out + at[0];
-  if (a.out_dtype == DType::ComplexFloat) {
-    *reinterpret_cast<float2*>(to) = make_float2(float(re), float(im));
-  } else if (a.out_dtype == DType::ComplexDouble) {
-    reinterpret_cast<double*>(to)[0] = re;
-    reinterpret_cast<double*>(to)[1] = im;
-  } else {
-    store<double>(to, a.out_dtype, a.out_dtype == DType::Bool ? double(re != 0 || im != 0) : re);
-  }
+  copy_each(a, [&](char* to, const char* from) {
+    const Complex z = load<Complex>(from, a.in_dtype);
+    if (is_complex(a.out_dtype))
+      store<Complex>(to, a.out_dtype, z);
+    else
+      store<double>(to, a.out_dtype,
+                    a.out_dtype == DType::Bool ? double(z.real() != 0 || z.imag() != 0) : z.real());
+  });
 }
 
 // From and to dtypes that are only stored, as core/stored_dtypes.h has it; complex numbers by their real
@@ -111,11 +100,8 @@ __device__ void store_any(char* p, DType t, T value) {
 }
 template <class T>
 __global__ void __launch_bounds__(256) copy_stored(const __grid_constant__ CopyArgs a) {
-  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-  if (i >= a.n) return;
-  int64_t at[2];
-  a.geometry.locate(i, at);
-  store_any<T>(a.out + at[0], a.out_dtype, load_any<T>(a.in + at[1], a.in_dtype));
+  copy_each(
+      a, [&](char* to, const char* from) { store_any<T>(to, a.out_dtype, load_any<T>(from, a.in_dtype)); });
 }
 
 __global__ void __launch_bounds__(256) copy_vector(const __grid_constant__ CopyArgs a) {
@@ -277,18 +263,9 @@ using CopyKernel = void (*)(const CopyArgs);
 
 CopyKernel kernel_for(DType from, DType to) {
   if (from == to) {
-    switch (size_of(to)) {
-      case 1:
-        return copy_raw<uint8_t>;
-      case 2:
-        return copy_raw<uint16_t>;
-      case 4:
-        return copy_raw<uint32_t>;
-      case 8:
-        return copy_raw<uint64_t>;
-      default:
-        return copy_raw<uint4>;
-    }
+    CopyKernel kernel = nullptr;
+    by_size(size_of(to), [&](auto word) { kernel = copy_raw<decltype(word)>; });
+    return kernel;
   }
   if (is_stored_only(from) || is_stored_only(to)) {
     const DType other = is_stored_only(from) ? to : from;
@@ -395,8 +372,7 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   a.out_size = static_cast<int8_t>(dst.itemsize());
   a.in_size = static_cast<int8_t>(src.itemsize());
   const CopyKernel by_vectors = alike ? vector_kernel(src.dtype(), dst.dtype()) : nullptr;
-  if (by_vectors && reinterpret_cast<uintptr_t>(a.out) % 16 == 0 &&
-      reinterpret_cast<uintptr_t>(a.in) % 16 == 0) {
+  if (by_vectors && is_aligned(a.out) && is_aligned(a.in)) {
     launch(by_vectors, static_cast<unsigned>((n + 256 * kVector - 1) / (256 * kVector)), 256, stream, "copy_",
            a);
     return;
@@ -420,25 +396,17 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   it.add(src, src.dtype());
   it.finish();
   if (dst.dtype() == src.dtype()) {
-    switch (dst.itemsize()) {
-      case 2:
-        if (transposed<uint16_t>(it)) return;
-        break;
-      case 4:
-        if (transposed<uint32_t>(it)) return;
-        break;
-      case 8:
-        if (transposed<uint64_t>(it)) return;
-        break;
-      default:
-        break;
-    }
+    bool done = false;
+    by_size(dst.itemsize(), [&](auto word) {
+      if constexpr (sizeof word > 1 && sizeof word < 16) done = transposed<decltype(word)>(it);
+    });
+    if (done) return;
   }
   // Rows of whole 16-byte words are moved as such.
   const int64_t item = dst.itemsize();
   if (dst.dtype() == src.dtype() && it.ndim() > 0 && item < 16 && it.operand(0).strides[0] == item &&
       it.operand(1).strides[0] == item && it.sizes()[0] * item % 16 == 0) {
-    bool whole = (reinterpret_cast<uintptr_t>(a.out) | reinterpret_cast<uintptr_t>(a.in)) % 16 == 0;
+    bool whole = is_aligned(a.out) && is_aligned(a.in);
     for (int d = 1; d < it.ndim(); ++d)
       whole &= it.operand(0).strides[d] % 16 == 0 && it.operand(1).strides[d] % 16 == 0;
     if (whole) {

@@ -19,6 +19,11 @@ __device__ __forceinline__ uint16_t float_to_bits(float x, DType dtype) {
   return __half_as_ushort(__float2half_rn(x));
 }
 
+// Of a floating dtype.
+__device__ __forceinline__ int64_t item_size(DType dtype) {
+  return dtype == DType::Double ? 8 : dtype == DType::Float ? 4 : 2;
+}
+
 // An element of a dtype known at run time; the branch is the same for all threads.
 template <class T>
 __device__ __forceinline__ T load(const char* p, DType dtype) {

@@ -362,7 +362,7 @@ void run_reduce(const ReduceCall& call) {
   const bool by_eight =
       columns && kernels.wide_columns && reduced.size() == 1 && kept[0].in == item &&
       kept[0].size % kVector == 0 && (item == 4 || item == 2) && is_floating(call.self.dtype()) &&
-      reinterpret_cast<uintptr_t>(args.in) % 16 == 0 && reduced[0].in % 16 == 0 &&
+      is_aligned(args.in) && reduced[0].in % 16 == 0 &&
       std::all_of(kept.begin() + 1, kept.end(), [](const Folded& f) { return f.in % 16 == 0; });
   const int64_t blocks = by_eight ? (outputs + 255) / 256 : columns ? (outputs + 31) / 32 : outputs;
   const int64_t least = columns ? 64 : 8192;
@@ -396,8 +396,8 @@ void run_reduce(const ReduceCall& call) {
 
 // ---------------------------------------------------------------- updates
 
-constexpr int kUpdatePieces =
-    8;  // blocks that share a chunk: what a launch names is few chunks for so many processors
+// Blocks that share a chunk: what a launch names is few chunks for so many processors.
+constexpr int kUpdatePieces = 8;
 
 void run_update(const UpdateCall& call) {
   const auto* table = static_cast<const UpdateTable*>(call.def.device);

@@ -110,7 +110,7 @@ int64_t pitch_of(int64_t length, DType dtype) {
 }
 bool uneven(const Side& s, DType dtype) {
   const int64_t line = s.column == 1 ? s.row : s.column;
-  return line * size_of(dtype) % 16 != 0 || reinterpret_cast<uintptr_t>(s.data) % 16 != 0;
+  return line * size_of(dtype) % 16 != 0 || !is_aligned(s.data);
 }
 // A matrix of uninitialised elements in even lines, along its rows or its columns.
 Tensor even(Side& s, int64_t rows, int64_t columns, bool by_rows, DType dtype, int8_t device) {

@@ -52,31 +52,29 @@ __device__ __forceinline__ char* place_of(const IndexArgs& a, const int64_t (&at
   return a.data + offset;
 }
 
-template <class T>
-__global__ void __launch_bounds__(256) read_indexed(const __grid_constant__ IndexArgs a) {
+// f(place in the indexed tensor, or null where an index is out of bounds; place in the partner) for a
+// thread's elements.
+template <class F>
+__device__ __forceinline__ void each_indexed(const IndexArgs& a, F f) {
   for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.n; i += int64_t(gridDim.x) * 256) {
     int64_t at[2 + kIndices];
     a.geometry.locate(static_cast<uint32_t>(i), at);
-    const char* from = place_of(a, at);
-    *reinterpret_cast<T*>(a.partner + at[1]) = from ? *reinterpret_cast<const T*>(from) : T{};
+    f(place_of(a, at), a.partner + at[1]);
   }
+}
+
+template <class T>
+__global__ void __launch_bounds__(256) read_indexed(const __grid_constant__ IndexArgs a) {
+  each_indexed(a, [](const char* from, char* to) {
+    *reinterpret_cast<T*>(to) = from ? *reinterpret_cast<const T*>(from) : T{};
+  });
 }
 
 template <class T>
 __global__ void __launch_bounds__(256) write_indexed(const __grid_constant__ IndexArgs a) {
-  for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.n; i += int64_t(gridDim.x) * 256) {
-    int64_t at[2 + kIndices];
-    a.geometry.locate(static_cast<uint32_t>(i), at);
-    if (char* to = place_of(a, at))
-      *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(a.partner + at[1]);
-  }
-}
-
-template <class T, class Word>
-__device__ __forceinline__ Word word_of(T x) {
-  Word w;
-  memcpy(&w, &x, sizeof w);
-  return w;
+  each_indexed(a, [](char* to, const char* from) {
+    if (to) *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(from);
+  });
 }
 
 // Any combination of one element, by comparing and swapping the word that holds it.
@@ -121,12 +119,9 @@ __device__ void combine_slowly(char* to, DType dtype, int item, C value, Combine
 
 template <class C>
 __global__ void __launch_bounds__(256) combine_indexed(const __grid_constant__ IndexArgs a, Combine how) {
-  for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.n; i += int64_t(gridDim.x) * 256) {
-    int64_t at[2 + kIndices];
-    a.geometry.locate(static_cast<uint32_t>(i), at);
-    char* to = place_of(a, at);
-    if (!to) continue;
-    const C value = load<C>(a.partner + at[1], a.dtype);
+  each_indexed(a, [&](char* to, const char* from) {
+    if (!to) return;
+    const C value = load<C>(from, a.dtype);
     if (how == Combine::Add && a.dtype == DType::Float)
       atomicAdd(reinterpret_cast<float*>(to), static_cast<float>(value));
     else if (how == Combine::Add && a.dtype == DType::Double)
@@ -140,24 +135,22 @@ __global__ void __launch_bounds__(256) combine_indexed(const __grid_constant__ I
       atomicAdd(reinterpret_cast<__half*>(to), __float2half(static_cast<float>(value)));
     else
       combine_slowly<C>(to, a.dtype, a.item, value, how);
-  }
+  });
 }
-
-}  // namespace
 
 // Sums of complex numbers, part by part.
 template <class T>
 __global__ void __launch_bounds__(256) add_complex(const __grid_constant__ IndexArgs a) {
-  for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.n; i += int64_t(gridDim.x) * 256) {
-    int64_t at[2 + kIndices];
-    a.geometry.locate(static_cast<uint32_t>(i), at);
-    T* to = reinterpret_cast<T*>(place_of(a, at));
-    if (!to) continue;
-    const T* from = reinterpret_cast<const T*>(a.partner + at[1]);
+  each_indexed(a, [](char* place, const char* partner) {
+    if (!place) return;
+    T* to = reinterpret_cast<T*>(place);
+    const T* from = reinterpret_cast<const T*>(partner);
     atomicAdd(to, from[0]);
     atomicAdd(to + 1, from[1]);
-  }
+  });
 }
+
+}  // namespace
 
 int* failure_flag() {
   static int* flag = [] {
@@ -349,21 +342,7 @@ Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, cons
   FL_CHECK(how != Combine::Min || reduce == "amin",
            "[scatter_reduce] expected reduce sum, prod, mean, amax or amin, got ", reduce);
   const Tensor out = copied(self);
-  if (!include_self) {
-    // What is written to starts with the value that changes nothing.
-    Scalar start(int64_t(how == Combine::Mul));
-    if (how == Combine::Max || how == Combine::Min)
-      dispatch(self.dtype(), [&](auto type) {
-        using T = typename decltype(type)::type;
-        if constexpr (std::is_integral_v<T>)
-          start = Scalar(static_cast<int64_t>(how == Combine::Max ? std::numeric_limits<T>::lowest()
-                                                                  : std::numeric_limits<T>::max()));
-        else
-          start = Scalar(how == Combine::Max ? -std::numeric_limits<double>::infinity()
-                                             : std::numeric_limits<double>::infinity());
-      });
-    scatter_value_(out, dim, index, start);
-  }
+  if (!include_self) scatter_value_(out, dim, index, identity_of(how, self.dtype()));
   return scattered("scatter_reduce", out, dim, index, src, how);
 }
 // Means, and products of complex numbers, go by the definition.
@@ -437,6 +416,13 @@ Tensor nonzero(const Tensor& self) {
 
 // ---------------------------------------------------------------- lists of index tensors
 
+Tensor moved(const Tensor& t, Device device) {
+  if (t.device() == device) return t;
+  const Tensor there = empty(t.sizes(), {t.dtype(), device});
+  copy_into(there, t);
+  return there;
+}
+
 Selection selection(const char* op, const Tensor& self, const std::vector<Tensor>& given) {
   // Masks become the positions where they are true, one index for each of their dimensions.
   std::vector<Tensor> indices;
@@ -453,24 +439,11 @@ Selection selection(const char* op, const Tensor& self, const std::vector<Tensor
         FL_CHECK_KIND(first + d < self.dim() && t.size(d) == self.size(first + d), Index, "[", op,
                       "] expected a mask of the shape of what it selects from, got ", t.sizes(), " for ",
                       self.sizes());
-      const Tensor on = t.device() == self.device() ? t
-                        : t.is_cpu()                ? [&] {
-                            const Tensor there = empty(t.sizes(), {t.dtype(), self.device()});
-                            copy_into(there, t);
-                            return there;
-                          }()
-                                     : t;
-      const Tensor found = nonzero(on);
+      const Tensor found = nonzero(moved(t, self.device()));
       for (int64_t d = 0; d < t.dim(); ++d)
         indices.push_back(alias(found, {found.size(0)}, {1}, d * found.stride(1)));
     } else {
-      Tensor idx = to_dtype(t, DType::Int64);
-      if (idx.device() != self.device()) {
-        const Tensor there = empty(idx.sizes(), {DType::Int64, self.device()});
-        copy_into(there, idx);
-        idx = there;
-      }
-      indices.push_back(idx);
+      indices.push_back(moved(to_dtype(t, DType::Int64), self.device()));
     }
   }
   FL_CHECK_KIND(static_cast<int64_t>(indices.size()) <= self.dim(), Index, "[", op, "] expected at most ",
@@ -549,9 +522,7 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
   if (from.device() != self.device()) {
     FL_CHECK(from.is_cpu() && from.numel() == 1, "[index_put_] expected values on ", to_string(self.device()),
              ", got ", to_string(from.device()));
-    const Tensor there = empty(from.sizes(), self.options());
-    copy_into(there, from);
-    from = there;
+    from = moved(from, self.device());
   }
   if (from->storage.get() == self->storage.get()) from = copied(from);
   while (from.dim() > static_cast<int64_t>(s.shape.size()) && from.size(0) == 1)
@@ -630,8 +601,7 @@ void check_indices() {
     *flag = 0;
     fail(ErrorKind::Index,
          "[index] an earlier kernel on this device was given an index out of bounds; CUDA_LAUNCH_BLOCKING=1 "
-         "shows "
-         "which call it was");
+         "shows which call it was");
   }
 }
 

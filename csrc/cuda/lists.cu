@@ -93,7 +93,7 @@ template <class T, class F, class G>
 __device__ __forceinline__ void share_of(const ListArgs& a, F eight, G one) {
   const int t = a.tensor[blockIdx.x];
   const int64_t pieces = a.first[t + 1] - a.first[t], n = a.numel[t];
-  const int size = a.dtype == DType::Double ? 8 : a.dtype == DType::Float ? 4 : 2;
+  const int64_t size = item_size(a.dtype);
   char* data = a.data[t];
   const int64_t step = pieces * 256, from = int64_t(a.piece[blockIdx.x]) * 256 + threadIdx.x;
   if constexpr (std::is_same_v<T, float>) {
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(256)
     total = order == Order::Largest ? Most{}(total, parts[p]) : total + parts[p];
   total = order == Order::Largest ? warp_fold(total, Most{}) : warp_fold(total, Sum{});
   if (order == Order::Two) total = sqrt(total);
-  const int size = a.dtype == DType::Double ? 8 : a.dtype == DType::Float ? 4 : 2;
+  const int64_t size = item_size(a.dtype);
   if (threadIdx.x % 32 == 0) store<double>(out + t * size, a.dtype, total);
 }
 

@@ -407,7 +407,7 @@ void by_rows(DType dtype, DType parameters, int hold, const F& f) {
 }
 
 bool of_words(const Tensor& t) {
-  return !t.defined() || reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+  return !t.defined() || is_aligned(t.raw());
 }
 // Whether rows of x are whole words that a block's threads hold, with parameters of a dtype they are read in.
 bool has_words(const Tensor& x, int64_t n, DType parameters, std::initializer_list<Tensor> others) {

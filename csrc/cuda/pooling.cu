@@ -232,8 +232,7 @@ void run(const PoolArgs& g, int device, const void* from, void* to, Pass pass) {
   a.to = static_cast<char*>(to);
   a.indices = g.indices;
   if (whole) {
-    const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
-    const bool words = inside * item % 16 == 0 && aligned(pass == Pass::Average ? from : to);
+    const bool words = inside * item % 16 == 0 && is_aligned(pass == Pass::Average ? from : to);
     const int64_t width = words ? 16 / item : 1;
     const int64_t threads = std::min<int64_t>(256, std::max<int64_t>(32, (inside / width + 63) / 64 * 32));
     const PoolKernel kernel = pass == Pass::Average ? kernels.whole[words] : kernels.spread[words];

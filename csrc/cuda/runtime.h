@@ -41,6 +41,11 @@ inline cudaStream_t current_stream() {
 }
 const cudaDeviceProp& properties(int device);
 
+// Whether words of 16 bytes can be read there.
+inline bool is_aligned(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+
 // ---------------------------------------------------------------- memory
 
 struct Statistic {

@@ -151,31 +151,35 @@ struct Rounded {
   __device__ float operator()(float x) const { return bits_to_float(float_to_bits(x, dtype), dtype); }
 };
 
-template <class T, class R>
-__global__ void __launch_bounds__(128) sample_forward(const __grid_constant__ GridArgs a, R round) {
+// f(number of the point, its place in the batch, its place in the image, its taps) for a thread's points.
+template <class T, class R, class F>
+__device__ __forceinline__ void each_point(const GridArgs& a, R round, F f) {
   const GridShape& s = a.shape;
   grid::Taps<T> taps;
   for (int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x; i < s.batch * s.points;
        i += int64_t(gridDim.x) * 128) {
-    const int64_t n = i / s.points, point = i - n * s.points;
+    const int64_t n = i / s.points;
     grid::find_taps(static_cast<const T*>(a.grid) + i * s.ndim, s.ndim, s.size, s.stride, a.mode, a.padding,
                     a.align, round, taps);
+    f(i, n, i - n * s.points, taps);
+  }
+}
+
+template <class T, class R>
+__global__ void __launch_bounds__(128) sample_forward(const __grid_constant__ GridArgs a, R round) {
+  const GridShape& s = a.shape;
+  each_point<T>(a, round, [&](int64_t, int64_t n, int64_t point, const grid::Taps<T>& taps) {
     const T* x = static_cast<const T*>(a.input) + n * s.channels * s.plane;
     T* y = static_cast<T*>(a.output) + n * s.channels * s.points + point;
     for (int64_t c = 0; c < s.channels; ++c)
       y[c * s.points] = grid::gather_taps(taps, x + c * s.plane, a.mode, round);
-  }
+  });
 }
 
 template <class T, class R>
 __global__ void __launch_bounds__(128) sample_backward(const __grid_constant__ GridArgs a, R round) {
   const GridShape& s = a.shape;
-  grid::Taps<T> taps;
-  for (int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x; i < s.batch * s.points;
-       i += int64_t(gridDim.x) * 128) {
-    const int64_t n = i / s.points, point = i - n * s.points;
-    grid::find_taps(static_cast<const T*>(a.grid) + i * s.ndim, s.ndim, s.size, s.stride, a.mode, a.padding,
-                    a.align, round, taps);
+  each_point<T>(a, round, [&](int64_t i, int64_t n, int64_t point, const grid::Taps<T>& taps) {
     const T* x = static_cast<const T*>(a.input) + n * s.channels * s.plane;
     const T* g = static_cast<const T*>(a.grad) + n * s.channels * s.points + point;
     T* dx = static_cast<T*>(a.grad_input) + n * s.channels * s.plane;
@@ -189,7 +193,7 @@ __global__ void __launch_bounds__(128) sample_backward(const __grid_constant__ G
       }
     }
     for (int d = 0; d < s.ndim; ++d) static_cast<T*>(a.grad_grid)[i * s.ndim + d] = slope[d] * taps.factor[d];
-  }
+  });
 }
 
 }  // namespace

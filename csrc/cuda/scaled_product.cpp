@@ -98,8 +98,8 @@ bool adds_bias(const ScaledProduct& p) {
 
 // A matrix of rows that begin at multiples of sixteen bytes, as the library reads them.
 Tensor even(const Tensor& t) {
-  const bool fitting = t.stride(1) == 1 && t.stride(0) >= t.size(1) && t.stride(0) % 16 == 0 &&
-                       reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+  const bool fitting =
+      t.stride(1) == 1 && t.stride(0) >= t.size(1) && t.stride(0) % 16 == 0 && is_aligned(t.raw());
   return fitting ? t : contiguous(t);
 }
 

@@ -322,25 +322,11 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t
     launch(line_keys, blocks, 256, stream, "sort", places.as<uint32_t>(), keys.as<uint64_t>(), n, total);
     radix(line_bits);
   }
-  const auto take = [&](auto zero) {
+  by_size(self.itemsize(), [&](auto zero) {
     using T = decltype(zero);
     launch(take_sorted<T>, blocks, 256, stream, "sort", reinterpret_cast<const T*>(lines.raw()),
            reinterpret_cast<T*>(out.raw()), indices.data<int64_t>(), order.as<uint32_t>(), n, total);
-  };
-  switch (self.itemsize()) {
-    case 1:
-      take(uint8_t());
-      break;
-    case 2:
-      take(uint16_t());
-      break;
-    case 4:
-      take(uint32_t());
-      break;
-    default:
-      take(uint64_t());
-  }
-  check_launch("sort");
+  });
   return {from_lines(out, d), from_lines(indices, d)};
 }
 std::tuple<Tensor, Tensor> sort_plain(const Tensor& self, int64_t dim, bool descending) {

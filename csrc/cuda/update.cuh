@@ -7,10 +7,6 @@
 
 namespace fl::cuda {
 
-__device__ __forceinline__ int64_t item_size(DType dtype) {
-  return dtype == DType::Double ? 8 : dtype == DType::Float ? 4 : 2;
-}
-
 // F: lists, written (a bit for each list), values, apply(T (&x)[lists], const T* values), which changes x;
 // scalars, scalars_written, once(scalars, numbers, new scalars, values).
 template <class F>
