@@ -187,6 +187,41 @@ class Promises(NamedTuple):
 
 def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
     """Compares what the capture assumed with what was promised."""
+    table, ranges, names = _promised(sizes)
+    free = {size.atom: size for size in sizes if not isinstance(size.wanted, Dim)}
+    checks, wrong = [], {}
+    for guard in guards:
+        condition = guard.condition.substituted(table)
+        if condition.decided(ranges) is True:
+            continue
+        fixed = _fixed(condition)
+        if any(atom in free for atom in condition.symbols):
+            if fixed is not None and free[fixed[0]].wanted.name == "DYNAMIC":
+                place = free[fixed[0]].place
+                raise _violated(place, [_specialized(place, fixed[1], guard)])
+            checks.append(condition)
+        elif _proved(condition, ranges):
+            checks.append(condition)  # holds but for sizes of 0 and 1
+        elif fixed is not None:
+            wrong.setdefault(_specialized(names[fixed[0]], fixed[1], guard), names[fixed[0]])
+        else:
+            text = python_condition(condition, lambda atom: names.get(atom, atom.name))
+            first = min(names[atom] for atom in condition.symbols)
+            wrong.setdefault(f"not all values of {first} in its range satisfy {text} ({_where(guard)})", first)
+    if wrong:
+        raise _violated(", ".join(sorted(set(wrong.values()))), list(wrong))
+    for condition in checks:
+        fixed = _fixed(condition)
+        if fixed is not None:  # it does not vary after all
+            ranges.pop(fixed[0], None)
+    return Promises(table, ranges, list(dict.fromkeys(checks)))
+
+
+def _promised(
+    sizes: list[Size],
+) -> tuple[dict[Atom, Expr], dict[Atom, tuple[Number, Number]], dict[Atom, str]]:
+    """What was said of sizes: symbols by those of their Dims, the ranges of these, and their names. The examples have to
+    agree with it."""
     table: dict[Atom, Expr] = {}
     ranges: dict[Atom, tuple[Number, Number]] = {}
     roots: dict[str, Atom] = {}
@@ -198,9 +233,8 @@ def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
             continue
         name = wanted.root.__name__
         value, rest = divmod(size.hint - wanted.offset, wanted.factor)
-        known = values.setdefault(name, (value, size))
-        if rest or known[0] != value:
-            other = known[1]
+        known, other = values.setdefault(name, (value, size))
+        if rest or known != value:
             text = f"{size.place} is {size.hint}, which is not {wanted.__name__} where {other.place} is {other.hint}"
             raise _violated(name, [text])
         if not wanted.min <= size.hint <= wanted.max:
@@ -210,36 +244,10 @@ def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
             assert own is not None
             roots[name] = own
             ranges[own] = (wanted.root.min, wanted.root.max)
-        root = symbol(roots[name].name, roots[name].lower)
-        if size.atom is not roots[name]:
-            table[size.atom] = root * wanted.factor + wanted.offset
-    names = {atom: name for name, atom in roots.items()}
-    free = {size.atom: size for size in sizes if not isinstance(size.wanted, Dim)}
-    checks, wrong = [], {}
-    for guard in guards:
-        condition = guard.condition.substituted(table)
-        if condition.decided(ranges) is True:
-            continue
-        fixed = _fixed(condition)
-        if any(atom in free for atom in condition.symbols):
-            if fixed is not None and free[fixed[0]].wanted.name == "DYNAMIC":
-                raise _violated(free[fixed[0]].place, [_specialized(free[fixed[0]].place, fixed[1], guard)])
-            checks.append(condition)
-        elif _proved(condition, ranges):
-            checks.append(condition)  # holds but for sizes of 0 and 1
-        elif fixed is not None:
-            wrong.setdefault(_specialized(names[fixed[0]], fixed[1], guard), names[fixed[0]])
-        else:
-            text = python_condition(condition, lambda atom: names.get(atom, atom.name))
-            first = next(iter(sorted(names[atom] for atom in condition.symbols)))
-            wrong.setdefault(f"not all values of {first} in its range satisfy {text} ({_where(guard)})", first)
-    if wrong:
-        raise _violated(", ".join(sorted(set(wrong.values()))), list(wrong))
-    for condition in checks:
-        fixed = _fixed(condition)
-        if fixed is not None:  # it does not vary after all
-            ranges.pop(fixed[0], None)
-    return Promises(table, ranges, list(dict.fromkeys(checks)))
+        root = roots[name]
+        if size.atom is not root:
+            table[size.atom] = symbol(root.name, root.lower) * wanted.factor + wanted.offset
+    return table, ranges, {atom: name for name, atom in roots.items()}
 
 
 def _fixed(condition: Condition) -> tuple[Atom, int] | None:

@@ -128,66 +128,32 @@ def general_cosine(
     return sum((weight if i % 2 == 0 else -weight) * fl.cos(k * i) for i, weight in enumerate(weights))
 
 
-def general_hamming(
-    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = fl.strided, device: Any = None,
-    requires_grad: bool = False,
-) -> Any:  # fmt: skip
+# Sums of cosines take the options of `general_cosine`: sym, dtype, layout, device, requires_grad.
+
+
+def general_hamming(M: int, *, alpha: float = 0.54, **options: Any) -> Any:
     """alpha - (1 - alpha) cos(2 pi n / M)"""
-    return general_cosine(
-        M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
-    )
+    return general_cosine(M, a=[alpha, 1.0 - alpha], **options)
 
 
-def hamming(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = fl.strided,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    return general_hamming(M, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
+def hamming(M: int, **options: Any) -> Any:
+    """0.54 - 0.46 cos(2 pi n / M)"""
+    return general_hamming(M, **options)
 
 
-def hann(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = fl.strided,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    return general_hamming(
-        M, alpha=0.5, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
-    )
+def hann(M: int, **options: Any) -> Any:
+    """1/2 - 1/2 cos(2 pi n / M)"""
+    return general_hamming(M, alpha=0.5, **options)
 
 
-def blackman(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = fl.strided,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    weights = [0.42, 0.5, 0.08]
-    return general_cosine(M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
+def blackman(M: int, **options: Any) -> Any:
+    """A sum of three cosines."""
+    return general_cosine(M, a=[0.42, 0.5, 0.08], **options)
 
 
-def nuttall(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = fl.strided,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    weights = [0.3635819, 0.4891775, 0.1365995, 0.0106411]
-    return general_cosine(M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
+def nuttall(M: int, **options: Any) -> Any:
+    """A sum of four cosines."""
+    return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], **options)
 
 
 def bartlett(
