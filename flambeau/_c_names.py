@@ -58,6 +58,8 @@ def lookup(name: str) -> Any:
         value = _module(name)
     elif name in _CLASSES:
         value = _absent.absent_class(f"torch._C.{name}", _INSIDE)
+    elif name == "_LinAlgError":
+        value = flambeau.linalg.LinAlgError
     elif name == "Generator":
         value = flambeau.Generator
     else:

@@ -357,7 +357,7 @@ def _differentiable_call(
         rest = iter(values)
         return tuple(next(rest) if n is None else [next(rest) for _ in range(n)] for n in layout)
 
-    class Generated(flambeau.autograd.Function):
+    class Body:
         @staticmethod
         def forward(ctx: Any, *values: Any) -> Any:
             inputs = regroup(values)
@@ -379,8 +379,8 @@ def _differentiable_call(
                 spread.extend([grad] if n is None else list(grad) if grad is not None else [None] * n)
             return tuple(spread)
 
-    Generated.__name__ = Generated.__qualname__ = f"{name.replace('::', '_')}_backward"
-    return Generated.apply(*flat)
+    title = f"GeneratedBackwardFor_{op.namespace}_{op._opname}_{op._overloadname}"
+    return type(title, (Body, flambeau.autograd.Function), {}).apply(*flat)
 
 
 # ---------------------------------------------------------------------------------------------- schemas from functions

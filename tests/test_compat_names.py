@@ -148,3 +148,21 @@ def test_names_that_modules_put_beside_the_native_ones():
         program = f"import flambeau.as_torch, torch; assert torch._C.{name}.__name__"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_types_of_containers_are_looked_into():
+    from typing import Any
+
+    check = fl.jit.isinstance
+    assert check([1, 2], list[int]) and not check([1, "a"], list[int]) and check([], list[int])
+    assert check({"a": fl.ones(1)}, dict[str, fl.Tensor]) and not check({"a": 1}, dict[str, fl.Tensor])
+    assert check((1, "a"), tuple[int, str]) and not check((1,), tuple[int, str]) and check((1, 2), tuple[int, ...])
+    assert check(None, int | None) and not check("a", int | None) and check("a", (int, str)) and check(1, Any)
+
+
+def test_compiled_backward_is_nothing_to_switch_on():
+    x = fl.ones(2, requires_grad=True)
+    with fl._dynamo.compiled_autograd._enable(fl.compile):
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    assert fl._C._LinAlgError is fl.linalg.LinAlgError

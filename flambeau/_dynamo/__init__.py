@@ -199,7 +199,7 @@ def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in ("decorators", "eval_frame", "exc", "testing"):
+    if name in ("compiled_autograd", "decorators", "eval_frame", "exc", "testing"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)

@@ -56,6 +56,9 @@ class _Reduction(int):
     def __repr__(self) -> str:
         return f"<RedOpType.{self.name}: {int(self)}>"
 
+    def __str__(self) -> str:
+        return f"RedOpType.{self.name}"
+
 
 class ReduceOp:
     """How the tensors of several processes become one."""

@@ -22,7 +22,7 @@ from flambeau.func.transforms import (
 
 __all__ = [
     "grad", "grad_and_value", "value_and_grad", "vjp", "jvp", "linearize", "jacrev", "jacfwd", "hessian", "vmap",
-    "functional_call", "stack_module_state",
+    "functional_call", "stack_module_state", "functionalize", "debug_unwrap", "replace_all_batch_norm_modules_",
 ]  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> object:
     if name == "make_fx":
         return import_module("flambeau.fx.experimental.proxy_tensor").make_fx
     if name == "functionalize":
-        from flambeau import _absent
-
-        return _absent.absent_function("torch.func.functionalize", "programs are not rewritten without mutation")
+        return import_module("flambeau.func.transforms").functionalize
+    if name in ("debug_unwrap", "replace_all_batch_norm_modules_"):
+        return getattr(import_module("flambeau.func.modules"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -116,3 +116,18 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
         return made
 
     return stacked([dict(m.named_parameters()) for m in models]), stacked([dict(m.named_buffers()) for m in models])
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Batch normalisations without running statistics, which functions of a batch cannot write; the module is changed."""
+    for module in root.modules():
+        if isinstance(module, fl.nn.modules.batchnorm._BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
+def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
+    """What a tensor inside of transformations holds, for printing."""
+    value = getattr(tensor, "_all_values", tensor)
+    return debug_unwrap(value) if recurse and value is not tensor else value

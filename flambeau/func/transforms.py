@@ -300,3 +300,24 @@ def jacfwd(
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
     """A function that returns the Hessian of func."""
     return jacfwd(jacrev(func, argnums), argnums)
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """A function with the results of `func`, and its effects on the arguments.
+
+    Nothing is rewritten when it is called. A recorder such as make_fx would see the mutations, and is refused.
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"[functionalize] expected remove='mutations' or 'mutations_and_views', got {remove!r}")
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        modes = [fl._C._get_dispatch_stack_at(i) for i in range(fl._C._len_torch_dispatch_stack())]
+        if any(hasattr(mode, "enable_tracing") for mode in modes):
+            raise NotImplementedError(
+                "[functionalize] expected a plain call, got one that is recorded: graphs are not rewritten without "
+                "mutation here; export(f).run_decompositions() makes such a graph"
+            )
+        return func(*args, **kwargs)
+
+    return call

@@ -6,6 +6,7 @@ override the method named after the kind of node.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,6 @@ class Interpreter:
 
     def __init__(self, module: Module, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
         self.module: Any = module
-        self.submodules: dict[str, Any] | None = None
         self.graph: Graph = graph if graph is not None else self.module.graph
         self.env: dict[Node, Any] = {}
         self.name = "Interpreter"
@@ -45,6 +45,11 @@ class Interpreter:
                         self.user_to_last_uses.setdefault(node, []).append(used)
                 if not node.users and node.op != "output":
                     self.user_to_last_uses.setdefault(node, []).append(node)
+
+    @functools.cached_property
+    def submodules(self) -> dict[str, Any]:
+        """The modules by the names that nodes have for them."""
+        return dict(self.module.named_modules())
 
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
         """Execute on the given arguments, one for each placeholder. Nodes in initial_env are not executed."""

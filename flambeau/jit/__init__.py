@@ -54,7 +54,28 @@ def annotate(the_type: Any, the_value: T) -> T:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    return _python_isinstance(obj, target_type)
+    """Whether an object is of a type, which may say what containers hold: `List[int]`, `Optional[Dict[str, Tensor]]`."""
+    import types
+    from typing import Union, get_args, get_origin
+
+    if _python_isinstance(target_type, tuple):
+        return any(isinstance(obj, one) for one in target_type)
+    origin, inside = get_origin(target_type), get_args(target_type)
+    if target_type is None:
+        return obj is None
+    if origin is None:
+        return target_type is Any or _python_isinstance(obj, target_type)
+    if origin in (Union, types.UnionType):
+        return any(isinstance(obj, one) for one in inside)
+    if not _python_isinstance(obj, origin):
+        return False
+    if origin is tuple:
+        if len(inside) == 2 and inside[1] is Ellipsis:
+            return all(isinstance(x, inside[0]) for x in obj)
+        return len(obj) == len(inside) and all(isinstance(x, one) for x, one in zip(obj, inside))
+    if issubclass(origin, dict):
+        return all(isinstance(k, inside[0]) and isinstance(v, inside[1]) for k, v in obj.items())
+    return all(isinstance(x, inside[0]) for x in obj) if inside else True
 
 
 class Attribute:

@@ -242,6 +242,9 @@ class _LegacyProfile(profile):
         if not enabled:
             self.current_action = ProfilerAction.NONE
 
+    def __str__(self) -> str:
+        return "<unfinished profile>" if self._recording else self.key_averages().table()
+
     def table(self, *args: Any, **options: Any) -> str:
         return self.events().table(*args, **options)
 

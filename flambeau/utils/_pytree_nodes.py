@@ -354,7 +354,7 @@ def _get_node_type(tree: Any) -> Any:
         if is_namedtuple_class(cls):
             return namedtuple
         # The library's own results with named fields; foreign ones, such as times, are values.
-        if is_structseq_class(cls) and cls.__module__.startswith("flambeau"):
+        if is_structseq_class(cls) and cls.__module__.startswith(("flambeau", "torch.return_types")):
             return structseq
     return cls
 

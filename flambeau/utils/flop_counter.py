@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import flambeau
 from flambeau import Tensor
 from flambeau.utils._python_dispatch import TorchDispatchMode
 from flambeau.utils.module_tracker import ModuleTracker
@@ -84,6 +85,28 @@ def _worker(name: str, args: Any) -> str:
     return _WORKERS.get(name, name)
 
 
+class _Registry:
+    """The formulas by operator, as `flop_registry[torch.ops.aten.mm]`."""
+
+    def __getitem__(self, operator: Any) -> Callable[..., int]:
+        return _FORMULAS[getattr(operator, "__name__", str(operator))]
+
+    def __contains__(self, operator: Any) -> bool:
+        return getattr(operator, "__name__", str(operator)) in _FORMULAS
+
+    def __iter__(self) -> Any:
+        return (getattr(flambeau.ops.aten, name) for name in _FORMULAS)
+
+    def __len__(self) -> int:
+        return len(_FORMULAS)
+
+    def keys(self) -> list[Any]:
+        return list(self)
+
+
+flop_registry = _Registry()
+
+
 def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any], Any]:
     """Decorator: the count of an operator, from the shapes of its arguments and `out_shape`."""
 
@@ -120,7 +143,7 @@ class FlopCounterMode(TorchDispatchMode):
         self.display = display
         self.depth = depth
         self.mod_tracker = ModuleTracker()
-        self.flop_counts: dict[str, dict[str, int]] = {"Global": {}}
+        self.flop_counts: dict[str, dict[Any, int]] = {"Global": {}}
         self.formulas = dict(_FORMULAS)
         for target, formula in (custom_mapping or {}).items():
             raw = getattr(formula, "_get_raw", False)
@@ -129,7 +152,7 @@ class FlopCounterMode(TorchDispatchMode):
     def get_total_flops(self) -> int:
         return sum(self.flop_counts["Global"].values())
 
-    def get_flop_counts(self) -> dict[str, dict[str, int]]:
+    def get_flop_counts(self) -> dict[str, dict[Any, int]]:
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
@@ -142,7 +165,8 @@ class FlopCounterMode(TorchDispatchMode):
             if level > depth or not counts:
                 continue
             rows = [(" " * level + module, sum(counts.values()))]
-            rows += [(" " * level + f" - {name}", n) for name, n in sorted(counts.items(), key=lambda item: -item[1])]
+            ordered = sorted(counts.items(), key=lambda item: -item[1])
+            rows += [(" " * level + f" - {operator}", n) for operator, n in ordered]
             lines += [f"{name:48} {count:16,} {100 * count / total:6.2f}%" for name, count in rows]
         return "\n".join(lines)
 
@@ -163,7 +187,7 @@ class FlopCounterMode(TorchDispatchMode):
         out = func(*args, **kwargs)
         formula = self.formulas.get(func._opname)
         if formula is not None:
-            name = f"aten.{_worker(func._opname, args)}"
+            name = getattr(flambeau.ops.aten, _worker(func._opname, args))
             count = int(formula(args, kwargs, out))
             for module in sorted(self.mod_tracker.parents):
                 counts = self.flop_counts.setdefault(module, {})

@@ -218,3 +218,30 @@ def test_one_index_for_each_element():
     assert vmap(lambda part, at: part[1:, at - at])(y, i).tolist() == y[:, 1:, 0].tolist()
     assert vmap(lambda row: row[row.argmax()])(x).tolist() == [3.0, 7.0, 11.0]
     assert vmap(fl.func.grad(lambda row, at: row[at] ** 2))(x, i)[1].tolist() == [0.0, 10.0, 0.0, 0.0]
+
+
+def test_named_results_are_batched_field_by_field():
+    x = fl.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]])
+    found = vmap(fl.sort)(x)
+    assert found.values.tolist() == [[1, 2, 3], [0, 4, 5]] and found.indices.tolist() == [[1, 2, 0], [0, 2, 1]]
+    assert type(found) is type(fl.sort(x))
+
+
+def test_functionalize_keeps_results_and_effects():
+    from flambeau.func import functionalize
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+
+    x = fl.zeros(2)
+    assert functionalize(lambda t: t.add_(1) * 2)(x).tolist() == [2, 2] and x.tolist() == [1, 1]
+    with pytest.raises(NotImplementedError, match="recorded"):
+        make_fx(functionalize(lambda t: t + 1))(x)
+    with pytest.raises(RuntimeError, match="remove"):
+        functionalize(lambda t: t, remove="views")
+
+
+def test_batch_norms_lose_their_statistics():
+    from flambeau.func import replace_all_batch_norm_modules_
+
+    net = fl.nn.Sequential(fl.nn.Linear(2, 2), fl.nn.BatchNorm1d(2))
+    assert replace_all_batch_norm_modules_(net) is net
+    assert net[1].running_mean is None and not list(net.buffers())

@@ -264,3 +264,16 @@ def test_graphs_apart_from_what_is_traced():
     module = make_fx(f)(fl.rand(2))
     assert [n.target._opname for n in module.graph.nodes if n.op == "call_function"] == ["add"]
     assert any(n.op == "call_function" and n.target._opname == "mul" for n in inner[0].graph.nodes)
+
+
+def test_interpreters_know_the_modules_of_their_graph():
+    class WithoutDropout(fx.Transformer):
+        def call_module(self, target, args, kwargs):
+            return (
+                args[0]
+                if isinstance(self.submodules[target], nn.Dropout)
+                else super().call_module(target, args, kwargs)
+            )
+
+    module = WithoutDropout(fx.symbolic_trace(nn.Sequential(nn.ReLU(), nn.Dropout(0.5)))).transform()
+    assert [n.target for n in module.graph.nodes if n.op == "call_module"] == ["0"]

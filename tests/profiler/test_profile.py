@@ -98,3 +98,9 @@ def test_errors_inside_operators_are_survived():
     with fl.autograd.profiler.profile(record_shapes=True) as old:
         fl.ones(2) * 2
     assert "aten::mul" in old.table() and old.function_events
+
+
+def test_the_older_profiler_prints_its_table():
+    with fl.autograd.profiler.profile() as recorded:
+        fl.ones(2).add(1)
+    assert "aten::add" in str(recorded)

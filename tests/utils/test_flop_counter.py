@@ -2,7 +2,7 @@
 
 import flambeau as fl
 from flambeau import nn
-from flambeau.utils.flop_counter import FlopCounterMode
+from flambeau.utils.flop_counter import FlopCounterMode, flop_registry
 
 
 def count(function):
@@ -41,10 +41,10 @@ def test_counts_of_modules():
         model(fl.ones(2, 3)).sum().backward()
         fl.ones(2, 2) @ fl.ones(2, 2)
     counts = counter.get_flop_counts()
-    assert counts["Sequential"] == {"aten.addmm": 64, "aten.mm": 80}
-    assert counts["Sequential.0"] == {"aten.addmm": 48, "aten.mm": 48}
-    assert counts["Sequential.2"] == {"aten.addmm": 16, "aten.mm": 32}
-    assert counts["Global"] == {"aten.addmm": 64, "aten.mm": 96}
+    assert counts["Sequential"] == {fl.ops.aten.addmm: 64, fl.ops.aten.mm: 80}
+    assert counts["Sequential.0"] == {fl.ops.aten.addmm: 48, fl.ops.aten.mm: 48}
+    assert counts["Sequential.2"] == {fl.ops.aten.addmm: 16, fl.ops.aten.mm: 32}
+    assert counts["Global"] == {fl.ops.aten.addmm: 64, fl.ops.aten.mm: 96}
     table = counter.get_table()
     assert "Sequential.2" in table and "Sequential.2" not in counter.get_table(depth=1)
 
@@ -71,3 +71,9 @@ def test_module_tracker():
         Outer()(fl.ones(1))
         assert tracker.parents == {"Global"}
     assert seen == [(["Global", "Outer", "Outer.inner"], False)]
+
+
+def test_formulas_are_found_by_operator():
+    aten = fl.ops.aten
+    assert aten.mm in flop_registry and aten.sin not in flop_registry
+    assert callable(flop_registry[aten.convolution]) and len(list(flop_registry)) == len(flop_registry)

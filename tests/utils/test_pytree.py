@@ -154,3 +154,12 @@ def test_loading_a_spec_runs_nothing():
     text = pytree.treespec_dumps(pytree.tree_structure(Point(1, 2))).replace("Point", "__name__")
     with pytest.raises(TypeError, match="expected the name of a class"):
         pytree.treespec_loads(text)
+
+
+def test_named_results_of_operators_are_containers():
+    import flambeau as fl
+
+    found = fl.max(fl.eye(2), 0)
+    leaves, spec = pytree.tree_flatten(found)
+    assert len(leaves) == 2 and all(isinstance(x, fl.Tensor) for x in leaves)
+    assert type(pytree.tree_unflatten(leaves, spec)) is type(found)
