@@ -161,10 +161,23 @@ void reorder(dnnl_primitive_t primitive, const_dnnl_memory_desc_t from, const vo
   a.run(primitive);
 }
 
+// Sequences as images of one row: oneDNN has no kernel for their channels apart. Strides are not used here.
+ConvArgs with_one_row(ConvArgs g) {
+  g.ndim = 2;
+  for (int64_t* at : {g.in_size, g.out_size, g.kernel, g.stride, g.dilation}) {
+    at[1] = at[0];
+    at[0] = 1;
+  }
+  g.padding[1] = g.padding[0];
+  g.padding[0] = 0;
+  return g;
+}
+
 }  // namespace
 
 bool run_onednn(const ConvArgs& g, Pass pass) {
   if (!onednn()) return false;
+  if (g.ndim == 1 && g.groups > 1) return run_onednn(with_one_row(g), pass);
   const double work = double(g.batch) * g.out_channels * volume(g.out_size, g.ndim) *
                       double(g.in_channels / g.groups) * volume(g.kernel, g.ndim);
   const int threads = work < 1.0e6 || omp_in_parallel() ? 1 : num_threads();

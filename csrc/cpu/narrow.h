@@ -1,5 +1,6 @@
 // Sums, differences and products of integers narrower than 64 bits, which wrap around alike whether they are
-// computed wide or narrow, and logic on truth values. The other operators convert them.
+// computed wide or narrow, logic on truth values, and products and lengths of complex64. The other operators
+// convert them.
 #pragma once
 
 #include <cstring>
@@ -39,6 +40,18 @@ inline StridedIterator::Loop truth_loop(const char* name) {
   if (is("bitwise_xor", "logical_xor", "ne")) return loops.differ;
   if (is("bitwise_not", "logical_not")) return loops.negate;
   if (is("eq")) return loops.equal;
+  return nullptr;
+}
+
+// Complex numbers of single precision, whose other operators compute in double precision.
+struct ComplexLoops {
+  StridedIterator::Loop multiply, length;
+};
+FL_DECLARE_ARCH(const ComplexLoops, complex_loops)
+
+inline StridedIterator::Loop complex_loop(const char* name) {
+  if (std::strcmp(name, "mul") == 0) return picked_complex_loops().multiply;
+  if (std::strcmp(name, "abs") == 0) return picked_complex_loops().length;
   return nullptr;
 }
 

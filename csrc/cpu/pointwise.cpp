@@ -263,6 +263,8 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
         compute = loop_result = common;
       }
     }
+    if (slot == kSlotComplexFloat)
+      if (const auto single = complex_loop(def.name)) loop = single;
     if (same && first && first->contiguous &&
         run_direct(def, operand, used, out, common, compute, loop_result, loop, params)) {
       results[0] = Value(std::move(out));

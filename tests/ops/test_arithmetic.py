@@ -147,3 +147,16 @@ def test_logic_of_truth_values():
         False,
     ]
     assert (odd == fl.tensor([True] * 4)).tolist() == [False, True, True, True]
+
+
+def test_products_and_lengths_of_complex_numbers():
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal((2, 40, 9)) + 1j * rng.standard_normal((2, 40, 9))).astype(np.complex64)
+    x, y = fl.as_tensor(a), fl.as_tensor(b)
+    for got, expected in ((x * y, a * b), (x.t() * y[0, 0], a.T * b[0, 0]), (x[:, ::2] * y[:1, ::2], a[:, ::2] * b[:1, ::2]), (x * 2j, a * 2j)):  # fmt: skip
+        np.testing.assert_allclose(got.cpu().numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(x.abs().cpu().numpy(), np.abs(a), rtol=1e-6)
+    inf, nan = float("inf"), float("nan")
+    hard = fl.tensor([complex(3e38, 0), complex(1e-40, 1e-40), complex(inf, nan), complex(nan, -inf), complex(nan, 1)])
+    got = hard.abs().tolist()
+    assert got[0] == np.float32(3e38) and 1.4e-40 < got[1] < 1.5e-40 and got[2] == got[3] == inf and got[4] != got[4]
