@@ -7,10 +7,10 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor
 from flambeau.nn import functional as F
-from flambeau.nn import init
 from flambeau.nn.modules.lazy import LazyModuleMixin
 from flambeau.nn.modules.module import Module
-from flambeau.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from flambeau.nn.modules.normalization import register_affine, reset_affine
+from flambeau.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d",
@@ -46,12 +46,7 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-
-        def parameter(wanted: bool) -> Parameter | None:
-            return Parameter(fl.empty(num_features, device=device, dtype=dtype)) if wanted else None
-
-        self.register_parameter("weight", parameter(affine))
-        self.register_parameter("bias", parameter(affine and bias))
+        register_affine(self, num_features, affine, affine and bias, device, dtype)
         running = track_running_stats
         self.register_buffer("running_mean", fl.zeros(num_features, device=device, dtype=dtype) if running else None)
         self.register_buffer("running_var", fl.ones(num_features, device=device, dtype=dtype) if running else None)
@@ -69,10 +64,7 @@ class _NormBase(Module):
     def reset_parameters(self) -> None:
         """Forget the batches seen and set weight to 1, bias to 0."""
         self.reset_running_stats()
-        if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+        reset_affine(self)
 
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError

@@ -14,6 +14,21 @@ from flambeau.nn.parameter import Parameter
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
+def register_affine(module: Module, shape: Any, weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+    """The parameters of a normalisation, those that are wanted; the others are None."""
+    for name, wanted in (("weight", weight), ("bias", bias)):
+        made = Parameter(fl.empty(shape, device=device, dtype=dtype)) if wanted else None
+        module.register_parameter(name, made)
+
+
+def reset_affine(module: Any) -> None:
+    """Set weight to 1 and bias to 0, where they are."""
+    if module.weight is not None:
+        init.ones_(module.weight)
+    if module.bias is not None:
+        init.zeros_(module.bias)
+
+
 class LocalResponseNorm(Module):
     """Division by a power of the mean square over neighbouring channels."""
 
@@ -78,19 +93,12 @@ class LayerNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
 
-        def parameter(wanted: bool) -> Parameter | None:
-            return Parameter(fl.empty(shape, device=device, dtype=dtype)) if wanted else None
-
-        self.register_parameter("weight", parameter(elementwise_affine))
-        self.register_parameter("bias", parameter(elementwise_affine and bias))
+        register_affine(self, shape, elementwise_affine, elementwise_affine and bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set weight to 1 and bias to 0."""
-        if self.elementwise_affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+        reset_affine(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return fl.native_layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)[0]
@@ -124,19 +132,12 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
 
-        def parameter(wanted: bool) -> Parameter | None:
-            return Parameter(fl.empty(num_channels, device=device, dtype=dtype)) if wanted else None
-
-        self.register_parameter("weight", parameter(affine))
-        self.register_parameter("bias", parameter(affine and bias))
+        register_affine(self, num_channels, affine, affine and bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set weight to 1 and bias to 0."""
-        if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+        reset_affine(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
