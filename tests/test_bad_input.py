@@ -28,6 +28,10 @@ empty = fl.empty(0)
 number = fl.tensor(2.0)
 
 
+def on_host(*sizes: int) -> Any:
+    return fl.ones(*sizes, device="cpu")
+
+
 def nested(depth: int) -> Any:
     value: Any = 1.0
     for _ in range(depth):
@@ -159,7 +163,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "split sizes": (RuntimeError, lambda: x.split([1, 1])),
     "split sizes overflow": (RuntimeError, lambda: fl.ones(10).split([HUGE] * 4 + [10])),
     "cat overflow": (RuntimeError, lambda: fl.cat([fl.ones(1).expand(HUGE)] * 4 + [fl.ones(5)])),
-    "repeat_interleave overflow": (RuntimeError, lambda: fl.repeat_interleave(fl.tensor([HUGE] * 4))),
+    "repeat_interleave overflow": (RuntimeError, lambda: fl.repeat_interleave(fl.tensor([HUGE] * 4, device="cpu"))),
     "pad overflow": (RuntimeError, lambda: F.pad(x, (2**63 - 1, 2**63 - 1))),
     "tensor_split zero": (RuntimeError, lambda: x.tensor_split(0)),
     "unfold size": (RuntimeError, lambda: x.unfold(0, 5, 1)),
@@ -175,15 +179,15 @@ BAD: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "pool window overflow": (RuntimeError, lambda: F.avg_pool1d(fl.ones(1, 1, 10), HUGE, 1, HUGE // 2)),
     "adaptive pool overflow": (RuntimeError, lambda: F.adaptive_avg_pool1d(fl.ones(1, 1, 8), HUGE)),
     "interpolate overflow": (RuntimeError, lambda: F.interpolate(fl.ones(1, 1, 4), scale_factor=1e18)),
-    "unfold overflow": (RuntimeError, lambda: F.unfold(fl.ones(1, 1, 8, 8), (5, 5), dilation=HUGE)),
-    "conv dilation overflow": (RuntimeError, lambda: F.conv1d(fl.ones(1, 1, 10), fl.ones(1, 1, 5), dilation=HUGE)),
+    "unfold overflow": (RuntimeError, lambda: F.unfold(on_host(1, 1, 8, 8), (5, 5), dilation=HUGE)),
+    "conv dilation overflow": (RuntimeError, lambda: F.conv1d(on_host(1, 1, 10), on_host(1, 1, 5), dilation=HUGE)),
     "conv stride overflow": (
         RuntimeError,
-        lambda: F.conv_transpose1d(fl.ones(1, 1, 5), fl.ones(1, 1, 5), stride=HUGE),
+        lambda: F.conv_transpose1d(on_host(1, 1, 5), on_host(1, 1, 5), stride=HUGE),
     ),
     "conv padding overflow": (
         RuntimeError,
-        lambda: F.conv_transpose1d(fl.ones(1, 1, 5), fl.ones(1, 1, 5), padding=2**63 - 1),
+        lambda: F.conv_transpose1d(on_host(1, 1, 5), on_host(1, 1, 5), padding=2**63 - 1),
     ),
     "conv stride": (RuntimeError, lambda: F.conv2d(fl.ones(1, 1, 4, 4), fl.ones(1, 1, 2, 2), stride=0)),
     "conv groups": (RuntimeError, lambda: F.conv2d(fl.ones(1, 3, 4, 4), fl.ones(2, 1, 2, 2), groups=2)),

@@ -118,7 +118,7 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std:
   b = std::min(std::max<int64_t>(b, a), n);
   Dims sizes(self.sizes()), strides(self.strides());
   const int64_t offset = self.offset() + a * strides[d];
-  sizes[d] = (b - a + step - 1) / step;
+  sizes[d] = b > a ? (b - a - 1) / step + 1 : 0;
   strides[d] *= step;
   return alias(self, sizes, strides, offset);
 }

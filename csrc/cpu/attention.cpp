@@ -99,8 +99,14 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(const Tensor& grad, 
                                                             std::optional<double> scale) {
   Call c = prepare(query, key, value, mask, causal, scale);
   AttentionArgs& g = c.args;
-  FL_CHECK(grad.sizes() == output.sizes() && grad.dtype() == query.dtype(), "[", kOp,
-           "] expected a gradient of shape ", output.sizes(), ", got ", grad.sizes());
+  const Dims result{g.batch, g.heads, g.queries, g.value_depth};
+  for (const Tensor* t : {&grad, &output})
+    FL_CHECK(t->sizes() == IntSpan(result) && t->dtype() == query.dtype(), "[", kOp,
+             "] expected a gradient and a result of shape ", IntSpan(result), " and dtype ",
+             name_of(query.dtype()), ", got ", t->sizes(), " and ", name_of(t->dtype()));
+  FL_CHECK(lse.dtype() == DType::Float && lse.numel() == g.batch * g.heads * g.queries, "[", kOp,
+           "] expected float32 sums for each row of the result, got ", name_of(lse.dtype()), " of shape ",
+           lse.sizes());
   Tensor dq = heads_inside(query.sizes(), query.options()), dk = heads_inside(key.sizes(), query.options()),
          dv = heads_inside(value.sizes(), query.options());
   if (query.is_meta()) return {dq, dk, dv};

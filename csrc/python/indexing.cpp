@@ -84,7 +84,7 @@ class Viewer {
       return;
     }
     offset_ += start * strides_[d];
-    sizes_[d] = stop > start ? (stop - start + step - 1) / step : 0;
+    sizes_[d] = stop > start ? (stop - start - 1) / step + 1 : 0;
     strides_[d] *= step;
   }
   void unsqueeze(int64_t d) {

@@ -129,3 +129,12 @@ def test_results_lie_in_memory_as_the_query_does():
         assert F.scaled_dot_product_attention(query, plain, plain).stride() == stride
         made = fl.compile(lambda q, k: F.scaled_dot_product_attention(q, k, k) * 2)(query, plain)
         fl.testing.assert_close(made, F.scaled_dot_product_attention(query, plain, plain) * 2)
+
+
+@pytest.mark.host
+def test_gradient_refuses_results_of_another_shape():
+    q, sums = fl.zeros(1, 1, 64, 8), fl.zeros(1, 1, 64)
+    small = fl.zeros(1, 1, 1, 1)
+    for grad, result, lse in ((small, small, sums), (q, small, sums), (q, q, sums[..., :1]), (q, q, sums.double())):
+        with pytest.raises(RuntimeError, match="expected"):
+            fl._ops._flash_attention_backward(grad, q, q, q, None, result, lse, False, None)

@@ -102,3 +102,9 @@ def test_copies_of_transposed_tensors(dtype):
             copy = x.transpose(one, two).contiguous()
             assert copy.is_contiguous()
             np.testing.assert_array_equal(copy.to(fl.complex128).cpu().numpy(), plain.swapaxes(one, two))
+
+
+def test_slices_with_a_step_beyond_all_sizes():
+    x = fl.arange(10)
+    assert x[:: 2**63 - 1].tolist() == [0] and x[3 :: 2**62].tolist() == [3] and x[10 :: 2**62].tolist() == []
+    assert fl.slice_copy(x, 0, 3, None, 2**63 - 1).tolist() == [3]
