@@ -92,6 +92,48 @@ void StridedIterator::run(Loop loop, const Scalar* params, int64_t cost) {
                [&](int64_t begin, int64_t end) { run_range(loop, params, begin, end); });
 }
 
+namespace {
+
+// Calls use(place, elements before, n) for the rows, or parts of rows, that `total` elements from `start` on
+// lie in.
+template <class Use>
+inline void walk_rows(const StridedOperand& o, const Dims& sizes, const int64_t* start, int64_t total,
+                      const Use& use) {
+  int64_t index[64];
+  char* at = o.data;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    index[d] = start[d];
+    at += start[d] * o.strides[d];
+  }
+  for (int64_t filled = 0;;) {
+    const int64_t n = std::min(total - filled, sizes[0] - index[0]);
+    use(at, filled, n);
+    filled += n;
+    if (filled == total) return;
+    at -= index[0] * o.strides[0];
+    index[0] = 0;
+    for (int d = 1;; ++d) {  // there is a next row
+      at += o.strides[d];
+      if (++index[d] < sizes[d]) break;
+      at -= sizes[d] * o.strides[d];
+      index[d] = 0;
+    }
+  }
+}
+
+// Elements of the size of W, without a call for each row.
+template <class W>
+void gather_elements(const StridedOperand& o, const Dims& sizes, const int64_t* start, int64_t total,
+                     char* to) {
+  const int64_t step = o.strides[0];
+  walk_rows(o, sizes, start, total, [&](const char* at, int64_t filled, int64_t n) {
+    char* put = to + filled * sizeof(W);
+    for (int64_t j = 0; j < n; ++j) std::memcpy(put + j * sizeof(W), at + j * step, sizeof(W));
+  });
+}
+
+}  // namespace
+
 void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, int64_t end) const {
   const int nd = ndim();
   const int64_t inner = sizes_[0];
@@ -161,8 +203,8 @@ void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, 
     }
     locate(idx);
   };
-  locate(index);
   if (!gather) {
+    locate(index);
     for (int64_t done = begin; done < end;) {
       // When a row can be used where it lies by everybody, take it whole; else a block at a time.
       const int64_t n = std::min({end - done, inner - index[0], rows_in_place ? inner : block});
@@ -184,37 +226,38 @@ void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, 
     }
     return;
   }
+  const bool tiny = inner < 16;  // a call for each row would cost more than its elements
   for (int64_t done = begin; done < end;) {
     const int64_t total = std::min(end - done, block);
-    int64_t start[64];
-    std::memcpy(start, index, sizeof(int64_t) * nd);
-    for (int64_t filled = 0; filled < total;) {
-      const int64_t n = std::min(total - filled, inner - index[0]);
-      for (int k = 1; k < count_; ++k)
-        if (!constant[k] && !whole[k]) {
-          const int64_t item = size_of(operands_[k].compute);
-          casts[k](at[k], operands_[k].strides[0], staging[k] + filled * item, item, n);
-        }
-      advance(index, n);
-      filled += n;
+    for (int k = 1; k < count_; ++k) {
+      in[k - 1] = staging[k];
+      const StridedOperand& o = operands_[k];
+      if (constant[k]) continue;
+      if (whole[k])
+        in[k - 1] = o.data + done * size_of(o.dtype);
+      else if (tiny && o.dtype == o.compute && size_of(o.dtype) == 4)
+        gather_elements<uint32_t>(o, sizes_, index, total, staging[k]);
+      else if (tiny && o.dtype == o.compute && size_of(o.dtype) == 8)
+        gather_elements<uint64_t>(o, sizes_, index, total, staging[k]);
+      else
+        walk_rows(o, sizes_, index, total, [&](const char* at, int64_t filled, int64_t n) {
+          const int64_t item = size_of(o.compute);
+          casts[k](at, o.strides[0], staging[k] + filled * item, item, n);
+        });
     }
-    for (int k = 1; k < count_; ++k)
-      in[k - 1] =
-          whole[k] ? operands_[k].data + done * size_of(operands_[k].dtype) : static_cast<void*>(staging[k]);
-    char* const out = whole[0] ? operands_[0].data + done * size_of(operands_[0].dtype) : staging[0];
-    loop(in, out, total, params);
-    if (!whole[0]) {
-      std::memcpy(index, start, sizeof(int64_t) * nd);
-      locate(index);
-      for (int64_t filled = 0; filled < total;) {
-        const int64_t n = std::min(total - filled, inner - index[0]);
-        const int64_t item = size_of(operands_[0].compute);
-        casts[0](staging[0] + filled * item, item, at[0], operands_[0].strides[0], n);
-        advance(index, n);
-        filled += n;
-      }
-    }
+    const StridedOperand& o = operands_[0];
+    loop(in, whole[0] ? o.data + done * size_of(o.dtype) : staging[0], total, params);
+    if (!whole[0])
+      walk_rows(o, sizes_, index, total, [&](char* at, int64_t filled, int64_t n) {
+        const int64_t item = size_of(o.compute);
+        casts[0](staging[0] + filled * item, item, at, o.strides[0], n);
+      });
     done += total;
+    index[0] += total;
+    for (int d = 0; d + 1 < nd && index[d] >= sizes_[d]; ++d) {
+      index[d + 1] += index[d] / sizes_[d];
+      index[d] %= sizes_[d];
+    }
   }
 }
 
