@@ -165,11 +165,13 @@ def _text(kernels: dict[str, Kernel]) -> str:
     if functions <= _SIMPLE:
         parts.append(SIMPLE_MATH)
     else:
-        rest = functions - _SIMPLE - _in_plain_math() - {"normal_cdf", "exp_fast"}
+        rest = functions - _SIMPLE - _in_plain_math() - {"normal_cdf", "exp_fast", "exp_vanishing"}
         parts.append(f'#include "cpu/{"record_math" if rest else "math"}.h"\nnamespace math = fl::math;\n')
         parts.append(DIVISION if rest else INTEGER_MATH)
         if "normal_cdf" in functions:
             parts.append('#include "cpu/math_gelu.h"\n')
+        if "exp_vanishing" in functions:
+            parts.append('#include "cpu/math_vanishing.h"\n')
     parts += [_FOLDS.format(name) for name in ("maximum", "minimum") if name in {f.split()[0] for f in functions}]
     parts += [kernel.source.replace("@NAME@", name) for name, kernel in kernels.items()]
     return "\n".join(parts)

@@ -111,6 +111,8 @@ class _Body:
             return f"{_PREFIX[op]}{parts[0]}"
         if op == "where":
             return f"{parts[0]} ? {parts[1]} : {parts[2]}"
+        if op == "exp" and ctype in ("float", "double"):
+            op = "exp_vanishing"
         self.writer.functions.add(op if ctype != "int64_t" else f"{op} of integers")
         return f"math::{op}({', '.join(parts)})"
 
@@ -338,11 +340,12 @@ class _Writer:
         self.column_folds = [m for m in members if m.level == "rows"]
         whole = self.rows == 0 and any(m.level == "fold" for m in members)
         inner = self._whole() if whole else self._by_rows()
-        head = [
-            f"{'' if name in self.written else 'const '}{TYPES[buffer.dtype][0]}* __restrict {name} = "
-            f"({'' if name in self.written else 'const '}{TYPES[buffer.dtype][0]}*)p[{k}];"
-            for k, ((buffer, _), name) in enumerate(self.pointers.items())
-        ]
+        head = []
+        for k, ((buffer, _), name) in enumerate(self.pointers.items()):
+            ctype = TYPES[buffer.dtype][0]
+            if name not in self.written:  # loops that read bool are not made vector code by GCC
+                ctype = "const uint8_t" if ctype == "bool" else f"const {ctype}"
+            head.append(f"{ctype}* __restrict {name} = ({ctype}*)p[{k}];")
         lines = ["const int threads = (int)n[0];", *head, *self.number_lines, *inner]
         text = "\n".join(_indented(lines))
         return f'extern "C" void @NAME@(void* const* p, const int64_t* n) {{\n{text}\n}}\n'

@@ -114,3 +114,30 @@ def test_softmax_has_eager_modes_limits():
     x[0, 3], x[1, 3], x[2, 3], x[3], x[4, :39] = math.inf, -math.inf, math.nan, -math.inf, -math.inf
     for f in (F.softmax, F.log_softmax):
         fl.testing.assert_close(fl.compile(lambda x, f=f: f(x, -1))(x), f(x, -1), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16])
+def test_exponentials_vanish_where_eager_modes_do(dtype):
+    edges = [104.0, 151.0, 745.0, 746.0, 1074.0, 1075.0, 1076.0, math.inf]
+    x = fl.tensor([*(-e for e in edges), *edges, -103.9, -87.4, -0.0, math.nan] * 5, dtype=dtype)
+    for function, reference in ((fl.exp, math.exp), (fl.exp2, lambda v: 2.0**v)):
+        made = fl.compile(function)(x)
+        assert fl.equal(made.isnan(), x.isnan()) and fl.equal(made.nan_to_num(7.0), function(x).nan_to_num(7.0))
+        if dtype == fl.float64:
+            low = fl.tensor([v for v in x.tolist() if v < 0], dtype=dtype)
+            want = [0.0 if v == -math.inf else reference(v) for v in low.tolist()]
+            fl.testing.assert_close(function(low), fl.tensor(want, dtype=dtype), rtol=1e-12, atol=5e-324)
+
+
+def test_masks_in_fused_loops():
+    x = fl.linspace(-2, 2, 3 * 50).reshape(3, 50)
+    mask = fl.arange(150).reshape(3, 50) % 7 > 2
+
+    def function(x, mask):
+        fresh = mask & (x > -1)
+        return fl.where(fresh, x, -math.inf).exp(), x.masked_fill(~mask, 0).sum(-1), fresh, mask.logical_not()
+
+    for made, want in zip(fl.compile(function)(x, mask), function(x, mask)):
+        fl.testing.assert_close(made, want)
+    for made, want in zip(fl.compile(function)(x.T, mask.T), function(x.T, mask.T)):
+        fl.testing.assert_close(made, want)
