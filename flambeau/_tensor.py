@@ -58,14 +58,16 @@ def _shared(data: Any) -> Tensor | None:
         return data._view()
     if isinstance(data, (list, tuple, int, float, complex)) and not hasattr(data, "__array_interface__"):
         return None
-    if hasattr(data, "__array_interface__"):
+    # Asking the class first: arrays make their description anew each time.
+    if hasattr(type(data), "__array_interface__") or hasattr(data, "__array_interface__"):
         import numpy
 
         array = numpy.asarray(data)
         if array.dtype.byteorder == ">":
             array = array.astype(array.dtype.newbyteorder("="))
         writable = getattr(array, "flags", None) is None or array.flags.writeable or not array.size
-        usable = writable and all(s >= 0 and s % array.itemsize == 0 for s in array.strides)
+        item = array.itemsize
+        usable = writable and not any([s < 0 or s % item for s in array.strides])
         return from_numpy(array if usable else array.copy())
     if hasattr(data, "__dlpack__"):
         return from_dlpack(data)
