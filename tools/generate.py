@@ -180,7 +180,7 @@ def generate_pointwise(records, out: Path) -> tuple[list[str], str]:
         entries.append(
             f"PointwiseDef def_{ident}{{{quote(record.schema.name)}, {len(operands)}, {{{', '.join(map(str, operands))}}}, "
             f"{mask}, {len(params)}, {{{', '.join(map(str, params))}}}, {select}, {variants}, "
-            f"{'variants_' + ident if select >= 0 else 'nullptr'}, '{promote}', '{result}', {quote(d['dtypes'])}, "
+            f"{'variants_' + ident if select >= 0 else 'nullptr'}, '{promote}', '{result}', {str(d['contiguous']).lower()}, {quote(d['dtypes'])}, "
             f"picked_loops_{ident}(), {cost}, {check}, {len(cases)}, {{{', '.join(cases)}}}}};"
         )
     return declarations, "\n".join(preamble + entries)

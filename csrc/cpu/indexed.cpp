@@ -177,6 +177,12 @@ Tensor copied(const Tensor& t) {
   return out;
 }
 
+Tensor copied_contiguous(const Tensor& t) {
+  Tensor out = empty(t.sizes(), t.options());
+  copy_into(out, t);
+  return out;
+}
+
 Tensor at_least_1d(const Tensor& t) {
   return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
 }

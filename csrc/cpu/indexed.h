@@ -94,8 +94,9 @@ struct Merged {
   }
 };
 
-// A copy to be written to.
+// A copy to be written to: laid out as the tensor, or contiguous.
 Tensor copied(const Tensor& t);
+Tensor copied_contiguous(const Tensor& t);
 // A zero-dim tensor seen as one of one element.
 Tensor at_least_1d(const Tensor& t);
 

@@ -281,7 +281,7 @@ Tensor index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Te
 }
 Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                  const Scalar& alpha) {
-  return index_add_(copied(self), dim, index, source, alpha);
+  return index_add_(copied_contiguous(self), dim, index, source, alpha);
 }
 
 Tensor index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
@@ -294,7 +294,7 @@ Tensor index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const T
   return self;
 }
 Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
-  return index_copy_(copied(self), dim, index, source);
+  return index_copy_(copied_contiguous(self), dim, index, source);
 }
 
 Tensor index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Operand& value) {
@@ -343,7 +343,7 @@ Tensor index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const
 }
 Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                     std::string_view reduce, bool include_self) {
-  return index_reduce_(copied(self), dim, index, source, reduce, include_self);
+  return index_reduce_(copied_contiguous(self), dim, index, source, reduce, include_self);
 }
 
 // ---------------------------------------------------------------- the tensor as one long row

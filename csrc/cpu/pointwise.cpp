@@ -185,7 +185,7 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
         FL_CHECK(!overlaps_partially(out, operand[i]->tensor()), "[", def.name,
                  "] expected an output that does not partly overlap an input, got views of one memory; "
                  "clone() one of them");
-  } else if (first == nullptr) {
+  } else if (first == nullptr || def.contiguous) {
     out = empty(shape, {result, device});
   } else if (same && (first->contiguous || first->sizes == shape)) {
     out = empty_like(Tensor(const_cast<TensorImpl*>(first)), result);

@@ -42,6 +42,7 @@ struct PointwiseDef {
   const char* const* variant_names;
   char promote;  // 'd' default, 'f' integers become floating, 'i' bool becomes int64, 'm' the first operand's
   char result;   // 's' same, 'b' bool, 'r' real
+  bool contiguous;                                   // the result always is; else it lies as the operands do
   const char* classes;                               // accepted dtype classes
   const StridedIterator::Loop (*loops)[kLoopSlots];  // [variant][slot]
   int cost;                                          // work of one element relative to an addition

@@ -238,13 +238,13 @@ Tensor scatter_src_(const Tensor& self, int64_t dim, const Tensor& index, const 
   return scatter_with("scatter", self, dim, index, src, Combine::Assign);
 }
 Tensor scatter_src(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter_with("scatter", copied(self), dim, index, src, Combine::Assign);
+  return scatter_with("scatter", copied_contiguous(self), dim, index, src, Combine::Assign);
 }
 Tensor scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   return scatter_number(self, dim, index, value, Combine::Assign);
 }
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
-  return scatter_number(copied(self), dim, index, value, Combine::Assign);
+  return scatter_number(copied_contiguous(self), dim, index, value, Combine::Assign);
 }
 Tensor scatter_reduce_mode_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                             std::string_view reduce) {
@@ -252,7 +252,7 @@ Tensor scatter_reduce_mode_(const Tensor& self, int64_t dim, const Tensor& index
 }
 Tensor scatter_reduce_mode(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                            std::string_view reduce) {
-  return scatter_with("scatter", copied(self), dim, index, src, scatter_mode(reduce));
+  return scatter_with("scatter", copied_contiguous(self), dim, index, src, scatter_mode(reduce));
 }
 Tensor scatter_value_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
                              std::string_view reduce) {
@@ -260,13 +260,13 @@ Tensor scatter_value_reduce_(const Tensor& self, int64_t dim, const Tensor& inde
 }
 Tensor scatter_value_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
                             std::string_view reduce) {
-  return scatter_number(copied(self), dim, index, value, scatter_mode(reduce));
+  return scatter_number(copied_contiguous(self), dim, index, value, scatter_mode(reduce));
 }
 Tensor scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   return scatter_with("scatter_add", self, dim, index, src, Combine::Add);
 }
 Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter_with("scatter_add", copied(self), dim, index, src, Combine::Add);
+  return scatter_with("scatter_add", copied_contiguous(self), dim, index, src, Combine::Add);
 }
 
 Tensor scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
@@ -298,7 +298,7 @@ Tensor scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, con
 }
 Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                       std::string_view reduce, bool include_self) {
-  return scatter_reduce_(copied(self), dim, index, src, reduce, include_self);
+  return scatter_reduce_(copied_contiguous(self), dim, index, src, reduce, include_self);
 }
 
 FL_KERNEL("gather", gather);

@@ -90,11 +90,9 @@ Tensor softmax_kernel(const char* op, SoftmaxKind kind, const Tensor& self, int6
                 "] expected a floating point tensor, got ", name_of(self.dtype()));
   FL_CHECK(!half_to_float, "[", op, "] expected half_to_float=False on this device, got True");
   const int64_t d = wrap_dim(op, dim, self.dim());
-  // The layout of the input is kept: the geometry is that of memory.
-  const bool plain = self.is_contiguous() || !is_dense(self);
-  Tensor out = plain ? empty(self.sizes(), self.options()) : empty_like(self, self.dtype());
+  const Tensor out = empty(self.sizes(), self.options());
   if (self.is_meta() || self.numel() == 0) return out;
-  const Tensor source = plain ? contiguous(self) : self;
+  const Tensor source = contiguous(self);
   const Geometry g = in_memory(source, d);
   dispatch_float(self.dtype(), [&](auto type) { run<typename decltype(type)::type>(kind, source, out, g); });
   return out;

@@ -107,8 +107,17 @@ LineResult::LineResult(IntSpan sizes, int64_t dim, Options options) {
   lines = empty(s, options);
   result = moved(lines, static_cast<int64_t>(s.size()) - 1, dim);
 }
-Tensor LineResult::finish() const {
-  return contiguous(result);
+Tensor LineResult::finish(const Tensor& like) const {
+  const IntSpan sizes = result.sizes();
+  const Dims strides = like.defined() && !like.is_contiguous()
+                           ? Dims(empty_like(like, lines.dtype()).strides())
+                           : contiguous_strides(sizes);
+  bool lies_so = true;
+  for (size_t d = 0; d < sizes.size(); ++d) lies_so &= sizes[d] == 1 || strides[d] == result.stride(d);
+  if (lies_so) return alias(lines, sizes, strides, lines.offset());
+  const Tensor out = empty_strided(sizes, strides, lines.options());
+  if (!out.is_meta()) copy_into(out, result);
+  return out;
 }
 
 namespace {
@@ -135,7 +144,7 @@ Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending)
   const int64_t d = wrap_dim("sort", dim, self.dim());
   const int64_t n = self.dim() ? self.size(d) : 1;
   LineResult values(self.sizes(), d, self.options()), indices(self.sizes(), d, {DType::Int64, self.device()});
-  if (self.is_meta() || self.numel() == 0) return {values.finish(), indices.finish()};
+  if (self.is_meta() || self.numel() == 0) return {values.finish(self), indices.finish(self)};
   const Tensor source = lines_of(self, d);
   const int64_t line_bytes = n * self.itemsize();
   dispatch_keys(self.dtype(), [&](auto zero) {
@@ -149,7 +158,7 @@ Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending)
       take(self.itemsize(), x, at, n, values.lines.raw() + l * line_bytes);
     });
   });
-  return {values.finish(), indices.finish()};
+  return {values.finish(self), indices.finish(self)};
 }
 
 // Whether so few are wanted that keeping the best seen so far beats a partition.

@@ -92,7 +92,7 @@ Tensor lines_of(const Tensor& t, int64_t dim);
 struct LineResult {
   Tensor lines, result;
   LineResult(IntSpan sizes, int64_t dim, Options options);
-  Tensor finish() const;  // contiguous, in normal order
+  Tensor finish(const Tensor& like = {}) const;  // in normal order, laid out as `like` or contiguous
 };
 
 }  // namespace fl

@@ -315,13 +315,13 @@ Tensor scatter_src_(const Tensor& self, int64_t dim, const Tensor& index, const 
   return scattered("scatter", self, dim, index, src, Combine::Assign);
 }
 Tensor scatter_src(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter_src_(copied(self), dim, index, src);
+  return scatter_src_(copied_contiguous(self), dim, index, src);
 }
 Tensor scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   return scattered("scatter_add", self, dim, index, src, Combine::Add);
 }
 Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter_add_(copied(self), dim, index, src);
+  return scatter_add_(copied_contiguous(self), dim, index, src);
 }
 // One number for all places.
 Tensor scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
@@ -330,7 +330,7 @@ Tensor scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, cons
   return scatter_src_(self, dim, index, alias(one, index.sizes(), zero, 0));
 }
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
-  return scatter_value_(copied(self), dim, index, value);
+  return scatter_value_(copied_contiguous(self), dim, index, value);
 }
 
 Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
@@ -341,7 +341,7 @@ Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, cons
                                          : Combine::Min;
   FL_CHECK(how != Combine::Min || reduce == "amin",
            "[scatter_reduce] expected reduce sum, prod, mean, amax or amin, got ", reduce);
-  const Tensor out = copied(self);
+  const Tensor out = copied_contiguous(self);
   if (!include_self) scatter_value_(out, dim, index, identity_of(how, self.dtype()));
   return scattered("scatter_reduce", out, dim, index, src, how);
 }

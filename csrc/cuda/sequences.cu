@@ -327,7 +327,7 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t
     launch(take_sorted<T>, blocks, 256, stream, "sort", reinterpret_cast<const T*>(lines.raw()),
            reinterpret_cast<T*>(out.raw()), indices.data<int64_t>(), order.as<uint32_t>(), n, total);
   });
-  return {from_lines(out, d), from_lines(indices, d)};
+  return {laid_as(from_lines(out, d), self), laid_as(from_lines(indices, d), self)};
 }
 std::tuple<Tensor, Tensor> sort_plain(const Tensor& self, int64_t dim, bool descending) {
   return sort(self, std::nullopt, dim, descending);

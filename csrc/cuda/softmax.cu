@@ -130,7 +130,7 @@ Tensor softmax_along(const char* op, const Tensor& given, int64_t dim, bool half
   else
     launch(softmax_passes<double>, rows, 256, stream, op, x.raw(), out.raw(), n, x.dtype(), x.itemsize(),
            logarithm);
-  return laid_as(from_lines(out, d), self);
+  return from_lines(out, d);
 }
 
 Tensor gradient_along(const char* op, const Tensor& grad, const Tensor& result, int64_t dim,

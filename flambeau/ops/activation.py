@@ -160,6 +160,7 @@ pointwise(
     dtypes="f",
     module="nn.functional",
     public="logsigmoid",
+    contiguous=True,
     inplace=False,
     vjp=lambda g, x, out: (g * e.sigmoid(-x),),
 )

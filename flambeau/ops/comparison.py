@@ -171,6 +171,7 @@ pointwise(
     promote="first",
     mask=("mask",),
     check="scalar_value",
+    contiguous=True,
     out=False,
     vjp=lambda g, x, mask, value, out: (e.where(mask, 0, g), None, e.where(mask, g, 0)),
 )

@@ -93,6 +93,7 @@ def pointwise(
     mask: tuple[str, ...] = (),
     select: str = "",
     check: str = "",
+    contiguous: bool = False,
     cases: Mapping[float, Record] | None = None,
     inplace: bool = True,
     out: bool = True,
@@ -108,6 +109,7 @@ def pointwise(
     result   dtype of the result: "same" as promoted, "bool", or "real" (the real part's dtype of a complex).
     mask     operands that are bool and take no part in promotion.
     check    name of a further condition on the arguments (csrc/cpu/pointwise_checks.cpp).
+    contiguous  the result is, whatever the layout of the operands, which it has otherwise.
     cases    cheaper records for particular numbers as the last operand, over the operands before it.
     select   name of a str argument whose value picks the expression: keys of `expr` are then its values.
     """
@@ -124,6 +126,7 @@ def pointwise(
         mask=mask,
         select=select,
         check=check,
+        contiguous=contiguous,
         cases=dict(cases or {}),
     )
 
