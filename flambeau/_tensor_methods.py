@@ -423,6 +423,17 @@ __torch_function__ = classmethod(_default_torch_function)
 Tensor.__torch_function__ = __torch_function__
 
 
+def _init_subclass(cls: Any, **kwargs: Any) -> None:
+    """A class that handles operators gets results as its handler returns them: functions are not overridden too, unless
+    the class says so itself."""
+    super(Tensor, cls).__init_subclass__(**kwargs)
+    if "__torch_dispatch__" in cls.__dict__ and "__torch_function__" not in cls.__dict__:
+        cls.__torch_function__ = _C._disabled_torch_function_impl
+
+
+Tensor.__init_subclass__ = classmethod(_init_subclass)
+
+
 # ---------------------------------------------------------------------------------------------- odds and ends
 
 Tensor.is_maia = property(lambda self: False)

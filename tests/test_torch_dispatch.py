@@ -425,3 +425,60 @@ def test_operators_say_what_is_known_of_them():
     assert torch.Tag.inplace in aten.mul_.Tensor.tags and torch.Tag.pointwise not in aten.mm.default.tags
     assert torch.Tag.nondeterministic_seeded in aten.rand.default.tags
     assert aten.mm.default._overloadpacket is aten.mm
+
+
+def test_modules_convert_parameters_with_their_parts():
+    class Scaled(torch.Tensor):
+        @staticmethod
+        def __new__(cls, whole, scale):
+            return torch.Tensor._make_wrapper_subclass(cls, whole.shape, dtype=scale.dtype)
+
+        def __init__(self, whole, scale):
+            self.whole, self.scale = whole, scale
+
+        def __tensor_flatten__(self):
+            return ["whole", "scale"], None
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            if func in (aten.detach.default, aten._to_copy.default):
+                return cls(args[0].whole, func(args[0].scale, **(kwargs or {})))
+            raise NotImplementedError(str(func))
+
+    layer = torch.nn.Linear(3, 4)
+    layer.weight = weight = torch.nn.Parameter(Scaled(torch.ones(4, 3).char(), torch.ones(4)), requires_grad=False)
+    layer.to(torch.bfloat16)
+    assert layer.weight is weight and weight.dtype is torch.bfloat16 and weight.scale.dtype is torch.bfloat16
+    assert weight.whole.dtype is torch.int8 and isinstance(weight, torch.nn.Parameter)
+
+
+def test_a_class_that_handles_operators_does_not_convert_results():
+    class Packed(torch.Tensor):
+        @staticmethod
+        def __new__(cls, values):
+            return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+
+        def __init__(self, values):
+            self.values_ = values
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            plain = [a.values_ if isinstance(a, cls) else a for a in args]
+            out = func(*plain, **(kwargs or {}))
+            return cls(out) if func in (aten.detach.default, aten.t.default) else out
+
+    weight = Packed(torch.rand(4, 3))
+    assert type(torch.rand(2, 3) @ weight.t()) is torch.Tensor and type(weight + 1) is torch.Tensor
+    layer = torch.nn.Linear(3, 4)
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    x = torch.rand(2, 3)
+    out = layer(x)
+    assert type(out) is torch.Tensor and type(layer.weight) is Packed
+    torch.testing.assert_close(out, x @ weight.values_.t() + layer.bias)
+
+    class Both(Packed):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "function"
+
+    assert torch.sin(Both(torch.rand(2))) == "function"

@@ -331,19 +331,24 @@ class Module(StateDicts):
         for key, param in self._parameters.items():
             if param is None:
                 continue
+            old_grad = param.grad
             with fl.no_grad():
                 applied = fn(param)
-            if not overwrite and (param.device.type, param.layout) == (applied.device.type, applied.layout):
+            if applied is not param and hasattr(type(applied), "__tensor_flatten__"):
+                # A tensor made of others: its parts have to come along, and the parameter stays the same object.
+                fl.utils.swap_tensors(param, Parameter(applied, param.requires_grad))
+                kept = param
+            elif not overwrite and (param.device.type, param.layout) == (applied.device.type, applied.layout):
                 with fl.no_grad():
                     param.data = applied
                 kept = param
             else:
                 kept = Parameter(applied, param.requires_grad)
                 self._parameters[key] = kept
-            if param.grad is not None:
+            if old_grad is not None:
                 with fl.no_grad():
-                    grad = fn(param.grad)
-                kept.grad = grad.requires_grad_(param.grad.requires_grad)
+                    grad = fn(old_grad)
+                kept.grad = grad.requires_grad_(old_grad.requires_grad)
         for key, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[key] = fn(buffer)
