@@ -67,7 +67,7 @@ def _shared(data: Any) -> Tensor | None:
             array = array.astype(array.dtype.newbyteorder("="))
         writable = getattr(array, "flags", None) is None or array.flags.writeable or not array.size
         item = array.itemsize
-        usable = writable and not any([s < 0 or s % item for s in array.strides])
+        usable = writable and all(s >= 0 and s % item == 0 for s in array.strides)
         return from_numpy(array if usable else array.copy())
     if hasattr(data, "__dlpack__"):
         return from_dlpack(data)
