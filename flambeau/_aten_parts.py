@@ -87,7 +87,47 @@ def _convolution(n: int, transposed: bool) -> Callable[..., Any]:
     return backward if transposed else forward
 
 
+def _clamp(self: Any, min: Any, max: Any) -> Any:
+    numbers = not isinstance(min, fl.Tensor) and not isinstance(max, fl.Tensor)
+    return (_aten().clamp.default, (self, min, max)) if numbers else NotImplemented
+
+
+def _norm(order: float) -> Callable[..., Any]:
+    def norm(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        if dtype is not None:
+            return NotImplemented
+        return _aten().linalg_vector_norm.default, (self, order, dim, keepdim)
+
+    return norm
+
+
+def _max_pool2d(self: Any, *options: Any, **named: Any) -> Any:
+    return _aten().max_pool2d_with_indices.default(self, *options, **named)[0]
+
+
+def _update(name: str) -> Callable[..., None]:
+    """A step of an optimizer, operator by operator: what is no tensor of a handler, as the count of steps, is written
+    once."""
+
+    def update(*args: Any, **kwargs: Any) -> None:
+        from flambeau.ops import update_evaluation
+
+        update_evaluation.run(name, *args, **kwargs)
+
+    return update
+
+
+_UPDATES = (
+    "adadelta adagrad adam adam_amsgrad adamax asgd nadam radam rmsprop rmsprop_centered rmsprop_momentum "
+    "rmsprop_centered_momentum rprop sgd sgd_momentum".split()
+)
 PARTS: dict[str, Callable[..., Any]] = {
+    "_clamp": _clamp,
+    "max_pool2d": _max_pool2d,
+    "_norm_1": _norm(1.0),
+    "_norm_2": _norm(2.0),
+    "_norm_inf": _norm(math.inf),
+    **{f"_update_{name}_": _update(f"_update_{name}_") for name in _UPDATES},
     "transpose": _transpose,
     "matmul": _matmul,
     "linear": _linear,

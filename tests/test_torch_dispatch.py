@@ -482,3 +482,55 @@ def test_a_class_that_handles_operators_does_not_convert_results():
             return "function"
 
     assert torch.sin(Both(torch.rand(2))) == "function"
+
+
+def test_more_operators_have_the_names_of_aten():
+    x = torch.rand(1, 1, 4, 4)
+    assert seen_by_a_mode(lambda: x.clamp(0.2, 0.7)) == ["clamp"]
+    assert seen_by_a_mode(lambda: x.norm()) == ["linalg_vector_norm"]
+    assert seen_by_a_mode(lambda: torch.nn.functional.max_pool2d(x, 2)) == ["max_pool2d_with_indices"]
+
+
+class Pair(torch.Tensor):
+    """Two tensors that go the same way."""
+
+    @staticmethod
+    def __new__(cls, a, b):
+        return torch.Tensor._make_wrapper_subclass(cls, a.shape, strides=a.stride(), dtype=a.dtype)
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        made = [
+            func(
+                *tree_map(lambda x: getattr(x, side) if isinstance(x, cls) else x, args),
+                **tree_map(lambda x: getattr(x, side) if isinstance(x, cls) else x, kwargs or {}),
+            )
+            for side in "ab"
+        ]
+        return tree_map(lambda x, y: cls(x, y) if isinstance(x, torch.Tensor) else x, *made)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "Adamax"])
+def test_steps_of_optimizers_count_once(name):
+    start, other = torch.linspace(-1, 1, 4), torch.linspace(2, 1, 4)
+    pair = torch.nn.Parameter(Pair(start.clone(), other.clone()))
+    plain = [torch.nn.Parameter(start.clone()), torch.nn.Parameter(other.clone())]
+    steps = [getattr(torch.optim, name)(ps, lr=0.1) for ps in ([pair], plain)]
+    for _ in range(3):
+        for optimizer, parameters in zip(steps, ([pair], plain)):
+            optimizer.zero_grad()
+            for p in parameters:
+                (p * p).sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(pair.a, plain[0].detach())
+    torch.testing.assert_close(pair.b, plain[1].detach())
+
+
+def test_every_step_of_an_optimizer_has_parts():
+    from flambeau import _aten_parts
+    from flambeau.backends import records
+
+    assert {n for n in records._all() if n.startswith("_update_")} <= set(_aten_parts.PARTS)
