@@ -100,3 +100,50 @@ def test_size_of_the_irregular_dimension():
         strided.size(1)
     assert strided.size(2) == 4 and strided.size(0) == 2
     assert fl.nested.nested_tensor([fl.ones(2, 4), fl.ones(2, 4)]).size(1) == 2
+
+
+def pieces():
+    parts = [fl.arange(6.0).view(2, 3), fl.arange(12.0).view(4, 3)]
+    return nested.nested_tensor(parts, layout=fl.jagged), parts
+
+
+def test_joining_keeps_the_sequences():
+    x, parts = pieces()
+    assert [t.tolist() for t in fl.cat([x, x], dim=-1)] == [fl.cat([p, p], -1).tolist() for p in parts]
+    assert fl.stack([x, x], dim=-1).values().shape == (6, 3, 2)
+    for function in (fl.cat, fl.stack):
+        with pytest.raises(RuntimeError, match="NestedTensor"):
+            function([x, x])
+    with pytest.raises(RuntimeError, match="dense"):
+        fl.cat([x, fl.ones(2, 4, 3)], dim=-1)
+
+
+def test_products_with_a_matrix_for_each_sequence():
+    x, parts = pieces()
+    matrices = fl.arange(12.0).view(2, 3, 2)
+    for made in (fl.bmm(x, matrices), x @ matrices):
+        assert [t.tolist() for t in made] == [(p @ m).tolist() for p, m in zip(parts, matrices)]
+    with pytest.raises(RuntimeError, match="each"):
+        fl.bmm(x, fl.ones(3, 3, 2))
+
+
+def test_extremes_and_softmax_of_sequences():
+    x, parts = pieces()
+    assert (
+        x.amax(dim=1).tolist() == [p.amax(0).tolist() for p in parts] and x.max().item() == 11 and x.min().item() == 0
+    )
+    assert [t.tolist() for t in x.argmax(-1)] == [p.argmax(-1).tolist() for p in parts]
+    assert bool((x > 10).any()) and not bool((x > 0).all()) and (x > 0).any(-1).values().tolist()[0] is True
+    for made, part in zip(fl.softmax(x, 1), parts):
+        fl.testing.assert_close(made, part.softmax(0))
+
+
+def test_rows_are_selected_expanded_written_and_copied():
+    import copy
+
+    x, parts = pieces()
+    assert [t.tolist() for t in x.select(-1, 0)] == [p[:, 0].tolist() for p in parts]
+    assert x.unsqueeze(-1).expand(-1, -1, -1, 2).values().shape == (6, 3, 2)
+    y = copy.deepcopy(x)
+    assert y.zero_() is y and y.values().sum().item() == 0 and x.values().sum().item() == 81
+    assert y.copy_(x).values().sum().item() == 81 and not x.is_pinned()

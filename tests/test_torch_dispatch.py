@@ -503,14 +503,11 @@ class Pair(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        made = [
-            func(
-                *tree_map(lambda x: getattr(x, side) if isinstance(x, cls) else x, args),
-                **tree_map(lambda x: getattr(x, side) if isinstance(x, cls) else x, kwargs or {}),
-            )
-            for side in "ab"
-        ]
-        return tree_map(lambda x, y: cls(x, y) if isinstance(x, torch.Tensor) else x, *made)
+        def one(side):
+            plain = tree_map(lambda x: getattr(x, side) if isinstance(x, cls) else x, (args, kwargs or {}))
+            return func(*plain[0], **plain[1])
+
+        return tree_map(lambda x, y: cls(x, y) if isinstance(x, torch.Tensor) else x, one("a"), one("b"))
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "Adamax"])

@@ -72,7 +72,9 @@ _ROWS = frozenset("linear layer_norm rms_norm native_layer_norm embedding matmul
 
 
 # Those that concern the values as a whole.
-_AS_VALUES = frozenset("__get__ __set__ backward is_contiguous numel element_size register_hook retain_grad".split())
+_AS_VALUES = frozenset(
+    "__get__ __set__ backward is_contiguous is_pinned numel element_size register_hook retain_grad".split()
+)
 
 
 class NestedTensor(Tensor):
@@ -263,6 +265,84 @@ class NestedTensor(Tensor):
     def mean(self, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:  # type: ignore[override]
         return self._reduced("mean", dim, keepdim, **options)
 
+    def _extreme(self, name: str, dim: Any, keepdim: bool) -> Tensor:
+        if dim is not None and dim % self.dim() == self._at == 1:
+            found = fl.stack([getattr(part, name)(0) for part in self.unbind()])
+            return found.unsqueeze(1) if keepdim else found
+        return self._reduced(name, dim, keepdim)
+
+    def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+        return self._extreme("amax", dim, keepdim)
+
+    def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+        return self._extreme("amin", dim, keepdim)
+
+    def _along_rows(self, name: str, dim: Any, keepdim: bool) -> Tensor:
+        function = getattr(fl, name)
+        if dim is None:
+            return function(self._values)
+        return self._like(function(self._values, self._row_dim(dim), keepdim))
+
+    def any(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+        return self._along_rows("any", dim, keepdim)
+
+    def all(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+        return self._along_rows("all", dim, keepdim)
+
+    def argmax(self, dim: int, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+        return self._along_rows("argmax", dim, keepdim)
+
+    def argmin(self, dim: int, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+        return self._along_rows("argmin", dim, keepdim)
+
+    def min(self) -> Tensor:  # type: ignore[override]
+        return self._values.min()
+
+    def max(self) -> Tensor:  # type: ignore[override]
+        return self._values.max()
+
+    def select(self, dim: int, index: int) -> NestedTensor:  # type: ignore[override]
+        return self._like(self._values.select(self._row_dim(dim), index))
+
+    def expand(self, *sizes: Any) -> NestedTensor:  # type: ignore[override]
+        sizes = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else tuple(sizes)
+        if self._at != 1 or len(sizes) != self.dim() or sizes[0] not in (-1, len(self)):
+            raise RuntimeError(f"[expand] expected (batch, -1, ...) for {self.shape}, got {sizes}")
+        if sizes[1] not in (-1, self._ragged):
+            raise RuntimeError(f"[expand] expected sequences of the same lengths, got {sizes}")
+        return self._like(self._values.expand(-1, *sizes[2:]))
+
+    def zero_(self) -> NestedTensor:  # type: ignore[override]
+        self._values.zero_()
+        return self
+
+    def fill_(self, value: Any) -> NestedTensor:  # type: ignore[override]
+        self._values.fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool = False) -> NestedTensor:  # type: ignore[override]
+        self._values.copy_(self._broadcast(source), non_blocking)
+        return self
+
+    def __deepcopy__(self, memo: Any) -> NestedTensor:
+        import copy
+
+        return memo.setdefault(id(self), self._like(copy.deepcopy(self._values, memo)))
+
+    def _normalised(self, func: Any, dim: int, **options: Any) -> NestedTensor:
+        """Softmax along rows, or along each sequence."""
+        if dim % self.dim() == self._at == 1:
+            return self._like(fl.cat([func(part, dim=0, **options) for part in self.unbind()]))
+        return self._like(func(self._values, dim=self._row_dim(dim), **options))
+
+    def _times_batch(self, name: str, other: Tensor) -> NestedTensor:
+        """Each sequence by the matrix of its own."""
+        if self.dim() != 3 or other.shape[0] != len(self):
+            raise RuntimeError(
+                f"[{name}] expected a matrix for each of {len(self)} sequences, got {tuple(other.shape)}"
+            )
+        return self._like(fl.cat([part @ matrix for part, matrix in zip(self.unbind(), other)]))
+
     def _broadcast(self, other: Any) -> Any:
         """An operand beside the rows of this one."""
         if isinstance(other, NestedTensor):
@@ -284,7 +364,7 @@ class NestedTensor(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        flat = [*args, *kwargs.values()]
+        flat = [x for a in (*args, *kwargs.values()) for x in (a if isinstance(a, (list, tuple)) else (a,))]
         first = next((a for a in flat if isinstance(a, NestedTensor)), None)
         if first is None or name in _AS_VALUES:
             with DisableTorchFunctionSubclass():
@@ -296,7 +376,13 @@ class NestedTensor(Tensor):
             return _attention(func, *args, **kwargs)
         if name in ("softmax", "log_softmax"):
             dim = kwargs.pop("dim", args[1] if len(args) > 1 else None)
-            return first._like(func(first._values, dim=first._row_dim(dim), **kwargs))
+            return first._normalised(func, dim, **kwargs)
+        if name in ("cat", "concat", "concatenate", "stack"):
+            return _joined(func, name, first, *args, **kwargs)
+        if name in ("bmm", "matmul", "__matmul__") and args[0] is first and args[1].dim() == 3:
+            if isinstance(args[1], NestedTensor) or first._at != 1:
+                raise NotImplementedError(f"[{name}] expected a nested and a dense tensor, got two nested ones")
+            return first._times_batch(name, args[1])
         if name in _ALIKE:
             made = func(*map(first._broadcast, args), **{k: first._broadcast(v) for k, v in kwargs.items()})
             return first._like(made)
@@ -304,6 +390,20 @@ class NestedTensor(Tensor):
             made = func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
             return (first._like(made[0]), *made[1:]) if isinstance(made, tuple) else first._like(made)
         raise NotImplementedError(f"[{name}] expected dense tensors, got a nested one: it is not written for them")
+
+
+def _joined(func: Any, name: str, first: NestedTensor, tensors: Any, dim: int = 0, **options: Any) -> NestedTensor:
+    """Nested tensors with the same offsets, beside each other along a dimension of their rows."""
+    rank = first.dim() + (name == "stack")
+    at = dim % rank
+    if at <= first._at:
+        raise RuntimeError(
+            f"[{name}] expected a dimension behind the sequences, got {dim}: not supported for NestedTensor"
+        )
+    parts = [first._broadcast(t) if isinstance(t, NestedTensor) else None for t in tensors]
+    if any(part is None for part in parts):
+        raise RuntimeError(f"[{name}] expected nested tensors only, got a dense one among them")
+    return first._like(func(parts, at - 1, **options))
 
 
 def _attention(
