@@ -37,6 +37,8 @@ from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
 from flambeau.overrides import TorchFunctionMode, _get_current_function_mode
 
+DataDependentOutputException = DataDependentOutput
+
 
 class UnsupportedFakeTensorException(RuntimeError):
     """Something that fake tensors cannot stand in for."""
@@ -112,12 +114,13 @@ class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
         return any(type(x) is SymInt for x in (*geometry.sizes, *geometry.strides, geometry.offset))
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        sizes = ", ".join(str(s) for s in self.geometry.sizes)
+        sizes = ", ".join(str(s) for s in self.geometry.sizes) + "," * (len(self.geometry.sizes) == 1)
         with disabled():
             kind = self.dtype
         shown = "" if str(self.fake_device) == "cpu" else f", device='{self.fake_device}'"
+        other = "" if kind in (fl.get_default_dtype(), fl.complex64, fl.bool) else f", dtype={kind}"
         grad = ", requires_grad=True" if self.fake_requires_grad else ""
-        return f"FakeTensor(size=({sizes}), dtype={kind}{shown}{grad})"
+        return f"FakeTensor(...{shown}, size=({sizes}){other}{grad})"
 
     fake_requires_grad: bool
     fake_is_leaf: bool

@@ -290,3 +290,11 @@ def test_rules_name_arguments_of_their_operators():
             optional = {"dim", "keepdim", "start", "end", "step", "dilation", "shape", "size", "split_size", "split_sizes",
                         "weight", "bias", "dim0", "dim1", "axis0", "axis1", "ndim", "src", "training"}  # fmt: skip
             assert set(missing) <= optional, (name, missing)
+
+
+def test_fake_tensors_print_what_is_known_of_them():
+    with FakeTensorMode():
+        assert repr(fl.empty(2, 2)) == "FakeTensor(..., size=(2, 2))"
+        assert repr(fl.empty(2, dtype=fl.int64)) == "FakeTensor(..., size=(2,), dtype=torch.int64)"
+        assert repr(fl.empty((), requires_grad=True)) == "FakeTensor(..., size=(), requires_grad=True)"
+        assert repr(fl.empty(3, device="meta")) == "FakeTensor(..., device='meta', size=(3,))"
