@@ -73,7 +73,7 @@ struct OperationAttributes {
 constexpr OperationAttributes kOperations[] = {{kForward, 700, 701, 702, 704, 703, 705},
                                                {kDataGradient, 706, 707, 708, 710, 709, 711},
                                                {kFilterGradient, 712, 713, 714, 716, 715, 717}};
-enum NumericNote { kTensorCores = 0, kRoundedInputs = 1, kRoundedSums = 2, kNondeterministic = 4 };
+enum NumericNote { kRoundedSums = 2, kNondeterministic = 4 };
 constexpr int kCompiledAtRunTime = 0;  // the note of a behavior
 constexpr int kCrossCorrelation = 1, kAdvised = 3, kFallback = 2;
 constexpr int kFloat = 0, kDouble = 1;
@@ -216,12 +216,8 @@ bool suits(const Descriptor& config, const ConvolutionShape& shape) {
     if (notes[i] == kCompiledAtRunTime) return false;
   count = engine.get(kNumericNotes, kNumericType, kMostNotes, notes);
   if (count < 0) return false;
-  const bool exact = shape.exact && shape.type == kFloat;
-  for (int64_t i = 0; i < count; ++i) {
-    if (notes[i] == kRoundedSums || (exact && (notes[i] == kTensorCores || notes[i] == kRoundedInputs)) ||
-        (shape.deterministic && notes[i] == kNondeterministic))
-      return false;
-  }
+  for (int64_t i = 0; i < count; ++i)
+    if (notes[i] == kRoundedSums || (shape.deterministic && notes[i] == kNondeterministic)) return false;
   return true;
 }
 

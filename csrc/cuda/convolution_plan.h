@@ -11,7 +11,6 @@ namespace fl::cuda {
 struct ConvolutionShape {
   int way;             // 0: forward, 1: the gradient of x, 2: that of w
   int type;            // cuDNN's number of the dtype
-  bool exact;          // float is not rounded to fewer bits for the tensor cores
   bool deterministic;  // the same bits in every run
   struct Operand {
     Dims sizes, strides;
