@@ -536,7 +536,22 @@ FL_MATH_FLOAT(lgamma)
 FL_MATH_FLOAT(digamma)
 FL_MATH_FLOAT(trigamma)
 FL_MATH_FLOAT(erfcx)
-FL_MATH_FLOAT(erfinv)
+
+// Weights are drawn from cut normal distributions by it, so it is straight code: x times a polynomial of
+// w = -log(1 - x^2), or of its root from 5 on, fitted to a relative error of 6e-9.
+FL_MATH_INLINE float erfinv(float y) {
+  const double x = y;
+  const double w = -math::log((1.0 - x) * (1.0 + x));
+  const double center =
+      detail::poly(detail::fma(w, 0.4, -1.0), 1.50140935941, 0.616600715249, -0.0261086673839,
+                   -0.0195740918256, 0.00852907966192, -0.00048470196295, -0.000845386908923,
+                   0.000284528023814, 3.5450204834e-05, -3.35352326466e-05);
+  const double tail =
+      detail::poly(detail::fma(std::sqrt(w), 1.13139854828198, -3.5287526650548), 2.95222763581,
+                   0.887072495126, 0.00558288048434, -0.00372428245842, 0.00235499575168, -0.00138594215223,
+                   0.000631445002621, -0.000132189741243, -6.73973970851e-05, 4.23439671222e-05);
+  return static_cast<float>(x * detail::blend(w < 5.0, center, tail));
+}
 FL_MATH_FLOAT(ndtr)
 FL_MATH_FLOAT(ndtri)
 FL_MATH_FLOAT(log_ndtr)

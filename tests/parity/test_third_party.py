@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch")
 HERE = pathlib.Path(__file__).resolve().parent
 TIMM = ["resnet", "resnet_pre_activation", "efficientnet", "convnext", "vit", "swin", "mixer"]
-TRANSFORMERS = ["bert", "bert_pooled", "gpt2", "llama", "t5", "qwen"]
+TRANSFORMERS = ["bert", "bert_pooled", "gpt2", "llama", "t5", "qwen", "mixtral", "mamba", "deberta"]
 
 
 def run(flambeau, *arguments):

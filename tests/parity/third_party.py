@@ -149,6 +149,24 @@ def qwen():
     )  # fmt: skip
 
 
+def mixtral():
+    return language(
+        "MixtralForCausalLM", "MixtralConfig", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, intermediate_size=48, max_position_embeddings=32, num_local_experts=4, num_experts_per_tok=2,
+    )  # fmt: skip
+
+
+def mamba():
+    return language("MambaForCausalLM", "MambaConfig", hidden_size=32, num_hidden_layers=2, state_size=8)
+
+
+def deberta():
+    return language(
+        "DebertaV2ForMaskedLM", "DebertaV2Config", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, relative_attention=True, pos_att_type=["p2c", "c2p"], max_position_embeddings=32,
+    )  # fmt: skip
+
+
 def main(case, weights_path, result_path):
     torch.manual_seed(0)
     model, outputs = globals()[case]()
@@ -171,7 +189,7 @@ def main(case, weights_path, result_path):
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             result[f"gradient {name}"] = parameter.grad.numpy().copy()
-    if case in ("gpt2", "llama", "qwen"):
+    if case in ("gpt2", "llama", "qwen", "mixtral", "mamba"):
         model.eval()
         for beams in (1, 3):
             options = {"do_sample": False, "num_beams": beams, "max_new_tokens": 8, "pad_token_id": 0}
