@@ -658,3 +658,11 @@ def test_matches_numpy(function: Callable[[Case], None]) -> None:
             except Exception as error:
                 error.add_note(f"case {function.__name__}/{seed}")
                 raise
+
+
+def test_inverse_error_function_of_single_precision_is_that_of_double():
+    x = fl.cat([fl.linspace(-0.99999, 0.99999, 4001), fl.tensor([1e-30, -1e-7, 0.99999994, -0.0])])
+    want = fl.erfinv(x.double())
+    fl.testing.assert_close(fl.erfinv(x).double(), want, rtol=1.3e-7, atol=0)
+    ends = fl.erfinv(fl.tensor([1.0, -1.0, 1.5, -2.0, float("nan")])).tolist()
+    assert ends[:2] == [float("inf"), float("-inf")] and all(v != v for v in ends[2:])
