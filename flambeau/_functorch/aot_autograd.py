@@ -82,7 +82,7 @@ class _Flat:
         return self.made[key](args)
 
     def _traced(self, function: Callable[..., Any], *lists: list[Any]) -> Any:
-        graph = make_fx(function, decomposition_table=self.decompositions)(*lists)
+        graph = make_fx(function, decomposition_table=self.decompositions, _flat_inputs=True)(*lists)
         graph.graph.eliminate_dead_code()
         return graph
 

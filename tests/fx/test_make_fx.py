@@ -211,3 +211,17 @@ def test_fakes_have_gradients_without_a_graph_module():
         assert [tuple(p.grad.shape) for p in net.parameters()] == [tuple(p.shape) for p in net.parameters()]
     assert net.first.weight.grad is None
     assert isinstance(fx.symbolic_trace(net), fx.GraphModule)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_graphs_of_nested_arguments_take_them_nested(mode):
+    def function(params, x):
+        return {"out": params["a"] * x, "all": [x, params["b"]]}
+
+    params = {"a": fl.ones(2), "b": fl.zeros(1)}
+    module = make_fx(function, tracing_mode=mode)(params, fl.ones(2))
+    assert [n.name for n in module.graph.nodes if n.op == "placeholder"] == ["params_1", "params_2", "x_1"]
+    made = module({"a": fl.full((2,), 3.0), "b": fl.zeros(1)}, fl.ones(2))
+    assert made["out"].tolist() == [3, 3] and len(made["all"]) == 2
+    listed = make_fx(lambda xs: xs[0] + xs[1], tracing_mode=mode)([fl.ones(1), fl.ones(1)])
+    assert listed([fl.ones(1), fl.ones(1) * 4]).item() == 5

@@ -18,7 +18,7 @@ from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_operators import bind
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.fx._symbolic_trace import Tracer
-from flambeau.fx.graph import Graph
+from flambeau.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from flambeau.fx.graph_module import GraphModule, _assign_attr
 from flambeau.fx.interpreter import Interpreter
 from flambeau.fx.node import Node
@@ -314,7 +314,7 @@ def get_isolated_graphmodule(
         return func(*args, **kwargs)
 
     with disable_proxy_modes_tracing():
-        return make_fx(flat, decomposition_table, tracing_mode)(leaves)
+        return make_fx(flat, decomposition_table, tracing_mode, _flat_inputs=True)(leaves)
 
 
 @contextlib.contextmanager
@@ -351,6 +351,7 @@ def make_fx(
     *,
     pre_dispatch: bool = False,
     record_module_stack: bool = False,
+    _flat_inputs: bool = False,
     **ignored: Any,
 ) -> Callable[..., GraphModule]:
     """A function that runs f on its arguments and returns the graph of the operators f called.
@@ -359,6 +360,7 @@ def make_fx(
     tracing_mode         "real", "fake" (sizes are numbers) or "symbolic" (sizes of the inputs are symbols)
     pre_dispatch         keep operators whole that are nothing but their definition, where no gradient needs their parts
     record_module_stack  f is a module: parameters keep their names, and nodes know the submodule that made them
+    _flat_inputs         the module takes what containers among the arguments hold, instead of containers
     """
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise AssertionError(f"[make_fx] expected tracing_mode real, fake or symbolic, got {tracing_mode!r}")
@@ -373,8 +375,13 @@ def make_fx(
                 f, args, tracer, tracing_mode, decomposition_table or {}, pre_dispatch, _allow_non_fake_inputs
             )
         returned, spec = pytree.tree_flatten(result)
-        output = pytree.tree_unflatten([record.argument(x) for x in returned], spec)
-        tracer.create_node("output", "output", (output,), {})
+        outputs = [record.argument(x) for x in returned]
+        given = pytree.tree_structure(args)
+        if _flat_inputs or all(child.is_leaf() for child in given.children()):
+            tracer.create_node("output", "output", (pytree.tree_unflatten(outputs, spec),), {})
+        else:
+            tracer.create_node("output", "output", (outputs,), {})
+            tracer.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(["self", *_argument_names(f, args)], given, spec)))
         drop_unused_sizes(tracer.graph)
         module = GraphModule(tracer.root, tracer.graph)
         if shape_env is not None:
@@ -392,7 +399,7 @@ def _run_on_data(
     leaves, spec = pytree.tree_flatten(args)
     mode = ProxyTorchDispatchMode(tracer, tracing_mode, decompositions, pre_dispatch)
     inputs = [_fresh(x) for x in leaves]
-    _placeholders(mode.record, _names(f, len(leaves)), inputs)
+    _placeholders(mode.record, _names(f, args), inputs)
     with mode, _WholeOperators(mode) if pre_dispatch else contextlib.nullcontext():
         return mode.record, f(*pytree.tree_unflatten(inputs, spec)), None
 
@@ -402,7 +409,7 @@ def _run_on_fakes(
 ) -> tuple[Record, Any, ShapeEnv | None]:
     """Run a function on fakes of its arguments, which tell the record of each operator."""
     leaves, spec = pytree.tree_flatten(args)
-    names = _names(f, len(leaves))
+    names = _names(f, args)
     shape_env = ShapeEnv() if tracing_mode == "symbolic" else None
     fakes = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=allow)
     record = Record(tracer, decompositions, pre_dispatch)
@@ -473,14 +480,20 @@ def drop_unused_sizes(graph: Graph) -> None:
             graph.erase_node(node)
 
 
-def _names(f: Any, count: int) -> list[str]:
+def _argument_names(f: Any, args: Any) -> list[str]:
     try:
         parameters = [p for p in inspect.signature(f).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
     except (TypeError, ValueError):
         parameters = []
-    if len(parameters) == count:
-        return [f"{p.name}_1" for p in parameters]
-    return [f"arg{i}_1" for i in range(count)]
+    if len(parameters) == len(args):
+        return [p.name for p in parameters]
+    return [f"arg{i}" for i in range(len(args))]
+
+
+def _names(f: Any, args: Any) -> list[str]:
+    """A name for each leaf of the arguments."""
+    named = zip(_argument_names(f, args), args)
+    return [f"{name}_{i + 1}" for name, arg in named for i in range(len(pytree.tree_leaves(arg)))]
 
 
 def fetch_object_proxy(tracer: Any, t: Any) -> Any:
