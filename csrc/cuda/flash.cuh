@@ -7,8 +7,8 @@
 //
 // Products are those of warps (matrix.cuh). A warp has 32 rows, or 16 where the sums of wide heads would not
 // fit in its registers: each tile that it loads from shared memory then takes part in two products, and with
-// 16 rows the loads would be slower than the tensor cores. On Hopper they are those of four warps
-// (group.cuh), which have 64 rows.
+// 16 rows the loads would be slower than the tensor cores. On Hopper gradients of narrow heads go by those of
+// four warps (group.cuh), which have 64 rows; the others have kernels of their own (hopper/).
 #pragma once
 
 #include <climits>
@@ -35,15 +35,13 @@ template <bool kBrain_, int D_, bool kMasked_, bool kGroup_>
 struct Make {
   static constexpr bool kBrain = kBrain_, kMasked = kMasked_, kGroup = kGroup_;
   static constexpr int D = D_;
-  // Threads of a block. Two groups share what they walk over, where registers would not leave room for more
-  // blocks of one group than of two.
-  static constexpr int kForwardThreads = kGroup ? 256 : 128, kBackwardThreads = kGroup && D > 64 ? 256 : 128;
+  static constexpr int kThreads = 128;
   // Tiles of 16 rows that a warp has.
-  static constexpr int kForwardTiles = kGroup ? 1 : 2, kBackwardTiles = !kGroup && D <= 64 ? 2 : 1;
+  static constexpr int kForwardTiles = 2, kBackwardTiles = !kGroup && D <= 64 ? 2 : 1;
   // Whether the left side of products is held in registers all the time, or loaded for each. Groups have it
   // in shared memory: ptxas 13.0 gives registers that such products read in each turn of a loop to others
   // meanwhile.
-  static constexpr bool kHoldForward = !kGroup && D * kForwardTiles <= 128,
+  static constexpr bool kHoldForward = D * kForwardTiles <= 128,
                         kHoldBackward = !kGroup && D * kBackwardTiles <= 128;
   // What gradients are computed for at once, of a block.
   static constexpr int kPart = kGroup ? kBlock : kBlock / 2;
@@ -290,12 +288,65 @@ __device__ __forceinline__ const char* mask_of(const Args& a, int batch, int hea
   return a.mask + batch * a.mask_batch + head * a.mask_head;
 }
 
+// The product of two vectors of eight numbers.
+template <bool kBrain>
+__device__ __forceinline__ float dot(uint4 x, uint4 y) {
+  const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+  float sum = 0;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const float2 p = matrix::widen_pair<kBrain>(xs[e]), q = matrix::widen_pair<kBrain>(ys[e]);
+    sum += p.x * q.x + p.y * q.y;
+  }
+  return sum;
+}
+
 // Over the four lanes that have a row.
 template <class F>
 __device__ __forceinline__ float quad_fold(float x, F combine) {
   x = combine(x, shuffle_xor(x, 1));
   return combine(x, shuffle_xor(x, 2));
 }
+
+// What of each row of scores is known so far.
+struct Softmax {
+  float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0}, shrink[2];
+  // Makes weights of the scores of a block, and says by what the sums so far shrink.
+  template <int kN>
+  __device__ __forceinline__ void weigh(float (&s)[kN][4], float factor) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float top = most[h];
+#pragma unroll
+      for (int n = 0; n < kN; ++n) top = fmaxf(top, fmaxf(s[n][h * 2], s[n][h * 2 + 1]));
+      top = quad_fold(top, [](float x, float y) { return fmaxf(x, y); });
+      const float base = top == -INFINITY ? 0.0f : top * factor;  // a row that has seen no key yet
+      shrink[h] = power_of_two(most[h] * factor - base);
+      most[h] = top;
+      float total = 0;
+#pragma unroll
+      for (int n = 0; n < kN; ++n)
+#pragma unroll
+        for (int e = h * 2; e < h * 2 + 2; ++e) {
+          s[n][e] = power_of_two(s[n][e] * factor - base);
+          total += s[n][e];
+        }
+      sum[h] = sum[h] * shrink[h] + total;
+    }
+  }
+  // After the last block: by what rows of sums are multiplied, and the logarithms of what `factor` times the
+  // scores sum up to. `row` is the lane's first.
+  __device__ __forceinline__ void end(float (&inverse)[2], float factor, float* sums, int row,
+                                      int rows) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float total = quad_fold(sum[h], Sum{});
+      inverse[h] = total > 0 ? 1.0f / total : total;  // a row that sees no key is zero
+      if (threadIdx.x % 4 == 0 && row + h * 8 < rows)
+        sums[row + h * 8] = total == 0 ? -INFINITY : most[h] * factor * kLn2 + logf(total);
+    }
+  }
+};
 
 // Calls a launcher for the narrowest width that holds a head; with masks there are two of them, and for
 // products of groups, too.

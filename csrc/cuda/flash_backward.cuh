@@ -14,7 +14,7 @@ namespace {
 template <class K>
 struct BackwardMemory {
   static constexpr int D = K::D;
-  static constexpr int kThreads = K::kBackwardThreads, kRows = K::kBackwardTiles * kThreads / 2;
+  static constexpr int kThreads = K::kThreads, kRows = K::kBackwardTiles * kThreads / 2;
   static constexpr int kSide = kBlock * D * 2;
   static constexpr int kFirst = 0, kSecond = kRows * D * 2;  // what the block has: queries and gradients, or
                                                              // keys and values
@@ -37,7 +37,7 @@ template <class K>
 __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of_queries(const Args a) {
   using Memory = BackwardMemory<K>;
   constexpr int D = K::D, kM = K::kBackwardTiles, kPart = K::kPart, kN = kPart / 8;
-  constexpr bool kBrain = K::kBrain, kMasked = K::kMasked;
+  constexpr bool kMasked = K::kMasked;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int batch = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
   const int first = int(gridDim.y - 1 - blockIdx.y) * Memory::kRows, mine = first + warp * kM * 16;
@@ -71,17 +71,10 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
     const int row = k * (Memory::kThreads / 8) + threadIdx.x / 8;
     float sum = 0;
     if (first + row < a.queries)
-      for (int chunk = threadIdx.x % 8; chunk < chunks; chunk += 8) {
-        const uint4 x = *reinterpret_cast<const uint4*>(output + row * a.output.row + chunk * 16);
-        const uint4 y =
-            matrix::get_shared_vector(shared + Memory::kSecond + Tile<D, Memory::kRows>::at(row, chunk));
-        const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float2 p = matrix::widen_pair<kBrain>(xs[e]), q = matrix::widen_pair<kBrain>(ys[e]);
-          sum += p.x * q.x + p.y * q.y;
-        }
-      }
+      for (int chunk = threadIdx.x % 8; chunk < chunks; chunk += 8)
+        sum += dot<K::kBrain>(
+            *reinterpret_cast<const uint4*>(output + row * a.output.row + chunk * 16),
+            matrix::get_shared_vector(shared + Memory::kSecond + Tile<D, Memory::kRows>::at(row, chunk)));
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
     sum += shuffle_xor(sum, 4);

@@ -13,7 +13,7 @@ namespace {
 template <class K>
 struct ForwardMemory {
   static constexpr int D = K::D;
-  static constexpr int kThreads = K::kForwardThreads, kRows = K::kForwardTiles * kThreads / 2;
+  static constexpr int kThreads = K::kThreads, kRows = K::kForwardTiles * kThreads / 2;
   static constexpr int kSide = kBlock * D * 2;               // a block of keys, or of values
   static constexpr int kQuery = 0, kStages = kRows * D * 2;  // two of keys and values
   static constexpr int kTotal = kStages + 2 * 2 * kSide;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(ForwardMemory<K>::kThreads) flash_forward(cons
   const int batch = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
   // The last queries see the most keys when those after them are hidden: they begin first.
   const int first = int(gridDim.y - 1 - blockIdx.y) * Memory::kRows, mine = first + warp * kM * 16;
-  const int end = K::kGroup ? first + (warp / 4 + 1) * 64 : mine + kM * 16;  // of those that work together
+  const int end = mine + kM * 16;
   const int seen = a.causal ? min(a.keys, first + Memory::kRows) : a.keys;
   const int chunks = a.depth / 8;
   const uint32_t shared = shared_memory();
@@ -46,16 +46,9 @@ __global__ void __launch_bounds__(ForwardMemory<K>::kThreads) flash_forward(cons
   fetch(0);
 
   Left<D, Memory::kRows, kM, K::kHoldForward> query;
-  float out[kM][D / 8][4], most[kM][2], sum[kM][2];
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) most[m][h] = -INFINITY, sum[m][h] = 0;
-#pragma unroll
-    for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) out[m][n][e] = 0;
-  }
+  float out[kM][D / 8][4];
+  Softmax softmax[kM];
+  clear(out);
   const float scale = a.scale * kLog2E, factor = kMasked ? 1.0f : scale;
 
   meet<K>();
@@ -67,51 +60,24 @@ __global__ void __launch_bounds__(ForwardMemory<K>::kThreads) flash_forward(cons
     const uint32_t stage = shared + Memory::kStages + (from / kBlock & 1) * 2 * Memory::kSide;
     float s[kM][kN][4];
     start_scores<K>(s, query, stage);
-    finish<K, 0>(s);
     if (kMasked || from + kBlock > a.keys || (a.causal && from + kBlock - 1 > mine))
       hide<kMasked, false>(a, mask_of(a, batch, head), scale, mine + lane / 4, from + lane % 4 * 2, s);
 #pragma unroll
-    for (int m = 0; m < kM; ++m)
+    for (int m = 0; m < kM; ++m) {
+      softmax[m].weigh(s[m], factor);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float top = most[m][h];
+      for (int n = 0; n < D / 8; ++n)
 #pragma unroll
-        for (int n = 0; n < kN; ++n) top = fmaxf(top, fmaxf(s[m][n][h * 2], s[m][n][h * 2 + 1]));
-        top = quad_fold(top, [](float x, float y) { return fmaxf(x, y); });
-        const float base = top == -INFINITY ? 0.0f : top * factor;  // a row that has seen no key yet
-        const float shrink = power_of_two(most[m][h] * factor - base);
-        most[m][h] = top;
-        float total = 0;
-#pragma unroll
-        for (int n = 0; n < kN; ++n)
-#pragma unroll
-          for (int e = h * 2; e < h * 2 + 2; ++e) {
-            s[m][n][e] = power_of_two(s[m][n][e] * factor - base);
-            total += s[m][n][e];
-          }
-        sum[m][h] = sum[m][h] * shrink + total;
-#pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
-          out[m][n][h * 2] *= shrink;
-          out[m][n][h * 2 + 1] *= shrink;
-        }
-      }
+        for (int e = 0; e < 4; ++e) out[m][n][e] *= softmax[m].shrink[e / 2];
+    }
     start_sums<K>(out, s, stage + Memory::kSide);
-    finish<K, 0>(out);
   }
 
   float inverse[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m)
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float total = quad_fold(sum[m][h], Sum{});
-      inverse[m][h] = total > 0 ? 1.0f / total : total;  // a row that sees no key is zero
-      const int row = mine + m * 16 + h * 8 + lane / 4;
-      if (lane % 4 == 0 && row < a.queries)
-        a.sums[int64_t(blockIdx.x) * a.queries + row] =
-            total == 0 ? -INFINITY : most[m][h] * factor * kLn2 + logf(total);
-    }
+    softmax[m].end(inverse[m], factor, a.sums + int64_t(blockIdx.x) * a.queries, mine + m * 16 + lane / 4,
+                   a.queries);
   put_rows<K, Memory::kRows>(out, inverse, query.from, head_of(a.output, batch, head) + mine * a.output.row,
                              a.output.row, a.queries - mine, chunks);
 }

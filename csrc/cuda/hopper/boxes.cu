@@ -24,4 +24,8 @@ Rows rows_of(const Operand& t, bool brain, int depth, int rows, int heads, int b
   return made;
 }
 
+int processors() {
+  return properties(current_device()).multiProcessorCount;
+}
+
 }  // namespace fl::cuda::flash

@@ -14,5 +14,7 @@ struct Rows {
 };
 
 Rows rows_of(const Operand& operand, bool brain, int depth, int rows, int heads, int batches, int box_rows);
+// Multiprocessors of the current device.
+int processors();
 
 }  // namespace fl::cuda::flash

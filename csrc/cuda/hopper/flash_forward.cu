@@ -5,7 +5,7 @@
 namespace fl::cuda::flash {
 
 void forward_by_groups(const Args& args, bool brain, cudaStream_t stream) {
-  dispatch_groups<ForwardByGroups>(args, brain, stream);
+  dispatch<true, ForwardByGroups>(args, brain, stream);
 }
 
 }  // namespace fl::cuda::flash

@@ -42,6 +42,7 @@ struct Ring {
     return place(i);
   }
   __device__ __forceinline__ void release(int i) const {
+    __syncwarp();
     if (threadIdx.x % 32 == 0) matrix::arrive(filled(i) + 8);
   }
 };
@@ -75,24 +76,6 @@ template <int kLeft, int kN>
 __device__ __forceinline__ void finish(float (&c)[kN][4]) {
   matrix::wait_for_products<kLeft>();
   matrix::settle(c);
-}
-
-// Calls a launcher for the width of heads and whether there is a mask.
-template <template <class> class Launch>
-void dispatch_groups(const Args& a, bool brain, cudaStream_t stream) {
-  const auto with = [&](auto kind) {
-    constexpr bool kBrain = decltype(kind)::value;
-    if (a.depth <= 64) {
-      if (a.mask) return Launch<Make<kBrain, 64, true, true>>::run(a, stream);
-      return Launch<Make<kBrain, 64, false, true>>::run(a, stream);
-    }
-    if (a.mask) return Launch<Make<kBrain, 128, true, true>>::run(a, stream);
-    return Launch<Make<kBrain, 128, false, true>>::run(a, stream);
-  };
-  if (brain)
-    with(std::true_type{});
-  else
-    with(std::false_type{});
 }
 
 }  // namespace fl::cuda::flash

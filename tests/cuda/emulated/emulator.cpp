@@ -107,6 +107,10 @@ fl::cuda::flash::Rows fl::cuda::flash::rows_of(const Operand& t, bool, int depth
       {t.data, {t.row, t.head, t.batch}, {depth, rows, heads, batches}, box_rows}, heads > 1, batches > 1};
 }
 
+int fl::cuda::flash::processors() {
+  return 2;
+}
+
 extern "C" {
 // Null, or what went wrong. A mask is of float, or of bool.
 const char* attention(const fl::cuda::flash::Args* args, bool brain, bool boolean_mask, bool groups) {
