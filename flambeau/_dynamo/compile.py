@@ -328,6 +328,8 @@ class Unit:
         else:
             if tracer.function_modes or tracer.overrides_disabled:
                 raise SkipFrame(f"{cause.record.title} where a mode of __torch_function__ is active")
+            if cause.record is breaks.EXCEPTION and tracer.asked:  # and might not raise if it were not
+                raise SkipFrame(f"it asks whether it is compiled; {cause.record.title} {cause.detail}")
             counters["graph_break"][str(cause)] += 1
             if settings.report is not None:
                 settings.report.breaks.append(cause)

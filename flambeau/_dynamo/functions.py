@@ -370,6 +370,12 @@ def _constant(value: Any) -> Callable[..., Any]:
     return lambda tracer, *args, **kwargs: value
 
 
+def _is_compiling(tracer: Tracer) -> bool:
+    """Yes; the function remembers that it asked, by itself or by what it calls at once."""
+    tracer.asked |= tracer.depth <= 4  # decorated functions ask in wrappers of wrappers
+    return True
+
+
 def _natively(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args, **kwargs: native(function, *args, **kwargs)
 
@@ -573,8 +579,8 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         *((function, _mode(function)) for function in AUTOCAST_SWITCHES), *((function, _natively(function)) for function in _STATES),
         (rules.install, _natively(rules.install)),
         (_dynamo.error_on_graph_break.__enter__, _refuse_breaks), (_dynamo.error_on_graph_break.__exit__, _allow_breaks),
-        (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _constant(True)),
-        (compiler.is_compiling, _constant(True)), (compiler.is_dynamo_compiling, _constant(True)),
+        (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _is_compiling),
+        (compiler.is_compiling, _is_compiling), (compiler.is_dynamo_compiling, _is_compiling),
         (fl.cond, subgraphs.cond), (warnings.warn, _warn), (logging.getLogger, _logger),
         *((getattr(logging.Logger, name), _log(getattr(logging, name.upper())))
           for name in "debug info warning error critical".split()),

@@ -89,6 +89,7 @@ class Tracer:
         self.handled: BaseException | None = None
         self.depth = self.steps = self.operations = 0
         self.impure = False
+        self.asked = False  # the function asked whether it is compiled
         self.frame: Any = None
         self.root: Any = None
         self.printed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []

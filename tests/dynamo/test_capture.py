@@ -117,3 +117,37 @@ def test_functions_that_are_asked_to_write_in_place(name):
     written = x.clone()
     compiled(lambda t: function(t, inplace=True, **options))(written)
     assert fl.equal(written, f(x / 2)[0])
+
+
+def test_functions_that_raise_because_they_are_compiled_run_in_plain_python():
+    def compiling():
+        return fl.compiler.is_compiling()
+
+    def first_row(mask):
+        return mask[0] * 2
+
+    def encode(x, mask):
+        if mask is None and not compiling():
+            mask = fl.ones(2, 3)
+        return first_row(mask) + x
+
+    def model(x, mask=None):
+        return encode(x + 1, mask).sin()
+
+    fast = fl.compile(model, backend="eager")
+    x = fl.ones(3)
+    assert fl.equal(fast(x), model(x)) and fl.equal(fast(x), model(x))
+    assert fl.equal(fast(x, fl.ones(1, 3)), model(x, fl.ones(1, 3)))
+
+    def fails(x):
+        if compiling():
+            return x + 1
+        raise ValueError("not compiled")
+
+    assert fl.equal(fl.compile(fails, backend="eager")(x), x + 1)
+
+    def always(x):
+        raise ValueError(f"compiled: {compiling()}")
+
+    with pytest.raises(ValueError, match="compiled"):
+        fl.compile(always, backend="eager")(x)
