@@ -1,4 +1,5 @@
-"""Own derivatives that look at values are one call of a compiled program; what cannot be compiled is not tried again."""
+"""Own derivatives that look at values are one call of a program compiled for the CPU; what cannot be compiled is
+not tried again."""
 
 import pytest
 
@@ -54,6 +55,7 @@ def program(rows, weights, ends):
     return Groups.apply(rows * 2, weights.exp(), ends).tanh()
 
 
+@pytest.mark.host
 def test_derivative_of_groups(inputs, records):
     compiled = compile_function(lambda *given: [program(*given)], 3)
 
@@ -66,6 +68,7 @@ def test_derivative_of_groups(inputs, records):
     assert len(records) == 1
 
 
+@pytest.mark.host
 def test_derivative_of_an_operator_of_the_library(inputs, records):
     @fl.library.custom_op("own_derivatives::scale", mutates_args=())
     def scale(x: fl.Tensor, by: fl.Tensor, power: int) -> fl.Tensor:
@@ -95,6 +98,7 @@ def test_derivative_of_an_operator_of_the_library(inputs, records):
     assert len(records) == 1
 
 
+@pytest.mark.host
 def test_errors_of_derivatives_are_raised_by_backward(inputs):
     class Wrong(fl.autograd.Function):
         @staticmethod
