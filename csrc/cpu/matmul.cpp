@@ -113,7 +113,8 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<
   if (out.is_meta() || out.numel() == 0) return;
   // Few rows at a time would have the shared matrix packed over and over: sequences with the batch in the
   // middle, as attention layers hand them on.
-  if (b.dim() == 2 && a.dim() > 2 && a.size(-2) < 128 && out.is_cpu() && !rows_of_one_matrix(a))
+  if (b.dim() == 2 && a.dim() > 2 && a.size(-2) < 128 && out.is_cpu() && !a.is_contiguous() &&
+      !rows_of_one_matrix(a))
     return multiply(contiguous(a), b, out, alpha, beta, bias);
   cpu::GemmArgs g;
   g.dtype = out.dtype();

@@ -216,6 +216,11 @@ def test_rows_in_any_order_meet_one_matrix(order):
         np.testing.assert_allclose((laid @ fl.tensor(w).T).cpu().numpy(), view @ w.T, atol=1e-12)
 
 
+def test_rows_without_elements_meet_one_matrix():
+    x = fl.empty(5, 3, 2).transpose(0, 1)[..., :0]
+    assert x.is_contiguous() and fl.equal(x @ fl.empty(0, 4), fl.zeros(3, 5, 4))
+
+
 def test_gradients_of_distances_are_those_of_their_definition():
     rng = np.random.default_rng(8)
     a, b, g = rng.standard_normal((2, 30, 5)), rng.standard_normal((28, 5)), rng.standard_normal((2, 30, 28))
