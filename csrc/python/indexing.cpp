@@ -85,7 +85,7 @@ class Viewer {
     }
     offset_ += start * strides_[d];
     sizes_[d] = stop > start ? (stop - start - 1) / step + 1 : 0;
-    strides_[d] *= step;
+    (void)__builtin_mul_overflow(strides_[d], step, &strides_[d]);  // as in slice()
   }
   void unsqueeze(int64_t d) {
     if (!plain_) {
