@@ -119,7 +119,7 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std:
   Dims sizes(self.sizes()), strides(self.strides());
   const int64_t offset = self.offset() + a * strides[d];
   sizes[d] = b > a ? (b - a - 1) / step + 1 : 0;
-  (void)__builtin_mul_overflow(strides[d], step, &strides[d]);  // only where one element at most is left
+  strides[d] = stepped(strides[d], step);
   return alias(self, sizes, strides, offset);
 }
 
@@ -218,7 +218,7 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
   const int64_t stride = self.dim() == 0 ? 1 : strides[d];
   if (self.dim() > 0) {
     sizes[d] = (n - size) / step + 1;
-    (void)__builtin_mul_overflow(stride, step, &strides[d]);
+    strides[d] = stepped(stride, step);
   }
   sizes.push_back(size);
   strides.push_back(stride);

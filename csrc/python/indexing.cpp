@@ -1,6 +1,7 @@
 // t[key] and t[key] = value. Integers, slices, None, Ellipsis and booleans become one view; tensors, arrays
 // and lists of integers or booleans go on to the `index` and `index_put_` operators.
 #include "core/view_tracking.h"
+#include "core/views.h"
 #include "dispatch/kernel.h"
 #include "python/parse.h"
 
@@ -85,7 +86,7 @@ class Viewer {
     }
     offset_ += start * strides_[d];
     sizes_[d] = stop > start ? (stop - start - 1) / step + 1 : 0;
-    (void)__builtin_mul_overflow(strides_[d], step, &strides_[d]);  // as in slice()
+    strides_[d] = stepped(strides_[d], step);
   }
   void unsqueeze(int64_t d) {
     if (!plain_) {
