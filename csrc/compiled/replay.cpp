@@ -169,6 +169,9 @@ bool Replay::record(const Program& program, const Tensor* given) {
       made->outputs = program.execute(inputs_.data(), &states_);
     } catch (const std::exception&) {
       whole = false;
+    } catch (const ForeignError& error) {  // of an operator that is Python, and waits for the device, say
+      error.forget();
+      whole = false;
     }
     whole = cuda.end(device, stream_, &made->graph, &made->executable) == 0 && whole;
   }

@@ -17,6 +17,12 @@ class Error : public std::runtime_error {
   ErrorKind kind;
 };
 
+// Thrown where the error itself is kept by another language; who catches it for good makes that forget it.
+struct ForeignError {
+  virtual ~ForeignError() = default;
+  virtual void forget() const noexcept = 0;
+};
+
 namespace detail {
 inline void append(std::string& s, std::string_view v) {
   s += v;

@@ -42,7 +42,9 @@ class Object {
 };
 
 // Thrown when a Python error is set already.
-struct PythonError {};
+struct PythonError final : ForeignError {
+  void forget() const noexcept override;
+};
 
 // Returns p, or throws when it is null.
 inline PyObject* check(PyObject* p) {

@@ -24,6 +24,12 @@ std::string with_public_name(std::string text) {
 }
 }  // namespace
 
+void PythonError::forget() const noexcept {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyErr_Clear();
+  PyGILState_Release(state);
+}
+
 void translate_exception() {
   try {
     throw;

@@ -1,5 +1,4 @@
-"""Own derivatives that look at values are one call of a program compiled for the CPU; what cannot be compiled is
-not tried again."""
+"""Own derivatives that look at values are one call of the compiled program; what cannot be compiled is not tried again."""
 
 import pytest
 
@@ -40,10 +39,8 @@ class Groups(fl.autograd.Function):
 
 @pytest.fixture
 def inputs():
-    generator = fl.Generator().manual_seed(0)
-    rows = fl.randn(6, 4, generator=generator, requires_grad=True)
-    weights = fl.randn(3, 4, 5, generator=generator, requires_grad=True)
-    return rows, weights
+    fl.manual_seed(0)
+    return fl.randn(6, 4, requires_grad=True), fl.randn(3, 4, 5, requires_grad=True)
 
 
 def gradients(function, inputs, ends):
@@ -55,7 +52,6 @@ def program(rows, weights, ends):
     return Groups.apply(rows * 2, weights.exp(), ends).tanh()
 
 
-@pytest.mark.host
 def test_derivative_of_groups(inputs, records):
     compiled = compile_function(lambda *given: [program(*given)], 3)
 
@@ -68,8 +64,9 @@ def test_derivative_of_groups(inputs, records):
     assert len(records) == 1
 
 
-@pytest.mark.host
-def test_derivative_of_an_operator_of_the_library(inputs, records):
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_derivative_of_an_operator_of_the_library(inputs, records, mode, device):
     @fl.library.custom_op("own_derivatives::scale", mutates_args=())
     def scale(x: fl.Tensor, by: fl.Tensor, power: int) -> fl.Tensor:
         return x * by.item() ** power
@@ -86,10 +83,10 @@ def test_derivative_of_an_operator_of_the_library(inputs, records):
     def function(x, by):
         return scale(x + 1, by, 2).sin()
 
-    fast = fl.compile(function, fullgraph=True)
+    fast = fl.compile(function, fullgraph=True, mode=mode)
     x = inputs[0]
-    for factor in (2.0, 3.0):
-        by = fl.tensor(factor)
+    for factor in (2.0, 3.0, 0.5, 1.5):
+        by = fl.tensor(factor, device=device)
         for run in (fast, function):
             x.grad = None
             run(x, by).sum().backward()
@@ -98,7 +95,6 @@ def test_derivative_of_an_operator_of_the_library(inputs, records):
     assert len(records) == 1
 
 
-@pytest.mark.host
 def test_errors_of_derivatives_are_raised_by_backward(inputs):
     class Wrong(fl.autograd.Function):
         @staticmethod

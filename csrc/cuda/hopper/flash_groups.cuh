@@ -21,14 +21,14 @@ __device__ __forceinline__ void send_rows(uint32_t to, const Rows& rows, int row
 }
 
 // Places of kBytes that are filled and read one after the other; `barriers` has two for each place. A place
-// is free again when every warp of the groups has released it.
+// is free again when every thread of the groups has released it.
 template <int kPlaces, int kBytes>
 struct Ring {
   uint32_t places, barriers;
   __device__ __forceinline__ void make(int fillers = 1) const {
     for (int i = 0; i < kPlaces; ++i) {
       matrix::make_barrier(barriers + i * 16, fillers);
-      matrix::make_barrier(barriers + i * 16 + 8, kGroups * 4);
+      matrix::make_barrier(barriers + i * 16 + 8, kGroups * 128);
     }
   }
   __device__ __forceinline__ uint32_t place(int i) const { return places + i % kPlaces * kBytes; }
@@ -41,10 +41,7 @@ struct Ring {
     matrix::await(filled(i), i / kPlaces & 1);
     return place(i);
   }
-  __device__ __forceinline__ void release(int i) const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) matrix::arrive(filled(i) + 8);
-  }
+  __device__ __forceinline__ void release(int i) const { matrix::arrive(filled(i) + 8); }
 };
 
 // Starts c = a bᵀ for 64 rows a among kRows and all kN * 8 rows b.

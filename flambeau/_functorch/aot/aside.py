@@ -81,9 +81,10 @@ def _run(number: int, tensors: list[Any]) -> list[Any]:
     ctx = derivative.context()
     vars(ctx).update({k: put(v) for k, v in derivative.attributes.items()})
     ctx.to_save = put(derivative.saved)
-    found = derivative.function(ctx, *put(derivative.grads))
+    grads = put(derivative.grads)
+    device = next(g.device for g in grads if g is not None)
+    found = derivative.function(ctx, *grads)
     found = found if isinstance(found, (tuple, list)) else (found,)
-    device = tensors[0].device
     return [_laid_out(g, geometry, device) for g, geometry in zip(found, derivative.wanted) if geometry is not None]
 
 

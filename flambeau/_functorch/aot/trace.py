@@ -229,13 +229,11 @@ class Recorder(TorchDispatchMode):
         return _CPU if on_host else trace.device
 
     def derive(self, ctx: Any, derivative: Any, grads: tuple[Any, ...]) -> Any:
-        """The derivative of a function of the user's: its calls, or on the CPU one call where it looks at values."""
+        """The derivative of a function of the user's: its calls, or one call where it looks at values."""
         entered = len(self.trace.calls)
         try:
             return derivative(ctx, *grads)
         except Exception:
-            if self.trace.device != _CPU:
-                raise
             from flambeau._functorch.aot import aside
 
             del self.trace.calls[entered:]
