@@ -73,7 +73,13 @@ class Runner {
 
   void operator()(const Allocate& s) { make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, device_}); }
   void operator()(const View& s) {
-    make(s.slot) = alias(at(s.base), s.sizes, s.strides, at(s.base).offset() + s.offset);
+    const Tensor& base = at(s.base);
+    const int64_t skipped = base.offset() * base.itemsize(), itemsize = size_of(s.dtype);
+    FL_CHECK(skipped % itemsize == 0, "[view] expected memory that begins at a multiple of ", itemsize,
+             " bytes to view as ", name_of(s.dtype), ", got one that begins at byte ", skipped);
+    Tensor made = alias(base, s.sizes, s.strides, skipped / itemsize + s.offset);
+    made->dtype = s.dtype;
+    make(s.slot) = made;
   }
   void operator()(const Place& s) {
     const size_t bytes = static_cast<size_t>(extent(s.sizes, s.strides)) * size_of(s.dtype);

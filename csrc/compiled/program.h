@@ -26,11 +26,13 @@ struct Allocate {
   DType dtype;
 };
 
-// Another window on the memory of a slot; the offset is counted from the slot's first element.
+// Another window on the memory of a slot, maybe of another dtype, in elements of which the offset from the
+// slot's first element is counted.
 struct View {
   int slot, base;
   Dims sizes, strides;
   int64_t offset;
+  DType dtype;
 };
 
 // A tensor at a place in the arena, for operators.

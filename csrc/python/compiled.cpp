@@ -175,8 +175,12 @@ compiled::Step read_step(PyObject* step) {
     return compiled::Allocate{number(1), dims(item(step, 2)), dims(item(step, 3)),
                               dtype_value(item(step, 4))};
   if (kind == "view")
-    return compiled::View{number(1), number(2), dims(item(step, 3)), dims(item(step, 4)),
-                          int_value(item(step, 5))};
+    return compiled::View{number(1),
+                          number(2),
+                          dims(item(step, 3)),
+                          dims(item(step, 4)),
+                          int_value(item(step, 5)),
+                          dtype_value(item(step, 6))};
   if (kind == "place")
     return compiled::Place{number(1), int_value(item(step, 2)), dims(item(step, 3)), dims(item(step, 4)),
                            dtype_value(item(step, 5))};

@@ -39,13 +39,18 @@ TYPES = {
     fl.int16: ("int16_t", "int64_t"),
     fl.int32: ("int32_t", "int64_t"),
     fl.int64: ("int64_t", "int64_t"),
+    fl.complex64: ("complex64", "complex64"),
+    fl.complex128: ("complex128", "complex128"),
 }
+_PARTS = {"complex64": "float", "complex128": "double"}  # of complex numbers
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bitor": "|", "bitxor": "^", "lshift": "<<",
     "rshift": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "land": "&&", "lor": "||",
 }  # fmt: skip
 _PREFIX = {"neg": "-", "bitnot": "~", "lnot": "!"}
 _CHEAP = frozenset((*_INFIX, *_PREFIX, "where", "abs", "maximum", "minimum", "const", "load", "arg", "real", "conj"))
+# Of complex numbers. Quotients and functions, whose special values the standard library settles, stay with operators.
+_OF_COMPLEX = frozenset("add sub mul neg conj real imag abs make_complex where eq ne land lor lnot const load".split())
 _EXTREMES = frozenset(("maximum", "minimum"))
 _FOLDS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
@@ -65,7 +70,14 @@ class Kernel:
     functions: set[str]  # of the math library
 
 
+def is_known_of_complex(node: Expr) -> bool:
+    """Whether an expression on complex numbers can be printed."""
+    return node.op in _OF_COMPLEX and all(is_known_of_complex(a) for a in node.args if isinstance(a, Expr))
+
+
 def _literal(value: Any, ctype: str) -> str:
+    if (part := _PARTS.get(ctype)) is not None:
+        return f"complex_math::make_complex({_literal(value.real, part)}, {_literal(value.imag, part)})"
     if isinstance(value, bool):
         return "true" if value else "false"
     if value != value:
@@ -111,6 +123,8 @@ class _Body:
             return f"{_PREFIX[op]}{parts[0]}"
         if op == "where":
             return f"{parts[0]} ? {parts[1]} : {parts[2]}"
+        if ctype in _PARTS:
+            return f"complex_math::{op}({', '.join(parts)})"
         if op == "exp" and ctype in ("float", "double"):
             op = "exp_vanishing"
         self.writer.functions.add(op if ctype != "int64_t" else f"{op} of integers")

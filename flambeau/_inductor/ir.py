@@ -27,7 +27,8 @@ class Buffer:
         self.dtype = dtype
         self.size = size
         self.stride = stride
-        self.source = source  # "input", "constant", "loop", "operator", "random" or "index": who makes it
+        # Who makes it: "input", "constant", "loop", "operator", "random", "index"; "recast" is memory read as another dtype.
+        self.source = source
         self.memory = self  # the buffer whose memory this is
         self.aligned = True  # its address is a multiple of sixteen
         self.padded = False  # its rows lie apart: at the end of each there are elements that nobody reads
@@ -81,7 +82,7 @@ class Number(Value):
 class Operator:
     """A call that runs as it is, through the dispatcher."""
 
-    call: Any  # None: the state of a stream of random numbers is taken
+    call: Any  # None: nothing is called; takes the state of a random stream, or reads memory as the dtype of `written`
     reads: list[Any]  # (Buffer, Value) of each tensor argument, in the order of the arguments
     results: list[Buffer | None]
     written: list[Buffer] = field(default_factory=list)  # states made by writing in place

@@ -38,6 +38,7 @@ _REAL = {
 
 
 _FLOAT8 = {fl.float8_e4m3fn, fl.float8_e5m2}
+_COMPLEX = {fl.complex64, fl.complex128}
 
 # Those of which it is true on a GPU, where a kernel folds both ways in one pass.
 DEFINED_ON_GPU = (*DEFINED, "_layer_norm_backward")
@@ -98,12 +99,14 @@ class Lowering:
     ) -> None:
         self.fuse = printer is not None  # otherwise every call stays a call
         self.printer: Printer = printer or CppPrinter()
+        self.dtypes = _REAL | _COMPLEX if self.printer.complex else _REAL  # that loops compute in
         self.owners = owners  # storages that must have memory of their own: those written or returned
         self.host = host  # storages that are not where the loops run
         self.unaligned = unaligned  # storages whose addresses are not multiples of sixteen
         self.padded = padded  # storages with room at the end of each row
         self.items: list[Loop | Operator] = []
         self.widened: dict[Buffer, Access] = {}  # copies in a wider dtype, by what they are copies of
+        self.recasts: dict[tuple[Buffer, Any], Buffer] = {}  # states of memory, read as other dtypes
         self.current: dict[int, Buffer] = {}  # the state of each storage
         self.count = 0
 
@@ -126,6 +129,19 @@ class Lowering:
         buffer = self.current[value.storage] = self.new_buffer(value, source)
         return buffer
 
+    def state(self, value: Value) -> Buffer:
+        """The state of a value's storage, in the dtype of the value. One that is read as another dtype counts as made by a
+        call of its own, so that no loop reads it in the kernel that computes it, where it has no address yet."""
+        buffer = self.current[value.storage]
+        if buffer.dtype is value.dtype:
+            return buffer
+        made = self.recasts.get((buffer, value.dtype))
+        if made is None:
+            made = self.recasts[buffer, value.dtype] = self.new_buffer(value, "recast")
+            made.memory = buffer.memory
+            self.items.append(Operator(None, [(buffer, value)], [], [made]))
+        return made
+
     def read(self, value: Value, shape: tuple[int, ...] | None = None) -> Access:
         """The window of a value, broadcast to a shape."""
         shape = value.size if shape is None else shape
@@ -135,15 +151,11 @@ class Lowering:
             return Access(narrow.buffer, narrow.offset, lead + narrow.strides)
         strides = [0] * (len(shape) - len(value.size)) + list(value.stride)
         padded = [1] * (len(shape) - len(value.size)) + list(value.size)
-        return Access(
-            self.current[value.storage],
-            value.offset,
-            tuple(0 if n == 1 else s for n, s in zip(padded, strides)),
-        )
+        return Access(self.state(value), value.offset, tuple(0 if n == 1 else s for n, s in zip(padded, strides)))
 
     def _is_whole(self, value: Value) -> bool:
         buffer = self.current[value.storage]
-        return (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0)
+        return (value.dtype, value.size, value.stride, value.offset) == (buffer.dtype, buffer.size, buffer.stride, 0)
 
     def widen(self, value: Value, source: Access) -> None:
         """Notes that a value is an exact copy in a wider dtype: loops may as well read the original, which spares the copy
@@ -190,7 +202,7 @@ class Lowering:
         record = records.find(call.op)
         if record is None and call.writes:
             record = self._functional_record(call)
-        if record is not None and self._is_real(call):
+        if record is not None and self._computes(call):
             if record.kind == "pointwise" and self._pointwise(call, record):
                 return
             if record.kind == "reduction" and not call.writes and self._reduction(call, record):
@@ -201,15 +213,15 @@ class Lowering:
         values = [*call.reads, *call.writes, *(v for v in call.results if v is not None)]
         return any(v.storage in self.host for v in values)
 
-    @staticmethod
-    def _is_real(call: Call) -> bool:
+    def _computes(self, call: Call) -> bool:
+        """Whether loops know all dtypes of a call, and it has elements."""
         values = [*call.reads, *(v for v in call.results if v is not None)]
-        return all(v.dtype in _REAL and 0 not in v.size for v in values)
+        return all(v.dtype in self.dtypes and 0 not in v.size for v in values)
 
     def _converts(self, call: Call, source: Value, result: Value) -> bool:
         """Whether a copy is one that loops make: of dtypes they compute in, or from or to those they only store."""
-        if self._is_real(call):
-            return True
+        if self._computes(call):
+            return result.dtype in _COMPLEX or source.dtype not in _COMPLEX  # parts are dropped by the operator
         kinds = {source.dtype, result.dtype}
         narrow = self.printer.float8 and len(kinds & _FLOAT8) == 1 and len(kinds & _REAL) == 1
         return narrow and 0 not in source.size and 0 not in result.size
@@ -233,7 +245,7 @@ class Lowering:
         value = call.writes[0]
         buffer = self.current[value.storage]
         whole = value.offset == 0 and is_dense(value.size, value.stride) and _numel(value.size) == _numel(buffer.size)
-        whole = whole and is_dense(buffer.size, buffer.stride)
+        whole = whole and is_dense(buffer.size, buffer.stride) and value.dtype is buffer.dtype
         return (value, True) if whole else None
 
     def _store(self, name: str, target: tuple[Value, bool], expr: e.Expr, reads: list[Access], compute: Any) -> bool:
@@ -274,7 +286,7 @@ class Lowering:
             compute = fl.get_default_dtype()
         elif details["promote"] in ("first", "self"):
             compute = given[elements[0]].dtype
-        if compute not in _REAL or any(_is_cut(given[n], compute) for n in elements):
+        if compute not in self.dtypes or any(_is_cut(given[n], compute) for n in elements):
             return False
         case = details["cases"].get(given[names[-1]]) if isinstance(given[names[-1]], (int, float)) else None
         if case is not None:
@@ -293,7 +305,7 @@ class Lowering:
             if isinstance(operand, Value):
                 leaves[name] = e.Expr("load", len(reads))
                 reads.append(self.read(operand, target[0].size))
-            elif isinstance(operand, (bool, int, float)):
+            elif isinstance(operand, (bool, int, float, complex)):
                 leaves[name] = e.Expr("const", operand)
             else:
                 return False
@@ -309,7 +321,7 @@ class Lowering:
         details = record.details
         given = records.bind(call.op, call.args, call.kwargs)
         source = given["self"]
-        if result is None or (details["accumulate"] == "real" and source.dtype not in _REAL):
+        if result is None or not {source.dtype, result.dtype} <= _REAL:
             return False
         dims = given.get("dim")
         dims = [dims] if isinstance(dims, int) else list(dims or range(len(source.size)))
@@ -369,7 +381,7 @@ class Lowering:
         )
 
     def _operator(self, call: Call) -> None:
-        reads = [(self.current[v.storage], v) for v in call.reads]
+        reads = [(self.state(v), v) for v in call.reads]
         made: list[Buffer | None] = []
         late: list[Loop | Operator] = []
         for value in call.results:
@@ -482,7 +494,7 @@ def _dropout(lowering: Lowering, call: Call) -> bool:
     kept = int((1 - p) * 2.0**32)  # of so many words
     if not lowering.printer.random or train is False or kept >= 1 << 32 or result is None or mask is None:
         return False
-    if not lowering._is_real(call):
+    if not lowering._computes(call):
         return False
     # Elements are counted as they lie in memory, if the result lies as the source does.
     plain = result.stride == source.stride and is_dense(source.size, source.stride)
@@ -514,7 +526,7 @@ def _fill(value_of: Callable[[Call], Any]) -> Callable[[Lowering, Call], bool]:
     def handle(lowering: Lowering, call: Call) -> bool:
         target = lowering._target(call)
         number = value_of(call)
-        if target is None or not isinstance(number, (bool, int, float)) or target[0].dtype not in _REAL:
+        if target is None or not isinstance(number, (bool, int, float)) or target[0].dtype not in lowering.dtypes:
             return False
         if 0 in target[0].size:
             return False

@@ -189,7 +189,9 @@ def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], ma
 
 def _fits(buffer: Buffer, write: Access, memory: Buffer, read: Access, escapes: bool, made: Arrangement) -> bool:
     place = made.place_of(memory)
-    if memory.dtype is not buffer.dtype or (read.offset, read.strides) != (write.offset, write.strides):
+    if {memory.dtype, read.buffer.dtype} != {buffer.dtype}:
+        return False
+    if (read.offset, read.strides) != (write.offset, write.strides):
         return False
     return extent(buffer) == extent(place) if escapes else extent(buffer) <= extent(place)
 

@@ -65,16 +65,17 @@ class Plan:
         memory = buffer.memory
         place = self.arrangement.place_of(memory)
         base = self.slots.get(place)
-        if base is not None and (value.offset, value.size, value.stride) == (0, place.size, place.stride):
+        whole = (place.dtype, 0, place.size, place.stride)
+        if base is not None and (value.dtype, value.offset, value.size, value.stride) == whole:
             return base
-        key = (memory, value.size, value.stride, value.offset)
+        key = (memory, value.dtype, value.size, value.stride, value.offset)
         if key not in self.slots:
             slot = self._new(key)
             if base is not None:
-                self._step(("view", slot, base, value.size, value.stride, value.offset), [slot, base])
+                self._step(("view", slot, base, value.size, value.stride, value.offset, value.dtype), [slot, base])
             else:
-                offset = self.arrangement.offsets[place] + value.offset * memory.dtype.itemsize
-                self._step(("place", slot, offset, value.size, value.stride, memory.dtype), [slot])
+                offset = self.arrangement.offsets[place] + value.offset * value.dtype.itemsize
+                self._step(("place", slot, offset, value.size, value.stride, value.dtype), [slot])
         return self.slots[key]
 
     def run(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> tuple[Any, ...]:
@@ -115,7 +116,7 @@ class Plan:
         results: list[int] = []
         for v in outputs:
             results.append(-1 if v is None else self._result(v, results))
-        touched = {self.slots.get(b.memory) for b in needed if b.memory is not b}
+        touched = {self.slots.get(b.memory) for b in needed if b.memory is not b and b.source != "recast"}
         written = [i for i in range(self.inputs) if i in touched]
         return (
             self.inputs,
@@ -138,7 +139,7 @@ class Plan:
         if given or slot in others:
             fresh = self.count
             self.count += 1
-            self._step(("view", fresh, slot, value.size, value.stride, 0), [fresh, slot])
+            self._step(("view", fresh, slot, value.size, value.stride, 0, value.dtype), [fresh, slot])
             return fresh
         return slot
 
@@ -158,8 +159,9 @@ class Plan:
 
     def _operator(self, item: Operator) -> None:
         if item.call is None:
-            slot = self._new(item.results[0])
-            self._step(("random", slot), [slot])
+            for result in item.results:
+                slot = self._new(result)
+                self._step(("random", slot), [slot])
             return
         given = [self.window(b, v) for b, v in item.reads if not isinstance(v, Number)]
         numbers = self._numbers(item)

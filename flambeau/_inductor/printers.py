@@ -35,6 +35,7 @@ class Launch(Protocol):
 class Printer(Protocol):
     random: bool  # knows loops over random words
     float8: bool  # knows loops that read and write the 8-bit floats that products take
+    complex: bool  # knows loops over complex numbers
 
     def knows(self, expr: Expr, dtype: Any) -> bool:
         """Whether arithmetic of a dtype can be printed."""
@@ -61,9 +62,10 @@ class CppPrinter:
 
     random = False
     float8 = False
+    complex = True
 
     def knows(self, expr: Expr, dtype: Any) -> bool:
-        return True
+        return not dtype.is_complex or cpp.is_known_of_complex(expr)
 
     def launches(self, work: list[Work]) -> list[list[Launch] | None]:
         kernels = [cpp.print_group(item, stored) for item, stored in work if isinstance(item, Group)]

@@ -263,10 +263,8 @@ def _write_where_made(
             if access.buffer.memory is not memory:
                 continue
             here = _refined(access, group.dims, dims)
-            if member.level not in ("full", "fold", "rows") or (here.offset, here.strides) != (
-                write.offset,
-                write.strides,
-            ):
+            same = (here.buffer.dtype, here.offset, here.strides) == (memory.dtype, write.offset, write.strides)
+            if member.level not in ("full", "fold", "rows") or not same:
                 return False
             group.takes[loop.write.buffer] = memory
     depth, count = passes(group)

@@ -225,6 +225,7 @@ class TritonPrinter:
     """Triton kernels for one GPU."""
 
     random = True
+    complex = False
 
     def __init__(self, device: int, target: Target) -> None:
         self.device = device

@@ -27,19 +27,13 @@ def _numel(sizes: Iterable[int]) -> int:
     return total
 
 
-def _extent(buffer: Buffer) -> int:
-    """Elements from the first to the last of a buffer."""
-    if 0 in buffer.size:
-        return 0
-    return 1 + sum((n - 1) * s for n, s in zip(buffer.size, buffer.stride))
-
-
 def _inside(access: Access, domain: tuple[int, ...], where: object) -> None:
     _rule(len(access.strides) == len(domain), "an access has a stride for each dimension of its loop", where)
     if 0 not in domain:
         last = access.offset + sum((n - 1) * s for n, s in zip(domain, access.strides) if s > 0)
         first = access.offset + sum((n - 1) * s for n, s in zip(domain, access.strides) if s < 0)
-        _rule(first >= 0 and last < _extent(access.buffer.memory), "an access stays inside of its memory", where)
+        end = (last + 1) * access.buffer.dtype.itemsize
+        _rule(first >= 0 and end <= extent(access.buffer.memory), "an access stays inside of its memory", where)
 
 
 def verify_lowered(items: Iterable[Loop | Operator], given: Iterable[Buffer]) -> None:

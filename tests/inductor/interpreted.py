@@ -170,6 +170,7 @@ class InterpretedPrinter:
 
     random = True
     float8 = True
+    complex = False
     printed: ClassVar[list[str]] = []  # by all of them
 
     def __init__(self, target: Target) -> None:

@@ -327,7 +327,7 @@ def _step(choice: random.Random, values: list[Any], inputs: list[Any]) -> Any:
         return _jump(choice, choice.choice([v for v in inputs if not v.is_complex()] or [t.detach() * 0]))
     if kind < 0.80:
         return _random(choice, t)
-    if kind < 0.802:  # mostly runs operator by operator: the parts are views of another dtype
+    if kind < 0.802:
         return fl.complex(t.float(), t.float().sin()) if t.dtype != fl.float64 else fl.complex(t, t.sin())
     if kind < 0.82:
         return t.to(choice.choice(FLOATS))

@@ -113,6 +113,14 @@ CASES = {
     "variance": (lambda x: [x.var(1), x.std(0)], [floats(9, 40)], True),
     "transposed": (lambda x: (x.t() + 1).contiguous() * 2, [floats(33, 65)], True),
     "transposed twice": (lambda x, y: x.transpose(1, 2) + y, [floats(2, 20, 30), floats(2, 30, 20)], True),
+    "bits": (
+        lambda x: [((x * 2).view(fl.int32) >> 23).long(), (x.exp().view(fl.int32) & -256).view(fl.float32) * x], [floats(5, 9)], False
+    ),
+    "complex numbers": (
+        lambda x, z: fl.view_as_real(fl.view_as_complex(x.sin()) * z).flatten(1) * 2,
+        [floats(5, 9, 2), lambda: fl.randn(9, dtype=fl.complex64)],
+        True,
+    ),
     "slices": (lambda x: x[:, 1:] - x[:, :-1], [floats(5, 9)], True),
     "expanded": (lambda x: x.expand(4, 9) * x, [floats(9)], True),
     "one element": (lambda x: [x * 2, x.sum()], [floats(1)], True),

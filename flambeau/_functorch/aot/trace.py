@@ -5,8 +5,8 @@ these sizes, derivatives included, because it is eager mode that runs. A functio
 geometry of its inputs, and what is generated from the records is shared between them.
 
 In:  a callable over a flat list of tensors, example inputs, the operators to replace by their definitions.
-Out: `Trace`: `Call`s on `Value`s. A value is a window (size, stride, offset) on a numbered storage; views are windows on
-     the storage of their base, and no calls.
+Out: `Trace`: `Call`s on `Value`s. A value is a window (dtype, size, stride, offset) on a numbered storage; views are
+     windows on the storage of their base, and no calls.
 """
 
 from __future__ import annotations
@@ -101,8 +101,7 @@ class Trace:
             self.kept.append(storage)
             number = self.storages.setdefault(storage._cdata, len(self.storages))
             found = self.values[id(tensor)] = Value(len(self.values), tensor, number)
-            if self.roots.setdefault(number, found).dtype != found.dtype:
-                raise Unsupported("memory that is read as another dtype")
+            self.roots.setdefault(number, found)
         return found
 
     def place(self, value: Value, device: Any) -> None:
