@@ -22,7 +22,7 @@ def _unique(input: Tensor, dim: int | None, consecutive: bool, inverse: bool = T
     if input.dim() == 0:
         values, where, counts = fl._ops._unique(input, consecutive)
         return values.reshape(()), where.reshape(1), counts
-    slices = input.transpose(0, dim)
+    slices = input.movedim(dim, 0)
     if slices.numel() == 0:
         if any(size == 0 for d, size in enumerate(slices.shape) if d) and slices.size(0):
             raise RuntimeError(f"[unique] expected only dim to be empty, got shape {tuple(input.shape)} and dim {dim}")

@@ -211,7 +211,9 @@ def _gradient_along(x: Tensor, d: int, step: Any, edge_order: int) -> Tensor:
         last = b / (a * (a + b)) * at(n - 3, n - 2) - (b + a) / (a * b) * at(n - 2, n - 1)
         last = last + (2 * b + a) / (b * (a + b)) * at(n - 1, n)
     parts.append(first)
-    if n > 2:
+    if n > 2 and not isinstance(step, Tensor):
+        parts.append((at(2, None) - at(0, n - 2)) / (2 * h[1:]))
+    elif n > 2:
         left, right = h[:-1], h[1:]
         low, high = fl._ops.slice(difference, d, 0, n - 2), fl._ops.slice(difference, d, 1, n - 1)
         parts.append((low * right + high * left) / (left + right))

@@ -382,8 +382,11 @@ Tensor isin_sorted(const Tensor& self, const Tensor& sorted, bool invert) {
     using T = typename decltype(type)::type;
     const T *first = list.data<T>(), *last = first + list.numel();
     parallel_for(x.numel(), 2048, [&](int64_t b, int64_t e) {
-      for (int64_t i = b; i < e; ++i)
-        out.data<bool>()[i] = std::binary_search(first, last, x.data<T>()[i]) != invert;
+      for (int64_t i = b; i < e; ++i) {
+        const T value = x.data<T>()[i];
+        const T* found = std::lower_bound(first, last, value);
+        out.data<bool>()[i] = (found != last && *found == value) != invert;  // nothing equals NaN
+      }
     });
   });
   return out;

@@ -206,7 +206,10 @@ Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted)
   const int64_t n = self.dim() ? self.size(d) : 1;
   FL_CHECK(k >= 0 && k <= n, "[topk] expected k in [0, ", n, "], got ", k);
   Dims sizes(self.sizes());
-  if (self.dim()) sizes[d] = k;
+  if (self.dim())
+    sizes[d] = k;
+  else
+    k = 1;  // a single number has no dimension that could be empty
   LineResult values(sizes, d, self.options()), indices(sizes, d, {DType::Int64, self.device()});
   if (self.is_meta() || values.lines.numel() == 0 || k == 0) return {values.finish(), indices.finish()};
   const Tensor source = lines_of(self, d);

@@ -71,6 +71,10 @@ void run_out(const Operator& op, void*, KeySet, Value* args, Value* results) {
                op.functional->schema.name,
                "] expected an out that does not partly overlap an argument, got views of one memory");
   }
+  // Where a dtype can be asked for, out asks for its own.
+  for (size_t k = 0; k < first_out; ++k)
+    if (args[k].is_none() && op.schema.args[k].name == "dtype")
+      args[k] = Value(args[first_out].tensor().dtype());
   op.functional->call(args, fresh.data());
   for (int i = 0; i < n; ++i) {
     const Tensor out = args[first_out + i].tensor();

@@ -98,7 +98,7 @@ div = pointwise(
     "div.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
     lambda x, y: x / y,
     promote="float",
-    vjp=lambda g, x, y, out: (g / y, -g * (out / y)),
+    vjp=lambda g, x, y, out: (g / y, -g * ((x / y) / y)),  # without the quotient, which may be written to
 )
 alias("divide true_divide", div)
 
@@ -129,7 +129,7 @@ def div_mode(self: fl.Tensor, other: fl.Tensor | float, *, rounding_mode: str | 
     if rounding_mode == "floor":
         return fl.floor_divide(self, other)
     if rounding_mode == "trunc":
-        if self.dtype in (fl.float16, fl.bfloat16):
+        if fl.result_type(self, other) in (fl.float16, fl.bfloat16):
             return fl.trunc(fl.true_divide(self, other))  # the quotient is rounded to the dtype first
         return fl._ops._div_trunc(self, other)
     raise RuntimeError(f"[div] expected rounding_mode to be one of None, 'trunc' or 'floor', got {rounding_mode!r}")
@@ -235,23 +235,26 @@ def float_power(self: fl.Tensor | complex, exponent: fl.Tensor | complex) -> fl.
 
 @composite("ldexp.Tensor(Tensor self, Tensor other) -> Tensor", inplace=True, out=True)
 def ldexp(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
-    return fl.mul(self, fl.pow(2.0, other))
+    dtype = fl.result_type(self, other)
+    return fl.mul(self, fl.pow(2.0, other.to(dtype) if dtype.is_floating_point else other))
 
 
 # ---------------------------------------------------------------- clamping
+#
+# What lies on a bound is that bound, and the gradient is the bound's.
 
 clamp_min = pointwise(
     "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
     lambda x, lo: e.maximum(x, lo),
     dtypes="bif",
-    vjp=lambda g, x, lo, out: (e.where(x >= lo, g, 0), e.where(x < lo, g, 0)),
+    vjp=lambda g, x, lo, out: (e.where(x > lo, g, 0), e.where(x <= lo, g, 0)),
 )
 
 clamp_max = pointwise(
     "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
     lambda x, hi: e.minimum(x, hi),
     dtypes="bif",
-    vjp=lambda g, x, hi, out: (e.where(x <= hi, g, 0), e.where(x > hi, g, 0)),
+    vjp=lambda g, x, hi, out: (e.where(x < hi, g, 0), e.where(x >= hi, g, 0)),
 )
 
 pointwise(
@@ -259,9 +262,9 @@ pointwise(
     lambda x, lo, hi: e.minimum(e.maximum(x, lo), hi),
     dtypes="bif",
     vjp=lambda g, x, lo, hi, out: (
-        e.where(e.land(x >= lo, x <= hi), g, 0),
-        e.where(e.land(lo < hi, x < lo), g, 0),
-        e.where(e.lor(x > hi, hi < lo), g, 0),
+        e.where(e.land(x > lo, x < hi), g, 0),
+        e.where(e.land(lo < hi, x <= lo), g, 0),
+        e.where(e.lor(x >= hi, hi <= lo), g, 0),
     ),
 )
 

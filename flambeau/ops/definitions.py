@@ -482,6 +482,8 @@ def embedding(weight: Any, indices: Any, *_: Any, **__: Any) -> Any:
 @decompose("topk")
 def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     values, indices = fl.sort(self, dim=dim, descending=largest)
+    if self.dim() == 0:
+        return values, indices
     return values.narrow(dim, 0, k).clone(), indices.narrow(dim, 0, k).clone()
 
 

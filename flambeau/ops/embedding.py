@@ -25,7 +25,8 @@ def sparse_rows(indices, rows, size, padding_idx):
 
 @vjp("embedding")
 def embedding_vjp(g, weight_sizes, indices, padding_idx, scale_grad_by_freq, sparse):
-    flat, rows = indices.reshape(-1), g.reshape(-1, weight_sizes[-1])
+    flat = indices.reshape(-1)
+    rows = g.reshape(flat.shape[0], weight_sizes[-1])
     if sparse:
         if scale_grad_by_freq:
             raise RuntimeError("[embedding] expected scale_grad_by_freq=False with sparse gradients, got True")

@@ -80,7 +80,10 @@ def evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any] | Non
         a, b = (
             x if isinstance(x, fl.Tensor) else fl.scalar_tensor(x, dtype=like.dtype, device=like.device) for x in (a, b)
         )
-        result = fl.where(cond, a, b) if isinstance(cond, fl.Tensor) else (a if cond else b)
+        if isinstance(cond, fl.Tensor):
+            result = fl.where(cond if cond.dtype == fl.bool else cond != 0, a, b)
+        else:
+            result = (a if cond else b).expand(fl.broadcast_shapes(a.shape, b.shape))
     elif node.op in _PYTHON:
         result = _PYTHON[node.op](*args)
     else:
@@ -135,12 +138,18 @@ def _depending(result: fl.Tensor, on: Any) -> fl.Tensor:
     return fl.where(fl.ones((), dtype=fl.bool, device=result.device), result, on)
 
 
+def _as_in_the_kernel(x: Any, dtype: Any) -> Any:
+    """Kernels compute in the dtype of the result: whole numbers do not wrap, and truth values have differences."""
+    whole = isinstance(x, fl.Tensor) and not x.is_floating_point() and not x.is_complex()
+    return x.to(dtype) if whole else x
+
+
 def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -> Any:
     """The gradient of one operand of a pointwise op, from its record's derivative."""
     record = _record(name)
     select = record.details["select"]
     names = [a.name for a in record.schema.args]
-    values = dict(zip(names, args))
+    values = {n: _as_in_the_kernel(x, g.dtype) for n, x in zip(names, args)}
     complex_valued = any(isinstance(x, fl.Tensor) and x.is_complex() for x in (g, out, *args))
     vjp = record.vjp
     if isinstance(vjp, dict):

@@ -24,5 +24,5 @@ def frexp(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
     exponent = (field - bias - lift * small.to(integer)).masked_fill(special, 0).to(fl.int32)
     mantissa = ((bits & ~(exponent_mask << fraction_bits)) | (bias << fraction_bits)).view(x.dtype)
     if self.requires_grad and fl.is_grad_enabled():
-        return fl.ldexp(self, -exponent), exponent
+        return fl.ldexp(self, -exponent).to(self.dtype), exponent
     return fl.where(special, x, mantissa).to(self.dtype), exponent

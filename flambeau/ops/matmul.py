@@ -169,6 +169,7 @@ def cross_vjp(g, self, other, dim, needs):
 
 @vjp("_cdist")
 def cdist_vjp(g, x1, x2, p, through_matmul, out, needs):
+    g = g.masked_fill(out.detach() == 0, 0)  # no slope where points meet, not even an infinite one
     if fl.is_grad_enabled():
         out = None  # its own history would come back here without end; distances are taken from the points again
     elif through_matmul:
@@ -193,7 +194,10 @@ def _norm_slope(x: fl.Tensor, p: float, norm: fl.Tensor | None) -> fl.Tensor:
     if p == 1:
         return x.sign()
     if norm is None:
-        power = x.abs().amax(-1, keepdim=True) if p == float("inf") else x.abs().pow(p).sum(-1, keepdim=True)
+        if p == float("inf"):
+            power = x.abs().amax(-1, keepdim=True)
+        else:
+            power = x.abs().masked_fill(x == 0, 1).pow(p).masked_fill(x == 0, 0).sum(-1, keepdim=True)
         zero = power == 0
         norm = power if p == float("inf") else power.masked_fill(zero, 1).pow(1 / p).masked_fill(zero, 0)
     zero = norm == 0

@@ -37,7 +37,7 @@ def cumprod_vjp(g, self, dim, out):
 
 @vjp("logcumsumexp")
 def logcumsumexp_vjp(g, self, dim, out):
-    if self.dim() == 0:
+    if self.dim() == 0 or self.numel() == 0:
         return g
 
     def backwards(x: fl.Tensor) -> fl.Tensor:
@@ -114,7 +114,7 @@ def _steps(name: str, y: fl.Tensor, x: fl.Tensor, dim: int) -> fl.Tensor:
 @composite("trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 def trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
-        return fl.sum(fl.zeros_like(y), dim)
+        return fl.sum(y, dim, dtype=y.dtype)
     after, before = _halves(y, dim)
     return ((after + before) * _steps("trapezoid", y, x, dim)).sum(dim) / 2.0
 
@@ -123,7 +123,7 @@ def trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
 @composite("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor")
 def trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
-        return fl.sum(fl.zeros_like(y), dim)
+        return fl.sum(y, dim, dtype=y.dtype)
     ends = y.select(dim, 0) + y.select(dim, -1)
     return (y.sum(dim) - ends / 2.0) * dx
 
@@ -131,7 +131,7 @@ def trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
 @composite("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 def cumulative_trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
-        return fl.zeros_like(y)
+        return y / 2.0
     after, before = _halves(y, dim)
     return fl.cumsum((after + before) * _steps("cumulative_trapezoid", y, x, dim), dim) / 2.0
 
@@ -139,6 +139,6 @@ def cumulative_trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.T
 @composite("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
 def cumulative_trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
-        return fl.zeros_like(y)
+        return y * (dx / 2.0)
     after, before = _halves(y, dim)
     return fl.cumsum(after + before, dim) * (dx / 2.0)

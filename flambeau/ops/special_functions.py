@@ -45,7 +45,7 @@ def near_zero(x: e.Expr, value: float, otherwise: Expression) -> e.Expr:
 
 erf = unary("erf", lambda g, x, out: (g * (2 / SQRT_PI) * e.exp(-(x * x)),))
 erfc = unary("erfc", lambda g, x, out: (g * (-2 / SQRT_PI) * e.exp(-(x * x)),))
-erfinv = unary("erfinv", lambda g, x, out: (g * (SQRT_PI / 2) * e.exp(out * out),))
+erfinv = unary("erfinv", lambda g, x, out: (g * (SQRT_PI / 2) * e.exp(e.erfinv(x) * e.erfinv(x)),))
 for record in (erf, erfc, erfinv):
     alias(f"special_{record.schema.name}", record)
 

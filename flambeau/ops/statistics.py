@@ -34,10 +34,6 @@ def _check_search(sequence: fl.Tensor, values: fl.Tensor, sorter: fl.Tensor | No
             f"[searchsorted] expected 1-d boundaries or ones that match all but the last dimension of the values, got "
             f"{tuple(sequence.shape)} and {tuple(values.shape)}"
         )
-    if sequence.dtype != values.dtype:
-        raise RuntimeError(
-            f"[searchsorted] expected boundaries and values of one dtype, got {sequence.dtype} and {values.dtype}"
-        )
     if sorter is not None:
         if sorter.shape != sequence.shape:
             raise RuntimeError(
@@ -254,8 +250,6 @@ def cov(
         if not given.is_meta and given.numel() and bool((all_values(given) < 0).any()):
             raise RuntimeError(f"[cov] expected {name} that are not negative, got negative ones")
         weights = given if weights is None else weights * given
-    if count == 0:
-        return fl.full([x.size(0)] * 2 if self.dim() == 2 else [], float("nan"), dtype=self.dtype, device=self.device)
     if weights is None:
         total = count
         mean = x.sum(1, True) / total

@@ -11,7 +11,7 @@ from flambeau.ops.record import native, vjp
 VIEW = ("view",)
 
 native("view(Tensor self, int[] size) -> Tensor", tags=VIEW, function=False)
-native("view.dtype(Tensor self, dtype dtype) -> Tensor", tags=VIEW, function=False)
+native("view.dtype(Tensor self, dtype dtype) -> Tensor", tags=("view", "no_grad"), function=False)
 native("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor", tags=VIEW)
 native("select(Tensor self, int dim, int index) -> Tensor", tags=VIEW)
 native(

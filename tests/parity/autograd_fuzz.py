@@ -54,7 +54,7 @@ class Program:
             ]))  # fmt: skip
         elif kind < 0.55:
             self.new(r.choice([
-                f"{a} * {b}", f"{a} + {b}", f"{a}.sin()", f"{a} * 2", f"{a}.clone()", f"{a}.exp().reciprocal()",
+                f"{a} * {b}", f"{a} + {b}", f"{a} / ({b} + 3)", f"{a}.sin()", f"{a} * 2", f"{a}.clone()", f"{a}.exp().reciprocal()",
                 f"lib.cat([{a}.reshape(-1), {b}.reshape(-1)])", f"lib.where({a} > 0, {a}, {b})", f"{a}.sum({d})",
                 f"{a}.mean()", f"{a}.contiguous()", f"{a}.max({d})[0]", f"{a}.cumsum({d})", f"lib.stack([{a}, {a}])",
                 f"{a}.sigmoid()", f"{a}.flip(0)", f"{a}[{a} > 0]", f"{a}.masked_fill({a} > 0.5, 0.25)", f"{a}.softmax({d})",
