@@ -1,6 +1,7 @@
 // Tensors from nothing: empty, constant fills, ranges and their `like` and `new_` relatives.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "core/accelerator.h"
@@ -362,6 +363,20 @@ void spaced(int64_t steps, const Scalar& start, const Scalar& end, const F& f) {
   });
 }
 
+// Evenly spaced whole numbers, rounded towards zero. Doubles cannot hold the largest ones: the ends are written as they
+// are, and what rounds to 2^63 becomes the largest integer.
+void spaced_integers(int64_t steps, int64_t start, int64_t end, int64_t* out) {
+  const double a = static_cast<double>(start), b = static_cast<double>(end);
+  const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0.0;
+  for (int64_t i = 0; i < steps; ++i) {
+    const double value = i < steps / 2 ? std::fma(step, static_cast<double>(i), a)
+                                       : std::fma(-step, static_cast<double>(steps - i - 1), b);
+    out[i] = value < 0x1p63 ? static_cast<int64_t>(value) : std::numeric_limits<int64_t>::max();
+  }
+  if (steps > 1) out[steps - 1] = end;
+  if (steps > 0) out[0] = start;
+}
+
 Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDType dtype, MaybeLayout layout,
                 MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
@@ -370,14 +385,7 @@ Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDT
   if (o.device.type == DeviceType::Meta) return empty({steps}, o);
   const Tensor wide = empty({steps}, {widest(o.dtype), o.device});
   if (wide.dtype() == DType::Int64) {
-    // The step is rounded to float as PyTorch does for integers; the ends are exact.
-    const int64_t x = a.to<int64_t>(), y = b.to<int64_t>();
-    const float step = steps > 1 ? static_cast<float>(y - x) / static_cast<float>(steps - 1) : 0.0f;
-    for (int64_t i = 0; i < steps; ++i)
-      wide.data<int64_t>()[i] =
-          i < steps / 2 || steps == 1
-              ? static_cast<int64_t>(static_cast<float>(x) + step * static_cast<float>(i))
-              : static_cast<int64_t>(static_cast<float>(y) - step * static_cast<float>(steps - i - 1));
+    spaced_integers(steps, a.to<int64_t>(), b.to<int64_t>(), wide.data<int64_t>());
   } else if (wide.dtype() == DType::Double) {
     spaced<double>(steps, a, b, [p = wide.data<double>()](int64_t i, double x) { p[i] = x; });
   } else {

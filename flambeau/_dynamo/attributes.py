@@ -555,9 +555,12 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     """`value.name = new`, or `del value.name` when new is NULL."""
     cls = type(value)
     if cls is TracedTensor:
-        if name != "grad":
+        if name == "requires_grad" and new is not NULL:
+            gradients.set_requires_grad(tracer, value, new)
+        elif name == "grad":
+            gradients.store_grad(tracer, value, None if new is NULL else new)
+        else:
             raise Unsupported(breaks.STORE, f"Tensor.{name}")
-        gradients.store_grad(tracer, value, None if new is NULL else new)
         return
     if isinstance(value, (type, types.ModuleType)) or cls is types.FunctionType:
         if cls is types.FunctionType and id(value) not in tracer.known and not name.startswith("__"):

@@ -210,7 +210,7 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
 
         return getattr(hooks, name)(tracer, *args, **kwargs)
     if name == "requires_grad_":
-        return _requires_grad(tracer, *args, **kwargs)
+        return gradients.set_requires_grad(tracer, *args, **kwargs)
     if name in attributes._STATE_METHODS or name in ("apply_", "map_", "map2_", "to_dense"):
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
     if name in attributes._OPERATOR_METHODS:
@@ -231,24 +231,12 @@ def _backward(
     gradients.backward(tracer, tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-def _requires_grad(tracer: Tracer, tensor: TracedTensor, requires_grad: Any = True) -> TracedTensor:
-    """tensor.requires_grad_(), of a tensor made during capture."""
-    if tensor.fake.requires_grad == requires_grad:
-        return tensor
-    if tensor.source is not None or requires_grad is not True or not tensor.fake.dtype.is_floating_point:
-        raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.requires_grad_")
-    tracer._node("call_method", "requires_grad_", (tensor,), {})
-    tensor.fake.fake_requires_grad = tensor.fake.fake_is_leaf = True
-    tracer.leaves.append(tensor)
-    return tensor
-
-
 def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if kwargs.get("generator") is not None:
         raise Unsupported(breaks.UNKNOWN_CALL, "an operator with a generator")
     if kwargs.get("requires_grad"):
         made = call_operator(tracer, function, args, {k: v for k, v in kwargs.items() if k != "requires_grad"})
-        return _requires_grad(tracer, made)
+        return gradients.set_requires_grad(tracer, made)
     if function in _FROM_ARRAYS and arrays.holds_array(args):
         return arrays.guarded(arrays.to_tensor)(tracer, function, args, kwargs)
     if function in (fl.as_tensor, fl.asarray, fl.from_numpy, fl.frombuffer):

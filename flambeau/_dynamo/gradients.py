@@ -379,3 +379,15 @@ def settle(tracer: Tracer, outputs: list[Any]) -> tuple[list[Any], list[tuple[in
             nodes[i] = tracer.graph.call_method("detach", (traced.node,))
             spent.append((i, twin.grad_fn.name()))
     return nodes, spent
+
+
+def set_requires_grad(tracer: Tracer, tensor: TracedTensor, requires_grad: Any = True) -> TracedTensor:
+    """`tensor.requires_grad = True` and the method of that name, of a tensor made during capture."""
+    if tensor.fake.requires_grad == requires_grad:
+        return tensor
+    if tensor.source is not None or requires_grad is not True or not tensor.fake.dtype.is_floating_point:
+        raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.requires_grad_")
+    tracer._node("call_method", "requires_grad_", (tensor,), {})
+    tensor.fake.fake_requires_grad = tensor.fake.fake_is_leaf = True
+    tracer.leaves.append(tensor)
+    return tensor

@@ -74,6 +74,17 @@ def test_spaced_values_include_both_ends_exactly():
     assert fl.linspace(0, 1, 0).shape == (0,)
 
 
+def test_spaced_integers_keep_the_ends_of_their_range():
+    low, high = -(2**63), 2**63 - 1
+    assert fl.linspace(low, high, 5, dtype=fl.int64).tolist() == [low, -(2**62), 0, 2**62, high]
+    assert fl.linspace(high, low, 2, dtype=fl.int64).tolist() == [high, low]
+    assert fl.linspace(2**53 + 1, 2**53 + 3, 3, dtype=fl.int64).tolist()[::2] == [2**53 + 1, 2**53 + 3]
+    assert fl.linspace(high - 9, high, 4, dtype=fl.int64).tolist()[1:] == [high] * 3
+    assert fl.linspace(0, 2**31 - 2, 3, dtype=fl.int32).tolist() == [0, 2**30 - 1, 2**31 - 2]
+    assert fl.linspace(-7, 8, 4, dtype=fl.int64).tolist() == [-7, -2, 3, 8]
+    assert fl.linspace(high, 0, 1, dtype=fl.int64).tolist() == [high]
+
+
 def test_eye_is_rectangular_when_asked():
     assert fl.eye(2, 3).tolist() == [[1, 0, 0], [0, 1, 0]]
     assert fl.eye(3, dtype=fl.bool).numpy().trace() == 3

@@ -450,6 +450,16 @@ def set_requires_grad(x):
     return y.grad
 
 
+@program(t(2, 3))
+def store_requires_grad(x):
+    y = x[:, None]
+    y.requires_grad = True
+    z = y * y
+    z.requires_grad = True
+    z.sum().backward()
+    return y.grad, y.requires_grad, x.requires_grad
+
+
 @program(t(3))
 def autograd_grad(x):
     y = x.clone().requires_grad_()
