@@ -195,27 +195,22 @@ class Compiled:
             backward_calls, [*held, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer, "backward",
             unaligned,
         )  # fmt: skip
-        sources = [
-            k
-            for k, v in enumerate(trace.outputs)
-            if v is not None and v.tensor.requires_grad and v.tensor.grad_fn is not None
-        ]
         strides = tuple(v.stride for v in trace.tangents)
+        recorded = functools.partial(self._recorded, trace.sources)
         return _C._compiled_graph(
-            inputs, grad_mode, forward, backward, len(trace.outputs), wanted, sources, self._recorded, strides
+            inputs, grad_mode, forward, backward, len(trace.outputs), wanted, trace.sources, recorded, strides
         )
 
     def _trace(self, record: Callable[..., Trace], inputs: Sequence[Any], definitions: Any) -> Trace:
         return record(self.function, inputs, definitions)
 
-    def _recorded(self, inputs: list[Any], grads: list[Any]) -> list[Any]:
+    def _recorded(self, sources: list[int], inputs: list[Any], grads: list[Any]) -> list[Any]:
         """Gradients of the inputs by the original function, recorded for further derivatives."""
         with fl.enable_grad():
             made = self.function(*inputs)
             made = list(made) if isinstance(made, (list, tuple)) else [made]
-            sources = [t for t in made if t is not None and t.requires_grad]
             wanted = [t for t in inputs if t.requires_grad]
-            found = fl.autograd.grad(sources, wanted, grads, create_graph=True, allow_unused=True)
+            found = fl.autograd.grad([made[k] for k in sources], wanted, grads, create_graph=True, allow_unused=True)
         return [g for g in found if g is not None]
 
 

@@ -159,6 +159,37 @@ def test_an_input_that_gets_its_history_by_being_written():
     assert weight.grad.tolist() == [1.0] * 4
 
 
+def test_an_input_with_a_history_is_written_without_complaint(caplog):
+    weight, rows = fl.randn(4, requires_grad=True), fl.tensor([1, 0, 2, 2])
+
+    def function(total, weight, rows):
+        total.index_add_(0, rows, weight)
+        return [total]
+
+    results = []
+    for run in (function, compile_function(function, 3)):
+        weight.grad = None
+        run(weight * 2, weight, rows)[0].square().sum().backward()
+        results.append(weight.grad)
+    fl.testing.assert_close(*results)
+    assert not caplog.records
+
+
+def test_an_input_with_a_history_may_be_a_result():
+    weight = fl.randn(4, requires_grad=True)
+    total = weight * 2
+    same, double = compile_function(lambda total: [total, total * 2], 1)(total)
+    (same + double).sum().backward()
+    assert weight.grad.tolist() == [6.0] * 4
+
+
+def test_second_derivatives_where_an_input_is_a_result():
+    x = fl.tensor([1.0, 2.0], requires_grad=True)
+    same, cube = compile_function(lambda x: [x, x**3], 1)(x)
+    (first,) = fl.autograd.grad(cube.sum() + same.sum(), x, create_graph=True)
+    assert fl.autograd.grad(first.sum(), x)[0].tolist() == [6.0, 12.0]
+
+
 def test_sums_of_many_rows():
     x = fl.full((300_000, 2), 0.1)
     total = compile_function(lambda x: [(x * 1).sum(0)], 1)(x)[0]

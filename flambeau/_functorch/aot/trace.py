@@ -84,7 +84,8 @@ class Trace:
         self.inputs: list[Value] = []
         self.outputs: list[Any] = []  # Value, or None
         self.constants: dict[int, tuple[Value, Any]] = {}  # tensors with data that the function refers to
-        self.tangents: list[Value] = []  # gradients of the outputs, in a joint trace
+        self.sources: list[int] = []  # places of the outputs that the backward starts from, in a joint trace
+        self.tangents: list[Value] = []  # gradients of these
         self.gradients: list[Value | None] = []
         self.forward_calls = 0
         self.roots: dict[int, Value] = {}  # by storage: the value it was made as
@@ -327,8 +328,19 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
         _C._set_autocast_recorded_device(before)
 
 
+def _input(tensor: Any) -> Any:
+    """The twin of an input; with a history where the input has one, so that it may be written in place."""
+    twin = _twin(tensor)
+    if tensor.is_leaf:
+        return twin
+    with fl.enable_grad():
+        made = twin.clone()
+    return made if made.stride() == twin.stride() else twin
+
+
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    twins = [_twin(t) for t in inputs]
+    twins = [_input(t) for t in inputs]
+    histories = [t.grad_fn for t in twins]
     trace.device = next((t.device for t in inputs if t.device != _CPU), _CPU if inputs else fl.get_default_device())
     if trace.device.type not in ("cpu", "cuda", "meta"):
         raise Unsupported(f"tensors on {trace.device}")
@@ -337,6 +349,8 @@ def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any])
         trace.place(value, tensor.device)
     with _running(recorder, trace.device.type):
         made = function(*twins)
+    if any(t.grad_fn is not history for t, history in zip(twins, histories)):  # a result's alone can be handed over
+        raise Unsupported("an input that is written with values that require a gradient")
     outputs = list(made) if isinstance(made, (list, tuple)) else [made]
     for output in outputs:
         if output is not None and not isinstance(output, fl.Tensor):
@@ -356,14 +370,14 @@ def trace_joint(
     recorder = Recorder(trace, definitions or {}, lines)
     with fl.set_grad_enabled(fl.is_grad_enabled()):  # the function may leave another mode behind
         twins, outputs = _run(trace, recorder, function, inputs)
-    if any(t.grad_fn is not None for t in twins):  # programs hand history to their results only
-        raise Unsupported("an input that is written with values that require a gradient")
     wanted = [t for t in twins if t.requires_grad]
-    sources = [t for t in outputs if t is not None and t.requires_grad and t.grad_fn is not None]
-    if not sources:
+    given = {id(t) for t in twins}
+    trace.sources = [k for k, t in enumerate(outputs) if t is not None and t.grad_fn is not None and id(t) not in given]
+    if not trace.sources:
         return trace
     if not wanted:
         raise Unsupported("results with a history that no input is part of")
+    sources = [outputs[k] for k in trace.sources]
     tangents = [fl.empty_like(t.detach()) for t in sources]
     trace.tangents = [trace.value(t) for t in tangents]
     # Mixed precision around the call is not around the backward that follows.
