@@ -363,8 +363,8 @@ void spaced(int64_t steps, const Scalar& start, const Scalar& end, const F& f) {
   });
 }
 
-// Evenly spaced whole numbers, rounded towards zero. Doubles cannot hold the largest ones: the ends are written as they
-// are, and what rounds to 2^63 becomes the largest integer.
+// Evenly spaced whole numbers, rounded towards zero. Doubles cannot hold the largest ones: the ends are
+// written as they are, and what rounds to 2^63 becomes the largest integer.
 void spaced_integers(int64_t steps, int64_t start, int64_t end, int64_t* out) {
   const double a = static_cast<double>(start), b = static_cast<double>(end);
   const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0.0;
