@@ -172,19 +172,9 @@ void svd_elsewhere(const Tensor& a, char job, const Tensor& u, const Tensor& s, 
   const Tensor work = wide ? adjoint_copy(a) : column_copy(a);
   const Tensor flags = empty(info.sizes(), info.options());
   solver().take_finite(work, Part::All, static_cast<int>(k), flags);
-  if (!wide) {
-    solver().gesvd(job, work, s, u, vh, info);
-  } else {
-    const auto flipped = [](const Tensor& t) {
-      return columns(batch_sizes(t), t.size(-1), t.size(-2), t.options());
-    };
-    const Tensor left = vectors ? flipped(vh) : vh, right = vectors ? flipped(u) : u;
-    solver().gesvd(job, work, s, left, right, info);
-    if (vectors) {
-      copy_adjoint(u, right);
-      copy_adjoint(vh, left);
-    }
-  }
+  const Tensor other = vectors ? columns(batch_sizes(vh), vh.size(-1), vh.size(-2), vh.options()) : vh;
+  solver().gesvd(job, work, s, wide ? other : u, wide ? u : other, info);
+  if (vectors) copy_adjoint(vh, other);
   solver().mark_failed(info, flags);
 }
 

@@ -24,8 +24,8 @@ class Solver {
   virtual void geqrf(const Tensor& a, const Tensor& tau) = 0;
   virtual void orgqr(const Tensor& q, const Tensor& tau) = 0;
   virtual void ormqr(bool left, bool transpose, const Tensor& a, const Tensor& tau, const Tensor& c) = 0;
-  // At least as many rows as columns; job is 'A', 'S' or 'N'.
-  virtual void gesvd(char job, const Tensor& a, const Tensor& s, const Tensor& u, const Tensor& vt,
+  // At least as many rows as columns; job is 'A', 'S' or 'N'. The right vectors are the columns of v.
+  virtual void gesvd(char job, const Tensor& a, const Tensor& s, const Tensor& u, const Tensor& v,
                      const Tensor& info) = 0;
   virtual void syevd(bool vectors, Part part, const Tensor& a, const Tensor& w, const Tensor& info) = 0;
   // Complex matrices; v may be undefined.

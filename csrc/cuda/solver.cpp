@@ -157,6 +157,7 @@ class Call {
   Scratch scratch(size_t bytes) const { return {std::max<size_t>(bytes, 16), device_, current_stream()}; }
   int* ignored() const { return info_.as<int>(); }
   Library* library() const { return library_; }
+  bool has(const char* name) const { return find(library_, name) != nullptr; }
 
  private:
   OnDevice on_;
@@ -177,6 +178,13 @@ T* vector(const Tensor& t, int64_t i) {
 }
 int64_t batch_of(const Tensor& t) {
   return t.numel() / std::max<int64_t>(1, t.size(-1) * t.size(-2));
+}
+
+// What cuSOLVER's generic routines ask for besides a handle.
+void* settings(const Call& c) {
+  thread_local void* kept = nullptr;
+  if (!kept) call(c.library(), "cusolverDnCreateParams", &kept);
+  return kept;
 }
 
 // Whether the matrices of a batch go together: large ones fill the device by themselves.
@@ -378,27 +386,61 @@ class CuSolver final : public Elements {
     });
   }
 
-  void gesvd(char job, const Tensor& a, const Tensor& s, const Tensor& u, const Tensor& vt,
+  // By Jacobi's rotations.
+  void gesvd(char job, const Tensor& a, const Tensor& s, const Tensor& u, const Tensor& v,
              const Tensor& info) override {
     const Call c(a);
-    const int m = narrow(a.size(-2)), n = narrow(a.size(-1)), ld = leading(a);
-    const auto letter = static_cast<signed char>(job);
-    const bool vectors = job != 'N';
+    const int m = narrow(a.size(-2)), n = narrow(a.size(-1)), ld = leading(a), batch = narrow(batch_of(a));
+    const int vectors = job != 'N', thin = job == 'S';
+    thread_local void* rotations = nullptr;
+    if (!rotations) call(c.library(), "cusolverDnCreateGesvdjInfo", &rotations);
+    constexpr int kMostRows = 32;  // of matrices that go together
     c.typed([&](auto t, auto name) {
       using T = decltype(t);
       using R = std::decay_t<decltype(t.part[0])>;
-      const int count = c.ask(name("gesvd"), m, n);
-      const Scratch work = c.scratch(sizeof(T) * count), real = c.scratch(sizeof(R) * 5 * n);
-      for (int64_t i = 0; i < batch_of(a); ++i)
-        c.run(name("gesvd"), letter, letter, m, n, matrix<T>(a, i), ld, vector<R>(s, i),
-              vectors ? matrix<T>(u, i) : nullptr, m, vectors ? matrix<T>(vt, i) : nullptr, n, work.as<T>(),
-              count, real.as<R>(), info.data<int>() + i);
+      int count = 0;
+      if (batch > 1 && m <= kMostRows) {
+        // All left vectors are found, whether they are wanted or not.
+        Dims square(a.sizes());
+        square[square.size() - 1] = m;
+        const Tensor whole = thin && m > n ? empty(square, a.options()) : u;
+        T *left = vectors ? whole.data<T>() : nullptr, *right = vectors ? v.data<T>() : nullptr;
+        c.run(name("gesvdjBatched_bufferSize"), vectors, m, n, a.data<T>(), ld, s.data<R>(), left, m, right,
+              n, &count, rotations, batch);
+        const Scratch work = c.scratch(sizeof(T) * count);
+        c.run(name("gesvdjBatched"), vectors, m, n, a.data<T>(), ld, s.data<R>(), left, m, right, n,
+              work.as<T>(), count, info.data<int>(), rotations, batch);
+        if (!whole.same(u)) copy_part(u, whole, Part::All, false);
+        return;
+      }
+      const auto left = [&](int64_t i) { return vectors ? matrix<T>(u, i) : nullptr; };
+      const auto right = [&](int64_t i) { return vectors ? matrix<T>(v, i) : nullptr; };
+      c.run(name("gesvdj_bufferSize"), vectors, thin, m, n, a.data<T>(), ld, s.data<R>(), left(0), m,
+            right(0), n, &count, rotations);
+      const Scratch work = c.scratch(sizeof(T) * count);
+      for (int64_t i = 0; i < batch; ++i)
+        c.run(name("gesvdj"), vectors, thin, m, n, matrix<T>(a, i), ld, vector<R>(s, i), left(i), m, right(i),
+              n, work.as<T>(), count, info.data<int>() + i, rotations);
     });
   }
 
   void syevd(bool vectors, Part part, const Tensor& a, const Tensor& w, const Tensor& info) override {
     const Call c(a);
     const int n = narrow(a.size(-1)), ld = leading(a), job = vectors ? 1 : 0, uplo = fill_mode(part);
+    if (together(a) && c.has("cusolverDnXsyevBatched")) {
+      const int64_t wide = n, batch = batch_of(a);
+      const int type = cuda_type(a.dtype()), real = cuda_type(w.dtype());
+      void *matrices = a.raw(), *values = w.raw();
+      size_t there = 0, here = 0;
+      c.run("cusolverDnXsyevBatched_bufferSize", settings(c), job, uplo, wide, type, matrices, wide, real,
+            values, type, &there, &here, batch);
+      const Scratch work = c.scratch(there);
+      std::vector<char> host(here + 1);
+      c.run("cusolverDnXsyevBatched", settings(c), job, uplo, wide, type, matrices, wide, real, values, type,
+            work.get(), there, static_cast<void*>(host.data()), here, info.data<int>(), batch);
+      if (here) check(cudaStreamSynchronize(current_stream()), "linalg");
+      return;
+    }
     c.typed([&](auto t, auto name) {
       using T = decltype(t);
       using R = std::decay_t<decltype(t.part[0])>;
@@ -416,20 +458,18 @@ class CuSolver final : public Elements {
     const Call c(a);
     const int64_t n = a.size(-1), none = 1;
     const int type = cuda_type(a.dtype()), no = 0, right = v.defined() ? 1 : 0;
-    thread_local void* settings = nullptr;
-    if (!settings) call(c.library(), "cusolverDnCreateParams", &settings);
     for (int64_t i = 0; i < batch_of(a); ++i) {
       void* input = a.raw() + i * n * n * a.itemsize();
       void* values = w.raw() + i * n * w.itemsize();
       void* vectors = v.defined() ? v.raw() + i * n * n * v.itemsize() : nullptr;
       void* nothing = nullptr;
       size_t there = 0, here = 0;
-      c.run("cusolverDnXgeev_bufferSize", settings, no, right, n, type, static_cast<const void*>(input), n,
+      c.run("cusolverDnXgeev_bufferSize", settings(c), no, right, n, type, static_cast<const void*>(input), n,
             type, static_cast<const void*>(values), type, static_cast<const void*>(nothing), none, type,
             static_cast<const void*>(vectors), n, type, &there, &here);
       const Scratch work = c.scratch(there);
       std::vector<char> host(here + 1);
-      c.run("cusolverDnXgeev", settings, no, right, n, type, input, n, type, values, type, nothing, none,
+      c.run("cusolverDnXgeev", settings(c), no, right, n, type, input, n, type, values, type, nothing, none,
             type, vectors, n, type, work.get(), there, static_cast<void*>(host.data()), here,
             info.data<int>() + i);
       check(cudaStreamSynchronize(current_stream()), "linalg");  // the host's part of the workspace goes

@@ -5,7 +5,7 @@ import pytest
 import flambeau as fl
 
 DTYPES = [fl.float32, fl.float64, fl.complex64, fl.complex128]
-SHAPES = [(3, 3), (2, 5, 3), (2, 3, 5), (2, 1, 4, 4), (70, 40)]
+SHAPES = [(3, 3), (2, 5, 3), (2, 3, 5), (2, 1, 4, 4), (70, 40), (2, 34, 40)]
 
 
 def make(shape, dtype):
