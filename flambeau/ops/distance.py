@@ -163,6 +163,7 @@ def triplet_margin_with_distance_loss(
 # ---------------------------------------------------------------- CTC
 
 native("_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)", module="")  # fmt: skip
+native("_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor loss, Tensor log_alpha, int blank=0, bool zero_infinity=False) -> Tensor")  # fmt: skip
 
 
 def _ctc_composed(log_probs, targets, input_lengths, target_lengths, blank):
@@ -182,7 +183,7 @@ def _ctc_composed(log_probs, targets, input_lengths, target_lengths, blank):
     # A label may follow another directly, without the blank between them, when the two differ.
     skip = fl.zeros(batch, states, dtype=fl.bool, device=device)
     if states > 2:
-        skip[:, 2:] = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
+        skip[:, 2:] = labels[:, 2:] != labels[:, :-2]
     first = fl.zeros(batch, states, dtype=fl.bool, device=device)
     first[:, :2] = True
     alpha = log_probs[0].gather(1, labels).masked_fill(first.logical_not(), never)
@@ -198,30 +199,34 @@ def _ctc_composed(log_probs, targets, input_lengths, target_lengths, blank):
     return -ends.masked_fill(single, never).logsumexp(1)
 
 
-@vjp("_ctc_loss")
-def ctc_loss_vjp(g0, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, needs):
+def ctc_loss_gradient(grad, log_probs, targets, input_lengths, target_lengths, loss, log_alpha, blank, zero_infinity):
+    """By operators that have derivatives themselves."""
     from flambeau.ops.retrace import retrace
 
-    single = log_probs.dim() == 2
-    losses = g0.reshape(-1)
+    lengths = fl.tensor(list(input_lengths), device=log_probs.device)
+    possible = loss != float("inf")
+    grad = fl.where(possible & (lengths > 0), grad.reshape(-1), fl.zeros_like(loss))
+    if not log_probs.numel():
+        return fl.zeros_like(log_probs)
 
     def compose(x: fl.Tensor) -> fl.Tensor:
-        x = x.unsqueeze(1) if single else x
-        loss = _ctc_composed(x, targets, input_lengths, target_lengths, blank)
-        return fl.where(loss > 1e29, fl.zeros_like(loss), loss) if zero_infinity else loss
+        return _ctc_composed(x, targets, input_lengths, target_lengths, blank)
 
-    (found,) = retrace(compose, (log_probs,), (True,), losses)[:1]
+    (found,) = retrace(compose, (log_probs,), (True,), grad)[:1]
     # As PyTorch has it, the gradient is the one of the scores of which log_probs is the log-softmax: a term that
     # log_softmax takes away again, so that it shows only where log_probs is a leaf.
-    inside = fl.arange(log_probs.shape[0], device=log_probs.device).unsqueeze(1) < fl.tensor(
-        list(input_lengths), device=log_probs.device
-    )
-    weight = fl.where(inside, losses, fl.zeros_like(losses)).unsqueeze(2)
+    inside = fl.arange(log_probs.shape[0], device=log_probs.device).unsqueeze(1) < lengths
+    found = found + log_probs.exp() * fl.where(inside, grad, fl.zeros_like(grad)).unsqueeze(2)
     if zero_infinity:
-        possible = fl._ctc_loss(log_probs.detach(), targets, input_lengths, target_lengths, blank, False)[0]
-        weight = weight * (possible != float("inf")).reshape(1, -1, 1)
-    extra = log_probs.exp() * (weight.squeeze(1) if single else weight)
-    return found + extra, None
+        return found
+    return found.masked_fill((inside & possible.logical_not()).unsqueeze(2), float("nan"))
+
+
+@vjp("_ctc_loss")
+def ctc_loss_vjp(g0, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, out0, out1):
+    gradient = ctc_loss_gradient if fl.is_grad_enabled() else fl._ops._ctc_loss_backward
+    saved = out0.detach(), out1.detach()
+    return gradient(g0, log_probs, targets, input_lengths, target_lengths, *saved, blank, zero_infinity), None
 
 
 @composite("nn_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", public="ctc_loss", **NN)  # fmt: skip

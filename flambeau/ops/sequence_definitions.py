@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.definitions import decompose
+from flambeau.ops import distance
+from flambeau.ops.definitions import TABLE, decompose
 
 # ---------------------------------------------------------------- CTC
 
@@ -50,7 +51,7 @@ def _ctc_loss(
     inside = fl.arange(states, device=device).unsqueeze(0) <= 2 * lengths
     # A label may follow another directly, without the blank between them, when the two differ.
     skip = fl.zeros_like(inside)
-    skip[:, 2:] = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
+    skip[:, 2:] = labels[:, 2:] != labels[:, :-2]
     outside = fl.full((batch, states), never, dtype=fl.float64, device=device)
     begins = inside & (fl.arange(states, device=device) < 2)
     emitted = x.gather(2, labels.unsqueeze(0).expand(steps, -1, -1)) if steps else x
@@ -74,3 +75,6 @@ def _ctc_loss(
     loss = -fl.cat([end, before_end], 1).logsumexp(1)
     loss = fl.where(seen.squeeze(1) > 0, loss, none)
     return loss.to(log_probs.dtype), log_alpha.to(log_probs.dtype)
+
+
+TABLE["_ctc_loss_backward"] = distance.ctc_loss_gradient

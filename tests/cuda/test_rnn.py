@@ -89,6 +89,22 @@ def test_losses_of_alignments(reduction):
         fl.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+def test_ctc_of_many_states(dtype):
+    """More states than threads, labels that come again, samples of no length, one that is impossible."""
+    fl.manual_seed(0)
+    scores, targets = fl.randn(700, 5, 6, dtype=dtype), fl.randint(1, 6, (5, 300))
+    lengths = [700, 650, 0, 700, 20], [300, 200, 0, 0, 300]
+    found = []
+    for device in ("cpu", "cuda"):
+        x = scores.to(device).requires_grad_()
+        loss = F.ctc_loss(x.log_softmax(-1), targets.to(device), *lengths, reduction="none", zero_infinity=True)
+        loss.sum().backward()
+        found.append((loss.detach().cpu(), x.grad.cpu()))
+    for got, want in zip(found[1], found[0]):
+        fl.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_rows(mode):
     fl.manual_seed(0)

@@ -264,3 +264,29 @@ def test_ctc_gradient_is_the_one_of_the_scores():
     short = scores[:1].log_softmax(2).requires_grad_()
     F.ctc_loss(short, targets, [1, 1], [2, 1], reduction="sum", zero_infinity=True).backward()
     assert short.grad[0, 0].tolist() == [0.0] * 4 and short.grad[0, 1].abs().sum() > 0
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_gradient_by_differences(zero_infinity):
+    """Labels that come again, samples without input, labels that cannot be reached, and states in plenty."""
+    fl.manual_seed(1)
+    scores = fl.randn(9, 4, 5, dtype=fl.float64)
+    targets = fl.tensor([[1, 2, 1, 1], [3, 3, 3, 0], [2, 4, 0, 0], [1, 2, 3, 4]])
+    lengths = [9, 8, 0, 3], [4, 3, 0, 4]
+
+    def losses(x):
+        return F.ctc_loss(x.log_softmax(2), targets, *lengths, reduction="none", zero_infinity=zero_infinity)
+
+    leaf = scores.clone().requires_grad_()
+    (losses(leaf) * fl.arange(1, 5)).sum().backward()
+    assert leaf.grad[:, 2].abs().sum() == 0
+    last = leaf.grad[:3, 3]
+    assert (last == 0).all() if zero_infinity else last.isnan().all()
+    for place in ((0, 0, 1), (4, 0, 0), (8, 0, 2), (3, 1, 3), (7, 1, 0)):
+        step = fl.zeros_like(scores)
+        step[place] = 1e-5
+        slope = (losses(scores + step) - losses(scores - step))[place[1]] / 2e-5 * (place[1] + 1)
+        assert fl.allclose(leaf.grad[place], slope, rtol=1e-6, atol=1e-7)
+    (first,) = fl.autograd.grad(losses(leaf)[:2].sum(), leaf, create_graph=True)
+    (plain,) = fl.autograd.grad(losses(leaf)[:2].sum(), leaf)
+    assert first.requires_grad and fl.allclose(first[:, :2], plain[:, :2])

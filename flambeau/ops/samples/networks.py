@@ -507,6 +507,17 @@ def ctc_loss_kernel(make):
     yield call(*_ctc(make), [4, 3], [2, 1]).then(first)
 
 
+@samples("_ctc_loss_backward")
+def ctc_loss_backward(make):
+    import flambeau as fl
+
+    # A label that comes twice; one that is not reached; no input at all.
+    for targets, lengths, counts in (([[1, 2], [2, 2]], [4, 3], [2, 2]), ([[1, 1], [2, 1]], [2, 0], [2, 0])):
+        x, labels = fl.log_softmax(make(4, 2, 3) * 3, 2), make.index(targets)
+        saved = (Constant(t) for t in fl._ctc_loss(x, labels, lengths, counts))
+        yield call(make.constant(2, low=None), Constant(x), labels, lengths, counts, *saved, 0, True)
+
+
 @samples("nn_ctc_loss", "ctc_loss")
 def ctc_loss(make):
     yield call(*_ctc(make), [4, 3], [2, 1])

@@ -58,6 +58,11 @@ def ctc_loss(log_probs: Geometry, input_lengths: Ints, target_lengths: Ints) -> 
     return [(batch,), (batch, steps, 2 * max((int(n) for n in target_lengths), default=0) + 1)]
 
 
+@shape("_ctc_loss_backward")
+def ctc_loss_backward(log_probs: Geometry) -> Ints:
+    return log_probs.sizes
+
+
 @shape("_embedding_bag")
 def embedding_bag(
     weight: Geometry, indices: Geometry, offsets: Geometry, mode: int, include_last_offset: bool
