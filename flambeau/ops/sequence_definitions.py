@@ -67,7 +67,7 @@ def _ctc_loss(
     shape = fl.empty_like(log_probs, device="meta")
     like = fl.empty(targets.shape, dtype=targets.dtype, device="meta")
     made = fl._ctc_loss(shape, like, input_lengths, target_lengths, blank, zero_infinity)[1]  # checks, and sizes
-    batch, steps, count = made.shape
+    steps, count = made.shape[1:]
     states = _States(log_probs, targets, input_lengths, target_lengths, blank, count)
     seen, lengths, outside = states.seen, states.lengths, states.outside
     begins = states.inside & (states.places < 2)
