@@ -391,37 +391,36 @@ class CuSolver final : public Elements {
              const Tensor& info) override {
     const Call c(a);
     const int m = narrow(a.size(-2)), n = narrow(a.size(-1)), ld = leading(a), batch = narrow(batch_of(a));
-    const int vectors = job != 'N', thin = job == 'S';
+    const int vectors = job != 'N', thin = job != 'A';
     thread_local void* rotations = nullptr;
     if (!rotations) call(c.library(), "cusolverDnCreateGesvdjInfo", &rotations);
     constexpr int kMostRows = 32;  // of matrices that go together
+    const bool all = batch > 1 && m <= kMostRows;
+    // Together, all left vectors are found; room for vectors is asked for even where none are wanted.
+    Dims tall(a.sizes()), square(a.sizes());
+    tall[tall.size() - 1] = all ? m : n;
+    square[square.size() - 2] = n;
+    const Tensor left = vectors && !(all && thin && m > n) ? u : empty(tall, a.options());
+    const Tensor right = vectors ? v : empty(square, a.options());
     c.typed([&](auto t, auto name) {
       using T = decltype(t);
       using R = std::decay_t<decltype(t.part[0])>;
       int count = 0;
-      if (batch > 1 && m <= kMostRows) {
-        // All left vectors are found, whether they are wanted or not.
-        Dims square(a.sizes());
-        square[square.size() - 1] = m;
-        const Tensor whole = thin && m > n ? empty(square, a.options()) : u;
-        T *left = vectors ? whole.data<T>() : nullptr, *right = vectors ? v.data<T>() : nullptr;
-        c.run(name("gesvdjBatched_bufferSize"), vectors, m, n, a.data<T>(), ld, s.data<R>(), left, m, right,
-              n, &count, rotations, batch);
+      if (all) {
+        c.run(name("gesvdjBatched_bufferSize"), vectors, m, n, a.data<T>(), ld, s.data<R>(), left.data<T>(),
+              m, right.data<T>(), n, &count, rotations, batch);
         const Scratch work = c.scratch(sizeof(T) * count);
-        c.run(name("gesvdjBatched"), vectors, m, n, a.data<T>(), ld, s.data<R>(), left, m, right, n,
-              work.as<T>(), count, info.data<int>(), rotations, batch);
-        if (!whole.same(u)) copy_part(u, whole, Part::All, false);
-        return;
+        return c.run(name("gesvdjBatched"), vectors, m, n, a.data<T>(), ld, s.data<R>(), left.data<T>(), m,
+                     right.data<T>(), n, work.as<T>(), count, info.data<int>(), rotations, batch);
       }
-      const auto left = [&](int64_t i) { return vectors ? matrix<T>(u, i) : nullptr; };
-      const auto right = [&](int64_t i) { return vectors ? matrix<T>(v, i) : nullptr; };
-      c.run(name("gesvdj_bufferSize"), vectors, thin, m, n, a.data<T>(), ld, s.data<R>(), left(0), m,
-            right(0), n, &count, rotations);
+      c.run(name("gesvdj_bufferSize"), vectors, thin, m, n, a.data<T>(), ld, s.data<R>(), left.data<T>(), m,
+            right.data<T>(), n, &count, rotations);
       const Scratch work = c.scratch(sizeof(T) * count);
       for (int64_t i = 0; i < batch; ++i)
-        c.run(name("gesvdj"), vectors, thin, m, n, matrix<T>(a, i), ld, vector<R>(s, i), left(i), m, right(i),
-              n, work.as<T>(), count, info.data<int>() + i, rotations);
+        c.run(name("gesvdj"), vectors, thin, m, n, matrix<T>(a, i), ld, vector<R>(s, i), matrix<T>(left, i),
+              m, matrix<T>(right, i), n, work.as<T>(), count, info.data<int>() + i, rotations);
     });
+    if (vectors && !left.same(u)) copy_part(u, left, Part::All, false);
   }
 
   void syevd(bool vectors, Part part, const Tensor& a, const Tensor& w, const Tensor& info) override {

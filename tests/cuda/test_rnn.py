@@ -97,7 +97,7 @@ def test_ctc_of_many_states(dtype):
     lengths = [700, 650, 0, 700, 20], [300, 200, 0, 0, 300]
     found = []
     for device in ("cpu", "cuda"):
-        x = scores.to(device).requires_grad_()
+        x = scores.detach().clone().to(device).requires_grad_()
         loss = F.ctc_loss(x.log_softmax(-1), targets.to(device), *lengths, reduction="none", zero_infinity=True)
         loss.sum().backward()
         found.append((loss.detach().cpu(), x.grad.cpu()))
