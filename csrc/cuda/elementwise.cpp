@@ -312,17 +312,23 @@ void run_reduce(const ReduceCall& call) {
   const ReduceKernels& kernels = slot >= 0 ? table->kernels[slot] : table->complex ? *table->complex : none;
   if (!kernels.rows || is_stored_only(call.self.dtype()) || (slot >= 0 && is_complex(call.self.dtype())))
     refuse(call.def.name, call.self.dtype());
+  double params[2] = {};
+  for (int p = 0; p < call.def.params; ++p) params[p] = call.params[p].to<double>();
+  reduce_by(kernels, call.def.name, call.self, call.mask, call.out, Tensor(), params);
+}
 
-  OnDevice on(call.self.device().index);
+void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self, uint64_t mask,
+               const Tensor& out, const Tensor& second, const double (&params)[2]) {
+  OnDevice on(self.device().index);
   std::vector<Folded> kept, reduced;
   int64_t count = 1, outputs = 1;
-  const int64_t item = call.self.itemsize(), out_item = call.out.itemsize();
-  for (int64_t d = call.self.dim() - 1, o = call.out.dim() - 1; d >= 0; --d) {
-    const bool folds = call.mask >> d & 1, in_out = !folds || call.out.dim() == call.self.dim();
-    const int64_t size = call.self.size(d);
+  const int64_t item = self.itemsize();
+  const Tensor& result = out.defined() ? out : second;
+  for (int64_t d = self.dim() - 1, o = result.dim() - 1; d >= 0; --d) {
+    const bool folds = mask >> d & 1, in_out = !folds || result.dim() == self.dim();
+    const int64_t size = self.size(d);
     if (size != 1)
-      (folds ? reduced : kept)
-          .push_back({size, call.self.stride(d) * item, folds ? 0 : call.out.stride(o) * out_item});
+      (folds ? reduced : kept).push_back({size, self.stride(d) * item, folds ? 0 : result.stride(o)});
     (folds ? count : outputs) *= size;
     if (in_out) --o;
   }
@@ -330,17 +336,24 @@ void run_reduce(const ReduceCall& call) {
   merge(reduced);
   FL_CHECK(kept.size() <= kMaxDims && reduced.size() <= kMaxDims && count <= kMostElements &&
                outputs <= kMostElements,
-           "[", call.def.name, "] expected at most 2**31 elements on each side of a CUDA reduction, got ",
-           outputs, " results of ", count);
+           "[", op, "] expected at most 2**31 elements on each side of a CUDA reduction, got ", outputs,
+           " results of ", count);
   ReduceArgs args{};
-  args.in = call.self.raw();
-  args.out = call.out.raw();
-  for (int p = 0; p < call.def.params; ++p) args.param[p] = call.params[p].to<double>();
+  args.in = self.raw();
+  args.in_dtype = self.dtype();
+  args.in_item = static_cast<int8_t>(item);
+  const auto place = [](const Tensor& t, char*& data, DType& dtype, int8_t& size) {
+    if (!t.defined()) return;
+    data = t.raw();
+    dtype = t.dtype();
+    size = static_cast<int8_t>(t.itemsize());
+  };
+  place(out, args.out, args.out_dtype, args.out_item);
+  place(second, args.second, args.second_dtype, args.second_item);
+  std::copy(params, params + 2, args.param);
   args.count = count;
   args.outputs = static_cast<uint32_t>(outputs);
   args.length = static_cast<uint32_t>(count);
-  args.in_dtype = call.self.dtype();
-  args.out_dtype = call.out.dtype();
   args.kept.ndim = static_cast<int>(kept.size());
   for (int d = 0; d < args.kept.ndim; ++d) {
     args.kept.size[d] = Divider(static_cast<uint32_t>(kept[d].size));
@@ -354,16 +367,23 @@ void run_reduce(const ReduceCall& call) {
     args.reduced.stride[0][d] = reduced[d].in;
   }
   args.contiguous = reduced.size() == 1;  // any one stride
+  args.unit = static_cast<int8_t>(std::min<int64_t>(16, item * kVector));
+  const auto in_vectors = [&](const std::vector<Folded>& dims) {
+    return dims[0].in == item && dims[0].size % kVector == 0;
+  };
+  const auto outer_fit = [&](const std::vector<Folded>& dims) {
+    return std::all_of(dims.begin() + 1, dims.end(), [&](const Folded& f) { return f.in % args.unit == 0; });
+  };
+  const bool eights = kernels.by_eight && kernels.by_eight(args.in_dtype);
+  args.wide = eights && (args.contiguous ? reduced[0].in == item : in_vectors(reduced) && outer_fit(reduced));
   const bool columns = !kept.empty() && kept[0].in < reduced[0].in && outputs >= 16;
   const bool short_rows = !columns && count <= 1024 && outputs > 64;
 
   // Enough blocks for the whole device; each part is worth a block.
   const int64_t wanted = int64_t(properties(current_device()).multiProcessorCount) * 4;
-  const bool by_eight =
-      columns && kernels.wide_columns && reduced.size() == 1 && kept[0].in == item &&
-      kept[0].size % kVector == 0 && (item == 4 || item == 2) && is_floating(call.self.dtype()) &&
-      is_aligned(args.in) && reduced[0].in % 16 == 0 &&
-      std::all_of(kept.begin() + 1, kept.end(), [](const Folded& f) { return f.in % 16 == 0; });
+  const bool by_eight = columns && eights && kernels.wide_columns && args.contiguous && in_vectors(kept) &&
+                        reinterpret_cast<uintptr_t>(args.in) % args.unit == 0 &&
+                        reduced[0].in % args.unit == 0 && outer_fit(kept);
   const int64_t blocks = by_eight ? (outputs + 255) / 256 : columns ? (outputs + 31) / 32 : outputs;
   const int64_t least = columns ? 64 : 8192;
   int64_t parts = 1;
@@ -379,18 +399,19 @@ void run_reduce(const ReduceCall& call) {
   const unsigned n_parts = args.parts;
   if (columns) {
     launch(by_eight ? kernels.wide_columns : kernels.columns, dim3(static_cast<unsigned>(blocks), n_parts),
-           dim3(32, 8), args, call.def.name);
+           dim3(32, 8), args, op);
   } else if (short_rows) {
-    launch(kernels.warps, blocks_for(outputs, 8), dim3(32, 8), args, call.def.name);
+    while (args.group_bits < 5 && count > kVector << args.group_bits) ++args.group_bits;
+    launch(kernels.groups, blocks_for(outputs, 256 >> args.group_bits), 256, args, op);
   } else {
-    const unsigned threads = part >= 4096 ? 512 : part >= 512 ? 256 : 64;
+    // Two vectors or more for each thread, so that folding the block is little beside them.
+    const unsigned threads = part >= 16384 ? 512 : part >= 8192 ? 256 : part >= 2048 ? 128 : 64;
     launch(kernels.rows, dim3(static_cast<unsigned>(std::min<int64_t>(outputs, 1 << 30)), n_parts), threads,
-           args, call.def.name);
+           args, op);
   }
   if (parts > 1) {
     const bool by_thread = args.outputs >= kFinishByThread;
-    launch(kernels.finish, by_thread ? blocks_for(outputs, 256) : dim3(args.outputs), 256, args,
-           call.def.name);
+    launch(kernels.finish, by_thread ? blocks_for(outputs, 256) : dim3(args.outputs), 256, args, op);
   }
 }
 

@@ -6,6 +6,10 @@
 #include "core/dtype.h"
 #include "cuda/geometry.h"
 
+namespace fl {
+class Tensor;
+}
+
 namespace fl::cuda {
 
 // ---------------------------------------------------------------- pointwise
@@ -56,17 +60,22 @@ struct PointwiseTable {
 
 struct ReduceArgs {
   const char* in;
-  char* out;
+  char* out;      // null where only the second result is wanted
+  char* second;   // of reductions that have two, or null
   void* partial;  // accumulators of the parts, when the reduced elements are divided among blocks
   double param[2];
   int64_t count;          // elements folded into one result
   uint32_t outputs;       // results
   uint32_t length, part;  // reduced elements, and how many of them one block takes
   uint32_t parts;
-  DType in_dtype, out_dtype;
-  Geometry<2> kept;  // input, output
+  DType in_dtype, out_dtype, second_dtype;
+  int8_t in_item, out_item, second_item;  // bytes
+  int8_t unit;                            // bytes: where vectors begin
+  int8_t group_bits;                      // of the threads of one result, where a block has several
+  bool contiguous;                        // the reduced elements lie in one dimension
+  bool wide;                              // they lie side by side, in vectors
+  Geometry<2> kept;                       // input in bytes, results in elements
   Geometry<1> reduced;
-  bool contiguous;  // the reduced elements lie in one dimension
 };
 
 // From so many results on, one thread folds the parts of a result, else one block.
@@ -74,12 +83,17 @@ constexpr uint32_t kFinishByThread = 1024;
 
 struct ReduceKernels {
   void (*rows)(const ReduceArgs) = nullptr;          // a block for each result
-  void (*warps)(const ReduceArgs) = nullptr;         // a warp for each result
+  void (*groups)(const ReduceArgs) = nullptr;        // some threads of a warp for each result
   void (*columns)(const ReduceArgs) = nullptr;       // neighbouring threads for neighbouring results
   void (*finish)(const ReduceArgs) = nullptr;        // folds the parts
-  void (*wide_columns)(const ReduceArgs) = nullptr;  // for float only: columns by eight
+  void (*wide_columns)(const ReduceArgs) = nullptr;  // columns by eight
+  bool (*by_eight)(DType) = nullptr;                 // whether elements of a dtype are taken by eight
   int accumulator = 0;                               // bytes
 };
+
+// Folds the dimensions in `mask`. Reductions of pairs write two results of one shape, each if it is defined.
+void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self, uint64_t mask,
+               const Tensor& out, const Tensor& second, const double (&params)[2]);
 
 struct ReduceTable {
   const char* name;

@@ -187,8 +187,29 @@ Tensor expanded(const char* op, const Tensor& t, IntSpan shape) {
   return alias(t, shape, strides, t.offset());
 }
 
+struct IndexedDim {
+  int64_t size, stride[2 + kIndices];
+};
+
+// Elements that are only moved go in larger words where rows of them lie side by side under one index.
+void widen(IndexArgs& a, std::vector<IndexedDim>& dims) {
+  if (dims.empty() || dims[0].stride[0] != a.item || dims[0].stride[1] != a.item) return;
+  for (int i = 0; i < a.indices; ++i)
+    if (dims[0].stride[2 + i] != 0) return;
+  uint64_t common = reinterpret_cast<uintptr_t>(a.data) | reinterpret_cast<uintptr_t>(a.partner) |
+                    static_cast<uint64_t>(dims[0].size * a.item);
+  for (size_t d = 1; d < dims.size(); ++d) common |= dims[d].stride[0] | dims[d].stride[1];
+  for (int i = 0; i < a.indices; ++i) common |= a.place[i];
+  int word = 16;
+  while (common & (word - 1)) word /= 2;
+  if (word <= a.item) return;
+  a.n = a.n * a.item / word;
+  dims[0].size = dims[0].size * a.item / word;
+  dims[0].stride[0] = dims[0].stride[1] = a.item = word;
+}
+
 template <class F>
-void run(const char* op, const Selection& s, bool wrap, F&& launch) {
+void run(const char* op, const Selection& s, bool wrap, bool moves, F&& launch) {
   const int64_t n = numel_of(s.shape);
   if (n == 0) return;
   FL_CHECK(n < int64_t(1) << 31 && s.index.size() <= kIndices, "[", op,
@@ -203,14 +224,16 @@ void run(const char* op, const Selection& s, bool wrap, F&& launch) {
   a.dtype = s.data.dtype();
   a.item = static_cast<int>(s.data.itemsize());
   a.failed = failure_flag();
+  for (int i = 0; i < a.indices; ++i) {
+    a.index[i] = s.index[i].data<int64_t>();
+    a.size[i] = s.size[i];
+    a.place[i] = s.place[i] * a.item;
+  }
   // Innermost first; neighbours that lie alike everywhere are merged.
-  struct Dim {
-    int64_t size, stride[2 + kIndices];
-  };
-  std::vector<Dim> dims;
+  std::vector<IndexedDim> dims;
   for (size_t k = s.shape.size(); k-- > 0;) {
     if (s.shape[k] == 1) continue;
-    Dim dim{s.shape[k], {s.data_strides[k] * a.item, s.partner.stride(k) * a.item}};
+    IndexedDim dim{s.shape[k], {s.data_strides[k] * a.item, s.partner.stride(k) * a.item}};
     for (int i = 0; i < a.indices; ++i) dim.stride[2 + i] = s.index[i].stride(k) * 8;
     bool joins = !dims.empty();
     for (int i = 0; joins && i < 2 + a.indices; ++i)
@@ -221,22 +244,18 @@ void run(const char* op, const Selection& s, bool wrap, F&& launch) {
       dims.push_back(dim);
   }
   FL_CHECK(dims.size() <= kMaxDims, "[", op, "] expected at most ", kMaxDims, " dimensions on CUDA");
+  if (moves) widen(a, dims);
   a.geometry.ndim = static_cast<int>(dims.size());
   for (int d = 0; d < a.geometry.ndim; ++d) {
     a.geometry.size[d] = Divider(static_cast<uint32_t>(dims[d].size));
     for (int i = 0; i < 2 + kIndices; ++i)
       a.geometry.stride[i][d] = i < 2 + a.indices ? dims[d].stride[i] : 0;
   }
-  for (int i = 0; i < a.indices; ++i) {
-    a.index[i] = s.index[i].data<int64_t>();
-    a.size[i] = s.size[i];
-    a.place[i] = s.place[i] * a.item;
-  }
-  launch(a, static_cast<unsigned>((n + 255) / 256), current_stream());
+  launch(a, static_cast<unsigned>((a.n + 255) / 256), current_stream());
 }
 
 void read(const char* op, const Selection& s, bool wrap) {
-  run(op, s, wrap, [op](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
+  run(op, s, wrap, true, [op](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
     by_size(a.item, [&](auto word) { launch(read_indexed<decltype(word)>, blocks, 256, stream, op, a); });
   });
 }
@@ -245,22 +264,24 @@ void write(const char* op, const Selection& s, bool wrap, Combine how) {
   const DType t = s.data.dtype();
   FL_CHECK_KIND(how == Combine::Assign || (!is_stored_only(t) && (!is_complex(t) || how == Combine::Add)),
                 NotImplemented, "[", op, "] expected a dtype that CUDA kernels combine, got ", name_of(t));
-  run(op, s, wrap, [op, how](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
-    if (how != Combine::Assign) {
-      if (a.dtype == DType::ComplexFloat)
-        launch(add_complex<float>, blocks, 256, stream, op, a);
-      else if (a.dtype == DType::ComplexDouble)
-        launch(add_complex<double>, blocks, 256, stream, op, a);
-      else if (a.dtype == DType::Double)
-        launch(combine_indexed<double>, blocks, 256, stream, op, a, how);
-      else if (is_floating(a.dtype))
-        launch(combine_indexed<float>, blocks, 256, stream, op, a, how);
-      else
-        launch(combine_indexed<int64_t>, blocks, 256, stream, op, a, how);
-      return;
-    }
-    by_size(a.item, [&](auto word) { launch(write_indexed<decltype(word)>, blocks, 256, stream, op, a); });
-  });
+  run(op, s, wrap, how == Combine::Assign,
+      [op, how](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
+        if (how != Combine::Assign) {
+          if (a.dtype == DType::ComplexFloat)
+            launch(add_complex<float>, blocks, 256, stream, op, a);
+          else if (a.dtype == DType::ComplexDouble)
+            launch(add_complex<double>, blocks, 256, stream, op, a);
+          else if (a.dtype == DType::Double)
+            launch(combine_indexed<double>, blocks, 256, stream, op, a, how);
+          else if (is_floating(a.dtype))
+            launch(combine_indexed<float>, blocks, 256, stream, op, a, how);
+          else
+            launch(combine_indexed<int64_t>, blocks, 256, stream, op, a, how);
+          return;
+        }
+        by_size(a.item,
+                [&](auto word) { launch(write_indexed<decltype(word)>, blocks, 256, stream, op, a); });
+      });
 }
 
 // ---------------------------------------------------------------- gather and scatter

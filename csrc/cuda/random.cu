@@ -31,6 +31,7 @@ struct RandomArgs {
 };
 
 // Numbers of float size: four to a block, sixteen apart.
+template <RandomKind kKind>
 __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
   const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x;
   const int64_t first = block / philox::kLanes * philox::kGroup + block % philox::kLanes;
@@ -39,8 +40,8 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
   const philox::Block b = a.words(block);
   float made[4];
   int64_t whole[4];
-  bool integral = false;
-  switch (a.call.kind) {
+  constexpr bool integral = kKind == RandomKind::Range32 || kKind == RandomKind::Bernoulli;
+  switch (kKind) {
     case RandomKind::Uniform: {
       const float low = float(p.a), high = float(p.b), range = high - low;
       const float scale = 1.0f / float(int64_t(1) << p.bits);
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
         made[2 * half] = radius * c + mean;
         made[2 * half + 1] = radius * s + mean;
       }
-      if (a.call.kind == RandomKind::LogNormal)
+      if (kKind == RandomKind::LogNormal)
         for (int j = 0; j < 4; ++j) made[j] = math::exp(made[j]);
       break;
     }
@@ -79,11 +80,9 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
       }
       break;
     case RandomKind::Range32:
-      integral = true;
       for (int j = 0; j < 4; ++j) whole[j] = p.low + int64_t(b.w[j] * p.range >> 32);
       break;
     default:  // Bernoulli
-      integral = true;
       for (int j = 0; j < 4; ++j) whole[j] = p.range > 0xffffffffull || b.w[j] < uint32_t(p.range);
   }
 #pragma unroll
@@ -182,6 +181,26 @@ std::map<cudaGraphExec_t, Drawing>& drawings() {
   return *all;
 }
 
+using RandomKernel = void (*)(const RandomArgs);
+RandomKernel words_kernel(RandomKind kind) {
+  switch (kind) {
+    case RandomKind::Uniform:
+      return random_words<RandomKind::Uniform>;
+    case RandomKind::Normal:
+      return random_words<RandomKind::Normal>;
+    case RandomKind::LogNormal:
+      return random_words<RandomKind::LogNormal>;
+    case RandomKind::Exponential:
+      return random_words<RandomKind::Exponential>;
+    case RandomKind::Cauchy:
+      return random_words<RandomKind::Cauchy>;
+    case RandomKind::Range32:
+      return random_words<RandomKind::Range32>;
+    default:
+      return random_words<RandomKind::Bernoulli>;
+  }
+}
+
 // The slot for what is drawn now, with the offset made relative to it; null outside of a capture.
 const uint64_t* slot_for(int device, uint64_t seed, uint64_t& offset) {
   if (!capturing(device)) return nullptr;
@@ -264,7 +283,7 @@ void random(const Tensor& t, const RandomCall& call) {
   const int64_t group = pairs ? philox::kGroup / 2 : philox::kGroup;
   const int64_t threads = (n + group - 1) / group * philox::kLanes;
   const unsigned blocks = static_cast<unsigned>((threads + 255) / 256);
-  launch((pairs ? random_pairs : random_words), blocks, 256, current_stream(), "random", args);
+  launch(pairs ? random_pairs : words_kernel(call.kind), blocks, 256, current_stream(), "random", args);
 }
 
 }  // namespace fl::cuda

@@ -4,6 +4,7 @@
 #include "cpu/resize_kernel.h"
 #include "cuda/device.cuh"
 #include "cuda/kernels.h"
+#include "cuda/launch.h"
 
 namespace fl::cuda {
 
@@ -11,9 +12,11 @@ namespace {
 
 // ---------------------------------------------------------------- resizing
 
+constexpr int kPlanes = 4;  // that one thread takes: where elements come from is found once for them
+
 struct AxisArgs {
   ResizeRule rule;
-  int32_t* index;
+  int32_t *index, *begin;  // begin[i]: which outputs look at input i, with the end at begin[in + i]
   double* weight;
 };
 
@@ -23,10 +26,10 @@ struct ResizeLaunch {
   char* out;
   DType dtype;
   int item;
-  uint32_t n;  // output elements of a plane
+  uint32_t n;  // elements of a plane that are made
   int64_t planes, in_plane, out_plane;
-  uint32_t inner;  // channels that lie beside each other
-  Divider by_inner, by_width, by_height;
+  Divider by_inner;  // channels that lie beside each other
+  Divider by_width, by_height;
 };
 
 // grid: (elements / 128, axes)
@@ -37,53 +40,117 @@ __global__ void __launch_bounds__(128) list_taps(const __grid_constant__ ResizeL
     resize::find_taps<C>(axis.rule, o, axis.index, axis.weight);
 }
 
+// Taps move along with the output, so those that look at an input element follow each other.
+__global__ void __launch_bounds__(128) list_lookers(const __grid_constant__ ResizeLaunch a) {
+  const AxisArgs& axis = a.axis[blockIdx.y];
+  const int out = static_cast<int>(axis.rule.out), in = static_cast<int>(axis.rule.in);
+  const auto first = [out](const int32_t* index, int from) {
+    int low = 0, high = out;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (index[middle] >= from)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low;
+  };
+  for (int i = blockIdx.x * 128 + threadIdx.x; i < in; i += gridDim.x * 128) {
+    axis.begin[i] = first(axis.index + (axis.rule.taps - 1) * out, i);
+    axis.begin[in + i] = first(axis.index, i + 1);
+  }
+}
+
+struct Pixel {
+  uint32_t channel, z, y, x;
+  __device__ __forceinline__ Pixel(const ResizeLaunch& a, uint32_t i) {
+    const uint32_t pixel = a.by_inner.divide(i), line = a.by_width.divide(pixel);
+    channel = i - pixel * a.by_inner.divisor;
+    x = pixel - line * a.by_width.divisor;
+    z = a.by_height.divide(line);
+    y = line - z * a.by_height.divisor;
+  }
+};
+
 // Calls f(input element, weight) for all taps of element i of an output plane.
 template <class C, class F>
 __device__ __forceinline__ void for_taps(const ResizeLaunch& a, uint32_t i, F&& f) {
-  const uint32_t pixel = a.by_inner.divide(i), channel = i - pixel * a.inner;
-  const uint32_t line = a.by_width.divide(pixel), x = pixel - line * a.by_width.divisor;
-  const uint32_t z = a.by_height.divide(line), y = line - z * a.by_height.divisor;
+  const Pixel at(a, i);
   const AxisArgs &depth = a.axis[0], &height = a.axis[1], &width = a.axis[2];
-  for (int64_t d = 0; d < depth.rule.taps; ++d) {
-    const int64_t at_d = d * depth.rule.out + z;
-    for (int64_t h = 0; h < height.rule.taps; ++h) {
-      const int64_t at_h = h * height.rule.out + y;
+  const int inner = a.by_inner.divisor, taps_d = depth.rule.taps, taps_h = height.rule.taps,
+            taps_w = width.rule.taps;
+  for (int d = 0; d < taps_d; ++d) {
+    const int64_t at_d = d * depth.rule.out + at.z;
+    for (int h = 0; h < taps_h; ++h) {
+      const int64_t at_h = h * height.rule.out + at.y;
       const int64_t row = (depth.index[at_d] * height.rule.in + height.index[at_h]) * width.rule.in;
       const C outer = static_cast<C>(depth.weight[at_d]) * static_cast<C>(height.weight[at_h]);
-      for (int64_t w = 0; w < width.rule.taps; ++w) {
-        const int64_t at_w = w * width.rule.out + x;
-        f((row + width.index[at_w]) * a.inner + channel, outer * static_cast<C>(width.weight[at_w]));
+      for (int w = 0; w < taps_w; ++w) {
+        const int64_t at_w = w * width.rule.out + at.x;
+        f((row + width.index[at_w]) * inner + at.channel, outer * static_cast<C>(width.weight[at_w]));
       }
     }
   }
 }
 
+// What output o takes of input i along an axis.
 template <class C>
-__global__ void __launch_bounds__(256) resize_forward(const __grid_constant__ ResizeLaunch a) {
-  for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < a.n; i += gridDim.x * 256)
-    for (int64_t plane = blockIdx.y; plane < a.planes; plane += gridDim.y) {
-      const char* in = a.in + plane * a.in_plane * a.item;
-      C sum = 0;
-      for_taps<C>(a, i, [&](int64_t at, C weight) { sum += weight * load<C>(in + at * a.item, a.dtype); });
-      if (a.dtype == DType::UInt8) {
-        sum = math::round(sum);
-        sum = sum < C(0) ? C(0) : sum > C(255) ? C(255) : sum;
-      }
-      store<C>(a.out + (plane * a.out_plane + i) * a.item, a.dtype, sum);
+__device__ __forceinline__ C taken(const AxisArgs& axis, int o, uint32_t i) {
+  C sum = 0;
+  for (int64_t t = 0; t < axis.rule.taps; ++t)
+    if (static_cast<uint32_t>(axis.index[t * axis.rule.out + o]) == i)
+      sum += static_cast<C>(axis.weight[t * axis.rule.out + o]);
+  return sum;
+}
+// Calls f(output element, weight) for all that look at element i of an input plane.
+template <class C, class F>
+__device__ __forceinline__ void for_lookers(const ResizeLaunch& a, uint32_t i, F&& f) {
+  const Pixel at(a, i);
+  const AxisArgs &depth = a.axis[0], &height = a.axis[1], &width = a.axis[2];
+  const int inner = a.by_inner.divisor;
+  const int end_z = depth.begin[depth.rule.in + at.z], end_y = height.begin[height.rule.in + at.y],
+            end_x = width.begin[width.rule.in + at.x];
+  for (int z = depth.begin[at.z]; z < end_z; ++z) {
+    const C weight_z = taken<C>(depth, z, at.z);
+    for (int y = height.begin[at.y]; y < end_y; ++y) {
+      const C weight_y = weight_z * taken<C>(height, y, at.y);
+      const int64_t row = (z * height.rule.out + y) * width.rule.out;
+      for (int x = width.begin[at.x]; x < end_x; ++x)
+        f((row + x) * inner + at.channel, weight_y * taken<C>(width, x, at.x));
     }
+  }
 }
 
-// `in` is the gradient that arrives, laid out as the output; `out` the sums, laid out as the input.
-template <class C>
-__global__ void __launch_bounds__(256) resize_backward(const __grid_constant__ ResizeLaunch a) {
-  for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < a.n; i += gridDim.x * 256)
-    for (int64_t plane = blockIdx.y; plane < a.planes; plane += gridDim.y) {
-      const C value = reinterpret_cast<const C*>(a.in)[plane * a.out_plane + i];
-      C* sums = reinterpret_cast<C*>(a.out) + plane * a.in_plane;
-      for_taps<C>(a, i, [&](int64_t at, C weight) {
-        if (weight != C(0)) atomicAdd(sums + at, weight * value);
-      });
+// grid: (elements / 256, planes / kPlanes). Backward, `in` is the gradient that arrives, laid out as the
+// output; `out` the sums, laid out as the input.
+template <class C, bool kBackward>
+__global__ void __launch_bounds__(256) resize_planes(const __grid_constant__ ResizeLaunch a) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  for (int64_t first = int64_t(blockIdx.y) * kPlanes; first < a.planes;
+       first += int64_t(gridDim.y) * kPlanes) {
+    const int here = static_cast<int>(a.planes - first < kPlanes ? a.planes - first : kPlanes);
+    C sum[kPlanes] = {};
+    const auto add = [&](int64_t at, C weight) {
+      if (kBackward && weight == C(0)) return;
+#pragma unroll
+      for (int p = 0; p < kPlanes; ++p)
+        if (p < here) sum[p] += weight * load<C>(a.in + ((first + p) * a.in_plane + at) * a.item, a.dtype);
+    };
+    if constexpr (kBackward)
+      for_lookers<C>(a, i, add);
+    else
+      for_taps<C>(a, i, add);
+#pragma unroll
+    for (int p = 0; p < kPlanes; ++p) {
+      if (p >= here) break;
+      if (a.dtype == DType::UInt8) {
+        sum[p] = math::round(sum[p]);
+        sum[p] = sum[p] < C(0) ? C(0) : sum[p] > C(255) ? C(255) : sum[p];
+      }
+      store<C>(a.out + ((first + p) * a.out_plane + i) * a.item, a.dtype, sum[p]);
     }
+  }
 }
 
 }  // namespace
@@ -92,23 +159,28 @@ void resize(const ResizeArgs& args, bool backward) {
   OnDevice on(args.device);
   const cudaStream_t stream = current_stream();
   ResizeLaunch a{};
-  int64_t entries = 0, longest = 1, in = 1, out = 1;
+  int64_t entries = 0, lookers = 0, longest = 1, in = 1, out = 1;
   for (int d = 0; d < 3; ++d) {
     const ResizeRule& rule = args.axes[d];
     a.axis[d].rule = rule;
     entries += rule.taps * rule.out;
-    longest = std::max(longest, rule.out);
+    if (backward) lookers += 2 * rule.in;
+    longest = std::max({longest, rule.out, rule.in});
     in *= rule.in;
     out *= rule.out;
   }
-  Scratch lists(entries * (sizeof(double) + sizeof(int32_t)), args.device, stream);
+  Scratch lists(entries * (sizeof(double) + sizeof(int32_t)) + lookers * sizeof(int32_t), args.device,
+                stream);
   double* weight = lists.as<double>();
   int32_t* index = reinterpret_cast<int32_t*>(weight + entries);
-  for (int d = 0; d < 3; ++d) {
-    a.axis[d].weight = weight;
-    a.axis[d].index = index;
-    weight += a.axis[d].rule.taps * a.axis[d].rule.out;
-    index += a.axis[d].rule.taps * a.axis[d].rule.out;
+  int32_t* begin = index + entries;
+  for (AxisArgs& axis : a.axis) {
+    axis.weight = weight;
+    axis.index = index;
+    axis.begin = begin;
+    weight += axis.rule.taps * axis.rule.out;
+    index += axis.rule.taps * axis.rule.out;
+    begin += 2 * axis.rule.in;
   }
   a.in = static_cast<const char*>(args.input);
   a.out = static_cast<char*>(args.output);
@@ -116,30 +188,30 @@ void resize(const ResizeArgs& args, bool backward) {
   a.item = static_cast<int>(size_of(args.dtype));
   const int64_t inner = args.channels_last ? args.channels : 1;
   a.planes = args.channels_last ? args.batch : args.batch * args.channels;
-  a.in_plane = in * inner;
-  a.out_plane = out * inner;
-  FL_CHECK(a.out_plane < int64_t(1) << 31 && a.in_plane < int64_t(1) << 31,
-           "[interpolate] expected planes of fewer than 2**31 elements on CUDA, got ", a.in_plane, " and ",
-           a.out_plane);
+  FL_CHECK(out * inner < int64_t(1) << 31 && in * inner < int64_t(1) << 31,
+           "[interpolate] expected planes of fewer than 2**31 elements on CUDA, got ", in * inner, " and ",
+           out * inner);
+  a.in_plane = (backward ? out : in) * inner;
+  a.out_plane = (backward ? in : out) * inner;
   a.n = static_cast<uint32_t>(a.out_plane);
-  a.inner = static_cast<uint32_t>(inner);
-  a.by_inner = Divider(a.inner);
-  a.by_width = Divider(static_cast<uint32_t>(args.axes[2].out));
-  a.by_height = Divider(static_cast<uint32_t>(args.axes[1].out));
+  a.by_inner = Divider(static_cast<uint32_t>(inner));
+  const auto made = [&](int d) {
+    return Divider(static_cast<uint32_t>(backward ? args.axes[d].in : args.axes[d].out));
+  };
+  a.by_width = made(2);
+  a.by_height = made(1);
+  if (!a.n || !a.planes) return;
   // Positions have the precision that the CPU gives them.
   const bool wide = args.dtype == DType::Double || args.dtype == DType::UInt8;
   const dim3 listing(static_cast<unsigned>(std::min<int64_t>((longest + 127) / 128, 1024)), 3);
-  (wide ? list_taps<double> : list_taps<float>)<<<listing, 128, 0, stream>>>(a);
-  const dim3 grid((a.n + 255) / 256, static_cast<unsigned>(std::min<int64_t>(a.planes, 65535)));
-  if (backward) check(cudaMemsetAsync(args.output, 0, a.planes * a.in_plane * a.item, stream), "interpolate");
-  if (a.n && a.planes) {
-    if (backward)
-      (wide ? resize_backward<double> : resize_backward<float>)<<<grid, 256, 0, stream>>>(a);
-    else
-      (args.dtype == DType::Double ? resize_forward<double>
-                                   : resize_forward<float>)<<<grid, 256, 0, stream>>>(a);
-  }
-  check_launch("interpolate");
+  launch(wide ? list_taps<double> : list_taps<float>, listing, 128, stream, "interpolate", a);
+  if (backward) launch(list_lookers, listing, 128, stream, "interpolate", a);
+  const dim3 grid((a.n + 255) / 256,
+                  static_cast<unsigned>(std::min<int64_t>((a.planes + kPlanes - 1) / kPlanes, 65535)));
+  const bool doubles = args.dtype == DType::Double;
+  launch(backward ? (doubles ? resize_planes<double, true> : resize_planes<float, true>)
+                  : (doubles ? resize_planes<double, false> : resize_planes<float, false>),
+         grid, 256, stream, "interpolate", a);
 }
 
 // ---------------------------------------------------------------- sampling on a grid
