@@ -24,38 +24,55 @@ struct CopyArgs {
   Geometry<2> geometry;
 };
 
-// f(to, from) for a thread's element.
-template <class F>
-__device__ __forceinline__ void copy_each(const CopyArgs& a, F f) {
-  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-  if (i >= a.n) return;
-  int64_t at[2];
-  a.geometry.locate(i, at);
-  f(a.out + at[0], a.in + at[1]);
+// write(to, read(from)) for a thread's elements, which are all read before the first is written.
+constexpr int kCopied = 4;
+template <class R, class W>
+__device__ __forceinline__ void copy_each(const CopyArgs& a, R read, W write) {
+  const uint32_t first = blockIdx.x * (256 * kCopied) + threadIdx.x;
+  char* to[kCopied];
+  decltype(read(a.in)) value[kCopied];
+#pragma unroll
+  for (int k = 0; k < kCopied; ++k) {
+    const uint32_t i = first + k * 256;
+    if (i >= a.n) break;
+    int64_t at[2];
+    a.geometry.locate(i, at);
+    to[k] = a.out + at[0];
+    value[k] = read(a.in + at[1]);
+  }
+#pragma unroll
+  for (int k = 0; k < kCopied; ++k) {
+    if (first + k * 256 >= a.n) break;
+    write(to[k], value[k]);
+  }
 }
 
 // Elements of one size as they are.
 template <class T>
 __global__ void __launch_bounds__(256) copy_raw(const __grid_constant__ CopyArgs a) {
   copy_each(
-      a, [](char* to, const char* from) { *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(from); });
+      a, [](const char* from) { return *reinterpret_cast<const T*>(from); },
+      [](char* to, T value) { *reinterpret_cast<T*>(to) = value; });
 }
 
 // Through a type that holds both.
 template <class T>
 __global__ void __launch_bounds__(256) copy_convert(const __grid_constant__ CopyArgs a) {
-  copy_each(a, [&](char* to, const char* from) { store<T>(to, a.out_dtype, load<T>(from, a.in_dtype)); });
+  copy_each(
+      a, [&](const char* from) { return load<T>(from, a.in_dtype); },
+      [&](char* to, T value) { store<T>(to, a.out_dtype, value); });
 }
 
 __global__ void __launch_bounds__(256) copy_complex(const __grid_constant__ CopyArgs a) {
-  copy_each(a, [&](char* to, const char* from) {
-    const Complex z = load<Complex>(from, a.in_dtype);
-    if (is_complex(a.out_dtype))
-      store<Complex>(to, a.out_dtype, z);
-    else
-      store<double>(to, a.out_dtype,
-                    a.out_dtype == DType::Bool ? double(z.real() != 0 || z.imag() != 0) : z.real());
-  });
+  copy_each(
+      a, [&](const char* from) { return load<Complex>(from, a.in_dtype); },
+      [&](char* to, Complex z) {
+        if (is_complex(a.out_dtype))
+          store<Complex>(to, a.out_dtype, z);
+        else
+          store<double>(to, a.out_dtype,
+                        a.out_dtype == DType::Bool ? double(z.real() != 0 || z.imag() != 0) : z.real());
+      });
 }
 
 // From and to dtypes that are only stored, as core/stored_dtypes.h has it; complex numbers by their real
@@ -101,7 +118,8 @@ __device__ void store_any(char* p, DType t, T value) {
 template <class T>
 __global__ void __launch_bounds__(256) copy_stored(const __grid_constant__ CopyArgs a) {
   copy_each(
-      a, [&](char* to, const char* from) { store_any<T>(to, a.out_dtype, load_any<T>(from, a.in_dtype)); });
+      a, [&](const char* from) { return load_any<T>(from, a.in_dtype); },
+      [&](char* to, T value) { store_any<T>(to, a.out_dtype, value); });
 }
 
 __global__ void __launch_bounds__(256) copy_vector(const __grid_constant__ CopyArgs a) {
@@ -261,6 +279,11 @@ __global__ void __launch_bounds__(256) fill_line(T* out, int64_t n, T value) {
 
 using CopyKernel = void (*)(const CopyArgs);
 
+void launch_each(CopyKernel kernel, const CopyArgs& a, cudaStream_t stream) {
+  constexpr int64_t kBlock = 256 * kCopied;
+  launch(kernel, static_cast<unsigned>((a.n + kBlock - 1) / kBlock), 256, stream, "copy_", a);
+}
+
 CopyKernel kernel_for(DType from, DType to) {
   if (from == to) {
     CopyKernel kernel = nullptr;
@@ -416,8 +439,7 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
         a.geometry.size[d] = Divider(static_cast<uint32_t>(d ? it.sizes()[d] : it.sizes()[0] * item / 16));
         for (int k = 0; k < 2; ++k) a.geometry.stride[k][d] = d ? it.operand(k).strides[d] : 16;
       }
-      launch(copy_raw<uint4>, static_cast<unsigned>((a.n + 255) / 256), 256, stream, "copy_", a);
-      return;
+      return launch_each(copy_raw<uint4>, a, stream);
     }
   }
   if (dst.dtype() == src.dtype() && long_rows(it, item)) return;
@@ -426,8 +448,7 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
     a.geometry.size[d] = Divider(static_cast<uint32_t>(it.sizes()[d]));
     for (int k = 0; k < 2; ++k) a.geometry.stride[k][d] = it.operand(k).strides[d];
   }
-  launch(kernel_for(src.dtype(), dst.dtype()), static_cast<unsigned>((n + 255) / 256), 256, stream, "copy_",
-         a);
+  launch_each(kernel_for(src.dtype(), dst.dtype()), a, stream);
 }
 
 bool pinned(const Tensor& t) {
