@@ -223,49 +223,64 @@ struct Rounded {
   __device__ float operator()(float x) const { return bits_to_float(float_to_bits(x, dtype), dtype); }
 };
 
-// f(number of the point, its place in the batch, its place in the image, its taps) for a thread's points.
+// A block takes kPoints points, and kSlices threads each of them: they share its channels.
+constexpr int kPoints = 32, kSlices = 8;
+
+// f(its place in the batch, its place in the image, its taps) for the point of a thread.
 template <class T, class R, class F>
-__device__ __forceinline__ void each_point(const GridArgs& a, R round, F f) {
+__device__ __forceinline__ void with_point(const GridArgs& a, int64_t i, R round, F f) {
   const GridShape& s = a.shape;
+  if (i >= s.batch * s.points) return;
   grid::Taps<T> taps;
-  for (int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x; i < s.batch * s.points;
-       i += int64_t(gridDim.x) * 128) {
-    const int64_t n = i / s.points;
-    grid::find_taps(static_cast<const T*>(a.grid) + i * s.ndim, s.ndim, s.size, s.stride, a.mode, a.padding,
-                    a.align, round, taps);
-    f(i, n, i - n * s.points, taps);
-  }
+  grid::find_taps(static_cast<const T*>(a.grid) + i * s.ndim, s.ndim, s.size, s.stride, a.mode, a.padding,
+                  a.align, round, taps);
+  const int64_t n = i / s.points;
+  f(n, i - n * s.points, taps);
 }
 
 template <class T, class R>
-__global__ void __launch_bounds__(128) sample_forward(const __grid_constant__ GridArgs a, R round) {
+__global__ void __launch_bounds__(256) sample_forward(const __grid_constant__ GridArgs a, R round) {
   const GridShape& s = a.shape;
-  each_point<T>(a, round, [&](int64_t, int64_t n, int64_t point, const grid::Taps<T>& taps) {
+  const int64_t i = int64_t(blockIdx.x) * kPoints + threadIdx.x;
+  with_point<T>(a, i, round, [&](int64_t n, int64_t point, const grid::Taps<T>& taps) {
     const T* x = static_cast<const T*>(a.input) + n * s.channels * s.plane;
     T* y = static_cast<T*>(a.output) + n * s.channels * s.points + point;
-    for (int64_t c = 0; c < s.channels; ++c)
+    for (int64_t c = threadIdx.y; c < s.channels; c += kSlices)
       y[c * s.points] = grid::gather_taps(taps, x + c * s.plane, a.mode, round);
   });
 }
 
 template <class T, class R>
-__global__ void __launch_bounds__(128) sample_backward(const __grid_constant__ GridArgs a, R round) {
+__global__ void __launch_bounds__(256) sample_backward(const __grid_constant__ GridArgs a, R round) {
+  __shared__ T shared[kSlices][3][kPoints];
   const GridShape& s = a.shape;
-  each_point<T>(a, round, [&](int64_t i, int64_t n, int64_t point, const grid::Taps<T>& taps) {
+  const int64_t i = int64_t(blockIdx.x) * kPoints + threadIdx.x;
+  T slope[3] = {};
+  with_point<T>(a, i, round, [&](int64_t n, int64_t point, const grid::Taps<T>& taps) {
     const T* x = static_cast<const T*>(a.input) + n * s.channels * s.plane;
     const T* g = static_cast<const T*>(a.grad) + n * s.channels * s.points + point;
     T* dx = static_cast<T*>(a.grad_input) + n * s.channels * s.plane;
-    T slope[3] = {};
-    for (int64_t c = 0; c < s.channels; ++c) {
+    for (int64_t c = threadIdx.y; c < s.channels; c += kSlices) {
       const T value = g[c * s.points];
       for (int t = 0; t < taps.count; ++t) {
         const int64_t where = c * s.plane + taps.offset[t];
         atomicAdd(dx + where, taps.weight[t] * value);
-        for (int d = 0; d < s.ndim; ++d) slope[d] += taps.slope[t][d] * x[where] * value;
+        const T seen = x[where] * value;
+        for (int d = 0; d < 3; ++d)
+          if (d < s.ndim) slope[d] += taps.slope[t][d] * seen;
       }
     }
-    for (int d = 0; d < s.ndim; ++d) static_cast<T*>(a.grad_grid)[i * s.ndim + d] = slope[d] * taps.factor[d];
+    for (int d = 0; d < 3; ++d)
+      if (d < s.ndim) slope[d] *= taps.factor[d];
   });
+  for (int d = 0; d < 3; ++d) shared[threadIdx.y][d][threadIdx.x] = slope[d];
+  __syncthreads();
+  if (threadIdx.y != 0 || i >= s.batch * s.points) return;
+  for (int d = 0; d < s.ndim; ++d) {
+    T sum = 0;
+    for (int k = 0; k < kSlices; ++k) sum += shared[k][d][threadIdx.x];
+    static_cast<T*>(a.grad_grid)[i * s.ndim + d] = sum;
+  }
 }
 
 }  // namespace
@@ -281,14 +296,15 @@ void grid_sample(const GridArgs& args) {
         "grid_sample");
   const int64_t n = s.batch * s.points;
   if (n == 0) return;
-  const unsigned blocks = static_cast<unsigned>(std::min<int64_t>((n + 127) / 128, 1 << 20));
+  const unsigned blocks = static_cast<unsigned>((n + kPoints - 1) / kPoints);
+  const dim3 threads(kPoints, kSlices);
   const auto launch = [&](auto one, auto round) {
     using T = decltype(one);
     using R = decltype(round);
     if (backward)
-      sample_backward<T, R><<<blocks, 128, 0, stream>>>(args, round);
+      sample_backward<T, R><<<blocks, threads, 0, stream>>>(args, round);
     else
-      sample_forward<T, R><<<blocks, 128, 0, stream>>>(args, round);
+      sample_forward<T, R><<<blocks, threads, 0, stream>>>(args, round);
   };
   if (args.computed == DType::Double)
     launch(double(), grid::Exact());
