@@ -198,6 +198,12 @@ CLASS = _record(
     "Its body calls functions, has a metaclass, or derives from a class that has a say in the matter.",
     "Define the class at the top of the file.",
 )
+RESHAPED_OUT = _record(
+    29,
+    "out= of another shape or dtype than the result",
+    "The tensor is resized to the result, or decides the dtype that is computed in; the call is made in Python.",
+    "Give an out= that has the shape and the dtype of the result.",
+)
 INTERNAL = _record(
     99,
     "capture failed",

@@ -442,6 +442,8 @@ class Tracer:
         fake_args, fake_kwargs = _fake_of(args, name), _fake_of(kwargs, name)
         versions = [(t, t._version) for t in tensors_in((*fake_args, *fake_kwargs.values()))]
         try:
+            if fake_kwargs.get("out") is not None:
+                self._check_out(op, target, fake_args, fake_kwargs)
             result = self._run_fake(op, target, fake_args, fake_kwargs)
         except (Unsupported, UserError):
             raise
@@ -475,6 +477,14 @@ class Tracer:
         if result is None:
             return None
         return self._traced(node, result) if isinstance(result, _C.Tensor) else self._sequence(node, result)
+
+    def _check_out(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Graphs have tensors that keep their sizes: an out= that the operator would resize or compute for is not for them."""
+        rest = {name: value for name, value in kwargs.items() if name != "out"}
+        fresh = tensors_in((self._run_fake(op, target, args, rest),))
+        for given, made in zip(tensors_in((kwargs["out"],)), fresh):
+            if given.dtype != made.dtype or tuple(given.shape) != tuple(made.shape):
+                raise Unsupported(breaks.RESHAPED_OUT, f"{tuple(made.shape)} into {tuple(given.shape)}")
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         def run() -> Any:

@@ -114,7 +114,7 @@ def isin(
         elements = fl.tensor(elements, device=test_elements.device)
     if not isinstance(test_elements, fl.Tensor):
         return fl.ne(elements, test_elements) if invert else fl.eq(elements, test_elements)
-    if elements.device != test_elements.device:
+    if elements.device != test_elements.device and not (elements.is_meta or test_elements.is_meta):
         raise RuntimeError(f"[isin] expected tensors on one device, got {elements.device} and {test_elements.device}")
     if test_elements.numel() <= 8:
         found = fl.full(elements.shape, False, dtype=fl.bool, device=elements.device)
