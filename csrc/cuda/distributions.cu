@@ -48,6 +48,81 @@ __global__ void __launch_bounds__(128) normalise_rows(double* data, int64_t rows
   for (int64_t i = 0; i < n; ++i) x[i] /= total;
 }
 
+struct ChanceArgs {
+  const char* chances;
+  char* out;
+  int64_t n;
+  uint64_t seed, offset;
+  DType dtype, out_dtype;
+  int size, out_size;
+  int* outside;  // set where a chance is none
+};
+
+// True where an element's word falls below its probability; a thread makes the four elements of a block.
+__global__ void __launch_bounds__(256) draw_chances(const __grid_constant__ ChanceArgs a) {
+  const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  const int64_t first = block / philox::kLanes * philox::kGroup + block % philox::kLanes;
+  if (first >= a.n) return;
+  const philox::Block b = philox::block(a.seed, a.offset, block);
+  bool inside = true;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int64_t i = first + j * philox::kLanes;
+    if (i >= a.n) break;
+    const double chance = load<double>(a.chances + i * a.size, a.dtype);
+    inside &= chance >= 0 && chance <= 1;
+    store<float>(a.out + i * a.out_size, a.out_dtype, b.w[j] < chance * 0x1p32);
+  }
+  if (!inside) *a.outside = 1;
+}
+
+void draw_bernoulli(const char* op, const Tensor& chances, const Tensor& out, Opaque* generator) {
+  FL_CHECK_KIND(!is_stored_only(chances.dtype()) && !is_stored_only(out.dtype()), NotImplemented, "[", op,
+                "] expected dtypes that CUDA kernels compute with, got ", name_of(chances.dtype()), " and ",
+                name_of(out.dtype()));
+  const Generator::State state = generator_of(generator, out.device()).take();
+  const int64_t n = out.numel();
+  if (n == 0) return;
+  OnDevice on(out.device().index);
+  const cudaStream_t stream = current_stream();
+  const Tensor made = out.is_contiguous() ? out : empty(out.sizes(), out.options());
+  Tensor p = chances;
+  if (p.sizes() != made.sizes() || !p.is_contiguous()) {
+    p = empty(made.sizes(), chances.options());
+    copy_into(p, chances);
+  }
+  Scratch outside(sizeof(int), out.device().index, stream);
+  check(cudaMemsetAsync(outside.get(), 0, sizeof(int), stream), op);
+  const ChanceArgs args{p.raw(),
+                        made.raw(),
+                        n,
+                        state.seed,
+                        state.offset,
+                        p.dtype(),
+                        made.dtype(),
+                        static_cast<int>(p.itemsize()),
+                        static_cast<int>(made.itemsize()),
+                        outside.as<int>()};
+  const int64_t threads = (n + philox::kGroup - 1) / philox::kGroup * philox::kLanes;
+  launch(draw_chances, static_cast<unsigned>((threads + 255) / 256), 256, stream, op, args);
+  int found = 0;
+  check(cudaMemcpyAsync(&found, outside.get(), sizeof(int), cudaMemcpyDeviceToHost, stream), op);
+  check(cudaStreamSynchronize(stream), op);
+  FL_CHECK(!found, "[", op, "] expected probabilities in [0, 1], got one outside");
+  if (!made.same(out)) copy_into(out, made);
+}
+
+Tensor bernoulli(const Tensor& self, Opaque* generator) {
+  const Tensor out = empty(self.sizes(), self.options());
+  draw_bernoulli("bernoulli", self, out, generator);
+  return out;
+}
+Tensor bernoulli_tensor_(const Tensor& self, const Tensor& p, Opaque* generator) {
+  self.bump_version();
+  draw_bernoulli("bernoulli_", p, self, generator);
+  return self;
+}
+
 // Doubles in a contiguous tensor.
 Tensor draw(const char* op, int kind, const Tensor& first, const Tensor& second, double least,
             Opaque* generator) {
@@ -110,6 +185,8 @@ Tensor binomial(const Tensor& count, const Tensor& prob, Opaque* generator) {
   return out;
 }
 
+FL_CUDA_KERNEL("bernoulli", bernoulli);
+FL_CUDA_KERNEL("bernoulli_.Tensor", bernoulli_tensor_);
 FL_CUDA_KERNEL("poisson", poisson);
 FL_CUDA_KERNEL("_standard_gamma", standard_gamma);
 FL_CUDA_KERNEL("_sample_dirichlet", dirichlet);

@@ -410,8 +410,8 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
            args, op);
   }
   if (parts > 1) {
-    const bool by_thread = args.outputs >= kFinishByThread;
-    launch(kernels.finish, by_thread ? blocks_for(outputs, 256) : dim3(args.outputs), 256, args, op);
+    const bool many = args.outputs >= kFinishByColumns;
+    launch(kernels.finish, many ? blocks_for(outputs, 32) : dim3(args.outputs), 256, args, op);
   }
 }
 

@@ -78,8 +78,8 @@ struct ReduceArgs {
   Geometry<1> reduced;
 };
 
-// From so many results on, one thread folds the parts of a result, else one block.
-constexpr uint32_t kFinishByThread = 1024;
+// From so many results on, a block folds the parts of 32 of them, else of one.
+constexpr uint32_t kFinishByColumns = 1024;
 
 struct ReduceKernels {
   void (*rows)(const ReduceArgs) = nullptr;          // a block for each result

@@ -85,6 +85,12 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
     default:  // Bernoulli
       for (int j = 0; j < 4; ++j) whole[j] = p.range > 0xffffffffull || b.w[j] < uint32_t(p.range);
   }
+  if (!integral && a.dtype == DType::Float && first + 3 * philox::kLanes < a.n) {
+    float* out = reinterpret_cast<float*>(a.out) + first;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) out[j * philox::kLanes] = made[j];
+    return;
+  }
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const int64_t i = first + j * philox::kLanes;

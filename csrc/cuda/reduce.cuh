@@ -294,22 +294,33 @@ __global__ void __launch_bounds__(256) reduce_wide_columns(const __grid_constant
   if (output < a.outputs) K::write(a, output + threadIdx.y, blockIdx.y, sum, p);
 }
 
+// A block for each result, or where there are many for 32 of them, with eight threads on each.
 template <class F, class T, class A, class R>
 __global__ void __launch_bounds__(256) reduce_finish(const __grid_constant__ ReduceArgs a) {
   using K = Reduction<F, T, A, R>;
-  __shared__ SharedArray<A, 33> memory;
+  __shared__ SharedArray<A, 8 * 33> memory;
   A* const shared = memory.get();
   typename K::P p[2];
   K::params(a, p);
   const A* partial = static_cast<const A*>(a.partial);
-  const bool alone = a.outputs >= kFinishByThread;
-  const uint32_t output = alone ? blockIdx.x * 256 + threadIdx.x : blockIdx.x;
-  if (output >= a.outputs) return;
+  const bool many = a.outputs >= kFinishByColumns;
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const uint32_t output = many ? blockIdx.x * 32 + lane : blockIdx.x;
   A total = K::init();
-  for (uint32_t i = alone ? 0 : threadIdx.x; i < a.parts; i += alone ? 1 : 256)
-    total = K::combine(total, partial[int64_t(i) * a.outputs + output]);
-  if (!alone) total = block_fold(total, typename K::Combine{}, K::init(), shared);
-  if (alone || threadIdx.x == 0) K::write_result(a, output, total, p);
+  if (output < a.outputs)
+    for (uint32_t i = many ? warp : threadIdx.x; i < a.parts; i += many ? 8 : 256)
+      total = K::combine(total, partial[int64_t(i) * a.outputs + output]);
+  if (many) {
+    shared[warp * 33 + lane] = total;
+    __syncthreads();
+    if (warp != 0 || output >= a.outputs) return;
+#pragma unroll
+    for (int k = 1; k < 8; ++k) total = K::combine(total, shared[k * 33 + lane]);
+  } else {
+    total = block_fold(total, typename K::Combine{}, K::init(), shared);
+    if (threadIdx.x != 0) return;
+  }
+  K::write_result(a, output, total, p);
 }
 
 template <class F, class T, class A, class R>

@@ -96,6 +96,7 @@ __device__ __forceinline__ void for_taps(const ResizeLaunch& a, uint32_t i, F&& 
 // What output o takes of input i along an axis.
 template <class C>
 __device__ __forceinline__ C taken(const AxisArgs& axis, int o, uint32_t i) {
+  if (axis.rule.mode == ResizeMode::Nearest || axis.rule.mode == ResizeMode::NearestExact) return 1;
   C sum = 0;
   for (int64_t t = 0; t < axis.rule.taps; ++t)
     if (static_cast<uint32_t>(axis.index[t * axis.rule.out + o]) == i)
@@ -118,6 +119,29 @@ __device__ __forceinline__ void for_lookers(const ResizeLaunch& a, uint32_t i, F
       for (int x = width.begin[at.x]; x < end_x; ++x)
         f((row + x) * inner + at.channel, weight_y * taken<C>(width, x, at.x));
     }
+  }
+}
+
+// Single taps of weight one: elements as they are. grid: (elements / 256, planes / kPlanes)
+template <class T>
+__global__ void __launch_bounds__(256) resize_nearest(const __grid_constant__ ResizeLaunch a) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  const Pixel at(a, i);
+  const AxisArgs &depth = a.axis[0], &height = a.axis[1], &width = a.axis[2];
+  const int64_t row = (depth.index[at.z] * height.rule.in + height.index[at.y]) * width.rule.in;
+  const T* in =
+      reinterpret_cast<const T*>(a.in) + (row + width.index[at.x]) * a.by_inner.divisor + at.channel;
+  T* out = reinterpret_cast<T*>(a.out) + i;
+  for (int64_t first = int64_t(blockIdx.y) * kPlanes; first < a.planes;
+       first += int64_t(gridDim.y) * kPlanes) {
+    T value[kPlanes];
+#pragma unroll
+    for (int p = 0; p < kPlanes; ++p)
+      if (first + p < a.planes) value[p] = in[(first + p) * a.in_plane];
+#pragma unroll
+    for (int p = 0; p < kPlanes; ++p)
+      if (first + p < a.planes) out[(first + p) * a.out_plane] = value[p];
   }
 }
 
@@ -208,6 +232,11 @@ void resize(const ResizeArgs& args, bool backward) {
   if (backward) launch(list_lookers, listing, 128, stream, "interpolate", a);
   const dim3 grid((a.n + 255) / 256,
                   static_cast<unsigned>(std::min<int64_t>((a.planes + kPlanes - 1) / kPlanes, 65535)));
+  const ResizeMode mode = args.axes[2].mode;
+  if (!backward && (mode == ResizeMode::Nearest || mode == ResizeMode::NearestExact))
+    return by_size(a.item, [&](auto word) {
+      launch(resize_nearest<decltype(word)>, grid, 256, stream, "interpolate", a);
+    });
   const bool doubles = args.dtype == DType::Double;
   launch(backward ? (doubles ? resize_planes<double, true> : resize_planes<float, true>)
                   : (doubles ? resize_planes<double, false> : resize_planes<float, false>),

@@ -1,5 +1,6 @@
 """Reductions on the device against the CPU over shapes that take each kernel: rows by groups of threads and by blocks,
-parts of long rows, columns, vectors and what is left of them; and words of several elements in indexing and padding."""
+parts of long rows, columns, vectors and what is left of them; and what else is read in words, gathered or drawn by
+several elements to a thread: indexing, padding, resizing, chances."""
 
 import pytest
 
@@ -192,3 +193,26 @@ def test_float_special_functions_are_close_to_double():
     base, power = fl.rand(2000) * 5, fl.randn(2000) * 4
     want = fl.pow(base.double(), power.double())
     assert ((fl.pow(base.to("cuda"), power.to("cuda")).cpu().double() - want).abs() / want).max().item() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("shape", [(1000,), (33, 7), (), (0, 3)], ids=str)
+def test_chances_are_drawn_as_on_the_cpu(shape, dtype):
+    chances = numbers(shape, fl.float32).abs().clamp(max=1).to(dtype)
+    found = []
+    for device in ("cpu", "cuda"):
+        p = chances.to(device)
+        fl.manual_seed(5)
+        drawn = fl.bernoulli(p)
+        among = fl.zeros(4, *shape, dtype=fl.int32, device=device)
+        turned = fl.zeros(*shape, 4, device=device).permute(-1, *range(len(shape)))
+        found.append((drawn, among.bernoulli_(p), turned.bernoulli_(p)))
+    for got, want in zip(found[1], found[0]):
+        assert got.stride() == want.stride() and got.dtype is want.dtype
+        assert bool((got.cpu() == want).all())
+
+
+@pytest.mark.parametrize("chance", [1.5, -0.1, float("nan")])
+def test_chances_outside_raise(chance):
+    with pytest.raises(RuntimeError, match="expected probabilities"):
+        fl.bernoulli(fl.tensor([0.5, chance], device="cuda"))
