@@ -112,7 +112,8 @@ def _at(call: Call) -> str:
 
 def _item(item: Loop | Operator) -> str:
     if isinstance(item, Operator):
-        return f"call {item.call}"
+        recasts = [f"{made} = {source} as {made.dtype}" for (source, _), made in zip(item.reads, item.written)]
+        return f"call {item.call}" if item.call is not None else ", ".join(recasts) or "take a random state"
     folded = "" if item.reduce is None else f" folded by {item.reduce.combine}, kept {item.reduce.kept}"
     reads = ", ".join(f"{a.buffer}[{a.offset}:{a.strides}]" for a in item.reads)
     return f"{item.write.buffer}[{item.write.offset}:{item.write.strides}] = {item.name} over {item.domain}: {item.expr} of {reads}{folded}"

@@ -133,6 +133,14 @@ def test_rotary_embeddings_are_one_kernel(planned):
     assert planned == [([], 1), ([], 1)]
 
 
+def test_functions_of_complex_numbers_are_not_computed_again(planned):
+    compiled = compile_function(lambda z: [(z.exp() * z.sin()).abs()], 1)
+    compiled(leaf(4, 6, dtype=fl.complex64))[0].sum().backward()
+    (forward, _), (backward, _) = planned
+    assert {"exp", "sin"} <= set(forward)
+    assert not {"exp", "sin"} & set(backward)
+
+
 @pytest.mark.host
 def test_a_model_compiles_once_for_all_lengths(planned):
     class Model(fl.nn.Module):

@@ -112,15 +112,17 @@ def _operands(calls: list[Call]) -> set[int]:
 
 
 def _is_one_pass(call: Call) -> bool:
+    """Whether a call is a loop that fuses with others. Functions of complex numbers take long."""
     record = records.find(call.op)
-    return (record is not None and record.kind == "pointwise") or call.op._opname in _ONE_PASS
+    pointwise = record is not None and record.kind == "pointwise" and not any(v.dtype.is_complex for v in call.reads)
+    return pointwise or call.op._opname in _ONE_PASS
 
 
 def always_the_same(call: Call) -> bool:
     """Whether a call is known to give the same for the same arguments: it draws no random numbers and has no effects."""
     record = records.find(call.op)
-    known = record is not None and record.kind == "reduction"
-    return known or _is_one_pass(call) or call.op._opname in _REPEATABLE
+    known = record is not None and record.kind in ("pointwise", "reduction")
+    return known or call.op._opname in _ONE_PASS | _REPEATABLE
 
 
 def _bytes(call: Call) -> int:
