@@ -1,7 +1,7 @@
 // Convolutions by cuDNN, which is opened at run time: by plans of its graphs (convolution_plan.h) where it
-// has them, else by its functions; the few declarations that are needed stand here. Memory format is the
-// input's: channels-last tensors stay so. What cuDNN does not take (integers, no library) goes by the
-// operator's definition.
+// has them, else by its functions; the few declarations that are needed stand here. Depthwise ones go by
+// kernels of this library (depthwise.h). Memory format is the input's: channels-last tensors stay so. What
+// cuDNN does not take (integers, no library) goes by the operator's definition.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "cuda/convolution_plan.h"
+#include "cuda/depthwise.h"
 #include "cuda/kernels.h"
 #include "cuda/library.h"
 #include "dispatch/kernel.h"
@@ -170,6 +171,7 @@ struct Problem {
   Dims stride, padding, dilation;
   int64_t groups;
   bool last;
+  Tensor bias;  // of depthwise convolutions, forward
 };
 
 enum class Way { Forward, Data, Filter };
@@ -341,9 +343,40 @@ bool run(const Problem& p, Way way) {
   return true;
 }
 
-// The same, where need be over copies whose channels are outermost: with channels innermost the library has
-// nothing for float without rounding.
+// Whether each channel has a filter of its own, and its kernels can count the elements.
+bool is_depthwise(const Problem& p) {
+  constexpr int64_t most = (int64_t(1) << 31) - (1 << 16);
+  return p.groups > 1 && p.x.dim() == 4 && p.x.size(1) == p.groups && p.w.size(0) == p.groups &&
+         p.x.numel() < most && p.y.numel() < most && p.w.numel() < most;
+}
+
+void run_depthwise(const Problem& p, Way way) {
+  const auto axis = [&](int d) {
+    const auto number = [](int64_t v) { return static_cast<int>(v); };
+    return depthwise::Problem::Axis{number(p.x.size(2 + d)), number(p.y.size(2 + d)), number(p.w.size(2 + d)),
+                                    number(p.stride[d]),     number(p.padding[d]),    number(p.dilation[d])};
+  };
+  const int device = p.x.device().index;
+  const OnDevice on(device);
+  const cudaStream_t stream = current_stream();
+  const depthwise::Problem problem{
+      p.x.dtype(), p.last,  static_cast<int>(p.x.size(0)),         static_cast<int>(p.groups),
+      axis(0),     axis(1), properties(device).multiProcessorCount};
+  if (way == Way::Forward)
+    return depthwise::forward(problem, p.x.raw(), p.w.raw(), p.bias.defined() ? p.bias.raw() : nullptr,
+                              p.y.raw(), stream);
+  if (way == Way::Data) return depthwise::input_gradient(problem, p.y.raw(), p.w.raw(), p.x.raw(), stream);
+  const Scratch parts(depthwise::bytes_of_parts(problem), device, stream);
+  depthwise::weight_gradient(problem, p.x.raw(), p.y.raw(), parts.get(), p.w.raw(), stream);
+}
+
+// By what serves best, where need be over copies whose channels are outermost: with channels innermost the
+// library has nothing for float without rounding.
 bool run_somehow(const Problem& p, Way way) {
+  if (is_depthwise(p)) {
+    run_depthwise(p, way);
+    return true;
+  }
   if (run(p, way)) return true;
   if (!p.last) return false;
   const auto outermost = [](const Tensor& t, bool written) {
@@ -436,8 +469,10 @@ Tensor computed(const Request& r) {
   widen(p.stride, 1);
   widen(p.padding, 0);
   widen(p.dilation, 1);
+  if (r.bias.defined() && !transposed && r.bias.dtype() == input.dtype() && is_depthwise(p))
+    p.bias = in_format(r.bias, false);
   if (!run_somehow(p, transposed ? Way::Data : Way::Forward)) return Tensor();
-  if (r.bias.defined()) {
+  if (r.bias.defined() && !p.bias.defined()) {
     static const Operator& add = OperatorTable::get().at("add_.Tensor");
     Dims shape(out.dim()), strides(out.dim());
     for (int64_t d = 0; d < out.dim(); ++d) shape[d] = 1;

@@ -158,6 +158,12 @@ __device__ __forceinline__ void store_vector(char* p, DType dtype, const T (&v)[
   }
 }
 
+// The memory of a block whose size is given when it is launched.
+__device__ __forceinline__ char* shared_memory() {
+  extern __shared__ __align__(16) char memory[];
+  return memory;
+}
+
 // Memory that the threads of a block share, for types with constructors too.
 template <class A, int N>
 struct SharedArray {

@@ -371,7 +371,7 @@ def _weight_gradient(
     order = [1, 0, *range(2, 2 + space), *range(2 + space, 2 + 2 * space)]
     places = grad.shape[0] * math.prod(grad.shape[2:])
     columns = windows.permute(order).reshape([groups, input.shape[1] // groups, places, math.prod(kernel)])
-    columns = columns.permute([0, 2, 1, 3]).reshape([groups, places, -1])
+    columns = columns.permute([0, 2, 1, 3]).reshape([groups, places, input.shape[1] // groups * math.prod(kernel)])
     rows = grad.transpose(0, 1).reshape([groups, grad.shape[1] // groups, places])
     return fl.bmm(rows, columns).reshape([grad.shape[1], input.shape[1] // groups, *kernel])
 

@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN against the CPU in double precision."""
+"""Convolutions by cuDNN and by the kernels for depthwise ones, against the CPU in double precision."""
 
 import pytest
 
@@ -18,6 +18,21 @@ CASES = [
     (F.conv_transpose2d, (2, 6, 7, 7), (6, 4, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
     (F.conv2d, (8, 64, 8, 8), (128, 64, 3, 3), {"stride": 2, "padding": 1}),
     (F.conv2d, (8, 64, 8, 8), (128, 64, 1, 1), {"stride": 2}),
+    # Depthwise: with unrolled kernels,
+    (F.conv2d, (3, 20, 13, 23), (20, 1, 3, 3), {"groups": 20, "padding": 1}),
+    (F.conv2d, (2, 144, 14, 15), (144, 1, 3, 3), {"groups": 144, "padding": 1, "stride": 2}),
+    (F.conv2d, (1, 10, 9, 30), (10, 1, 5, 5), {"groups": 10, "padding": 2}),
+    (F.conv2d, (2, 36, 17, 16), (36, 1, 5, 5), {"groups": 36, "padding": (0, 2), "stride": 2}),
+    (F.conv2d, (5, 132, 14, 14), (132, 1, 7, 7), {"groups": 132, "padding": 3}),
+    (F.conv2d, (2, 7, 12, 19), (7, 1, 7, 7), {"groups": 7, "padding": 3, "stride": 2}),
+    (F.conv2d, (1, 8, 1, 2), (8, 1, 3, 3), {"groups": 8, "padding": 4}),
+    (F.conv_transpose2d, (2, 12, 7, 9), (12, 1, 3, 3), {"groups": 12, "stride": 2, "output_padding": 1}),
+    # and without.
+    (F.conv2d, (2, 6, 12, 13), (6, 1, 3, 3), {"groups": 6, "padding": 2, "dilation": (2, 3)}),
+    (F.conv2d, (3, 5, 11, 9), (5, 1, 2, 4), {"groups": 5, "stride": (3, 1), "padding": (0, 3)}),
+    (F.conv2d, (2, 70, 6, 6), (70, 1, 3, 3), {"groups": 70, "stride": (1, 2)}),
+    (F.conv1d, (3, 24, 40), (24, 1, 4), {"groups": 24, "padding": 3, "dilation": 2}),
+    (F.conv2d, (2, 8, 9, 9), (16, 1, 3, 3), {"groups": 8, "padding": 1}),
 ]
 
 
@@ -49,6 +64,61 @@ def test_convolutions(case, dtype, last, shift):
     for got, expected in zip(run("cuda", dtype, case, last, shift), want):
         error = (got.detach().cpu().double() - expected).abs().max() / expected.abs().max()
         assert error.item() <= TOLERANCE[dtype], error.item()
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_depthwise_bias(last, dtype):
+    """In the kernel where its dtype is the input's, whatever the address and strides."""
+    fl.manual_seed(0)
+    x, w, bias = made((2, 16, 9, 9)).to(dtype), made((16, 1, 3, 3)).to(dtype), made((17, 2)).to(dtype)
+    want = F.conv2d(x.double(), w.double(), bias[1:, 0].double(), padding=1, groups=16)
+    if last:
+        x = x.contiguous(memory_format=fl.channels_last)
+    for b in (bias.cuda()[1:, 0], bias[1:, 0].contiguous().cuda()):
+        y = F.conv2d(x.cuda(), w.cuda(), b, padding=1, groups=16)
+        assert y.is_contiguous(memory_format=fl.channels_last if last else fl.contiguous_format)
+        assert (y.cpu().double() - want).abs().max() <= TOLERANCE[dtype] * want.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.bfloat16], ids=str)
+def test_depthwise_unaligned_channels_last(dtype):
+    fl.manual_seed(0)
+    x, w = made((2, 8, 9, 7)).to(dtype), made((8, 1, 3, 3)).to(dtype)
+    flat = fl.cat([fl.zeros(1, dtype=dtype), x.permute(0, 2, 3, 1).flatten()]).cuda()
+    shifted = flat[1:].view(2, 9, 7, 8).permute(0, 3, 1, 2)
+    want = F.conv2d(x.double(), w.double(), padding=1, groups=8)
+    y = F.conv2d(shifted, w.cuda(), padding=1, groups=8)
+    assert y.is_contiguous(memory_format=fl.channels_last)
+    assert (y.cpu().double() - want).abs().max() <= TOLERANCE[dtype] * want.abs().max()
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_depthwise_of_many_blocks(last):
+    """Sums of many blocks have the same bits in every run, and the values of the definition."""
+    fl.manual_seed(0)
+    x, w = made((32, 48, 56, 56)).float(), made((48, 1, 7, 7)).float()
+    if last:
+        x = x.contiguous(memory_format=fl.channels_last)
+
+    def gradients(x, w):
+        x, w = x.requires_grad_(), w.requires_grad_()
+        y = F.conv2d(x, w, padding=3, groups=48)
+        return [y.detach(), *fl.autograd.grad(y, (x, w), y.detach())]
+
+    want = gradients(x.detach().cuda().double(), w.detach().cuda().double())
+    got, again = (gradients(x.detach().cuda(), w.detach().cuda()) for _ in range(2))
+    for a, b, c in zip(got, again, want):
+        assert fl.equal(a, b)
+        assert (a.double() - c).abs().max() <= 1e-5 * c.abs().max()
+
+
+def test_depthwise_without_images():
+    x, w = fl.zeros(0, 8, 5, 5, device="cuda", requires_grad=True), fl.ones(8, 1, 3, 3, device="cuda")
+    y = F.conv2d(x, w.requires_grad_(), padding=1, groups=8)
+    assert y.shape == (0, 8, 5, 5)
+    y.sum().backward()
+    assert x.grad.shape == x.shape and w.grad.abs().max() == 0
 
 
 def problem(dtype=fl.bfloat16):

@@ -1,4 +1,4 @@
-"""Kernels on tensor cores, run by the emulator beside this file: their arithmetic, layouts and waits without a device."""
+"""Kernels run by the emulator beside this file: their arithmetic, layouts and waits without a device."""
 
 import ctypes
 import shutil
@@ -23,6 +23,7 @@ class Operand(ctypes.Structure):
 
 
 KERNELS = [folder + name for folder in ("", "hopper/") for name in ("flash_forward.cu", "flash_backward.cu")]
+KERNELS.append("depthwise.cu")
 OPERANDS = "query key value output grad_output grad_query grad_key grad_value".split()
 
 
@@ -47,7 +48,7 @@ def library(tmp_path_factory):
     options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-I", EMULATED, "-I", ROOT / "csrc"]
     subprocess.run(["g++", *options, "-o", out, EMULATED / "emulator.cpp", "-x", "c++", *sources], check=True)
     library = ctypes.CDLL(str(out))
-    library.attention.restype = ctypes.c_char_p
+    library.attention.restype = library.depthwise.restype = ctypes.c_char_p
     assert library.size_of_arguments() == ctypes.sizeof(Args)
     return library
 
@@ -120,3 +121,97 @@ def test_masks(library, boolean, depth, groups):
     mask = np.random.default_rng(1).standard_normal((40, 70)).astype(np.float32)
     mask[3] = -np.inf
     check(library, groups, False, 1, 2, 2, 40, 70, depth, False, mask > -0.5 if boolean else mask)
+
+
+class Axis(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_int) for n in ("x", "y", "kernel", "stride", "padding", "dilation")]
+
+
+class Depthwise(ctypes.Structure):
+    _fields_ = [
+        ("dtype", ctypes.c_int8),
+        ("last", ctypes.c_bool),
+        ("batch", ctypes.c_int),
+        ("channels", ctypes.c_int),
+        ("height", Axis),
+        ("width", Axis),
+        ("processors", ctypes.c_int),
+    ]
+
+
+def depthwise_by_definition(x, w, bias, grad, height, width):
+    """The result and both gradients; all are (batch, channels, rows, columns)."""
+    room = [(0, 0), (0, 0), *((axis.padding, axis.padding + axis.dilation * axis.kernel) for axis in (height, width))]
+    padded = np.pad(x, room)
+    y, by_input, by_weight = np.zeros(grad.shape) + bias[:, None, None], np.zeros(padded.shape), np.zeros(w.shape)
+    for i in range(height.kernel):
+        for j in range(width.kernel):
+            at = [axis.dilation * k for axis, k in ((height, i), (width, j))]
+            rows, columns = (
+                slice(start, start + axis.stride * (axis.y - 1) + 1, axis.stride)
+                for start, axis in zip(at, (height, width))
+            )
+            tap = w[:, 0, i, j][:, None, None]
+            y += padded[:, :, rows, columns] * tap
+            by_input[:, :, rows, columns] += grad * tap
+            by_weight[:, 0, i, j] = (padded[:, :, rows, columns] * grad).sum((0, 2, 3))
+    top, left = height.padding, width.padding
+    return y, by_input[:, :, top : top + height.x, left : left + width.x], by_weight
+
+
+# batch, channels; then of height and width: size, taps, step, padding, distance of taps
+DEPTHWISE = [
+    (2, 8, (9, 3, 1, 1, 1), (15, 3, 1, 1, 1)),
+    (2, 8, (9, 3, 2, 1, 1), (16, 3, 2, 1, 1)),
+    (1, 6, (8, 5, 1, 2, 1), (8, 5, 1, 2, 1)),
+    (3, 4, (11, 5, 2, 0, 1), (13, 5, 2, 2, 1)),
+    (2, 140, (7, 7, 1, 3, 1), (9, 7, 1, 3, 1)),
+    (1, 12, (10, 7, 2, 3, 1), (17, 7, 2, 2, 1)),
+    (2, 5, (1, 3, 1, 4, 1), (2, 3, 1, 4, 1)),
+    (2, 5, (12, 3, 1, 2, 2), (9, 3, 1, 1, 2)),
+    (1, 40, (1, 1, 1, 0, 1), (30, 4, 3, 2, 2)),
+    (2, 3, (9, 3, 3, 1, 1), (8, 2, 1, 0, 3)),
+]
+FLOATING = ["half", "bfloat16", "float", "double"]  # as the library counts them
+TOLERANCE = {"half": 2e-3, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
+
+
+def in_memory(values, name, last):
+    """Numbers of a dtype at a multiple of 16 bytes, as they lie: (batch, channels, ...), channels innermost or not."""
+    kind = {"half": np.float16, "bfloat16": np.uint16, "float": np.float32, "double": np.float64}[name]
+    lying = np.moveaxis(values, 1, -1) if last else values
+    room = np.empty(lying.size + 16, kind)
+    start = -room.ctypes.data % 16 // room.itemsize
+    made = room[start : start + lying.size].reshape(lying.shape)
+    made[...] = to_bits(lying, True) if name == "bfloat16" else lying
+    return made
+
+
+def out_of_memory(made, name, last):
+    values = to_double(made, True) if name == "bfloat16" else made.astype(np.float64)
+    return np.moveaxis(values, -1, 1) if last else values
+
+
+@pytest.mark.parametrize("name", FLOATING)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise(library, case, last, name):
+    rng = np.random.default_rng(0)
+    batch, channels, *axes = case
+    axes = [
+        Axis(n, (n + 2 * padding - distance * (taps - 1) - 1) // step + 1, taps, step, padding, distance)
+        for n, taps, step, padding, distance in axes
+    ]
+    problem = Depthwise(FLOATING.index(name), last, batch, channels, *axes, 2)
+    shapes = [(batch, channels, *(axis.x for axis in axes)), (channels, 1, *(axis.kernel for axis in axes))]
+    shapes += [(channels,), (batch, channels, *(axis.y for axis in axes))]
+    operands = [in_memory(rng.standard_normal(s), name, last and len(s) == 4 and s[1] > 1) for s in shapes]
+    x, w, bias, grad = operands
+    y, by_input, by_weight = (in_memory(np.full(s, np.nan), name, False) for s in (grad.shape, x.shape, w.shape))
+    pointers = [ctypes.c_void_p(t.ctypes.data) for t in (x, w, bias, y, grad, by_input, by_weight)]
+    assert library.depthwise(ctypes.byref(problem), *pointers) is None
+    given = [out_of_memory(t, name, last and t.ndim == 4 and t is not w) for t in operands]
+    wanted = depthwise_by_definition(*given, *axes)
+    for got, want, lying in zip((y, by_input, by_weight), wanted, (last, last, False)):
+        tolerance = TOLERANCE[name] * max(1.0, np.abs(want).max())
+        np.testing.assert_allclose(out_of_memory(got, name, lying), want, atol=tolerance, rtol=0)

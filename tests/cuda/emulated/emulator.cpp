@@ -1,4 +1,5 @@
-// The scheduler of emulated threads, and attention as a function for Python.
+// The scheduler of emulated threads, and kernels as functions for Python.
+#include "cuda/depthwise.h"
 #include "cuda/flash.h"
 #include "cuda/hopper/boxes.h"
 
@@ -124,5 +125,17 @@ const char* attention(const fl::cuda::flash::Args* args, bool brain, bool boolea
 }
 int size_of_arguments() {
   return sizeof(fl::cuda::flash::Args);
+}
+// Likewise: the result, and both gradients.
+const char* depthwise(const fl::cuda::depthwise::Problem* problem, const void* x, const void* w,
+                      const void* bias, void* y, const void* grad, void* by_input, void* by_weight) {
+  emulated::failure = nullptr;
+  fl::cuda::depthwise::Problem p = *problem;
+  p.dtype = static_cast<fl::DType>(static_cast<int>(fl::DType::Half) + static_cast<int>(p.dtype));
+  fl::cuda::depthwise::forward(p, x, w, bias, y, nullptr);
+  fl::cuda::depthwise::input_gradient(p, grad, w, by_input, nullptr);
+  std::vector<char> parts(fl::cuda::depthwise::bytes_of_parts(p), static_cast<char>(0xff));
+  fl::cuda::depthwise::weight_gradient(p, x, grad, parts.data(), by_weight, nullptr);
+  return emulated::failure;
 }
 }

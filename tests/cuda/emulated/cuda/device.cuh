@@ -3,7 +3,21 @@
 
 #include "cuda/runtime.h"
 
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t(a) * b >> 32);
+}
+#define __CUDACC__
+#include "cuda/geometry.h"
+#undef __CUDACC__
+
+using __half = fl::Half;
+using __nv_bfloat16 = fl::BFloat16;
+
 namespace fl::cuda {
+
+inline char* shared_memory() {
+  return emulated::shared_at(emulated::kShared, 1);
+}
 
 template <class T>
 T load(const char* p, DType dtype) {

@@ -27,6 +27,9 @@ struct dim3 {
   unsigned x, y, z;
   dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
+struct uint2 {
+  uint32_t x, y;
+};
 struct uint4 {
   uint32_t x, y, z, w;
 };
@@ -107,6 +110,10 @@ inline void __syncthreads() {
 }
 inline void __syncwarp() {
   emulated::meet(emulated::warp(), 32, [] {});
+}
+template <class T>
+T __ldg(const T* p) {
+  return *p;
 }
 inline uint32_t __float_as_uint(float x) {
   uint32_t y;
