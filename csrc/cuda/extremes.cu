@@ -10,6 +10,8 @@ namespace fl::cuda {
 
 namespace {
 
+constexpr uint32_t kNowhere = 0xffffffffu;
+
 template <class T>
 struct Found {
   using Second = int64_t;
@@ -28,7 +30,7 @@ struct Extreme {
   template <class A>
   static __device__ __forceinline__ A init() {
     using T = decltype(A::value);
-    return {kLargest ? math::least<T>() : math::greatest<T>(), 0xffffffffu};
+    return {kLargest ? math::least<T>() : math::greatest<T>(), kNowhere};
   }
   template <class T, class P>
   static __device__ __forceinline__ Found<T> load(T x, const P*) {
@@ -41,13 +43,20 @@ struct Extreme {
     const bool equal = a.value == b.value || (a_nan && b_nan);
     return beyond || (equal && b.at < a.at) ? b : a;
   }
+  // What is no larger than the start is never taken: a line of nothing else keeps no place, which stands for
+  // its first.
+  template <class A>
+  static __device__ __forceinline__ A later(A a, A b) {
+    const bool within = kLargest ? b.value <= a.value : b.value >= a.value;
+    return within || a.value != a.value ? a : b;
+  }
   template <class A, class P>
   static __device__ __forceinline__ auto first(A a, const P*) {
     return a.value;
   }
   template <class A>
   static __device__ __forceinline__ int64_t second(A a) {
-    return a.at;
+    return a.at == kNowhere ? 0 : a.at;
   }
 };
 

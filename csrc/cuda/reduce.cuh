@@ -66,7 +66,7 @@ bool takes_vectors(DType dtype) {
 }
 
 // Accumulators of two numbers name the type of their second result; those with a place are told which element
-// they take.
+// they take, and have a quicker way, F::later, to take one that comes after all they have seen.
 template <class A, class = void>
 struct IsPair : std::false_type {};
 template <class A>
@@ -84,6 +84,11 @@ struct Reduction {
     if constexpr (IsPair<A>::value)
       if constexpr (A::placed) taken.at = place;
     return taken;
+  }
+  static __device__ __forceinline__ A add(A a, T x, uint32_t place, const P* p) {
+    if constexpr (IsPair<A>::value)
+      if constexpr (A::placed) return F::later(a, take(x, place, p));
+    return combine(a, take(x, place, p));
   }
   static __device__ __forceinline__ void params(const ReduceArgs& a, P (&p)[2]) {
     p[0] = static_cast<P>(a.param[0]);
@@ -122,15 +127,14 @@ struct Reduction {
 #pragma unroll
         for (int k = 0; k < 4; ++k) x[k] = load<T>(in + int64_t(i + k * step) * size, a.in_dtype);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) lane[k] = combine(lane[k], take(x[k], i + k * step, p));
+        for (int k = 0; k < 4; ++k) lane[k] = add(lane[k], x[k], i + k * step, p);
       }
-      for (; i < end; i += step)
-        lane[0] = combine(lane[0], take(load<T>(in + int64_t(i) * size, a.in_dtype), i, p));
+      for (; i < end; i += step) lane[0] = add(lane[0], load<T>(in + int64_t(i) * size, a.in_dtype), i, p);
     } else {
       for (; i < end; i += step) {
         int64_t at[1];
         a.reduced.locate(i, at);
-        lane[0] = combine(lane[0], take(load<T>(in + at[0], a.in_dtype), i, p));
+        lane[0] = add(lane[0], load<T>(in + at[0], a.in_dtype), i, p);
       }
     }
     return combine(combine(lane[0], lane[1]), combine(lane[2], lane[3]));
@@ -151,7 +155,7 @@ struct Reduction {
         for (int k = 0; k < kVector; ++k) lane[k] = init();
         const auto fold = [&](const T(&x)[kVector], uint32_t i) {
 #pragma unroll
-          for (int k = 0; k < kVector; ++k) lane[k] = combine(lane[k], take(x[k], i + k, p));
+          for (int k = 0; k < kVector; ++k) lane[k] = add(lane[k], x[k], i + k, p);
         };
         const uint32_t step = threads * kVector, last = begin + (end - begin) / kVector * kVector;
         uint32_t i = begin + thread * kVector;
@@ -168,7 +172,7 @@ struct Reduction {
           fold(x, i);
         }
         for (i = last + thread; i < end; i += threads)
-          lane[0] = combine(lane[0], take(load<T>(in + i * size, a.in_dtype), i, p));
+          lane[0] = add(lane[0], load<T>(in + i * size, a.in_dtype), i, p);
 #pragma unroll
         for (int w = kVector / 2; w > 0; w /= 2)
 #pragma unroll
@@ -274,14 +278,13 @@ __global__ void __launch_bounds__(256) reduce_wide_columns(const __grid_constant
       load_vector(x, in + int64_t(i) * step, a.in_dtype);
       load_vector(y, in + int64_t(i + 8) * step, a.in_dtype);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j)
-        total[j] = K::combine(total[j], K::combine(K::take(x[j], i, p), K::take(y[j], i + 8, p)));
+      for (int j = 0; j < kVector; ++j) total[j] = K::add(K::add(total[j], x[j], i, p), y[j], i + 8, p);
     }
     for (; i < end; i += 8) {
       T x[kVector];
       load_vector(x, in + int64_t(i) * step, a.in_dtype);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) total[j] = K::combine(total[j], K::take(x[j], i, p));
+      for (int j = 0; j < kVector; ++j) total[j] = K::add(total[j], x[j], i, p);
     }
   }
 #pragma unroll

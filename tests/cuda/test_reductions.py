@@ -216,3 +216,16 @@ def test_chances_are_drawn_as_on_the_cpu(shape, dtype):
 def test_chances_outside_raise(chance):
     with pytest.raises(RuntimeError, match="expected probabilities"):
         fl.bernoulli(fl.tensor([0.5, chance], device="cuda"))
+
+
+@pytest.mark.parametrize("shape, dim", [((70, 40), 1), ((70, 40), 0), ((5, 9000), 1), ((20000,), 0)], ids=str)
+def test_lines_of_nothing_but_the_furthest_number(shape, dim):
+    """The first of them counts, also where a block or thread sees no other number."""
+    for dtype, low, high in ((fl.float32, float("-inf"), float("inf")), (fl.int64, -(2**63), 2**63 - 1)):
+        for name, value in (("max", low), ("min", high)):
+            t = fl.full(shape, value, dtype=dtype)
+            other = t.clone()
+            other.view(-1)[t.numel() // 2 :: 17] = 3
+            for line in (t, other):
+                for got, want in zip(getattr(line.to("cuda"), name)(dim), getattr(line, name)(dim)):
+                    assert bool((got.cpu() == want).all())
