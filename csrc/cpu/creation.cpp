@@ -7,12 +7,19 @@
 #include "core/accelerator.h"
 #include "core/scalar_range.h"
 #include "core/stored_dtypes.h"
+#include "cpu/device_sequences.h"
 #include "cpu/layout.h"
 #include "cpu/parallel.h"
 #include "cpu/pointwise.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
+
+DeviceSequences& device_sequences() {
+  static DeviceSequences sequences;
+  return sequences;
+}
+
 namespace {
 
 using MaybeDType = std::optional<DType>;
@@ -377,13 +384,31 @@ void spaced_integers(int64_t steps, int64_t start, int64_t end, int64_t* out) {
   if (steps > 0) out[0] = start;
 }
 
+// Whether an accelerator makes them itself; the others are made here and copied.
+bool made_there(const Wanted& o) {
+  return o.device.type == DeviceType::CUDA && !is_complex(o.dtype) && !is_stored_only(o.dtype);
+}
+Tensor spaced_there(const Wanted& o, int64_t steps, const Scalar& start, const Scalar& end,
+                    std::optional<double> base) {
+  const Tensor out = empty({steps}, o);
+  device_sequences().spaced(out, start, end, base);
+  return out;
+}
+Tensor placed(const Tensor& made, const Wanted& o) {
+  if (made.device().type == o.device.type) return made;
+  const Tensor out = empty(made.sizes(), o);
+  copy_into(out, made);
+  return out;
+}
+
 Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDType dtype, MaybeLayout layout,
                 MaybeDevice device, MaybeBool pin) {
   bool complex_bound = false;
   const Scalar a = bound("linspace", start, complex_bound), b = bound("linspace", end, complex_bound);
   const Wanted o = spaced_options("linspace", start, end, complex_bound, steps, dtype, layout, device, pin);
   if (o.device.type == DeviceType::Meta) return empty({steps}, o);
-  const Tensor wide = empty({steps}, {widest(o.dtype), o.device});
+  if (made_there(o)) return spaced_there(o, steps, a, b, std::nullopt);
+  const Tensor wide = empty({steps}, {widest(o.dtype), Device{}});
   if (wide.dtype() == DType::Int64) {
     spaced_integers(steps, a.to<int64_t>(), b.to<int64_t>(), wide.data<int64_t>());
   } else if (wide.dtype() == DType::Double) {
@@ -391,7 +416,7 @@ Tensor linspace(const Operand& start, const Operand& end, int64_t steps, MaybeDT
   } else {
     spaced<complex128>(steps, a, b, [p = wide.data<complex128>()](int64_t i, complex128 x) { p[i] = x; });
   }
-  return to_dtype(wide, o.dtype);
+  return placed(to_dtype(wide, o.dtype), o);
 }
 
 Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double base, MaybeDType dtype,
@@ -400,7 +425,9 @@ Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double 
   const Scalar a = bound("logspace", start, complex_bound), b = bound("logspace", end, complex_bound);
   const Wanted o = spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin);
   if (o.device.type == DeviceType::Meta) return empty({steps}, o);
-  const Tensor wide = empty({steps}, {is_complex(o.dtype) ? DType::ComplexDouble : DType::Double, o.device});
+  // Integers are cut from powers that the device does not find exactly.
+  if (made_there(o) && is_floating(o.dtype)) return spaced_there(o, steps, a, b, base);
+  const Tensor wide = empty({steps}, {is_complex(o.dtype) ? DType::ComplexDouble : DType::Double, Device{}});
   if (is_complex(o.dtype)) {
     complex128* p = wide.data<complex128>();
     spaced<complex128>(steps, a, b, [&](int64_t i, complex128 x) { p[i] = std::pow(complex128(base), x); });
@@ -411,7 +438,7 @@ Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double 
     };
     spaced<double>(steps, whole(a), whole(b), [&](int64_t i, double x) { p[i] = std::pow(base, x); });
   }
-  return to_dtype(wide, o.dtype);
+  return placed(to_dtype(wide, o.dtype), o);
 }
 
 FL_KERNEL_ALL("empty", empty_op);
@@ -439,8 +466,8 @@ FL_KERNEL_DEVICES("arange", arange);
 FL_KERNEL_DEVICES("arange.start", arange_start);
 FL_KERNEL_DEVICES("arange.start_step", arange_start_step);
 FL_KERNEL_DEVICES("range", range);
-FL_KERNEL("linspace", linspace);
-FL_KERNEL("logspace", logspace);
+FL_KERNEL_DEVICES("linspace", linspace);
+FL_KERNEL_DEVICES("logspace", logspace);
 
 }  // namespace
 }  // namespace fl

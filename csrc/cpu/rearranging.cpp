@@ -3,6 +3,7 @@
 
 #include "core/scalar_range.h"
 #include "cpu/bytes.h"
+#include "cpu/device_sequences.h"
 #include "cpu/iterator.h"
 #include "cpu/layout.h"
 #include "cpu/parallel.h"
@@ -204,6 +205,10 @@ Tensor triangle_indices(const char* op, int64_t row, int64_t col, int64_t offset
   const int64_t n = static_cast<int64_t>(count);
   Tensor out = empty({2, n}, {t, device.value_or(Device{})});
   if (out.is_meta()) return out;
+  if (!out.is_cpu()) {
+    device_sequences().triangle(out, row, col, first, lower);
+    return out;
+  }
   const auto fill = [&](auto* p) {
     int64_t at = 0;
     for (int64_t i = lower ? none : 0, stop = lower ? row : full; n && i < stop; ++i)
@@ -378,8 +383,8 @@ FL_KERNEL_DEVICES("roll", roll);
 FL_KERNEL_DEVICES("repeat", repeat);
 FL_KERNEL("tril", tril);
 FL_KERNEL("triu", triu);
-FL_KERNEL("tril_indices", tril_indices);
-FL_KERNEL("triu_indices", triu_indices);
+FL_KERNEL_DEVICES("tril_indices", tril_indices);
+FL_KERNEL_DEVICES("triu_indices", triu_indices);
 FL_KERNEL("diag_embed", diag_embed);
 FL_KERNEL("trace", trace);
 FL_KERNEL_DEVICES("constant_pad_nd", constant_pad_nd);

@@ -1,10 +1,6 @@
-// Along a line: running sums and products, sorting, ranges.
-#include <cub/block/block_scan.cuh>
-#include <cub/device/device_radix_sort.cuh>
-#include <limits>
-
+// Sequences: places in sorted ones, and those that are made from their ends.
+#include "cpu/device_sequences.h"
 #include "cpu/search.h"
-#include "cuda/complex.cuh"
 #include "cuda/launch.h"
 #include "cuda/rows.cuh"
 #include "dispatch/kernel.h"
@@ -12,160 +8,6 @@
 namespace fl::cuda {
 
 namespace {
-
-// ---------------------------------------------------------------- running sums and products
-
-struct Product {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a * b;
-  }
-};
-
-// One block for each line, piece by piece; what was folded so far is carried on.
-template <class T, class F>
-__global__ void __launch_bounds__(256)
-    scan_lines(const char* in, char* out, int64_t n, DType dtype, int item, T initial) {
-  using Scan = cub::BlockScan<T, 256>;
-  __shared__ typename Scan::TempStorage shared;
-  __shared__ SharedArray<T, 1> last;
-  constexpr int kPer = 4;
-  const char* from = in + int64_t(blockIdx.x) * n * item;
-  char* to = out + int64_t(blockIdx.x) * n * item;
-  const F fold;
-  T carry = initial;
-  for (int64_t start = 0; start < n; start += 256 * kPer) {
-    T v[kPer];
-    const int64_t first = start + threadIdx.x * kPer;
-#pragma unroll
-    for (int j = 0; j < kPer; ++j) v[j] = first + j < n ? load<T>(from + (first + j) * item, dtype) : initial;
-    Scan(shared).InclusiveScan(v, v, fold);
-#pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      v[j] = fold(carry, v[j]);
-      if (first + j < n) store<T>(to + (first + j) * item, dtype, v[j]);
-    }
-    if (threadIdx.x == 255) *last.get() = v[kPer - 1];
-    __syncthreads();
-    carry = *last.get();
-    __syncthreads();
-  }
-}
-
-Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional<DType> dtype, bool product) {
-  const int64_t d = wrap_dim(op, dim, self.dim());
-  const DType t = dtype.value_or(is_integral(self.dtype(), true) ? DType::Int64 : self.dtype());
-  FL_CHECK_KIND(!is_stored_only(t), NotImplemented, "[", op,
-                "] expected a dtype that CUDA kernels compute with, got ", name_of(t));
-  if (self.numel() == 0) return empty(self.sizes(), {t, self.device()});
-  OnDevice on(self.device().index);
-  const Tensor source = lines_of(to_dtype(self, t), d), out = empty(source.sizes(), source.options());
-  const int64_t n = self.dim() ? self.size(d) : 1;
-  const unsigned lines = static_cast<unsigned>(self.numel() / n);
-  const auto run = [&](auto one) {
-    using T = decltype(one);
-    const int item = static_cast<int>(source.itemsize());
-    if (product)
-      launch(scan_lines<T, Product>, lines, 256, current_stream(), op, source.raw(), out.raw(), n, t, item,
-             T(1));
-    else
-      launch(scan_lines<T, Sum>, lines, 256, current_stream(), op, source.raw(), out.raw(), n, t, item, T(0));
-  };
-  if (is_complex(t))
-    run(Complex());
-  else if (t == DType::Double)
-    run(double());
-  else if (is_floating(t))
-    run(float());
-  else
-    run(int64_t());
-  check_launch(op);
-  return from_lines(out, d);
-}
-Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
-  return cumulative("cumsum", self, dim, dtype, false);
-}
-Tensor cumprod(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
-  return cumulative("cumprod", self, dim, dtype, true);
-}
-FL_CUDA_KERNEL("cumsum", cumsum);
-FL_CUDA_KERNEL("cumprod", cumprod);
-
-// ---------------------------------------------------------------- running extremes
-
-template <class T>
-struct Placed {
-  T value;
-  int64_t at;
-};
-// A later value that is equal replaces; once a NaN is met only NaNs do.
-template <class T>
-struct Later {
-  bool largest;
-  __device__ Placed<T> operator()(const Placed<T>& a, const Placed<T>& b) const {
-    const bool beats = largest ? b.value >= a.value : b.value <= a.value;
-    return b.value != b.value || (a.value == a.value && beats) ? b : a;
-  }
-};
-
-template <class T>
-__global__ void __launch_bounds__(256) scan_extremes(const char* in, char* out, int64_t* places, int64_t n,
-                                                     DType dtype, int item, bool largest) {
-  using Scan = cub::BlockScan<Placed<T>, 256>;
-  __shared__ typename Scan::TempStorage shared;
-  __shared__ Placed<T> last;
-  const int64_t line = int64_t(blockIdx.x) * n;
-  const Later<T> fold{largest};
-  Placed<T> carry{load<T>(in + line * item, dtype), 0};
-  for (int64_t start = 0; start < n; start += 256) {
-    const int64_t i = start + threadIdx.x;
-    Placed<T> v = carry;
-    if (i < n) v = {load<T>(in + (line + i) * item, dtype), i};
-    Scan(shared).InclusiveScan(v, v, fold);
-    v = fold(carry, v);
-    if (i < n) {
-      store<T>(out + (line + i) * item, dtype, v.value);
-      places[line + i] = v.at;
-    }
-    if (threadIdx.x == 255) last = v;
-    __syncthreads();
-    carry = last;
-    __syncthreads();
-  }
-}
-
-std::tuple<Tensor, Tensor> running_extreme(const char* op, const Tensor& self, int64_t dim, bool largest) {
-  const int64_t d = wrap_dim(op, dim, self.dim());
-  const DType t = self.dtype();
-  FL_CHECK_KIND(!is_complex(t) && !is_stored_only(t), NotImplemented, "[", op,
-                "] expected a dtype with an order, got ", name_of(t));
-  const Options whole{DType::Int64, self.device()};
-  if (self.numel() == 0) return {empty(self.sizes(), self.options()), empty(self.sizes(), whole)};
-  OnDevice on(self.device().index);
-  const Tensor source = lines_of(self, d), out = empty(source.sizes(), source.options()),
-               places = empty(source.sizes(), whole);
-  const int64_t n = self.dim() ? self.size(d) : 1;
-  const unsigned lines = static_cast<unsigned>(self.numel() / n);
-  const auto run = [&](auto one) {
-    launch(scan_extremes<decltype(one)>, lines, 256, current_stream(), op, source.raw(), out.raw(),
-           places.data<int64_t>(), n, t, static_cast<int>(source.itemsize()), largest);
-  };
-  if (t == DType::Double)
-    run(double());
-  else if (is_floating(t))
-    run(float());
-  else
-    run(int64_t());
-  return {from_lines(out, d), from_lines(places, d)};
-}
-std::tuple<Tensor, Tensor> cummax(const Tensor& self, int64_t dim) {
-  return running_extreme("cummax", self, dim, true);
-}
-std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim) {
-  return running_extreme("cummin", self, dim, false);
-}
-FL_CUDA_KERNEL("cummax", cummax);
-FL_CUDA_KERNEL("cummin", cummin);
 
 // ---------------------------------------------------------------- places in sorted sequences
 
@@ -235,106 +77,6 @@ Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int
 }
 FL_CUDA_KERNEL("_search", search);
 
-// ---------------------------------------------------------------- sorting
-
-// A key whose unsigned order is that of the values; NaN is above all.
-__device__ __forceinline__ uint64_t ordered(double x) {
-  if (x != x) return ~uint64_t(0);
-  const uint64_t u = static_cast<uint64_t>(__double_as_longlong(x == 0 ? 0.0 : x));
-  return u >> 63 ? ~u : u | uint64_t(1) << 63;
-}
-__device__ __forceinline__ uint32_t ordered(float x) {
-  if (x != x) return ~uint32_t(0);
-  const uint32_t u = __float_as_uint(x == 0 ? 0.0f : x);
-  return u >> 31 ? ~u : u | uint32_t(1) << 31;
-}
-
-// 32-bit keys carry the line above them, so that one sort does; 64-bit keys are sorted first by key, then, in
-// a stable way, by line.
-__global__ void make_keys(const char* in, uint64_t* keys, uint32_t* places, int64_t n, int64_t total,
-                          DType dtype, int item, bool descending, bool wide) {
-  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-  if (i >= total) return;
-  const char* at = in + i * item;
-  uint64_t key;
-  if (wide) {
-    key = dtype == DType::Double ? ordered(load<double>(at, dtype))
-                                 : static_cast<uint64_t>(load<int64_t>(at, dtype)) ^ uint64_t(1) << 63;
-    if (descending) key = ~key;
-  } else {
-    uint32_t low = is_floating(dtype) ? ordered(load<float>(at, dtype))
-                                      : static_cast<uint32_t>(load<int64_t>(at, dtype)) ^ uint32_t(1) << 31;
-    if (descending) low = ~low;
-    key = static_cast<uint64_t>(i / n) << 32 | low;
-  }
-  keys[i] = key;
-  places[i] = static_cast<uint32_t>(i);
-}
-__global__ void line_keys(const uint32_t* places, uint64_t* keys, int64_t n, int64_t total) {
-  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-  if (i < total) keys[i] = places[i] / n;
-}
-template <class T>
-__global__ void take_sorted(const T* in, T* out, int64_t* indices, const uint32_t* places, int64_t n,
-                            int64_t total) {
-  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-  if (i >= total) return;
-  out[i] = in[places[i]];
-  indices[i] = places[i] % n;
-}
-
-std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending) {
-  const int64_t d = wrap_dim("sort", dim, self.dim());
-  FL_CHECK_KIND(!is_complex(self.dtype()) && !is_stored_only(self.dtype()), NotImplemented,
-                "[sort] expected a dtype with an order, got ", name_of(self.dtype()));
-  const Options whole{DType::Int64, self.device()};
-  if (self.numel() == 0) return {empty(self.sizes(), self.options()), empty(self.sizes(), whole)};
-  const int64_t total = self.numel(), n = self.dim() ? self.size(d) : 1;
-  FL_CHECK(total < int64_t(1) << 31, "[sort] expected fewer than 2**31 elements on CUDA, got ", total);
-  OnDevice on(self.device().index);
-  const cudaStream_t stream = current_stream();
-  const int device = self.device().index;
-  const Tensor lines = lines_of(self, d), out = empty(lines.sizes(), lines.options()),
-               indices = empty(lines.sizes(), whole);
-  const bool wide = self.dtype() == DType::Double || self.dtype() == DType::Int64;
-  Scratch keys(total * 8, device, stream), sorted(total * 8, device, stream);
-  Scratch places(total * 4, device, stream), order(total * 4, device, stream);
-  const unsigned blocks = static_cast<unsigned>((total + 255) / 256);
-  launch(make_keys, blocks, 256, stream, "sort", lines.raw(), keys.as<uint64_t>(), places.as<uint32_t>(), n,
-         total, self.dtype(), int(self.itemsize()), descending, wide);
-  int line_bits = 0;
-  while ((int64_t(1) << line_bits) < total / n) ++line_bits;
-  const auto radix = [&](int last) {
-    size_t bytes = 0;
-    const auto run = [&](void* scratch) {
-      check(cub::DeviceRadixSort::SortPairs(scratch, bytes, keys.as<uint64_t>(), sorted.as<uint64_t>(),
-                                            places.as<uint32_t>(), order.as<uint32_t>(), int(total), 0, last,
-                                            stream),
-            "sort");
-    };
-    run(nullptr);
-    Scratch scratch(bytes, device, stream);
-    run(scratch.get());
-  };
-  radix(wide ? 64 : 32 + line_bits);
-  if (wide && line_bits) {
-    check(cudaMemcpyAsync(places.get(), order.get(), total * 4, cudaMemcpyDeviceToDevice, stream), "sort");
-    launch(line_keys, blocks, 256, stream, "sort", places.as<uint32_t>(), keys.as<uint64_t>(), n, total);
-    radix(line_bits);
-  }
-  by_size(self.itemsize(), [&](auto zero) {
-    using T = decltype(zero);
-    launch(take_sorted<T>, blocks, 256, stream, "sort", reinterpret_cast<const T*>(lines.raw()),
-           reinterpret_cast<T*>(out.raw()), indices.data<int64_t>(), order.as<uint32_t>(), n, total);
-  });
-  return {laid_as(from_lines(out, d), self), laid_as(from_lines(indices, d), self)};
-}
-std::tuple<Tensor, Tensor> sort_plain(const Tensor& self, int64_t dim, bool descending) {
-  return sort(self, std::nullopt, dim, descending);
-}
-FL_CUDA_KERNEL("sort", sort_plain);
-FL_CUDA_KERNEL("sort.stable", sort);
-
 // ---------------------------------------------------------------- ranges
 
 __global__ void __launch_bounds__(256) range_kernel(char* out, int64_t n, DType dtype, int item, double start,
@@ -346,6 +88,101 @@ __global__ void __launch_bounds__(256) range_kernel(char* out, int64_t n, DType 
   else
     store<double>(out + i * item, dtype, start + double(i) * step);
 }
+
+// ---------------------------------------------------------------- numbers from a start to an end
+
+struct SpacedArgs {
+  char* out;
+  DType dtype;
+  int item;
+  int64_t n;
+  double start, end, step, base;
+  bool whole, powers;
+};
+// From the nearer end, with the roundings of the CPU.
+template <class T, T multiply(T, T), T add(T, T)>
+__device__ __forceinline__ T spaced_number(const SpacedArgs& a, int64_t i) {
+  const T step = static_cast<T>(a.step);
+  return i < a.n / 2 || a.n == 1 ? add(static_cast<T>(a.start), multiply(step, static_cast<T>(i)))
+                                 : add(static_cast<T>(a.end), -multiply(step, static_cast<T>(a.n - i - 1)));
+}
+__global__ void __launch_bounds__(256) spaced_kernel(const __grid_constant__ SpacedArgs a) {
+  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  char* to = a.out + i * a.item;
+  if (a.whole) {
+    store<int64_t>(to, a.dtype, static_cast<int64_t>(spaced_number<float, __fmul_rn, __fadd_rn>(a, i)));
+    return;
+  }
+  const double x = spaced_number<double, __dmul_rn, __dadd_rn>(a, i);
+  store<double>(to, a.dtype, a.powers ? pow(a.base, x) : x);
+}
+
+void fill_spaced(const Tensor& out, const Scalar& start, const Scalar& end, std::optional<double> base) {
+  SpacedArgs a{out.raw(), out.dtype(), static_cast<int>(out.itemsize()), out.numel()};
+  if (a.n == 0) return;
+  a.whole = is_integral(a.dtype, true);
+  a.powers = base.has_value();
+  a.base = base.value_or(0);
+  if (a.whole) {  // the step is rounded to float
+    const int64_t first = start.to<int64_t>(), last = end.to<int64_t>();
+    a.start = static_cast<float>(first);
+    a.end = static_cast<float>(last);
+    a.step = a.n > 1 ? static_cast<float>(last - first) / static_cast<float>(a.n - 1) : 0;
+  } else {
+    a.start = start.to<double>();
+    a.end = end.to<double>();
+    a.step = a.n > 1 ? (a.end - a.start) / static_cast<double>(a.n - 1) : 0;
+  }
+  OnDevice on(out.device().index);
+  launch(spaced_kernel, static_cast<unsigned>((a.n + 255) / 256), 256, current_stream(), "linspace", a);
+}
+
+// ---------------------------------------------------------------- places in triangles
+
+struct TriangleArgs {
+  char* out;
+  DType dtype;
+  int64_t n, rows, cols, shift;
+  bool left;
+
+  // Elements left of the edge in the first `row` rows: none before row -shift, all from row cols - shift on.
+  __device__ __forceinline__ int64_t left_before(int64_t row) const {
+    const int64_t none = max(int64_t(0), min(row, -shift)), full = max(none, min(row, cols - shift));
+    return (full * (full - 1) - none * (none - 1)) / 2 + (full - none) * shift + (row - full) * cols;
+  }
+  __device__ __forceinline__ int64_t before(int64_t row) const {
+    return left ? left_before(row) : row * cols - left_before(row);
+  }
+};
+__global__ void __launch_bounds__(256) triangle_places(const __grid_constant__ TriangleArgs a) {
+  const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  int64_t row = 0, count = a.rows;  // the last row with at most i elements before it
+  while (count > 1) {
+    const int64_t half = count / 2;
+    if (a.before(row + half) <= i) row += half;
+    count -= half;
+  }
+  const int64_t edge = max(int64_t(0), min(a.cols, row + a.shift));
+  const int64_t column = i - a.before(row) + (a.left ? 0 : edge);
+  const int item = a.dtype == DType::Int64 ? 8 : 4;
+  store<int64_t>(a.out + i * item, a.dtype, row);
+  store<int64_t>(a.out + (a.n + i) * item, a.dtype, column);
+}
+
+void fill_triangle(const Tensor& out, int64_t rows, int64_t cols, int64_t shift, bool left) {
+  const TriangleArgs a{out.raw(), out.dtype(), out.size(1), rows, cols, shift, left};
+  if (a.n == 0) return;
+  OnDevice on(out.device().index);
+  launch(triangle_places, static_cast<unsigned>((a.n + 255) / 256), 256, current_stream(), "tril_indices", a);
+}
+
+const bool attached = [] {
+  device_sequences().spaced = fill_spaced;
+  device_sequences().triangle = fill_triangle;
+  return true;
+}();
 
 }  // namespace
 
