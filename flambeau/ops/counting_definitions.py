@@ -146,9 +146,10 @@ def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError(f"[bincount] expected weights of the shape {shapes}")
     bins = minlength
     if self.numel():
-        if (least := int(fl.amin(self))) < 0:
+        least, most = fl.stack(fl.aminmax(self)).tolist()
+        if least < 0:
             raise RuntimeError(f"[bincount] expected integers that are not negative, got {least}")
-        bins = max(bins, int(fl.amax(self)) + 1)
+        bins = max(bins, most + 1)
     at = self.to(fl.int64)
     if weights is None:
         weights = fl.ones_like(at)
@@ -163,11 +164,12 @@ def histc(self: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
         raise RuntimeError(f"[histc] expected a positive number of bins, got {bins}")
     if not self.is_floating_point():
         raise NotImplementedError(f"[histc] expected a floating point dtype, got {self.dtype}")
-    options = {"dtype": self.dtype, "device": self.device}
+    # The range is of the CPU, where it is looked at without waiting again.
+    options = {"dtype": self.dtype, "device": "cpu"}
     flat = self.reshape(-1)
     low, high = fl.full((), min, **options), fl.full((), max, **options)
     if float(low) == float(high) and flat.numel():
-        low, high = fl.amin(flat), fl.amax(flat)
+        low, high = fl.stack(fl.aminmax(flat)).cpu().unbind()
     if float(low) == float(high):
         low, high = low - 1, high + 1
     ends = float(low), float(high)
@@ -176,7 +178,7 @@ def histc(self: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     if ends[0] >= ends[1]:
         raise RuntimeError(f"[histc] expected max larger than min, got {ends[0]} to {ends[1]}")
     wide = fl.float64 if self.dtype is fl.float64 else fl.float32
-    scale = (fl.full((), bins, dtype=wide, device=self.device) / (high - low).to(wide)).to(self.dtype)
+    scale = (fl.full((), bins, dtype=wide, device="cpu") / (high - low).to(wide)).to(self.dtype)
     inside = fl.logical_and(flat >= low, flat <= high)
     at = (fl.where(inside, flat, low) - low) * scale
     at = fl.where(at < bins, at, bins - 1).to(fl.int64).clamp(0, bins - 1)
@@ -256,19 +258,20 @@ def multinomial(self: Any, num_samples: int, replacement: bool = False, *, gener
     n = rows.shape[1]
     if num_samples <= 0 or not (replacement or num_samples <= n):
         raise RuntimeError(f"[multinomial] expected 1 to {n} samples without replacement, got {num_samples}")
-    totals = fl.cumsum(rows, 1)
-    total = totals.narrow(1, n - 1, 1)
-    if not bool(fl.all((total > 0) & (total < math.inf)) & fl.all(rows >= 0)):
+    total = fl.sum(rows, 1, keepdim=True)
+    if not bool(fl.all((total > 0) & (total < math.inf) & (fl.amin(rows, 1, keepdim=True) >= 0))):
         raise RuntimeError("[multinomial] expected weights that are finite, not negative and not all 0")
     options = {"dtype": fl.float64, "device": self.device, "generator": generator}
     if replacement:
-        at = fl._ops._search(totals, fl.rand(rows.shape[0], num_samples, **options) * total, True, False)
+        totals = fl.cumsum(rows, 1)
+        chances = fl.rand(rows.shape[0], num_samples, **options) * totals.narrow(1, n - 1, 1)
+        at = fl._ops._search(totals, chances, True, False)
         found = at.clamp(max=n - 1)
     else:
         # Races of exponential clocks: the first to ring are a sample without replacement.
         steps = fl.floor(fl.rand(rows.shape, **options) * 2.0**52)
         rings = fl.where(rows > 0, -fl.log((steps + 0.5) * 2.0**-52) / rows, math.inf)
-        found = fl.sort(rings, dim=1)[1].narrow(1, 0, num_samples) if num_samples > 1 else rings.argmin(1, True)
+        found = fl.topk(rings, num_samples, 1, False)[1] if num_samples > 1 else rings.argmin(1, True)
     return found.reshape([*self.shape[:-1], num_samples]).contiguous()
 
 
