@@ -2,10 +2,7 @@
 // parameters that are tensors is in distributions.cpp.
 #include "cpu/random.h"
 
-#include <algorithm>
 #include <cmath>
-#include <memory>
-#include <utility>
 
 #include "core/accelerator.h"
 #include "core/random.h"
@@ -338,46 +335,21 @@ Tensor randint_like(const Tensor& self, int64_t high, Opaque* generator, std::op
   return randint_like_low(self, 0, high, generator, dtype, layout, device, pin_memory, format);
 }
 
-// 0 to n - 1 in random order: that of random keys, integers of 64 bits. Their upper halves lie in a word with
-// the places; two passes by as many digits as tell most of them apart, then each goes back to where it
-// belongs.
+// 0 to n - 1 in random order.
 void shuffle(const Tensor& order, Generator::State state) {
   const int64_t n = order.numel();
-  FL_CHECK(n < int64_t(1) << 32, "[randperm] expected n below 2**32, got ", n);
-  fill_contiguous(order, state, picked_random_table().range64, {}, DType::Int64, 2);
-  uint64_t* words = reinterpret_cast<uint64_t*>(order.data<int64_t>());
-  int digit = 1;
-  while (digit < 16 && n >> (2 * digit) > 0) ++digit;
-  digit = std::min(16, digit + 2);
-  const uint64_t mask = (uint64_t(1) << digit) - 1;
-  std::vector<uint32_t> counts(2 << digit, 0);
-  uint32_t *low = counts.data(), *high = low + mask + 1;
-  for (int64_t i = 0; i < n; ++i) {
-    words[i] = (words[i] ^ uint64_t(1) << 63) & ~uint64_t(0xffffffff) | static_cast<uint64_t>(i);
-    ++low[words[i] >> (64 - 2 * digit) & mask];
-    ++high[words[i] >> (64 - digit)];
+  int64_t* p = order.data<int64_t>();
+  for (int64_t i = 0; i < n; ++i) p[i] = i;
+  alignas(64) uint32_t words[kWords];
+  for (int64_t i = 0; i + 1 < n; ++i) {
+    const int64_t in = i % (kWords / 2);
+    if (in == 0)
+      picked_random_table().words(state.seed, state.offset, i / (philox::kGroup / 2), kWords / philox::kGroup,
+                                  words);
+    const uint64_t w = uint64_t(words[2 * in]) << 32 | words[2 * in + 1];
+    const uint64_t left = static_cast<uint64_t>(n - i);
+    std::swap(p[i], p[i + static_cast<int64_t>(static_cast<unsigned __int128>(w) * left >> 64)]);
   }
-  uint32_t before[2] = {0, 0};
-  for (uint64_t d = 0; d <= mask; ++d) {
-    before[0] += std::exchange(low[d], before[0]);
-    before[1] += std::exchange(high[d], before[1]);
-  }
-  const std::unique_ptr<uint64_t[]> once(new uint64_t[n]);
-  for (int64_t i = 0; i < n; ++i) once[low[words[i] >> (64 - 2 * digit) & mask]++] = words[i];
-  for (int64_t i = 0; i < n; ++i) words[high[once[i] >> (64 - digit)]++] = once[i];
-  const auto key = [&](uint64_t word) {
-    return philox::word64(state.seed, state.offset, static_cast<int64_t>(word & 0xffffffff));
-  };
-  const auto after = [&](uint64_t a, uint64_t b) {
-    return a >> 32 != b >> 32 ? a > b : key(a) != key(b) ? key(a) > key(b) : a > b;
-  };
-  for (int64_t i = 1; i < n; ++i) {
-    const uint64_t word = words[i];
-    int64_t at = i;
-    for (; at > 0 && after(words[at - 1], word); --at) words[at] = words[at - 1];
-    words[at] = word;
-  }
-  for (int64_t i = 0; i < n; ++i) words[i] &= 0xffffffff;
 }
 
 Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,

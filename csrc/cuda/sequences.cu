@@ -100,21 +100,21 @@ struct SpacedArgs {
   bool whole, powers;
 };
 // From the nearer end, with the roundings of the CPU.
-template <class T, T multiply(T, T), T add(T, T)>
+template <class T>
 __device__ __forceinline__ T spaced_number(const SpacedArgs& a, int64_t i) {
   const T step = static_cast<T>(a.step);
-  return i < a.n / 2 || a.n == 1 ? add(static_cast<T>(a.start), multiply(step, static_cast<T>(i)))
-                                 : add(static_cast<T>(a.end), -multiply(step, static_cast<T>(a.n - i - 1)));
+  return i < a.n / 2 || a.n == 1 ? fma(step, static_cast<T>(i), static_cast<T>(a.start))
+                                 : fma(-step, static_cast<T>(a.n - i - 1), static_cast<T>(a.end));
 }
 __global__ void __launch_bounds__(256) spaced_kernel(const __grid_constant__ SpacedArgs a) {
   const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
   if (i >= a.n) return;
   char* to = a.out + i * a.item;
   if (a.whole) {
-    store<int64_t>(to, a.dtype, static_cast<int64_t>(spaced_number<float, __fmul_rn, __fadd_rn>(a, i)));
+    store<int64_t>(to, a.dtype, static_cast<int64_t>(spaced_number<float>(a, i)));
     return;
   }
-  const double x = spaced_number<double, __dmul_rn, __dadd_rn>(a, i);
+  const double x = spaced_number<double>(a, i);
   store<double>(to, a.dtype, a.powers ? pow(a.base, x) : x);
 }
 

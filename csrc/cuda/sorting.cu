@@ -315,11 +315,71 @@ std::tuple<Tensor, Tensor> sort_plain(const Tensor& self, int64_t dim, bool desc
 FL_CUDA_KERNEL("sort", sort_plain);
 FL_CUDA_KERNEL("sort.stable", sort);
 
-// 0 to n - 1 in the order of random keys.
+// ---------------------------------------------------------------- random orders
+
+// The CPU shuffles in steps: step i exchanges the elements at i and at a place j(i) that is not before it.
+// What step i finds at j(i) was left there by the last step before it with the same j, which had it from its
+// own place; and so on, back to a place that no step had changed. So each element follows the steps by
+// itself.
+__global__ void __launch_bounds__(256)
+    draw_targets(const uint32_t* words, uint32_t* targets, uint32_t* steps, uint32_t n) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= n) return;
+  const uint64_t word = uint64_t(words[2 * int64_t(i)]) << 32 | words[2 * int64_t(i) + 1];
+  targets[i] = i + static_cast<uint32_t>(__umul64hi(word, n - i));
+  steps[i] = i;
+}
+// From the steps in the order of their targets: the step before each with its target, and the last one that
+// changed a place before the step of that place; -1 where there is none.
+__global__ void __launch_bounds__(256)
+    link_steps(const uint32_t* targets, const uint32_t* steps, int* before, int* changed, uint32_t n) {
+  const uint32_t q = blockIdx.x * 256 + threadIdx.x;
+  if (q >= n) return;
+  const uint32_t target = targets[q], step = steps[q];
+  const int last = q > 0 && targets[q - 1] == target ? static_cast<int>(steps[q - 1]) : -1;
+  before[step] = last;
+  if (q + 1 == n || targets[q + 1] != target)
+    changed[target] = step == target ? last : static_cast<int>(step);
+}
+__global__ void __launch_bounds__(256)
+    follow_steps(const uint32_t* targets, const int* before, const int* changed, char* out, uint32_t n,
+                 DType dtype, int item) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= n) return;
+  int from = before[i];
+  if (from < 0)
+    from = static_cast<int>(targets[i]);
+  else
+    while (changed[from] >= 0) from = changed[from];
+  store<int64_t>(out + int64_t(i) * item, dtype, from);
+}
+
 void shuffle(const Tensor& out, Generator::State state) {
-  const Tensor keys = empty({out.numel()}, {DType::Int64, out.device()});
-  random(keys, {RandomKind::Range64, false, state.seed, state.offset, {}});
-  copy_into(out, std::get<1>(sort_plain(keys, 0, false)));
+  const int64_t n = out.numel();
+  FL_CHECK(n < int64_t(1) << 31, "[randperm] expected n below 2**31 on CUDA, got ", n);
+  if (n == 0) return;
+  const int device = out.device().index;
+  OnDevice on(device);
+  const cudaStream_t stream = current_stream();
+  RandomParams any;
+  any.range = uint64_t(1) << 32;
+  const Tensor words = empty({2 * n}, {DType::Int32, out.device()});
+  random(words, {RandomKind::Range32, false, state.seed, state.offset, any});
+  Scratch targets(n * 4, device, stream), sorted(n * 4, device, stream), steps(n * 4, device, stream),
+      order(n * 4, device, stream), before(n * 4, device, stream), changed(n * 4, device, stream);
+  const unsigned blocks = static_cast<unsigned>((n + 255) / 256);
+  const uint32_t count = static_cast<uint32_t>(n);
+  launch(draw_targets, blocks, 256, stream, "randperm", reinterpret_cast<const uint32_t*>(words.raw()),
+         targets.as<uint32_t>(), steps.as<uint32_t>(), count);
+  int bits = 1;
+  while (n >> bits) ++bits;
+  radix_sort(targets.as<uint32_t>(), sorted.as<uint32_t>(), steps.as<uint32_t>(), order.as<uint32_t>(), n, 0,
+             bits, device);
+  check(cudaMemsetAsync(changed.get(), 0xff, n * 4, stream), "randperm");
+  launch(link_steps, blocks, 256, stream, "randperm", sorted.as<uint32_t>(), order.as<uint32_t>(),
+         before.as<int>(), changed.as<int>(), count);
+  launch(follow_steps, blocks, 256, stream, "randperm", targets.as<uint32_t>(), before.as<int>(),
+         changed.as<int>(), out.raw(), count, out.dtype(), static_cast<int>(out.itemsize()));
 }
 const bool attached = [] {
   device_sequences().shuffle = shuffle;
