@@ -2,6 +2,7 @@
 // there are too few of them for the device; then a launch folds each part, and the next begins with the folds
 // of the parts before its own. The order of all steps is fixed, so results are the same in every run.
 #include <cub/block/block_exchange.cuh>
+#include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 
 #include "cuda/complex.cuh"
@@ -50,7 +51,7 @@ struct Placed {
   T value;
   int64_t at;  // negative: nothing yet
 };
-// A later value that is equal replaces; once a NaN is met only NaNs do.
+// Of equals the later one counts; a NaN is beyond all numbers.
 template <class T>
 struct Extremes {
   using Value = Placed<T>;
@@ -70,8 +71,10 @@ struct Extremes {
   }
   __device__ __forceinline__ Value operator()(const Value& a, const Value& b) const {
     if (a.at < 0 || b.at < 0) return b.at < 0 ? a : b;
-    const bool beats = largest ? b.value >= a.value : b.value <= a.value;
-    return b.value != b.value || (a.value == a.value && beats) ? b : a;
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    if (a_nan != b_nan) return b_nan ? b : a;
+    if (a_nan || a.value == b.value) return b.at > a.at ? b : a;
+    return (b.value > a.value) == largest ? b : a;
   }
 };
 
@@ -86,10 +89,34 @@ struct Cut {
 
 constexpr int kPer = 8;  // elements of a thread at a time
 
-// A block for each part of a line of neighbours: writes the running folds, or only the fold of the part.
-template <class R, int kThreads, bool write>
+// A block for each part of a line of neighbours: its fold, in a fixed order, but not that of the elements.
+template <class R, int kThreads>
 __global__ void __launch_bounds__(kThreads)
-    scan_parts(const __grid_constant__ R r, const __grid_constant__ Cut c, typename R::Value* folds) {
+    fold_parts(const __grid_constant__ R r, const __grid_constant__ Cut c, typename R::Value* folds) {
+  using Value = typename R::Value;
+  using Reduce = cub::BlockReduce<Value, kThreads>;
+  __shared__ typename Reduce::TempStorage shared;
+  const int64_t line = blockIdx.x / c.parts, begin = blockIdx.x % c.parts * c.part, end = begin + c.part;
+  if (end >= c.n) return;  // nothing comes after it
+  Value v[kPer];
+#pragma unroll
+  for (int j = 0; j < kPer; ++j) v[j] = r.nothing();
+  for (int64_t first = begin + threadIdx.x; first < end; first += kThreads * kPer)
+#pragma unroll
+    for (int j = 0; j < kPer; ++j) {
+      const int64_t i = first + j * kThreads;
+      v[j] = r(v[j], r.get(line * c.n + i, i));
+    }
+#pragma unroll
+  for (int j = 1; j < kPer; ++j) v[0] = r(v[0], v[j]);
+  const Value whole = Reduce(shared).Reduce(v[0], r);
+  if (threadIdx.x == 0) folds[blockIdx.x] = whole;
+}
+
+// The same blocks with the running folds, which begin with those of the parts before.
+template <class R, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    scan_parts(const __grid_constant__ R r, const __grid_constant__ Cut c, const typename R::Value* folds) {
   using Value = typename R::Value;
   using Scan = cub::BlockScan<Value, kThreads>;
   using Exchange = cub::BlockExchange<Value, kThreads, kPer>;
@@ -99,9 +126,8 @@ __global__ void __launch_bounds__(kThreads)
   } shared;
   const int64_t line = blockIdx.x / c.parts;
   const int part = static_cast<int>(blockIdx.x % c.parts);
-  if (!write && part + 1 == c.parts) return;
   Value carry = r.nothing(), total;
-  for (int first = 0; write && first < part; first += kThreads) {
+  for (int first = 0; first < part; first += kThreads) {
     const int p = first + static_cast<int>(threadIdx.x);
     Value v = p < part ? folds[line * c.parts + p] : r.nothing();
     Scan(shared.scan).InclusiveScan(v, v, r, total);
@@ -121,18 +147,15 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     Scan(shared.scan).InclusiveScan(v, v, r, total);
     __syncthreads();
-    if (write) {
 #pragma unroll
-      for (int j = 0; j < kPer; ++j) v[j] = r(carry, v[j]);
-      Exchange(shared.exchange).BlockedToStriped(v, v);
+    for (int j = 0; j < kPer; ++j) v[j] = r(carry, v[j]);
+    Exchange(shared.exchange).BlockedToStriped(v, v);
 #pragma unroll
-      for (int j = 0; j < kPer; ++j)
-        if (mine + j * kThreads < end) r.put(line * c.n + mine + j * kThreads, v[j]);
-      __syncthreads();
-    }
+    for (int j = 0; j < kPer; ++j)
+      if (mine + j * kThreads < end) r.put(line * c.n + mine + j * kThreads, v[j]);
+    __syncthreads();
     carry = r(carry, total);
   }
-  if (!write && threadIdx.x == 0) folds[blockIdx.x] = carry;
 }
 
 // A thread for each part of a line: for lines that lie side by side, and for short ones.
@@ -167,11 +190,11 @@ void scan(const char* op, const R& r, int64_t lines, int64_t n, int64_t inner, i
   OnDevice on(device);
   const cudaStream_t stream = current_stream();
   const bool threads = beside(n, inner);
-  const int64_t piece = threads ? 32 : n <= 64 * kPer ? 64 * kPer : 256 * kPer;
-  // As many parts as keep the device busy, of at least two pieces.
+  const int64_t piece = threads ? 64 : n <= 64 * kPer ? 64 * kPer : 256 * kPer;
+  // As many parts as keep the device busy.
   const int64_t wanted = int64_t(properties(device).multiProcessorCount) * (threads ? 1024 : 8);
   const int64_t parts =
-      std::max<int64_t>(1, std::min({(wanted + lines - 1) / lines, n / (2 * piece), int64_t(1024)}));
+      n < 4 * piece ? 1 : std::min({(wanted + lines - 1) / lines, n / piece, int64_t(1024)});
   Cut c{lines, n, inner, ((n + parts - 1) / parts + piece - 1) / piece * piece, 1};
   c.parts = static_cast<int>((n + c.part - 1) / c.part);
   const dim3 grid = threads ? dim3(static_cast<unsigned>((lines + 255) / 256), unsigned(c.parts))
@@ -186,9 +209,9 @@ void scan(const char* op, const R& r, int64_t lines, int64_t n, int64_t inner, i
   if (threads)
     go(scan_beside<R, false>, scan_beside<R, true>, 256);
   else if (piece == 64 * kPer)
-    go(scan_parts<R, 64, false>, scan_parts<R, 64, true>, 64);
+    go(fold_parts<R, 64>, scan_parts<R, 64>, 64);
   else
-    go(scan_parts<R, 256, false>, scan_parts<R, 256, true>, 256);
+    go(fold_parts<R, 256>, scan_parts<R, 256>, 256);
 }
 
 // The tensor as it is scanned, and the way back for results.
@@ -226,7 +249,9 @@ Tensor cumulative(const char* op, const Tensor& self, int64_t dim, std::optional
   const Tensor source = to_dtype(self, t);
   if (is_complex(t)) return folded<F, Complex>(op, source, d, Complex(none));
   if (t == DType::Double) return folded<F, double>(op, source, d, none);
-  if (is_floating(t)) return folded<F, float>(op, source, d, static_cast<float>(none));
+  // In single precision products of numbers near one would lose the same part of each at every step.
+  using Single = std::conditional_t<std::is_same_v<F, Product>, double, float>;
+  if (is_floating(t)) return folded<F, Single>(op, source, d, static_cast<Single>(none));
   return folded<F, int64_t>(op, source, d, none);
 }
 Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) {

@@ -104,6 +104,55 @@ void check_ordered(const char* op, const Tensor& self) {
                 "] expected a dtype with an order, got ", name_of(self.dtype()));
 }
 
+// Which element of a line in order is wanted: the k-th, or the lower one of the middle; there NaN wins, or is
+// left out.
+enum class Rank { Given, Median, MedianOfNumbers };
+
+__device__ __forceinline__ int middle(Rank rule, int numbers, int n) {
+  return rule == Rank::Median && numbers < n ? numbers : numbers ? (numbers - 1) / 2 : 0;
+}
+
+// ---------------------------------------------------------------- very short lines
+
+constexpr int64_t kLongestCompared = 32;
+
+// Lines whose elements are compared with each other, a thread for each: those of `count` ranks from `first`
+// on.
+template <class K>
+__global__ void __launch_bounds__(256)
+    compare_lines(const __grid_constant__ Keys from, char* out, int64_t* indices, int64_t lines, int n,
+                  int first, int count, Rank rule) {
+  __shared__ SharedArray<K, 256> room;
+  K* keys = room.get();
+  const int each = 256 / n, mine = static_cast<int>(threadIdx.x) / n,
+            i = static_cast<int>(threadIdx.x) - mine * n;
+  const int64_t line = int64_t(blockIdx.x) * each + mine;
+  const bool inside = mine < each && line < lines;
+  if (inside) keys[threadIdx.x] = from.at<K>(line * n + i);
+  __syncthreads();
+  if (!inside) return;
+  const K key = keys[threadIdx.x], *all = keys + mine * n;
+  int rank = 0, numbers = 0;
+  for (int j = 0; j < n; ++j) {
+    rank += all[j] < key || (all[j] == key && j < i);
+    numbers += all[j] != ~K(0);
+  }
+  if (rule != Rank::Given) first = middle(rule, is_floating(from.dtype) ? numbers : n, n);
+  if (rank < first || rank >= first + count) return;
+  from.move(out, line * count + rank - first, line * n + i);
+  indices[line * count + rank - first] = i;
+}
+
+void compare(const char* op, const Tensor& source, bool descending, const Tensor& values,
+             const Tensor& indices, int64_t n, int64_t first, int64_t count, Rank rule) {
+  const int64_t lines = source.numel() / n, each = 256 / n;
+  by_key(source, [&](auto key) {
+    launch(compare_lines<decltype(key)>, static_cast<unsigned>((lines + each - 1) / each), 256,
+           current_stream(), op, Keys(source, descending), values.raw(), indices.data<int64_t>(), lines,
+           static_cast<int>(n), static_cast<int>(first), static_cast<int>(count), rule);
+  });
+}
+
 // ---------------------------------------------------------------- short lines
 
 constexpr int64_t kLongestSorted = 4096;  // line of a block
@@ -300,7 +349,9 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool>, int64_t
   const Keys from(source, descending);
   by_key(self, [&](auto key) {
     using K = decltype(key);
-    if (n <= kLongestSorted)
+    if (n <= kLongestCompared)
+      compare("sort", source, descending, out, indices, n, 0, n, Rank::Given);
+    else if (n <= kLongestSorted)
       sort_short<K>(from, out.raw(), indices.data<int64_t>(), lines, n);
     else if (lines == 1)
       sort_long<K, K>(from, out.raw(), indices.data<int64_t>(), lines, n, device);
@@ -317,40 +368,41 @@ FL_CUDA_KERNEL("sort.stable", sort);
 
 // ---------------------------------------------------------------- random orders
 
-// The CPU shuffles in steps: step i exchanges the elements at i and at a place j(i) that is not before it.
-// What step i finds at j(i) was left there by the last step before it with the same j, which had it from its
-// own place; and so on, back to a place that no step had changed. So each element follows the steps by
-// itself.
-__global__ void __launch_bounds__(256)
-    draw_targets(const uint32_t* words, uint32_t* targets, uint32_t* steps, uint32_t n) {
+// The CPU shuffles in steps: step i exchanges the elements at i and at a place that is not before it, its
+// target. What it finds there was left by the last step before it with that target, which had it from its own
+// place; and so on, back to a place that no step had changed. So each element follows the steps by itself.
+struct Steps {
+  uint32_t* targets;
+  int *last, *others;  // a list of the steps with each target, in any order; -1 ends it
+  int* changed;        // the last step that changed a place before the step of that place
+  uint32_t n;
+  __device__ __forceinline__ int last_before(uint32_t step, uint32_t target) const {
+    int found = -1;
+    for (int s = last[target]; s >= 0; s = others[s])
+      if (s < static_cast<int>(step) && s > found) found = s;
+    return found;
+  }
+};
+__global__ void __launch_bounds__(256) draw_targets(const __grid_constant__ Steps a, const uint32_t* words) {
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-  if (i >= n) return;
+  if (i >= a.n) return;
   const uint64_t word = uint64_t(words[2 * int64_t(i)]) << 32 | words[2 * int64_t(i) + 1];
-  targets[i] = i + static_cast<uint32_t>(__umul64hi(word, n - i));
-  steps[i] = i;
+  a.targets[i] = i + static_cast<uint32_t>(__umul64hi(word, a.n - i));
+  a.others[i] = atomicExch(&a.last[a.targets[i]], static_cast<int>(i));
 }
-// From the steps in the order of their targets: the step before each with its target, and the last one that
-// changed a place before the step of that place; -1 where there is none.
-__global__ void __launch_bounds__(256)
-    link_steps(const uint32_t* targets, const uint32_t* steps, int* before, int* changed, uint32_t n) {
-  const uint32_t q = blockIdx.x * 256 + threadIdx.x;
-  if (q >= n) return;
-  const uint32_t target = targets[q], step = steps[q];
-  const int last = q > 0 && targets[q - 1] == target ? static_cast<int>(steps[q - 1]) : -1;
-  before[step] = last;
-  if (q + 1 == n || targets[q + 1] != target)
-    changed[target] = step == target ? last : static_cast<int>(step);
-}
-__global__ void __launch_bounds__(256)
-    follow_steps(const uint32_t* targets, const int* before, const int* changed, char* out, uint32_t n,
-                 DType dtype, int item) {
+__global__ void __launch_bounds__(256) link_steps(const __grid_constant__ Steps a) {
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-  if (i >= n) return;
-  int from = before[i];
+  if (i < a.n) a.changed[i] = a.last_before(i, i);
+}
+__global__ void __launch_bounds__(256)
+    follow_steps(const __grid_constant__ Steps a, char* out, DType dtype, int item) {
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  int from = a.last_before(i, a.targets[i]);
   if (from < 0)
-    from = static_cast<int>(targets[i]);
+    from = static_cast<int>(a.targets[i]);
   else
-    while (changed[from] >= 0) from = changed[from];
+    for (int next; (next = a.changed[from]) >= 0;) from = next;
   store<int64_t>(out + int64_t(i) * item, dtype, from);
 }
 
@@ -365,21 +417,16 @@ void shuffle(const Tensor& out, Generator::State state) {
   any.range = uint64_t(1) << 32;
   const Tensor words = empty({2 * n}, {DType::Int32, out.device()});
   random(words, {RandomKind::Range32, false, state.seed, state.offset, any});
-  Scratch targets(n * 4, device, stream), sorted(n * 4, device, stream), steps(n * 4, device, stream),
-      order(n * 4, device, stream), before(n * 4, device, stream), changed(n * 4, device, stream);
+  Scratch lists(n * 16, device, stream);
+  int* const room = lists.as<int>();
+  const Steps a{reinterpret_cast<uint32_t*>(room), room + n, room + 2 * n, room + 3 * n,
+                static_cast<uint32_t>(n)};
+  check(cudaMemsetAsync(a.last, 0xff, n * 4, stream), "randperm");
   const unsigned blocks = static_cast<unsigned>((n + 255) / 256);
-  const uint32_t count = static_cast<uint32_t>(n);
-  launch(draw_targets, blocks, 256, stream, "randperm", reinterpret_cast<const uint32_t*>(words.raw()),
-         targets.as<uint32_t>(), steps.as<uint32_t>(), count);
-  int bits = 1;
-  while (n >> bits) ++bits;
-  radix_sort(targets.as<uint32_t>(), sorted.as<uint32_t>(), steps.as<uint32_t>(), order.as<uint32_t>(), n, 0,
-             bits, device);
-  check(cudaMemsetAsync(changed.get(), 0xff, n * 4, stream), "randperm");
-  launch(link_steps, blocks, 256, stream, "randperm", sorted.as<uint32_t>(), order.as<uint32_t>(),
-         before.as<int>(), changed.as<int>(), count);
-  launch(follow_steps, blocks, 256, stream, "randperm", targets.as<uint32_t>(), before.as<int>(),
-         changed.as<int>(), out.raw(), count, out.dtype(), static_cast<int>(out.itemsize()));
+  launch(draw_targets, blocks, 256, stream, "randperm", a, reinterpret_cast<const uint32_t*>(words.raw()));
+  launch(link_steps, blocks, 256, stream, "randperm", a);
+  launch(follow_steps, blocks, 256, stream, "randperm", a, out.raw(), out.dtype(),
+         static_cast<int>(out.itemsize()));
 }
 const bool attached = [] {
   device_sequences().shuffle = shuffle;
@@ -390,10 +437,6 @@ const bool attached = [] {
 
 constexpr int64_t kLongestSearched = int64_t(1) << 20;  // line of a block
 constexpr int kKept = 16 * 1024;                        // bytes of keys that a block keeps
-
-// Which element of a line in order is wanted: the k-th, or the lower one of the middle; there NaN wins, or is
-// left out.
-enum class Rank { Given, Median, MedianOfNumbers };
 
 // The keys of a line, read once where they fit.
 template <class K, int kThreads>
@@ -418,20 +461,25 @@ struct Sought {
   K key, mask;
   int before;
 };
+constexpr int kCopies = 8;  // of the counts, so that neighbours with one digit meet less often
+
 template <class K, int kThreads>
 __device__ Sought<K> seek(const LineKeys<K, kThreads>& keys, int rank) {
-  __shared__ int counts[256];
+  __shared__ int counts[256 * kCopies];
   __shared__ int digit, smaller;
   Sought<K> s{0, 0, rank};
   const int first = (keys.from.end - 1) / 8 * 8;
   for (int low = first; low >= 0 && low + 8 > keys.from.begin; low -= 8) {
-    for (int b = threadIdx.x; b < 256; b += kThreads) counts[b] = 0;
+    for (int b = threadIdx.x; b < 256 * kCopies; b += kThreads) counts[b] = 0;
     __syncthreads();
 #pragma unroll 4
     for (int i = threadIdx.x; i < keys.n; i += kThreads) {
       const K key = keys[i];
-      if ((key & s.mask) == s.key) atomicAdd(&counts[key >> low & 255], 1);
+      if ((key & s.mask) == s.key) atomicAdd(&counts[(key >> low & 255) + 256 * (threadIdx.x % kCopies)], 1);
     }
+    __syncthreads();
+    for (int b = threadIdx.x; b < 256; b += kThreads)
+      for (int c = 1; c < kCopies; ++c) counts[b] += counts[b + 256 * c];
     __syncthreads();
     if (threadIdx.x < 32) {
       int own = 0;
@@ -476,7 +524,7 @@ __global__ void __launch_bounds__(kThreads)
         numbers += __syncthreads_count(i < n && keys[i] != ~K(0));
       }
     }
-    k = rule == Rank::Median && numbers < n ? numbers : numbers ? (numbers - 1) / 2 : 0;
+    k = middle(rule, numbers, n);
   }
   const Sought<K> s = seek<K, kThreads>(keys, k);
   int seen = 0;
@@ -571,6 +619,7 @@ bool worth_seeking_in(const Tensor& self, int64_t dim) {
 // One element of each line of a contiguous tensor.
 void pick(const char* op, const Tensor& source, int64_t n, int64_t k, Rank rule, const Tensor& values,
           const Tensor& indices) {
+  if (n <= kLongestCompared) return compare(op, source, false, values, indices, n, k, 1, rule);
   const Keys from(source, false);
   by_key(source, [&](auto key) {
     using K = decltype(key);
@@ -670,7 +719,9 @@ std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim, bool
         launch(kernel, static_cast<unsigned>(lines), threads, current_stream(), "topk", from, values.raw(),
                indices.data<int64_t>(), static_cast<int>(n), static_cast<int>(k));
       };
-      if (n <= 2048 && k <= 128)
+      if (n <= kLongestCompared)
+        compare("topk", source, largest, values, indices, n, 0, k, Rank::Given);
+      else if (n <= 2048 && k <= 128)
         go(pick_first<K, 128, 1>, 128);
       else if (n <= 16384)
         go(pick_first<K, 256, 4>, 256);
@@ -722,8 +773,8 @@ const detail::Register by_rank{"kthvalue", {Key::CUDA}, Kernel{kthvalue_or_defin
 template <class K>
 struct Begins {
   Keys from;
-  __device__ __forceinline__ bool operator()(int64_t i) const {
-    if (i == 0) return true;
+  __device__ __forceinline__ int operator()(int64_t i) const {
+    if (i == 0) return 1;
     const K key = from.at<K>(i);
     return key != from.at<K>(i - 1) || (is_floating(from.dtype) && key == ~K(0));
   }

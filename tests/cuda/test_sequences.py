@@ -175,3 +175,46 @@ def test_permutations_are_those_of_the_cpu(n):
         got = fl.randperm(n, dtype=dtype, device="cuda")
         assert got.is_cuda and got.dtype is dtype and fl.equal(got.cpu(), want)
         assert fl.equal(want.sort()[0], fl.arange(n, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_histograms(dtype):
+    fl.manual_seed(0)
+    x = fl.randn(100_000).to(dtype)
+    same(fl.histc, x, 100)
+    same(fl.histc, x, 7, -1, 1.5)
+    same(fl.histc, x[:0], 5)
+    same(fl.histc, fl.full((9,), 2.0).to(dtype), 4)
+    same(fl.histc, fl.cat([x, fl.full((5,), math.nan).to(dtype)]), 5000, -2, 2)
+    same(fl.histc, x.reshape(100, 1000).t(), 10, -3, 3)
+    with pytest.raises(RuntimeError, match="finite"):
+        fl.histc(fl.tensor([1.0, math.inf], dtype=dtype, device="cuda"))
+
+
+def test_counts():
+    fl.manual_seed(0)
+    for most in (1, 9, 20_000):
+        for dtype in (fl.int64, fl.int32, fl.uint8):
+            x = fl.randint(0, most if dtype is not fl.uint8 else min(most, 200), (70_000,)).to(dtype)
+            same(fl.bincount, x)
+            same(fl.bincount, x[::2], None, 300)
+    same(fl.bincount, x[:0], None, 4)
+    same(lambda t: fl.bincount(t, fl.ones_like(t, dtype=fl.float64)), x)
+    with pytest.raises(RuntimeError, match="negative"):
+        fl.bincount(fl.tensor([1, -1], device="cuda"))
+
+
+def test_draws_without_replacement_are_those_of_the_cpu():
+    weights = fl.rand(20, 3000)
+    weights[:, ::7] = 0
+    for view in (weights, weights[:, 1:7].t(), weights[3], weights.bfloat16()):
+        for count in (1, 15):
+            fl.manual_seed(2)
+            want = fl.multinomial(view, count)
+            fl.manual_seed(2)
+            assert fl.equal(fl.multinomial(view.cuda(), count).cpu(), want)
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(RuntimeError):
+            fl.multinomial(fl.tensor([[1.0, 2.0], [1.0, bad]], device="cuda"), 1)
+    with pytest.raises(RuntimeError):
+        fl.multinomial(fl.zeros(2, 3, device="cuda"), 1)
