@@ -1,4 +1,6 @@
 // Sequences: places in sorted ones, and those that are made from their ends.
+#include <limits>
+
 #include "cpu/device_sequences.h"
 #include "cpu/search.h"
 #include "cuda/launch.h"
@@ -97,25 +99,22 @@ struct SpacedArgs {
   int item;
   int64_t n;
   double start, end, step, base;
+  int64_t first, last;  // of integers, as doubles cannot hold the largest ones
   bool whole, powers;
 };
 // From the nearer end, with the roundings of the CPU.
-template <class T>
-__device__ __forceinline__ T spaced_number(const SpacedArgs& a, int64_t i) {
-  const T step = static_cast<T>(a.step);
-  return i < a.n / 2 || a.n == 1 ? fma(step, static_cast<T>(i), static_cast<T>(a.start))
-                                 : fma(-step, static_cast<T>(a.n - i - 1), static_cast<T>(a.end));
-}
 __global__ void __launch_bounds__(256) spaced_kernel(const __grid_constant__ SpacedArgs a) {
   const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
   if (i >= a.n) return;
   char* to = a.out + i * a.item;
-  if (a.whole) {
-    store<int64_t>(to, a.dtype, static_cast<int64_t>(spaced_number<float>(a, i)));
+  const double x = i < a.n / 2 || a.n == 1 ? fma(a.step, static_cast<double>(i), a.start)
+                                           : fma(-a.step, static_cast<double>(a.n - i - 1), a.end);
+  if (!a.whole) {
+    store<double>(to, a.dtype, a.powers ? pow(a.base, x) : x);
     return;
   }
-  const double x = spaced_number<double>(a, i);
-  store<double>(to, a.dtype, a.powers ? pow(a.base, x) : x);
+  const int64_t inside = x < 0x1p63 ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::max();
+  store<int64_t>(to, a.dtype, i == 0 ? a.first : i + 1 == a.n ? a.last : inside);
 }
 
 void fill_spaced(const Tensor& out, const Scalar& start, const Scalar& end, std::optional<double> base) {
@@ -124,16 +123,13 @@ void fill_spaced(const Tensor& out, const Scalar& start, const Scalar& end, std:
   a.whole = is_integral(a.dtype, true);
   a.powers = base.has_value();
   a.base = base.value_or(0);
-  if (a.whole) {  // the step is rounded to float
-    const int64_t first = start.to<int64_t>(), last = end.to<int64_t>();
-    a.start = static_cast<float>(first);
-    a.end = static_cast<float>(last);
-    a.step = a.n > 1 ? static_cast<float>(last - first) / static_cast<float>(a.n - 1) : 0;
-  } else {
-    a.start = start.to<double>();
-    a.end = end.to<double>();
-    a.step = a.n > 1 ? (a.end - a.start) / static_cast<double>(a.n - 1) : 0;
+  if (a.whole) {
+    a.first = start.to<int64_t>();
+    a.last = end.to<int64_t>();
   }
+  a.start = a.whole ? static_cast<double>(a.first) : start.to<double>();
+  a.end = a.whole ? static_cast<double>(a.last) : end.to<double>();
+  a.step = a.n > 1 ? (a.end - a.start) / static_cast<double>(a.n - 1) : 0;
   OnDevice on(out.device().index);
   launch(spaced_kernel, static_cast<unsigned>((a.n + 255) / 256), 256, current_stream(), "linspace", a);
 }

@@ -461,7 +461,7 @@ struct Sought {
   K key, mask;
   int before;
 };
-constexpr int kCopies = 8;  // of the counts, so that neighbours with one digit meet less often
+constexpr int kCopies = 4;  // of the counts, so that neighbours with one digit meet less often
 
 template <class K, int kThreads>
 __device__ Sought<K> seek(const LineKeys<K, kThreads>& keys, int rank) {
