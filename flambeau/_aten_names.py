@@ -65,7 +65,7 @@ _ABSENT = frozenset(
         "_efficient_attention_backward _efficient_attention_forward _efficientzerotensor _flash_attention_forward "
         "_functional_sym_constrain_range _functional_sym_constrain_range_for_size _functional_assert_async "
         "_fused_adagrad _fused_adam _fused_adamw _fused_dropout _fused_moving_avg_obs_fq_helper _fused_sdp_choice "
-        "_fused_sgd _grouped_mm _has_same_storage_numel _index_put_impl _index_put_impl_ _indices _int_mm _is_all_true "
+        "_fused_sgd _grouped_mm _has_same_storage_numel _index_put_impl _index_put_impl_ _indices _is_all_true "
         "_is_any_true _jagged_to_padded_dense_forward _lazy_clone _linalg_eigvals _masked_softmax _mixed_dtypes_linear "
         "_native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
         "_batch_norm_with_update _batch_norm_no_update _native_multi_head_attention _neg_view "

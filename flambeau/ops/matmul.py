@@ -353,6 +353,14 @@ def chain_matmul(matrices: Sequence[fl.Tensor]) -> fl.Tensor:
     return fl.linalg.multi_dot(list(matrices))
 
 
+@composite("_int_mm(Tensor self, Tensor mat2) -> Tensor", module="", out=True)
+def _int_mm(self: fl.Tensor, mat2: fl.Tensor) -> fl.Tensor:
+    """The product of matrices of bytes, whose sums would not fit into bytes."""
+    if self.dtype != fl.int8 or mat2.dtype != fl.int8:
+        raise RuntimeError(f"[_int_mm] expected matrices of int8, got {self.dtype} and {mat2.dtype}")
+    return fl.mm(self.int(), mat2.int())
+
+
 @composite("matrix_power(Tensor self, int n) -> Tensor", out=True)
 @composite("linalg_matrix_power(Tensor self, int n) -> Tensor", out=True)
 def matrix_power(self: fl.Tensor, n: int) -> fl.Tensor:

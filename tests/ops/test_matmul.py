@@ -308,3 +308,12 @@ def test_scaled_products_of_8_bit_floats():
         fl._scaled_mm(a.float(), b, one, one)
     with pytest.raises(RuntimeError, match="bias of 3"):
         fl._scaled_mm(a, b, one, one, bias[:2])
+
+
+def test_products_of_bytes_are_summed_in_wider_integers():
+    a = fl.full((3, 40), -128, dtype=fl.int8)
+    product = fl._int_mm(a, a.t())
+    assert product.dtype == fl.int32 and product.tolist() == [[40 * 128 * 128] * 3] * 3
+    fl.testing.assert_close(fl.compile(fl._int_mm)(a, a.t()), product)
+    with pytest.raises(RuntimeError, match=r"\[_int_mm\] expected matrices of int8, got"):
+        fl._int_mm(a.int(), a.t())
