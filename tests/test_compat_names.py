@@ -118,6 +118,17 @@ def test_names_that_libraries_import():
     assert fl._C._nn.gelu is fl.nn.functional.gelu and not fl._C._has_xpu()
 
 
+def test_functions_have_a_signature():
+    import inspect
+
+    functions = fl.nn.functional
+    assert str(inspect.signature(functions.layer_norm)) == "(input, normalized_shape, weight=None, bias=None, eps=1e-05)"
+    assert inspect.signature(functions.cross_entropy).parameters["reduction"].default == "mean"
+    assert str(inspect.signature(functions.max_pool2d)) == "(*args, **kwargs)"
+    with pytest.raises(ValueError):
+        inspect.signature(fl.Tensor.sum)
+
+
 def test_modules_have_a_signature():
     import inspect
 

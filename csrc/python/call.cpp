@@ -351,6 +351,10 @@ PyObject* function_doc(PyObject* self, void*) {
   for (Operator* op : *f->overloads) s += op->schema.text + "\n";
   return PyUnicode_FromString(s.c_str());
 }
+PyObject* function_signature(PyObject* self, void*) {
+  Object module = Object::steal(PyImport_ImportModule("flambeau.fx.operator_schemas"));
+  return module ? PyObject_CallMethod(module.get(), "signature_of", "O", self) : nullptr;
+}
 PyObject* function_reduce(PyObject* self, PyObject*) {
   auto* f = reinterpret_cast<FunctionObject*>(self);
   Object module = Object::steal(PyImport_ImportModule("flambeau._utils"));
@@ -363,6 +367,7 @@ PyGetSetDef function_getset[] = {{"__name__", function_name, nullptr, nullptr, n
                                  {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
                                  {"__module__", function_module, nullptr, nullptr, nullptr},
                                  {"__doc__", function_doc, nullptr, nullptr, nullptr},
+                                 {"__signature__", function_signature, nullptr, nullptr, nullptr},
                                  {"_schemas", function_overloads, nullptr, nullptr, nullptr},
                                  {}};
 PyMethodDef function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr}, {}};

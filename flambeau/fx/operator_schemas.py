@@ -52,6 +52,18 @@ def get_signature_for_torch_op(op: Callable[..., Any], return_schemas: bool = Fa
     return (signatures, [read_schema(text) for text in texts]) if return_schemas else signatures
 
 
+def _any(*args: Any, **kwargs: Any) -> None:
+    """Takes what functions with several overloads take."""
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """What `inspect.signature` says of a native function; methods have none, as in PyTorch."""
+    if isinstance(function, flambeau._C.Method):
+        raise AttributeError("__signature__")
+    signatures = get_signature_for_torch_op(function)
+    return signatures[0] if len(signatures) == 1 else inspect.signature(_any)  # type: ignore[no-any-return]
+
+
 def _bound(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], only_kwargs: bool) -> Any:
     try:
         bound = signature.bind(*args, **kwargs)
