@@ -113,6 +113,9 @@ class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
         geometry = self.geometry
         return any(type(x) is SymInt for x in (*geometry.sizes, *geometry.strides, geometry.offset))
 
+    def _is_wrapped_number(self) -> bool:
+        return self.original is not None and bool(self.original._is_wrapped_number())
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         sizes = ", ".join(str(s) for s in self.geometry.sizes) + "," * (len(self.geometry.sizes) == 1)
         with disabled():

@@ -52,8 +52,8 @@ def get_signature_for_torch_op(op: Callable[..., Any], return_schemas: bool = Fa
     return (signatures, [read_schema(text) for text in texts]) if return_schemas else signatures
 
 
-def _any(*args: Any, **kwargs: Any) -> None:
-    """Takes what functions with several overloads take."""
+_KINDS = inspect.Parameter
+_ANY = inspect.Signature([_KINDS("args", _KINDS.VAR_POSITIONAL), _KINDS("kwargs", _KINDS.VAR_KEYWORD)])
 
 
 def signature_of(function: Any) -> inspect.Signature:
@@ -61,7 +61,7 @@ def signature_of(function: Any) -> inspect.Signature:
     if isinstance(function, flambeau._C.Method):
         raise AttributeError("__signature__")
     signatures = get_signature_for_torch_op(function)
-    return signatures[0] if len(signatures) == 1 else inspect.signature(_any)  # type: ignore[no-any-return]
+    return signatures[0] if len(signatures) == 1 else _ANY
 
 
 def _bound(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], only_kwargs: bool) -> Any:

@@ -139,9 +139,11 @@ def _depending(result: fl.Tensor, on: Any) -> fl.Tensor:
 
 
 def _as_in_the_kernel(x: Any, dtype: Any) -> Any:
-    """Kernels compute in the dtype of the result: whole numbers do not wrap, and truth values have differences."""
-    whole = isinstance(x, fl.Tensor) and not x.is_floating_point() and not x.is_complex()
-    return x.to(dtype) if whole else x
+    """Kernels compute in the dtype of the result: whole numbers do not wrap, and truth values have differences. Numbers of
+    the program take that dtype anyway."""
+    if not isinstance(x, fl.Tensor) or x.is_floating_point() or x.is_complex() or x._is_wrapped_number():
+        return x
+    return x.to(dtype)
 
 
 def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -> Any:
