@@ -793,6 +793,36 @@ __global__ void __launch_bounds__(256)
   if (i < n) out[places ? places[i] : i] = begun[i] - 1;
 }
 
+// Integers in order, without their places.
+Tensor sorted_integers(const Tensor& flat) {
+  const Tensor out = empty(flat.sizes(), flat.options());
+  const auto run = [&](auto zero) {
+    using T = decltype(zero);
+    const int n = static_cast<int>(flat.numel()), last = static_cast<int>(sizeof(T)) * 8;
+    with_scratch("unique", flat.device().index, [&](void* scratch, size_t& bytes) {
+      return cub::DeviceRadixSort::SortKeys(scratch, bytes, reinterpret_cast<const T*>(flat.raw()),
+                                            reinterpret_cast<T*>(out.raw()), n, 0, last, current_stream());
+    });
+  };
+  switch (flat.dtype()) {
+    case DType::Int64:
+      run(int64_t());
+      break;
+    case DType::Int32:
+      run(int32_t());
+      break;
+    case DType::Int16:
+      run(int16_t());
+      break;
+    case DType::Int8:
+      run(int8_t());
+      break;
+    default:  // uint8 and bool
+      run(uint8_t());
+  }
+  return out;
+}
+
 std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool consecutive, bool with_inverse) {
   check_ordered("unique", self);
   const Options whole{DType::Int64, self.device()};
@@ -805,7 +835,10 @@ std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool consecutive, 
   const cudaStream_t stream = current_stream();
   Tensor flat = contiguous(self), places;
   flat = alias(flat, {n}, {1}, flat.offset());
-  if (!consecutive) std::tie(flat, places) = sort_plain(flat, 0, false);
+  if (!consecutive && !with_inverse && is_integral(self.dtype(), true))
+    flat = sorted_integers(flat);
+  else if (!consecutive)
+    std::tie(flat, places) = sort_plain(flat, 0, false);
   const Keys from(flat, false);
   const Tensor starts = empty({n}, whole), count = empty({}, whole);
   const unsigned blocks = static_cast<unsigned>((n + 255) / 256);
