@@ -42,8 +42,10 @@ _VIEW_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
 _VALUE_METHODS = frozenset(
     "item tolist numpy __array__ __int__ __float__ __bool__ __index__ data_ptr untyped_storage storage".split()
 )
+# What changes a tensor but not its values: graphs have no tensor that is one thing first and another later.
 _STATE_METHODS = frozenset(
-    "requires_grad_ register_hook retain_grad register_post_accumulate_grad_hook set_ resize_ share_memory_ __setstate__".split()
+    "requires_grad_ register_hook retain_grad register_post_accumulate_grad_hook set_ resize_ share_memory_ __setstate__ "
+    "resize_as_ as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_".split()
 )
 
 

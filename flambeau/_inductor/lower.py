@@ -530,6 +530,8 @@ def _fill(value_of: Callable[[Call], Any]) -> Callable[[Lowering, Call], bool]:
             return False
         if 0 in target[0].size:
             return False
+        if target[0].dtype == fl.bool:
+            number = bool(number)
         return lowering._store(call.op._opname, target, e.Expr("const", number), [], target[0].dtype)
 
     return handle

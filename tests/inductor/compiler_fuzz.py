@@ -1,11 +1,11 @@
 """Differential fuzzing of the compiler: random functions of ops, views and writes, compiled against eager.
 
-    python tests/inductor/compiler_fuzz.py FIRST LAST [--narrow] [--batch 250] [--level 0]
+    python tests/inductor/compiler_fuzz.py FIRST LAST [--narrow | --calls] [--batch 250] [--level 0]
 
 runs the cases of these seeds and prints those that differ. A case is a function of its seed, so a finding is reproduced by
 its number; tests/inductor/test_compiler_fuzz.py keeps some. Programs of many dtypes, layouts and ops come from
 random_programs.py; --narrow takes the smaller ones of this file, which are in single precision and follow the values of
-intermediate results. Building kernels takes most of the time, so those of a batch of cases are built in one go, and without
+intermediate results, --calls those of tests/random_calls.py, which look into the corners of many more operators. Building kernels takes most of the time, so those of a batch of cases are built in one go, and without
 optimisation unless --level 3 asks for the build that users get.
 """
 
@@ -31,6 +31,9 @@ from flambeau.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import random_programs
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from random_calls import Program
 
 UNARY = [
     lambda t: t.exp().clamp(max=50), lambda t: t.tanh(), lambda t: t.sigmoid(), lambda t: t.relu(), lambda t: t.abs() + 0.5,
@@ -153,6 +156,47 @@ def program(seed: int):
 
 def _broadcasts(a, b) -> bool:
     return all(x == y or x == 1 or y == 1 for x, y in zip(reversed(a), reversed(b)))
+
+
+def calls(seed: int):
+    """The calls of a program that eager mode runs, and whose results have a shape that is known before."""
+    made = Program(seed)
+    lines = []
+
+    def run(space, line):
+        exec(line, space)
+        name = line.split(" = ")[0]
+        if isinstance(space.get(name), (tuple, list)):
+            space[name] = space[name][0]
+
+    trial = {"lib": fl, "F": F, **{f"t{k}": t for k, t in enumerate(made.leaves(fl))}}
+    for line in made.lines:
+        if not any(word in line for word in _UNKNOWN_SHAPES):
+            with contextlib.suppress(Exception):
+                run(trial, line)
+                lines.append(line)
+
+    def function(*given):
+        space = {"lib": fl, "F": F, **{f"t{k}": t for k, t in enumerate(given)}}
+        for line in lines:
+            run(space, line)
+        results = [t for name, t in space.items() if isinstance(t, fl.Tensor)][len(given) :]
+        function.low = any(t.dtype in (fl.float16, fl.bfloat16) for t in (*given, *results))
+        return results or [given[0] * 1]
+
+    def inputs(variant=0):
+        leaves = [t.clone() for t in made.leaves(fl)]
+        if made.writes:
+            return leaves
+        return [t.requires_grad_() if t.is_floating_point() or t.is_complex() else t for t in leaves]
+
+    return function, inputs
+
+
+_UNKNOWN_SHAPES = (
+    "unique", "nonzero", "argwhere", "bincount", "masked_select", "[lib.tensor([True", "[lib.tensor(True", " > 0]", "is_nonzero", "equal(", "out=",
+    "allclose", "combinations", "repeat_interleave", "squeeze_()", "histc", "matrix_rank",
+)  # fmt: skip
 
 
 Case = tuple[Callable[..., list[Any]], Callable[..., list[Any]]]
@@ -439,13 +483,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int)
-    parser.add_argument("--narrow", action="store_true")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--narrow", action="store_true")
+    kind.add_argument("--calls", action="store_true")
     parser.add_argument("--batch", type=int, default=250)
     parser.add_argument("--level", choices=["0", "1", "2", "3"], default="0")
     options = parser.parse_args()
     config.verify_stages = True
     build.FLAGS = tuple(f"-O{options.level}" if flag == "-O3" else flag for flag in build.FLAGS)
-    made = program if options.narrow else random_programs.program
+    made = program if options.narrow else calls if options.calls else random_programs.program
     ran = different = doubtful = whole = 0
     for start in range(options.first, options.last, options.batch):
         found = run_batch(range(start, min(start + options.batch, options.last)), made)

@@ -21,6 +21,12 @@ def test_random_programs_of_all_kinds_agree(seed):
     assert compiler_fuzz.run(seed, compiler_fuzz.random_programs.program) is None
 
 
+@pytest.mark.host  # inputs are made from lists, on the CPU
+@pytest.mark.parametrize("seed", [*range(12), 2156])
+def test_random_calls_agree(seed):
+    assert compiler_fuzz.run(seed, compiler_fuzz.calls) is None
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2, 24])
 def test_source_text_agrees_for_several_sizes(seed):
     assert dynamic_fuzz.run(seed) is None
