@@ -93,7 +93,7 @@ void add_nn_module(PyObject* module) {
   base_type.tp_basicsize = sizeof(PyObject);
   base_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
   base_type.tp_doc = "What nn.Module does natively: calls and attribute lookup.";
-  base_type.tp_new = PyType_GenericNew;
+  base_type.tp_new = PyBaseObject_Type.tp_new;  // which refuses classes with abstract methods
   base_type.tp_call = call;
   base_type.tp_methods = type_methods;
   check(PyType_Ready(&base_type));

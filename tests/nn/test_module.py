@@ -1,5 +1,6 @@
 """nn.Module's protocol: members, calls with hooks, state dicts, conversion, copies, printing."""
 
+import abc
 import collections
 import copy
 import pickle
@@ -343,3 +344,23 @@ def test_parameters_of_plain_mappings_are_listed_by_name():
 def test_names_of_types_are_those_that_programs_know():
     assert fl.typename(nn.Linear(1, 1)) == "torch.nn.modules.linear.Linear"
     assert fl.typename(nn.Parameter(fl.ones(1))) == fl.ones(1).type() and fl.typename(3) == "int"
+
+
+def test_modules_with_abstract_methods_cannot_be_made():
+    class Base(nn.Module, abc.ABC):
+        @abc.abstractmethod
+        def core(self, x): ...
+
+        def forward(self, x):
+            return self.core(x)
+
+    class Double(Base):
+        def __new__(cls, *args):
+            return super().__new__(cls)
+
+        def core(self, x):
+            return x * 2
+
+    with pytest.raises(TypeError, match="abstract"):
+        Base()
+    assert Double()(fl.ones(2)).tolist() == [2.0, 2.0]
