@@ -243,6 +243,13 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
     }
     FL_CHECK_KIND(loop != nullptr, NotImplemented, "[", def.name,
                   "] expected a dtype it is defined for, got ", name_of(common));
+    // Among truth values a number is one, too: a half is true.
+    Value truths[4];
+    for (int i = 0; i < used && common == DType::Bool; ++i)
+      if (!operand[i]->is_tensor()) {
+        truths[i] = Value(operand[i]->to_scalar().to<bool>());
+        operand[i] = &truths[i];
+      }
     DType loop_result = def.result == 'b' ? DType::Bool : def.result == 'r' ? real_of(compute) : compute;
     if (device.type == DeviceType::CUDA) {
       the_accelerator().pointwise({def, variant, chosen, slot, operand, used, out, common, compute,

@@ -30,6 +30,7 @@ from flambeau._dynamo.traced import (
     TracedNumber,
     TracedTensor,
 )
+from flambeau._subclasses.fake_tensor import RESHAPES
 
 # Attributes of a tensor that are known from its shape and type alone.
 _SHAPE_ATTRIBUTES = frozenset(
@@ -44,9 +45,8 @@ _VALUE_METHODS = frozenset(
 )
 # What changes a tensor but not its values: graphs have no tensor that is one thing first and another later.
 _STATE_METHODS = frozenset(
-    "requires_grad_ register_hook retain_grad register_post_accumulate_grad_hook set_ resize_ share_memory_ __setstate__ "
-    "resize_as_ as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_".split()
-)
+    "requires_grad_ register_hook retain_grad register_post_accumulate_grad_hook set_ share_memory_ __setstate__".split()
+).union(RESHAPES)
 
 
 def load(tracer: Tracer, value: Any, name: str) -> Any:

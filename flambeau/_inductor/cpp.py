@@ -78,7 +78,7 @@ def is_known_of_complex(node: Expr) -> bool:
 def _literal(value: Any, ctype: str) -> str:
     if (part := _PARTS.get(ctype)) is not None:
         return f"complex_math::make_complex({_literal(value.real, part)}, {_literal(value.imag, part)})"
-    if isinstance(value, bool):
+    if isinstance(value, bool) and ctype not in ("float", "double"):
         return "true" if value else "false"
     if value != value:
         return f"std::numeric_limits<{ctype}>::quiet_NaN()"
@@ -86,7 +86,9 @@ def _literal(value: Any, ctype: str) -> str:
         return f"{'-' if value < 0 else ''}std::numeric_limits<{ctype}>::infinity()"
     if isinstance(value, int) and value == -(1 << 63):
         return f"{ctype}(-9223372036854775807LL - 1)"
-    return f"{ctype}({value!r}{'LL' if isinstance(value, int) else ''})"
+    if isinstance(value, int):
+        return f"{ctype}({int(value)}LL)"
+    return f"{ctype}({value!r})"
 
 
 class _Body:

@@ -56,7 +56,7 @@ class DynamicOutputShapeException(DataDependentOutput):
 
 
 # Operators that change the shape of the tensor they are called on.
-_RESHAPES = frozenset(
+RESHAPES = frozenset(
     "squeeze_ squeeze_.dim squeeze_.dims unsqueeze_ transpose_ swapaxes_ swapdims_ t_ as_strided_ resize_ resize_as_ "
     "_set_storage_".split()
 )
@@ -516,7 +516,7 @@ class FakeTensorMode(TorchFunctionMode):
             target = next(iter(bound.values()))
             if isinstance(target, list):
                 return self._written_list(info, target, bound)
-            if symbolic and info.base not in _RESHAPES:
+            if symbolic and info.base not in RESHAPES:
                 self._check_written(info, target, bound, rule)
             self._written(info, target, bound)
             return target
@@ -546,7 +546,7 @@ class FakeTensorMode(TorchFunctionMode):
 
     def _written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any]) -> None:
         """Bring a tensor that was written in place up to date."""
-        if info.base in _RESHAPES:
+        if info.base in RESHAPES:
             functional = info.base.replace("_.", ".").rstrip("_")
             if target.is_symbolic and shapes.find(functional) is not None:
                 made = shapes.apply(functional, _geometric(bound))

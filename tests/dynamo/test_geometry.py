@@ -47,13 +47,3 @@ def test_geometry_is_as_in_plain_python(function, shape):
     assert given.shape == wanted.shape
     assert given.stride() == wanted.stride()
     fl.testing.assert_close(given, wanted)
-
-
-def test_truth_values_are_filled_with_truth_values():
-    def function(x):
-        x.fill_(0.5)
-        return x & fl.full((2,), 0.25, dtype=fl.bool)
-
-    given = fl.tensor([True, False])
-    assert fl.compile(function)(given).tolist() == [True, True]
-    assert given.tolist() == [True, True]
