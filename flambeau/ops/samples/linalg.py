@@ -12,6 +12,13 @@ def mm(make):
     yield call(make(2, 0), make(0, 3))
 
 
+@samples("_int_mm")
+def int_mm(make):
+    import flambeau as fl
+
+    yield call(make(2, 3).to(fl.int8), make(3, 4).to(fl.int8))
+
+
 @samples("bmm")
 def bmm(make):
     yield call(make(2, 2, 3), make.strided(2, 3, 2))
