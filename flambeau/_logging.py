@@ -38,6 +38,7 @@ _SAME = {
     "recompiles_verbose": "recompiles",
     "graph_sizes": "graph_code",
 }
+_INFO = 20  # logging.INFO; the module is not imported for it
 _on: set[str] | None = None
 
 
@@ -71,14 +72,10 @@ def enabled(name: str) -> bool:
 
 
 def set_logs(*names: str, modules: Any = None, **flags: Any) -> None:
-    """Turns logs on by name, and all others off."""
+    """Turns logs on by name, and all others off. A flag may be a level of `logging`: warnings and errors alone are none of
+    these logs."""
     global _on
-    chosen = [
-        *names,
-        *(name for name, on in flags.items() if on),
-        *(f"-{name}" for name, on in flags.items() if not on),
-    ]
-    _on = _select(",".join(chosen))
+    _on = _select(",".join([*names, *(name if 0 < (on or 0) <= _INFO else f"-{name}" for name, on in flags.items())]))
 
 
 def log(name: str, text: str) -> None:

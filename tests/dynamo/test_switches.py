@@ -1,5 +1,7 @@
 """Stances, settings, logs and the names under which programs reach for them."""
 
+import logging
+
 import pytest
 
 import flambeau as fl
@@ -125,6 +127,13 @@ def test_logs_of_capture(logs):
     text = logs()
     for part in ("[graph_breaks]", "[guards]", "[graph_code]", "[bytecode]", "[recompiles]", "argument 1"):
         assert part in text, part
+
+
+@pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR, False, None])
+def test_logs_are_silenced_by_their_level(logs, level):
+    _logging.set_logs(dynamo=level, inductor=level)
+    fl.compile(lambda x: x + 1)(fl.ones(2))
+    assert logs() == ""
 
 
 def test_logs_of_the_compiler(logs):
