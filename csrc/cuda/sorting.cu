@@ -706,7 +706,10 @@ std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim, bool
   const Tensor source = lines_of(self, d);
   const int64_t n = self.dim() ? self.size(d) : 1;
   Dims sizes(source.sizes());
-  if (self.dim()) sizes.back() = k;
+  if (self.dim())
+    sizes.back() = k;
+  else
+    k = 1;  // a single number has no dimension that could be empty
   const Tensor values = empty(sizes, self.options()), indices = empty(sizes, {DType::Int64, self.device()});
   if (values.numel()) {
     const int64_t lines = source.numel() / n;

@@ -210,6 +210,11 @@ def _histogramdd(points: Any, edges: Sequence[Any], uniform: bool, weight: Any =
 def _isin_sorted(self: Any, list: Any, invert: bool) -> Any:
     if list.numel() == 0:
         return fl.full(self.shape, invert, dtype=fl.bool, device=self.device)
+    if list.is_floating_point():
+        # NaN comes last and equals nothing, but a search takes it for the least: the largest number stands in for it.
+        whole = list == list
+        largest = list.gather(0, (whole.sum() - 1).clamp_min(0).reshape(1))
+        list = fl.where(whole, list, largest)
     at = fl._ops._search(list, self.contiguous(), False, False).clamp(max=list.shape[0] - 1)
     near = fl.gather(list, 0, at.reshape(-1)).reshape(self.shape)
     return self != near if invert else self == near

@@ -26,8 +26,8 @@ def planned(monkeypatch):
     return made
 
 
-def leaf(*size, dtype=fl.float32):
-    return fl.randn(size, dtype=dtype, requires_grad=True)
+def leaf(*size, dtype=fl.float32, scale=1.0):
+    return (fl.randn(size, dtype=dtype) * scale).requires_grad_()
 
 
 def rotated(x, angles):
@@ -81,7 +81,7 @@ CASES = {
         lambda x, a: fl.view_as_real(fl.view_as_complex(x) * a),
         [leaf(4, 6, 2, dtype=fl.float64), fl.randn(6, dtype=fl.complex128)],
     ),
-    "attention": (attention, [leaf(2, 6, 16), *(leaf(32, 16) for _ in range(3)), angles(6, 8)]),
+    "attention": (attention, [leaf(2, 6, 16), *(leaf(32, 16, scale=0.25) for _ in range(3)), angles(6, 8)]),
     "sums and products": (
         lambda a, b: (a + b * 2 - a.conj() * b) * (1 - 3j),
         [leaf(5, 7, dtype=fl.complex64), leaf(7, dtype=fl.complex64)],
