@@ -412,9 +412,9 @@ def tensordot(a: fl.Tensor, b: fl.Tensor, dims: Any = None) -> fl.Tensor:
         size_a, size_b = a.size(da), b.size(db)
         # A dimension of size one broadcasts against the other operand's: its sum comes first.
         if size_a == 1 and size_b != 1:
-            b = fl.sum(b, db, keepdim=True)
+            b = fl.sum(b, db, keepdim=True, dtype=b.dtype)
         elif size_b == 1 and size_a != 1:
-            a = fl.sum(a, da, keepdim=True)
+            a = fl.sum(a, da, keepdim=True, dtype=a.dtype)
         elif size_a != size_b:
             raise RuntimeError(
                 f"[tensordot] expected contracted dimensions of one size, got {tuple(a.shape)} over {dims_a} and "

@@ -253,6 +253,7 @@ def mean_vjp(g, self_sizes, dim, keepdim):
 @vjp("prod")
 def prod_vjp(g, self, dim, keepdim):
     g = _restored(g, self.shape, dim, keepdim)
+    self = self.to(g.dtype)  # that the product was taken in
     if self.numel() == 0:
         return fl.zeros_like(self)
     if dim is None:

@@ -16,7 +16,8 @@ def retrace(compose: Callable[..., Any], inputs: Sequence[Any], needs: Sequence[
     """
     recorded = fl.is_grad_enabled()
     with fl.enable_grad():
-        fresh = [x if recorded or x is None else x.detach().requires_grad_() for x in inputs]
+        # Names of their own: one tensor may be several inputs, or an input may come from another.
+        fresh = [x if x is None else fl._ops.alias(x) if recorded else x.detach().requires_grad_() for x in inputs]
         results = compose(*fresh)
         several = isinstance(results, tuple)
         pairs = zip(results if several else (results,), grads if several else (grads,))

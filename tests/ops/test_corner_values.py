@@ -1,6 +1,7 @@
 """Corners that random programs found: nothing to reduce, ties, NaN among what is searched, one element without a dimension."""
 
 import math
+import warnings
 
 import pytest
 
@@ -126,6 +127,30 @@ def test_distances_of_points_to_themselves_have_no_slope(p, again):
     assert slope.isfinite().all()
     if again:
         assert fl.autograd.grad(slope.square().sum(), x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("related", [lambda x: (x, x, x), lambda x: (x, x * 2, x.sin())])
+def test_recorded_gradients_of_attention_count_each_input_once(related):
+    x = fl.randn(2, 2, 5, 4, requires_grad=True)
+
+    def slope(again):
+        result = F.scaled_dot_product_attention(*related(x), is_causal=True)
+        return fl.autograd.grad(result.sin().sum(), x, create_graph=again)[0]
+
+    fl.testing.assert_close(slope(True), slope(False))
+
+
+def test_products_of_real_parts_have_real_slopes():
+    x = fl.tensor([1 + 2j, 3 - 1j], requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that imaginary parts are dropped
+        product = x.prod(0, dtype=fl.float32)
+    assert fl.autograd.grad(product, x)[0].tolist() == [3, 1]
+
+
+def test_contractions_of_whole_numbers_with_one_keep_the_dtype():
+    a, b = fl.tensor([[1, 2, 3]], dtype=fl.int32), fl.tensor([[2, 4]], dtype=fl.int32)
+    assert fl.tensordot(a, b, dims=1).tolist() == [[12, 24]]
 
 
 def test_powers_of_two_are_made_in_the_dtype_of_the_result():
