@@ -300,7 +300,7 @@ def leave_level(tracer: Tracer, tree: Any, own: Any) -> Any:
     rehearsal = gradients._rehearse(tracer)
     tensors = [x for x in pytree.tree_leaves(tree) if isinstance(x, TracedTensor)]
     leaves = {id(rehearsal.of(x)) for x in own if x.fake.is_leaf}
-    if transforms._reaches([rehearsal.of(t) for t in tensors], leaves):
+    if transforms._reaches([rehearsal.of(t) for t in tensors], leaves, set()):
         return tree
     detach = lambda x: tracer.call_method("detach", (x,), {}) if isinstance(x, TracedTensor) else x  # noqa: E731
     return pytree.tree_map(detach, tree)

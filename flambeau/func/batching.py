@@ -107,7 +107,7 @@ class VmapMode(TorchDispatchMode):
         batched = any(
             self.owns(x) for a in (*args, *kwargs.values()) for x in (a if isinstance(a, (list, tuple)) else (a,))
         )
-        if rules.is_random(func):
+        if rules.is_random(func._full_name):
             return _C._call_above_autograd(rules.random, self, func, args, kwargs, batched)
         if not batched:
             return func(*args, **kwargs)

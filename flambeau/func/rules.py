@@ -158,8 +158,9 @@ def _stacked(func: Any, rows: list[Any]) -> Any:
 # ---------------------------------------------------------------- random operators
 
 
-def is_random(func: Any) -> bool:
-    name = func._full_name
+@functools.cache
+def is_random(name: str) -> bool:
+    """Whether the operator of that name draws numbers."""
     record = _records().get(name) or _records().get(_functional(name) or "")
     return record is not None and "random" in record.tags
 

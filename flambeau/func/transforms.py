@@ -41,9 +41,10 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [x for x in pytree.tree_leaves(tree) if isinstance(x, Tensor) and x.requires_grad]
 
 
-def _reaches(results: list[Tensor], own: set[int]) -> bool:
-    """Whether the graph of the results ends at leaves that are not this level's own."""
-    seen = set()
+def _reaches(results: list[Tensor], own: set[int], inside: set[Any]) -> bool:
+    """Whether the graph of the results ends at leaves that are not this level's own. Nodes found to lead to own leaves
+    alone are noted as inside, where the next search ends."""
+    seen = set(inside)
     stack = [t.grad_fn for t in results if t.requires_grad and t.grad_fn is not None]
     if any(t.requires_grad and t.grad_fn is None and id(t) not in own for t in results):
         return True
@@ -57,6 +58,7 @@ def _reaches(results: list[Tensor], own: set[int]) -> bool:
                 return True
             continue
         stack.extend(n for n, _ in node.next_functions if n is not None)
+    inside |= seen
     return False
 
 
@@ -64,14 +66,15 @@ def _leave(tree: Any, own: list[Tensor]) -> Any:
     """Results for outside the level: without a graph unless something outside takes part in it."""
     tensors = [x for x in pytree.tree_leaves(tree) if isinstance(x, Tensor)]
     leaves = {id(x) for x in own if x.is_leaf}
-    if _reaches(tensors, leaves):
+    inside: set[Any] = set()
+    if _reaches(tensors, leaves, inside):
         return tree
 
     def bare(x: Any) -> Any:
         if not isinstance(x, Batched):
             return x.detach() if isinstance(x, Tensor) else x
         value = x.value
-        if value.requires_grad and not _reaches([value], leaves):
+        if value.requires_grad and not _reaches([value], leaves, inside):
             value = bare(value)
         return Batched(value, x.axis, x.level)
 
