@@ -434,10 +434,11 @@ void reduce_kernel(const Operator&, void* definition, KeySet, Value* args, Value
   if (!self.is_meta()) {
     Scalar params[2];
     for (int p = 0; p < def.params; ++p) params[p] = args[def.param_arg[p]].to_scalar();
-    // An unsigned or narrow dtype asked for truncates each element before it is summed, so convert in two
-    // steps.
+    // An unsigned or narrow dtype asked for truncates each element before it is summed, and a real one drops
+    // imaginary parts, so convert in two steps.
     const bool narrows = wanted && from != self.dtype() &&
-                         (from == DType::Bool || (is_integral(from) && !is_integral(self.dtype(), true)));
+                         (from == DType::Bool || (is_integral(from) && !is_integral(self.dtype(), true)) ||
+                          (is_complex(self.dtype()) && !is_complex(from)));
     const Tensor source = narrows ? to_dtype(self, from) : self;
     const ReduceSlot slot =
         reduce_slot(from == DType::BFloat16 && source.dtype() != from ? DType::Float : from);
