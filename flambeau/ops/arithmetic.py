@@ -240,21 +240,19 @@ def ldexp(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
 
 
 # ---------------------------------------------------------------- clamping
-#
-# What lies on a bound is that bound, and the gradient is the bound's.
 
 clamp_min = pointwise(
     "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
     lambda x, lo: e.maximum(x, lo),
     dtypes="bif",
-    vjp=lambda g, x, lo, out: (e.where(x > lo, g, 0), e.where(x <= lo, g, 0)),
+    vjp=lambda g, x, lo, out: (e.where(x >= lo, g, 0), e.where(x < lo, g, 0)),
 )
 
 clamp_max = pointwise(
     "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
     lambda x, hi: e.minimum(x, hi),
     dtypes="bif",
-    vjp=lambda g, x, hi, out: (e.where(x < hi, g, 0), e.where(x >= hi, g, 0)),
+    vjp=lambda g, x, hi, out: (e.where(x <= hi, g, 0), e.where(x > hi, g, 0)),
 )
 
 pointwise(
@@ -262,9 +260,9 @@ pointwise(
     lambda x, lo, hi: e.minimum(e.maximum(x, lo), hi),
     dtypes="bif",
     vjp=lambda g, x, lo, hi, out: (
-        e.where(e.land(x > lo, x < hi), g, 0),
-        e.where(e.land(lo < hi, x <= lo), g, 0),
-        e.where(e.lor(x >= hi, hi <= lo), g, 0),
+        e.where(e.land(x >= lo, x <= hi), g, 0),
+        e.where(e.land(lo < hi, x < lo), g, 0),
+        e.where(e.lor(x > hi, hi < lo), g, 0),
     ),
 )
 
