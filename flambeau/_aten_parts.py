@@ -110,7 +110,7 @@ def _update(name: str) -> Callable[..., None]:
     once."""
 
     def update(*args: Any, **kwargs: Any) -> None:
-        from flambeau.ops import update_evaluation
+        from flambeau.ops.lists import update_evaluation
 
         update_evaluation.run(name, *args, **kwargs)
 

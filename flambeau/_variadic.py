@@ -77,7 +77,7 @@ def histogramdd(
     density: bool = False,
 ) -> HistogramDD:
     """Counts of the points in the rows of input in a grid of bins, and the edges of the grid."""
-    from flambeau.ops.statistics import histogramdd as count
+    from flambeau.ops.reductions.statistics import histogramdd as count
 
     return HistogramDD(count(input, bins, range, weight, density))
 

@@ -1,4 +1,4 @@
-"""Linear algebra. The functions are operators, installed here from the op records in `flambeau/ops/linalg*.py`."""
+"""Linear algebra. The functions are operators, installed here from the op records in `flambeau/ops/linalg`."""
 
 
 class LinAlgError(RuntimeError):

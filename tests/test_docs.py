@@ -88,7 +88,7 @@ def test_commands_that_are_named_exist(path):
 def test_records_that_are_quoted_are_those_of_the_package():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     quoted = re.findall(r"^    ((?:pointwise\(|@composite)(?:.*\n    )*?.*)\n\n", text, re.MULTILINE)
-    records = "\n".join(path.read_text() for path in sorted((ROOT / "flambeau/ops").glob("*.py")))
+    records = "\n".join(path.read_text() for path in sorted((ROOT / "flambeau/ops").rglob("*.py")))
     assert len(quoted) == 2 and all(quote.replace("\n    ", "\n") in records for quote in quoted)
 
 

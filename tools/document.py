@@ -62,7 +62,7 @@ def gradient_of(record, decomposed: set[str]) -> str:
         return "own" if kinds - {"zero"} else "zero" if kinds else ""
     if record.vjp is not None:
         return "own"
-    through = kind_of(record, decomposed) == "composite" or record.decompose is not None
+    through = kind_of(record, decomposed) == "composite"
     differentiable = re.search("Tensor|any", record.schema.text.rpartition("->")[2])
     return "through" if through and differentiable else ""
 
@@ -88,9 +88,23 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def section(path: Path, records: list, others: dict[str, list[str]], decomposed: set[str]) -> str:
-    """The table of one file of records."""
-    lines = [f"## {path.stem}", "", docstring(path), "", "| operator | kind | where | gradient |", "|---|---|---|---|"]
+def title(module: str) -> str:
+    """The family of a module, or its own name where the family has several."""
+    family, name = module.split(".")[-2:]
+    return family if name == "records" else name
+
+
+def section(module: str, records: list, others: dict[str, list[str]], decomposed: set[str]) -> str:
+    """The table of one module of records."""
+    path = ROOT / (module.replace(".", "/") + ".py")
+    lines = [
+        f"## {title(module)}",
+        "",
+        docstring(path),
+        "",
+        "| operator | kind | where | gradient |",
+        "|---|---|---|---|",
+    ]
     for record in records:
         signature = record.schema.text.removesuffix(" -> Tensor")
         where = ", ".join(dict.fromkeys(places(record) + others.get(record.name, []))) + forms(record)
@@ -109,10 +123,10 @@ def document() -> str:
         if original in records and record.schema.name != records[original].schema.name:
             others.setdefault(original, []).extend(places(record))
         elif not record.schema.name.startswith("_"):
-            shown.setdefault(record.where.rpartition(".")[2], []).append(record)
+            shown.setdefault(record.where, []).append(record)
     parts = [HEAD.format(count=sum(map(len, shown.values())))]
-    for name in sorted(shown):
-        parts.append(section(ROOT / "flambeau" / "ops" / f"{name}.py", shown[name], others, decomposed))
+    for name in sorted(shown, key=title):
+        parts.append(section(name, shown[name], others, decomposed))
     return "\n".join(parts)
 
 

@@ -1,6 +1,6 @@
 """Build-time generator: op records -> C++.
 
-Reads every module of flambeau/ops without native code and writes into the output folder
+Reads the records of every family in flambeau/ops without native code and writes into the output folder
   operators.cpp     the operator table (schemas, flags, where each op is exposed) with the derived in-place and out forms
   pointwise_NN.cpp  the loops of the pointwise records, one for each compute type
   reduction_NN.cpp  the arithmetic of the reduction records, as functors for the loops of csrc/cpu/reduce_loops.h
@@ -11,7 +11,6 @@ Files whose content did not change are left alone, so that nothing is recompiled
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import sys
 import types
@@ -27,12 +26,9 @@ def load_records() -> dict[str, object]:
     package.__path__ = [str(ROOT / "flambeau")]
     sys.modules["flambeau"] = package
     sys.path.insert(0, str(ROOT))
-    for path in sorted((ROOT / "flambeau" / "ops").glob("*.py")):
-        if path.stem != "__init__":
-            importlib.import_module(f"flambeau.ops.{path.stem}")
-    from flambeau.ops.record import RECORDS
+    from flambeau.ops.record import load
 
-    return dict(RECORDS)
+    return dict(load())
 
 
 def write(path: Path, text: str) -> None:
@@ -469,9 +465,9 @@ def operator_row(record, derivative: str) -> str:
     derived = {flag: quote(text) for text, flag in derived_schemas(record)}
     python = fn = ""  # the module and the function of the definition
     if record.kind == "update":
-        python, fn = "flambeau.ops.update_evaluation", record.schema.name
-    elif record.decompose or record.kind == "composite":
-        python, fn = record.where, (record.decompose or record.details["fn"]).__name__
+        python, fn = "flambeau.ops.lists.update_evaluation", record.schema.name
+    elif record.kind == "composite":
+        python, fn = record.where, record.details["fn"].__name__
     fields = [
         quote(record.schema.text),
         " | ".join(FLAGS[t] for t in record.tags if t in FLAGS) or "0",

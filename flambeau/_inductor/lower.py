@@ -22,6 +22,7 @@ from flambeau._inductor.ir import Access, Buffer, Loop, Operator, Reduce, in_mem
 from flambeau._inductor.printers import CppPrinter, Printer
 from flambeau.backends import records
 from flambeau.ops import expr as e
+from flambeau.ops.record import find as find_record
 
 __all__ = ["Lowering", "defined"]
 
@@ -233,7 +234,7 @@ class Lowering:
         if not name.endswith("_"):
             return None
         full = f"{name[:-1]}.{overload}" if overload else name[:-1]
-        return records.named(full)
+        return find_record(full)
 
     def _target(self, call: Call) -> tuple[Value, bool] | None:
         """Where the one result goes, and whether that is a whole storage written in place; None when it cannot be."""

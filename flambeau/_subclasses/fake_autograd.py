@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import heapq
-import importlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau.ops.record import RECORDS
+from flambeau.ops.record import find
 from flambeau.ops.shapes.geometry import same, same_all
 from flambeau.ops.symbolic.numbers import hint_of
 
@@ -110,7 +109,7 @@ class Derivative:
         alias = next((tag[6:] for tag in record.tags if tag.startswith("alias:")), record.name)
         if alias == record.name:
             return gradients(record) or [None] * len(self.tensors)
-        original = RECORDS[alias]
+        original = find(alias)
         renamed = dict(zip((a.name for a in original.schema.args), self.arguments))
         return [
             None if g is None else Gradient(g.kind, g.record, tuple(renamed.get(s, s) for s in g.sources))
@@ -210,15 +209,9 @@ def _items(value: Any) -> list[Any]:
 @functools.cache
 def derivative_of(name: str) -> Derivative | None:
     """The derivative of an operator, by the full name of its functional form; None when its record has none."""
-    module = _C._operator_derivative(name)
-    if module is None:
+    if _C._operator_derivative(name) is None:
         return None
-    if module:
-        importlib.import_module(module)
-        return Derivative(RECORDS[name])
-    from flambeau.ops.evaluate import _record
-
-    return Derivative(_record(name))
+    return Derivative(find(name))
 
 
 # ---------------------------------------------------------------------------------------------- recording

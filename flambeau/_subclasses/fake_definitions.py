@@ -33,7 +33,7 @@ def find(name: str) -> Callable[..., Any] | None:
 
 
 def _list_records() -> dict[str, Any]:
-    from flambeau.ops import foreach  # noqa: F401
+    from flambeau.ops.lists import foreach  # noqa: F401
     from flambeau.ops.record import RECORDS
 
     return RECORDS

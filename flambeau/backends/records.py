@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,7 @@ from flambeau import _C
 @functools.cache
 def _all() -> dict[str, Any]:
     """Every record by full name, with the derivatives of the pointwise ones, which are pointwise records too."""
-    package = importlib.import_module("flambeau.ops")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"flambeau.ops.{module.name}")
-    table = dict(importlib.import_module("flambeau.ops.record").RECORDS)
+    table = dict(importlib.import_module("flambeau.ops.record").load())
     gradients = importlib.import_module("flambeau.ops.gradients").gradients
     for record in [r for r in table.values() if r.kind == "pointwise"]:
         if not any(tag.startswith("alias:") for tag in record.tags):
@@ -32,22 +28,7 @@ def _all() -> dict[str, Any]:
 
 def find(op: Any) -> Any:
     """The record of an operator, or None."""
-    return named(op._full_name)
-
-
-@functools.cache
-def named(name: str) -> Any:
-    """A record by its full name, or None. Imports the module that holds it and no other."""
-    place = _C._record_place(name)
-    if place is None:
-        return None
-    module, base = place
-    importlib.import_module(module)
-    record = importlib.import_module("flambeau.ops.record").RECORDS.get(base or name)
-    if record is not None and base:
-        derived = importlib.import_module("flambeau.ops.gradients").gradients(record) or ()
-        record = next((g.record for g in derived if g is not None and g.record and g.record.name == name), None)
-    return record if record is not None else _all().get(name)
+    return importlib.import_module("flambeau.ops.record").find(op._full_name)
 
 
 def on_meta(value: Any) -> Any:

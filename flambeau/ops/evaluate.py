@@ -6,14 +6,13 @@ derivative has to be recorded itself.
 
 from __future__ import annotations
 
-import importlib
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
 from flambeau.ops import expr
-from flambeau.ops.record import RECORDS, Record
+from flambeau.ops.record import find
 
 _PYTHON: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -109,21 +108,6 @@ def _call(function: Callable[..., Any], args: list[Any], values: dict[str, Any])
     return function(*lifted)
 
 
-def _record(name: str) -> Record:
-    if name not in RECORDS:
-        for module in (
-            "arithmetic",
-            "comparison",
-            "bitwise",
-            "math_functions",
-            "special_functions",
-            "activation",
-            "complex_numbers",
-        ):
-            importlib.import_module(f"flambeau.ops.{module}")
-    return RECORDS[name]
-
-
 # Where the slope is a step: its own derivative is zero rather than unknown, so that weights below get a zero
 # gradient from a penalty on slopes instead of none, and second derivatives exist.
 _STEPS = {
@@ -148,7 +132,7 @@ def _as_in_the_kernel(x: Any, dtype: Any) -> Any:
 
 def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -> Any:
     """The gradient of one operand of a pointwise op, from its record's derivative."""
-    record = _record(name)
+    record = find(name)
     select = record.details["select"]
     names = [a.name for a in record.schema.args]
     values = {n: _as_in_the_kernel(x, g.dtype) for n, x in zip(names, args)}

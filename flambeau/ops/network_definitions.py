@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops import loss, normalization, softmax
 from flambeau.ops.definitions import TABLE, _log_softmax, _positions, _softmax, decompose
+from flambeau.ops.loss import records as loss
+from flambeau.ops.normalization import records as normalization
+from flambeau.ops.normalization import softmax
 
 # ---------------------------------------------------------------- convolution
 

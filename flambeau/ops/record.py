@@ -20,6 +20,8 @@ tensor or a number; a suffix `?` allows None, `[]` is a list, `[2]` a list for w
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -45,7 +47,6 @@ class Record:
     out: bool = False  # derive the `out=` form
     tags: tuple[str, ...] = ()  # "view", "random", "data_dependent", ...
     vjp: Any = None  # derivative, written in ops (or expressions, for pointwise)
-    decompose: Callable[..., Any] | None = None  # definition in other ops, for native records
     samples: Callable[..., Any] | None = None  # test samples beyond the ones derived from the schema
     where: str = ""  # Python module that holds the record
     details: dict[str, Any] = field(default_factory=dict)
@@ -207,6 +208,45 @@ def update(schema: str, expr: Expression, *, scalars: tuple[str, ...] = (), **op
              in double precision once for each tensor and not for each element.
     """
     return _add(schema, "update", dict(options, tags=("no_grad",)), _caller(), expr=expr, scalars=scalars)
+
+
+@functools.cache
+def find(name: str) -> Record | None:
+    """A record by full name, or None: that of an operator, or of the gradient of a pointwise one. Imports the module that
+    holds it and no other."""
+    from flambeau import _C
+
+    place = _C._record_place(name)
+    if place is None:
+        return None
+    module, base = place
+    importlib.import_module(module)
+    if not base:
+        return RECORDS[name]
+    from flambeau.ops.gradients import gradients
+
+    derived = gradients(RECORDS[base]) or ()
+    return next((g.record for g in derived if g is not None and g.record and g.record.name == name), None)
+
+
+# What lies beside the records of a family, and packages that are no family.
+_BESIDE = frozenset(("definitions", "shapes", "batching", "samples"))
+_NO_FAMILY = frozenset(("shapes", "samples", "symbolic"))
+
+
+def load() -> dict[str, Record]:
+    """All records by full name; imports the record modules of every family."""
+    import pkgutil
+
+    root = importlib.import_module("flambeau.ops")
+    for family in pkgutil.iter_modules(root.__path__, "flambeau.ops."):
+        if not family.ispkg or family.name.rpartition(".")[2] in _NO_FAMILY:
+            continue
+        package = importlib.import_module(family.name)
+        for module in pkgutil.iter_modules(package.__path__):
+            if module.name not in _BESIDE:
+                importlib.import_module(f"{family.name}.{module.name}")
+    return RECORDS
 
 
 def vjp(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

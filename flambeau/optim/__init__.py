@@ -1,6 +1,6 @@
 """Optimizers and learning rate schedules.
 
-Most steps are update records (`ops/updates.py`): one native call for all parameters of a group.
+Most steps are update records (`ops/lists/updates.py`): one native call for all parameters of a group.
 """
 
 from flambeau.optim import lr_scheduler

@@ -33,7 +33,7 @@ def run_update(record: str, lists: list[list[Tensor]], found: int, differentiabl
     if found & _COMPLEX:
         lists = [[fl.view_as_real(t) if t.is_complex() else t for t in each] for each in lists]
     if differentiable:
-        from flambeau.ops import update_evaluation
+        from flambeau.ops.lists import update_evaluation
 
         update_evaluation.run(record, *lists, **numbers)
         return

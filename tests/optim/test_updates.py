@@ -5,7 +5,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import _ops
-from flambeau.ops import update_evaluation, updates
+from flambeau.ops.lists import update_evaluation, updates
 from flambeau.ops.record import RECORDS
 
 NAMES = [name for name, record in RECORDS.items() if record.where == updates.__name__]

@@ -16,7 +16,7 @@ from flambeau.nn.modules.dropout import Dropout
 from flambeau.nn.modules.linear import Linear
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.normalization import LayerNorm
-from flambeau.ops.attention import _float_mask
+from flambeau.ops.attention.records import _float_mask
 
 __all__ = [
     "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",

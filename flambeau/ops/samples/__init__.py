@@ -281,12 +281,10 @@ def _product(shape: Any) -> int:
 
 def load() -> dict[str, Any]:
     """All records, with their samples."""
-    ops = importlib.import_module("flambeau.ops")
-    for module in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"flambeau.ops.{module.name}")
+    records = importlib.import_module("flambeau.ops.record").load()
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    return dict(importlib.import_module("flambeau.ops.record").RECORDS)
+    return dict(records)
 
 
 def of(record: Any) -> Callable[[Make], Iterator[Call]]:

@@ -1,6 +1,6 @@
 """Update records evaluated op by op: their definition on devices without the kernel, and where a step is differentiated.
 
-Every record `_update_<name>_` of `ops/updates.py` is also a function of that name here, with the same arguments.
+Every record `_update_<name>_` of `ops/lists/updates.py` is also a function of that name here, with the same arguments.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops import expr, updates
+from flambeau.ops import expr
 from flambeau.ops.evaluate import evaluate
+from flambeau.ops.lists import updates
 from flambeau.ops.record import RECORDS, Record
 
 

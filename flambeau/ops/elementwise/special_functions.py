@@ -9,8 +9,8 @@ import math
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.aliases import alias, scalar_first
-from flambeau.ops.math_functions import xlogy
+from flambeau.ops.elementwise.aliases import alias, scalar_first
+from flambeau.ops.elementwise.math_functions import xlogy
 from flambeau.ops.record import Expression, Record, composite, pointwise
 
 SQRT_PI = math.sqrt(math.pi)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from flambeau.ops import expr as e
-from flambeau.ops.aliases import alias
+from flambeau.ops.elementwise.aliases import alias
 from flambeau.ops.record import pointwise
 
 

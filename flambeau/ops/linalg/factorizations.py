@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.linalg import is_vector, raise_on
+from flambeau.ops.linalg.records import is_vector, raise_on
 from flambeau.ops.record import composite, native, vjp
 from flambeau.ops.recording import without_data
 from flambeau.ops.retrace import retrace
@@ -440,7 +440,7 @@ def _check_norm_dtype(op: str, self: fl.Tensor) -> None:
 def linalg_vector_norm(
     self: fl.Tensor, ord: Any = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> fl.Tensor:
-    from flambeau.ops.reductions import vector_norm
+    from flambeau.ops.reductions.records import vector_norm
 
     op = "linalg.vector_norm"
     _check_norm_dtype(op, self)

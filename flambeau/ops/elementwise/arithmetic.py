@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.aliases import alias, scalar_first
-from flambeau.ops.math_functions import sqrt
+from flambeau.ops.elementwise.aliases import alias, scalar_first
+from flambeau.ops.elementwise.math_functions import sqrt
 from flambeau.ops.record import composite, pointwise
 
 

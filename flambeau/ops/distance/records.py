@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import flambeau as fl
-from flambeau.ops.loss import (
+from flambeau.ops.loss.records import (
     LEGACY,
     NN,
     REDUCTIONS,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.decompositions import adjoint
+from flambeau.ops.linalg.factorizations import adjoint
 from flambeau.ops.record import composite
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.aliases import alias
+from flambeau.ops.elementwise.aliases import alias
 from flambeau.ops.record import Expression, composite, pointwise
 
 INF = float("inf")

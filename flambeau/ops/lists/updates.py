@@ -1,7 +1,7 @@
 """Steps of the optimizers: the new values of a parameter and of its state, element by element.
 
 Each record becomes one kernel over whole parameter groups. The same expressions, evaluated op by op
-(`ops/update_evaluation.py`), serve devices without that kernel and steps that are differentiated themselves.
+(`ops/lists/update_evaluation.py`), serve devices without that kernel and steps that are differentiated themselves.
 
 Where `increment` is a parameter, it is what a step counts for: 1, or 0 when the caller has counted already.
 """

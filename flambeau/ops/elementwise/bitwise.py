@@ -7,7 +7,7 @@ width gives 0 (left) or the sign (right), and by a negative or too large count a
 from __future__ import annotations
 
 from flambeau.ops import expr as e
-from flambeau.ops.aliases import scalar_first
+from flambeau.ops.elementwise.aliases import scalar_first
 from flambeau.ops.record import pointwise
 
 pointwise("bitwise_not(Tensor self) -> Tensor", {"b": lambda x: e.lnot(x != 0), "i": lambda x: ~x}, dtypes="bi")

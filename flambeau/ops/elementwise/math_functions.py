@@ -9,7 +9,7 @@ import math
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.aliases import alias, scalar_first
+from flambeau.ops.elementwise.aliases import alias, scalar_first
 from flambeau.ops.record import Expression, Record, composite, pointwise
 
 LN2 = math.log(2)

@@ -1,0 +1,1 @@
+"""Convolutions, and sliding blocks as columns."""

@@ -1,0 +1,1 @@
+"""New tensors: constants, sequences, windows, copies and conversions."""

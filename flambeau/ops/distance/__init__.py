@@ -1,0 +1,1 @@
+"""Distances, similarities, and the losses made of them."""

@@ -1,0 +1,1 @@
+"""Elementwise operators: arithmetic, comparison, bits, complex numbers, mathematical functions, activations."""

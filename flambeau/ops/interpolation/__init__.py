@@ -1,0 +1,1 @@
+"""Resizing of images and sampling at grid points."""

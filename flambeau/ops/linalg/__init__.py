@@ -1,0 +1,1 @@
+"""Linear systems and matrix factorizations."""

@@ -1,0 +1,1 @@
+"""Layer, group, batch and RMS normalization, softmax."""

@@ -1,0 +1,1 @@
+"""Copies in another order: joining, splitting, padding, flipping, triangles and diagonals."""

@@ -1,0 +1,1 @@
+"""Conversions between sparse tensors and their strided parts."""

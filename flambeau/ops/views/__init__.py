@@ -1,0 +1,1 @@
+"""Views of the same memory, and their copies."""
