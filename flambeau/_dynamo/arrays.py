@@ -95,13 +95,13 @@ class TracedArray:
         if self.scalar or not self.writable:
             refuse("a store into an array that cannot be written to")
         if self.lazy is None:
-            self.tracer.call_method("copy_", (self.base, value), {})
+            self.tracer.builder.call_method("copy_", (self.base, value), {})
             return
         parent = self.lazy.parent
         if parent.lazy is None:
             self.lazy.put(parent.base, value)
         else:
-            elements = self.tracer.call_method("clone", (parent.tensor,), {})
+            elements = self.tracer.builder.call_method("clone", (parent.tensor,), {})
             self.lazy.put(elements, value)
             parent.write(elements)
 
@@ -178,7 +178,7 @@ def _beside_tensor(tracer: Tracer, name: str, operands: tuple[Any, ...]) -> Any:
     from flambeau._dynamo import operations
 
     function = operations.function_of(name)
-    return tracer.call_function(function, tuple(array.tensor if o is array else o for o in operands), {})
+    return tracer.builder.call_function(function, tuple(array.tensor if o is array else o for o in operands), {})
 
 
 def _define_operators() -> None:
@@ -227,7 +227,7 @@ def cast(tensor: TracedTensor, dtype: Any) -> TracedTensor:
     wanted = tensor_dtype(dtype)
     if tensor.fake.dtype == wanted:
         return tensor
-    return tensor.tracer.call_method("to", (tensor, wanted), {})  # type: ignore[no-any-return]
+    return tensor.tracer.builder.call_method("to", (tensor, wanted), {})  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------------------------------------- from and to outside
@@ -260,16 +260,16 @@ def wrap(tracer: Tracer, value: Any, source: Source) -> Any:
     np = numpy()
     cls = type(value)
     if not is_usable():
-        return tracer._wrap_object(value, source)
-    if cls is np.ndarray or (isinstance(value, np.generic) and source.describe() in tracer.moving):
+        return tracer.outside.wrap_object(value, source)
+    if cls is np.ndarray or (isinstance(value, np.generic) and source.describe() in tracer.outside.varying):
         try:
             tensor = as_tensor(value)
             array_dtype(tensor.dtype)
         except (TypeError, ValueError, Unsupported):
-            return tracer._wrap_object(value, source)  # of objects, of text: only Python can handle it
+            return tracer.outside.wrap_object(value, source)  # of objects, of text: only Python can handle it
         source.check("type", cls)
-        traced = tracer.add_input(tensor, source.apply(as_tensor))
-        tracer.memo[id(tensor)] = (tensor, traced)
+        traced = tracer.builder.add_input(tensor, source.apply(as_tensor))
+        tracer.outside.memo[id(tensor)] = (tensor, traced)
         stand_in = TracedArray(tracer, traced, cls is not np.ndarray, source)
         if cls is np.ndarray:
             source.apply(backwards).check("equals", backwards(value))
@@ -279,17 +279,17 @@ def wrap(tracer: Tracer, value: Any, source: Source) -> Any:
                 key = tuple(slice(None, None, -1 if i in backwards(value) else None) for i in range(value.ndim))
                 stand_in = subscript(tracer, TracedArray(tracer, traced, writable=stand_in.writable), key)
                 stand_in.source = source
-            tracer.distinct.append(source)
-        tracer.memo[id(value)] = (value, stand_in)
+            tracer.outside.distinct.append(source)
+        tracer.outside.memo[id(value)] = (value, stand_in)
         return stand_in
     if isinstance(value, (np.generic, np.dtype)):
         source.check("equals", value)
         return value
     if isinstance(value, np.ufunc) or callable(value):
         source.check("id", value)
-        tracer._know(value, tracer.sources.constant(value))
+        tracer.outside.register(value, tracer.outside.sources.constant(value))
         return value
-    return tracer._wrap_object(value, source)
+    return tracer.outside.wrap_object(value, source)
 
 
 def from_tensor(tracer: Tracer, tensor: TracedTensor, force: Any = False) -> TracedArray:
@@ -297,7 +297,7 @@ def from_tensor(tracer: Tracer, tensor: TracedTensor, force: Any = False) -> Tra
     if not is_usable():
         raise Unsupported(breaks.TENSOR_VALUE, "numpy")
     if force:
-        tensor = tracer.call_method("detach", (tensor,), {})
+        tensor = tracer.builder.call_method("detach", (tensor,), {})
     fake = tensor.fake
     if fake.requires_grad or fake.fake_device.type != "cpu" or tensor.cls.__name__ not in ("Tensor", "Parameter"):
         raise Unsupported(breaks.TENSOR_VALUE, "numpy")
@@ -328,10 +328,10 @@ def to_tensor(tracer: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict
     dtype = kwargs.get("dtype")
     tensor = array.tensor
     if function is fl.tensor or array.scalar:
-        made = tracer.call_method("clone", (tensor,), {})
+        made = tracer.builder.call_method("clone", (tensor,), {})
     else:
-        made = tracer.call_method("detach", (tensor,), {})
-    return made if dtype is None else tracer.call_method("to", (made, dtype), {})
+        made = tracer.builder.call_method("detach", (tensor,), {})
+    return made if dtype is None else tracer.builder.call_method("to", (made, dtype), {})
 
 
 def holds_array(value: Any) -> bool:
@@ -345,8 +345,8 @@ def holds_array(value: Any) -> bool:
 def constant(tracer: Tracer, value: Any) -> TracedArray:
     """An array that is the same in each call, new each time."""
     tensor = as_tensor(numpy().array(value, order="C"))
-    traced = tracer.wrap(tensor, tracer.sources.constant(tensor))
-    return TracedArray(tracer, tracer.call_method("clone", (traced,), {}))
+    traced = tracer.outside.wrap(tensor, tracer.outside.sources.constant(tensor))
+    return TracedArray(tracer, tracer.builder.call_method("clone", (traced,), {}))
 
 
 def as_array(tracer: Tracer, value: Any) -> TracedArray:
@@ -360,10 +360,12 @@ def as_array(tracer: Tracer, value: Any) -> TracedArray:
         parts = [as_array(tracer, v) for v in value]
         dtype = numpy().result_type(*(p.dtype for p in parts))
         tensors = [cast(p.tensor, dtype) for p in parts]
-        return TracedArray(tracer, tracer.call_function(fl.stack, (tensors,), {}))
+        return TracedArray(tracer, tracer.builder.call_function(fl.stack, (tensors,), {}))
     value = _plain(value)
     if cls is TracedNumber:
-        return TracedArray(tracer, tracer.call_function(fl.full, ((), value), {"dtype": fl.float64, **on_host()}))
+        return TracedArray(
+            tracer, tracer.builder.call_function(fl.full, ((), value), {"dtype": fl.float64, **on_host()})
+        )
     if not is_known(value):
         refuse(f"an array of {cls.__name__}")
     return constant(tracer, value)
@@ -457,7 +459,7 @@ def call_ufunc(tracer: Tracer, ufunc: Any, args: tuple[Any, ...], kwargs: dict[s
             continue
         made = number(value.value, wanted)
         if ufunc.__name__ not in numpy_table.WITH_NUMBERS or type(made) is SymInt:
-            made = tracer.call_function(fl.full, ((), made), {"dtype": tensor_dtype(wanted), **on_host()})
+            made = tracer.builder.call_function(fl.full, ((), made), {"dtype": tensor_dtype(wanted), **on_host()})
         values.append(made)
     result = cast(rule(tracer, *values), loop[-1])
     if out is None:
@@ -492,7 +494,7 @@ def load(tracer: Tracer, array: TracedArray, name: str) -> Any:
     if name in ("real", "imag") and (array.dtype.kind == "c" or name == "real"):
         if array.dtype.kind != "c":
             return array
-        return view(array, lambda tensor: tracer.call_function(getattr, (tensor, name), {}), name)
+        return view(array, lambda tensor: tracer.builder.call_function(getattr, (tensor, name), {}), name)
     if name == "__class__":
         return array.dtype.type if array.scalar else numpy().ndarray
     kind = array.dtype.type if array.scalar else numpy().ndarray
@@ -510,7 +512,7 @@ def view(array: TracedArray, function: Callable[[Any], Any], name: str, *args: A
     tracer = array.tracer
 
     def put(tensor: Any, value: Any) -> None:
-        tracer.call_method("copy_", (function(tensor), value), {})
+        tracer.builder.call_method("copy_", (function(tensor), value), {})
 
     def make(rebuilder: Rebuilder, parent: str) -> str:
         given = "".join(", " + rebuilder.value(a) for a in args)
@@ -525,13 +527,13 @@ def _lazy_item(array: TracedArray, key: Any, parts: tuple[Any, ...], flips: tupl
     tracer = array.tracer
 
     def turned(tensor: Any) -> Any:
-        return tracer.call_function(fl.flip, (tensor, flips), {}) if flips else tensor
+        return tracer.builder.call_function(fl.flip, (tensor, flips), {}) if flips else tensor
 
     def read(tensor: Any) -> Any:
-        return turned(tracer.call_function(operator.getitem, (tensor, parts), {}))
+        return turned(tracer.builder.call_function(operator.getitem, (tensor, parts), {}))
 
     def put(tensor: Any, value: Any) -> None:
-        tracer.call_function(operator.setitem, (tensor, parts, turned(value)), {})
+        tracer.builder.call_function(operator.setitem, (tensor, parts, turned(value)), {})
 
     made = LazyView(array, read, put, lambda rebuilder, parent: f"{parent}[{rebuilder.value(key)}]")
     return TracedArray(tracer, read(array.tensor), writable=array.writable, lazy=made)
@@ -546,11 +548,11 @@ def length(array: TracedArray) -> Any:
 def subscript(tracer: Tracer, array: TracedArray, key: Any) -> Any:
     """array[key]"""
     parts, copies, flips = _key(tracer, array, key)
-    result = tracer.call_function(operator.getitem, (array.tensor, parts), {})
+    result = tracer.builder.call_function(operator.getitem, (array.tensor, parts), {})
     if not isinstance(result, TracedTensor):
         refuse("this kind of index")
     if not result.fake.ndim and Ellipsis not in parts:
-        return TracedArray(tracer, tracer.call_method("clone", (result,), {}), scalar=True)
+        return TracedArray(tracer, tracer.builder.call_method("clone", (result,), {}), scalar=True)
     if copies is True:
         return TracedArray(tracer, result)
     if copies or flips or array.lazy is not None:
@@ -574,18 +576,18 @@ def store(tracer: Tracer, array: TracedArray, key: Any, value: Any) -> None:
     else:
         item = cast(given.tensor, array.dtype)
         if flips:
-            item = tracer.call_function(fl.flip, (_broadcast(tracer, array, parts, item), flips), {})
+            item = tracer.builder.call_function(fl.flip, (_broadcast(tracer, array, parts, item), flips), {})
     if array.lazy is not None:
-        changed = tracer.call_method("clone", (array.tensor,), {})
-        tracer.call_function(operator.setitem, (changed, parts, item), {})
+        changed = tracer.builder.call_method("clone", (array.tensor,), {})
+        tracer.builder.call_function(operator.setitem, (changed, parts, item), {})
         array.write(changed)
     else:
-        tracer.call_function(operator.setitem, (array.base, parts, item), {})
+        tracer.builder.call_function(operator.setitem, (array.base, parts, item), {})
 
 
 def _broadcast(tracer: Tracer, array: TracedArray, parts: Any, item: Any) -> Any:
-    shape = tracer.call_function(operator.getitem, (array.tensor, parts), {}).fake.shape
-    return tracer.call_function(fl.broadcast_to, (item, tuple(shape)), {})
+    shape = tracer.builder.call_function(operator.getitem, (array.tensor, parts), {}).fake.shape
+    return tracer.builder.call_function(fl.broadcast_to, (item, tuple(shape)), {})
 
 
 def _key(tracer: Tracer, array: TracedArray, key: Any) -> tuple[tuple[Any, ...], Any, tuple[int, ...]]:

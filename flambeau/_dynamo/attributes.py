@@ -17,9 +17,11 @@ from flambeau import _C
 from flambeau._dynamo import arrays, breaks, draws, gradients, mappings, overriding
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.kinds import CONSTANTS, MISSING, fl_module, is_result_tuple, lookup_type
+from flambeau._dynamo.outside import Outside
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt
 from flambeau._dynamo.source import Source
-from flambeau._dynamo.trace import CONSTANTS, MISSING, Tracer, fl_module, is_result_tuple, lookup_type
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import (
     NULL,
     Interpreted,
@@ -93,8 +95,8 @@ def load(tracer: Tracer, value: Any, name: str) -> Any:
     if cls is TracedNumber:
         return _native_attribute(tracer, value.specialize(), name)
     if _is_native(cls):
-        inside = cls in CONSTANTS or cls is types.CodeType or callable(value) or cls in tracer.value_types
-        if id(value) in tracer.known and not inside:
+        inside = cls in CONSTANTS or cls is types.CodeType or callable(value) or cls in tracer.outside.value_types
+        if id(value) in tracer.outside.known and not inside:
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
         return _native_attribute(tracer, value, name)
     return _load_from_instance(tracer, value, name)
@@ -104,7 +106,7 @@ def _is_native(cls: type) -> bool:
     """Types whose attributes are all implemented natively and have no instance dict."""
     if cls is types.SimpleNamespace:
         return False
-    if cls in Tracer.value_types:
+    if cls in Outside.value_types:
         return True
     if not (cls.__flags__ & (1 << 9)) or cls in CONSTANTS or is_result_tuple(cls) or cls.__module__ == "torch._C":
         return True
@@ -135,7 +137,7 @@ def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     if name in _SHAPE_ATTRIBUTES or name in _DEVICE_ATTRIBUTES:
         return getattr(tensor.fake, name)
     if name in _VIEW_ATTRIBUTES:
-        return tracer.call_function(getattr, (tensor, name), {})
+        return tracer.builder.call_function(getattr, (tensor, name), {})
     if name == "__class__":
         return tensor.cls
     if name in _VALUE_METHODS or name in _STATE_METHODS or name == "backward":
@@ -151,7 +153,7 @@ def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
         if tensor.real is not None and tensor.source is not None:
             state = getattr(tensor.real, "__dict__", None) or {}
             if name in state:
-                return tracer.wrap(state[name], tensor.source.attribute(name))
+                return tracer.outside.wrap(state[name], tensor.source.attribute(name))
             if lookup_type(tensor.cls, name) is NULL:
                 tensor.source.attribute(name).check("absent")
                 raise UserError(AttributeError(f"'{tensor.cls.__name__}' object has no attribute '{name}'"))
@@ -169,11 +171,11 @@ def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
 def _load_from_subclass(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     """A member that the tensor's own class defines."""
     raw = overriding.lookup_member(tensor.cls, name)
-    tracer.guard_type_attribute(tensor.cls, name)
+    tracer.outside.guard_type_attribute(tensor.cls, name)
     if isinstance(raw, property) and raw.fget is not None:
         return tracer.call(raw.fget, (tensor,), {})
     if isinstance(raw, types.FunctionType):
-        tracer._know(raw, tracer.sources.constant(raw))
+        tracer.outside.register(raw, tracer.outside.sources.constant(raw))
         return types.MethodType(raw, tensor)
     return load(tracer, tensor.cls, name)
 
@@ -189,7 +191,7 @@ _OPERATOR_METHODS = frozenset(
 
 
 def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
-    pending = tracer.pending(module, name)
+    pending = tracer.outside.pending(module, name)
     if pending is not MISSING:
         if pending is NULL:
             raise UserError(AttributeError(f"module '{module.__name__}' has no attribute '{name}'"))
@@ -200,14 +202,14 @@ def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
             value = getattr(module, name)  # a package that imports its parts on first use
         except Exception as error:
             if "__getattr__" not in module.__dict__:
-                tracer.sources.constant(module).attribute(name).check("absent")
+                tracer.outside.sources.constant(module).attribute(name).check("absent")
             raise UserError(error) from None
         from flambeau._dynamo import functions
 
         functions.add_imported()
         if module.__dict__.get(name, MISSING) is not value:
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{module.__name__}.{name}, which is computed")
-    return tracer.wrap(value, tracer.sources.constant(module.__dict__).dict_item(name))
+    return tracer.outside.wrap(value, tracer.outside.sources.constant(module.__dict__).dict_item(name))
 
 
 _CACHED = type(functools.lru_cache(None)(lambda: None))
@@ -218,14 +220,14 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
     kind = type(raw)
     if kind in (types.FunctionType, _CACHED):
         source.check("id", raw)
-        tracer._know(raw, tracer.sources.constant(raw))
+        tracer.outside.register(raw, tracer.outside.sources.constant(raw))
         return raw if owner is None else types.MethodType(raw, owner)
     if kind is staticmethod:
         source.check("id", raw)
-        return tracer.wrap(raw.__func__, tracer.sources.constant(raw).attribute("__func__"))
+        return tracer.outside.wrap(raw.__func__, tracer.outside.sources.constant(raw).attribute("__func__"))
     if kind is classmethod:
         source.check("id", raw)
-        function = tracer.wrap(raw.__func__, tracer.sources.constant(raw).attribute("__func__"))
+        function = tracer.outside.wrap(raw.__func__, tracer.outside.sources.constant(raw).attribute("__func__"))
         return types.MethodType(function, cls)
     if kind in (
         types.MethodDescriptorType,
@@ -236,21 +238,21 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
         if owner is None:
             source.check("id", raw)
             return raw if kind is not types.ClassMethodDescriptorType else getattr(cls, raw.__name__)
-        if id(owner) in tracer.known and kind is not types.BuiltinFunctionType:
+        if id(owner) in tracer.outside.known and kind is not types.BuiltinFunctionType:
             if raw.__objclass__ is object or isinstance(owner, BaseException):
                 return types.MethodType(raw, owner)
             if (isinstance(owner, dict) and raw.__name__ in mappings.READS) or draws.is_draw(owner, raw.__name__):
                 return types.MethodType(raw, owner)
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{raw.__name__} of {cls.__name__}")
-        if id(owner) in tracer.fresh and getattr(raw, "__objclass__", None) is object:
+        if id(owner) in tracer.outside.fresh and getattr(raw, "__objclass__", None) is object:
             return types.MethodType(raw, owner)
         return raw.__get__(owner, cls)
     get = lookup_type(kind, "__get__")
     if get is NULL:
-        return tracer.wrap(raw, source)
+        return tracer.outside.wrap(raw, source)
     if isinstance(get, types.FunctionType):
         source.check("id", raw)
-        tracer._know(raw, tracer.sources.constant(raw))
+        tracer.outside.register(raw, tracer.outside.sources.constant(raw))
         return tracer.call(types.MethodType(get, raw), (owner, cls), {})
     if kind is property and owner is None:
         source.check("id", raw)
@@ -279,7 +281,9 @@ def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__annotations__"):
         value = _native_attribute(tracer, cls, name)
         return (
-            value if not isinstance(value, dict) else tracer.wrap(value, tracer.sources.constant(cls).attribute(name))
+            value
+            if not isinstance(value, dict)
+            else tracer.outside.wrap(value, tracer.outside.sources.constant(cls).attribute(name))
         )
     if name == "__class__":
         return type(cls)
@@ -289,7 +293,7 @@ def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
             return tracer.call(meta.fget, (cls,), {})
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{cls.__name__}.{name}")
     raw = lookup_type(cls, name)
-    source = tracer.sources.constant(cls).type_attribute(name)
+    source = tracer.outside.sources.constant(cls).type_attribute(name)
     if raw is not NULL:
         return _bind(tracer, raw, None, cls, source)
     if meta is not NULL:
@@ -309,7 +313,7 @@ def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
 
 
 def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
-    known = tracer.known.get(id(function))
+    known = tracer.outside.known.get(id(function))
     if name in ("__name__", "__qualname__", "__module__", "__doc__"):
         return _native_attribute(tracer, function, name)
     if name in (
@@ -322,7 +326,7 @@ def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
         "__annotations__",
     ):
         if known is not None and name in ("__defaults__", "__kwdefaults__"):
-            return tracer.wrap(getattr(function, name), known[1].attribute(name))
+            return tracer.outside.wrap(getattr(function, name), known[1].attribute(name))
         if name == "__code__":
             if known is not None:
                 known[1].attribute(name).check("id", function.__code__)
@@ -330,13 +334,13 @@ def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
     if known is None:
         return _native_attribute(tracer, function, name)
-    pending = tracer.pending(function, name)
+    pending = tracer.outside.pending(function, name)
     if pending is not MISSING and pending is not NULL:
         return pending
     if name == "__dict__":
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "__dict__ of a function")
     if name in function.__dict__:
-        return tracer.wrap(function.__dict__[name], known[1].attribute(name))
+        return tracer.outside.wrap(function.__dict__[name], known[1].attribute(name))
     if name != "__wrapped__" and hasattr(types.FunctionType, name):
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
     known[1].attribute(name).check("absent")
@@ -350,7 +354,7 @@ def _load_from_super(tracer: Tracer, value: Any, name: str) -> Any:
         if name in base.__dict__:
             raw = base.__dict__[name]
             bound_to_class = isinstance(owner, type) and owner is start
-            source = tracer.sources.constant(base).type_attribute(name)
+            source = tracer.outside.sources.constant(base).type_attribute(name)
             if (name == "__setattr__" and raw is object.__setattr__) or name == "__new__":
                 return (
                     types.MethodType(raw, owner)
@@ -375,30 +379,30 @@ def _load_from_super(tracer: Tracer, value: Any, name: str) -> Any:
 
 def instance_value(tracer: Tracer, value: Any, name: str) -> Any:
     """The instance's own attribute, or MISSING."""
-    known = tracer.known.get(id(value))
+    known = tracer.outside.known.get(id(value))
     if known is None:
         state = getattr(value, "__dict__", None)
         return MISSING if state is None or name not in state else state[name]
-    pending = tracer.pending(value, name)
+    pending = tracer.outside.pending(value, name)
     if pending is not MISSING:
         return MISSING if pending is NULL else pending
     state = getattr(value, "__dict__", None)
     if state is None or name not in state:
         return MISSING
-    return tracer.wrap(state[name], known[1].instance(name))
+    return tracer.outside.wrap(state[name], known[1].instance(name))
 
 
 def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
     cls = type(value)
     if cls.__module__ == "flambeau._ops" and cls.__name__ in ("_OpNamespace", "_Ops", "OpOverloadPacket"):
         found = _native_attribute(tracer, value, name)
-        return tracer.wrap(found, tracer.sources.constant(found))
+        return tracer.outside.wrap(found, tracer.outside.sources.constant(found))
     if lookup_type(cls, "__getattribute__") is not object.__getattribute__ and not isinstance(
         value, (BaseException, *_module_types())
     ):
         hook = lookup_type(cls, "__getattribute__")
         if isinstance(hook, types.FunctionType):
-            tracer.guard_type_attribute(cls, "__getattribute__")
+            tracer.outside.guard_type_attribute(cls, "__getattribute__")
             return tracer.call(hook, (value, name), {})
         if getattr(hook, "__objclass__", None) not in (dict, list, tuple, set, int, str, float, types.SimpleNamespace):
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
@@ -413,7 +417,7 @@ def _module_types() -> tuple[Any, ...]:
 def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
     """What object.__getattribute__ does, then __getattr__."""
     cls = type(value)
-    known = tracer.known.get(id(value))
+    known = tracer.outside.known.get(id(value))
     raw = lookup_type(cls, name)
     pending = _pending_in_class(tracer, cls, name)
     if pending is not MISSING:
@@ -421,7 +425,7 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
         if found is MISSING and known is not None:
             _guard_absent(tracer, value, name, known[1])
         return pending if found is MISSING else found
-    type_source = tracer.sources.constant(cls).type_attribute(name)
+    type_source = tracer.outside.sources.constant(cls).type_attribute(name)
     if raw is not NULL:
         kind = type(raw)
         if kind is property:
@@ -456,10 +460,10 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
     if module != () and isinstance(value, module) and (hook is NULL or hook is lookup_type(module, "__getattr__")):
         return _load_member(tracer, value, name)
     if isinstance(hook, types.FunctionType):
-        tracer.guard_type_attribute(cls, "__getattr__")
+        tracer.outside.guard_type_attribute(cls, "__getattr__")
         return tracer.call(hook, (value, name), {})
     if isinstance(value, dict) and hook in (dict.__getitem__, dict.get):
-        tracer.guard_type_attribute(cls, "__getattr__")
+        tracer.outside.guard_type_attribute(cls, "__getattr__")
         return tracer.call(hook, (value, name), {})
     if hook is not NULL:
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of {cls.__name__}")
@@ -471,7 +475,7 @@ def _attribute_error(value: Any, name: str) -> AttributeError:
 
 
 def _guard_absent(tracer: Tracer, value: Any, name: str, source: Source) -> None:
-    if getattr(value, "__dict__", None) is not None and tracer.pending(value, name) is MISSING:
+    if getattr(value, "__dict__", None) is not None and tracer.outside.pending(value, name) is MISSING:
         source.instance(name).check("absent")
 
 
@@ -485,7 +489,7 @@ def _load_cached(tracer: Tracer, value: Any, name: str, raw: Any, source: Source
 def _load_slot(tracer: Tracer, value: Any, name: str, raw: Any, known: Any) -> Any:
     if known is None:
         return _native_attribute(tracer, value, name)
-    pending = tracer.pending(value, name)
+    pending = tracer.outside.pending(value, name)
     if pending is not MISSING:
         if pending is NULL:
             raise UserError(AttributeError(name))
@@ -495,7 +499,7 @@ def _load_slot(tracer: Tracer, value: Any, name: str, raw: Any, known: Any) -> A
     except AttributeError as error:
         known[1].attribute(name).check("absent")
         raise UserError(error) from None
-    return tracer.wrap(found, known[1].attribute(name))
+    return tracer.outside.wrap(found, known[1].attribute(name))
 
 
 def _load_special(tracer: Tracer, value: Any, name: str, known: Any) -> Any:
@@ -505,8 +509,8 @@ def _load_special(tracer: Tracer, value: Any, name: str, known: Any) -> Any:
         if known is None:
             return value.__dict__
         return (
-            tracer.wrap(value.__dict__, known[1].attribute("__dict__"))
-            if id(value) not in tracer.overlays
+            tracer.outside.wrap(value.__dict__, known[1].attribute("__dict__"))
+            if id(value) not in tracer.outside.overlays
             else _overlaid_dict(tracer, value)
         )
     if isinstance(value, BaseException):
@@ -526,7 +530,7 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 
 def _load_member(tracer: Tracer, module: Any, name: str) -> Any:
     """A parameter, buffer or submodule of an nn.Module."""
-    known = tracer.known.get(id(module))
+    known = tracer.outside.known.get(id(module))
     for table in _TABLES:
         members = module.__dict__.get(table)
         if members is None:
@@ -535,17 +539,17 @@ def _load_member(tracer: Tracer, module: Any, name: str) -> Any:
             if name in members:
                 return members[name]
             continue
-        pending = tracer.pending(members, name)
+        pending = tracer.outside.pending(members, name)
         if pending is not MISSING:
             return pending
-        shadow = tracer.memo.get(id(members))
+        shadow = tracer.outside.memo.get(id(members))
         if shadow is not None and shadow[1] is not members:
             if name in shadow[1]:
                 return shadow[1][name]
             continue
         place = known[1].instance(table)
         if name in members:
-            return tracer.wrap(members[name], place.dict_item(name))
+            return tracer.outside.wrap(members[name], place.dict_item(name))
         place.dict_item(name).check("absent")
     raise UserError(AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'"))
 
@@ -565,12 +569,12 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
             raise Unsupported(breaks.STORE, f"Tensor.{name}")
         return
     if isinstance(value, (type, types.ModuleType)) or cls is types.FunctionType:
-        if cls is types.FunctionType and id(value) not in tracer.known and not name.startswith("__"):
+        if cls is types.FunctionType and id(value) not in tracer.outside.known and not name.startswith("__"):
             value.__dict__[name] = new
             return
         if (
             cls is types.FunctionType
-            and id(value) not in tracer.known
+            and id(value) not in tracer.outside.known
             and name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__")
         ):
             setattr(value, name, new)
@@ -580,7 +584,7 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
             return
         if cls is types.FunctionType and name.startswith("__"):
             raise Unsupported(breaks.STORE, name)
-        tracer.overlay(value).values[name] = new
+        tracer.outside.overlay(value).values[name] = new
         return
     special = "__delattr__" if new is NULL else "__setattr__"
     hook = lookup_type(cls, special)
@@ -589,13 +593,13 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         _store_member(tracer, value, name, new)
         return
     if isinstance(hook, types.FunctionType):
-        tracer.guard_type_attribute(cls, special)
+        tracer.outside.guard_type_attribute(cls, special)
         tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
         return
     owner = getattr(hook, "__objclass__", None)
     if getattr(hook, "__name__", special) != special:  # as in `__setattr__ = dict.__setitem__`
-        if isinstance(value, dict) and owner is dict and id(value) not in tracer.known:
-            tracer.guard_type_attribute(cls, special)
+        if isinstance(value, dict) and owner is dict and id(value) not in tracer.outside.known:
+            tracer.outside.guard_type_attribute(cls, special)
             tracer.call(hook, (value, name) if new is NULL else (value, name, new), {})
             return
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
@@ -615,17 +619,17 @@ def _store_in_class(tracer: Tracer, cls: type, name: str, new: Any) -> None:
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
     if isinstance(new, (types.FunctionType, TracedTensor)) or issubclass(cls, (_C.Tensor, fl_module())):
         raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
-    if id(cls) not in tracer.known:
-        tracer._know(cls, tracer.sources.constant(cls))
-    tracer.overlay(cls).values[name] = new
-    tracer.written_classes = True
+    if id(cls) not in tracer.outside.known:
+        tracer.outside.register(cls, tracer.outside.sources.constant(cls))
+    tracer.outside.overlay(cls).values[name] = new
+    tracer.outside.written_classes = True
 
 
 def _pending_in_class(tracer: Tracer, cls: type, name: str) -> Any:
     """What the program stored in a class or one of its bases; MISSING when the class has what it had."""
-    if tracer.written_classes:
+    if tracer.outside.written_classes:
         for base in cls.__mro__:
-            found = tracer.pending(base, name)
+            found = tracer.outside.pending(base, name)
             if found is not MISSING:
                 return found
             if name in base.__dict__:
@@ -635,7 +639,7 @@ def _pending_in_class(tracer: Tracer, cls: type, name: str) -> Any:
 
 def _store_member(tracer: Tracer, module: Any, name: str, new: Any) -> None:
     """Module.__setattr__: a buffer or a plain attribute."""
-    known = tracer.known.get(id(module))
+    known = tracer.outside.known.get(id(module))
     if known is None or new is NULL or isinstance(new, fl_module()):
         raise Unsupported(breaks.STORE, f"{type(module).__name__}.{name}")
     if type(new) is TracedTensor and new.cls is not _C.Tensor:
@@ -645,11 +649,11 @@ def _store_member(tracer: Tracer, module: Any, name: str, new: Any) -> None:
         if name in members:
             if table != "_buffers" or not (new is None or type(new) is TracedTensor):
                 raise Unsupported(breaks.STORE, f"{type(module).__name__}.{name}")
-            if id(members) in tracer.memo and id(members) not in tracer.known:
+            if id(members) in tracer.outside.memo and id(members) not in tracer.outside.known:
                 raise Unsupported(breaks.STORE, "buffer of a module whose members are in use")
-            tracer._know(members, known[1].instance(table))
+            tracer.outside.register(members, known[1].instance(table))
             known[1].instance(table).dict_item(name).check("capture")
-            tracer.overlay(members).values[name] = new
+            tracer.outside.overlay(members).values[name] = new
             return
         known[1].instance(table).dict_item(name).check("absent")
     store_generic(tracer, module, name, new)
@@ -662,7 +666,7 @@ def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     if raw is not NULL:
         kind = type(raw)
         if kind is property:
-            tracer.guard_type_attribute(cls, name)
+            tracer.outside.guard_type_attribute(cls, name)
             function = raw.fdel if new is NULL else raw.fset
             if function is None:
                 raise Unsupported(breaks.EXCEPTION, f"property {name} cannot be set")
@@ -671,11 +675,11 @@ def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         setter = lookup_type(kind, "__delete__" if new is NULL else "__set__")
         if setter is not NULL and kind is not types.MemberDescriptorType:
             if isinstance(setter, types.FunctionType):
-                tracer.guard_type_attribute(cls, name)
-                tracer._know(raw, tracer.sources.constant(raw))
+                tracer.outside.guard_type_attribute(cls, name)
+                tracer.outside.register(raw, tracer.outside.sources.constant(raw))
                 tracer.call(setter, (raw, value) if new is NULL else (raw, value, new), {})
                 return
-            if id(value) not in tracer.known and isinstance(value, BaseException) and new is not NULL:
+            if id(value) not in tracer.outside.known and isinstance(value, BaseException) and new is not NULL:
                 setattr(value, name, new)
                 return
             raise Unsupported(breaks.STORE, f"{cls.__name__}.{name}")
@@ -684,9 +688,9 @@ def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
 
 def store_plain(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     """Into the instance itself."""
-    if id(value) not in tracer.known:
-        made = type(value) is collections.OrderedDict and id(value) not in tracer.shadows
-        if id(value) not in tracer.fresh and not made:
+    if id(value) not in tracer.outside.known:
+        made = type(value) is collections.OrderedDict and id(value) not in tracer.outside.shadows
+        if id(value) not in tracer.outside.fresh and not made:
             raise Unsupported(breaks.STORE, f"{type(value).__name__}.{name}")
         try:
             if new is NULL:
@@ -698,9 +702,11 @@ def store_plain(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         return
     module = fl_module()
     if module != () and isinstance(value, module):
-        tracer.impure = True
-    if ("__dict__" in value.__class__.__dict__ or hasattr(value, "__dict__")) and id(value.__dict__) in tracer.memo:
+        tracer.effects.impure = True
+    if ("__dict__" in value.__class__.__dict__ or hasattr(value, "__dict__")) and id(
+        value.__dict__
+    ) in tracer.outside.memo:
         raise Unsupported(breaks.STORE, "attribute of an object whose __dict__ is in use")
     if new is NULL and instance_value(tracer, value, name) is MISSING and lookup_type(type(value), name) is NULL:
         raise UserError(AttributeError(name))
-    tracer.overlay(value).values[name] = new
+    tracer.outside.overlay(value).values[name] = new

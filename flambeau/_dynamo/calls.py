@@ -30,9 +30,10 @@ from flambeau._dynamo import arrays, attributes, breaks, config, draws, gradient
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
+from flambeau._dynamo.kinds import CONSTANTS, Function, OverridableFunction, fl_module, lookup_type
 from flambeau._dynamo.operations import _sort, subscript, to_text
 from flambeau._dynamo.sizes import SYMBOLIC, plain
-from flambeau._dynamo.trace import CONSTANTS, Function, OverridableFunction, Tracer, fl_module, lookup_type
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import (
     NULL,
     Interpreted,
@@ -112,15 +113,17 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return call_module(tracer, function, args, kwargs)
     hook = lookup_type(cls, "__call__")
     if isinstance(hook, types.FunctionType):
-        tracer.guard_type_attribute(cls, "__call__")
+        tracer.outside.guard_type_attribute(cls, "__call__")
         return call(tracer, hook, (function, *args), kwargs)
     if hook is NULL:
         raise UserError(TypeError(f"'{real_type(function).__name__}' object is not callable"))
     wrapped = getattr(function, "__wrapped__", None)
-    if cls is weakref.ReferenceType and not args and id(function) in tracer.known:
-        tracer.known[id(function)][1].check("id", function)
+    if cls is weakref.ReferenceType and not args and id(function) in tracer.outside.known:
+        tracer.outside.known[id(function)][1].check("id", function)
         referent = function()
-        return referent if referent is None else tracer.wrap(referent, tracer.sources.constant(referent))
+        return (
+            referent if referent is None else tracer.outside.wrap(referent, tracer.outside.sources.constant(referent))
+        )
     if cls is _CACHED and isinstance(wrapped, types.FunctionType):
         return _call_cached(tracer, function, args, kwargs)
     if arrays.is_numpy(cls):
@@ -160,7 +163,7 @@ def _call_cached(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     if not all(type(a) in CONSTANTS for a in (*rest, *kwargs.values())):
         raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
     result = native(function, *args, **kwargs)
-    return tracer.wrap(result, tracer.sources.constant(result))
+    return tracer.outside.wrap(result, tracer.outside.sources.constant(result))
 
 
 _SINGLE_DISPATCH = functools.singledispatch(lambda value: None).__code__
@@ -175,13 +178,13 @@ def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         if state.get("_dynamo_disable"):
             raise Unsupported(breaks.DISABLED, function.__qualname__)
         if state.get("_dynamo_allow_in_graph"):
-            return tracer.call_function(function, args, kwargs)
+            return tracer.builder.call_function(function, args, kwargs)
     if tracer.depth > config.max_depth:
         raise Unsupported(breaks.RECURSION, function.__qualname__)
     code = function.__code__
     if code is _SINGLE_DISPATCH and args:
         chosen = native(function.dispatch, real_type(args[0]))
-        return call(tracer, tracer.wrap(chosen, tracer.sources.constant(chosen)), args, kwargs)
+        return call(tracer, tracer.outside.wrap(chosen, tracer.outside.sources.constant(chosen)), args, kwargs)
     if code.co_flags & 0x280:  # coroutines and asynchronous generators
         raise Unsupported(breaks.COROUTINE, function.__qualname__)
     frame = Frame.enter(tracer, function, args, kwargs)
@@ -217,7 +220,7 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
         return native(getattr(TracedTensor, name), *args)
     if name in ("__len__", "__iter__"):
         return native(getattr(TracedTensor, name), *args)
-    return tracer.call_method(name, args, kwargs)
+    return tracer.builder.call_method(name, args, kwargs)
 
 
 def _backward(
@@ -249,7 +252,7 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
         kwargs = {k: scalars.read(tracer, v) if type(v) is TracedTensor else v for k, v in kwargs.items()}
     if function in (fl.tensor, fl.as_tensor) and _holds_tensor(args):
         raise Unsupported(breaks.TENSOR_VALUE, function.__name__)
-    return tracer.call_function(function, args, kwargs)
+    return tracer.builder.call_function(function, args, kwargs)
 
 
 _FROM_ARRAYS = (fl.from_numpy, fl.as_tensor, fl.asarray, fl.tensor)
@@ -292,9 +295,9 @@ def call_descriptor(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -
         raise Unsupported(breaks.UNKNOWN_CALL, name)
     if type(subject) is TracedTensor and name in attributes._OPERATOR_METHODS:
         return native(getattr(TracedTensor, name), *args)
-    if isinstance(subject, BaseException) and id(subject) not in tracer.known:
+    if isinstance(subject, BaseException) and id(subject) not in tracer.outside.known:
         return native(function, *args, **kwargs)
-    if id(subject) in tracer.known and type(subject) not in CONSTANTS:
+    if id(subject) in tracer.outside.known and type(subject) not in CONSTANTS:
         if isinstance(subject, dict) and name in mappings.READS:
             if name == "__getitem__":
                 return mappings.item(tracer, *args)
@@ -382,10 +385,10 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         raise Unsupported(breaks.UNKNOWN_CALL, f"{owner.__name__}.{function.__name__}")
     if draws.is_draw(owner, function.__name__):
         return draws.draw(tracer, owner, function.__name__, args, kwargs)
-    outside = id(owner) in tracer.memo and tracer.memo[id(owner)][1] is not owner
+    outside = id(owner) in tracer.outside.memo and tracer.outside.memo[id(owner)][1] is not owner
     if (
         type(owner) not in VALUES
-        and (id(owner) in tracer.known or id(function) in tracer.known or outside)
+        and (id(owner) in tracer.outside.known or id(function) in tracer.outside.known or outside)
         and type(owner) not in CONSTANTS
     ):
         raise Unsupported(breaks.UNKNOWN_CALL, f"{type(owner).__name__}.{function.__name__}")
@@ -424,10 +427,10 @@ def call_module(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
     hook = lookup_type(cls, "__call__")
     if "_orig_mod" in cls.__dict__:  # a module that is compiled by itself: its original is captured here
         original = cls.__dict__["_orig_mod"]
-        tracer._know(original, tracer.sources.constant(original))
+        tracer.outside.register(original, tracer.outside.sources.constant(original))
         return call_module(tracer, original, args, kwargs)
     if isinstance(hook, types.FunctionType) and hook is not lookup_type(base, "__call__"):
-        tracer.guard_type_attribute(cls, "__call__")
+        tracer.outside.guard_type_attribute(cls, "__call__")
         return call(tracer, hook, (module, *args), kwargs)
     return call_with_hooks(tracer, module, args, kwargs)
 
@@ -435,7 +438,7 @@ def call_module(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
 def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
     """What Module.__call__ itself does."""
     cls = type(module)
-    known = tracer.known.get(id(module))
+    known = tracer.outside.known.get(id(module))
     if known is None:
         raise Unsupported(breaks.UNKNOWN_CALL, f"a new module {cls.__name__}")
     from flambeau.nn.modules import global_hooks
@@ -446,13 +449,13 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
         if name.startswith("_global_") and "registration" not in name and isinstance(table, dict):
             if table:
                 raise Unsupported(breaks.UNKNOWN_CALL, "module with global hooks")
-            tracer.sources.constant(table).check("length", 0)
+            tracer.outside.sources.constant(table).check("length", 0)
     for name in _HOOKS:
         table = state[name]
         source.instance(name).check("dict_keys", list(table))
     pre, post = state["_forward_pre_hooks"], state["_forward_hooks"]
     for key in pre:
-        hook = tracer.wrap(pre[key], source.instance("_forward_pre_hooks").dict_item(key))
+        hook = tracer.outside.wrap(pre[key], source.instance("_forward_pre_hooks").dict_item(key))
         if key in state["_forward_pre_hooks_with_kwargs"]:
             result = call(tracer, hook, (module, args, kwargs), {})
             if result is not None:
@@ -468,7 +471,7 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
     forward = attributes.load(tracer, module, "forward")
     result = call(tracer, forward, args, kwargs)
     for key in post:
-        hook = tracer.wrap(post[key], source.instance("_forward_hooks").dict_item(key))
+        hook = tracer.outside.wrap(post[key], source.instance("_forward_hooks").dict_item(key))
         if key in state["_forward_hooks_with_kwargs"]:
             changed = call(tracer, hook, (module, args, kwargs, result), {})
         else:
@@ -483,7 +486,7 @@ def _border(tracer: Tracer, module: Any, source: Any) -> Any:
     found = []
     for name in ("_backward_hooks", "_backward_pre_hooks"):
         table = module.__dict__[name]
-        found.append([tracer.wrap(table[key], source.instance(name).dict_item(key)) for key in table])
+        found.append([tracer.outside.wrap(table[key], source.instance(name).dict_item(key)) for key in table])
     if not any(found):
         return None
     source.instance("_is_full_backward_hook").check("equals", module._is_full_backward_hook)

@@ -21,7 +21,8 @@ from typing import Any
 
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported
-from flambeau._dynamo.trace import LITERALS, Tracer, is_namedtuple, lookup_type
+from flambeau._dynamo.kinds import LITERALS, is_namedtuple, lookup_type
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import Lazy
 from flambeau._dynamo.values import is_plain, native
 
@@ -36,7 +37,7 @@ _MEMBERS = (staticmethod, classmethod)
 
 def build_class(tracer: Tracer, body: Any, name: Any, *bases: Any, **keywords: Any) -> Any:
     """A class statement."""
-    if keywords or not isinstance(body, types.FunctionType) or id(body) in tracer.known:
+    if keywords or not isinstance(body, types.FunctionType) or id(body) in tracer.outside.known:
         raise Unsupported(breaks.CLASS, str(name))
     for base in bases:
         _check_base(base)
@@ -47,7 +48,7 @@ def build_class(tracer: Tracer, body: Any, name: Any, *bases: Any, **keywords: A
 
 def make_type(tracer: Tracer, name: Any, bases: Any, members: Any) -> Any:
     """type(name, bases, members)"""
-    if type(members) is not dict or id(members) in tracer.shadows or type(bases) is not tuple:
+    if type(members) is not dict or id(members) in tracer.outside.shadows or type(bases) is not tuple:
         raise Unsupported(breaks.CLASS, str(name))
     for base in bases:
         _check_base(base)
@@ -60,7 +61,7 @@ def make_dataclass(tracer: Tracer, cls: Any = None, /, **options: Any) -> Any:
         raise Unsupported(breaks.CLASS, "dataclass")
     if cls is None:
         return functools.partial(dataclasses.dataclass, **options)
-    if not isinstance(cls, type) or id(cls) not in tracer.fresh:
+    if not isinstance(cls, type) or id(cls) not in tracer.outside.fresh:
         raise Unsupported(breaks.CLASS, f"dataclass of {getattr(cls, '__name__', cls)}")
     return _adopt(tracer, native(dataclasses.dataclass(**options), cls))
 
@@ -106,7 +107,7 @@ def _check_body(tracer: Tracer, body: Any) -> None:
     for cell in body.__closure__ or ():
         try:
             if type(cell.cell_contents) is Lazy:
-                cell.cell_contents = tracer.realize(cell.cell_contents)
+                cell.cell_contents = tracer.outside.realize(cell.cell_contents)
         except ValueError:
             continue
 
@@ -133,17 +134,17 @@ def _functions(cls: type) -> list[Any]:
 
 def _adopt(tracer: Tracer, cls: Any) -> Any:
     """Makes a class one of this capture: nothing in it is guarded."""
-    tracer.make_fresh(cls)
+    tracer.outside.make_fresh(cls)
     for function in _functions(cls):
-        tracer.make_fresh(function)
+        tracer.outside.make_fresh(function)
         for cell in function.__closure__ or ():
-            tracer.make_fresh(cell)
+            tracer.outside.make_fresh(cell)
     return cls
 
 
 def embeddable(tracer: Tracer, cls: type) -> bool:
     """Whether a class may be part of an artifact: it is from outside, or holds nothing of the capture."""
-    if id(cls) not in tracer.fresh:
+    if id(cls) not in tracer.outside.fresh:
         return True
     if issubclass(cls, enum.Enum):
         members = [member.value for member in cls]

@@ -24,9 +24,10 @@ from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupport
 from flambeau._dynamo.bytecode import Handler
 from flambeau._dynamo.cut import Cut
 from flambeau._dynamo.interpreter import Frame, _BreakHere
+from flambeau._dynamo.kinds import fl_module
 from flambeau._dynamo.rebuild import Rebuilder, member_root
 from flambeau._dynamo.resume import make_resume_code
-from flambeau._dynamo.trace import Tracer, fl_module
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
 from flambeau._dynamo.utils import counters
 from flambeau.fx.graph_module import GraphModule
@@ -265,15 +266,15 @@ class Unit:
         frame.function = function
         tracer.root = frame
         for cell in function.__closure__ or ():
-            tracer._know(cell, tracer.sources.constant(cell))
+            tracer.outside.register(cell, tracer.outside.sources.constant(cell))
         if self.start is None:
             for index, value in enumerate(arguments):
-                frame.locals[index] = Lazy(value, tracer.sources.argument(index))
+                frame.locals[index] = Lazy(value, tracer.outside.sources.argument(index))
             return frame
         # A resume function: its prologue is performed here.
         offset, stack, slots = self.start
         state = arguments[0]
-        place = tracer.sources.argument(0)
+        place = tracer.outside.sources.argument(0)
         position = 0
         code = function.__code__
         if code.co_freevars:
@@ -288,10 +289,10 @@ class Unit:
             value = state[position + i]
             source = place.item(position + i)
             if isinstance(value, types.CellType):
-                frame.locals[slot] = tracer.wrap(value, source)
+                frame.locals[slot] = tracer.outside.wrap(value, source)
             else:
                 frame.locals[slot] = Lazy(value, source)
-        frame.stack[:] = [tracer.realize(v) if type(v) is Lazy else v for v in frame.stack]
+        frame.stack[:] = [tracer.outside.realize(v) if type(v) is Lazy else v for v in frame.stack]
         frame.pc = frame.decoded.index_of[offset]
         return frame
 
@@ -304,7 +305,7 @@ class Unit:
     ) -> dict[int, Break]:
         filename, line, name = stop.where or (frame.code.co_filename, frame.line(), frame.code.co_name)
         record = Break(stop.record, stop.detail, filename, line, name)
-        refuse = tracer.refuse_breaks[-1] if tracer.refuse_breaks else self.settings.fullgraph
+        refuse = tracer.modes.refuse_breaks[-1] if tracer.modes.refuse_breaks else self.settings.fullgraph
         if refuse and self.settings.report is None:
             raise GraphBreakError(record)
         step = frame.raised_at[-1] if frame.raised_at else frame.step
@@ -326,9 +327,11 @@ class Unit:
             rebuilder.side_effects()
             rebuilder.emit(f"return {result}")
         else:
-            if tracer.function_modes or tracer.overrides_disabled:
+            if tracer.modes.function_modes or tracer.modes.overrides_disabled:
                 raise SkipFrame(f"{cause.record.title} where a mode of __torch_function__ is active")
-            if cause.record is breaks.EXCEPTION and tracer.asked:  # and might not raise if it were not
+            if (
+                cause.record is breaks.EXCEPTION and tracer.modes.asked_if_compiling
+            ):  # and might not raise if it were not
                 raise SkipFrame(f"it asks whether it is compiled; {cause.record.title} {cause.detail}")
             counters["graph_break"][str(cause)] += 1
             if settings.report is not None:
@@ -340,9 +343,13 @@ class Unit:
             except Unsupported as stop:
                 raise SkipFrame(f"{cause.record.title}; {stop.record.title} {stop.detail}") from None
         runner = self._run_backend(tracer, rebuilder)
-        tracer.sizes.mode.forget_tensors()
+        tracer.builder.sizes.mode.forget_tensors()
         artifact, text = rebuilder.finish(
-            runner, code.co_filename, code.co_name, code.co_firstlineno, None if tracer.impure else self._replay()
+            runner,
+            code.co_filename,
+            code.co_name,
+            code.co_firstlineno,
+            None if tracer.effects.impure else self._replay(),
         )
         description = guards.Builder(tracer).build()
         report = settings.report
@@ -371,30 +378,30 @@ class Unit:
     def _run_backend(self, tracer: Tracer, rebuilder: Rebuilder) -> Callable[..., Any] | None:
         """Hands the graph to the backend; None when there is nothing to run."""
         settings = self.settings
-        if not tracer.operations:
+        if not tracer.builder.operations:
             return None
-        graph = tracer.graph
+        graph = tracer.builder.graph
         graph.output(rebuilder.graph_results())
-        for traced in tracer.inputs:
+        for traced in tracer.builder.inputs:
             if not traced.node.users:
                 graph.erase_node(traced.node)
-        tracer.inputs = [traced for traced in tracer.inputs if traced.node.users]
-        for traced in tracer.inputs:
+        tracer.builder.inputs = [traced for traced in tracer.builder.inputs if traced.node.users]
+        for traced in tracer.builder.inputs:
             traced.node.meta["member"] = traced.source is not None and member_root(traced.source) is not None
         module = GraphModule(fl.nn.Module(), graph)
         counters["stats"]["unique_graphs"] += 1
-        counters["stats"]["calls_captured"] += tracer.operations
+        counters["stats"]["calls_captured"] += tracer.builder.operations
         report = settings.report
         if report is not None:
             report.graphs.append(module)
-            report.operations += tracer.operations
+            report.operations += tracer.builder.operations
         if logs.enabled("graph_code"):
             logs.log("graph_code", f"{self._where()}\n{module.code}")
-        examples = [t.fake if isinstance(t, TracedTensor) else t.hint for t in tracer.inputs]
+        examples = [t.fake if isinstance(t, TracedTensor) else t.hint for t in tracer.builder.inputs]
         runner = settings.backend(module, examples, **settings.options)
         if not callable(runner):
             raise TypeError(f"[compile] expected a callable from the backend, got {type(runner).__name__}")
-        subclasses = any(isinstance(t, TracedTensor) and overriding.overrides(t.cls) for t in tracer.inputs)
+        subclasses = any(isinstance(t, TracedTensor) and overriding.overrides(t.cls) for t in tracer.builder.inputs)
         return overriding.plainly(runner) if subclasses else runner
 
     def _make_resume(

@@ -17,9 +17,10 @@ from flambeau import _C
 from flambeau._dynamo import arrays, breaks, mappings
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.kinds import fl_module, is_native_class, is_result_tuple, lookup_type
 from flambeau._dynamo.operations import to_text, truth
 from flambeau._dynamo.sizes import SymInt, plain
-from flambeau._dynamo.trace import Tracer, fl_module, is_native_class, is_result_tuple, lookup_type
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import Interpreted, TracedNumber, TracedTensor
 from flambeau._dynamo.values import (
     CONTAINERS,
@@ -53,7 +54,7 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if cls is types.MethodType and len(args) == 2 and callable(args[0]):
         return types.MethodType(*args)
     if cls is types.SimpleNamespace and not args:
-        return tracer.make_fresh(cls(**kwargs))
+        return tracer.outside.make_fresh(cls(**kwargs))
     if is_numpy_scalar(cls) and arrays.is_scalar(args) and not kwargs:
         return arrays.guarded(ArrayMethod(args[0], "astype"))(cls)
     if (cls in VALUES or is_numpy_scalar(cls)) and is_plain(args) and is_plain(tuple(kwargs.values())):
@@ -64,12 +65,12 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
             return native(cls, *args)
         raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
     if isinstance(lookup_type(meta, "__call__"), types.FunctionType):
-        tracer.guard_type_attribute(meta, "__call__")
+        tracer.outside.guard_type_attribute(meta, "__call__")
         return tracer.call(lookup_type(meta, "__call__"), (cls, *args), kwargs)
     if meta not in (type, abc.ABCMeta) and lookup_type(meta, "__call__") is not type.__call__:
         raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
     if issubclass(cls, BaseException) and is_native_class(cls):
-        return tracer.make_fresh(native(cls, *args, **kwargs))
+        return tracer.outside.make_fresh(native(cls, *args, **kwargs))
     module = fl_module()
     if module != () and issubclass(cls, module):
         return _construct_module(tracer, cls, args, kwargs)
@@ -77,20 +78,20 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of a {cls.__name__}")
     if is_result_tuple(cls) and cls.__module__.startswith("torch"):
         return native(cls, *args, **kwargs)
-    tracer.guard_type_attribute(cls, "__new__")
-    tracer.guard_type_attribute(cls, "__init__")
+    tracer.outside.guard_type_attribute(cls, "__new__")
+    tracer.outside.guard_type_attribute(cls, "__init__")
     new = lookup_type(cls, "__new__")
     new = new.__func__ if isinstance(new, staticmethod) else new
     init = lookup_type(cls, "__init__")
     if isinstance(new, types.FunctionType):
-        tracer._know(new, tracer.sources.constant(new))
+        tracer.outside.register(new, tracer.outside.sources.constant(new))
         made = tracer.call(new, (cls, *args), kwargs)
         if not isinstance(made, cls):
             return made
     else:
         made = make(tracer, cls, args, kwargs, new)
     if isinstance(init, types.FunctionType):
-        tracer._know(init, tracer.sources.constant(init))
+        tracer.outside.register(init, tracer.outside.sources.constant(init))
         result = tracer.call(init, (made, *args), kwargs)
         if result is not None:
             raise UserError(TypeError(f"__init__() should return None, not '{real_type(result).__name__}'"))
@@ -112,15 +113,15 @@ def _construct_module(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
     own = cls.__init__.__module__.startswith("flambeau.nn.modules.") and cls.__new__ is fl_module().__new__
     if not own or not is_plain(args) or not is_plain(kwargs):
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}")
-    tracer.guard_type_attribute(cls, "__init__")
+    tracer.outside.guard_type_attribute(cls, "__init__")
     numbers = fl.get_rng_state()
     made = native(cls, *args, **kwargs)
     fl.set_rng_state(numbers)
     members = (*made._parameters.values(), *made._buffers.values(), *made._modules.values())
     if any(member is not None for member in members):
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}, which has state")
-    tracer.constructed[id(made)] = (cls, args, kwargs)
-    return tracer.wrap(made, tracer.sources.constant(made))
+    tracer.outside.constructed[id(made)] = (cls, args, kwargs)
+    return tracer.outside.wrap(made, tracer.outside.sources.constant(made))
 
 
 def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:
@@ -131,9 +132,9 @@ def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:
             raise Unsupported(breaks.EXCEPTION, f"abstract class {cls.__name__}")
         if not (cls.__flags__ & (1 << 9)):
             raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
-        return tracer.make_fresh(native(object.__new__, cls))
+        return tracer.outside.make_fresh(native(object.__new__, cls))
     if owner in (list, dict, set, collections.OrderedDict, collections.deque, collections.defaultdict):
-        return tracer.make_fresh(native(new, cls))
+        return tracer.outside.make_fresh(native(new, cls))
     if owner is tuple:
         return native(new, cls, *(iterable(tracer, a) for a in args))
     if owner in (int, float, str, frozenset) and is_transparent(args):
@@ -141,7 +142,7 @@ def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:
             return native(new, cls, *args, **kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
     if isinstance(owner, type) and issubclass(owner, BaseException):
-        return tracer.make_fresh(native(new, cls, *args))
+        return tracer.outside.make_fresh(native(new, cls, *args))
     raise Unsupported(breaks.UNKNOWN_CALL, f"{cls.__name__}.__new__")
 
 
@@ -183,7 +184,7 @@ def _dict(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         if isinstance(hook, types.FunctionType):
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"dict of {type(args[0]).__name__}")
         args = (iterable(tracer, args[0]), *args[1:])
-    if args and id(args[0]) in tracer.known:
+    if args and id(args[0]) in tracer.outside.known:
         if not isinstance(args[0], dict) or python_special(type(args[0]), "keys", "__getitem__"):
             raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")
         args = (mappings.contents(tracer, args[0]), *args[1:])
@@ -214,7 +215,7 @@ def _reversed(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     hook = lookup_type(type(args[0]), "__reversed__")
     if isinstance(hook, types.FunctionType):
         return as_iterator(tracer, tracer.call(hook, args, {}))
-    if id(args[0]) in tracer.known or python_special(type(args[0]), "__getitem__", "__len__"):
+    if id(args[0]) in tracer.outside.known or python_special(type(args[0]), "__getitem__", "__len__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of an object")
     if type(args[0]) is TracedTensor:
         raise Unsupported(breaks.UNKNOWN_OPERATION, "reversed of a tensor")
@@ -235,7 +236,7 @@ def _number(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
             if name == f"__{cls.__name__}__":
                 return tracer.call_special(args[0], name)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
-    if args and id(args[0]) in tracer.known:
+    if args and id(args[0]) in tracer.outside.known:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
     if cls is int and len(args) == 1 and type(args[0]) is SymInt:
         return args[0]
@@ -247,7 +248,7 @@ def _number(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _object(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return tracer.make_fresh(object())
+    return tracer.outside.make_fresh(object())
 
 
 _MAKERS: dict[Any, Callable[[Tracer, Any, Args, Kwargs], Any]] = {

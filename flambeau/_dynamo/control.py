@@ -11,7 +11,7 @@ from flambeau._dynamo import attributes, breaks, calls, functions, operations
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.bytecode import VERSION, Instruction
 from flambeau._dynamo.interpreter import _RETURN, _YIELD, Frame, _op
-from flambeau._dynamo.trace import MISSING
+from flambeau._dynamo.kinds import MISSING
 from flambeau._dynamo.traced import NULL, TracedTensor
 from flambeau._dynamo.values import advance, iterate, native
 
@@ -161,7 +161,7 @@ def _raise(frame: Frame, inst: Instruction) -> None:
         error = calls.call(tracer, error, (), {})
     if not isinstance(error, BaseException):
         raise UserError(TypeError("exceptions must derive from BaseException"))
-    if id(error) in tracer.known:
+    if id(error) in tracer.outside.known:
         raise Unsupported(breaks.EXCEPTION, "an exception object from outside")
     if cause is not MISSING:
         if isinstance(cause, type) and issubclass(cause, BaseException):
@@ -225,8 +225,8 @@ def _before_with(frame: Frame, inst: Instruction) -> None:
             raise UserError(TypeError(f"'{cls.__name__}' object does not support the context manager protocol"))
         if not isinstance(method, types.FunctionType):
             raise Unsupported(breaks.CONTEXT, cls.__name__)
-        tracer.guard_type_attribute(cls, name)
-        tracer._know(method, tracer.sources.constant(method))
+        tracer.outside.guard_type_attribute(cls, name)
+        tracer.outside.register(method, tracer.outside.sources.constant(method))
     frame.stack.append(types.MethodType(found[1], manager))
     frame.stack.append(calls.call(tracer, types.MethodType(found[0], manager), (), {}))
 
@@ -255,7 +255,7 @@ def _match_sequence(frame: Frame, inst: Instruction) -> None:
 @_op("MATCH_MAPPING")
 def _match_mapping(frame: Frame, inst: Instruction) -> None:
     value = frame.stack[-1]
-    unknown = id(value) in frame.tracer.known and not isinstance(value, (enum.Enum, type))
+    unknown = id(value) in frame.tracer.outside.known and not isinstance(value, (enum.Enum, type))
     if unknown and hasattr(type(value), "__getitem__"):
         raise Unsupported(breaks.OPCODE, "match of an unknown mapping")
     frame.stack.append(isinstance(value, dict))

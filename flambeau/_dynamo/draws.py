@@ -31,14 +31,14 @@ def is_draw(owner: Any, name: str) -> bool:
 
 def draw(tracer: Tracer, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedNumber:
     """owner.name(...), of a generator from outside."""
-    known = tracer.known.get(id(owner))
+    known = tracer.outside.known.get(id(owner))
     if known is None or not all(type(a) in (int, float) for a in (*args, *kwargs.values())):
         raise Unsupported(breaks.RANDOM, f"Random.{name}")
     try:
         hint = getattr(random.Random(0), name)(*args, **kwargs)  # only its type is used
     except Exception as error:
         raise UserError(error) from None
-    source = Source(None, DRAW, len(tracer.draws))
-    tracer.draws.append(Draw(known[1], name, args, kwargs, source))
-    tracer.impure = True
+    source = Source(None, DRAW, len(tracer.effects.draws))
+    tracer.effects.draws.append(Draw(known[1], name, args, kwargs, source))
+    tracer.effects.impure = True
     return TracedNumber(tracer, None, hint, source, {}, unknown=breaks.RANDOM)

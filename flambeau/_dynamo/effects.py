@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flambeau._dynamo.source import Source
+    from flambeau._dynamo.traced import TracedTensor
 
 
 class Overlay:
@@ -52,3 +56,36 @@ class Draw(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     source: Source  # the place that the number is known by
+
+
+class Printed(NamedTuple):
+    """A call that writes text, made after the graph."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Gradient:
+    """The `.grad` of a tensor."""
+
+    tensor: TracedTensor
+    before: Any
+    now: Any
+
+    @property
+    def changed(self) -> bool:
+        return self.before is not self.now
+
+
+@dataclass
+class Effects:
+    """What the artifact does beside running the graph and storing into outside objects (see `outside.py`)."""
+
+    printed: list[Printed] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)  # random numbers, drawn before the graph runs
+    grads: dict[int, Gradient] = field(default_factory=dict)  # by id of the tensor
+    leaves: list[TracedTensor] = field(default_factory=list)  # made during capture
+    retained: list[TracedTensor] = field(default_factory=list)  # tensors with history that keep their gradients
+    impure: bool = False  # running the function again instead of the artifact would repeat an effect

@@ -26,6 +26,8 @@ from flambeau._dynamo import arrays, attributes, breaks, classes, gradients, map
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
+from flambeau._dynamo.effects import Printed
+from flambeau._dynamo.kinds import CONSTANTS, LITERALS, fl_module, lookup_type
 from flambeau._dynamo.operations import (
     _COMPARISONS,
     _INPLACE,
@@ -42,7 +44,7 @@ from flambeau._dynamo.operations import (
     unary,
 )
 from flambeau._dynamo.sizes import SymbolicSize, SymInt, plain
-from flambeau._dynamo.trace import CONSTANTS, LITERALS, Tracer, fl_module, lookup_type
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, TracedTensor
 from flambeau._dynamo.values import (
     Identity,
@@ -96,7 +98,7 @@ def _len(tracer: Tracer, value: Any) -> Any:
         return tracer.call_special(value, "__len__")
     if type(value) is TracedTensor and value.fake.ndim:
         return value.fake.shape[0]
-    if id(value) in tracer.known and type(value) not in CONSTANTS:
+    if id(value) in tracer.outside.known and type(value) not in CONSTANTS:
         if hook is NULL:
             raise UserError(TypeError(f"object of type '{type(value).__name__}' has no len()"))
         if isinstance(value, dict):
@@ -173,7 +175,7 @@ def _print(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
     if kwargs.get("file") is not None:
         raise Unsupported(breaks.PRINT, "print to a file")
     shown = tuple(_copy_text(tracer, a) for a in args)
-    tracer.printed.append((print, shown, kwargs))
+    tracer.effects.printed.append(Printed(print, shown, kwargs))
 
 
 def _copy_text(tracer: Tracer, value: Any) -> Any:
@@ -183,9 +185,9 @@ def _copy_text(tracer: Tracer, value: Any) -> Any:
     if type(value) is TracedTensor:
         if value.fake.requires_grad or value.cls is not _C.Tensor:
             raise Unsupported(breaks.PRINT, "print of a tensor with history")
-        return tracer.call_method("clone", (value,), {})
+        return tracer.builder.call_method("clone", (value,), {})
     if type(value) is TracedArray:
-        return TracedArray(tracer, tracer.call_method("clone", (value.tensor,), {}), value.scalar)
+        return TracedArray(tracer, tracer.builder.call_method("clone", (value.tensor,), {}), value.scalar)
     if not _is_text_safe(value):
         raise Unsupported(breaks.PRINT, "print")
     return str(value)
@@ -323,15 +325,15 @@ def _has_overrides(tracer: Tracer, *values: Any) -> bool:
 
 
 def _mode(function: Any) -> Callable[..., Any]:
-    return lambda tracer, *args: tracer.set_mode(function, *args)
+    return lambda tracer, *args: tracer.builder.set_mode(function, *args)
 
 
 def _set_inference(tracer: Tracer, on: Any) -> bool:
     """Inference mode inside of the function: what graphs compute there has no history, and is an ordinary tensor."""
     if _C.is_inference_mode_enabled() and not on:
         raise Unsupported(breaks.CONTEXT, "inference mode that was entered outside")
-    previous: bool = tracer.inference
-    tracer.inference = bool(on)
+    previous: bool = tracer.modes.inference
+    tracer.modes.inference = bool(on)
     return previous
 
 
@@ -344,7 +346,7 @@ def _signature(tracer: Tracer, function: Any, **kwargs: Any) -> Any:
         raise Unsupported(breaks.UNKNOWN_CALL, "inspect.signature")
     import inspect
 
-    return tracer.make_fresh(native(inspect.signature, function, **kwargs))
+    return tracer.outside.make_fresh(native(inspect.signature, function, **kwargs))
 
 
 def _graph_break(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
@@ -352,12 +354,12 @@ def _graph_break(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
 
 
 def _refuse_breaks(tracer: Tracer, owner: Any) -> None:
-    tracer.refuse_breaks.append(bool(owner.error_on_graph_break))
+    tracer.modes.refuse_breaks.append(bool(owner.error_on_graph_break))
 
 
 def _allow_breaks(tracer: Tracer, owner: Any, *error: Any) -> None:
-    if tracer.refuse_breaks:  # not where the block was entered before a break
-        tracer.refuse_breaks.pop()
+    if tracer.modes.refuse_breaks:  # not where the block was entered before a break
+        tracer.modes.refuse_breaks.pop()
 
 
 def _vars(tracer: Tracer, *args: Any) -> Any:
@@ -372,7 +374,7 @@ def _constant(value: Any) -> Callable[..., Any]:
 
 def _is_compiling(tracer: Tracer) -> bool:
     """Yes; the function remembers that it asked, by itself or by what it calls at once."""
-    tracer.asked |= tracer.depth <= 4  # decorated functions ask in wrappers of wrappers
+    tracer.modes.asked_if_compiling |= tracer.depth <= 4  # decorated functions ask in wrappers of wrappers
     return True
 
 
@@ -392,7 +394,7 @@ def _update_wrapper(
     updated: Any = functools.WRAPPER_UPDATES,
 ) -> Any:
     usual = assigned == functools.WRAPPER_ASSIGNMENTS and updated == functools.WRAPPER_UPDATES
-    if not isinstance(wrapper, types.FunctionType) or id(wrapper) in tracer.known or not usual:
+    if not isinstance(wrapper, types.FunctionType) or id(wrapper) in tracer.outside.known or not usual:
         raise Unsupported(breaks.UNKNOWN_CALL, "update_wrapper")
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(wrapped, name, NULL)
@@ -412,7 +414,7 @@ def _logger(tracer: Tracer, name: Any = None) -> Any:
     if name is not None and type(name) is not str:
         raise Unsupported(breaks.UNKNOWN_CALL, "getLogger")
     found = native(logging.getLogger, name)
-    return tracer.wrap(found, tracer.sources.constant(found))
+    return tracer.outside.wrap(found, tracer.outside.sources.constant(found))
 
 
 @functools.cache
@@ -428,7 +430,7 @@ def _log(level: int) -> Callable[..., None]:
     """Logger.info and its like: nothing where the level is off, otherwise written after the graph."""
 
     def run(tracer: Tracer, logger: Any, message: Any, *args: Any, **options: Any) -> None:
-        known = tracer.known.get(id(logger))
+        known = tracer.outside.known.get(id(logger))
         if known is None:
             raise Unsupported(breaks.UNKNOWN_CALL, "a new logger")
         enabled = bool(native(logger.isEnabledFor, level))
@@ -437,7 +439,7 @@ def _log(level: int) -> Callable[..., None]:
             return
         if options or not all(_is_text_safe(a) or type(a) in (SymInt, SymbolicSize) for a in (message, *args)):
             raise Unsupported(breaks.PRINT, "in a log")
-        tracer.printed.append((_write_log, (logger, level, message, *args), {}))
+        tracer.effects.printed.append(Printed(_write_log, (logger, level, message, *args), {}))
 
     return run
 
@@ -457,12 +459,12 @@ def _warn(tracer: Tracer, message: Any, category: Any = None, stacklevel: Any = 
         registry = names.setdefault("__warningregistry__", {})
         warnings.warn_explicit(text, kind, filename, line, names.get("__name__") or "<unknown>", registry)
 
-    tracer.printed.append((warn, (message,), {}))
+    tracer.effects.printed.append(Printed(warn, (message,), {}))
 
 
 def _gather_state(tracer: Tracer, parameters: Any, state: Any, names: Any) -> Any:
     """What the native function of this name gathers for an optimizer's step."""
-    if not isinstance(state, dict) or id(state) in tracer.known:
+    if not isinstance(state, dict) or id(state) in tracer.outside.known:
         raise Unsupported(breaks.UNKNOWN_CALL, "_gather_state")
     chosen, grads, fresh, found = [], [], [], 0
     columns: list[list[Any]] = [[] for _ in names]
@@ -515,7 +517,7 @@ def _deepcopy(tracer: Tracer, tensor: Any, memo: Any) -> Any:
     """Tensor.__deepcopy__"""
     if type(tensor) is not TracedTensor or tensor.fake.requires_grad or tensor.cls is not _C.Tensor:
         raise Unsupported(breaks.UNKNOWN_CALL, "deepcopy of a tensor with history")
-    made = tracer.call_method("clone", (tensor,), {})
+    made = tracer.builder.call_method("clone", (tensor,), {})
     if not same_all(made.fake.geometry.strides, tensor.fake.geometry.strides):
         raise Unsupported(breaks.UNKNOWN_CALL, "deepcopy of a tensor with gaps")
     memo[id(tensor)] = made
@@ -561,7 +563,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (math.sqrt, _natively(math.sqrt)), (functools.update_wrapper, _update_wrapper),
         (issubclass, _natively(issubclass)), (itertools.chain.from_iterable, _chain_from_iterable),
         (_C._set_grad_enabled, _mode(_C._set_grad_enabled)), (_C.is_grad_enabled, _natively(_C.is_grad_enabled)),
-        (_C.is_inference_mode_enabled, lambda tracer: tracer.inference), (_C._set_inference_mode, _set_inference),
+        (_C.is_inference_mode_enabled, lambda tracer: tracer.modes.inference), (_C._set_inference_mode, _set_inference),
         (_C.get_default_dtype, _natively(_C.get_default_dtype)), (_C.promote_types, _natively(_C.promote_types)),
         (_C.can_cast, _natively(_C.can_cast)),
         (_C._result_type, _result_type),

@@ -14,6 +14,7 @@ from flambeau import _C
 from flambeau._device import canonical
 from flambeau._dynamo import breaks, overriding
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.effects import Gradient
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 from flambeau._functorch.aot.trace import Recorder, Trace, _map, _twin
 from flambeau._subclasses.fake_tensor import _specialize as specialize
@@ -31,9 +32,9 @@ class Rehearsal:
         self.tracer = tracer
         self.values: dict[Any, Any] = {}  # by node
         self.owners: dict[int, Any] = {}  # nodes of inputs, by identity of the tensor that stands for them
-        self.grad_mode = tracer.grad_mode
+        self.grad_mode = tracer.modes.grad_at_entry
         trace = Trace()
-        trace.device = canonical(tracer.device)
+        trace.device = canonical(tracer.builder.device)
         self.recorder = Recorder(trace, {})
         self.spent: dict[int, Any] = {}  # nodes of the autograd graph that a backward has used up
 
@@ -41,10 +42,10 @@ class Rehearsal:
         """Runs the nodes that were added since the last time."""
         now = _C.is_grad_enabled()
         _C._set_grad_enabled(self.grad_mode)
-        device = _C._set_autocast_recorded_device(self.tracer.device)
+        device = _C._set_autocast_recorded_device(self.tracer.builder.device)
         try:
             with self.recorder, refused():
-                for node in list(self.tracer.graph.nodes):
+                for node in list(self.tracer.builder.graph.nodes):
                     if node not in self.values and node.op != "placeholder":
                         self.values[node] = _map(self.recorder._without_data, self._run(node))
             self.grad_mode = _C.is_grad_enabled()
@@ -69,7 +70,7 @@ class Rehearsal:
 
     def value(self, node: Any) -> Any:
         if node not in self.values:
-            traced = next(t for t in self.tracer.inputs if t.node is node)
+            traced = next(t for t in self.tracer.builder.inputs if t.node is node)
             if isinstance(traced, TracedNumber):
                 self.values[node] = traced.hint
             else:
@@ -111,8 +112,8 @@ class Rehearsal:
 
 
 def _rehearse(tracer: Tracer) -> Rehearsal:
-    rehearsal: Rehearsal = tracer.rehearsal or Rehearsal(tracer)
-    tracer.rehearsal = rehearsal
+    rehearsal: Rehearsal = tracer.builder.rehearsal or Rehearsal(tracer)
+    tracer.builder.rehearsal = rehearsal
     try:
         rehearsal.advance()
     except (Unsupported, UserError):
@@ -198,7 +199,7 @@ def backward(
         leaves = [_leaf(tracer, node.variable) for node in reached if hasattr(node, "variable")]
         leaves += [_leaf(tracer, t) for t in twins if t.is_leaf and t.requires_grad]
         leaves = list({id(leaf): leaf for leaf in leaves}.values())
-        order = {id(t): i for i, t in enumerate(tracer.inputs)}
+        order = {id(t): i for i, t in enumerate(tracer.builder.inputs)}
         leaves.sort(key=lambda leaf: order.get(id(leaf), len(order)))
     else:
         reached = []
@@ -213,7 +214,7 @@ def backward(
         _check_leaf(leaf)
     if inputs is None:
         behind = {id(node) for node in reached}
-        leaves = leaves + [t for t in tracer.retained if id(rehearsal.of(t).grad_fn) in behind]
+        leaves = leaves + [t for t in tracer.effects.retained if id(rehearsal.of(t).grad_fn) in behind]
     given = rehearsal.of(gradients)
     found = rehearsal.run(
         fl.autograd.grad, twins, [rehearsal.of(t) for t in leaves], given, retain, create, allow_unused=True
@@ -226,14 +227,14 @@ def backward(
         twins = [rehearsal.of(t) for t in leaves]
         found = rehearsal.run(owned, found, twins, rehearsal.of([*roots, *(gradients or ())]))
     before = [load_grad(tracer, leaf) for leaf in leaves]
-    node = tracer._node("call_function", accumulate, (roots, gradients, leaves, before, retain, create), {})
-    tracer.impure = True
+    node = tracer.builder.add_node("call_function", accumulate, (roots, gradients, leaves, before, retain, create), {})
+    tracer.effects.impure = True
     rehearsal.values[node] = found
     for i, (leaf, old, gradient) in enumerate(zip(leaves, before, found)):
         if old is None or create:
             made = _result(tracer, node, i, leaf, gradient)
-            if any(leaf is t for t in tracer.retained):
-                tracer.grads[id(leaf)] = (leaf, None, made)
+            if any(leaf is t for t in tracer.effects.retained):
+                tracer.effects.grads[id(leaf)] = Gradient(leaf, None, made)
             else:
                 store_grad(tracer, leaf, made)
         if old is not None and create:
@@ -266,7 +267,7 @@ def grad(
     reached = [] if options["retain_graph"] else rehearsal.reached(twins)
     found = rehearsal.run(fl.autograd.grad, twins, rehearsal.of(wanted), rehearsal.of(gradients), **options)
     rehearsal.spend(reached)
-    node = tracer._node("call_function", gradients_of, (roots, wanted, gradients), options)
+    node = tracer.builder.add_node("call_function", gradients_of, (roots, wanted, gradients), options)
     rehearsal.values[node] = found
     made = []
     for i, (target, gradient) in enumerate(zip(wanted, found)):
@@ -276,10 +277,10 @@ def grad(
 
 def _leaf(tracer: Tracer, twin: Any) -> Any:
     """The leaf of the program that a tensor of the rehearsal stands for."""
-    assert tracer.rehearsal is not None
-    traced = tracer.rehearsal.owners.get(id(twin))
+    assert tracer.builder.rehearsal is not None
+    traced = tracer.builder.rehearsal.owners.get(id(twin))
     if traced is None:
-        traced = next((t for t in tracer.leaves if tracer.rehearsal.values.get(t.node) is twin), None)
+        traced = next((t for t in tracer.effects.leaves if tracer.builder.rehearsal.values.get(t.node) is twin), None)
     if traced is None:
         raise Unsupported(breaks.BACKWARD, "to a tensor that is not known")
     return traced
@@ -303,19 +304,19 @@ def static_result(tracer: Tracer, item: Any, value: Any) -> TracedTensor:
     """A tensor of the rehearsal as one of the graph, with sizes that are numbers."""
     meta = value.detach()
     geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
-    fake = tracer.sizes.mode.wrap(meta, geometry, canonical(tracer.device), value.requires_grad)
+    fake = tracer.builder.sizes.mode.wrap(meta, geometry, canonical(tracer.builder.device), value.requires_grad)
     fake.fake_is_leaf = value.grad_fn is None
-    return tracer._traced(item, fake)
+    return tracer.builder.add_tensor(item, fake)
 
 
 def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient: Any) -> TracedTensor:
     """A gradient as a tensor of the graph. It has its leaf's sizes."""
     import operator
 
-    assert tracer.rehearsal is not None
-    item = tracer.graph.call_function(operator.getitem, (node, index))
+    assert tracer.builder.rehearsal is not None
+    item = tracer.builder.graph.call_function(operator.getitem, (node, index))
     item.meta["stack_trace"] = node.meta.get("stack_trace")
-    tracer.rehearsal.values[item] = gradient
+    tracer.builder.rehearsal.values[item] = gradient
     meta = gradient.detach()
     own, strides = leaf.fake.geometry, tuple(meta.stride())
     if not leaf.fake.is_symbolic:
@@ -327,23 +328,23 @@ def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient:
     else:
         specialize(leaf.fake)
         geometry = Geometry(tuple(meta.shape), strides, 0)
-    fake = tracer.sizes.mode.wrap(meta, geometry, leaf.fake.fake_device, gradient.requires_grad)
+    fake = tracer.builder.sizes.mode.wrap(meta, geometry, leaf.fake.fake_device, gradient.requires_grad)
     fake.fake_is_leaf = gradient.grad_fn is None
-    return tracer._traced(item, fake)
+    return tracer.builder.add_tensor(item, fake)
 
 
 # ---------------------------------------------------------------------------------------------- .grad
 
 
 def load_grad(tracer: Tracer, tensor: TracedTensor) -> Any:
-    held = tracer.grads.get(id(tensor))
+    held = tracer.effects.grads.get(id(tensor))
     if held is not None:
-        return held[2]
+        return held.now
     if tensor.source is None or tensor.real is None:
-        if tensor.fake.is_leaf or any(tensor is t for t in tracer.retained):
+        if tensor.fake.is_leaf or any(tensor is t for t in tracer.effects.retained):
             return None
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "grad of an intermediate tensor")
-    return tracer.wrap(tensor.real.grad, tensor.source.grad())
+    return tracer.outside.wrap(tensor.real.grad, tensor.source.grad())
 
 
 def store_grad(tracer: Tracer, tensor: TracedTensor, new: Any) -> None:
@@ -356,9 +357,9 @@ def store_grad(tracer: Tracer, tensor: TracedTensor, new: Any) -> None:
         fits = tensor.fake.dtype == new.fake.dtype and bool(tuple(tensor.fake.shape) == tuple(new.fake.shape))
         if not fits or new is tensor:
             raise Unsupported(breaks.STORE, "grad of another shape or type")
-    held = tracer.grads.get(id(tensor))
-    before = load_grad(tracer, tensor) if held is None else held[1]
-    tracer.grads[id(tensor)] = (tensor, before, new)
+    held = tracer.effects.grads.get(id(tensor))
+    before = load_grad(tracer, tensor) if held is None else held.before
+    tracer.effects.grads[id(tensor)] = Gradient(tensor, before, new)
 
 
 # ---------------------------------------------------------------------------------------------- results
@@ -367,7 +368,7 @@ def store_grad(tracer: Tracer, tensor: TracedTensor, new: Any) -> None:
 def settle(tracer: Tracer, outputs: list[Any]) -> tuple[list[Any], list[tuple[int, str]]]:
     """The graph's results: their nodes, and which of them have a history that is used up, with its name."""
     nodes = [t.node for t in outputs]
-    if tracer.rehearsal is None or not tracer.rehearsal.spent:
+    if tracer.builder.rehearsal is None or not tracer.builder.rehearsal.spent:
         return nodes, []
     rehearsal = _rehearse(tracer)
     spent = []
@@ -376,7 +377,7 @@ def settle(tracer: Tracer, outputs: list[Any]) -> tuple[list[Any], list[tuple[in
         if twin is None or twin.grad_fn is None:
             continue
         if any(id(n) in rehearsal.spent for n in rehearsal.reached([twin])):
-            nodes[i] = tracer.graph.call_method("detach", (traced.node,))
+            nodes[i] = tracer.builder.graph.call_method("detach", (traced.node,))
             spent.append((i, twin.grad_fn.name()))
     return nodes, spent
 
@@ -387,7 +388,7 @@ def set_requires_grad(tracer: Tracer, tensor: TracedTensor, requires_grad: Any =
         return tensor
     if tensor.source is not None or requires_grad is not True or not tensor.fake.dtype.is_floating_point:
         raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.requires_grad_")
-    tracer._node("call_method", "requires_grad_", (tensor,), {})
+    tracer.builder.add_node("call_method", "requires_grad_", (tensor,), {})
     tensor.fake.fake_requires_grad = tensor.fake.fake_is_leaf = True
-    tracer.leaves.append(tensor)
+    tracer.effects.leaves.append(tensor)
     return tensor

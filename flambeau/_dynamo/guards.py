@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau._dynamo.kinds import LITERALS
 from flambeau._dynamo.source import Source
-from flambeau._dynamo.trace import LITERALS, Tracer
+from flambeau._dynamo.trace import Tracer
 
 _ACCESS = {
     "argument": 0, "constant": 1, "attribute": 2, "item": 3, "dict_item": 4, "cell": 5, "type": 6, "type_attribute": 7,
@@ -27,16 +28,16 @@ class Builder:
 
     def build(self) -> tuple[Any, ...]:
         tracer = self.tracer
-        same = tuple((self.slot(a), self.slot(b)) for _, a, b in tracer.relations)
-        members = dict.fromkeys(source for source in tracer.distinct if _is_member(source))
-        others = dict.fromkeys(source for source in tracer.distinct if source not in members)
+        same = tuple((self.slot(a), self.slot(b)) for a, b in tracer.outside.relations)
+        members = dict.fromkeys(source for source in tracer.outside.distinct if _is_member(source))
+        others = dict.fromkeys(source for source in tracer.outside.distinct if source not in members)
         many = len(members) + len(others) > 1
         distinct = tuple(self.slot(source) for source in others) if many else ()
         apart = tuple(self.slot(source) for source in members) if many else ()
         # Facts about arguments fail most often and are cheap: they come first.
-        places = [root for root in tracer.sources.roots() if id(root.key) not in tracer.fresh]
+        places = [root for root in tracer.outside.sources.roots() if id(root.key) not in tracer.outside.fresh]
         roots = [node for node in (self.node(root, False) for root in places) if node is not None]
-        symbols, relations = tracer.size_relations()
+        symbols, relations = tracer.builder.sizes.all_relations()
         return tuple(roots), same, distinct, len(self.slots), symbols, relations, apart
 
     def node(self, source: Source, of_module: bool) -> tuple[Any, ...] | None:
@@ -61,7 +62,7 @@ class Builder:
     def check(self, source: Source, check: tuple[Any, ...]) -> tuple[Any, ...]:
         kind, *values = check
         if kind == "tensor":
-            return (_CHECK[kind], *self.tracer.tensor_facts(values[0], source))
+            return (_CHECK[kind], *self.tracer.outside.tensor_facts(values[0], source))
         return (_CHECK[kind], *values)
 
 
@@ -94,7 +95,7 @@ def _is_fixed(source: Source) -> bool:
 def describe(tracer: Tracer) -> list[str]:
     """The guards in words, for logs and explain()."""
     lines = []
-    for root in tracer.sources.roots():
+    for root in tracer.outside.sources.roots():
         for place in root.walk():
             for kind, *values in place.checks.values():
                 if kind == "tensor":
@@ -107,5 +108,5 @@ def describe(tracer: Tracer) -> list[str]:
                 else:
                     text = f"{kind} {repr(values[0])[:60]}"
                 lines.append(f"{place.describe()}: {text}")
-    lines += tracer.sizes.env.guard_texts()
+    lines += tracer.builder.sizes.env.guard_texts()
     return lines

@@ -28,7 +28,7 @@ def register_hook(tracer: Tracer, tensor: TracedTensor, hook: Any) -> TracedHand
 
     def run() -> Any:
         _C._set_grad_enabled(False)
-        gradient.append(tracer.call_function(fl.empty_like, (tensor,), {}))
+        gradient.append(tracer.builder.call_function(fl.empty_like, (tensor,), {}))
         return tracer.call(hook, (gradient[0],), {})
 
     inner = subgraphs.capture(tracer, run, lambda: gradient)
@@ -38,7 +38,7 @@ def register_hook(tracer: Tracer, tensor: TracedTensor, hook: Any) -> TracedHand
     def attach(target: Any, *free: Any) -> Any:
         return target.register_hook(lambda given: inner.run(given, *free))
 
-    node = tracer._node("call_function", subgraphs.named(attach, "register_hook"), (tensor, *inner.free), {})
+    node = tracer.builder.add_node("call_function", subgraphs.named(attach, "register_hook"), (tensor, *inner.free), {})
     return TracedHandle(tracer, node)
 
 
@@ -50,8 +50,8 @@ def retain_grad(tracer: Tracer, tensor: TracedTensor) -> None:
         return
     if tensor.source is not None:
         raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.retain_grad")
-    if not any(known is tensor for known in tracer.retained):
-        tracer.retained.append(tensor)
+    if not any(known is tensor for known in tracer.effects.retained):
+        tracer.effects.retained.append(tensor)
 
 
 class Border:
@@ -80,8 +80,8 @@ class Border:
             return (border, *(passed[place] for place in places))
 
         tensors = [args[place] for place in places]
-        made = self.tracer._node("call_function", subgraphs.named(enter, "enter_module"), tuple(tensors), {})
-        self.node = self.tracer.graph.call_function(operator.getitem, (made, 0))
+        made = self.tracer.builder.add_node("call_function", subgraphs.named(enter, "enter_module"), tuple(tensors), {})
+        self.node = self.tracer.builder.graph.call_function(operator.getitem, (made, 0))
         self.inputs = self._passed(made, args, places, 1)
         return self.inputs
 
@@ -90,7 +90,7 @@ class Border:
         places = [i for i, value in enumerate(outputs) if isinstance(value, TracedTensor)]
         if type(result) is not tuple and not isinstance(result, TracedTensor):
             raise Unsupported(breaks.UNKNOWN_CALL, f"module with backward hooks that returns {type(result).__name__}")
-        opaque.aside(self.tracer, lambda: self._rehearse(outputs))
+        opaque.interpret_unrecorded(self.tracer, lambda: self._rehearse(outputs))
         count = len(outputs)
 
         def leave(border: Any, *tensors: Any) -> tuple[Any, ...]:
@@ -101,7 +101,7 @@ class Border:
             return tuple(passed[place] for place in places)
 
         target = subgraphs.named(leave, "leave_module")
-        made = self.tracer.graph.call_function(target, (self.node, *(outputs[place].node for place in places)))
+        made = self.tracer.builder.graph.call_function(target, (self.node, *(outputs[place].node for place in places)))
         passed = self._passed(made, outputs, places, 0)
         return passed if type(result) is tuple else passed[0]
 
@@ -122,7 +122,7 @@ class Border:
 
     def _gradient(self, value: Any) -> Any:
         needed = isinstance(value, TracedTensor) and value.fake.requires_grad
-        return self.tracer.call_function(fl.empty_like, (value,), {}) if needed else None
+        return self.tracer.builder.call_function(fl.empty_like, (value,), {}) if needed else None
 
     def _passed(self, node: Any, values: tuple[Any, ...], places: list[int], first: int) -> tuple[Any, ...]:
         """The values as they leave a border: tensors are results of its node."""
@@ -131,8 +131,8 @@ class Border:
         for position, place in enumerate(places):
             fake = values[place].fake
             needed = bool(track and fake.requires_grad)
-            twin = tracer.sizes.mode.wrap(fake.meta(), fake.geometry, fake.fake_device, needed)
+            twin = tracer.builder.sizes.mode.wrap(fake.meta(), fake.geometry, fake.fake_device, needed)
             twin.fake_is_leaf = not needed
-            item = tracer.graph.call_function(operator.getitem, (node, position + first))
-            made[place] = tracer._traced(item, twin)
+            item = tracer.builder.graph.call_function(operator.getitem, (node, position + first))
+            made[place] = tracer.builder.add_tensor(item, twin)
         return tuple(made)

@@ -40,7 +40,7 @@ def _nothing(frame: Frame, inst: Instruction) -> None:
 def _make_cell(frame: Frame, inst: Instruction) -> None:
     value = frame.locals[inst.arg]
     cell = types.CellType() if value is NULL else types.CellType(value)
-    frame.locals[inst.arg] = frame.tracer.make_fresh(cell)
+    frame.locals[inst.arg] = frame.tracer.outside.make_fresh(cell)
 
 
 @_op("LOAD_CLOSURE")
@@ -130,13 +130,13 @@ def _load_global(frame: Frame, inst: Instruction) -> None:
 def _store_global(frame: Frame, inst: Instruction) -> None:
     tracer = frame.tracer
     names = frame.globals
-    if id(names) in tracer.memo and id(names) not in tracer.known:
+    if id(names) in tracer.outside.memo and id(names) not in tracer.outside.known:
         raise Unsupported(breaks.STORE, "global of a module whose dict is in use")
-    tracer._know(names, tracer.sources.constant(names))
+    tracer.outside.register(names, tracer.outside.sources.constant(names))
     new = frame.stack.pop() if inst.name == "STORE_GLOBAL" else NULL
     if new is NULL:
         frame.global_value(inst.value)
-    tracer.overlay(names).values[inst.value] = new
+    tracer.outside.overlay(names).values[inst.value] = new
 
 
 @_op("LOAD_DEREF")
@@ -148,8 +148,8 @@ def _load_deref(frame: Frame, inst: Instruction) -> None:
 def _store_deref(frame: Frame, inst: Instruction) -> None:
     cell = frame.locals[inst.arg]
     value = frame.stack.pop()
-    if id(cell) in frame.tracer.known:
-        frame.tracer.overlay(cell).values["cell_contents"] = value
+    if id(cell) in frame.tracer.outside.known:
+        frame.tracer.outside.overlay(cell).values["cell_contents"] = value
     else:
         cell.cell_contents = value
 
@@ -158,8 +158,8 @@ def _store_deref(frame: Frame, inst: Instruction) -> None:
 def _delete_deref(frame: Frame, inst: Instruction) -> None:
     cell = frame.locals[inst.arg]
     frame.cell_value(cell, inst.value)
-    if id(cell) in frame.tracer.known:
-        frame.tracer.overlay(cell).values["cell_contents"] = NULL
+    if id(cell) in frame.tracer.outside.known:
+        frame.tracer.outside.overlay(cell).values["cell_contents"] = NULL
     else:
         del cell.cell_contents
 
@@ -406,7 +406,7 @@ def _dict_update(frame: Frame, inst: Instruction) -> None:
     special = cls is not dict and cls.__iter__ is not dict.__iter__ and python_special(cls, "keys", "__getitem__")
     if not isinstance(values, dict) or special:
         raise Unsupported(breaks.UNKNOWN_OPERATION, "** of an object that is not a dict")
-    if id(values) in frame.tracer.known:
+    if id(values) in frame.tracer.outside.known:
         values = mappings.contents(frame.tracer, values)
     if inst.name == "DICT_MERGE" and any(key in target for key in values):
         raise Unsupported(breaks.EXCEPTION, "keyword given twice")
@@ -628,7 +628,7 @@ def _make_function(frame: Frame, inst: Instruction) -> None:
         function.__kwdefaults__ = keyword_defaults
     if annotations:
         function.__annotations__ = _annotations(annotations)
-    frame.stack.append(frame.tracer.make_fresh(function))
+    frame.stack.append(frame.tracer.outside.make_fresh(function))
 
 
 def _annotations(value: Any) -> dict[str, Any]:
@@ -646,7 +646,7 @@ def _set_function_attribute(frame: Frame, inst: Instruction) -> None:
         made.__qualname__ = function.__qualname__
         made.__kwdefaults__ = function.__kwdefaults__
         made.__annotations__ = function.__annotations__
-        function = frame.tracer.make_fresh(made)
+        function = frame.tracer.outside.make_fresh(made)
     elif inst.arg == 1:
         function.__defaults__ = value
     elif inst.arg == 2:
@@ -684,8 +684,8 @@ def _import_name(frame: Frame, inst: Instruction) -> None:
         if part == "*":
             raise Unsupported(breaks.IMPORT, full)
     module = sys.modules[full] if names else sys.modules[full.partition(".")[0]]
-    if id(module) not in frame.tracer.known:
-        frame.tracer._know(module, frame.tracer.sources.constant(module))
+    if id(module) not in frame.tracer.outside.known:
+        frame.tracer.outside.register(module, frame.tracer.outside.sources.constant(module))
     frame.stack.append(module)
 
 
@@ -694,7 +694,7 @@ def _import_from(frame: Frame, inst: Instruction) -> None:
     module = frame.stack[-1]
     if inst.value not in module.__dict__ and f"{module.__name__}.{inst.value}" in sys.modules:
         value = sys.modules[f"{module.__name__}.{inst.value}"]
-        frame.tracer._know(value, frame.tracer.sources.constant(value))
+        frame.tracer.outside.register(value, frame.tracer.outside.sources.constant(value))
         frame.stack.append(value)
         return
     try:

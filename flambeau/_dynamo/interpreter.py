@@ -14,7 +14,8 @@ from typing import Any
 from flambeau._dynamo import breaks, config
 from flambeau._dynamo.breaks import SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Decoded, Handler, Instruction, decode, find_handler
-from flambeau._dynamo.trace import MISSING, Tracer
+from flambeau._dynamo.kinds import MISSING
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, Lazy
 
 _RETURN = object()
@@ -61,16 +62,16 @@ class Frame:
         frame = cls(tracer, function.__code__, function.__globals__, function.__closure__)
         frame.function = function
         frame.bind(function, args, kwargs)
-        known = tracer.known.get(id(function))
+        known = tracer.outside.known.get(id(function))
         if known is not None and function.__closure__:
             # Cells of an outside function are outside themselves.
             place = known[1]
             for i, cell in enumerate(function.__closure__):
-                if id(cell) not in tracer.known and id(cell) not in tracer.fresh:
+                if id(cell) not in tracer.outside.known and id(cell) not in tracer.outside.fresh:
                     if place.kind == "constant":
-                        tracer._know(cell, tracer.sources.constant(cell))
+                        tracer.outside.register(cell, tracer.outside.sources.constant(cell))
                     else:
-                        tracer._know(cell, place.attribute("__closure__").item(i))
+                        tracer.outside.register(cell, place.attribute("__closure__").item(i))
         return frame
 
     def bind(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -79,7 +80,7 @@ class Frame:
         tracer = self.tracer
         positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
         local = self.locals
-        known = tracer.known.get(id(function))
+        known = tracer.outside.known.get(id(function))
         count = len(args)
         if count > positional:
             if not code.co_flags & 0x04:
@@ -112,7 +113,7 @@ class Frame:
                     raise _wrong_arguments(function, args, kwargs)
                 value = defaults[i - first]
                 if known is not None:
-                    value = tracer.wrap(value, known[1].attribute("__defaults__").item(i - first))
+                    value = tracer.outside.wrap(value, known[1].attribute("__defaults__").item(i - first))
                 local[i] = value
         if keyword_only:
             given = function.__kwdefaults__ or {}
@@ -123,7 +124,7 @@ class Frame:
                         raise _wrong_arguments(function, args, kwargs)
                     value = given[name]
                     if known is not None:
-                        value = tracer.wrap(value, known[1].attribute("__kwdefaults__").dict_item(name))
+                        value = tracer.outside.wrap(value, known[1].attribute("__kwdefaults__").dict_item(name))
                     local[i] = value
 
     def line(self) -> int:
@@ -222,21 +223,21 @@ class Frame:
     def load_local(self, index: int) -> Any:
         value = self.locals[index]
         if type(value) is Lazy:
-            value = self.locals[index] = self.tracer.realize(value)
+            value = self.locals[index] = self.tracer.outside.realize(value)
         return value
 
     def cell_value(self, cell: Any, name: str) -> Any:
         tracer = self.tracer
-        known = tracer.known.get(id(cell))
+        known = tracer.outside.known.get(id(cell))
         if known is None:
             try:
                 value = cell.cell_contents
             except ValueError:
                 raise UserError(NameError(f"cannot access free variable '{name}'")) from None
             if type(value) is Lazy:
-                value = cell.cell_contents = tracer.realize(value)
+                value = cell.cell_contents = tracer.outside.realize(value)
             return value
-        pending = tracer.pending(cell, "cell_contents")
+        pending = tracer.outside.pending(cell, "cell_contents")
         if pending is not MISSING:
             if pending is NULL:
                 raise UserError(NameError(f"cannot access free variable '{name}'"))
@@ -246,19 +247,19 @@ class Frame:
         except ValueError:
             known[1].cell().check("absent")
             raise UserError(NameError(f"cannot access free variable '{name}'")) from None
-        return tracer.wrap(value, known[1].cell())
+        return tracer.outside.wrap(value, known[1].cell())
 
     def global_value(self, name: str) -> Any:
         tracer = self.tracer
         names = self.globals
-        overlay = tracer.overlays.get(id(names))
+        overlay = tracer.outside.overlays.get(id(names))
         if overlay is not None and name in overlay.values:
             if overlay.values[name] is NULL:
                 raise UserError(NameError(f"name '{name}' is not defined"))
             return overlay.values[name]
-        place = tracer.sources.constant(names)
+        place = tracer.outside.sources.constant(names)
         if name in names:
-            return tracer.wrap(names[name], place.dict_item(name))
+            return tracer.outside.wrap(names[name], place.dict_item(name))
         place.dict_item(name).check("absent")
         outer = names.get("__builtins__", builtins)
         outer = outer.__dict__ if isinstance(outer, types.ModuleType) else outer
@@ -266,9 +267,9 @@ class Frame:
             raise UserError(NameError(f"name '{name}' is not defined"))
         value = outer[name]
         if getattr(builtins, name, None) is value and isinstance(value, (type, types.BuiltinFunctionType)):
-            tracer.sources.constant(outer).dict_item(name).check("id", value)
+            tracer.outside.sources.constant(outer).dict_item(name).check("id", value)
             return value
-        return tracer.wrap(value, tracer.sources.constant(outer).dict_item(name))
+        return tracer.outside.wrap(value, tracer.outside.sources.constant(outer).dict_item(name))
 
 
 def _wrong_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:

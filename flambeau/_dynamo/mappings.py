@@ -23,45 +23,45 @@ READS = frozenset("__getitem__ __contains__ __len__ __iter__ get keys values ite
 
 def contents(tracer: Tracer, value: Any) -> Any:
     """A plain dict with what an instance of a subclass of dict holds."""
-    known = tracer.mappings.get(id(value))
+    known = tracer.outside.mappings.get(id(value))
     if known is not None:
         return known
-    source = tracer.known[id(value)][1]
+    source = tracer.outside.known[id(value)][1]
     cls = type(value)
     if cls.__iter__ not in (dict.__iter__, collections.OrderedDict.__iter__):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"items of {cls.__name__}")
-    tracer._limit(value)
+    tracer.outside.check_length(value)
     keys = list(dict.keys(value)) if not isinstance(value, collections.OrderedDict) else list(cls.__iter__(value))
-    if not all(tracer._is_plain_key(key) for key in keys):
+    if not all(tracer.outside.is_plain_key(key) for key in keys):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} with keys that are objects")
     source.check("dict_keys", keys)
     made: Any = collections.OrderedDict() if isinstance(value, collections.OrderedDict) else {}
     for key in keys:
-        made[key] = tracer.wrap(dict.__getitem__(value, key), source.dict_item(key))
-    tracer.mappings[id(value)] = made
+        made[key] = tracer.outside.wrap(dict.__getitem__(value, key), source.dict_item(key))
+    tracer.outside.mappings[id(value)] = made
     return made
 
 
 def item(tracer: Tracer, value: Any, key: Any) -> Any:
     """dict.__getitem__ of such an object; only this item is guarded."""
-    known = tracer.mappings.get(id(value))
+    known = tracer.outside.mappings.get(id(value))
     if known is not None and key in known:
         return known[key]
-    source = tracer.known[id(value)][1]
-    if not tracer._is_plain_key(key):
+    source = tracer.outside.known[id(value)][1]
+    if not tracer.outside.is_plain_key(key):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     if not dict.__contains__(value, key):
         if hasattr(type(value), "__missing__"):
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"missing key of {type(value).__name__}")
         source.dict_item(key).check("absent")
         raise UserError(KeyError(key))
-    return tracer.wrap(dict.__getitem__(value, key), source.dict_item(key))
+    return tracer.outside.wrap(dict.__getitem__(value, key), source.dict_item(key))
 
 
 def reduce(tracer: Tracer, value: Any) -> Any:
     """object.__reduce_ex__(4) of a plain object, which copies are made from."""
     from flambeau._dynamo import attributes
-    from flambeau._dynamo.trace import MISSING, lookup_type
+    from flambeau._dynamo.kinds import MISSING, lookup_type
 
     cls = type(value)
     method = lookup_type(cls, "__reduce__")
@@ -76,11 +76,11 @@ def reduce(tracer: Tracer, value: Any) -> Any:
     own = getattr(value, "__dict__", None)
     if own is None or not (cls.__flags__ & (1 << 9)):
         raise Unsupported(breaks.UNKNOWN_CALL, f"copy of a {cls.__name__}")
-    known = tracer.known.get(id(value))
+    known = tracer.outside.known.get(id(value))
     names = list(own)
     if known is not None:
         known[1].attribute("__dict__").check("dict_keys", list(names))
-        overlay = tracer.overlays.get(id(value))
+        overlay = tracer.outside.overlays.get(id(value))
         names += [name for name in (overlay.values if overlay is not None else ()) if name not in own]
     state = {name: attributes.instance_value(tracer, value, name) for name in names}
     state = {name: held for name, held in state.items() if held is not MISSING}

@@ -224,7 +224,7 @@ def _pad(fn: Calls, array: Any, pad_width: Any, mode: Any = "constant", constant
     value = arrays.number(constant_values, made.dtype)
     if not made.ndim or len(flat) != 2 * made.ndim:
         refuse("np.pad with these widths")
-    return fn.new(fn.tracer.call_function(fl.nn.functional.pad, (made.tensor, flat, "constant", value), {}))
+    return fn.new(fn.tracer.builder.call_function(fl.nn.functional.pad, (made.tensor, flat, "constant", value), {}))
 
 
 # ---------------------------------------------------------------------------------------------- choosing

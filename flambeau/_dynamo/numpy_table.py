@@ -28,13 +28,13 @@ def _op(name: str) -> Rule:
         function = fl
         for part in name.split("."):
             function = getattr(function, part)
-        return tracer.call_function(function, args, {})
+        return tracer.builder.call_function(function, args, {})
 
     return run
 
 
 def _python(function: Any) -> Rule:
-    return lambda tracer, *args: tracer.call_function(function, args, {})
+    return lambda tracer, *args: tracer.builder.call_function(function, args, {})
 
 
 class Calls:
@@ -46,7 +46,7 @@ class Calls:
     def __getattr__(self, name: str) -> Any:
         function = getattr(fl, name) if hasattr(fl, name) else getattr(fl.linalg, name.removeprefix("linalg_"))
         where = on_host() if name in _SIZED else {}
-        return lambda *args, **kwargs: self.tracer.call_function(function, args, {**where, **kwargs})
+        return lambda *args, **kwargs: self.tracer.builder.call_function(function, args, {**where, **kwargs})
 
     def array(self, value: Any) -> TracedArray:
         return arrays.as_array(self.tracer, value)
@@ -184,7 +184,7 @@ def _made(tracer: Any, result: Any) -> Any:
     if type(result) in (tuple, list):
         return type(result)(_made(tracer, r) for r in result)
     if isinstance(result, (np.finfo, np.iinfo)):
-        return tracer.wrap(result, tracer.sources.constant(result))
+        return tracer.outside.wrap(result, tracer.outside.sources.constant(result))
     return result if arrays.is_known(result) else refuse(f"a result of type {type(result).__name__}")
 
 

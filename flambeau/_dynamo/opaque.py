@@ -1,6 +1,6 @@
 """Calls that stay one node of the graph and run as written: own autograd functions with a gradient, vmap.
 
-The code behind them is interpreted once aside, for its guards and to see that it has no effects; the nodes this made are
+The code behind them is interpreted once, for its guards and to see that it has no effects; the nodes this adds are
 erased again. Results come from the same interpretation, or from the rehearsal of the graph (`gradients.py`).
 """
 
@@ -15,8 +15,8 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import attributes, breaks, gradients
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.kinds import LITERALS, TENSOR_CONSTANTS
 from flambeau._dynamo.sizes import SymInt
-from flambeau._dynamo.trace import LITERALS, TENSOR_CONSTANTS
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.utils import _pytree as pytree
@@ -25,48 +25,64 @@ if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
 
 
-def aside(tracer: Tracer, run: Callable[[], Any], take: Callable[[list[Any]], None] | None = None) -> Any:
-    """Interprets something for its guards and results, and forgets the nodes that it made.
+class _EffectsSoFar:
+    """The effects that a capture has at some point, to tell whether code adds to them."""
 
-    Who wants the nodes may `take` them before; then the code may refer to other tensors from outside."""
-    graph = tracer.graph
-    before = set(graph.nodes)
-    inputs, printed, leaves, impure = len(tracer.inputs), len(tracer.printed), len(tracer.leaves), tracer.impure
-    stores = {key: dict(overlay.values) for key, overlay in tracer.overlays.items()}
-    contents = {key: _contents(shadow.value) for key, shadow in tracer.shadows.items()}
-    grads = dict(tracer.grads)
-    mode, inference, draws = _C.is_grad_enabled(), tracer.inference, len(tracer.draws)
-    moving, tracer.moving = tracer.moving, frozenset()  # the code itself reads its numbers: they are guarded
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.stores = {key: dict(overlay.values) for key, overlay in tracer.outside.overlays.items()}
+        self.contents = {key: _contents(shadow.value) for key, shadow in tracer.outside.shadows.items()}
+        self.grads = dict(tracer.effects.grads)
+        self.printed = len(tracer.effects.printed)
+        self.draws = len(tracer.effects.draws)
+
+    def check(self) -> None:
+        """Breaks the graph where there are new ones."""
+        outside, effects = self.tracer.outside, self.tracer.effects
+        if len(effects.draws) != self.draws:
+            raise Unsupported(breaks.RANDOM, "in code that runs as written")
+        changed = any(
+            _contents(shadow.value) != self.contents[key] if key in self.contents else shadow.changed()
+            for key, shadow in outside.shadows.items()
+        )
+        stores = {key: o.values for key, o in outside.overlays.items() if o.values or key in self.stores}
+        if changed or stores != self.stores or len(effects.printed) != self.printed or effects.grads != self.grads:
+            raise Unsupported(breaks.STORE, "in code that runs as written")
+
+
+def interpret_unrecorded(
+    tracer: Tracer, run: Callable[[], Any], take: Callable[[list[Any]], None] | None = None
+) -> Any:
+    """Interprets code for its guards and results, and erases the nodes that it added.
+
+    `take` is handed the nodes before they are erased; the code may then refer to other tensors from outside."""
+    builder, outside, modes = tracer.builder, tracer.outside, tracer.modes
+    nodes_before = set(builder.graph.nodes)
+    effects_before = _EffectsSoFar(tracer)
+    inputs, leaves, impure = len(builder.inputs), len(tracer.effects.leaves), tracer.effects.impure
+    grad, inference = _C.is_grad_enabled(), modes.inference
+    varying, outside.varying = outside.varying, frozenset()  # the code itself reads its numbers: they are guarded
     try:
         result = run()
     finally:
-        _C._set_grad_enabled(mode)
-        tracer.moving, tracer.inference = moving, inference
-    if len(tracer.draws) != draws:
-        raise Unsupported(breaks.RANDOM, "in code that runs as written")
-    changed = any(
-        _contents(shadow.value) != contents[key] if key in contents else shadow.changed()
-        for key, shadow in tracer.shadows.items()
-    )
-    stored = {key: overlay.values for key, overlay in tracer.overlays.items() if overlay.values or key in stores}
-    if changed or stored != stores or len(tracer.printed) != printed or tracer.grads != grads:
-        raise Unsupported(breaks.STORE, "in code that runs as written")
-    if take is None and len(tracer.inputs) != inputs:
+        _C._set_grad_enabled(grad)
+        outside.varying, modes.inference = varying, inference
+    effects_before.check()
+    if take is None and len(builder.inputs) != inputs:
         raise _Refers()
-    made = [node for node in graph.nodes if node not in before and node.op != "placeholder"]
+    new_nodes = [node for node in builder.graph.nodes if node not in nodes_before and node.op != "placeholder"]
     if take is not None:
-        take(made)
-    for node in reversed(made):
-        graph.erase_node(node)
-    gone = set(made)
-    tracer.sizes.nodes = {e: n for e, n in tracer.sizes.nodes.items() if isinstance(n, int) or n not in gone}
-    del tracer.leaves[leaves:]
-    tracer.impure = impure
+        take(new_nodes)
+    for node in reversed(new_nodes):
+        builder.graph.erase_node(node)
+    builder.sizes.forget_nodes(set(new_nodes))
+    del tracer.effects.leaves[leaves:]
+    tracer.effects.impure = impure
     return result
 
 
 class _Refers(Unsupported):
-    """The code that was interpreted aside reads tensors that are no arguments."""
+    """The code that was interpreted reads tensors that are no arguments."""
 
     def __init__(self) -> None:
         super().__init__(breaks.UNKNOWN_CALL, "of code that refers to other tensors")
@@ -84,33 +100,35 @@ def apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> Any:
     if kwargs or not isinstance(cls, type):
         raise Unsupported(breaks.CUSTOM_FUNCTION, getattr(cls, "__name__", ""))
     needs = tuple(isinstance(a, TracedTensor) and bool(a.fake.requires_grad) for a in args)
-    context = tracer.make_fresh(cls._backward_cls())
+    context = tracer.outside.make_fresh(cls._backward_cls())
     context.needs_input_grad = needs
     if not (_C.is_grad_enabled() and any(needs)):
         made = _forward(tracer, cls, context, args)
-        return _map(made, lambda t: tracer.call_method("detach", (t,), {}) if any(t is a for a in args) else t)
+        return _map(made, lambda t: tracer.builder.call_method("detach", (t,), {}) if any(t is a for a in args) else t)
 
     def run() -> Any:
         _C._set_grad_enabled(False)
         made = _forward(tracer, cls, context, args)
         listed = made if isinstance(made, tuple) else (made,)
-        given = tuple(tracer.call_function(fl.empty_like, (t,), {}) for t in listed if isinstance(t, TracedTensor))
+        given = tuple(
+            tracer.builder.call_function(fl.empty_like, (t,), {}) for t in listed if isinstance(t, TracedTensor)
+        )
         try:
             tracer.call(attributes.load(tracer, cls, cls._derivative().__name__), (context, *given), {})
         except UserError as error:
             raise Unsupported(breaks.CUSTOM_FUNCTION, f"{cls.__name__}: {error.exception}") from None
         return made
 
-    made = aside(tracer, run)
+    made = interpret_unrecorded(tracer, run)
     fixed = context.non_differentiable
 
     def result(node: Any, traced: TracedTensor) -> TracedTensor:
         differentiable = traced.fake.dtype.is_floating_point and not any(traced is t for t in fixed)
-        fake = tracer.sizes.mode.wrap(
+        fake = tracer.builder.sizes.mode.wrap(
             traced.fake.meta(), traced.fake.geometry, traced.fake.fake_device, bool(differentiable)
         )
         fake.fake_is_leaf = not differentiable
-        return tracer._traced(node, fake)
+        return tracer.builder.add_tensor(node, fake)
 
     node, _ = _node(tracer, _apply, (cls, *args))
     if not isinstance(made, tuple):
@@ -118,7 +136,7 @@ def apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> Any:
     items = []
     for i, value in enumerate(made):
         if isinstance(value, TracedTensor):
-            items.append(result(tracer.graph.call_function(operator.getitem, (node, i)), value))
+            items.append(result(tracer.builder.graph.call_function(operator.getitem, (node, i)), value))
         elif type(value) in LITERALS:
             items.append(value)
         else:
@@ -128,7 +146,7 @@ def apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _forward(tracer: Tracer, cls: Any, context: Any, args: tuple[Any, ...]) -> Any:
     for name in ("forward", "backward", "vjp", "setup_context"):
-        tracer.guard_type_attribute(cls, name)
+        tracer.outside.guard_type_attribute(cls, name)
     forward = attributes.load(tracer, cls, "forward")
     if cls.setup_context is fl.autograd.Function.setup_context:
         made = tracer.call(forward, (context, *args), {})
@@ -201,7 +219,7 @@ def _lifted(tracer: Tracer, value: Any, tensors: list[Any]) -> Any:
         return cls(_lifted(tracer, v, tensors) for v in value)
     if cls is dict:
         return {k: _lifted(tracer, v, tensors) for k, v in value.items()}
-    if id(value) in tracer.known or cls in LITERALS or cls in TENSOR_CONSTANTS or isinstance(value, type):
+    if id(value) in tracer.outside.known or cls in LITERALS or cls in TENSOR_CONSTANTS or isinstance(value, type):
         return value
     if cls is types.FunctionType:
         places = [_lifted(tracer, cell.cell_contents, tensors) for cell in value.__closure__ or ()]
@@ -224,7 +242,7 @@ def _node(tracer: Tracer, function: Callable[..., Any], args: tuple[Any, ...]) -
     name = getattr(args[0], "__name__", "")
     run.__name__ = run.__qualname__ = name if name.isidentifier() else function.__name__.strip("_")
     run.__module__ = "captured"
-    node = tracer._node("call_function", run, tuple(tensors), {})
+    node = tracer.builder.add_node("call_function", run, tuple(tensors), {})
     return node, tensors
 
 
@@ -244,13 +262,13 @@ def call_batched(
 
     def run() -> None:
         one = [
-            x if d is None or not isinstance(x, TracedTensor) else tracer.call_method("select", (x, d, 0), {})
+            x if d is None or not isinstance(x, TracedTensor) else tracer.builder.call_method("select", (x, d, 0), {})
             for x, d in zip(leaves, dims)
         ]
         tracer.call(func, tuple(pytree.tree_unflatten(one, spec)), dict(kwargs))
 
     try:
-        aside(tracer, run)
+        interpret_unrecorded(tracer, run)
     except _Refers:
         node, arranged = subgraphs.map_batched(tracer, func, leaves, dims, int(size), spec, out_dims, kwargs)
         return pytree.tree_unflatten(rehearsed(tracer, node), arranged())
@@ -270,7 +288,7 @@ def rehearsed(tracer: Tracer, node: Any) -> list[Any]:
     rehearsal = gradients._rehearse(tracer)
     results = []
     for i, value in enumerate(rehearsal.values[node]):
-        item = tracer.graph.call_function(operator.getitem, (node, i))
+        item = tracer.builder.graph.call_function(operator.getitem, (node, i))
         rehearsal.values[item] = value
         if not isinstance(value, fl.Tensor):
             raise Unsupported(breaks.UNKNOWN_CALL, f"that returns {type(value).__name__}")
@@ -302,5 +320,5 @@ def leave_level(tracer: Tracer, tree: Any, own: Any) -> Any:
     leaves = {id(rehearsal.of(x)) for x in own if x.fake.is_leaf}
     if transforms._reaches([rehearsal.of(t) for t in tensors], leaves, set()):
         return tree
-    detach = lambda x: tracer.call_method("detach", (x,), {}) if isinstance(x, TracedTensor) else x  # noqa: E731
+    detach = lambda x: tracer.builder.call_method("detach", (x,), {}) if isinstance(x, TracedTensor) else x  # noqa: E731
     return pytree.tree_map(detach, tree)

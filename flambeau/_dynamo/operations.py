@@ -14,8 +14,9 @@ from typing import Any
 from flambeau._dynamo import arrays, breaks, mappings
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.kinds import CONSTANTS, has_default_equality, lookup_type
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt, plain
-from flambeau._dynamo.trace import CONSTANTS, Tracer, has_default_equality, lookup_type
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor
 from flambeau._dynamo.values import (
     CONTAINERS,
@@ -47,10 +48,10 @@ def truth(tracer: Tracer, value: Any) -> bool:
     for name in ("__bool__", "__len__"):
         hook = lookup_type(cls, name)
         if isinstance(hook, types.FunctionType):
-            tracer.guard_type_attribute(cls, name)
+            tracer.outside.guard_type_attribute(cls, name)
             return truth(tracer, tracer.call(hook, (value,), {}))
         if hook is not NULL:
-            if id(value) in tracer.known and not isinstance(value, enum.Enum):
+            if id(value) in tracer.outside.known and not isinstance(value, enum.Enum):
                 if not isinstance(value, dict):
                     raise Unsupported(breaks.UNKNOWN_OPERATION, f"truth of {cls.__name__}")
                 return bool(mappings.contents(tracer, value))
@@ -94,7 +95,11 @@ _COMPARISON_NAMES = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne_
 
 def _check_native(tracer: Tracer, *values: Any) -> None:
     for value in values:
-        if id(value) in tracer.known and type(value) not in CONSTANTS and not isinstance(value, (type, enum.Enum)):
+        if (
+            id(value) in tracer.outside.known
+            and type(value) not in CONSTANTS
+            and not isinstance(value, (type, enum.Enum))
+        ):
             cls = type(value)
             if not (has_default_equality(cls) or (cls.__flags__ & (1 << 9) == 0 and callable(value))):
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"operation on {cls.__name__}")
@@ -169,7 +174,7 @@ def _attempt(tracer: Tracer, attempts: list[Any], symbol: str, left: Any, right:
         if method is NULL or method is None:
             continue
         if isinstance(method, types.FunctionType):
-            tracer.guard_type_attribute(type(owner), name)
+            tracer.outside.guard_type_attribute(type(owner), name)
             result = tracer.call(method, (owner, other), {})
         else:
             _check_native(tracer, owner, other)
@@ -189,7 +194,7 @@ def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
     for value in (left, right):
         if type(value) is not TracedTensor and not isinstance(value, (bool, int, float, complex, SymInt, TracedNumber)):
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{function.__name__} of a tensor and {type(value).__name__}")
-    return tracer.call_function(function, (left, right), {})
+    return tracer.builder.call_function(function, (left, right), {})
 
 
 def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
@@ -209,7 +214,7 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
                 if other is None and symbol in ("==", "!="):
                     return symbol == "!="
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {type(other).__name__}")
-            return tracer.call_function(_COMPARISONS[symbol], (left, right), {})
+            return tracer.builder.call_function(_COMPARISONS[symbol], (left, right), {})
         if not (is_transparent(left) and is_transparent(right)):
             if isinstance(left, CONTAINERS) and type(left) is type(right) and symbol in ("==", "!="):
                 return _compare_containers(tracer, symbol, left, right)
@@ -229,8 +234,8 @@ def identical(tracer: Tracer, left: Any, right: Any) -> bool:
     """left is right"""
     if left is not right and type(left) is types.FunctionType is type(right):
         # A function is guarded by its code where it is an argument: it could be the other one the next time.
-        places = [tracer.known[id(value)][1] for value in (left, right) if id(value) in tracer.known]
-        tracer.distinct.extend(places)
+        places = [tracer.outside.known[id(value)][1] for value in (left, right) if id(value) in tracer.outside.known]
+        tracer.outside.distinct.extend(places)
     return left is right
 
 
@@ -250,7 +255,7 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
         raise Unsupported(breaks.TENSOR_VALUE, "in")
     hook = lookup_type(cls, "__contains__")
     if isinstance(hook, types.FunctionType):
-        tracer.guard_type_attribute(cls, "__contains__")
+        tracer.outside.guard_type_attribute(cls, "__contains__")
         return truth(tracer, tracer.call(hook, (container, item), {}))
     if cls in (list, tuple, collections.deque) or hook is NULL:
         if (
@@ -269,9 +274,9 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
                 raise
             if candidate is item or truth(tracer, compare(tracer, "==", candidate, item)):
                 return True
-    if isinstance(container, dict) and id(container) in tracer.known and is_transparent(item):
+    if isinstance(container, dict) and id(container) in tracer.outside.known and is_transparent(item):
         return bool(native(operator.contains, mappings.contents(tracer, container), item))
-    if id(container) in tracer.known and cls not in CONSTANTS and not isinstance(container, (enum.EnumMeta,)):
+    if id(container) in tracer.outside.known and cls not in CONSTANTS and not isinstance(container, (enum.EnumMeta,)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {cls.__name__}")
     if not is_transparent(item) and not (isinstance(container, (set, frozenset, dict)) and _is_plain_key(item)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {type(item).__name__}")
@@ -294,16 +299,16 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
     hook = lookup_type(cls, "__getitem__")
     if cls.__module__ == "typing" and isinstance(key, (type, tuple)):
         made = native(operator.getitem, container, key)
-        tracer._know(made, tracer.sources.constant(made))
+        tracer.outside.register(made, tracer.outside.sources.constant(made))
         return made
     if isinstance(hook, types.FunctionType):
-        tracer.guard_type_attribute(cls, "__getitem__")
+        tracer.outside.guard_type_attribute(cls, "__getitem__")
         return tracer.call(hook, (container, key), {})
     if isinstance(container, type):
         if isinstance(container, enum.EnumMeta) or cls.__module__ in ("typing", "builtins", "abc"):
             return native(operator.getitem, container, key)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {container.__name__}")
-    if id(container) in tracer.known and cls not in CONSTANTS:
+    if id(container) in tracer.outside.known and cls not in CONSTANTS:
         if isinstance(container, dict) and hook is dict.__getitem__:
             return mappings.item(tracer, container, key)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {cls.__name__}")
@@ -333,10 +338,10 @@ def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> Non
         return
     hook = lookup_type(cls, "__delitem__" if value is NULL else "__setitem__")
     if isinstance(hook, types.FunctionType):
-        tracer.guard_type_attribute(cls, hook.__name__)
+        tracer.outside.guard_type_attribute(cls, hook.__name__)
         tracer.call(hook, (container, key) if value is NULL else (container, key, value), {})
         return
-    if id(container) in tracer.known or not isinstance(container, (list, dict, collections.deque, bytearray)):
+    if id(container) in tracer.outside.known or not isinstance(container, (list, dict, collections.deque, bytearray)):
         if hook is NULL:
             native(operator.setitem, container, key, value)  # raises the error of the type
         raise Unsupported(breaks.STORE, f"item of {cls.__name__}")
@@ -386,7 +391,7 @@ def to_text(tracer: Tracer, value: Any, function: Callable[[Any], str]) -> Any:
     for name in names:
         hook = lookup_type(type(value), name)
         if isinstance(hook, types.FunctionType):
-            tracer.guard_type_attribute(type(value), name)
+            tracer.outside.guard_type_attribute(type(value), name)
             return tracer.call(hook, (value,), {})
         if hook not in (object.__str__, NULL):
             break
@@ -403,6 +408,6 @@ def unary(tracer: Tracer, function: Any, name: str, value: Any) -> Any:
         return arrays.guarded(function)(value)
     if python_special(type(value), name):
         return tracer.call_special(value, name)
-    if id(value) in tracer.known and type(value) not in CONSTANTS:
+    if id(value) in tracer.outside.known and type(value) not in CONSTANTS:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"{name} of {type(value).__name__}")
     return native(function, value)

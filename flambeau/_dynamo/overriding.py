@@ -52,7 +52,7 @@ def lookup_member(cls: type, name: str) -> Any:
 
 def overrides(cls: type) -> bool:
     """Whether a class has a `__torch_function__` in force."""
-    from flambeau._dynamo.trace import lookup_type
+    from flambeau._dynamo.kinds import lookup_type
 
     if cls is _C.Tensor or cls is TracedTensor:
         return False
@@ -91,7 +91,7 @@ def plainly(graph: Callable[..., Any]) -> Callable[..., Any]:
 def _is_candidate(tracer: Tracer, value: Any) -> bool:
     if type(value) is TracedTensor:
         return overrides(value.cls)
-    inside = id(value) in tracer.known or id(value) in tracer.fresh
+    inside = id(value) in tracer.outside.known or id(value) in tracer.outside.fresh
     return inside and not isinstance(value, (type, types.ModuleType)) and overrides(type(value))
 
 
@@ -113,28 +113,28 @@ def _candidates(tracer: Tracer, values: Any) -> list[Any]:
 
 def has_overrides(tracer: Tracer, values: Any) -> bool:
     """has_torch_function()"""
-    active = bool(tracer.function_modes) and tracer.overrides_disabled != "all"
-    return active or (not tracer.overrides_disabled and bool(_candidates(tracer, values)))
+    active = bool(tracer.modes.function_modes) and tracer.modes.overrides_disabled != "all"
+    return active or (not tracer.modes.overrides_disabled and bool(_candidates(tracer, values)))
 
 
 def dispatch(tracer: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What an operator's overrides make of the call; NULL where it has none."""
     from flambeau._dynamo import attributes
 
-    if tracer.overrides_disabled == "all":
+    if tracer.modes.overrides_disabled == "all":
         return NULL
-    found = [] if tracer.overrides_disabled else _candidates(tracer, (*args, *kwargs.values()))
-    if not found and not tracer.function_modes:
+    found = [] if tracer.modes.overrides_disabled else _candidates(tracer, (*args, *kwargs.values()))
+    if not found and not tracer.modes.function_modes:
         return NULL
     function, args = _as_called(op, target, args)
     classes = tuple(_class_of(value) for value in found)
-    if tracer.function_modes:
-        mode = tracer.function_modes.pop()  # inside of its own hook a mode is not active
+    if tracer.modes.function_modes:
+        mode = tracer.modes.function_modes.pop()  # inside of its own hook a mode is not active
         try:
             hook = attributes.load(tracer, mode, _HOOK)
             result = tracer.call(hook, (function, classes, args, kwargs), {})
         finally:
-            tracer.function_modes.append(mode)
+            tracer.modes.function_modes.append(mode)
         if result is not NotImplemented:
             return result
     for value in found:
@@ -184,11 +184,14 @@ def default_hook(tracer: Tracer, cls: Any, func: Any, types: Any, args: Any = ()
 
     if not all(issubclass(cls, other) for other in types):
         return NotImplemented
-    before, tracer.overrides_disabled = tracer.overrides_disabled, tracer.overrides_disabled or "subclasses"
+    before, tracer.modes.overrides_disabled = (
+        tracer.modes.overrides_disabled,
+        tracer.modes.overrides_disabled or "subclasses",
+    )
     try:
         result = tracer.call(func, tuple(args), dict(kwargs or {}))
     finally:
-        tracer.overrides_disabled = before
+        tracer.modes.overrides_disabled = before
     return result if func in get_default_nowrap_functions() else _convert(tracer, result, cls)
 
 
@@ -209,33 +212,33 @@ def as_subclass(tracer: Tracer, tensor: Any, cls: Any) -> Any:
         raise Unsupported(breaks.SUBCLASS, getattr(cls, "__name__", ""))
     if cls is not _C.Tensor:
         check_subclass(cls)
-        tracer._know(cls, tracer.sources.constant(cls))
-    before, tracer.overrides_disabled = tracer.overrides_disabled, "all"
+        tracer.outside.register(cls, tracer.outside.sources.constant(cls))
+    before, tracer.modes.overrides_disabled = tracer.modes.overrides_disabled, "all"
     try:
-        made = tracer.call_method("view_as", (tensor, tensor), {})
+        made = tracer.builder.call_method("view_as", (tensor, tensor), {})
     finally:
-        tracer.overrides_disabled = before
+        tracer.modes.overrides_disabled = before
     made.cls = cls
     return made
 
 
 def set_disabled(kind: str) -> Callable[..., bool]:
     def run(tracer: Tracer, on: Any) -> bool:
-        before = tracer.overrides_disabled
+        before = tracer.modes.overrides_disabled
         if on:
-            tracer.overrides_disabled = "all" if "all" in (kind, before) else kind
+            tracer.modes.overrides_disabled = "all" if "all" in (kind, before) else kind
         elif before == kind:
-            tracer.overrides_disabled = ""
+            tracer.modes.overrides_disabled = ""
         return before == kind
 
     return run
 
 
 def push_mode(tracer: Tracer, mode: Any) -> None:
-    tracer.function_modes.append(mode)
+    tracer.modes.function_modes.append(mode)
 
 
 def pop_mode(tracer: Tracer) -> Any:
-    if not tracer.function_modes:
+    if not tracer.modes.function_modes:
         raise Unsupported(breaks.CONTEXT, "a mode that was entered outside")
-    return tracer.function_modes.pop()
+    return tracer.modes.function_modes.pop()

@@ -22,17 +22,10 @@ from flambeau._dynamo import breaks, classes, gradients
 from flambeau._dynamo.arrays import ArrayMethod, TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.effects import Shadow
+from flambeau._dynamo.kinds import LITERALS, TENSOR_CONSTANTS, Size, is_namedtuple, is_result_tuple, lookup_type
 from flambeau._dynamo.sizes import SymbolicSize, SymInt
 from flambeau._dynamo.source import Names, Source
-from flambeau._dynamo.trace import (
-    LITERALS,
-    TENSOR_CONSTANTS,
-    Size,
-    Tracer,
-    is_namedtuple,
-    is_result_tuple,
-    lookup_type,
-)
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import (
     NULL,
     Interpreted,
@@ -66,7 +59,7 @@ class Rebuilder:
         self.line_number = 0
         self.spent: list[tuple[int, str]] = []  # results whose history was used up, and its name
         self.names.bind("lookup_type", lookup_type)
-        for draw in tracer.draws:  # all of them, in the program's order
+        for draw in tracer.effects.draws:  # all of them, in the program's order
             given = [*(self.value(a) for a in draw.args), *(f"{k}={self.value(v)}" for k, v in draw.kwargs.items())]
             owner = self.source(draw.owner)
             name = self.source_memo[draw.source] = self.fresh_name()
@@ -110,7 +103,7 @@ class Rebuilder:
         if cls is Lazy:
             return self.source(value.source)
         if cls is SymInt:
-            return self.tracer.sizes.text(value, self._size)
+            return self.tracer.builder.sizes.text(value, self._size)
         if cls is TracedNumber:
             return self.number(value)
         if cls is TracedTensor:
@@ -121,15 +114,15 @@ class Rebuilder:
         if known is not None:
             return known
         tracer = self.tracer
-        shadow = tracer.shadows.get(id(value))
+        shadow = tracer.outside.shadows.get(id(value))
         if shadow is not None:
             text = self.source(shadow.source)
-        elif id(value) in tracer.constructed:
-            made, args, kwargs = tracer.constructed[id(value)]
+        elif id(value) in tracer.outside.constructed:
+            made, args, kwargs = tracer.outside.constructed[id(value)]
             given = [*(self.value(a) for a in args), *(f"{k}={self.value(v)}" for k, v in kwargs.items())]
             text = self._assign(f"{self.names.add(made)}({', '.join(given)})")
-        elif id(value) in tracer.known:
-            text = self.source(tracer.known[id(value)][1])
+        elif id(value) in tracer.outside.known:
+            text = self.source(tracer.outside.known[id(value)][1])
         elif cls in TENSOR_CONSTANTS and not isinstance(value, slice):
             text = self.names.add(value)
         else:
@@ -245,7 +238,7 @@ class Rebuilder:
         if cls in DICT_VIEWS:
             owner, kind = value.mapping, cls.__name__.removeprefix("odict_").removeprefix("dict_")
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{kind} of a dict across a break {type(owner).__name__}")
-        if id(value) in self.tracer.fresh:
+        if id(value) in self.tracer.outside.fresh:
             return self._build_object(value)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"a {cls.__name__} cannot be rebuilt")
 
@@ -380,12 +373,12 @@ class Rebuilder:
     def side_effects(self) -> None:
         tracer = self.tracer
         replay: list[str] = []
-        changed = [shadow for shadow in tracer.shadows.values() if shadow.changed()]
+        changed = [shadow for shadow in tracer.outside.shadows.values() if shadow.changed()]
         # All new values are computed first: the stores below change what sources find.
         for shadow in changed:
             replay += self._container(shadow)
-        for overlay in tracer.overlays.values():
-            made = id(overlay.target) in tracer.constructed
+        for overlay in tracer.outside.overlays.values():
+            made = id(overlay.target) in tracer.outside.constructed
             target = self.value(overlay.target) if made else self.source(overlay.source)
             if isinstance(overlay.target, dict):
                 for key, item in overlay.values.items():
@@ -409,17 +402,18 @@ class Rebuilder:
                     else:
                         setter = "setattr" if plain else self.names.add(_setter(overlay.target))
                         replay.append(f"{setter}({target}, {key!r}, {self.value(item)})")
-        retained = [tensor for tensor in tracer.retained if id(tensor) in self.output_names]
-        if any(id(tensor) not in tracer.grads for tensor in retained):
+        retained = [tensor for tensor in tracer.effects.retained if id(tensor) in self.output_names]
+        if any(id(tensor) not in tracer.effects.grads for tensor in retained):
             # Compiled graphs have one history for all results: a later backward does not pass through this one.
             raise SkipFrame("retain_grad() of a result")
-        for tensor, before, now in tracer.grads.values():
+        for gradient in tracer.effects.grads.values():
+            tensor = gradient.tensor
             alive = tensor.fake.is_leaf or any(tensor is t for t in retained)
-            if before is not now and alive:
-                replay.append(f"{self.value(tensor)}.grad = {self.value(now)}")
+            if gradient.changed and alive:
+                replay.append(f"{self.value(tensor)}.grad = {self.value(gradient.now)}")
         for line in replay:
             self.emit(line)
-        for function, args, kwargs in tracer.printed:
+        for function, args, kwargs in tracer.effects.printed:
             text = ", ".join([*(self.value(a) for a in args), *(f"{k}={self.value(v)}" for k, v in kwargs.items())])
             self.emit(f"{self.names.add(function)}({text})")
 
@@ -450,7 +444,7 @@ class Rebuilder:
         Parameters and buffers of a model are kept until any module changes, so that fetching them costs nothing at any
         depth; a graph that can be bound to them is not even given them.
         """
-        inputs = [traced.source for traced in self.tracer.inputs]
+        inputs = [traced.source for traced in self.tracer.builder.inputs]
         groups = self._members()
         bind = getattr(graph, "_bind", None)
         if bind is None or not groups:
@@ -470,7 +464,7 @@ class Rebuilder:
     def _members(self) -> dict[Source, list[Source]]:
         """Parameters and buffers among the inputs that nothing else fetches, by the model they are reached from."""
         groups: dict[Source, list[Source]] = {}
-        for traced in self.tracer.inputs:
+        for traced in self.tracer.builder.inputs:
             source = traced.source
             if source is not None and source not in self.source_memo:
                 root = member_root(source)
@@ -527,18 +521,18 @@ class Rebuilder:
                 head.append(("else: failed = False", first_line))
                 mode = self.names.add(_restore_mode)
                 head.append(("if failed:", first_line))
-                head.append((f"    {mode}({self.tracer.grad_mode})", first_line))
+                head.append((f"    {mode}({self.tracer.modes.grad_at_entry})", first_line))
                 head.append((f"    return original({replay[1]})", first_line))
-            if self.tracer.last_grad_mode != self.tracer.grad_mode:  # compiled graphs have no modes
+            if self.tracer.modes.grad_at_exit != self.tracer.modes.grad_at_entry:  # compiled graphs have no modes
                 mode = self.names.add(_restore_mode)
-                head.append((f"{mode}({self.tracer.last_grad_mode})", first_line))
+                head.append((f"{mode}({self.tracer.modes.grad_at_exit})", first_line))
             for index, history in self.spent:
                 head.append((f"{self.names.add(_C._mark_spent)}(t{index}, {history!r})", first_line))
-            for leaf in self.tracer.leaves:
+            for leaf in self.tracer.effects.leaves:
                 if id(leaf) in self.output_names:
                     head.append((f"{self.output_names[id(leaf)]}.requires_grad_()", first_line))
-        if self.tracer.inference != _C.is_inference_mode_enabled():
-            head.append((f"{self.names.add(_C._set_inference_mode)}({self.tracer.inference})", first_line))
+        if self.tracer.modes.inference != _C.is_inference_mode_enabled():
+            head.append((f"{self.names.add(_C._set_inference_mode)}({self.tracer.modes.inference})", first_line))
         body = head + self.lines
         parameters = ", ".join(f"a{i}" for i in range(self.arguments))
         text = f"def {_identifier(name)}({parameters}):\n"
@@ -622,7 +616,7 @@ def _fills_slot(target: Any, name: str) -> bool:
 
 
 def _setter(target: Any) -> Any:
-    from flambeau._dynamo.trace import fl_module
+    from flambeau._dynamo.kinds import fl_module
 
     module = fl_module()
     if module != () and isinstance(target, module):

@@ -21,7 +21,7 @@ def can_read(tensor: TracedTensor, name: str) -> bool:
 
 
 def read(tracer: Tracer, tensor: TracedTensor) -> TracedNumber:
-    node = tracer._node("call_function", read_number, (tensor,), {})
+    node = tracer.builder.add_node("call_function", read_number, (tensor,), {})
     node.meta["example_value"] = 1.0
     return TracedNumber(tracer, node, 1.0, None, {}, unknown=breaks.TENSOR_VALUE)
 

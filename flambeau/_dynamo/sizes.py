@@ -55,6 +55,9 @@ class Sizes:
             self.places[atom] = (source, dim)
         return fake, slots
 
+    def forget_nodes(self, erased: set[Any]) -> None:
+        self.nodes = {e: node for e, node in self.nodes.items() if isinstance(node, int) or node not in erased}
+
     def _where(self) -> tuple[str, int]:
         """File and line of the program, for guards: the innermost frame that is not the library's."""
         frame = self.tracer.frame
@@ -102,7 +105,7 @@ class Sizes:
         return made
 
     def _call(self, function: Any, *args: Any) -> Any:
-        node = self.tracer.graph.call_function(function, args)
+        node = self.tracer.builder.graph.call_function(function, args)
         return node
 
     def _sum(self, expr: Expr) -> Any:
@@ -125,14 +128,14 @@ class Sizes:
             if origin is None:
                 source, dim = self.places[atom]
                 if dim < 0:
-                    made = self.tracer.number_input(source, self.env.hints[atom])
+                    made = self.tracer.builder.number_input(source, self.env.hints[atom])
                     self.nodes[_symbol(atom)] = made
                     return made
                 raise AssertionError("a size without a tensor")
             traced, dim = origin
             key = _symbol(atom)
             if key not in self.nodes:
-                node = self.tracer.graph.call_method("size", (traced.node, dim))
+                node = self.tracer.builder.graph.call_method("size", (traced.node, dim))
                 node.meta["example_value"] = self.env.sym_int(key)
                 self.nodes[key] = node
             return self.nodes[key]

@@ -68,7 +68,7 @@ def capture(tracer: Tracer, function: Callable[[], Any], given: Callable[[], lis
                 copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output(tuple(copies[traced.node] for traced in flat[0]))
 
-    opaque.aside(tracer, run, take)
+    opaque.interpret_unrecorded(tracer, run, take)
     results, spec, constants = flat
     return Subgraph(GraphModule(fl.nn.Module(), graph), free, spec, constants, results)
 
@@ -109,14 +109,14 @@ def cond(tracer: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any =
 
     run.__dict__["_rehearse"] = lambda condition, *inputs: first.flat(*inputs[:count])
     run.__dict__["_branches"] = (first.module, second.module, count)  # for export
-    node = tracer._node("call_function", named(run, "cond"), (pred, *first.free, *second.free), {})
+    node = tracer.builder.add_node("call_function", named(run, "cond"), (pred, *first.free, *second.free), {})
     found = []
     for i, (a, b) in enumerate(zip(first.results, second.results)):
-        item = tracer.graph.call_function(operator.getitem, (node, i))
+        item = tracer.builder.graph.call_function(operator.getitem, (node, i))
         needs = bool(a.fake.requires_grad or b.fake.requires_grad)
-        fake = tracer.sizes.mode.wrap(a.fake.meta(), a.fake.geometry, a.fake.fake_device, needs)
+        fake = tracer.builder.sizes.mode.wrap(a.fake.meta(), a.fake.geometry, a.fake.fake_device, needs)
         fake.fake_is_leaf = not needs
-        found.append(tracer._traced(item, fake))
+        found.append(tracer.builder.add_tensor(item, fake))
     results = iter(found)
     leaves = [next(results) if constant is TENSOR else constant for constant in first.constants]
     return pytree.tree_unflatten(leaves, first.spec)
@@ -140,9 +140,9 @@ def map_batched(
             if isinstance(x, TracedTensor):
                 # A tensor that is not mapped over stands for itself.
                 x = (
-                    tracer.call_method("select", (x, d, 0), {})
+                    tracer.builder.call_method("select", (x, d, 0), {})
                     if d is not None
-                    else tracer.call_method("view_as", (x, x), {})
+                    else tracer.builder.call_method("view_as", (x, x), {})
                 )
                 samples.append(x)
             one.append(x)
@@ -162,5 +162,5 @@ def map_batched(
         specs[:] = [found]
         return tuple(flat)
 
-    node = tracer._node("call_function", named(batched, "vmap"), (*inputs, *inner.free), {})
+    node = tracer.builder.add_node("call_function", named(batched, "vmap"), (*inputs, *inner.free), {})
     return node, lambda: specs[0]

@@ -68,7 +68,7 @@ class TracedTensor:
         self.real: Any = None
         self.slots: list[int] = []
         self.first_geometry: Any = None
-        self.inference: bool = source is None and tracer.inference
+        self.inference: bool = source is None and tracer.modes.inference
 
     def __repr__(self) -> str:
         raise Unsupported(breaks.PRINT, "text of a tensor")
@@ -95,32 +95,32 @@ class TracedTensor:
     def __iter__(self) -> Any:
         if not self.fake.ndim:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(self.tracer.call_method("unbind", (self, 0), {}))
+        return iter(self.tracer.builder.call_method("unbind", (self, 0), {}))
 
     def __getitem__(self, key: Any) -> Any:
-        return self.tracer.call_function(operator.getitem, (self, key), {})
+        return self.tracer.builder.call_function(operator.getitem, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.tracer.call_function(operator.setitem, (self, key, value), {})
+        self.tracer.builder.call_function(operator.setitem, (self, key, value), {})
 
     __hash__ = object.__hash__
 
     def __eq__(self, other: Any) -> Any:
-        return self.tracer.call_function(operator.eq, (self, other), {})
+        return self.tracer.builder.call_function(operator.eq, (self, other), {})
 
     def __ne__(self, other: Any) -> Any:
-        return self.tracer.call_function(operator.ne, (self, other), {})
+        return self.tracer.builder.call_function(operator.ne, (self, other), {})
 
 
 def _define_operators() -> None:
     def forward(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: self.tracer.call_function(function, (self, other), {})
+        return lambda self, other: self.tracer.builder.call_function(function, (self, other), {})
 
     def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: self.tracer.call_function(function, (other, self), {})
+        return lambda self, other: self.tracer.builder.call_function(function, (other, self), {})
 
     def unary(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self: self.tracer.call_function(function, (self,), {})
+        return lambda self: self.tracer.builder.call_function(function, (self,), {})
 
     for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
         function = getattr(operator, name + "_" if name in ("and", "or") else name)
@@ -198,7 +198,7 @@ def _define_arithmetic() -> None:
                 return NotImplemented
             if not isinstance(other, (int, float, TracedNumber)):
                 return function(*((other, plain(self)) if swap else (plain(self), other)))
-            return self.tracer.call_number(function, *((other, self) if swap else (self, other)))
+            return self.tracer.builder.call_number(function, *((other, self) if swap else (self, other)))
 
         return method
 
@@ -219,7 +219,11 @@ def _define_arithmetic() -> None:
         setattr(TracedNumber, f"__{name}__", exact(getattr(operator, name), False))
     for name in "neg pos abs".split():
         function = getattr(operator, name)
-        setattr(TracedNumber, f"__{name}__", lambda self, _function=function: self.tracer.call_number(_function, self))
+        setattr(
+            TracedNumber,
+            f"__{name}__",
+            lambda self, _function=function: self.tracer.builder.call_number(_function, self),
+        )
     TracedNumber.__round__ = lambda self, *digits: round(self.specialize(), *digits)
     TracedNumber.__trunc__ = lambda self: int(self.specialize())
 
@@ -237,7 +241,7 @@ class TensorMethod:
         self.name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.tensor.tracer.call_method(self.name, (self.tensor, *args), kwargs)
+        return self.tensor.tracer.builder.call_method(self.name, (self.tensor, *args), kwargs)
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, TensorMethod) and self.tensor is other.tensor and self.name == other.name
@@ -256,7 +260,7 @@ class TracedHandle:
         self.node = node
 
     def remove(self) -> None:
-        self.tracer.graph.call_method("remove", (self.node,))
+        self.tracer.builder.graph.call_method("remove", (self.node,))
 
 
 class Interpreted:

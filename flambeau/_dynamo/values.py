@@ -18,17 +18,18 @@ from flambeau import _C
 from flambeau._dynamo import breaks, mappings
 from flambeau._dynamo.arrays import ArrayMethod, TracedArray, is_numpy
 from flambeau._dynamo.breaks import Unsupported, UserError
-from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymBool, SymFloat, SymInt, plain
-from flambeau._dynamo.trace import (
+from flambeau._dynamo.kinds import (
     CONSTANTS,
     LITERALS,
     Function,
-    Tracer,
     fl_module,
     has_default_equality,
     is_namedtuple,
     lookup_type,
 )
+from flambeau._dynamo.outside import Outside
+from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymBool, SymFloat, SymInt, plain
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import (
     NULL,
     Interpreted,
@@ -80,7 +81,7 @@ VALUES: frozenset[type] = frozenset(
 )
 
 
-Tracer.value_types = VALUES
+Outside.value_types = VALUES
 
 
 def is_numpy_scalar(cls: type) -> bool:
@@ -191,7 +192,9 @@ def is_transparent(value: Any, depth: int = 8) -> bool:
 
 def is_opaque_iterator(tracer: Tracer, value: Any) -> bool:
     return (
-        id(value) in tracer.known and hasattr(type(value), "__next__") and not python_special(type(value), "__next__")
+        id(value) in tracer.outside.known
+        and hasattr(type(value), "__next__")
+        and not python_special(type(value), "__next__")
     )
 
 
@@ -218,10 +221,10 @@ def iterate(tracer: Tracer, value: Any) -> Any:
     module = fl_module()
     hook = lookup_type(cls, "__iter__")
     if isinstance(hook, types.FunctionType):
-        tracer.guard_type_attribute(cls, "__iter__")
+        tracer.outside.guard_type_attribute(cls, "__iter__")
         made = tracer.call(hook, (value,), {})
         return as_iterator(tracer, made)
-    if isinstance(value, (tuple, list, dict, set)) and id(value) not in tracer.known:
+    if isinstance(value, (tuple, list, dict, set)) and id(value) not in tracer.outside.known:
         return native(iter, value)
     if isinstance(value, dict):
         return native(iter, mappings.contents(tracer, value))

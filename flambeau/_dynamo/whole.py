@@ -14,15 +14,16 @@ from flambeau._dynamo import functions, interpreter
 from flambeau._dynamo.breaks import Break, SkipFrame
 from flambeau._dynamo.compile import Settings, Unit, _active, _lock
 from flambeau._dynamo.interpreter import Frame
+from flambeau._dynamo.kinds import LITERALS
 from flambeau._dynamo.sizes import SymInt
-from flambeau._dynamo.trace import LITERALS, Tracer
+from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import Lazy, TracedTensor
 from flambeau.fx.graph_module import GraphModule
 from flambeau.utils import _pytree as pytree
 
 
 class Whole(NamedTuple):
-    """A captured function. The graph takes the tensors of `tracer.inputs` and returns the leaves of the result."""
+    """A captured function. The graph takes the tensors of `tracer.builder.inputs` and returns the leaves of the result."""
 
     tracer: Tracer
     module: GraphModule
@@ -62,36 +63,36 @@ def capture_whole(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         raise RuntimeError(f"[export] expected a function that is one graph, got one that is not: {reason}")
     _check_effects(tracer)
     leaves, spec = pytree.tree_flatten(result)
-    tracer.graph.output(tuple(_returned(tracer, leaf) for leaf in leaves))
-    return Whole(tracer, GraphModule(fl.nn.Module(), tracer.graph), spec)
+    tracer.builder.graph.output(tuple(_returned(tracer, leaf) for leaf in leaves))
+    return Whole(tracer, GraphModule(fl.nn.Module(), tracer.builder.graph), spec)
 
 
 def _returned(tracer: Tracer, leaf: Any) -> Any:
     if type(leaf) is Lazy:
-        leaf = tracer.realize(leaf)
+        leaf = tracer.outside.realize(leaf)
     if type(leaf) is TracedTensor:
         return leaf.node
     if type(leaf) is SymInt:
-        return tracer.sizes.node(leaf)
+        return tracer.builder.sizes.node(leaf)
     if type(leaf) in LITERALS:
         return leaf
     raise RuntimeError(f"[export] expected tensors and plain values as results, got {type(leaf).__name__}")
 
 
 def _check_effects(tracer: Tracer) -> None:
-    for overlay in tracer.overlays.values():
+    for overlay in tracer.outside.overlays.values():
         for name in overlay.values:
             kind = type(overlay.target).__name__
             raise RuntimeError(
                 f"[export] expected a function that stores nothing, got a store to '{name}' of {kind}; register what "
                 "changes as a buffer and write to it in place"
             )
-    for shadow in tracer.shadows.values():
+    for shadow in tracer.outside.shadows.values():
         if shadow.changed():
             raise RuntimeError(
                 f"[export] expected a function that stores nothing, got one that changes {shadow.source}"
             )
-    if tracer.draws:
+    if tracer.effects.draws:
         raise RuntimeError("[export] expected a function of its arguments, got one that draws numbers with random")
-    if any(before is not now for _, before, now in tracer.grads.values()):
+    if any(gradient.changed for gradient in tracer.effects.grads.values()):
         raise RuntimeError("[export] expected a function without effects, got one that leaves gradients on tensors")

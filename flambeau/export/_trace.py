@@ -190,8 +190,8 @@ def _named(mod: Any, leaves: list[Any], given: Any) -> list[tuple[str, Any]]:
 def _inputs(mod: Any, whole: Whole, user: list[tuple[str, Any]]) -> list[Input]:
     """All inputs of the graph: parameters, buffers, constants, then the user's."""
     tracer = whole.tracer
-    fakes = {id(traced.real): traced.fake for traced in tracer.inputs if isinstance(traced, TracedTensor)}
-    mode = tracer.sizes.mode
+    fakes = {id(traced.real): traced.fake for traced in tracer.builder.inputs if isinstance(traced, TracedTensor)}
+    mode = tracer.builder.sizes.mode
     made: list[Input] = []
     taken: set[int] = set()
 
@@ -210,7 +210,7 @@ def _inputs(mod: Any, whole: Whole, user: list[tuple[str, Any]]) -> list[Input]:
     for path, value in mod.named_buffers(remove_duplicate=False):
         add(InputKind.BUFFER, "b_" + path.replace(".", "_"), path, value, path in saved)
     theirs = {id(value) for _, value in user}
-    others = [t.real for t in tracer.inputs if isinstance(t, TracedTensor) and id(t.real) not in taken]
+    others = [t.real for t in tracer.builder.inputs if isinstance(t, TracedTensor) and id(t.real) not in taken]
     for i, value in enumerate(value for value in others if id(value) not in theirs):
         add(InputKind.CONSTANT_TENSOR, f"c_lifted_tensor_{i}", f"lifted_tensor_{i}", value)
     for name, value in user:
@@ -221,10 +221,10 @@ def _inputs(mod: Any, whole: Whole, user: list[tuple[str, Any]]) -> list[Input]:
 def _record(whole: Whole, inputs: list[Input]) -> tuple[Any, list[OutputSpec]]:
     """The graph of operators of what was captured."""
     by_value = {id(made.value): made.fake for made in inputs}
-    given = [by_value[id(t.real)] for t in whole.tracer.inputs if isinstance(t, TracedTensor)]
-    device = _C._set_autocast_recorded_device(whole.tracer.device)
+    given = [by_value[id(t.real)] for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)]
+    device = _C._set_autocast_recorded_device(whole.tracer.builder.device)
     try:
-        graph, returned = record_graph(whole.module, whole.tracer.sizes.mode, inputs, given, {}, whole=True)
+        graph, returned = record_graph(whole.module, whole.tracer.builder.sizes.mode, inputs, given, {}, whole=True)
     finally:
         _C._set_autocast_recorded_device(device)
     return graph, [OutputSpec(OutputKind.USER_OUTPUT, argument, None) for argument in returned]
@@ -294,7 +294,7 @@ def _lift_constants(tracer: PythonKeyTracer, inputs: list[Input], nodes: list[No
 def _sizes(whole: Whole, inputs: list[Input], wanted: dict[int, dict[int, Any]]) -> tuple[Any, list[InputFacts]]:
     """What is promised of sizes, and what calls have to give."""
     users = [made for made in inputs if made.spec.kind is InputKind.USER_INPUT]
-    first = {id(t.real): t.first_geometry.sizes for t in whole.tracer.inputs if isinstance(t, TracedTensor)}
+    first = {id(t.real): t.first_geometry.sizes for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)}
     sizes = []
     for made in users:
         for dim, size in enumerate(first.get(id(made.value), ())):
@@ -303,7 +303,7 @@ def _sizes(whole: Whole, inputs: list[Input], wanted: dict[int, dict[int, Any]])
                 assert atom is not None
                 said = wanted[id(made.value)][dim]
                 sizes.append(shapes.Size(atom, made.spec.arg.name, dim, made.value.shape[dim], said))
-    promises = shapes.resolve(sizes, whole.tracer.sizes.env.guards)
+    promises = shapes.resolve(sizes, whole.tracer.builder.sizes.env.guards)
     facts = []
     for made in users:
         if made.fake is None:

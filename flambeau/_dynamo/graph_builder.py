@@ -1,0 +1,295 @@
+"""The graph of one capture: its inputs, and operators that are run on shapes and recorded as nodes."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._dynamo import breaks, overriding
+from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.kinds import CONSTANTS, LITERALS, Function, OverridableFunction, Size, is_result_tuple
+from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
+from flambeau._dynamo.source import Source
+from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor, tensors_in
+from flambeau._ops import OpOverload
+from flambeau._subclasses.fake_tensor import _specialize as specialize
+from flambeau.fx.graph import Graph
+from flambeau.ops.shapes.geometry import same_all
+from flambeau.ops.symbolic.shape_env import DataDependentOutput
+
+if TYPE_CHECKING:
+    from flambeau._dynamo.trace import Tracer
+
+
+class GraphBuilder:
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.graph = Graph()
+        self.sizes = Sizes(tracer)
+        self.inputs: list[TracedTensor | TracedNumber] = []
+        self.last_input: Any = None
+        self.traced_by_fake: dict[int, TracedTensor] = {}
+        self.operations = 0
+        self.device = "cpu"  # type of the device that tensors are on
+        self.rehearsal: Any = None  # of the graph, for derivatives
+
+    def placeholder(self) -> Any:
+        """A new input of the graph, after the other inputs."""
+        with self.graph.inserting_after(self.last_input):
+            self.last_input = self.graph.placeholder(f"arg{len(self.inputs)}")
+        return self.last_input
+
+    def number_input(self, source: Source, hint: Any) -> Any:
+        node = self.placeholder()
+        node.meta["example_value"] = hint
+        node.meta["source"] = source
+        self.inputs.append(TracedNumber(self.tracer, node, hint, source, {}))
+        return node
+
+    def call_number(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Arithmetic with floats that are inputs of the graph."""
+        hints = [a.hint if isinstance(a, TracedNumber) else int(a) if type(a) is SymInt else a for a in args]
+        try:
+            result = function(*hints)
+        except ArithmeticError:
+            return function(*[a.specialize() if isinstance(a, TracedNumber) else a for a in args])
+        roots: dict[Source, float] = {}
+        for a in args:
+            if isinstance(a, TracedNumber):
+                roots.update(a.roots)
+        if function is operator.truediv and (hints[1] == 0 or isinstance(args[1], TracedNumber)):
+            return function(*[a.specialize() if isinstance(a, TracedNumber) else a for a in args])
+        node = self.add_node("call_function", function, args, {})
+        node.meta["example_value"] = result
+        unknown = [a.unknown for a in args if isinstance(a, TracedNumber) and a.unknown]
+        return TracedNumber(self.tracer, node, result, None, roots, next(iter(sorted(unknown)), None))
+
+    def add_input(self, value: Any, source: Source) -> TracedTensor:
+        if not self.inputs:
+            self.device = value.device.type
+        node = self.placeholder()
+        fake, slots = self.sizes.fake(
+            overriding.unwrapped(value), source, self.tracer.outside._dynamic_dims(value, source)
+        )
+        source.check("tensor", value)
+        traced = TracedTensor(self.tracer, node, fake, source, type(value))
+        traced.real, traced.slots, traced.first_geometry = value, slots, fake.geometry
+        self.sizes.bind(traced)
+        node.meta["example_value"] = fake
+        node.meta["source"] = source
+        self.inputs.append(traced)
+        self.traced_by_fake[id(fake)] = traced
+        return traced
+
+    def call_function(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._record("call_function", target, args, kwargs)
+
+    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._record("call_method", name, args, kwargs)
+
+    def _record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs an operator on shapes and adds it to the graph."""
+        name = target if op == "call_method" else getattr(target, "__name__", str(target))
+        overridden = overriding.dispatch(self.tracer, op, target, args, kwargs)
+        if overridden is not NULL:
+            return overridden
+        fake_args, fake_kwargs = _fake_of(args, name), _fake_of(kwargs, name)
+        versions = [(t, t._version) for t in tensors_in((*fake_args, *fake_kwargs.values()))]
+        try:
+            if fake_kwargs.get("out") is not None:
+                self._check_out(op, target, fake_args, fake_kwargs)
+            result = self._run_fake(op, target, fake_args, fake_kwargs)
+        except (Unsupported, UserError):
+            raise
+        except DataDependentOutput as error:
+            if target is not operator.setitem:
+                raise Unsupported(breaks.DYNAMIC_OUTPUT, f"{name}: {error}") from None
+            result = None  # a mask says where to write; nothing gets a new shape
+        except Exception as error:
+            raise Unsupported(breaks.OPERATOR_FAILED, f"{name}: {error}") from None
+        if op == "call_method" and target in _MAY_RETURN_SELF and _is_unchanged(fake_args[0], result, kwargs):
+            return args[0]
+        if isinstance(result, (bool, int, float, str, type(fl.float32), fl.device)) or type(result) in (
+            Size,
+            SymInt,
+            SymbolicSize,
+        ):
+            return result
+        writes = is_inplace(op, target) or (result is None and target is operator.setitem)
+        known = self.traced_by_fake.get(id(result)) if isinstance(result, _C.Tensor) else None
+        if known is not None:
+            # The operator handed back its input: the same tensor in the program, too. That relu(x, inplace=True) wrote it,
+            # its name does not say.
+            if writes or "out" in kwargs or any(t._version != before for t, before in versions):
+                self.add_node(op, target, args, kwargs)
+                self.tracer.effects.impure = True
+            return known
+        if not isinstance(result, (_C.Tensor, tuple, list)) and not (result is None and writes):
+            raise Unsupported(breaks.UNKNOWN_CALL, f"{name} returns {type(result).__name__}")
+        node = self.add_node(op, target, args, kwargs)
+        self.tracer.effects.impure = self.tracer.effects.impure or writes
+        if result is None:
+            return None
+        return self.add_tensor(node, result) if isinstance(result, _C.Tensor) else self._sequence(node, result)
+
+    def _check_out(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Graphs have tensors that keep their sizes: an out= that the operator would resize or compute for is not for them."""
+        rest = {name: value for name, value in kwargs.items() if name != "out"}
+        fresh = tensors_in((self._run_fake(op, target, args, rest),))
+        for given, made in zip(tensors_in((kwargs["out"],)), fresh):
+            if given.dtype != made.dtype or tuple(given.shape) != tuple(made.shape):
+                raise Unsupported(breaks.RESHAPED_OUT, f"{tuple(made.shape)} into {tuple(given.shape)}")
+
+    def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def run() -> Any:
+            if op == "call_method":
+                return getattr(args[0], target)(*args[1:], **kwargs)
+            if isinstance(target, (Function, OverridableFunction)):
+                return self.sizes.mode.call(target, args, kwargs)
+            return target(*args, **kwargs)
+
+        device = _C._set_autocast_recorded_device(self.device)  # that tensors without data stand for
+        try:
+            return run()
+        except (Unsupported, UserError, DataDependentOutput):
+            raise
+        except Exception:
+            if not self.sizes.slots:
+                raise
+            # What cannot be said of symbols may be true of the numbers.
+            specialize((args, kwargs))
+            return run()
+        finally:
+            _C._set_autocast_recorded_device(device)
+
+    def _sequence(self, node: Any, result: Any) -> Any:
+        items = []
+        node.meta["example_value"] = result
+        for i, value in enumerate(result):
+            if isinstance(value, _C.Tensor):
+                known = self.traced_by_fake.get(id(value))
+                if known is None:
+                    item = self.graph.call_function(operator.getitem, (node, i))
+                    item.meta["stack_trace"] = node.meta.get("stack_trace")
+                    known = self.add_tensor(item, value)
+                items.append(known)
+            elif isinstance(value, (tuple, list)):
+                item = self.graph.call_function(operator.getitem, (node, i))
+                items.append(self._sequence(item, value))
+            elif type(value) in CONSTANTS or type(value) in SYMBOLIC:
+                items.append(value)
+            else:
+                raise Unsupported(breaks.UNKNOWN_CALL, f"operator returning {type(value).__name__}")
+        cls = type(result)
+        if cls is tuple or cls is list:
+            return cls(items)
+        return cls(items) if is_result_tuple(cls) else tuple(items)
+
+    def add_tensor(self, node: Any, fake: Any) -> TracedTensor:
+        node.meta["example_value"] = fake
+        traced = TracedTensor(self.tracer, node, fake, None, _C.Tensor)
+        self.traced_by_fake[id(fake)] = traced
+        return traced
+
+    def add_node(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        node = self.graph.create_node(op, target, self.node_arguments(args), self.node_arguments(kwargs))
+        self.operations += 1
+        frame = self.tracer.frame
+        if frame is not None:
+            node.meta["stack_trace"] = f'File "{frame.code.co_filename}", line {frame.line()}, in {frame.code.co_name}'
+        return node
+
+    def node_arguments(self, value: Any) -> Any:
+        """Arguments as a graph node holds them."""
+        cls = type(value)
+        if cls is TracedTensor:
+            return value.node
+        if cls is tuple or cls is list:
+            return cls([self.node_arguments(v) for v in value])
+        if cls in LITERALS:
+            return value
+        if cls is SymInt:
+            return self.sizes.node(value)
+        if cls is TracedNumber:
+            if value.node is None:
+                value.node = self.number_input(value.source, value.hint)
+            return value.node
+        if cls is dict:
+            return {k: self.node_arguments(v) for k, v in value.items()}
+        if cls is slice:
+            parts = (value.start, value.stop, value.step)
+            return slice(*(self.node_arguments(v) for v in parts))
+        if cls is Size or cls is SymbolicSize:
+            return tuple(self.node_arguments(v) for v in value)
+        if isinstance(value, enum.Enum) and isinstance(value, (int, float)):
+            return value.value
+        if cls.__module__ == "numpy":
+            return value.item()
+        return value
+
+    def set_mode(self, function: Callable[..., Any], *args: Any) -> Any:
+        """A switch of the thread's state: thrown now, for what follows in the capture, and again in the graph."""
+        previous = function(*args)
+        if function is _C._set_grad_enabled:
+            self.tracer.modes.grad_at_exit = bool(args[0])
+        self.add_node("call_function", function, args, {})
+        return previous
+
+
+def _fake_of(value: Any, name: str) -> Any:
+    """An argument of the operator of that name, with fakes for tensors and hints for numbers."""
+    cls = type(value)
+    if cls is TracedTensor:
+        return value.fake
+    if cls is tuple or cls is list:
+        return cls([_fake_of(v, name) for v in value])
+    if cls in CONSTANTS or cls is SymInt:
+        return value
+    if cls.__module__ == "numpy" and hasattr(cls, "item") and not value.shape:
+        return value.item()
+    if cls is TracedNumber:
+        return value.hint
+    if cls is dict:
+        return {k: _fake_of(v, name) for k, v in value.items()}
+    if cls is slice:
+        return slice(*(_fake_of(v, name) for v in (value.start, value.stop, value.step)))
+    if isinstance(value, tuple):
+        return tuple(_fake_of(v, name) for v in value)
+    if isinstance(value, (int, float)) and isinstance(value, enum.Enum):
+        return value.value
+    raise Unsupported(breaks.UNKNOWN_CALL, f"{name} of {cls.__name__}")
+
+
+def is_inplace(op: str, target: Any) -> bool:
+    if op == "call_method":
+        return bool(target.endswith("_") and not target.endswith("__")) or target in ("__setitem__",)
+    name = getattr(target, "__name__", "")
+    if target in _INPLACE_OPERATORS:
+        return True
+    if isinstance(target, OpOverload):
+        return bool(any(a.alias_info is not None and a.alias_info.is_write for a in target._schema.arguments))
+    return bool(name.endswith("_") and not name.endswith("__") and getattr(operator, name, None) is not target)
+
+
+_MAY_RETURN_SELF = frozenset(
+    "to contiguous float double half bfloat16 int long short char byte bool cpu type type_as resolve_conj resolve_neg".split()
+)
+
+
+def _is_unchanged(before: Any, after: Any, kwargs: dict[str, Any]) -> bool:
+    if not isinstance(after, _C.Tensor) or kwargs.get("copy") or kwargs.get("memory_format") is not None:
+        return False
+    if after.dtype != before.dtype or after.device != before.device:
+        return False
+    # Not their strides of today: of a dimension that happens to have one element, any stride is that of a contiguous one.
+    return same_all(after.geometry.strides, before.geometry.strides)
+
+
+_INPLACE_OPERATORS = frozenset(
+    getattr(operator, "i" + name)
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+) | {operator.setitem}
