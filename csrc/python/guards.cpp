@@ -11,36 +11,52 @@
 namespace fl::py {
 namespace {
 
-// How a place is reached; the numbers are those of flambeau/_dynamo/guards.py.
-enum class Access : int {
-  Argument,
-  Constant,
-  Attribute,
-  Item,
-  DictItem,
-  Cell,
-  Type,
-  TypeAttribute,
-  Instance,
-  Grad,
-  Sequence,
-  Apply
-};
-enum class CheckKind : int {
-  Id,
-  Type,
-  Equals,
-  Length,
-  DictKeys,
-  Tensor,
-  Absent,
-  Function,
-  EqualsContainer,
-  Module,
-  Capture,
-  Integer,
-  Float
-};
+// How a place is reached, what is checked there, and the instructions of relations between sizes: the numbers
+// and, for flambeau/_dynamo/guards.py, their names (`guard_names`).
+#define FL_GUARD_ACCESSES(X)         \
+  X(Argument, "argument")            \
+  X(Constant, "constant")            \
+  X(Attribute, "attribute")          \
+  X(Item, "item")                    \
+  X(DictItem, "dict_item")           \
+  X(Cell, "cell")                    \
+  X(Type, "type")                    \
+  X(TypeAttribute, "type_attribute") \
+  X(Instance, "instance")            \
+  X(Grad, "tensor_grad")             \
+  X(Apply, "apply")
+#define FL_GUARD_CHECKS(X)               \
+  X(Id, "id")                            \
+  X(Type, "type")                        \
+  X(Equals, "equals")                    \
+  X(Length, "length")                    \
+  X(DictKeys, "dict_keys")               \
+  X(Tensor, "tensor")                    \
+  X(Absent, "absent")                    \
+  X(Function, "function")                \
+  X(EqualsContainer, "equals_container") \
+  X(Module, "module")                    \
+  X(Present, "present")                  \
+  X(Integer, "integer")                  \
+  X(Float, "float")
+#define FL_GUARD_OPCODES(X) \
+  X(Const, "const")         \
+  X(Symbol, "symbol")       \
+  X(Add, "add")             \
+  X(Mul, "mul")             \
+  X(FloorDiv, "floordiv")   \
+  X(Max, "max")             \
+  X(Min, "min")             \
+  X(Eq, "eq")               \
+  X(Ne, "ne")               \
+  X(Le, "le")               \
+  X(And, "and")             \
+  X(Or, "or")
+#define FL_ENUMERATOR(name, text) name,
+#define FL_NAME(name, text) text,
+enum class Access : int { FL_GUARD_ACCESSES(FL_ENUMERATOR) };
+enum class CheckKind : int { FL_GUARD_CHECKS(FL_ENUMERATOR) };
+enum class Opcode : int { FL_GUARD_OPCODES(FL_ENUMERATOR) };
 
 struct TensorFacts {
   PyTypeObject* type;
@@ -138,27 +154,9 @@ struct Node {
 
 // A small postfix program over symbols: relations between sizes.
 struct Relation {
-  std::vector<std::pair<int, int64_t>> program;
+  std::vector<std::pair<Opcode, int64_t>> program;
   Object name;
 };
-enum Opcode : int {
-  kConst,
-  kSymbol,
-  kAdd,
-  kMul,
-  kFloorDiv,
-  kMod,
-  kMax,
-  kMin,
-  kEq,
-  kNe,
-  kLt,
-  kLe,
-  kAnd,
-  kOr,
-  kNot
-};
-
 int64_t floor_divide(int64_t a, int64_t b, bool& bad) {
   if (b == 0) {
     bad = true;
@@ -168,61 +166,48 @@ int64_t floor_divide(int64_t a, int64_t b, bool& bad) {
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
 
+int64_t apply(Opcode op, int64_t a, int64_t b, bool& bad) {
+  switch (op) {
+    case Opcode::Add:
+      return a + b;
+    case Opcode::Mul:
+      return a * b;
+    case Opcode::FloorDiv:
+      return floor_divide(a, b, bad);
+    case Opcode::Max:
+      return std::max(a, b);
+    case Opcode::Min:
+      return std::min(a, b);
+    case Opcode::Eq:
+      return a == b;
+    case Opcode::Ne:
+      return a != b;
+    case Opcode::Le:
+      return a <= b;
+    case Opcode::And:
+      return a && b;
+    case Opcode::Or:
+      return a || b;
+    case Opcode::Const:
+    case Opcode::Symbol:
+      break;
+  }
+  bad = true;
+  return 0;
+}
+
 bool holds(const Relation& relation, const int64_t* symbols) {
   int64_t stack[64];
   int top = 0;
   bool bad = false;
   for (auto [op, value] : relation.program) {
-    if (op == kConst) {
+    if (op == Opcode::Const) {
       stack[top++] = value;
-    } else if (op == kSymbol) {
+    } else if (op == Opcode::Symbol) {
       stack[top++] = symbols[value];
-    } else if (op == kNot) {
-      stack[top - 1] = !stack[top - 1];
     } else {
-      const int64_t b = stack[--top], a = stack[top - 1];
-      int64_t r = 0;
-      switch (op) {
-        case kAdd:
-          r = a + b;
-          break;
-        case kMul:
-          r = a * b;
-          break;
-        case kFloorDiv:
-          r = floor_divide(a, b, bad);
-          break;
-        case kMod:
-          r = a - floor_divide(a, b, bad) * b;
-          break;
-        case kMax:
-          r = std::max(a, b);
-          break;
-        case kMin:
-          r = std::min(a, b);
-          break;
-        case kEq:
-          r = a == b;
-          break;
-        case kNe:
-          r = a != b;
-          break;
-        case kLt:
-          r = a < b;
-          break;
-        case kLe:
-          r = a <= b;
-          break;
-        case kAnd:
-          r = a && b;
-          break;
-        case kOr:
-          r = a || b;
-          break;
-        default:
-          return false;
-      }
-      stack[top - 1] = r;
+      const int64_t b = stack[--top];
+      stack[top - 1] = apply(op, stack[top - 1], b, bad);
     }
     if (top > 60 || bad) return false;
   }
@@ -344,7 +329,7 @@ class Tree final : public GuardTree {
       case CheckKind::Float:
         return PyFloat_CheckExact(o);
       case CheckKind::Module:
-      case CheckKind::Capture:
+      case CheckKind::Present:
         return true;
     }
     return false;
@@ -480,9 +465,11 @@ class Tree final : public GuardTree {
         if (saved != nullptr && !node.stable) never_cached = true;
         return good;
       }
-      default:
-        return fail(node);
+      case Access::Argument:
+      case Access::Constant:
+        break;
     }
+    return fail(node);
   }
   mutable bool never_cached = false;
 
@@ -628,7 +615,7 @@ Check make_check(PyObject* description) {
       break;
     case CheckKind::Absent:
     case CheckKind::Module:
-    case CheckKind::Capture:
+    case CheckKind::Present:
     case CheckKind::Float:
       break;
     default:
@@ -643,8 +630,7 @@ std::unique_ptr<Node> make_node(PyObject* description) {
   node->access = static_cast<Access>(number(item(description, 0)));
   PyObject* key = item(description, 1);
   node->key = Object::borrow(key);
-  if (node->access == Access::Argument || node->access == Access::Item || node->access == Access::Sequence)
-    node->index = number(key);
+  if (node->access == Access::Argument || node->access == Access::Item) node->index = number(key);
   PyObject* checks = item(description, 2);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(checks); ++i) {
     node->checks.push_back(make_check(PyTuple_GET_ITEM(checks, i)));
@@ -672,7 +658,28 @@ PyObject* count_changes(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(tensor_changes.load());
 }
 
+Object numbered(std::initializer_list<const char*> names) {
+  Object dict = own(PyDict_New());
+  Py_ssize_t i = 0;
+  for (const char* name : names) {
+    const Object index = own(PyLong_FromSsize_t(i++));
+    check(PyDict_SetItemString(dict.get(), name, index.get()));
+  }
+  return dict;
+}
+
+// ({access: number}, {check: number}, {opcode: number})
+PyObject* guard_names(PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Object accesses = numbered({FL_GUARD_ACCESSES(FL_NAME)});
+    const Object checks = numbered({FL_GUARD_CHECKS(FL_NAME)});
+    const Object opcodes = numbered({FL_GUARD_OPCODES(FL_NAME)});
+    return PyTuple_Pack(3, accesses.get(), checks.get(), opcodes.get());
+  });
+}
+
 PyMethodDef functions[] = {
+    {"_guard_names", guard_names, METH_NOARGS, "The numbers of accesses, checks and opcodes, by name."},
     {"_tensor_changes", count_changes, METH_NOARGS, "How often a tensor changed what it looks like."},
     {"_set_module_mutations", set_mutations, METH_O, "Names the list whose item counts changes of modules."},
     {nullptr, nullptr, 0, nullptr},
@@ -706,7 +713,7 @@ std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
     PyObject* program = item(given, 0);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(program); ++j) {
       const auto step = numbers(PyTuple_GET_ITEM(program, j));
-      relation.program.emplace_back(static_cast<int>(step[0]), step[1]);
+      relation.program.emplace_back(static_cast<Opcode>(step[0]), step[1]);
     }
     relation.name = Object::borrow(item(given, 1));
     tree->relations.push_back(std::move(relation));

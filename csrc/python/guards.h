@@ -22,10 +22,10 @@ class GuardTree {
 };
 
 void add_guards(PyObject* module);
-void add_compiled_function(PyObject* module);
+void add_guarded_function(PyObject* module);
 void add_frame_hook(PyObject* module);
 
-// Runs a CompiledFunction on arguments in the order of its code's parameters. False when the original is to
+// Runs a GuardedFunction on arguments in the order of its code's parameters. False when the original is to
 // run.
 bool call_compiled(PyObject* compiled, PyObject* const* values, Py_ssize_t count, Object& result);
 // What the compiled function that this thread runs has to choose compiled forms; null when none runs.

@@ -39,7 +39,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_autograd(module.get());
     add_nn_module(module.get());
     add_guards(module.get());
-    add_compiled_function(module.get());
+    add_guarded_function(module.get());
     add_frame_hook(module.get());
     add_optimizer(module.get());
     add_autocast(module.get());

@@ -1,9 +1,9 @@
 """Capture: Python bytecode in, graphs and guards out, plain Python wherever it must be.
 
-The pieces, in the order a call meets them: the native `CompiledFunction` evaluates guards and calls artifacts; on a miss
+The pieces, in the order a call meets them: the native `GuardedFunction` evaluates guards and calls artifacts; on a miss
 `compile.py` captures the function with `interpreter.py` (frames and instructions), `calls.py` and `attributes.py` (what
 calls and attributes mean), `trace.py` (values from outside, pending side effects, the graph); `rebuild.py` writes the
-artifact, `cut.py` and `resume.py` continue after a graph break; `guards.py` describes the guards to the native evaluator.
+artifact, `break_code.py` and `resume.py` continue after a graph break; `guards.py` describes the guards to the native evaluator.
 """
 
 from __future__ import annotations

@@ -326,10 +326,10 @@ def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
         "__annotations__",
     ):
         if known is not None and name in ("__defaults__", "__kwdefaults__"):
-            return tracer.outside.wrap(getattr(function, name), known[1].attribute(name))
+            return tracer.outside.wrap(getattr(function, name), known.source.attribute(name))
         if name == "__code__":
             if known is not None:
-                known[1].attribute(name).check("id", function.__code__)
+                known.source.attribute(name).check("id", function.__code__)
             return function.__code__
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
     if known is None:
@@ -340,10 +340,10 @@ def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
     if name == "__dict__":
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, "__dict__ of a function")
     if name in function.__dict__:
-        return tracer.outside.wrap(function.__dict__[name], known[1].attribute(name))
+        return tracer.outside.wrap(function.__dict__[name], known.source.attribute(name))
     if name != "__wrapped__" and hasattr(types.FunctionType, name):
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{name} of a function")
-    known[1].attribute(name).check("absent")
+    known.source.attribute(name).check("absent")
     raise UserError(AttributeError(f"'function' object has no attribute '{name}'"))
 
 
@@ -389,7 +389,7 @@ def instance_value(tracer: Tracer, value: Any, name: str) -> Any:
     state = getattr(value, "__dict__", None)
     if state is None or name not in state:
         return MISSING
-    return tracer.outside.wrap(state[name], known[1].instance(name))
+    return tracer.outside.wrap(state[name], known.source.instance(name))
 
 
 def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
@@ -423,7 +423,7 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
     if pending is not MISSING:
         found = instance_value(tracer, value, name)
         if found is MISSING and known is not None:
-            _guard_absent(tracer, value, name, known[1])
+            _guard_absent(tracer, value, name, known.source)
         return pending if found is MISSING else found
     type_source = tracer.outside.sources.constant(cls).type_attribute(name)
     if raw is not NULL:
@@ -447,13 +447,13 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
             type_source.check("absent")
         return found
     if known is not None and raw is not NULL and name not in ("__init__", "__class__"):
-        _guard_absent(tracer, value, name, known[1])
+        _guard_absent(tracer, value, name, known.source)
     if raw is not NULL:
         if type(raw).__name__ == "cached_property":
             return _load_cached(tracer, value, name, raw, type_source)
         return _bind(tracer, raw, value, cls, type_source)
     if known is not None:
-        _guard_absent(tracer, value, name, known[1])
+        _guard_absent(tracer, value, name, known.source)
     type_source.check("absent")
     module = fl_module()
     hook = lookup_type(cls, "__getattr__")
@@ -497,9 +497,9 @@ def _load_slot(tracer: Tracer, value: Any, name: str, raw: Any, known: Any) -> A
     try:
         found = raw.__get__(value, type(value))
     except AttributeError as error:
-        known[1].attribute(name).check("absent")
+        known.source.attribute(name).check("absent")
         raise UserError(error) from None
-    return tracer.outside.wrap(found, known[1].attribute(name))
+    return tracer.outside.wrap(found, known.source.attribute(name))
 
 
 def _load_special(tracer: Tracer, value: Any, name: str, known: Any) -> Any:
@@ -509,7 +509,7 @@ def _load_special(tracer: Tracer, value: Any, name: str, known: Any) -> Any:
         if known is None:
             return value.__dict__
         return (
-            tracer.outside.wrap(value.__dict__, known[1].attribute("__dict__"))
+            tracer.outside.wrap(value.__dict__, known.source.attribute("__dict__"))
             if id(value) not in tracer.outside.overlays
             else _overlaid_dict(tracer, value)
         )
@@ -547,7 +547,7 @@ def _load_member(tracer: Tracer, module: Any, name: str) -> Any:
             if name in shadow[1]:
                 return shadow[1][name]
             continue
-        place = known[1].instance(table)
+        place = known.source.instance(table)
         if name in members:
             return tracer.outside.wrap(members[name], place.dict_item(name))
         place.dict_item(name).check("absent")
@@ -651,11 +651,11 @@ def _store_member(tracer: Tracer, module: Any, name: str, new: Any) -> None:
                 raise Unsupported(breaks.STORE, f"{type(module).__name__}.{name}")
             if id(members) in tracer.outside.memo and id(members) not in tracer.outside.known:
                 raise Unsupported(breaks.STORE, "buffer of a module whose members are in use")
-            tracer.outside.register(members, known[1].instance(table))
-            known[1].instance(table).dict_item(name).check("capture")
+            tracer.outside.register(members, known.source.instance(table))
+            known.source.instance(table).dict_item(name).check("present")
             tracer.outside.overlay(members).values[name] = new
             return
-        known[1].instance(table).dict_item(name).check("absent")
+        known.source.instance(table).dict_item(name).check("absent")
     store_generic(tracer, module, name, new)
 
 

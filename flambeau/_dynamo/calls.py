@@ -106,7 +106,7 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return call_descriptor(tracer, function, args, kwargs)
     if cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
         return _call_getter(tracer, function, args)
-    if cls is _C.CompiledFunction:
+    if cls is _C.GuardedFunction:
         return call(tracer, function._dynamo_function, args, kwargs)
     module = fl_module()
     if module != () and isinstance(function, module):
@@ -119,7 +119,7 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise UserError(TypeError(f"'{real_type(function).__name__}' object is not callable"))
     wrapped = getattr(function, "__wrapped__", None)
     if cls is weakref.ReferenceType and not args and id(function) in tracer.outside.known:
-        tracer.outside.known[id(function)][1].check("id", function)
+        tracer.outside.known[id(function)].source.check("id", function)
         referent = function()
         return (
             referent if referent is None else tracer.outside.wrap(referent, tracer.outside.sources.constant(referent))
@@ -443,7 +443,7 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
         raise Unsupported(breaks.UNKNOWN_CALL, f"a new module {cls.__name__}")
     from flambeau.nn.modules import global_hooks
 
-    source = known[1]
+    source = known.source
     state = module.__dict__
     for name, table in vars(global_hooks).items():
         if name.startswith("_global_") and "registration" not in name and isinstance(table, dict):

@@ -1,7 +1,7 @@
 """From a call that no artifact fits to a new artifact: capture, backend, guards.
 
 `Settings` is what `compile()` was asked for; a `Unit` is one function (or the rest of one) compiled with them. The native
-`CompiledFunction` calls `Unit.compile` on a miss.
+`GuardedFunction` calls `Unit.compile` on a miss.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flambeau as fl
 from flambeau import _C
 from flambeau import _logging as logs
 from flambeau._dynamo import backends, breaks, calls, config, functions, guards, interpreter, overriding
+from flambeau._dynamo.break_code import BreakCode
 from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Handler
-from flambeau._dynamo.cut import Cut
 from flambeau._dynamo.interpreter import Frame, _BreakHere
 from flambeau._dynamo.kinds import fl_module
 from flambeau._dynamo.rebuild import Rebuilder, member_root
@@ -105,28 +105,26 @@ class Report:
         self.skips: list[str] = []
 
 
-class Captured:
-    """One capture, ready to be turned into an artifact."""
+class ResumePoint(NamedTuple):
+    """Where a resume function begins: what its prologue restores, and the instruction that follows it."""
 
-    def __init__(self, tracer: Tracer, rebuilder: Rebuilder) -> None:
-        self.tracer = tracer
-        self.rebuilder = rebuilder
+    offset: int
+    stack: list[bool]  # of each entry of the value stack, whether it holds a value (and not NULL)
+    slots: list[int]  # of the frame, whose values follow
 
 
 class Unit:
     """A function, or the rest of one after a graph break, and how to compile it."""
 
-    def __init__(
-        self, function: Any, settings: Settings, start: tuple[int, list[bool], list[int]] | None = None
-    ) -> None:
+    def __init__(self, function: Any, settings: Settings, start: ResumePoint | None = None) -> None:
         self.function = function
         self.settings = settings
-        self.start = start  # of a resume function: (offset in its code, stack, slots)
+        self.start = start  # of a resume function
         # A resume function continues the function it was made from: what continues it, continues that one.
         self.origin: Unit = self
-        self.prologue = self.moved = 0
+        self.prologue = self.slot_shift = 0
         self.resumes: dict[Any, Any] = {}
-        self.compiled = _C.CompiledFunction(function, self.compile)
+        self.compiled = _C.GuardedFunction(function, self.compile)
         self.artifacts = 0
         self.met = False  # was called already, under the stance eager_then_compile
         self.moving: set[str] = set()  # places of numbers that made guards fail
@@ -339,7 +337,7 @@ class Unit:
             logs.log("graph_breaks", str(cause))
             nested = None if cause.record is breaks.DISABLED else settings.call
             try:
-                Cut(rebuilder, frame, self._make_resume, nested).generate(frame.current)
+                BreakCode(rebuilder, frame, self._make_resume, nested).generate(frame.current)
             except Unsupported as stop:
                 raise SkipFrame(f"{cause.record.title}; {stop.record.title} {stop.detail}") from None
         runner = self._run_backend(tracer, rebuilder)
@@ -413,23 +411,25 @@ class Unit:
             if handler is not None:
                 start, end, target, depth, push = handler
                 handler = Handler(start - shift, end - shift, target - shift, depth, push)
-            slots = [slot - self.moved for slot in slots]
+            slots = [slot - self.slot_shift for slot in slots]
             return self.origin._make_resume(max(offset - shift, 0), stack, slots, handler, native)
         key = (offset, tuple(stack), tuple(slots), handler, native)
         made = self.resumes.get(key)
         if made is not None:
             return made
         function = self.function
-        made_code = make_resume_code(function.__code__, offset, stack, slots, handler)
-        if made_code is None:
+        resume_code = make_resume_code(function.__code__, offset, stack, slots, handler)
+        if resume_code is None:
             raise SkipFrame("code that cannot be resumed")
-        code, start, shift = made_code
-        resumed = types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+        start, shift = resume_code.start, resume_code.shift
+        resumed = types.FunctionType(
+            resume_code.code, function.__globals__, function.__name__, None, function.__closure__
+        )
         if native:
             made = resumed
         else:
-            unit = Unit(resumed, self.settings, (start, stack, [slot + shift for slot in slots]))
-            unit.origin, unit.prologue, unit.moved = self, start - offset, shift
+            unit = Unit(resumed, self.settings, ResumePoint(start, stack, [slot + shift for slot in slots]))
+            unit.origin, unit.prologue, unit.slot_shift = self, start - offset, shift
             made = unit.compiled
         self.resumes[key] = made
         return made
@@ -439,7 +439,7 @@ def _parameter_count(code: types.CodeType) -> int:
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
 
 
-def compile_function(function: Any, settings: Settings) -> Any:
+def guarded_function(function: Any, settings: Settings) -> Any:
     unit = Unit(function, settings)
     compiled = unit.compiled
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):

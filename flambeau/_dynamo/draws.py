@@ -39,6 +39,6 @@ def draw(tracer: Tracer, owner: Any, name: str, args: tuple[Any, ...], kwargs: d
     except Exception as error:
         raise UserError(error) from None
     source = Source(None, DRAW, len(tracer.effects.draws))
-    tracer.effects.draws.append(Draw(known[1], name, args, kwargs, source))
+    tracer.effects.draws.append(Draw(known.source, name, args, kwargs, source))
     tracer.effects.impure = True
     return TracedNumber(tracer, None, hint, source, {}, unknown=breaks.RANDOM)

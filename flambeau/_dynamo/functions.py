@@ -434,7 +434,7 @@ def _log(level: int) -> Callable[..., None]:
         if known is None:
             raise Unsupported(breaks.UNKNOWN_CALL, "a new logger")
         enabled = bool(native(logger.isEnabledFor, level))
-        known[1].apply(_is_logged(level)).check("equals", enabled)
+        known.source.apply(_is_logged(level)).check("equals", enabled)
         if not enabled:
             return
         if options or not all(_is_text_safe(a) or type(a) in (SymInt, SymbolicSize) for a in (message, *args)):

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from flambeau import _C
 from flambeau._dynamo.kinds import LITERALS
 from flambeau._dynamo.source import Source
 from flambeau._dynamo.trace import Tracer
 
-_ACCESS = {
-    "argument": 0, "constant": 1, "attribute": 2, "item": 3, "dict_item": 4, "cell": 5, "type": 6, "type_attribute": 7,
-    "instance": 8, "tensor_grad": 9, "sequence": 10, "apply": 11,
-}  # fmt: skip
-_CHECK = {
-    "id": 0, "type": 1, "equals": 2, "length": 3, "dict_keys": 4, "tensor": 5, "absent": 6, "function": 7,
-    "equals_container": 8, "module": 9, "capture": 10, "integer": 11, "float": 12,
-}  # fmt: skip
+_ACCESS, _CHECK, _ = _C._guard_names()  # the evaluator's numbers, by name
+
+
+class GuardNode(NamedTuple):
+    """A place with its checks, in the order in which the evaluator reads the fields."""
+
+    access: int
+    key: Any  # how the place is reached from its parent
+    checks: tuple[tuple[Any, ...], ...]
+    children: tuple[GuardNode, ...]
+    name: str
+    slot: int  # where the object is kept for comparisons with others, or -1
+    stable: bool  # a member of a module, which changes only together with the module's counter
+
+
+class GuardTree(NamedTuple):
+    """All guards of an artifact, in the order in which the evaluator reads the fields."""
+
+    roots: tuple[GuardNode, ...]
+    same: tuple[tuple[int, int], ...]  # slots of places that hold the same object
+    distinct: tuple[int, ...]  # slots of places that hold different objects
+    slot_count: int
+    symbol_count: int
+    relations: tuple[Any, ...]  # what was assumed of sizes
+    members: tuple[int, ...]  # slots of members of modules, which are all different, too
 
 
 class Builder:
@@ -26,21 +44,21 @@ class Builder:
     def slot(self, source: Source) -> int:
         return self.slots.setdefault(source, len(self.slots))
 
-    def build(self) -> tuple[Any, ...]:
-        tracer = self.tracer
-        same = tuple((self.slot(a), self.slot(b)) for a, b in tracer.outside.relations)
-        members = dict.fromkeys(source for source in tracer.outside.distinct if _is_member(source))
-        others = dict.fromkeys(source for source in tracer.outside.distinct if source not in members)
+    def build(self) -> GuardTree:
+        outside = self.tracer.outside
+        same = tuple((self.slot(a), self.slot(b)) for a, b in outside.relations)
+        members = dict.fromkeys(source for source in outside.distinct if _is_member(source))
+        others = dict.fromkeys(source for source in outside.distinct if source not in members)
         many = len(members) + len(others) > 1
         distinct = tuple(self.slot(source) for source in others) if many else ()
-        apart = tuple(self.slot(source) for source in members) if many else ()
+        member_slots = tuple(self.slot(source) for source in members) if many else ()
         # Facts about arguments fail most often and are cheap: they come first.
-        places = [root for root in tracer.outside.sources.roots() if id(root.key) not in tracer.outside.fresh]
+        places = [root for root in outside.sources.roots() if id(root.key) not in outside.fresh]
         roots = [node for node in (self.node(root, False) for root in places) if node is not None]
-        symbols, relations = tracer.builder.sizes.all_relations()
-        return tuple(roots), same, distinct, len(self.slots), symbols, relations, apart
+        symbol_count, relations = self.tracer.builder.sizes.all_relations()
+        return GuardTree(tuple(roots), same, distinct, len(self.slots), symbol_count, relations, member_slots)
 
-    def node(self, source: Source, of_module: bool) -> tuple[Any, ...] | None:
+    def node(self, source: Source, of_module: bool) -> GuardNode | None:
         """The node of a place; None when nothing below it is checked."""
         is_module = ("module", None) in source.checks
         is_table = source.kind == "instance" and of_module and source.key in _TABLES
@@ -54,10 +72,8 @@ class Builder:
             return None
         checks = tuple(self.check(source, check) for check in source.checks.values())
         stable = of_module and (is_module or is_table or _is_fixed(source))
-        key = source.key
-        if source.kind == "tensor_grad":
-            key = "grad"
-        return _ACCESS[source.kind], key, checks, children, source.describe(), slot, stable
+        key = "grad" if source.kind == "tensor_grad" else source.key
+        return GuardNode(_ACCESS[source.kind], key, checks, children, source.describe(), slot, stable)
 
     def check(self, source: Source, check: tuple[Any, ...]) -> tuple[Any, ...]:
         kind, *values = check
@@ -101,7 +117,7 @@ def describe(tracer: Tracer) -> list[str]:
                 if kind == "tensor":
                     value = values[0]
                     text = f"{value.dtype} {tuple(value.shape)} on {value.device}, requires_grad={value.requires_grad}"
-                elif kind in ("absent", "module", "capture", "integer", "float"):
+                elif kind in ("absent", "module", "present", "integer", "float"):
                     text = kind
                 elif kind == "id":
                     text = f"is {getattr(values[0], '__qualname__', None) or repr(values[0])[:60]}"

@@ -65,7 +65,7 @@ class Frame:
         known = tracer.outside.known.get(id(function))
         if known is not None and function.__closure__:
             # Cells of an outside function are outside themselves.
-            place = known[1]
+            place = known.source
             for i, cell in enumerate(function.__closure__):
                 if id(cell) not in tracer.outside.known and id(cell) not in tracer.outside.fresh:
                     if place.kind == "constant":
@@ -113,7 +113,7 @@ class Frame:
                     raise _wrong_arguments(function, args, kwargs)
                 value = defaults[i - first]
                 if known is not None:
-                    value = tracer.outside.wrap(value, known[1].attribute("__defaults__").item(i - first))
+                    value = tracer.outside.wrap(value, known.source.attribute("__defaults__").item(i - first))
                 local[i] = value
         if keyword_only:
             given = function.__kwdefaults__ or {}
@@ -124,7 +124,7 @@ class Frame:
                         raise _wrong_arguments(function, args, kwargs)
                     value = given[name]
                     if known is not None:
-                        value = tracer.outside.wrap(value, known[1].attribute("__kwdefaults__").dict_item(name))
+                        value = tracer.outside.wrap(value, known.source.attribute("__kwdefaults__").dict_item(name))
                     local[i] = value
 
     def line(self) -> int:
@@ -245,9 +245,9 @@ class Frame:
         try:
             value = cell.cell_contents
         except ValueError:
-            known[1].cell().check("absent")
+            known.source.cell().check("absent")
             raise UserError(NameError(f"cannot access free variable '{name}'")) from None
-        return tracer.outside.wrap(value, known[1].cell())
+        return tracer.outside.wrap(value, known.source.cell())
 
     def global_value(self, name: str) -> Any:
         tracer = self.tracer

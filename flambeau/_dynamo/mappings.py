@@ -26,7 +26,7 @@ def contents(tracer: Tracer, value: Any) -> Any:
     known = tracer.outside.mappings.get(id(value))
     if known is not None:
         return known
-    source = tracer.outside.known[id(value)][1]
+    source = tracer.outside.known[id(value)].source
     cls = type(value)
     if cls.__iter__ not in (dict.__iter__, collections.OrderedDict.__iter__):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"items of {cls.__name__}")
@@ -47,7 +47,7 @@ def item(tracer: Tracer, value: Any, key: Any) -> Any:
     known = tracer.outside.mappings.get(id(value))
     if known is not None and key in known:
         return known[key]
-    source = tracer.outside.known[id(value)][1]
+    source = tracer.outside.known[id(value)].source
     if not tracer.outside.is_plain_key(key):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     if not dict.__contains__(value, key):
@@ -79,7 +79,7 @@ def reduce(tracer: Tracer, value: Any) -> Any:
     known = tracer.outside.known.get(id(value))
     names = list(own)
     if known is not None:
-        known[1].attribute("__dict__").check("dict_keys", list(names))
+        known.source.attribute("__dict__").check("dict_keys", list(names))
         overlay = tracer.outside.overlays.get(id(value))
         names += [name for name in (overlay.values if overlay is not None else ()) if name not in own]
     state = {name: attributes.instance_value(tracer, value, name) for name in names}

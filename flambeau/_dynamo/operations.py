@@ -234,7 +234,9 @@ def identical(tracer: Tracer, left: Any, right: Any) -> bool:
     """left is right"""
     if left is not right and type(left) is types.FunctionType is type(right):
         # A function is guarded by its code where it is an argument: it could be the other one the next time.
-        places = [tracer.outside.known[id(value)][1] for value in (left, right) if id(value) in tracer.outside.known]
+        places = [
+            tracer.outside.known[id(value)].source for value in (left, right) if id(value) in tracer.outside.known
+        ]
         tracer.outside.distinct.extend(places)
     return left is right
 

@@ -12,7 +12,7 @@ import enum
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _C
 from flambeau._dynamo import arrays, breaks, config, overriding
@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
 
 
+class Known(NamedTuple):
+    """An outside object that stands for itself, and where it was found first."""
+
+    value: Any
+    source: Source
+
+
 class Outside:
     """Objects from outside that the capture has met, and what the program wants stored into them."""
 
@@ -49,8 +56,8 @@ class Outside:
         self.dynamic = dynamic
         self.varying = varying  # places of numbers that changed between calls
         self.sources = Sources()
-        self.memo: dict[int, tuple[Any, Any]] = {}  # id of an outside object -> (object, value)
-        self.known: dict[int, tuple[Any, Source]] = {}  # outside objects that stand for themselves
+        self.memo: dict[int, tuple[Any, Any]] = {}  # by id of an outside object: (object, value)
+        self.known: dict[int, Known] = {}  # by id: outside objects that stand for themselves
         self.fresh: dict[int, Any] = {}  # objects made during capture that stand for themselves
         self.shadows: dict[int, Shadow] = {}  # by id of the copy
         self.overlays: dict[int, Overlay] = {}
@@ -107,7 +114,7 @@ class Outside:
         if id(value) in self.fresh:
             return
         self.memo[id(value)] = (value, value)
-        self.known[id(value)] = (value, source)
+        self.known[id(value)] = Known(value, source)
 
     def _same(self, value: Any, source: Source) -> None:
         """A second way to an object that is known already."""
@@ -122,7 +129,7 @@ class Outside:
     def source_of(self, value: Any) -> Source | None:
         """Where an outside object (not its stand-in) was found first."""
         if id(value) in self.known:
-            return self.known[id(value)][1]
+            return self.known[id(value)].source
         stand_in = self.memo[id(value)][1] if id(value) in self.memo else None
         if isinstance(stand_in, (TracedTensor, arrays.TracedArray)):
             return stand_in.source
@@ -335,7 +342,7 @@ class Outside:
             known = self.known.get(id(target))
             if known is None:
                 raise Unsupported(breaks.STORE, f"store into {type(target).__name__}")
-            overlay = self.overlays[id(target)] = Overlay(target, known[1])
+            overlay = self.overlays[id(target)] = Overlay(target, known.source)
         return overlay
 
     def pending(self, target: Any, name: str) -> Any:

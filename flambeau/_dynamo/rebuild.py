@@ -122,7 +122,7 @@ class Rebuilder:
             given = [*(self.value(a) for a in args), *(f"{k}={self.value(v)}" for k, v in kwargs.items())]
             text = self._assign(f"{self.names.add(made)}({', '.join(given)})")
         elif id(value) in tracer.outside.known:
-            text = self.source(tracer.outside.known[id(value)][1])
+            text = self.source(tracer.outside.known[id(value)].source)
         elif cls in TENSOR_CONSTANTS and not isinstance(value, slice):
             text = self.names.add(value)
         else:

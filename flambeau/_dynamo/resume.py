@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import opcode
 import types
+from typing import NamedTuple
 
 from flambeau._dynamo.bytecode import CACHES, Handler, build_exception_table, decode, parse_exception_table
 
@@ -42,10 +43,53 @@ def _location(instructions: int) -> bytes:
     return bytes(out)
 
 
+class ResumeCode(NamedTuple):
+    """The code of a resume function."""
+
+    code: types.CodeType
+    start: int  # offset of the instruction that it continues at
+    shift: int  # by how much the slots of the frame moved
+
+
+class _Prologue(_Assembler):
+    """Restores the stack and the slots of a frame from the tuple in the first local."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        super().__init__()
+        self.consts = list(code.co_consts)
+        if code.co_freevars:
+            self.emit("COPY_FREE_VARS", len(code.co_freevars))
+        self.emit("RESUME", 0)
+
+    def load(self, index: int) -> None:
+        """Pushes an item of the tuple."""
+        self.emit("LOAD_FAST", 0)
+        self.emit("LOAD_CONST", len(self.consts))
+        self.consts.append(index)
+        self.emit("BINARY_SUBSCR")
+
+    def restore(self, stack: list[bool], slots: list[int], has_exception: bool) -> None:
+        position = 0
+        for present in stack:
+            if present:
+                self.load(position)
+                position += 1
+            else:
+                self.emit("PUSH_NULL")
+        if has_exception:
+            self.load(position + len(slots))
+        # The first local holds the tuple, so its own value comes last.
+        for i, slot in sorted(enumerate(slots), key=lambda pair: pair[1] == 0):
+            self.load(position + i)
+            self.emit("STORE_FAST", slot)
+        if 0 not in slots:
+            self.emit("DELETE_FAST", 0)
+
+
 def make_resume_code(
     code: types.CodeType, offset: int, stack: list[bool], slots: list[int], raise_into: Handler | None = None
-) -> tuple[types.CodeType, int, int] | None:
-    """The code of `code` continued at `offset`, the new offset of that instruction, and by how much slots moved.
+) -> ResumeCode | None:
+    """The code of `code` continued at `offset`.
 
     The tuple holds the values of the stack (those whose entry in `stack` is true; the others are NULL), then those of
     the `slots` of the frame, and with `raise_into` an exception that is raised where that handler catches it. Returns
@@ -53,49 +97,14 @@ def make_resume_code(
     """
     if code.co_flags & inspect.CO_GENERATOR:
         return None
-    moved = 0
+    shift = 0
     if code.co_nlocals == 0:
         widened = _with_spare_local(code)
         if widened is None:
             return None
-        code, slots, moved = widened, [slot + 1 for slot in slots], 1
-    consts = list(code.co_consts)
-
-    def const(value: int) -> int:
-        consts.append(value)
-        return len(consts) - 1
-
-    out = _Assembler()
-    if code.co_freevars:
-        out.emit("COPY_FREE_VARS", len(code.co_freevars))
-    out.emit("RESUME", 0)
-
-    def load(index: int) -> None:
-        out.emit("LOAD_FAST", 0)
-        out.emit("LOAD_CONST", const(index))
-        out.emit("BINARY_SUBSCR")
-
-    position = 0
-    for present in stack:
-        if present:
-            load(position)
-            position += 1
-        else:
-            out.emit("PUSH_NULL")
-    if raise_into is not None:
-        load(position + len(slots))
-    first: int | None = None
-    for i, slot in enumerate(slots):
-        if slot == 0:
-            first = position + i
-            continue
-        load(position + i)
-        out.emit("STORE_FAST", slot)
-    if first is not None:
-        load(first)
-        out.emit("STORE_FAST", 0)
-    else:
-        out.emit("DELETE_FAST", 0)
+        code, slots, shift = widened, [slot + 1 for slot in slots], 1
+    out = _Prologue(code)
+    out.restore(stack, slots, raise_into is not None)
     handlers: list[Handler] = []
     if raise_into is not None:
         at = len(out.code)
@@ -108,9 +117,9 @@ def make_resume_code(
         Handler(h.start + prologue, h.end + prologue, h.target + prologue, h.depth, h.push_offset)
         for h in parse_exception_table(code.co_exceptiontable)
     ]
-    made = code.replace(
+    resumed = code.replace(
         co_code=bytes(out.code) + code.co_code,
-        co_consts=tuple(consts),
+        co_consts=tuple(out.consts),
         co_argcount=1,
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
@@ -119,7 +128,7 @@ def make_resume_code(
         co_linetable=_location(prologue // 2) + code.co_linetable,
         co_exceptiontable=build_exception_table(handlers),
     )
-    return made, offset + prologue, moved
+    return ResumeCode(resumed, offset + prologue, shift)
 
 
 _SHIFTED = frozenset(

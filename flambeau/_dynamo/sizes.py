@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from flambeau import _C
 from flambeau._dynamo.source import Source
 from flambeau._subclasses.fake_attributes import SymbolicSize
 from flambeau._subclasses.fake_tensor import FakeTensorMode
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from flambeau._dynamo.traced import TracedTensor
 
 SYMBOLIC = frozenset({SymInt, SymBool, SymFloat, SymbolicSize})
-# Instructions of the native evaluator (csrc/python/guards.cpp).
-_CONST, _SYMBOL, _ADD, _MUL, _FLOORDIV, _MOD, _MAX, _MIN, _EQ, _NE, _LT, _LE, _AND, _OR, _NOT = range(15)
-Program = list[tuple[int, int]]
+_OPCODES = _C._guard_names()[2]
+Program = list[tuple[int, int]]  # (opcode, argument) of the native evaluator (csrc/python/guards.cpp), postfix
 
 
 class Sizes:
@@ -187,15 +187,15 @@ class Sizes:
             for atom, slot in self.slots.items():
                 if atom not in used.seen:
                     continue
-                program = [(_SYMBOL, slot), (_CONST, self.env.hints[atom]), (_EQ, 0)]
+                program = [(_OPCODES["symbol"], slot), (_OPCODES["const"], self.env.hints[atom]), (_OPCODES["eq"], 0)]
                 out.append((tuple(program), f"sizes: {self._name(atom)} == {self.env.hints[atom]}"))
         for slot, stride in self.pending:
-            program = [(_SYMBOL, slot)]
+            program = [(_OPCODES["symbol"], slot)]
             if type(stride) is SymInt:
                 self._expression(stride.expr, program)
             else:
-                program.append((_CONST, int(stride)))
-            program.append((_EQ, 0))
+                program.append((_OPCODES["const"], int(stride)))
+            program.append((_OPCODES["eq"], 0))
             out.append((tuple(program), "strides of a tensor"))
         return len(self.slots) + len(self.pending), tuple(out)
 
@@ -208,40 +208,40 @@ class Sizes:
     def _condition(self, condition: Condition, program: Program) -> None:
         if condition.kind in ("and", "or"):
             if not condition.parts:
-                program.append((_CONST, int(condition.kind == "and")))
+                program.append((_OPCODES["const"], int(condition.kind == "and")))
                 return
             for i, part in enumerate(condition.parts):
                 self._condition(part, program)
                 if i:
-                    program.append((_AND if condition.kind == "and" else _OR, 0))
+                    program.append((_OPCODES["and"] if condition.kind == "and" else _OPCODES["or"], 0))
             return
         if condition.kind == "ge":
-            program.append((_CONST, 0))
+            program.append((_OPCODES["const"], 0))
             self._expression(condition.expr, program)
-            program.append((_LE, 0))
+            program.append((_OPCODES["le"], 0))
             return
         self._expression(condition.expr, program)
-        program.append((_CONST, 0))
-        program.append((_EQ if condition.kind == "eq" else _NE, 0))
+        program.append((_OPCODES["const"], 0))
+        program.append((_OPCODES["eq"] if condition.kind == "eq" else _OPCODES["ne"], 0))
 
     def _expression(self, expr: Expr, program: Program) -> None:
         if not expr.terms:
-            program.append((_CONST, 0))
+            program.append((_OPCODES["const"], 0))
             return
         for i, (monomial, factor) in enumerate(expr.terms.items()):
-            program.append((_CONST, factor))
+            program.append((_OPCODES["const"], factor))
             for atom in monomial:
                 if atom.kind == "symbol":
-                    program.append((_SYMBOL, self.slots[atom]))
+                    program.append((_OPCODES["symbol"], self.slots[atom]))
                 else:
                     for j, arg in enumerate(atom.args):
                         self._expression(arg, program)
                         if j:
-                            kind = _FLOORDIV if atom.kind == "floordiv" else _MIN if atom.kind == "min" else _MAX
+                            kind = _OPCODES[atom.kind]
                             program.append((kind, 0))
-                program.append((_MUL, 0))
+                program.append((_OPCODES["mul"], 0))
             if i:
-                program.append((_ADD, 0))
+                program.append((_OPCODES["add"], 0))
 
 
 class _Used(dict[Atom, int]):

@@ -42,7 +42,6 @@ TYPE = "type"  # the class of the object
 TYPE_ATTRIBUTE = "type_attribute"  # key: name; raw lookup along the class's bases
 INSTANCE = "instance"  # key: name; the instance's own dict only
 TENSOR_GRAD = "tensor_grad"
-SEQUENCE = "sequence"  # a deque or set as a tuple; key: index
 DRAW = "draw"  # a random number; key: how many were drawn before
 APPLY = "apply"  # what a function makes of the object; key: the function
 
@@ -78,9 +77,6 @@ class Source:
 
     def item(self, index: int) -> Source:
         return self._child(ITEM, index, index)
-
-    def sequence(self, index: int) -> Source:
-        return self._child(SEQUENCE, index, index)
 
     def dict_item(self, key: Any) -> Source:
         # Keys that compare equal may differ in type (1, True, 1.0): all find the same item.
@@ -120,8 +116,6 @@ class Source:
             return f"{base}.{self.key}" if self.key.isidentifier() else f"getattr({base}, {self.key!r})"
         if self.kind == ITEM:
             return f"{base}[{self.key}]"
-        if self.kind == SEQUENCE:
-            return f"tuple({base})[{self.key}]"
         if self.kind == DICT_ITEM:
             key = repr(self.key) if type(self.key) in (str, int, bool) else names.add(self.key, "k")
             return f"{base}[{key}]"
@@ -159,7 +153,7 @@ class Source:
             return f"closure of {base}"
         if self.kind == APPLY:
             return base
-        if self.kind in (ITEM, DICT_ITEM, SEQUENCE):
+        if self.kind in (ITEM, DICT_ITEM):
             # Keys may be tensors, whose text would be their values.
             return (
                 f"{base}[{self.key!r}]" if type(self.key).__repr__ in _SHORT else f"{base}[{type(self.key).__name__}]"

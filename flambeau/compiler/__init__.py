@@ -71,7 +71,7 @@ def compile_with(model: Any, settings: Any) -> Any:
     """compile() with its options in one object."""
     import types
 
-    from flambeau._dynamo.compile import compile_function
+    from flambeau._dynamo.compile import guarded_function
     from flambeau.nn.modules.module import Module
 
     model = getattr(model, "_dynamo_function", model)
@@ -79,17 +79,17 @@ def compile_with(model: Any, settings: Any) -> Any:
         return _compile_module(model, settings)
     if isinstance(model, types.MethodType):
         if isinstance(model.__self__, Module) and model.__func__ is Module._call_impl:
-            return compile_function(_caller(model), settings)
+            return guarded_function(_caller(model), settings)
         if isinstance(model.__func__, types.FunctionType):
-            return types.MethodType(compile_function(model.__func__, settings), model.__self__)
+            return types.MethodType(guarded_function(model.__func__, settings), model.__self__)
         return model
     if isinstance(model, types.FunctionType):
-        return compile_function(model, settings)
+        return guarded_function(model, settings)
     if isinstance(model, type) or not isinstance(
         vars(type(model)).get("__call__", type(model).__call__), types.FunctionType
     ):
         return model  # native code: there is nothing to capture
-    return compile_function(_caller(model), settings)
+    return guarded_function(_caller(model), settings)
 
 
 def _caller(model: Any) -> Any:
@@ -101,11 +101,11 @@ def _caller(model: Any) -> Any:
 
 def _compile_module(model: Any, settings: Any) -> Any:
     """A second object on the same state, of a class whose calls are compiled: names in state dicts stay as they are."""
-    from flambeau._dynamo.compile import compile_function
+    from flambeau._dynamo.compile import guarded_function
 
     original = getattr(model, "_orig_mod", model)
     cls = type(original)
-    compiled = compile_function(_caller(original), settings)
+    compiled = guarded_function(_caller(original), settings)
     made = type(
         "OptimizedModule",
         (cls,),

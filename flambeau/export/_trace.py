@@ -1,6 +1,6 @@
 """From a module and example inputs to an ExportedProgram.
 
-The module is captured as one graph (`_dynamo.whole`); that graph is run once more on the same fake tensors, now recording
+The module is captured as one graph (`_dynamo.full_graph`); that graph is run once more on the same fake tensors, now recording
 the operators, with parameters, buffers and constants as inputs.
 """
 
@@ -14,7 +14,7 @@ from flambeau import _C
 from flambeau._dynamo.exc import UserError
 from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._dynamo.traced import TracedTensor
-from flambeau._dynamo.whole import Whole, capture_whole
+from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau.export import dynamic_shapes as shapes
 from flambeau.export.exported_program import CallSpec, ExportedProgram, InputFacts
 from flambeau.export.graph_signature import (
@@ -137,7 +137,7 @@ def export(
         if isinstance(leaf, fl.Tensor):
             fixed = [d for d in range(leaf.ndim) if d not in wanted.get(id(leaf), {})]
             leaf.__dict__["_dynamo_static"] = dict.fromkeys(fixed, True)
-    whole = capture_whole(mod, *given)
+    whole = capture_full_graph(mod, *given)
     inputs = _inputs(mod, whole, _named(mod, leaves, given))
     graph, outputs = _record(whole, inputs)
     promises, facts = _sizes(whole, inputs, wanted)
@@ -187,7 +187,7 @@ def _named(mod: Any, leaves: list[Any], given: Any) -> list[tuple[str, Any]]:
     return list(made.items())
 
 
-def _inputs(mod: Any, whole: Whole, user: list[tuple[str, Any]]) -> list[Input]:
+def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Input]:
     """All inputs of the graph: parameters, buffers, constants, then the user's."""
     tracer = whole.tracer
     fakes = {id(traced.real): traced.fake for traced in tracer.builder.inputs if isinstance(traced, TracedTensor)}
@@ -218,7 +218,7 @@ def _inputs(mod: Any, whole: Whole, user: list[tuple[str, Any]]) -> list[Input]:
     return made
 
 
-def _record(whole: Whole, inputs: list[Input]) -> tuple[Any, list[OutputSpec]]:
+def _record(whole: FullGraph, inputs: list[Input]) -> tuple[Any, list[OutputSpec]]:
     """The graph of operators of what was captured."""
     by_value = {id(made.value): made.fake for made in inputs}
     given = [by_value[id(t.real)] for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)]
@@ -291,7 +291,7 @@ def _lift_constants(tracer: PythonKeyTracer, inputs: list[Input], nodes: list[No
         graph.erase_node(node)
 
 
-def _sizes(whole: Whole, inputs: list[Input], wanted: dict[int, dict[int, Any]]) -> tuple[Any, list[InputFacts]]:
+def _sizes(whole: FullGraph, inputs: list[Input], wanted: dict[int, dict[int, Any]]) -> tuple[Any, list[InputFacts]]:
     """What is promised of sizes, and what calls have to give."""
     users = [made for made in inputs if made.spec.kind is InputKind.USER_INPUT]
     first = {id(t.real): t.first_geometry.sizes for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)}

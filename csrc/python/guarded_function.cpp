@@ -17,7 +17,7 @@ struct Entry {
   Object artifact;
 };
 
-struct CompiledObject {
+struct GuardedObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;  // the original
   PyObject* compiler;  // called with (self, arguments) on a miss; returns (guards, artifact) or None
@@ -34,12 +34,12 @@ struct TailObject {
   PyObject* state;
 };
 
-PyTypeObject* compiled_type;
+PyTypeObject* guarded_type;
 PyTypeObject* tail_type;
 thread_local int disabled = 0;
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
-  auto* c = reinterpret_cast<CompiledObject*>(self);
+  auto* c = reinterpret_cast<GuardedObject*>(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(c->function);
   Py_VISIT(c->compiler);
@@ -49,7 +49,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 int clear(PyObject* self) {
-  auto* c = reinterpret_cast<CompiledObject*>(self);
+  auto* c = reinterpret_cast<GuardedObject*>(self);
   Py_CLEAR(c->function);
   Py_CLEAR(c->compiler);
   Py_CLEAR(c->dict);
@@ -60,7 +60,7 @@ int clear(PyObject* self) {
 
 void dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
-  auto* c = reinterpret_cast<CompiledObject*>(self);
+  auto* c = reinterpret_cast<GuardedObject*>(self);
   if (c->weakrefs) PyObject_ClearWeakRefs(self);
   PyTypeObject* type = Py_TYPE(self);
   clear(self);
@@ -155,17 +155,17 @@ class Bound {
   std::vector<Object> owned;
 };
 
-PyObject* call_original(CompiledObject* c, PyObject* const* args, size_t flags, PyObject* names) {
+PyObject* call_original(GuardedObject* c, PyObject* const* args, size_t flags, PyObject* names) {
   return PyObject_Vectorcall(c->function, args, flags, names);
 }
 
-bool runs_original(CompiledObject* c) {
+bool runs_original(GuardedObject* c) {
   return c->skipped || disabled || !PyFunction_Check(c->function) ||
          thread_state().included.has(Key::Python) || function_modes_active();
 }
 
 // The artifact for these arguments, made if there is none; null when the original is to run.
-Object artifact_for(CompiledObject* c, PyObject* const* values, Py_ssize_t total) {
+Object artifact_for(GuardedObject* c, PyObject* const* values, Py_ssize_t total) {
   Object artifact;
   auto& entries = *c->entries;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -220,7 +220,7 @@ struct Running {
 thread_local PyObject* Running::current = nullptr;
 
 // One step: the result, or a tail call.
-PyObject* step(CompiledObject* c, PyObject* const* args, size_t flags, PyObject* names) {
+PyObject* step(GuardedObject* c, PyObject* const* args, size_t flags, PyObject* names) {
   if (runs_original(c)) return call_original(c, args, flags, names);
   Bound bound;
   if (!bound.bind(c->function, args, PyVectorcall_NARGS(flags), names))
@@ -240,8 +240,8 @@ Object finish(Object result) {
     result = Object();  // the state's values must not outlive the call that takes them
     PyObject* parts[2] = {nullptr, state.get()};
     const size_t one = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
-    if (Py_TYPE(function.get()) == compiled_type) {
-      result = own(step(reinterpret_cast<CompiledObject*>(function.get()), parts + 1, one, nullptr));
+    if (Py_TYPE(function.get()) == guarded_type) {
+      result = own(step(reinterpret_cast<GuardedObject*>(function.get()), parts + 1, one, nullptr));
     } else {
       result = own(PyObject_Vectorcall(function.get(), parts + 1, one, nullptr));
     }
@@ -251,16 +251,16 @@ Object finish(Object result) {
 
 PyObject* call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   return guarded([&]() -> PyObject* {
-    return finish(own(step(reinterpret_cast<CompiledObject*>(self), args, flags, names))).release();
+    return finish(own(step(reinterpret_cast<GuardedObject*>(self), args, flags, names))).release();
   });
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     PyObject *function, *compiler;
-    if (!PyArg_ParseTuple(args, "OO:CompiledFunction", &function, &compiler)) throw PythonError();
+    if (!PyArg_ParseTuple(args, "OO:GuardedFunction", &function, &compiler)) throw PythonError();
     PyObject* self = check(type->tp_alloc(type, 0));
-    auto* c = reinterpret_cast<CompiledObject*>(self);
+    auto* c = reinterpret_cast<GuardedObject*>(self);
     c->vectorcall = call;
     c->function = Py_NewRef(function);
     c->compiler = Py_NewRef(compiler);
@@ -275,7 +275,7 @@ PyObject* descriptor_get(PyObject* self, PyObject* owner, PyObject*) {
 }
 
 PyObject* reset(PyObject* self, PyObject*) {
-  auto* c = reinterpret_cast<CompiledObject*>(self);
+  auto* c = reinterpret_cast<GuardedObject*>(self);
   std::vector<Entry> entries;
   entries.swap(*c->entries);
   c->skipped = false;
@@ -283,14 +283,14 @@ PyObject* reset(PyObject* self, PyObject*) {
 }
 
 PyObject* count(PyObject* self, PyObject*) {
-  return PyLong_FromSize_t(reinterpret_cast<CompiledObject*>(self)->entries->size());
+  return PyLong_FromSize_t(reinterpret_cast<GuardedObject*>(self)->entries->size());
 }
 
 // Why each artifact was refused: the places of the last failed checks.
 PyObject* failures(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     Object list = own(PyList_New(0));
-    for (const Entry& entry : *reinterpret_cast<CompiledObject*>(self)->entries) {
+    for (const Entry& entry : *reinterpret_cast<GuardedObject*>(self)->entries) {
       PyObject* place = entry.guards ? entry.guards->failed() : nullptr;
       check(PyList_Append(list.get(), place ? place : Py_None));
     }
@@ -299,7 +299,7 @@ PyObject* failures(PyObject* self, PyObject*) {
 }
 
 PyObject* skip(PyObject* self, PyObject*) {
-  reinterpret_cast<CompiledObject*>(self)->skipped = true;
+  reinterpret_cast<GuardedObject*>(self)->skipped = true;
   Py_RETURN_NONE;
 }
 
@@ -312,11 +312,11 @@ PyMethodDef methods[] = {
 };
 
 PyMemberDef members[] = {
-    {"__wrapped__", T_OBJECT, offsetof(CompiledObject, function), READONLY, nullptr},
-    {"_dynamo_function", T_OBJECT, offsetof(CompiledObject, function), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(CompiledObject, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledObject, weakrefs), READONLY, nullptr},
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledObject, vectorcall), READONLY, nullptr},
+    {"__wrapped__", T_OBJECT, offsetof(GuardedObject, function), READONLY, nullptr},
+    {"_dynamo_function", T_OBJECT, offsetof(GuardedObject, function), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(GuardedObject, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(GuardedObject, weakrefs), READONLY, nullptr},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(GuardedObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -338,7 +338,7 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec spec = {"flambeau._C.CompiledFunction", sizeof(CompiledObject), 0,
+PyType_Spec spec = {"flambeau._C.GuardedFunction", sizeof(GuardedObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
 
 int tail_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -398,8 +398,8 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool call_compiled(PyObject* compiled, PyObject* const* values, Py_ssize_t count, Object& result) {
-  if (Py_TYPE(compiled) != compiled_type) return false;
-  auto* c = reinterpret_cast<CompiledObject*>(compiled);
+  if (Py_TYPE(compiled) != guarded_type) return false;
+  auto* c = reinterpret_cast<GuardedObject*>(compiled);
   if (runs_original(c)) return false;
   const Object artifact = artifact_for(c, values, count);
   if (!artifact) return false;
@@ -410,7 +410,7 @@ bool call_compiled(PyObject* compiled, PyObject* const* values, Py_ssize_t count
 
 Object running_chooser() {
   if (Running::current == nullptr) return {};
-  Object place = Object::borrow(reinterpret_cast<CompiledObject*>(Running::current)->compiler);
+  Object place = Object::borrow(reinterpret_cast<GuardedObject*>(Running::current)->compiler);
   for (const char* name : {"__self__", "settings", "choose"}) {
     place = Object::steal(PyObject_GetAttrString(place.get(), name));
     if (!place) {
@@ -421,10 +421,10 @@ Object running_chooser() {
   return place;
 }
 
-void add_compiled_function(PyObject* module) {
-  compiled_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
+void add_guarded_function(PyObject* module) {
+  guarded_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   tail_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&tail_spec)));
-  check(PyModule_AddObjectRef(module, "CompiledFunction", reinterpret_cast<PyObject*>(compiled_type)));
+  check(PyModule_AddObjectRef(module, "GuardedFunction", reinterpret_cast<PyObject*>(guarded_type)));
   check(PyModule_AddFunctions(module, functions));
 }
 

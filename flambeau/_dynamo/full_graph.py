@@ -22,7 +22,7 @@ from flambeau.fx.graph_module import GraphModule
 from flambeau.utils import _pytree as pytree
 
 
-class Whole(NamedTuple):
+class FullGraph(NamedTuple):
     """A captured function. The graph takes the tensors of `tracer.builder.inputs` and returns the leaves of the result."""
 
     tracer: Tracer
@@ -37,7 +37,7 @@ class _Capturing(Unit):
         return tracer, frame.result
 
 
-def capture_whole(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Whole:
+def capture_full_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FullGraph:
     """The graph of model(*args, **kwargs)."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ def capture_whole(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     _check_effects(tracer)
     leaves, spec = pytree.tree_flatten(result)
     tracer.builder.graph.output(tuple(_returned(tracer, leaf) for leaf in leaves))
-    return Whole(tracer, GraphModule(fl.nn.Module(), tracer.builder.graph), spec)
+    return FullGraph(tracer, GraphModule(fl.nn.Module(), tracer.builder.graph), spec)
 
 
 def _returned(tracer: Tracer, leaf: Any) -> Any:

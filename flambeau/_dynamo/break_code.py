@@ -52,7 +52,7 @@ def live_slots(decoded: Decoded, start: int) -> set[int]:
     return live
 
 
-class Cut:
+class BreakCode:
     def __init__(self, rebuilder: Rebuilder, frame: Frame, make_resume: MakeResume, nested: Any) -> None:
         self.rebuilder = rebuilder
         self.frame = frame
@@ -149,13 +149,15 @@ class Cut:
         self._continue(follow.offset, self.stack[: size - pops_follow])
 
 
-PERFORM: dict[str, Callable[[Cut, Instruction, int], None]] = {}
+PERFORM: dict[str, Callable[[BreakCode, Instruction, int], None]] = {}
 
 
 def _performs(
     *names: str,
-) -> Callable[[Callable[[Cut, Instruction, int], None]], Callable[[Cut, Instruction, int], None]]:
-    def register(function: Callable[[Cut, Instruction, int], None]) -> Callable[[Cut, Instruction, int], None]:
+) -> Callable[[Callable[[BreakCode, Instruction, int], None]], Callable[[BreakCode, Instruction, int], None]]:
+    def register(
+        function: Callable[[BreakCode, Instruction, int], None],
+    ) -> Callable[[BreakCode, Instruction, int], None]:
         for name in names:
             PERFORM[name] = function
         return function
@@ -164,97 +166,97 @@ def _performs(
 
 
 @_performs("BINARY_OP")
-def _binary(cut: Cut, inst: Instruction, index: int) -> None:
+def _binary(code: BreakCode, inst: Instruction, index: int) -> None:
     symbol = _BINARY[inst.arg]
-    left, right = cut.text(-2), cut.text(-1)
+    left, right = code.text(-2), code.text(-1)
     if symbol.endswith("=") and symbol not in ("==", "<=", ">=", "!="):
-        name = cut.rebuilder.fresh_name()
-        cut.rebuilder.emit(f"{name} = {left}")
-        cut.rebuilder.emit(f"{name} {symbol} {right}")
-        cut.push(inst, 2, name)
+        name = code.rebuilder.fresh_name()
+        code.rebuilder.emit(f"{name} = {left}")
+        code.rebuilder.emit(f"{name} {symbol} {right}")
+        code.push(inst, 2, name)
     else:
-        cut.push(inst, 2, f"{left} {symbol} {right}")
+        code.push(inst, 2, f"{left} {symbol} {right}")
 
 
 @_performs("COMPARE_OP")
-def _compare(cut: Cut, inst: Instruction, index: int) -> None:
-    text = f"{cut.text(-2)} {_comparison_of(inst)} {cut.text(-1)}"
-    cut.push(inst, 2, f"bool({text})" if VERSION >= (3, 13) and inst.arg & 16 else text)
+def _compare(code: BreakCode, inst: Instruction, index: int) -> None:
+    text = f"{code.text(-2)} {_comparison_of(inst)} {code.text(-1)}"
+    code.push(inst, 2, f"bool({text})" if VERSION >= (3, 13) and inst.arg & 16 else text)
 
 
 @_performs("CONTAINS_OP")
-def _contains(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.push(inst, 2, f"{cut.text(-2)} {'not in' if inst.arg else 'in'} {cut.text(-1)}")
+def _contains(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.push(inst, 2, f"{code.text(-2)} {'not in' if inst.arg else 'in'} {code.text(-1)}")
 
 
 @_performs("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE", "UNARY_NOT", "TO_BOOL", "GET_ITER")
-def _unary(cut: Cut, inst: Instruction, index: int) -> None:
+def _unary(code: BreakCode, inst: Instruction, index: int) -> None:
     form = {
         "UNARY_NEGATIVE": "-{}", "UNARY_INVERT": "~{}", "UNARY_POSITIVE": "+{}", "UNARY_NOT": "not {}",
         "TO_BOOL": "bool({})", "GET_ITER": "iter({})",
     }[inst.name]  # fmt: skip
-    cut.push(inst, 1, form.format(cut.text(-1)))
+    code.push(inst, 1, form.format(code.text(-1)))
 
 
 @_performs("BINARY_SUBSCR")
-def _subscript(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.push(inst, 2, f"{cut.text(-2)}[{cut.text(-1)}]")
+def _subscript(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.push(inst, 2, f"{code.text(-2)}[{code.text(-1)}]")
 
 
 @_performs("BINARY_SLICE")
-def _slice(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.push(inst, 3, f"{cut.text(-3)}[{cut.text(-2)}:{cut.text(-1)}]")
+def _slice(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.push(inst, 3, f"{code.text(-3)}[{code.text(-2)}:{code.text(-1)}]")
 
 
 @_performs("STORE_SUBSCR")
-def _store_subscript(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.rebuilder.emit(f"{cut.text(-2)}[{cut.text(-1)}] = {cut.text(-3)}")
-    cut.push(inst, 3)
+def _store_subscript(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.rebuilder.emit(f"{code.text(-2)}[{code.text(-1)}] = {code.text(-3)}")
+    code.push(inst, 3)
 
 
 @_performs("DELETE_SUBSCR")
-def _delete_subscript(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.rebuilder.emit(f"del {cut.text(-2)}[{cut.text(-1)}]")
-    cut.push(inst, 2)
+def _delete_subscript(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.rebuilder.emit(f"del {code.text(-2)}[{code.text(-1)}]")
+    code.push(inst, 2)
 
 
 @_performs("LOAD_ATTR", "LOAD_METHOD")
-def _load(cut: Cut, inst: Instruction, index: int) -> None:
-    text = f"{cut.text(-1)}.{inst.value}"
+def _load(code: BreakCode, inst: Instruction, index: int) -> None:
+    text = f"{code.text(-1)}.{inst.value}"
     if inst.name == "LOAD_METHOD" or (VERSION == (3, 12) and inst.arg & 1):
-        cut.push(inst, 1, None, text)
+        code.push(inst, 1, None, text)
     elif VERSION >= (3, 13) and inst.arg & 1:
-        cut.push(inst, 1, text, None)
+        code.push(inst, 1, text, None)
     else:
-        cut.push(inst, 1, text)
+        code.push(inst, 1, text)
 
 
 @_performs("STORE_ATTR")
-def _store(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.rebuilder.emit(f"{cut.text(-1)}.{inst.value} = {cut.text(-2)}")
-    cut.push(inst, 2)
+def _store(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.rebuilder.emit(f"{code.text(-1)}.{inst.value} = {code.text(-2)}")
+    code.push(inst, 2)
 
 
 @_performs("DELETE_ATTR")
-def _delete(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.rebuilder.emit(f"del {cut.text(-1)}.{inst.value}")
-    cut.push(inst, 1)
+def _delete(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.rebuilder.emit(f"del {code.text(-1)}.{inst.value}")
+    code.push(inst, 1)
 
 
-def _call_text(cut: Cut, function: str, args: list[str], names: tuple[str, ...]) -> str:
+def _call_text(code: BreakCode, function: str, args: list[str], names: tuple[str, ...]) -> str:
     split = len(args) - len(names)
     parts = args[:split] + [f"{name}={text}" for name, text in zip(names, args[split:])]
-    if cut.nested:
-        return f"{cut.rebuilder.names.add(cut.nested, 'nested')}({', '.join([function, *parts])})"
+    if code.nested:
+        return f"{code.rebuilder.names.add(code.nested, 'nested')}({', '.join([function, *parts])})"
     return f"{function}({', '.join(parts)})"
 
 
 @_performs("CALL")
-def _call(cut: Cut, inst: Instruction, index: int) -> None:
+def _call(code: BreakCode, inst: Instruction, index: int) -> None:
     count = inst.arg
-    size = len(cut.stack)
-    args = [cut.text(i - size) for i in range(size - count, size)]
-    second, first = cut.stack[size - count - 1], cut.stack[size - count - 2]
+    size = len(code.stack)
+    args = [code.text(i - size) for i in range(size - count, size)]
+    second, first = code.stack[size - count - 1], code.stack[size - count - 2]
     if VERSION >= (3, 13):
         function = first
         if second is not None:
@@ -264,105 +266,105 @@ def _call(cut: Cut, inst: Instruction, index: int) -> None:
     else:
         function = first
         args.insert(0, str(second))
-    cut.push(inst, count + 2, _call_text(cut, str(function), args, cut.frame.keywords))
+    code.push(inst, count + 2, _call_text(code, str(function), args, code.frame.keywords))
 
 
 @_performs("CALL_KW")
-def _call_kw(cut: Cut, inst: Instruction, index: int) -> None:
-    names = cut.frame.stack[-1]
+def _call_kw(code: BreakCode, inst: Instruction, index: int) -> None:
+    names = code.frame.stack[-1]
     count = inst.arg
-    size = len(cut.stack) - 1
-    args = [str(cut.stack[i]) for i in range(size - count, size)]
-    second, function = cut.stack[size - count - 1], cut.stack[size - count - 2]
+    size = len(code.stack) - 1
+    args = [str(code.stack[i]) for i in range(size - count, size)]
+    second, function = code.stack[size - count - 1], code.stack[size - count - 2]
     if second is not None:
         args.insert(0, second)
-    cut.push(inst, count + 3, _call_text(cut, str(function), args, names))
+    code.push(inst, count + 3, _call_text(code, str(function), args, names))
 
 
 @_performs("CALL_FUNCTION_EX")
-def _call_ex(cut: Cut, inst: Instruction, index: int) -> None:
-    size = len(cut.stack)
+def _call_ex(code: BreakCode, inst: Instruction, index: int) -> None:
+    size = len(code.stack)
     extra = 1 if inst.arg & 1 else 0
-    parts = [f"*{cut.stack[size - 1 - extra]}"] + ([f"**{cut.stack[size - 1]}"] if extra else [])
-    function = str(cut.stack[size - extra - (3 if VERSION >= (3, 13) else 2)])
-    if cut.nested:
-        text = f"{cut.rebuilder.names.add(cut.nested, 'nested')}({', '.join([function, *parts])})"
+    parts = [f"*{code.stack[size - 1 - extra]}"] + ([f"**{code.stack[size - 1]}"] if extra else [])
+    function = str(code.stack[size - extra - (3 if VERSION >= (3, 13) else 2)])
+    if code.nested:
+        text = f"{code.rebuilder.names.add(code.nested, 'nested')}({', '.join([function, *parts])})"
     else:
         text = f"{function}({', '.join(parts)})"
-    cut.push(inst, 3 + extra, text)
+    code.push(inst, 3 + extra, text)
 
 
 @_performs("IMPORT_NAME")
-def _import(cut: Cut, inst: Instruction, index: int) -> None:
-    names = cut.rebuilder.names
-    text = f"__import__({inst.value!r}, {names.add(cut.frame.globals)}, None, {cut.text(-1)}, {cut.text(-2)})"
-    cut.push(inst, 2, text)
+def _import(code: BreakCode, inst: Instruction, index: int) -> None:
+    names = code.rebuilder.names
+    text = f"__import__({inst.value!r}, {names.add(code.frame.globals)}, None, {code.text(-1)}, {code.text(-2)})"
+    code.push(inst, 2, text)
 
 
 @_performs("FORMAT_VALUE")
-def _format(cut: Cut, inst: Instruction, index: int) -> None:
+def _format(code: BreakCode, inst: Instruction, index: int) -> None:
     spec = 1 if inst.arg & 4 else 0
-    value = cut.text(-1 - spec)
+    value = code.text(-1 - spec)
     conversion = {0: "{}", 1: "str({})", 2: "repr({})", 3: "ascii({})"}[inst.arg & 3].format(value)
-    cut.push(inst, 1 + spec, f"format({conversion}, {cut.text(-1)})" if spec else f"format({conversion})")
+    code.push(inst, 1 + spec, f"format({conversion}, {code.text(-1)})" if spec else f"format({conversion})")
 
 
 @_performs("FORMAT_SIMPLE", "CONVERT_VALUE")
-def _format_simple(cut: Cut, inst: Instruction, index: int) -> None:
+def _format_simple(code: BreakCode, inst: Instruction, index: int) -> None:
     form = "format({})" if inst.name == "FORMAT_SIMPLE" else {1: "str({})", 2: "repr({})", 3: "ascii({})"}[inst.arg]
-    cut.push(inst, 1, form.format(cut.text(-1)))
+    code.push(inst, 1, form.format(code.text(-1)))
 
 
 @_performs("FORMAT_WITH_SPEC")
-def _format_spec(cut: Cut, inst: Instruction, index: int) -> None:
-    cut.push(inst, 2, f"format({cut.text(-2)}, {cut.text(-1)})")
+def _format_spec(code: BreakCode, inst: Instruction, index: int) -> None:
+    code.push(inst, 2, f"format({code.text(-2)}, {code.text(-1)})")
 
 
 @_performs("UNPACK_SEQUENCE")
-def _unpack(cut: Cut, inst: Instruction, index: int) -> None:
-    names = [cut.rebuilder.fresh_name() for _ in range(inst.arg)]
-    cut.rebuilder.emit(f"[{', '.join(names)}] = {cut.text(-1)}")
-    kept = cut.stack[:-1]
-    cut._continue(inst.next_offset, [*kept, *reversed(names)])
+def _unpack(code: BreakCode, inst: Instruction, index: int) -> None:
+    names = [code.rebuilder.fresh_name() for _ in range(inst.arg)]
+    code.rebuilder.emit(f"[{', '.join(names)}] = {code.text(-1)}")
+    kept = code.stack[:-1]
+    code._continue(inst.next_offset, [*kept, *reversed(names)])
 
 
 @_performs("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")
-def _extend(cut: Cut, inst: Instruction, index: int) -> None:
+def _extend(code: BreakCode, inst: Instruction, index: int) -> None:
     method = "extend" if inst.name == "LIST_EXTEND" else "update"
-    cut.rebuilder.emit(f"{cut.stack[len(cut.stack) - 1 - inst.arg]}.{method}({cut.text(-1)})")
-    cut.push(inst, 1)
+    code.rebuilder.emit(f"{code.stack[len(code.stack) - 1 - inst.arg]}.{method}({code.text(-1)})")
+    code.push(inst, 1)
 
 
 @_performs("BEFORE_WITH")
-def _before_with(cut: Cut, inst: Instruction, index: int) -> None:
-    leave = cut.rebuilder.fresh_name()
-    cut.rebuilder.emit(f"{leave} = {cut.text(-1)}.__exit__")
-    cut.push(inst, 1, leave, f"{cut.text(-1)}.__enter__()")
+def _before_with(code: BreakCode, inst: Instruction, index: int) -> None:
+    leave = code.rebuilder.fresh_name()
+    code.rebuilder.emit(f"{leave} = {code.text(-1)}.__exit__")
+    code.push(inst, 1, leave, f"{code.text(-1)}.__enter__()")
 
 
 @_performs(
     "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE",
     "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE",
 )  # fmt: skip
-def _pop_jump(cut: Cut, inst: Instruction, index: int) -> None:
-    instructions = cut.decoded.instructions
-    condition = cut.text(-1) if inst.name.endswith("TRUE") else f"not {cut.text(-1)}"
-    cut.jump(f"bool({condition})", instructions[inst.target], instructions[index + 1], 1, 1)
+def _pop_jump(code: BreakCode, inst: Instruction, index: int) -> None:
+    instructions = code.decoded.instructions
+    condition = code.text(-1) if inst.name.endswith("TRUE") else f"not {code.text(-1)}"
+    code.jump(f"bool({condition})", instructions[inst.target], instructions[index + 1], 1, 1)
 
 
 @_performs("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
-def _jump_or_pop(cut: Cut, inst: Instruction, index: int) -> None:
-    instructions = cut.decoded.instructions
-    condition = cut.text(-1) if "TRUE" in inst.name else f"not {cut.text(-1)}"
-    cut.jump(f"bool({condition})", instructions[inst.target], instructions[index + 1], 0, 1)
+def _jump_or_pop(code: BreakCode, inst: Instruction, index: int) -> None:
+    instructions = code.decoded.instructions
+    condition = code.text(-1) if "TRUE" in inst.name else f"not {code.text(-1)}"
+    code.jump(f"bool({condition})", instructions[inst.target], instructions[index + 1], 0, 1)
 
 
 @_performs("FOR_ITER")
-def _for_iter(cut: Cut, inst: Instruction, index: int) -> None:
-    instructions = cut.decoded.instructions
-    name = cut.rebuilder.fresh_name()
-    end = cut.rebuilder.names.add(NULL, "end")
-    cut.rebuilder.emit(f"{name} = next({cut.text(-1)}, {end})")
+def _for_iter(code: BreakCode, inst: Instruction, index: int) -> None:
+    instructions = code.decoded.instructions
+    name = code.rebuilder.fresh_name()
+    end = code.rebuilder.names.add(NULL, "end")
+    code.rebuilder.emit(f"{name} = next({code.text(-1)}, {end})")
     after = instructions[inst.target + _AFTER_LOOP]
-    cut.rebuilder.emit(f"if {name} is {end}: {cut._goto(after.offset, cut.stack[:-1])}")
-    cut._continue(inst.next_offset, [*cut.stack, name])
+    code.rebuilder.emit(f"if {name} is {end}: {code._goto(after.offset, code.stack[:-1])}")
+    code._continue(inst.next_offset, [*code.stack, name])
