@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import flambeau as fl
-from flambeau._inductor.ir import Buffer, Operator
+from flambeau._inductor.ir import Buffer, OperatorCall
 from flambeau._inductor.tiles import Target, power
 from flambeau._inductor.triton import Kernel
 
@@ -131,7 +131,7 @@ def _where(masks: dict[str, str], row: str, column: str, turned: bool = False) -
     return [f"({masks[k]}){side}" for k, side in ((row, down), (column, across)) if masks[k]]
 
 
-def _operands(item: Operator) -> list[_Operand]:
+def _operands(item: OperatorCall) -> list[_Operand]:
     return [_Operand(b, v.size, v.stride, v.offset) for b, v in item.reads]
 
 
@@ -162,7 +162,7 @@ def _forward_tile(geometry: _Geometry, target: Target) -> tuple[int, int, int, i
     return (m if geometry.queries > 16 else 16), n, warps, stages if target.capability >= 90 else 2
 
 
-def attention(item: Operator, target: Target) -> list[Kernel] | None:
+def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernel of a forward call, (query, key, value, no mask, causal, scale)."""
     call = item.call
     output, sums = item.results
@@ -233,7 +233,7 @@ def attention(item: Operator, target: Target) -> list[Kernel] | None:
 # ---------------------------------------------------------------- backward
 
 
-def attention_backward(item: Operator, target: Target) -> list[Kernel] | None:
+def attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernels of (gradient, query, key, value, no mask, output, logsumexp, causal, scale)."""
     call = item.call
     if not _fits(type(call)(call.op, call.args[1:], {}, [], [])) or len(item.results) != 3 or None in item.results:

@@ -15,7 +15,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.partition import partition, saved
-from flambeau._functorch.aot.trace import Call, Failed, Trace, Value, trace_joint
+from flambeau._functorch.aot.trace import Failed, RecordedCall, RecordedValue, Trace, trace_joint
 from flambeau._inductor import build, config, stages, verify
 from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
 from flambeau._inductor.freezing import frozen_storages, hoist
@@ -30,7 +30,7 @@ from flambeau._inductor.schedule import schedule
 from flambeau.ops import expr as e
 from flambeau.ops.recording import DependsOnData
 
-__all__ = ["compile_fx", "compile_function"]
+__all__ = ["compile_fx", "compile_tensor_function"]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def compile_fx(
     if _returns_number(graph):
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
-        return compile_function(function, len(example_inputs), fuse, settings=settings, members=_members(graph))
+        return compile_tensor_function(function, len(example_inputs), fuse, settings=settings, members=_members(graph))
     from flambeau._inductor.numbers import with_numbers
 
     return with_numbers(function, example_inputs, fuse, settings)
@@ -73,7 +73,7 @@ def _returns_number(graph: Any) -> bool:
     return any(isinstance(getattr(r, "meta", {}).get("example_value"), (int, float)) for r in results)
 
 
-def compile_function(
+def compile_tensor_function(
     function: Callable[..., Any],
     inputs: int,
     fuse: bool = True,
@@ -84,10 +84,10 @@ def compile_function(
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
     recorded forward and backward runs as it is. Loops are printed by the printer of the inputs' device, or the given.
     `members` are the inputs that `config.freezing` is about."""
-    return native_function(inputs, Compiled(function, fuse, printer, settings, members).graph_for, function)
+    return specialized_function(inputs, GraphCompiler(function, fuse, printer, settings, members).graph_for, function)
 
 
-def native_function(
+def specialized_function(
     inputs: int, graph_for: Callable[[list[Any]], Any], original: Callable[..., Any]
 ) -> Callable[..., Any]:
     """A native function that asks for a graph where it has none for its inputs."""
@@ -104,7 +104,7 @@ def _warn_once() -> None:
     )
 
 
-class Compiled:
+class GraphCompiler:
     """What compiles one function for one geometry after the other."""
 
     def __init__(
@@ -166,12 +166,12 @@ class Compiled:
         if config.epilogue_fusion:
             finish_products(trace, frozen_storages(trace, members))
 
-    def _hoisted(self, trace: Trace, printer: Printer | None) -> list[tuple[Value, Any]]:
+    def _hoisted(self, trace: Trace, printer: Printer | None) -> list[tuple[RecordedValue, Any]]:
         """Values that are computed from frozen inputs and kept, which the trace no longer computes."""
         if not (config.freezing and self.members and isinstance(printer, CppPrinter)):
             return []
 
-        def make(calls: list[Call], inputs: list[int], value: Value) -> Any:
+        def make(calls: list[RecordedCall], inputs: list[int], value: RecordedValue) -> Any:
             given = [trace.inputs[i] for i in inputs]
             return _C._kept(inputs, _program(calls, given, trace, [value], printer, "kept", set()))
 
@@ -222,7 +222,7 @@ def _unaligned(trace: Trace, inputs: Sequence[Any]) -> set[int]:
     return {value.storage for value, tensor in given if tensor.data_ptr() % 16}
 
 
-def _live(calls: list[Call], wanted: list[Value] | None) -> list[Call]:
+def _live(calls: list[RecordedCall], wanted: list[RecordedValue] | None) -> list[RecordedCall]:
     """Calls whose results somebody uses; all that write are kept, and all of a forward (wanted None)."""
     if wanted is None:
         return calls
@@ -236,14 +236,14 @@ def _live(calls: list[Call], wanted: list[Value] | None) -> list[Call]:
 
 
 def _program(
-    calls: list[Call],
-    inputs: list[Value],
+    calls: list[RecordedCall],
+    inputs: list[RecordedValue],
     trace: Trace,
-    outputs: list[Value | None],
+    outputs: list[RecordedValue | None],
     printer: Printer | None,
     title: str,
     unaligned: set[int],
-    kept: Sequence[tuple[Value, Any]] = (),
+    kept: Sequence[tuple[RecordedValue, Any]] = (),
 ) -> tuple[Any, ...]:
     shown = stages.Stages(title)
     shown.recorded(calls, inputs, outputs)
@@ -273,7 +273,7 @@ def _program(
         known = [*given, *(buffer for buffer, _ in constants)]
         verify.verify_lowered([*items, *last], known)
         verify.verify_scheduled(steps, known, sum(isinstance(i, Loop) for i in (*items, *last)))
-        verify.verify_memory(plan.arrangement)
+        verify.verify_memory(plan.memory_plan)
         verify.verify_planned(program)
     return program
 
@@ -285,7 +285,7 @@ def _budget() -> float:
     return functorch.activation_memory_budget if config.memory_budget is None else config.memory_budget
 
 
-def _write_back(value: Value, buffer: Any, state: Any, lowering: Lowering) -> Loop:
+def _write_back(value: RecordedValue, buffer: Any, state: Any, lowering: Lowering) -> Loop:
     """Copies the last state of a written input into its own memory."""
     from flambeau._inductor.ir import Buffer
 

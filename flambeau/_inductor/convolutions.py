@@ -19,7 +19,7 @@ from collections.abc import Set
 from typing import Any
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call, Recorder, Trace, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Recorder, Trace
 from flambeau._inductor import config
 from flambeau._inductor.epilogue import Epilogues, made_by, operand_beside
 from flambeau.backends import records
@@ -52,14 +52,16 @@ class _AfterConvolutions(Epilogues):
         super().__init__(trace)
         self.frozen = frozen
 
-    def alike(self, result: Value, value: Value) -> bool:
+    def alike(self, result: RecordedValue, value: RecordedValue) -> bool:
         return (result.size, result.dtype, result.stride) == (
             value.size,
             value.dtype,
             value.stride,
         ) and not result.offset
 
-    def follow(self, at: int, call: Call, last: str) -> tuple[dict[str, Value | None], Value, list[int]]:
+    def follow(
+        self, at: int, call: RecordedCall, last: str
+    ) -> tuple[dict[str, RecordedValue | None], RecordedValue, list[int]]:
         """The operands of the steps after a convolution up to the one named, the result, and the positions of all."""
         value = call.results[0]
         assert value is not None
@@ -75,12 +77,12 @@ class _AfterConvolutions(Epilogues):
             value = result
         return operands, value, places
 
-    def accepts(self, name: str, operand: Value, last: str) -> bool:
+    def accepts(self, name: str, operand: RecordedValue, last: str) -> bool:
         return last == "residual" or (name != "residual" and operand.storage in self.frozen)
 
 
 class _Finishing(_AfterConvolutions):
-    def finished(self, at: int, call: Call) -> tuple[list[Call], list[int]] | None:
+    def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
         given = records.bind(call.op, call.args, call.kwargs)
         value = call.results[0]
         packs = given["weight"].storage in self.frozen
@@ -99,12 +101,12 @@ class _Finishing(_AfterConvolutions):
         args = (
             given["input"], given["weight"], given["bias"], *operands.values(), relu, pair(given["padding"]), packed,
         )  # fmt: skip
-        made.append(Call(fl.ops.aten._convolution_finished.default, args, {}, [value], []))
+        made.append(RecordedCall(fl.ops.aten._convolution_finished.default, args, {}, [value], []))
         return made, places
 
 
 class _Folding(_AfterConvolutions):
-    def finished(self, at: int, call: Call) -> tuple[list[Call], list[int]] | None:
+    def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
         given = records.bind(call.op, call.args, call.kwargs)
         held = [v for v in (given["weight"], given["bias"]) if v is not None]
         value = call.results[0]
@@ -122,11 +124,11 @@ class _Folding(_AfterConvolutions):
         kwargs = {k: given[k] for k in ("stride", "padding", "dilation", "groups")}
         weight, bias = (None if t is None else self.trace.value(t) for t in folded)
         args = (given["input"], weight, bias, *kwargs.values())
-        made.append(Call(call.op, args, {}, [value], []))
+        made.append(RecordedCall(call.op, args, {}, [value], []))
         return made, places
 
 
-def _folded(weight: Any, bias: Any, operands: dict[str, Value | None]) -> tuple[Any, Any]:
+def _folded(weight: Any, bias: Any, operands: dict[str, RecordedValue | None]) -> tuple[Any, Any]:
     """The weight and bias of a convolution that is normalised."""
     mean, scale, shift = (None if v is None else v.tensor.detach().reshape(-1) for v in list(operands.values())[:3])
     if mean is not None:
@@ -138,7 +140,7 @@ def _folded(weight: Any, bias: Any, operands: dict[str, Value | None]) -> tuple[
     return weight if scale is None else weight * scale.reshape(-1, 1, 1, 1), bias
 
 
-def _operand(call: Call, value: Value, step: int) -> tuple[int, Value] | None:
+def _operand(call: RecordedCall, value: RecordedValue, step: int) -> tuple[int, RecordedValue] | None:
     """Which of the steps from `step` on a call is, and its operand beside the value."""
     other = operand_beside(call, value, call.op._full_name == "sub.Tensor")
     if other is None or other.dtype is not fl.float32:
@@ -152,7 +154,7 @@ def _operand(call: Call, value: Value, step: int) -> tuple[int, Value] | None:
     return None
 
 
-def _fits(given: dict[str, Any], result: Value) -> bool:
+def _fits(given: dict[str, Any], result: RecordedValue) -> bool:
     """Whether a convolution is one that the algorithm does."""
     return (
         given["weight"].size[2:] == (3, 3)
@@ -165,7 +167,7 @@ def _fits(given: dict[str, Any], result: Value) -> bool:
     )
 
 
-def _pays(given: dict[str, Any], result: Value, packs: bool) -> bool:
+def _pays(given: dict[str, Any], result: RecordedValue, packs: bool) -> bool:
     """Whether the algorithm takes less time; without packing it has to transform the weights in each call."""
     if config.max_autotune:
         return _is_measured_quicker(given, packs)
@@ -197,6 +199,6 @@ def pair(given: Any) -> list[int]:
     return numbers * 2 if len(numbers) == 1 else numbers
 
 
-def _is_channels_last(value: Value) -> bool:
+def _is_channels_last(value: RecordedValue) -> bool:
     _, channels, height, width = value.size
     return value.stride == (channels * height * width, 1, channels * width, channels)

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import flambeau as fl
-from flambeau._inductor.arrange import arrange, passes, product
 from flambeau._inductor.ir import Access, Buffer
-from flambeau._inductor.schedule import Group, Member
+from flambeau._inductor.iteration import assign_passes, iteration_space
+from flambeau._inductor.schedule import Group, Level, Member
 from flambeau.ops.expr import Expr
 
 __all__ = ["Kernel", "print_group", "work_of"]
@@ -138,7 +138,7 @@ class _Writer:
         self.group = group
         self.stored = stored
         # By what is made: the buffer that it is written over, both by one pointer.
-        self.over = {b: _state_of(group, memory) for b, memory in group.takes.items() if b in stored}
+        self.over = {b: _state_of(group, memory) for b, memory in group.overwrites.items() if b in stored}
         self.functions: set[str] = set()
         self.count = 0
         self.pointers: dict[tuple[Buffer, int], str] = {}
@@ -161,7 +161,8 @@ class _Writer:
     # ---------------------------------------------------------------- dimensions
 
     def _arrange(self) -> None:
-        self.sizes, self.picks, self.rows = arrange(self.group)
+        space = iteration_space(self.group)
+        self.sizes, self.picks, self.rows = space.sizes, space.dims, space.rows
         self.size_names = [self._number(n, f"n{k}") for k, n in enumerate(self.sizes)]
 
     def _number(self, value: int, name: str) -> str:
@@ -172,10 +173,10 @@ class _Writer:
     # ---------------------------------------------------------------- which pass computes what
 
     def _depths(self) -> None:
-        self.depth, self.passes = passes(self.group)
+        self.depth, self.passes = assign_passes(self.group)
         self.scratch: dict[Buffer, str] = {}
         for member in self.group.members:
-            if member.level != "full" or member.loop.write.buffer in self.stored:
+            if member.level is not Level.POINT or member.loop.write.buffer in self.stored:
                 continue
             mine = self.depth[member.loop.write.buffer]
             used_later = any(
@@ -196,7 +197,7 @@ class _Writer:
             source = self.group.made.get(access.buffer)
             if (
                 source is None
-                or source.level != "full"
+                or source.level is not Level.POINT
                 or access.buffer in self.stored
                 or access.buffer in self.scratch
             ):
@@ -266,7 +267,7 @@ class _Writer:
         key = ("value", access.buffer)
         if key in body.seen:
             return body.seen[key]
-        if source.level != "full":
+        if source.level is not Level.POINT:
             return self.row_values[access.buffer]
         if self.depth[access.buffer] < at:
             if access.buffer in self.stored:
@@ -353,8 +354,8 @@ class _Writer:
 
     def write(self) -> str:
         members = self.group.members
-        self.column_folds = [m for m in members if m.level == "rows"]
-        whole = self.rows == 0 and any(m.level == "fold" for m in members)
+        self.column_folds = [m for m in members if m.level is Level.COLUMN_REDUCTION]
+        whole = self.rows == 0 and any(m.level is Level.ROW_REDUCTION for m in members)
         inner = self._whole() if whole else self._by_rows()
         head = []
         for k, ((buffer, _), name) in enumerate(self.pointers.items()):
@@ -419,7 +420,7 @@ class _Writer:
         """One walk over the columns of a row. `begin` and `end` are bounds of the outermost column dimension; `prefix`
         names the accumulators of a thread that walks over a part only."""
         self.reciprocals = {}  # a pass may be a scope of its own
-        members = [m for m in self.group.members if self.depth[m.loop.write.buffer] == at and m.level != "row"]
+        members = [m for m in self.group.members if self.depth[m.loop.write.buffer] == at and m.level is not Level.ROW]
         sizes = self.size_names[self.rows :]
         columns = [f"c{k}" for k in range(len(sizes))]
         bounds = [("0", size) for size in sizes]
@@ -432,7 +433,7 @@ class _Writer:
         closing: list[str] = []  # after a block
         for member in members:
             buffer = member.loop.write.buffer
-            if member.level == "full":
+            if member.level is Level.POINT:
                 if buffer in self.stored or buffer in self.scratch:
                     name = self.compute(body, member, at, columns)
                     self._store(body, member, name, columns)
@@ -443,7 +444,7 @@ class _Writer:
             assert reduce is not None
             ctype, wide = TYPES[reduce.accumulate][1], _wide(reduce)
             operand = f"({ctype}){self.operand(body, member, at, columns)}"
-            if member.level == "rows":
+            if member.level is Level.COLUMN_REDUCTION:
                 target = f"{self.column_names[buffer]}[{self.linear(columns)}]"
                 operand = operand if wide == ctype else f"({wide}){operand}"
                 body.lines.append(f"{target} = {self._combined(reduce, target, operand, wide)};")
@@ -565,7 +566,7 @@ class _Writer:
         """What is known once a row's pass `at` is through: the ends of its folds, and loops over rows only."""
         body = _Body(self)
         for member in self.group.members:
-            if self.depth[member.loop.write.buffer] != at or member.level not in ("fold", "row"):
+            if self.depth[member.loop.write.buffer] != at or member.level not in (Level.ROW_REDUCTION, Level.ROW):
                 continue
             name = self.row_values[member.loop.write.buffer] = self._row_value(body, member)
             self._store(body, member, name, None)
@@ -604,7 +605,11 @@ class _Writer:
                 f"const int64_t begin = {outer} * thread / team, end = {outer} * (thread + 1) / team;",
                 *walk,
             ]
-            folds = [m for m in self.group.members if m.level == "fold" and self.depth[m.loop.write.buffer] == at]
+            folds = [
+                m
+                for m in self.group.members
+                if m.level is Level.ROW_REDUCTION and self.depth[m.loop.write.buffer] == at
+            ]
             for member in folds:
                 reduce, total = member.loop.reduce, self.fold_names[member.loop.write.buffer]
                 wide = _wide(reduce)
@@ -728,7 +733,7 @@ def print_group(group: Group, stored: set[Buffer]) -> Kernel:
 
 def work_of(group: Group) -> int:
     """Simple operations of a group."""
-    return product(group.dims) * max(sum(_cost(m.loop.expr) for m in group.members), 1)
+    return math.prod(group.dims) * max(sum(_cost(m.loop.expr) for m in group.members), 1)
 
 
 def _cost(node: Expr) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 
 __all__ = ["Epilogues", "is_plain"]
 
@@ -32,7 +32,7 @@ class Epilogues:
 
     def run(self) -> None:
         """Changes the calls of the trace."""
-        made_at: dict[int, list[Call]] = {}
+        made_at: dict[int, list[RecordedCall]] = {}
         for at, call in enumerate(list(self.trace.calls)):
             if call.op._full_name in self.names and (found := self.finished(at, call)) is not None:
                 made, places = found
@@ -45,15 +45,15 @@ class Epilogues:
             self.trace.calls = [one for at, call in kept for one in made_at.get(at, [] if at in self.taken else [call])]
             self.trace.forward_calls = len(self.trace.calls)
 
-    def finished(self, at: int, call: Call) -> tuple[list[Call], list[int]] | None:
+    def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
         """The calls that stand for one of the operators and what follows, and the positions of all that they replace."""
         raise NotImplementedError
 
-    def alike(self, result: Value, value: Value) -> bool:
+    def alike(self, result: RecordedValue, value: RecordedValue) -> bool:
         """Whether a step's result lies as the operator would write it."""
         raise NotImplementedError
 
-    def only_reader(self, value: Value, places: list[int]) -> tuple[int, Call, Value] | None:
+    def only_reader(self, value: RecordedValue, places: list[int]) -> tuple[int, RecordedCall, RecordedValue] | None:
         """The call that alone uses a value, and the one like it that it makes; None where something is written
         meanwhile."""
         found = set(self.readers.get(value.storage, ()))
@@ -67,24 +67,24 @@ class Epilogues:
         return (at, user, result) if result is not None and self.alike(result, value) else None
 
 
-def operand_beside(call: Call, value: Value, ordered: bool = False) -> Value | None:
+def operand_beside(call: RecordedCall, value: RecordedValue, ordered: bool = False) -> RecordedValue | None:
     """What a call of two operands has beside a value, which has to be the first if they are `ordered`."""
     if len(call.args) != 2 or call.kwargs:
         return None
     first, second = call.args
     if first is not value and not ordered:
         first, second = second, first
-    if first is not value or not isinstance(second, Value) or second.storage == value.storage:
+    if first is not value or not isinstance(second, RecordedValue) or second.storage == value.storage:
         return None
     return second
 
 
-def is_plain(value: Value) -> bool:
+def is_plain(value: RecordedValue) -> bool:
     """Whether elements lie one after the other."""
     return value.stride == tuple(math.prod(value.size[i + 1 :]) for i in range(len(value.size)))
 
 
-def made_by(trace: Trace, op: Any, *values: Value) -> tuple[Value, Call]:
+def made_by(trace: Trace, op: Any, *values: RecordedValue) -> tuple[RecordedValue, RecordedCall]:
     """What an operator makes of values, and the call of it."""
     result = trace.value(op(*(v.tensor.detach() for v in values)))
-    return result, Call(op, values, {}, [result], [])
+    return result, RecordedCall(op, values, {}, [result], [])

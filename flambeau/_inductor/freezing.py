@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from flambeau._functorch.aot.partition import always_the_same
-from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 
 __all__ = ["frozen_storages", "hoist"]
 
@@ -34,7 +34,7 @@ def _touched(trace: Trace) -> set[int]:
     return {v.storage for call in trace.calls for v in call.writes}
 
 
-def _is_frozen(call: Call, frozen: set[int]) -> bool:
+def _is_frozen(call: RecordedCall, frozen: set[int]) -> bool:
     return (
         bool(call.reads)
         and not call.writes
@@ -45,13 +45,16 @@ def _is_frozen(call: Call, frozen: set[int]) -> bool:
 
 
 def hoist(
-    trace: Trace, members: Iterable[int], kept: dict[str, Any], make: Callable[[list[Call], list[int], Value], Any]
-) -> list[tuple[Value, Any]]:
+    trace: Trace,
+    members: Iterable[int],
+    kept: dict[str, Any],
+    make: Callable[[list[RecordedCall], list[int], RecordedValue], Any],
+) -> list[tuple[RecordedValue, Any]]:
     """Takes calls on frozen storages out of the trace. Returns the values that the rest reads of them, each with what keeps
     it: `make(calls, inputs, value)`, or what it made in another trace for the same."""
     positions = {trace.inputs[i].storage: i for i in members}
     frozen = frozen_storages(trace, members)
-    maker: dict[int, Call] = {}
+    maker: dict[int, RecordedCall] = {}
     rest = []
     for call in trace.calls:
         made = {v.storage for v in call.results if v is not None}
@@ -73,9 +76,9 @@ def hoist(
     return found
 
 
-def _needed(storage: int, maker: dict[int, Call]) -> list[Call]:
+def _needed(storage: int, maker: dict[int, RecordedCall]) -> list[RecordedCall]:
     """The calls that make a storage, in order."""
-    found: dict[int, Call] = {}
+    found: dict[int, RecordedCall] = {}
 
     def visit(at: int) -> None:
         call = maker.get(at)
@@ -88,9 +91,9 @@ def _needed(storage: int, maker: dict[int, Call]) -> list[Call]:
     return list(found.values())
 
 
-def _described(item: Any, maker: dict[int, Call], positions: dict[int, int]) -> str:
+def _described(item: Any, maker: dict[int, RecordedCall], positions: dict[int, int]) -> str:
     """How a value is computed from inputs, as a text that is the same for every trace that does so."""
-    if isinstance(item, Value):
+    if isinstance(item, RecordedValue):
         call = maker.get(item.storage)
         window = f"{item.size}{item.stride}{item.offset}{item.dtype}"
         if call is None:

@@ -11,10 +11,20 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flambeau._functorch.aot.trace import Value
+from flambeau._functorch.aot.trace import RecordedValue
 from flambeau.ops.expr import Expr
 
-__all__ = ["Access", "Buffer", "Loop", "Number", "Operator", "Reduce", "in_memory_order", "refine", "split_strides"]
+__all__ = [
+    "Access",
+    "Buffer",
+    "Loop",
+    "ScalarInput",
+    "OperatorCall",
+    "Reduce",
+    "in_memory_order",
+    "refine",
+    "split_strides",
+]
 
 
 class Buffer:
@@ -72,14 +82,14 @@ class Loop:
     count: int = 0  # what a fold of parts says it has folded: the elements of all parts
 
 
-class Number(Value):
+class ScalarInput(RecordedValue):
     """A tensor of one double that stands for a float among the arguments of a call."""
 
     __slots__ = ()
 
 
 @dataclass
-class Operator:
+class OperatorCall:
     """A call that runs as it is, through the dispatcher."""
 
     call: Any  # None: nothing is called; takes the state of a random stream, or reads memory as the dtype of `written`

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call, Trace, Unsupported, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace, Unsupported
 
 __all__ = ["choose_layouts"]
 
@@ -58,16 +58,16 @@ class _Layouts:
     def __init__(self, trace: Trace, dtypes: tuple[Any, ...], weights: bool) -> None:
         self.trace = trace
         self.dtypes = dtypes
-        self.weights: dict[int, Value] | None = {} if weights else None  # copies of weights, by storage
-        self.calls: list[Call] = []
-        self.on: dict[int, list[Value]] = {}  # the values on each storage
+        self.weights: dict[int, RecordedValue] | None = {} if weights else None  # copies of weights, by storage
+        self.calls: list[RecordedCall] = []
+        self.on: dict[int, list[RecordedValue]] = {}  # the values on each storage
         for value in trace.values.values():
             self.on.setdefault(value.storage, []).append(value)
         ends = [*trace.inputs, *trace.outputs, *trace.tangents, *trace.gradients]
         self.fixed = {v.storage for v in ends if v is not None} | {v.storage for v, _ in trace.constants.values()}
         self.written = {v.storage for call in trace.calls for v in call.writes}
         self.moved: set[int] = set()  # storages that now lie channels-last
-        self.copies: dict[int, Value] = {}  # channels-last copies of values that stay as they are, by storage
+        self.copies: dict[int, RecordedValue] = {}  # channels-last copies of values that stay as they are, by storage
 
     def run(self) -> None:
         given, at = self.trace.calls, self.trace.forward_calls
@@ -79,7 +79,7 @@ class _Layouts:
             self._visit(call)
         self.trace.calls = self.calls
 
-    def _movable(self, value: Value) -> bool:
+    def _movable(self, value: RecordedValue) -> bool:
         root = self.trace.roots[value.storage]
         return (
             value.storage not in self.fixed
@@ -92,7 +92,7 @@ class _Layouts:
             and all((v.size, v.stride, v.offset) == (root.size, root.stride, 0) for v in self.on[value.storage])
         )
 
-    def _visit(self, call: Call) -> None:
+    def _visit(self, call: RecordedCall) -> None:
         name = call.op._full_name
         gains = name in CONVOLUTIONS or (name in TRANSPOSED and self.weights is None)
         if gains and self._gains(call.args[0], call.results[0]):
@@ -112,7 +112,7 @@ class _Layouts:
                 raise Unsupported(f"{call.op} cannot write channels-last memory")
             self.calls.append(self._with_plain_arguments(call))
             return
-        after: list[Call] = []
+        after: list[RecordedCall] = []
         results = list(call.results)
         for i, (value, tensor) in enumerate(zip(results, made)):
             if value is None or _alike(value.size, value.stride, tensor.stride()):
@@ -128,18 +128,18 @@ class _Layouts:
         self.calls += [call, *after]
 
     @staticmethod
-    def _accepts(call: Call, made: list[Any]) -> bool:
+    def _accepts(call: RecordedCall, made: list[Any]) -> bool:
         """Whether each result comes as the record says, or can be copied into what it says."""
         return all(
             value is None or _alike(value.size, value.stride, tensor.stride()) or value.stride == _plain(value.size)
             for value, tensor in zip(call.results, made)
         )
 
-    def _with_plain_arguments(self, call: Call) -> Call:
+    def _with_plain_arguments(self, call: RecordedCall) -> RecordedCall:
         """The call on copies in the layout that was recorded."""
 
         def plain(item: Any) -> Any:
-            if isinstance(item, Value) and item.storage in self.moved:
+            if isinstance(item, RecordedValue) and item.storage in self.moved:
                 twin = fl.empty_strided(item.size, _plain(item.size), dtype=item.dtype, device="meta")
                 copy = self.trace.value(twin)
                 self.on[copy.storage] = [copy]
@@ -149,7 +149,7 @@ class _Layouts:
 
         return _replaced(call, plain(tuple(call.args)), {k: plain(v) for k, v in call.kwargs.items()})
 
-    def _gains(self, source: Value, result: Value | None) -> bool:
+    def _gains(self, source: RecordedValue, result: RecordedValue | None) -> bool:
         """Whether a convolution that reads this would better read it channels-last."""
         return (
             result is not None
@@ -162,7 +162,7 @@ class _Layouts:
             and self._movable(result)
         )
 
-    def _with_weight(self, call: Call, place: int) -> Call:
+    def _with_weight(self, call: RecordedCall, place: int) -> RecordedCall:
         """The call on a channels-last copy of its weight, one for forward and backward."""
         weight, source = call.args[place], call.args[place - 1]
         if source.storage not in self.moved or weight.storage in self.written or weight.stride != _plain(weight.size):
@@ -176,7 +176,7 @@ class _Layouts:
         self.copies = held
         return call
 
-    def _with_argument(self, call: Call, place: int) -> Call:
+    def _with_argument(self, call: RecordedCall, place: int) -> RecordedCall:
         """The call on a channels-last copy of its argument."""
         source = call.args[place]
         copy = self.copies.get(source.storage)
@@ -192,12 +192,12 @@ class _Layouts:
         return _replaced(call, args, call.kwargs)
 
     @staticmethod
-    def _copy(source: Value, target: Value, backward: bool) -> Call:
-        call = Call(fl.ops.aten.clone.default, (source,), {"memory_format": _format_of(target)}, [target], [])
+    def _copy(source: RecordedValue, target: RecordedValue, backward: bool) -> RecordedCall:
+        call = RecordedCall(fl.ops.aten.clone.default, (source,), {"memory_format": _format_of(target)}, [target], [])
         call.backward = backward
         return call
 
-    def _move(self, value: Value) -> None:
+    def _move(self, value: RecordedValue) -> None:
         """From here on the value's storage lies channels-last."""
         self.moved.add(value.storage)
         for v in self.on[value.storage]:
@@ -206,19 +206,19 @@ class _Layouts:
             v.tensor = fl.empty_strided(v.size, v.stride, dtype=v.dtype, device="meta")
 
 
-def _format_of(value: Value) -> Any:
+def _format_of(value: RecordedValue) -> Any:
     if value.stride == _plain(value.size):
         return fl.contiguous_format
     return fl.channels_last if len(value.size) == 4 else fl.channels_last_3d
 
 
-def _replaced(call: Call, args: Any, kwargs: Any) -> Call:
-    made = Call(call.op, args, kwargs, call.results, call.writes)
+def _replaced(call: RecordedCall, args: Any, kwargs: Any) -> RecordedCall:
+    made = RecordedCall(call.op, args, kwargs, call.results, call.writes)
     made.backward = call.backward
     return made
 
 
-def _answer(call: Call) -> list[Any] | None:
+def _answer(call: RecordedCall) -> list[Any] | None:
     """What the operator returns for its arguments as they lie now, without data; None if it refuses them."""
     try:
         made = call.op(*_tensors(call.args), **{k: _tensors(v) for k, v in call.kwargs.items()})
@@ -228,7 +228,7 @@ def _answer(call: Call) -> list[Any] | None:
 
 
 def _tensors(item: Any) -> Any:
-    if isinstance(item, Value):
+    if isinstance(item, RecordedValue):
         return item.tensor.detach()
     if isinstance(item, (list, tuple)):
         return type(item)(_tensors(x) for x in item)

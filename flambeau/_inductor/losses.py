@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call
+from flambeau._functorch.aot.trace import RecordedCall
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
 from flambeau.ops import expr as e
 
@@ -91,7 +91,7 @@ def _fits(lowering: Any, scores: Any, target: Any, weight: Any) -> bool:
     )
 
 
-def cross_entropy(lowering: Any, call: Call) -> bool:
+def cross_entropy(lowering: Any, call: RecordedCall) -> bool:
     """_cross_entropy_forward(scores, target, weight, reduction, ignored) -> loss, number of rows, logsumexp of rows."""
     scores, target, weight, reduction, ignored = call.args
     loss, total, sums = call.results
@@ -119,7 +119,7 @@ def cross_entropy(lowering: Any, call: Call) -> bool:
     return True
 
 
-def cross_entropy_backward(lowering: Any, call: Call) -> bool:
+def cross_entropy_backward(lowering: Any, call: RecordedCall) -> bool:
     """_cross_entropy_backward(gradient, scores, target, weight, reduction, ignored, number of rows, logsumexp)."""
     grad, scores, target, weight, reduction, ignored, total, sums = call.args
     result = call.results[0]

@@ -16,9 +16,9 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._functorch.aot.trace import Call, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
 from flambeau._inductor import normalization
-from flambeau._inductor.ir import Access, Buffer, Loop, Operator, Reduce, in_memory_order
+from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Reduce, in_memory_order
 from flambeau._inductor.printers import CppPrinter, Printer
 from flambeau.backends import records
 from flambeau.ops import expr as e
@@ -73,7 +73,7 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 def _is_cut(operand: Any, compute: Any) -> bool:
     """Whether eager mode cuts the bits of an operand off: a single integer that is wider than what it meets."""
-    whole = isinstance(operand, Value) and not operand.size and records.dtype_class(operand.dtype) == "i"
+    whole = isinstance(operand, RecordedValue) and not operand.size and records.dtype_class(operand.dtype) == "i"
     return whole and records.dtype_class(compute) == "i" and operand.dtype.itemsize > compute.itemsize
 
 
@@ -105,7 +105,7 @@ class Lowering:
         self.host = host  # storages that are not where the loops run
         self.unaligned = unaligned  # storages whose addresses are not multiples of sixteen
         self.padded = padded  # storages with room at the end of each row
-        self.items: list[Loop | Operator] = []
+        self.items: list[Loop | OperatorCall] = []
         self.widened: dict[Buffer, Access] = {}  # copies in a wider dtype, by what they are copies of
         self.recasts: dict[tuple[Buffer, Any], Buffer] = {}  # states of memory, read as other dtypes
         self.current: dict[int, Buffer] = {}  # the state of each storage
@@ -113,24 +113,24 @@ class Lowering:
 
     # ---------------------------------------------------------------- buffers
 
-    def new_buffer(self, value: Value, source: str) -> Buffer:
+    def new_buffer(self, value: RecordedValue, source: str) -> Buffer:
         buffer = Buffer(self.count, value.dtype, value.size, value.stride, source)
         buffer.padded = value.storage in self.padded
         self.count += 1
         return buffer
 
-    def enter(self, value: Value, source: str) -> Buffer:
+    def enter(self, value: RecordedValue, source: str) -> Buffer:
         """The buffer of a value that is given: an input or a constant."""
         buffer = self.current[value.storage] = self.new_buffer(value, source)
         buffer.aligned = value.storage not in self.unaligned
         return buffer
 
-    def result(self, value: Value, source: str = "loop") -> Buffer:
+    def result(self, value: RecordedValue, source: str = "loop") -> Buffer:
         """A fresh buffer, from now on the state of the value's storage."""
         buffer = self.current[value.storage] = self.new_buffer(value, source)
         return buffer
 
-    def state(self, value: Value) -> Buffer:
+    def state(self, value: RecordedValue) -> Buffer:
         """The state of a value's storage, in the dtype of the value. One that is read as another dtype counts as made by a
         call of its own, so that no loop reads it in the kernel that computes it, where it has no address yet."""
         buffer = self.current[value.storage]
@@ -140,10 +140,10 @@ class Lowering:
         if made is None:
             made = self.recasts[buffer, value.dtype] = self.new_buffer(value, "recast")
             made.memory = buffer.memory
-            self.items.append(Operator(None, [(buffer, value)], [], [made]))
+            self.items.append(OperatorCall(None, [(buffer, value)], [], [made]))
         return made
 
-    def read(self, value: Value, shape: tuple[int, ...] | None = None) -> Access:
+    def read(self, value: RecordedValue, shape: tuple[int, ...] | None = None) -> Access:
         """The window of a value, broadcast to a shape."""
         shape = value.size if shape is None else shape
         narrow = self.widened.get(self.current[value.storage])
@@ -154,24 +154,24 @@ class Lowering:
         padded = [1] * (len(shape) - len(value.size)) + list(value.size)
         return Access(self.state(value), value.offset, tuple(0 if n == 1 else s for n, s in zip(padded, strides)))
 
-    def _is_whole(self, value: Value) -> bool:
+    def _is_whole(self, value: RecordedValue) -> bool:
         buffer = self.current[value.storage]
         return (value.dtype, value.size, value.stride, value.offset) == (buffer.dtype, buffer.size, buffer.stride, 0)
 
-    def widen(self, value: Value, source: Access) -> None:
+    def widen(self, value: RecordedValue, source: Access) -> None:
         """Notes that a value is an exact copy in a wider dtype: loops may as well read the original, which spares the copy
         where nobody else needs it. Printers that give each element its own dtype would gain nothing."""
         narrow = source.buffer.dtype in (fl.bfloat16, fl.float16) and value.dtype is fl.float32
         if narrow and not isinstance(self.printer, CppPrinter) and self._is_whole(value):
             self.widened[self.current[value.storage]] = source
 
-    def needed(self, last: list[Loop], outputs: Iterable[Value | None]) -> list[Loop | Operator]:
+    def needed(self, last: list[Loop], outputs: Iterable[RecordedValue | None]) -> list[Loop | OperatorCall]:
         """The items without loops that make what nobody reads."""
         read = {self.current[v.storage] for v in outputs if v is not None}
         read |= {a.buffer for loop in last for a in loop.reads}
-        kept: list[Loop | Operator] = []
+        kept: list[Loop | OperatorCall] = []
         for item in reversed(self.items):
-            if isinstance(item, Operator):
+            if isinstance(item, OperatorCall):
                 read |= {b for b, _ in item.reads}
             elif item.write.buffer in read or item.write.buffer.memory is not item.write.buffer:
                 read |= {a.buffer for a in item.reads}
@@ -185,7 +185,7 @@ class Lowering:
 
     # ---------------------------------------------------------------- calls
 
-    def lower(self, call: Call) -> None:
+    def lower(self, call: RecordedCall) -> None:
         """Adds what a call becomes."""
         before = len(self.items)
         self._lower(call)
@@ -193,7 +193,7 @@ class Lowering:
             if isinstance(item, Loop):
                 item.line = call.line
 
-    def _lower(self, call: Call) -> None:
+    def _lower(self, call: RecordedCall) -> None:
         if not self.fuse or (self.host and self._touches_host(call)):
             self._operator(call)
             return
@@ -210,16 +210,16 @@ class Lowering:
                 return
         self._operator(call)
 
-    def _touches_host(self, call: Call) -> bool:
+    def _touches_host(self, call: RecordedCall) -> bool:
         values = [*call.reads, *call.writes, *(v for v in call.results if v is not None)]
         return any(v.storage in self.host for v in values)
 
-    def _computes(self, call: Call) -> bool:
+    def _computes(self, call: RecordedCall) -> bool:
         """Whether loops know all dtypes of a call, and it has elements."""
         values = [*call.reads, *(v for v in call.results if v is not None)]
         return all(v.dtype in self.dtypes and 0 not in v.size for v in values)
 
-    def _converts(self, call: Call, source: Value, result: Value) -> bool:
+    def _converts(self, call: RecordedCall, source: RecordedValue, result: RecordedValue) -> bool:
         """Whether a copy is one that loops make: of dtypes they compute in, or from or to those they only store."""
         if self._computes(call):
             return result.dtype in _COMPLEX or source.dtype not in _COMPLEX  # parts are dropped by the operator
@@ -228,7 +228,7 @@ class Lowering:
         return narrow and 0 not in source.size and 0 not in result.size
 
     @staticmethod
-    def _functional_record(call: Call) -> Any:
+    def _functional_record(call: RecordedCall) -> Any:
         """The record of which an in-place operator is the other form."""
         name, _, overload = call.op._full_name.partition(".")
         if not name.endswith("_"):
@@ -236,7 +236,7 @@ class Lowering:
         full = f"{name[:-1]}.{overload}" if overload else name[:-1]
         return find_record(full)
 
-    def _target(self, call: Call) -> tuple[Value, bool] | None:
+    def _target(self, call: RecordedCall) -> tuple[RecordedValue, bool] | None:
         """Where the one result goes, and whether that is a whole storage written in place; None when it cannot be."""
         if not call.writes:
             value = call.results[0]
@@ -249,7 +249,9 @@ class Lowering:
         whole = whole and is_dense(buffer.size, buffer.stride) and value.dtype is buffer.dtype
         return (value, True) if whole else None
 
-    def _store(self, name: str, target: tuple[Value, bool], expr: e.Expr, reads: list[Access], compute: Any) -> bool:
+    def _store(
+        self, name: str, target: tuple[RecordedValue, bool], expr: e.Expr, reads: list[Access], compute: Any
+    ) -> bool:
         value, _ = target
         if expr.op == "load" and self._is_the_same(value, reads[0]):
             self.current[value.storage] = reads[0].buffer
@@ -260,7 +262,7 @@ class Lowering:
         )
         return True
 
-    def _is_the_same(self, value: Value, access: Access) -> bool:
+    def _is_the_same(self, value: RecordedValue, access: Access) -> bool:
         """Whether a value is a copy of a whole buffer that can do without being one."""
         buffer = access.buffer
         return (
@@ -272,7 +274,7 @@ class Lowering:
             and access.strides == _flat_strides(value)
         )
 
-    def _pointwise(self, call: Call, record: Any) -> bool:
+    def _pointwise(self, call: RecordedCall, record: Any) -> bool:
         target = self._target(call)
         if target is None:
             return False
@@ -303,7 +305,7 @@ class Lowering:
         leaves: dict[str, e.Expr] = {}
         for name in names:
             operand = given[name]
-            if isinstance(operand, Value):
+            if isinstance(operand, RecordedValue):
                 leaves[name] = e.Expr("load", len(reads))
                 reads.append(self.read(operand, target[0].size))
             elif isinstance(operand, (bool, int, float, complex)):
@@ -317,7 +319,7 @@ class Lowering:
             return False
         return self._store(record.name, target, body, reads, compute)
 
-    def _reduction(self, call: Call, record: Any) -> bool:
+    def _reduction(self, call: RecordedCall, record: Any) -> bool:
         result = call.results[0]
         details = record.details
         given = records.bind(call.op, call.args, call.kwargs)
@@ -370,7 +372,7 @@ class Lowering:
         )
         return True
 
-    def _is_small_sum_of_rows(self, source: Value, dims: set[int]) -> bool:
+    def _is_small_sum_of_rows(self, source: RecordedValue, dims: set[int]) -> bool:
         """Whether no loop makes the rows that are summed, so that nothing is gained by another loop: the operator takes
         eight rows at a time, and the last bits (of a layer's bias gradient, say) are those of eager mode."""
         return (
@@ -381,10 +383,10 @@ class Lowering:
             and self.current[source.storage].source in ("input", "operator")
         )
 
-    def _operator(self, call: Call) -> None:
+    def _operator(self, call: RecordedCall) -> None:
         reads = [(self.state(v), v) for v in call.reads]
         made: list[Buffer | None] = []
-        late: list[Loop | Operator] = []
+        late: list[Loop | OperatorCall] = []
         for value in call.results:
             if value is None:
                 made.append(None)
@@ -394,7 +396,7 @@ class Lowering:
                 made.append(self._spread(value, late))
             else:
                 made.append(self.result(value, "operator"))
-        item = Operator(call, reads, made)
+        item = OperatorCall(call, reads, made)
         if call.writes:
             self.widened.clear()  # what they are copies of may be written
         for value in call.writes:
@@ -406,7 +408,7 @@ class Lowering:
             item.written.append(state)
         self.items += [item, *late]
 
-    def _spread(self, value: Value, late: list[Loop | Operator]) -> Buffer:
+    def _spread(self, value: RecordedValue, late: list[Loop | OperatorCall]) -> Buffer:
         """The buffer of a result as the operator makes it, and the copy of it to where its rows should lie."""
         size, plain = value.size, _contiguous(value.size)
         came = Buffer(self.count, value.dtype, size, plain, "operator")
@@ -424,7 +426,7 @@ def _numel(size: tuple[int, ...]) -> int:
     return total
 
 
-def _flat_strides(value: Value) -> tuple[int, ...]:
+def _flat_strides(value: RecordedValue) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(value.size, value.stride))
 
 
@@ -461,26 +463,26 @@ _DIVISIONS = frozenset(("div", "floor_divide", "remainder", "fmod", "trunc_divid
 
 
 def _exemplar(operand: Any) -> Any:
-    return operand.tensor if isinstance(operand, Value) else operand
+    return operand.tensor if isinstance(operand, RecordedValue) else operand
 
 
 # ---------------------------------------------------------------- operators that only move or make numbers
 
 
-def _copy(lowering: Lowering, call: Call) -> bool:
+def _copy(lowering: Lowering, call: RecordedCall) -> bool:
     """copy_(self, src): an element of src for each of self."""
     target = lowering._target(call)
     source = call.args[1]
-    if target is None or not isinstance(source, Value) or not lowering._converts(call, source, target[0]):
+    if target is None or not isinstance(source, RecordedValue) or not lowering._converts(call, source, target[0]):
         return False
     value = target[0]
     reads = [lowering.read(source, value.size)]
     return lowering._store("copy_", target, e.Expr("load", 0), reads, source.dtype)
 
 
-def _clone(lowering: Lowering, call: Call) -> bool:
+def _clone(lowering: Lowering, call: RecordedCall) -> bool:
     source, result = call.args[0], call.results[0]
-    if result is None or not isinstance(source, Value) or not lowering._converts(call, source, result):
+    if result is None or not isinstance(source, RecordedValue) or not lowering._converts(call, source, result):
         return False
     reads = [lowering.read(source)]
     done = lowering._store(call.op._opname, (result, False), e.Expr("load", 0), reads, source.dtype)
@@ -488,7 +490,7 @@ def _clone(lowering: Lowering, call: Call) -> bool:
     return done
 
 
-def _dropout(lowering: Lowering, call: Call) -> bool:
+def _dropout(lowering: Lowering, call: RecordedCall) -> bool:
     """native_dropout(input, p, train): a word of random bits for each element decides whether it is kept."""
     source, p, train = call.args
     result, mask = call.results
@@ -502,7 +504,7 @@ def _dropout(lowering: Lowering, call: Call) -> bool:
     order = _flat_strides(source) if plain else _contiguous(source.size)
     state = Buffer(lowering.count, fl.int64, (2,), (1,), "random")
     lowering.count += 1
-    lowering.items.append(Operator(None, [], [state]))
+    lowering.items.append(OperatorCall(None, [], [state]))
     word = Access(state, 0, tuple(0 if n == 1 else s for n, s in zip(source.size, order)))
     lowering._store("random", (mask, False), e.Expr("load", 0) < kept, [word], fl.int64)
     factor = e.where(e.Expr("load", 1), 0.0 if p == 1 else 1 / (1 - p), 0.0)
@@ -510,8 +512,8 @@ def _dropout(lowering: Lowering, call: Call) -> bool:
     return lowering._store("native_dropout", (result, False), e.Expr("load", 0) * factor, reads, source.dtype)
 
 
-def _loss(name: str) -> Callable[[Lowering, Call], bool]:
-    def handle(lowering: Lowering, call: Call) -> bool:
+def _loss(name: str) -> Callable[[Lowering, RecordedCall], bool]:
+    def handle(lowering: Lowering, call: RecordedCall) -> bool:
         from flambeau._inductor import losses
 
         return bool(getattr(losses, name)(lowering, call))
@@ -523,8 +525,8 @@ def _contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(_numel(size[i + 1 :]) for i in range(len(size)))
 
 
-def _fill(value_of: Callable[[Call], Any]) -> Callable[[Lowering, Call], bool]:
-    def handle(lowering: Lowering, call: Call) -> bool:
+def _fill(value_of: Callable[[RecordedCall], Any]) -> Callable[[Lowering, RecordedCall], bool]:
+    def handle(lowering: Lowering, call: RecordedCall) -> bool:
         target = lowering._target(call)
         number = value_of(call)
         if target is None or not isinstance(number, (bool, int, float)) or target[0].dtype not in lowering.dtypes:
@@ -538,11 +540,11 @@ def _fill(value_of: Callable[[Call], Any]) -> Callable[[Lowering, Call], bool]:
     return handle
 
 
-def _argument(place: int, name: str) -> Callable[[Call], Any]:
+def _argument(place: int, name: str) -> Callable[[RecordedCall], Any]:
     return lambda call: call.args[place] if len(call.args) > place else call.kwargs.get(name)
 
 
-_HANDLERS: dict[str, Callable[[Lowering, Call], bool]] = {
+_HANDLERS: dict[str, Callable[[Lowering, RecordedCall], bool]] = {
     "copy_": _copy,
     "clone": _clone,
     "_to_copy": _clone,

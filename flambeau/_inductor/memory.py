@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flambeau._inductor.arrange import passes
-from flambeau._inductor.ir import Access, Buffer, Operator
-from flambeau._inductor.schedule import Group
+from flambeau._inductor.ir import Access, Buffer, OperatorCall
+from flambeau._inductor.iteration import assign_passes
+from flambeau._inductor.schedule import EVERY_POINT, Group, Level
 
-__all__ = ["ALIGNMENT", "Arrangement", "Block", "extent", "lay_out", "overlapping", "plan_memory"]
+__all__ = ["ALIGNMENT", "MemoryPlan", "Block", "extent", "lay_out", "overlapping", "plan_memory"]
 
 ALIGNMENT = 64
 # Bytes below which memory that operators see comes from the allocator, whose cache is as quick as a place.
@@ -35,18 +35,18 @@ class Block:
 
 
 @dataclass
-class Arrangement:
+class MemoryPlan:
     """Where the memory of a program is."""
 
     offsets: dict[Buffer, int] = field(default_factory=dict)  # in the arena
-    takes: dict[Buffer, Buffer] = field(default_factory=dict)  # what is made, and the memory whose place it takes
+    overwrites: dict[Buffer, Buffer] = field(default_factory=dict)  # what is made, and the memory whose place it takes
     bytes: int = 0  # of the arena
     blocks: dict[Buffer, Block] = field(default_factory=dict)  # what was laid out, by the first memory in each
 
     def place_of(self, memory: Buffer) -> Buffer:
         """The memory whose place another one has, its own in the end."""
-        while memory in self.takes:
-            memory = self.takes[memory]
+        while memory in self.overwrites:
+            memory = self.overwrites[memory]
         return memory
 
 
@@ -84,16 +84,16 @@ def lay_out(blocks: Sequence[Block]) -> tuple[list[int], int]:
 
 
 def plan_memory(
-    scheduled: Sequence[Group | Operator],
+    scheduled: Sequence[Group | OperatorCall],
     stored: Sequence[Iterable[Buffer]],
     escaping: set[Buffer],
     steps: Sequence[int] | None = None,
-) -> Arrangement:
+) -> MemoryPlan:
     """Lays out what the scheduled items make; `stored` are the buffers that others need of each group, `escaping` is the
     memory that leaves the program, `steps` are the times of the items."""
     steps = range(len(scheduled)) if steps is None else steps
     lives = _Lives(scheduled, stored, steps)
-    made = Arrangement()
+    made = MemoryPlan()
     for at, item in zip(steps, scheduled):
         if isinstance(item, Group):
             _take_places(at, item, lives, escaping, made)
@@ -115,7 +115,7 @@ class _Lives:
     """The first and the last step that touch each memory that the program makes."""
 
     def __init__(
-        self, scheduled: Sequence[Group | Operator], stored: Sequence[Iterable[Buffer]], steps: Sequence[int]
+        self, scheduled: Sequence[Group | OperatorCall], stored: Sequence[Iterable[Buffer]], steps: Sequence[int]
     ) -> None:
         self.first: dict[Buffer, int] = {}
         self.last: dict[Buffer, int] = {}
@@ -124,7 +124,7 @@ class _Lives:
         self.seen: set[Buffer] = set()  # by operators
         self.seen_outside: set[Buffer] = set()  # by operators that may keep what they are given
         for at, item, buffers in zip(steps, scheduled, stored):
-            if isinstance(item, Operator):
+            if isinstance(item, OperatorCall):
                 if item.call is not None:
                     self._call(at, item)
                 continue
@@ -142,7 +142,7 @@ class _Lives:
         if buffer.memory in self.first:
             self.last[buffer.memory] = at
 
-    def _call(self, at: int, item: Operator) -> None:
+    def _call(self, at: int, item: OperatorCall) -> None:
         for buffer in [*(b for b, _ in item.reads), *item.written]:
             self._touch(at, buffer)
             self.seen.add(buffer.memory)
@@ -157,7 +157,7 @@ class _Lives:
             self.seen_outside |= {b.memory for b in [*item.results, *item.written] if b is not None}
 
 
-def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], made: Arrangement) -> None:
+def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], made: MemoryPlan) -> None:
     """Lets results of a group take the places of what it reads for the last time."""
     reads: dict[Buffer, dict[Access, None]] = {}
     by_row: set[Buffer] = set()
@@ -168,26 +168,26 @@ def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], ma
                 continue
             if lives.last.get(memory) == at and len(lives.ends[memory]) == 1:
                 reads.setdefault(memory, {})[access] = None
-                if member.level not in ("full", "fold", "rows"):
+                if member.level not in EVERY_POINT:
                     by_row.add(memory)
     free = {m: next(iter(found)) for m, found in reads.items() if len(found) == 1 and m not in by_row}
     if not free:
         return
-    depth, count = passes(group)
+    pass_of, passes = assign_passes(group)
     for buffer in lives.stored[id(group)]:
         member = group.made[buffer]
-        if buffer.memory is not buffer or member.level != "full" or depth[buffer] != count - 1:
+        if buffer.memory is not buffer or member.level is not Level.POINT or pass_of[buffer] != passes - 1:
             continue
         if not all(member.write.strides) or buffer in lives.seen_outside:
             continue
         for memory, access in free.items():
             if _fits(buffer, member.write, memory, access, buffer in escaping, made):
-                made.takes[buffer] = memory
+                made.overwrites[buffer] = memory
                 del free[memory]
                 break
 
 
-def _fits(buffer: Buffer, write: Access, memory: Buffer, read: Access, escapes: bool, made: Arrangement) -> bool:
+def _fits(buffer: Buffer, write: Access, memory: Buffer, read: Access, escapes: bool, made: MemoryPlan) -> bool:
     place = made.place_of(memory)
     if {memory.dtype, read.buffer.dtype} != {buffer.dtype}:
         return False

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call, Trace, Value
-from flambeau._inductor.compile_fx import Compiled, compile_function, native_function
-from flambeau._inductor.ir import Number
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
+from flambeau._inductor.compile_fx import GraphCompiler, compile_tensor_function, specialized_function
+from flambeau._inductor.ir import ScalarInput
 from flambeau.backends import records
 
 __all__ = ["with_numbers"]
@@ -33,8 +33,8 @@ def with_numbers(
             given[i] = given[i].item()
         return function(*given)
 
-    compiled = Numbered(function, fuse, places, settings)
-    run = native_function(len(examples), compiled.graph_for, original)
+    compiled = NumberedGraphCompiler(function, fuse, places, settings)
+    run = specialized_function(len(examples), compiled.graph_for, original)
 
     def call(*args: Any) -> Any:
         if not state["from_memory"]:
@@ -61,7 +61,7 @@ def _by_value(made: dict[Any, Any], function: Callable[..., Any], args: Any, fus
             rest = iter(given)
             return function(*(next(rest) if isinstance(a, fl.Tensor) else a for a in args))
 
-        made[key] = compile_function(fixed, len(tensors), fuse, settings=settings)
+        made[key] = compile_tensor_function(fixed, len(tensors), fuse, settings=settings)
     return made[key](*tensors)
 
 
@@ -69,7 +69,7 @@ class _Computed(Exception):
     """A number takes part in what cannot read it from memory."""
 
 
-class Numbered(Compiled):
+class NumberedGraphCompiler(GraphCompiler):
     """A function some of whose inputs are tensors that hold one number."""
 
     def __init__(self, function: Callable[..., Any], fuse: bool, places: list[int], settings: Any = None) -> None:
@@ -97,7 +97,7 @@ class Numbered(Compiled):
         values = {}
         for i, a, b in zip(self.places, first, second):
             known = trace.inputs[i]
-            number = values[a, b] = Number(known.index, known.tensor, known.storage)
+            number = values[a, b] = ScalarInput(known.index, known.tensor, known.storage)
             trace.inputs[i] = number
         for i, (mine, theirs) in enumerate(zip(trace.calls, other.calls)):
             args = tuple(_merge(x, y, values) for x, y in zip(mine.args, theirs.args))
@@ -107,14 +107,14 @@ class Numbered(Compiled):
             found = records.find(mine.op)
             if found is None or found.kind != "update":
                 raise _Computed
-            trace.calls[i] = made = Call(mine.op, args, kwargs, mine.results, mine.writes)
+            trace.calls[i] = made = RecordedCall(mine.op, args, kwargs, mine.results, mine.writes)
             made.backward = mine.backward
         return trace
 
 
-def _merge(mine: Any, theirs: Any, values: dict[tuple[float, float], Number]) -> Any:
+def _merge(mine: Any, theirs: Any, values: dict[tuple[float, float], ScalarInput]) -> Any:
     """An argument of the first record, with the number in the place of its value."""
-    if isinstance(mine, Value):
+    if isinstance(mine, RecordedValue):
         return mine
     if isinstance(mine, (list, tuple)):
         if len(mine) != len(theirs):

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 
 __all__ = ["choose_pitches"]
 
@@ -32,7 +32,7 @@ def choose_pitches(trace: Trace) -> None:
             wanted |= {v.storage for v in (*call.reads, *call.results) if v is not None}
     if not any(_uneven(trace.roots[s]) for s in wanted - fixed):
         return
-    on: dict[int, list[Value]] = {}
+    on: dict[int, list[RecordedValue]] = {}
     for value in trace.values.values():
         on.setdefault(value.storage, []).append(value)
     written = {v.storage for call in trace.calls for v in call.writes}
@@ -50,7 +50,7 @@ def _pitch(length: int, dtype: Any) -> int:
     return -(-length // items) * items
 
 
-def _uneven(root: Value) -> bool:
+def _uneven(root: RecordedValue) -> bool:
     size = root.size
     return (
         len(size) >= 2
@@ -63,21 +63,21 @@ def _uneven(root: Value) -> bool:
     )
 
 
-def _has_rows(value: Value, length: int) -> bool:
+def _has_rows(value: RecordedValue, length: int) -> bool:
     """Whether a window has whole rows of a length, as one of its dimensions."""
     others = [(n, s) for n, s in zip(value.size, value.stride) if (n, s) != (length, 1)]
     whole = len(others) == len(value.size) - 1
     return whole and value.offset == 0 and all(n == 1 or s % length == 0 for n, s in others)
 
 
-def _spread(trace: Trace, value: Value, length: int) -> None:
+def _spread(trace: Trace, value: RecordedValue, length: int) -> None:
     pitch = _pitch(length, value.dtype)
     trace.kept.append(value.tensor)
     value.stride = tuple(1 if s == 1 else s // length * pitch for s in value.stride)
     value.tensor = fl.empty_strided(value.size, value.stride, dtype=value.dtype, device="meta")
 
 
-def _told(trace: Trace, call: Call) -> Call:
+def _told(trace: Trace, call: RecordedCall) -> RecordedCall:
     """The call, with the distance of its result's rows if that was changed."""
     result = call.results[0] if len(call.results) == 1 else None
     if result is None or result.storage not in trace.padded or call.op._full_name not in _PRODUCTS:
@@ -89,6 +89,6 @@ def _told(trace: Trace, call: Call) -> Call:
     if call.op._full_name == "linear":
         second = trace.value(second.tensor.detach().t())
     pitch = _pitch(result.size[-1], result.dtype)
-    made = Call(fl.ops.aten._product_pitched.default, (first, second, bias, pitch), {}, call.results, [])
+    made = RecordedCall(fl.ops.aten._product_pitched.default, (first, second, bias, pitch), {}, call.results, [])
     made.backward, made.line = call.backward, call.line
     return made

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from flambeau._functorch.aot.trace import Value
+from flambeau._functorch.aot.trace import RecordedValue
 from flambeau._inductor import config, cpp
-from flambeau._inductor.ir import Buffer, Number, Operator
+from flambeau._inductor.concurrent import assign_steps
+from flambeau._inductor.ir import Buffer, OperatorCall, ScalarInput
 from flambeau._inductor.lower import Lowering
-from flambeau._inductor.memory import Arrangement, extent, plan_memory
+from flambeau._inductor.memory import MemoryPlan, extent, plan_memory
 from flambeau._inductor.printers import CppPrinter, Launch
-from flambeau._inductor.schedule import Group
-from flambeau._inductor.together import side_by_side
+from flambeau._inductor.schedule import Group, Level
 
 __all__ = ["Plan"]
 
@@ -32,7 +32,7 @@ class Plan:
         lowering: Lowering,
         inputs: list[Buffer],
         constants: list[tuple[Buffer, Any]],
-        given: list[Value],
+        given: list[RecordedValue],
         device: Any,
         replay: bool,
     ) -> None:
@@ -48,7 +48,7 @@ class Plan:
             self._new(buffer.memory)
         self.steps: list[Any] = []
         self.uses: list[list[int]] = []  # slots that each step touches
-        self.arrangement = Arrangement()
+        self.memory_plan = MemoryPlan()
         self.times: list[int] = []  # the step of each scheduled item
 
     def _new(self, key: Any) -> int:
@@ -60,10 +60,10 @@ class Plan:
         self.steps.append(step)
         self.uses.append(uses)
 
-    def window(self, buffer: Buffer, value: Value) -> int:
+    def window(self, buffer: Buffer, value: RecordedValue) -> int:
         """The slot of a value: that of its memory, or of a window on it."""
         memory = buffer.memory
-        place = self.arrangement.place_of(memory)
+        place = self.memory_plan.place_of(memory)
         base = self.slots.get(place)
         whole = (place.dtype, 0, place.size, place.stride)
         if base is not None and (value.dtype, value.offset, value.size, value.stride) == whole:
@@ -74,24 +74,26 @@ class Plan:
             if base is not None:
                 self._step(("view", slot, base, value.size, value.stride, value.offset, value.dtype), [slot, base])
             else:
-                offset = self.arrangement.offsets[place] + value.offset * value.dtype.itemsize
+                offset = self.memory_plan.offsets[place] + value.offset * value.dtype.itemsize
                 self._step(("place", slot, offset, value.size, value.stride, value.dtype), [slot])
         return self.slots[key]
 
-    def run(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> tuple[Any, ...]:
+    def run(self, scheduled: list[Group | OperatorCall], outputs: list[RecordedValue | None]) -> tuple[Any, ...]:
         """The program: what the native side reads."""
         needed = self._needed(scheduled, outputs)
         stored = [[b for b in item.made if b in needed] if isinstance(item, Group) else [] for item in scheduled]
         on_cpu = self.device.type == "cpu" and isinstance(self.lowering.printer, CppPrinter)
         apart = not on_cpu or config.max_autotune or config.max_autotune_pointwise  # those are measured one by one
         small = [not apart and isinstance(item, Group) and cpp.work_of(item) < SMALL_WORK for item in scheduled]
-        self.times = side_by_side(scheduled, stored, small)
+        self.times = assign_steps(scheduled, stored, small)
         if config.allow_buffer_reuse and on_cpu:
             escaping = {self.lowering.current[v.storage].memory for v in outputs if v is not None}
-            self.arrangement = plan_memory(scheduled, stored, escaping, self.times)
+            self.memory_plan = plan_memory(scheduled, stored, escaping, self.times)
             for item in scheduled:
                 if isinstance(item, Group):
-                    item.takes |= {b: old for b in item.made if (old := self.arrangement.takes.get(b)) is not None}
+                    item.overwrites |= {
+                        b: old for b in item.made if (old := self.memory_plan.overwrites.get(b)) is not None
+                    }
         leaving = {self.lowering.current[v.storage] for v in outputs if v is not None}
         work = [
             (item, set(buffers) if isinstance(item, Group) else leaving.intersection(b for b in item.results if b))
@@ -111,7 +113,7 @@ class Plan:
                         self._allocate(buffer)
                 for launch in launches:
                     self._launches([], [launch])
-            elif isinstance(item, Operator):
+            elif isinstance(item, OperatorCall):
                 self._operator(item)
         results: list[int] = []
         for v in outputs:
@@ -127,10 +129,10 @@ class Plan:
             written,
             self.device,
             self.replay,
-            self.arrangement.bytes,
+            self.memory_plan.bytes,
         )
 
-    def _result(self, value: Value, others: list[int]) -> int:
+    def _result(self, value: RecordedValue, others: list[int]) -> int:
         """The slot of a result. Each is a tensor of its own, which may get a history, unless it is an input itself."""
         slot = self.window(self.lowering.current[value.storage], value)
         given = slot < self.inputs + len(self.constants)
@@ -143,32 +145,35 @@ class Plan:
             return fresh
         return slot
 
-    def _needed(self, scheduled: list[Group | Operator], outputs: list[Value | None]) -> set[Buffer]:
+    def _needed(self, scheduled: list[Group | OperatorCall], outputs: list[RecordedValue | None]) -> set[Buffer]:
         """Buffers that somebody outside of the group that makes them reads."""
         needed = {self.lowering.current[v.storage] for v in outputs if v is not None}
         for item in scheduled:
-            if isinstance(item, Operator):
+            if isinstance(item, OperatorCall):
                 needed |= {b for b, _ in item.reads}
                 needed |= set(item.written)
                 continue
             for member in item.members:
                 needed |= {a.buffer for a in member.reads if a.buffer not in item.made}
-                if member.level == "rows" or member.loop.write.buffer.memory is not member.loop.write.buffer:
+                if (
+                    member.level is Level.COLUMN_REDUCTION
+                    or member.loop.write.buffer.memory is not member.loop.write.buffer
+                ):
                     needed.add(member.loop.write.buffer)
         return needed
 
-    def _operator(self, item: Operator) -> None:
+    def _operator(self, item: OperatorCall) -> None:
         if item.call is None:
             for result in item.results:
                 slot = self._new(result)
                 self._step(("random", slot), [slot])
             return
-        given = [self.window(b, v) for b, v in item.reads if not isinstance(v, Number)]
+        given = [self.window(b, v) for b, v in item.reads if not isinstance(v, ScalarInput)]
         numbers = self._numbers(item)
         results = [-1 if b is None else self._new(b) for b in item.results]
         args = _with_tensors(item.call.args)
         kwargs = {k: _with_tensors(v) for k, v in item.call.kwargs.items()}
-        offered = [n for b in item.results if b in self.arrangement.offsets for n in self._offer(b)]
+        offered = [n for b in item.results if b in self.memory_plan.offsets for n in self._offer(b)]
         self._step(
             ("call", item.call.op, args, kwargs, given, results, numbers, offered, self._layouts(item)),
             given + numbers[1::2] + [r for r in results if r >= 0],
@@ -176,21 +181,21 @@ class Plan:
 
     def _offer(self, result: Any) -> tuple[int, int, int]:
         """Where in the arena an operator may make a result, its bytes and its slot."""
-        return self.arrangement.offsets[result], extent(result), self.slots[result]
+        return self.memory_plan.offsets[result], extent(result), self.slots[result]
 
-    def _layouts(self, item: Operator) -> list[Any]:
+    def _layouts(self, item: OperatorCall) -> list[Any]:
         """Strides that results must have, where kernels of a device may choose others than the recorded ones."""
         if self.device.type == "cpu":
             return []
         return [() if b is None else b.stride for b in item.results]
 
-    def _numbers(self, item: Operator) -> list[int]:
+    def _numbers(self, item: OperatorCall) -> list[int]:
         """Positions of the arguments that are floats read from memory, each followed by its slot."""
         found = []
-        slots = {id(v): self.window(b, v) for b, v in item.reads if isinstance(v, Number)}
+        slots = {id(v): self.window(b, v) for b, v in item.reads if isinstance(v, ScalarInput)}
         for at, argument in enumerate(item.call.op._schema.arguments if slots else ()):
             value = item.call.args[at] if at < len(item.call.args) else item.call.kwargs.get(argument.name)
-            if isinstance(value, Number):
+            if isinstance(value, ScalarInput):
                 found += [at, slots[id(value)]]
         return found
 
@@ -214,17 +219,17 @@ class Plan:
 
     def _pointer(self, memory: Buffer) -> tuple[int, int]:
         """The slot of a memory, or -1 for the arena, and where in that it begins."""
-        place = self.arrangement.place_of(memory)
+        place = self.memory_plan.place_of(memory)
         slot = self.slots.get(place)
-        return (-1, self.arrangement.offsets[place]) if slot is None else (slot, 0)
+        return (-1, self.memory_plan.offsets[place]) if slot is None else (slot, 0)
 
     def _allocate(self, buffer: Buffer) -> None:
-        taken = self.arrangement.takes.get(buffer)
+        taken = self.memory_plan.overwrites.get(buffer)
         if taken is not None:
-            place = self.arrangement.place_of(taken)
+            place = self.memory_plan.place_of(taken)
             if place.source == "operator" and taken is place:
                 self._step(("own", self.slots[place]), [self.slots[place]])
-        elif buffer.memory not in self.slots and buffer not in self.arrangement.offsets:
+        elif buffer.memory not in self.slots and buffer not in self.memory_plan.offsets:
             slot = self._new(buffer)
             self._step(("allocate", slot, buffer.size, buffer.stride, buffer.dtype), [slot])
 
@@ -249,9 +254,9 @@ class Plan:
 
 def _with_tensors(item: Any) -> Any:
     """Arguments with meta tensors for values: they show where tensors stand."""
-    if isinstance(item, Number):
+    if isinstance(item, ScalarInput):
         return 0.0
-    if isinstance(item, Value):
+    if isinstance(item, RecordedValue):
         return item.tensor
     if isinstance(item, (list, tuple)):
         return type(item)(_with_tensors(x) for x in item)

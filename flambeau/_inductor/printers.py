@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from flambeau._inductor import build, config, cpp
-from flambeau._inductor.ir import Buffer, Operator
+from flambeau._inductor.ir import Buffer, OperatorCall
 from flambeau._inductor.schedule import Group
 from flambeau.ops.expr import Expr
 
 __all__ = ["CppPrinter", "Launch", "Printer", "Work", "printer_for"]
 
 
-Work = tuple[Group | Operator, set[Buffer]]
+Work = tuple[Group | OperatorCall, set[Buffer]]
 
 
 class Launch(Protocol):

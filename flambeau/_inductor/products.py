@@ -13,7 +13,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 from flambeau._inductor import config
 from flambeau._inductor.epilogue import Epilogues, is_plain, made_by, operand_beside
 from flambeau.backends import records
@@ -51,10 +51,10 @@ class _Finishing(Epilogues):
         super().__init__(trace)
         self.frozen = frozen
 
-    def alike(self, result: Value, value: Value) -> bool:
+    def alike(self, result: RecordedValue, value: RecordedValue) -> bool:
         return (result.size, result.dtype) == (value.size, value.dtype) and is_plain(result) and result.offset == 0
 
-    def finished(self, at: int, call: Call) -> tuple[list[Call], list[int]] | None:
+    def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
         value = call.results[0]
         given = self._operands(call)
         if value is None or given is None or value.dtype not in _DTYPES or not self.alike(value, value):
@@ -62,7 +62,7 @@ class _Finishing(Epilogues):
         first, second, bias = given
         places = [at]
         steps: list[int] = []
-        operands: list[Value] = []
+        operands: list[RecordedValue] = []
         while len(steps) < _MOST and (following := self.only_reader(value, places)) is not None:
             place, user, result = following
             step = _step(user, value)
@@ -89,10 +89,10 @@ class _Finishing(Epilogues):
             packed, packing = made_by(self.trace, fl.ops.aten._product_packed.default, second)
             made.append(packing)
         args = (first, second, bias, packed, *(*operands, None, None)[:_OPERANDS], steps)
-        made.append(Call(fl.ops.aten._product_finished.default, args, {}, [value], []))
+        made.append(RecordedCall(fl.ops.aten._product_finished.default, args, {}, [value], []))
         return made, places
 
-    def _operands(self, call: Call) -> tuple[Value, Value, Value | None] | None:
+    def _operands(self, call: RecordedCall) -> tuple[RecordedValue, RecordedValue, RecordedValue | None] | None:
         """A product as (..., m, k) @ (k, n) + bias; None if it is another one."""
         given = records.bind(call.op, call.args, call.kwargs)
         name = call.op._full_name
@@ -112,12 +112,12 @@ class _Finishing(Epilogues):
         return first, second, bias
 
 
-def _is_bias(operand: Value, value: Value) -> bool:
+def _is_bias(operand: RecordedValue, value: RecordedValue) -> bool:
     """Whether an operand that is added to a product is the same as a bias of it, which is added before rounding."""
     return value.dtype is fl.float32 and operand.size == value.size[-1:]
 
 
-def _step(call: Call, value: Value) -> tuple[int, Value | None] | None:
+def _step(call: RecordedCall, value: RecordedValue) -> tuple[int, RecordedValue | None] | None:
     """The number of the step that a call is, and its other operand."""
     name = call.op._full_name
     if name in _BINARY:
@@ -134,7 +134,14 @@ def _step(call: Call, value: Value) -> tuple[int, Value | None] | None:
     return (_UNARY[name], None) if name in _UNARY else None
 
 
-def _way(first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value], frozen: bool) -> int:
+def _way(
+    first: RecordedValue,
+    second: RecordedValue,
+    bias: RecordedValue | None,
+    steps: list[int],
+    operands: list[RecordedValue],
+    frozen: bool,
+) -> int:
     """How a product and its steps take the least time."""
     rows = math.prod(first.size[:-1])
     if 0 in second.size or rows == 0:
@@ -148,9 +155,14 @@ def _way(first: Value, second: Value, bias: Value | None, steps: list[int], oper
 
 
 def _measured(
-    first: Value, second: Value, bias: Value | None, steps: list[int], operands: list[Value], frozen: bool
+    first: RecordedValue,
+    second: RecordedValue,
+    bias: RecordedValue | None,
+    steps: list[int],
+    operands: list[RecordedValue],
+    frozen: bool,
 ) -> int:
-    from flambeau._inductor.compile_fx import compile_function
+    from flambeau._inductor.compile_fx import compile_tensor_function
     from flambeau._inductor.tune import quickest
 
     values = [first, second, *([] if bias is None else [bias]), *operands]
@@ -163,7 +175,7 @@ def _measured(
             made = _FUNCTIONS[kind](made, *([next(rest)] if kind in (_ADD, _MUL) else []))
         return [made]
 
-    compiled = compile_function(apart, len(given), settings={"max_autotune": False, "epilogue_fusion": False})
+    compiled = compile_tensor_function(apart, len(given), settings={"max_autotune": False, "epilogue_fusion": False})
     added = None if bias is None else given[2]
     others = (*given[len(given) - len(operands) :], None, None)[:_OPERANDS]
 
@@ -177,7 +189,7 @@ def _measured(
         return quickest(f"product {first.dtype} {sizes} {kinds}{' packed' if frozen else ''}", ways)
 
 
-def _example(value: Value) -> Any:
+def _example(value: RecordedValue) -> Any:
     """A tensor that looks like a value."""
     extent = 1 + sum((n - 1) * s for n, s in zip(value.size, value.stride))
     return fl.full((extent,), 0.5, dtype=value.dtype).as_strided(value.size, value.stride)

@@ -1,9 +1,10 @@
 """Scheduling: which loops run together as one kernel.
 
 A group runs its loops point by point over one domain, so that a value computed by one loop and used by another stays in
-a register. Its dimensions may be divided into rows and columns: folds along the columns give a number for each row, which
-later passes over the same row use (softmax, layer norm); folds along the rows give a vector as long as a row, complete
-when the group is through (the gradient of a bias), and on a GPU what is computed from such vectors alone follows there.
+a register. Its dimensions may be divided into rows and columns. A row reduction runs along the columns and gives a value
+for each row, which later passes over the same row use (softmax, layer norm). A column reduction runs along the rows and
+gives a vector as long as a row, complete when the group ends (the gradient of a bias); where the printer can, what is
+computed from such vectors alone follows in the same group.
 
 Loops are taken in the order of the program. A loop joins the latest group that it fits and that comes after everything it
 reads, if they share what they read, are small, or are both needed by a loop that follows soon; else it starts a group of
@@ -12,15 +13,28 @@ its own. What is written between two groups can therefore never be read too earl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import enum
+import math
+from dataclasses import dataclass, field, replace
 
-from flambeau._inductor.ir import Access, Buffer, Loop, Operator, refine, split_strides
+from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, refine, split_strides
 
-__all__ = ["Group", "Member", "schedule"]
+__all__ = ["AFTER_GROUP", "EVERY_POINT", "Group", "Level", "Member", "schedule"]
 
-AFTER = ("rows", "column")  # levels that are known when a group is through
-MOST_BUFFERS = 48  # of one group: more would only spill registers
+
+class Level(enum.Enum):
+    """Where in a group a loop runs, and how many values it has there."""
+
+    POINT = "point"  # at every point
+    ROW = "row"  # once for each row, from values of the row
+    ROW_REDUCTION = "row reduction"  # along the columns of a row: a value for each row
+    COLUMN_REDUCTION = "column reduction"  # along the rows: a value for each column
+    COLUMN = "column"  # once for each column, from column reductions
+
+
+AFTER_GROUP = (Level.COLUMN_REDUCTION, Level.COLUMN)  # known when all rows of a group are done
+EVERY_POINT = (Level.POINT, Level.ROW_REDUCTION, Level.COLUMN_REDUCTION)  # read their operands at every point
+MAX_BUFFERS = 48  # of one group: more would only spill registers
 
 
 @dataclass
@@ -28,21 +42,33 @@ class Member:
     """A loop in a group, its accesses expressed over the group's dimensions."""
 
     loop: Loop
-    level: (
-        str  # "full": every point; "row": once a row; "fold": along columns; "rows": along rows; "column": after those
-    )
+    level: Level
+    reads: list[Access]
+    write: Access
+
+
+@dataclass
+class Placement:
+    """How a loop would become a member of a group: its level and accesses, and the group's dimensions then."""
+
+    level: Level
+    dims: tuple[int, ...]
+    split: int | None
     reads: list[Access]
     write: Access
 
 
 @dataclass
 class Group:
+    """Loops that run as one kernel."""
+
     dims: tuple[int, ...]
-    split: int | None = None  # the first column dimension, once a fold has divided them
+    split: int | None = None  # the first column dimension, once a reduction has divided them
     members: list[Member] = field(default_factory=list)
     made: dict[Buffer, Member] = field(default_factory=dict)
     buffers: set[Buffer] = field(default_factory=set)
-    takes: dict[Buffer, Buffer] = field(default_factory=dict)  # what is made over what is read for the last time
+    # What is written over memory that is read for the last time, and that memory.
+    overwrites: dict[Buffer, Buffer] = field(default_factory=dict)
 
     def _with_dims(self, dims: tuple[int, ...], split: int | None) -> None:
         """Divides dimensions further."""
@@ -53,109 +79,97 @@ class Group:
             self.dims = dims
         self.split = split
 
-    def admits(self, loop: Loop, columns: bool = False) -> Any:
-        """How the loop would become a member, or None: (level, dims, split, reads, write). With `columns`, what follows
-        folds along rows may be one."""
+    def admits(self, loop: Loop, columns: bool = False) -> Placement | None:
+        """How the loop would become a member; None where it cannot. With `columns`, what follows column reductions may be
+        one."""
         touched = {a.buffer for a in loop.reads} | {loop.write.buffer}
-        if len(self.buffers | touched) > MOST_BUFFERS:
+        if len(self.buffers | touched) > MAX_BUFFERS:
             return None
-        found = (columns and self._as_column(loop)) or self._as_row(loop) or self._as_full(loop)
-        if found is None:
-            return None
-        level, dims, _, reads, _ = found
-        return found if self._reads_match(level, dims, reads) else None
+        placement = (columns and self._per_column(loop)) or self._per_row(loop) or self._per_point(loop)
+        return placement if placement is not None and self._reads_match(placement) else None
 
-    def _as_full(self, loop: Loop) -> Any:
+    def _per_point(self, loop: Loop) -> Placement | None:
         dims = refine(self.dims, loop.domain)
         if dims is None:
             return None
         split = None if self.split is None else _position(self.dims, dims, self.split)
-        level = "full"
+        level = Level.POINT
         if loop.reduce is not None:
-            folded = _fold_split(loop, dims)
-            if folded is None:
+            direction = _reduction_split(loop, dims)
+            if direction is None:
                 return None
-            level, at = folded
+            level, at = direction
             if split is not None and at != split:
                 return None
             split = at
         reads = [_refined(a, loop.domain, dims) for a in loop.reads]
-        return level, dims, split, reads, _refined(loop.write, loop.domain, dims)
+        return Placement(level, dims, split, reads, _refined(loop.write, loop.domain, dims))
 
-    def _as_row(self, loop: Loop) -> Any:
+    def _per_row(self, loop: Loop) -> Placement | None:
         if self.split is None or loop.reduce is not None:
             return None
         rows, columns = self.dims[: self.split], self.dims[self.split :]
-        if _numel(columns) == 1:
+        if math.prod(columns) == 1:
             return None
         refined = refine(rows, loop.domain)
         if refined is None:
             return None
-        dims = refined + columns
         pad = (0,) * len(columns)
-        return (
-            "row",
-            dims,
-            len(refined),
-            [_padded(_refined(a, loop.domain, refined), pad) for a in loop.reads],
-            _padded(_refined(loop.write, loop.domain, refined), pad),
-        )
 
-    def _as_column(self, loop: Loop) -> Any:
+        def over_rows(access: Access) -> Access:
+            return Access(access.buffer, access.offset, split_strides(access.strides, loop.domain, refined) + pad)
+
+        reads = list(map(over_rows, loop.reads))
+        return Placement(Level.ROW, refined + columns, len(refined), reads, over_rows(loop.write))
+
+    def _per_column(self, loop: Loop) -> Placement | None:
         if self.split is None or loop.reduce is not None:
             return None
-        if not any(a.buffer in self.made and self.made[a.buffer].level in AFTER for a in loop.reads):
+        if not any(a.buffer in self.made and self.made[a.buffer].level in AFTER_GROUP for a in loop.reads):
             return None
         rows, columns = self.dims[: self.split], self.dims[self.split :]
         refined = refine(columns, loop.domain)
-        if refined is None or _numel(columns) == 1:
+        if refined is None or math.prod(columns) == 1:
             return None
         pad = (0,) * len(rows)
 
-        def below(access: Access) -> Access:
+        def over_columns(access: Access) -> Access:
             return Access(access.buffer, access.offset, pad + split_strides(access.strides, loop.domain, refined))
 
-        return "column", rows + refined, self.split, list(map(below, loop.reads)), below(loop.write)
+        reads = list(map(over_columns, loop.reads))
+        return Placement(Level.COLUMN, rows + refined, self.split, reads, over_columns(loop.write))
 
-    def _reads_match(self, level: str, dims: tuple[int, ...], reads: list[Access]) -> bool:
+    def _reads_match(self, placement: Placement) -> bool:
         """Whether everything that the loop reads of this group's results lies where it was computed."""
-        for access in reads:
+        level = placement.level
+        for access in placement.reads:
             member = self.made.get(access.buffer)
             if member is None:
                 continue
-            if (member.level in AFTER) != (level == "column") or _refined(member.write, self.dims, dims) != access:
+            if (member.level in AFTER_GROUP) != (level is Level.COLUMN):
                 return False
-            if level == "row" and member.level == "full":
+            if _refined(member.write, self.dims, placement.dims) != access:
+                return False
+            if level is Level.ROW and member.level is Level.POINT:
                 return False
         return True
 
-    def add(self, loop: Loop, found: Any) -> None:
-        level, dims, split, reads, write = found
-        self._with_dims(dims, split)
-        member = Member(loop, level, reads, write)
+    def add(self, loop: Loop, placement: Placement) -> None:
+        """Makes the loop a member as `admits` said."""
+        self._with_dims(placement.dims, placement.split)
+        member = Member(loop, placement.level, placement.reads, placement.write)
         self.members.append(member)
         self.made[loop.write.buffer] = member
         self.buffers |= {a.buffer for a in loop.reads} | {loop.write.buffer}
-
-
-def _numel(dims: tuple[int, ...]) -> int:
-    total = 1
-    for n in dims:
-        total *= n
-    return total
 
 
 def _refined(access: Access, old: tuple[int, ...], new: tuple[int, ...]) -> Access:
     return Access(access.buffer, access.offset, split_strides(access.strides, old, new))
 
 
-def _padded(access: Access, pad: tuple[int, ...]) -> Access:
-    return Access(access.buffer, access.offset, access.strides + pad)
-
-
 def _position(old: tuple[int, ...], new: tuple[int, ...], at: int) -> int:
     """Where a boundary between dimensions is after they were divided further."""
-    before = _numel(old[:at])
+    before = math.prod(old[:at])
     covered, place = 1, 0
     while covered < before:
         covered *= new[place]
@@ -163,157 +177,167 @@ def _position(old: tuple[int, ...], new: tuple[int, ...], at: int) -> int:
     return place
 
 
-def _fold_split(loop: Loop, dims: tuple[int, ...]) -> tuple[str, int] | None:
-    """Whether a fold runs along the last or the first dimensions, and the boundary; None for one in the middle."""
+def _reduction_split(loop: Loop, dims: tuple[int, ...]) -> tuple[Level, int] | None:
+    """Whether a reduction runs along the last or the first dimensions, and the boundary; None for one in the middle."""
     assert loop.reduce is not None
     kept = [k for k, n in zip(loop.reduce.kept, loop.domain) if n != 1]
     sizes = tuple(n for n in loop.domain if n != 1)
     if not any(kept):
-        return "fold", 0
+        return Level.ROW_REDUCTION, 0
     if all(kept):
-        return "fold", len(dims)
+        return Level.ROW_REDUCTION, len(dims)
     boundary = kept.index(not kept[0])
     if any(k == kept[0] for k in kept[boundary:]):
         return None
-    return ("fold" if kept[0] else "rows"), _position(sizes, dims, boundary)
+    level = Level.ROW_REDUCTION if kept[0] else Level.COLUMN_REDUCTION
+    return level, _position(sizes, dims, boundary)
 
 
-def schedule(items: list[Loop | Operator], last: list[Loop], columns: bool = False) -> list[Group | Operator]:
+def schedule(items: list[Loop | OperatorCall], last: list[Loop], columns: bool = False) -> list[Group | OperatorCall]:
     """Groups and operator calls in the order in which they run; `last` are loops that come after all others. With
-    `columns` what follows folds along rows may be in their group."""
-    readers: dict[Buffer, list[Loop]] = {}
-    for loop in (i for i in items if isinstance(i, Loop)):
-        for access in loop.reads:
-            readers.setdefault(access.buffer, []).append(loop)
-    steps: list[Group | Operator] = []
-    made_by: dict[Buffer, int] = {}  # the step that makes each buffer
-    first_open = 0  # the first step that may still be joined
-    read_by: dict[Buffer, int] | None = None  # the last step that reads each memory
-    for item in [*items, None, *last]:
-        if item is None:
-            first_open = len(steps)
-            continue
-        if first_open and not columns and isinstance(item, Loop):
-            read_by = read_by or _read_by(steps)
-            if _write_where_made(item, steps, made_by, read_by, last):
-                continue
-        if isinstance(item, Operator):
-            steps.append(item)
-            here = len(steps) - 1
+    `columns` what follows column reductions may be in their group."""
+    scheduler = _Scheduler(items, last, columns)
+    for item in items:
+        scheduler.add(item)
+    scheduler.close_groups()
+    for loop in last:
+        if columns or not scheduler.write_where_computed(loop):
+            scheduler.add(loop)
+    return scheduler.steps
+
+
+class _Scheduler:
+    """The steps of a schedule under construction."""
+
+    def __init__(self, items: list[Loop | OperatorCall], last: list[Loop], columns: bool) -> None:
+        self.columns = columns
+        self.last = last
+        self.steps: list[Group | OperatorCall] = []
+        self.made_by: dict[Buffer, int] = {}  # the step that makes each buffer
+        self.first_open = 0  # the first step that may still be joined
+        self.readers: dict[Buffer, list[Loop]] = {}
+        self.last_reader: dict[Buffer, int] = {}  # the last step that reads each memory, when groups are closed
+        for loop in (i for i in items if isinstance(i, Loop)):
+            for access in loop.reads:
+                self.readers.setdefault(access.buffer, []).append(loop)
+
+    def add(self, item: Loop | OperatorCall) -> None:
+        if isinstance(item, OperatorCall):
+            self.steps.append(item)
             for buffer in [b for b in item.results if b is not None] + item.written:
-                made_by[buffer] = here
-            continue
-        earliest = max([made_by.get(a.buffer, -1) for a in item.reads], default=-1)
-        place = None
-        for at in range(len(steps) - 1, max(earliest, first_open) - 1, -1):
-            group = steps[at]
-            if (
-                isinstance(group, Group)
-                and (found := group.admits(item, columns)) is not None
-                and (_worth(group, item) or _meet(group, item, readers))
-            ):
-                place = at
-                group.add(item, found)
-                break
-        if place is None:
-            group = Group(tuple(n for n in item.domain if n != 1))
-            found = group.admits(item)
-            assert found is not None or item.reduce is not None
-            if found is None:
-                steps.append(_alone(item))
-                place = len(steps) - 1
+                self.made_by[buffer] = len(self.steps) - 1
+            return
+        at = self._join(item)
+        if at is None:
+            self.steps.append(_new_group(item))
+            at = len(self.steps) - 1
+        self.made_by[item.write.buffer] = at
+
+    def _join(self, loop: Loop) -> int | None:
+        """Adds the loop to the latest group that it fits and gains from; None where there is none."""
+        earliest = max([self.made_by.get(a.buffer, -1) for a in loop.reads], default=-1)
+        for at in range(len(self.steps) - 1, max(earliest, self.first_open) - 1, -1):
+            group = self.steps[at]
+            if not isinstance(group, Group):
+                continue
+            placement = group.admits(loop, self.columns)
+            if placement is not None and (_is_worth_joining(group, loop) or _meet(group, loop, self.readers)):
+                group.add(loop, placement)
+                return at
+        return None
+
+    def close_groups(self) -> None:
+        """What is added from now on joins none of the groups so far."""
+        self.first_open = len(self.steps)
+        for at, step in enumerate(self.steps if self.last else ()):
+            if isinstance(step, OperatorCall):
+                self.last_reader.update((b.memory, at) for b, _ in step.reads)
             else:
-                group.add(item, found)
-                steps.append(group)
-                place = len(steps) - 1
-        made_by[item.write.buffer] = place
-    return steps
+                self.last_reader.update((a.buffer.memory, at) for m in step.members for a in m.reads)
+
+    def write_where_computed(self, loop: Loop) -> bool:
+        """Lets the group that computes the last state of an input write it there at once, where nobody reads the input
+        later and each point of the group reads just the element that it writes."""
+        from flambeau._inductor.iteration import assign_passes
+
+        at = self.made_by.get(loop.reads[0].buffer, -1)
+        group = self.steps[at] if at >= 0 else None
+        target = loop.write.buffer
+        if not isinstance(group, Group) or self.last_reader.get(target.memory, -1) > at:
+            return False
+        if any(a.buffer.memory is target.memory for other in self.last for a in other.reads):
+            return False
+        placement = group.admits(loop)
+        if placement is None or placement.level is not Level.POINT or not all(placement.write.strides):
+            return False
+        overwrites = _overwrites(group, target.memory, placement)
+        if overwrites is None:
+            return False
+        pass_of, passes = assign_passes(group)
+        if overwrites and pass_of[loop.reads[0].buffer] != passes - 1:
+            return False
+        if overwrites:
+            group.overwrites[target] = target.memory
+        group.add(loop, placement)
+        self.made_by[target] = at
+        return True
 
 
-def _read_by(steps: list[Group | Operator]) -> dict[Buffer, int]:
-    found: dict[Buffer, int] = {}
-    for at, step in enumerate(steps):
-        if isinstance(step, Operator):
-            found.update((b.memory, at) for b, _ in step.reads)
-        else:
-            found.update((a.buffer.memory, at) for m in step.members for a in m.reads)
-    return found
-
-
-def _write_where_made(
-    loop: Loop, steps: list[Group | Operator], made_by: dict[Buffer, int], read_by: dict[Buffer, int], last: list[Loop]
-) -> bool:
-    """Lets the group that computes the last state of an input write it there at once, where nobody reads the input later
-    and each point of the group reads just the element that it writes."""
-    from flambeau._inductor.arrange import passes
-
-    at = made_by.get(loop.reads[0].buffer, -1)
-    group = steps[at] if at >= 0 else None
-    memory = loop.write.buffer.memory
-    if not isinstance(group, Group) or read_by.get(memory, -1) > at:
-        return False
-    if any(a.buffer.memory is memory for other in last for a in other.reads):
-        return False
-    found = group.admits(loop)
-    if found is None or found[0] != "full" or not all(found[4].strides):
-        return False
-    _, dims, _, _, write = found
+def _overwrites(group: Group, memory: Buffer, placement: Placement) -> bool | None:
+    """Whether a group reads the memory that a new member writes; None where it reads other elements than are written."""
+    reads_memory = False
+    write = placement.write
     for member in group.members:
         for access in member.reads:
             if access.buffer.memory is not memory:
                 continue
-            here = _refined(access, group.dims, dims)
+            here = _refined(access, group.dims, placement.dims)
             same = (here.buffer.dtype, here.offset, here.strides) == (memory.dtype, write.offset, write.strides)
-            if member.level not in ("full", "fold", "rows") or not same:
-                return False
-            group.takes[loop.write.buffer] = memory
-    depth, count = passes(group)
-    if loop.write.buffer in group.takes and depth[loop.reads[0].buffer] != count - 1:
-        del group.takes[loop.write.buffer]
-        return False
-    group.add(loop, found)
-    made_by[loop.write.buffer] = at
-    return True
+            if member.level not in EVERY_POINT or not same:
+                return None
+            reads_memory = True
+    return reads_memory
 
 
-def _alone(loop: Loop) -> Group:
-    """A group for a fold over dimensions in the middle: the kept ones first, then the folded ones."""
-    assert loop.reduce is not None
-    order = [i for i, k in enumerate(loop.reduce.kept) if k] + [i for i, k in enumerate(loop.reduce.kept) if not k]
-    moved = Loop(
-        loop.name,
-        tuple(loop.domain[i] for i in order),
-        loop.expr,
-        [Access(a.buffer, a.offset, tuple(a.strides[i] for i in order)) for a in loop.reads],
-        Access(loop.write.buffer, loop.write.offset, tuple(loop.write.strides[i] for i in order)),
-        loop.compute,
-        type(loop.reduce)(
-            loop.reduce.init,
-            loop.reduce.combine,
-            loop.reduce.finish,
-            loop.reduce.accumulate,
-            tuple(sorted(loop.reduce.kept, reverse=True)),
-        ),
-    )
-    group = Group(tuple(n for n in moved.domain if n != 1))
-    found = group.admits(moved)
-    assert found is not None
-    group.add(moved, found)
+def _new_group(loop: Loop) -> Group:
+    group = Group(tuple(n for n in loop.domain if n != 1))
+    placement = group.admits(loop)
+    if placement is None:
+        return _alone(loop)
+    group.add(loop, placement)
     return group
 
 
-def _worth(group: Group, loop: Loop) -> bool:
+def _alone(loop: Loop) -> Group:
+    """A group for a reduction over dimensions in the middle: the kept ones first, then the reduced ones."""
+    assert loop.reduce is not None
+    order = [i for i, k in enumerate(loop.reduce.kept) if k] + [i for i, k in enumerate(loop.reduce.kept) if not k]
+    moved = replace(
+        loop,
+        domain=tuple(loop.domain[i] for i in order),
+        reads=[Access(a.buffer, a.offset, tuple(a.strides[i] for i in order)) for a in loop.reads],
+        write=Access(loop.write.buffer, loop.write.offset, tuple(loop.write.strides[i] for i in order)),
+        reduce=replace(loop.reduce, kept=tuple(sorted(loop.reduce.kept, reverse=True))),
+    )
+    group = Group(tuple(n for n in moved.domain if n != 1))
+    placement = group.admits(moved)
+    assert placement is not None
+    group.add(moved, placement)
+    return group
+
+
+def _is_worth_joining(group: Group, loop: Loop) -> bool:
     """Loops that share nothing gain nothing from one kernel, unless they are small."""
     touched = {a.buffer for a in loop.reads}
-    return bool(touched & group.buffers) or _numel(group.dims) <= 4096
+    return bool(touched & group.buffers) or math.prod(group.dims) <= 4096
 
 
 def _meet(group: Group, loop: Loop, readers: dict[Buffer, list[Loop]]) -> bool:
     """Whether a loop of the same size that follows soon needs what this one makes and what the group makes."""
-    size = _numel(loop.domain)
+    size = math.prod(loop.domain)
     near = [loop]
     for _ in range(6):
-        near = [r for n in near for r in readers.get(n.write.buffer, ()) if _numel(r.domain) == size][:16]
+        near = [r for n in near for r in readers.get(n.write.buffer, ()) if math.prod(r.domain) == size][:16]
         if any(a.buffer in group.made for r in near for a in r.reads):
             return True
     return False

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from flambeau import _logging
-from flambeau._functorch.aot.trace import Call, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
 from flambeau._inductor import config
-from flambeau._inductor.ir import Loop, Operator
+from flambeau._inductor.ir import Loop, OperatorCall
 from flambeau._inductor.schedule import Group
 
 __all__ = ["Stages", "wanted"]
@@ -45,7 +45,9 @@ class Stages:
         self.count = 0
         self.started = time.perf_counter()
 
-    def recorded(self, calls: list[Call], inputs: list[Value], outputs: list[Value | None]) -> None:
+    def recorded(
+        self, calls: list[RecordedCall], inputs: list[RecordedValue], outputs: list[RecordedValue | None]
+    ) -> None:
         if self.on:
             arguments = ", ".join(f"{v}: {_kind(v)}" for v in inputs)
             lines = [f"def {self.title}({arguments}):"]
@@ -55,15 +57,15 @@ class Stages:
             lines.append(f"    return {', '.join(map(str, outputs))}")
             self._write("recorded", "py", lines)
 
-    def lowered(self, items: Iterable[Loop | Operator]) -> None:
+    def lowered(self, items: Iterable[Loop | OperatorCall]) -> None:
         if self.on:
             self._write("lowered", "txt", [_item(item) for item in items])
 
-    def scheduled(self, items: Iterable[Group | Operator]) -> None:
+    def scheduled(self, items: Iterable[Group | OperatorCall]) -> None:
         if self.on:
             lines = []
             for item in items:
-                if isinstance(item, Operator):
+                if isinstance(item, OperatorCall):
                     lines.append(_item(item))
                     continue
                 split = "" if item.split is None else f", columns from {item.split}"
@@ -71,7 +73,7 @@ class Stages:
                 lines += [f"    {member.level:5} {_item(member.loop)}" for member in item.members]
             self._write("scheduled", "txt", lines)
 
-    def printed(self, kernels: list[tuple[Group | Operator, list[Any]]]) -> None:
+    def printed(self, kernels: list[tuple[Group | OperatorCall, list[Any]]]) -> None:
         if self.on:
             parts = []
             for group, launches in kernels:
@@ -102,16 +104,16 @@ class Stages:
         self.started = time.perf_counter()
 
 
-def _kind(value: Value) -> str:
+def _kind(value: RecordedValue) -> str:
     return f"{str(value.dtype).rpartition('.')[2]}{list(value.size)}"
 
 
-def _at(call: Call) -> str:
+def _at(call: RecordedCall) -> str:
     return f", {call.line}" if call.line else ""
 
 
-def _item(item: Loop | Operator) -> str:
-    if isinstance(item, Operator):
+def _item(item: Loop | OperatorCall) -> str:
+    if isinstance(item, OperatorCall):
         recasts = [f"{made} = {source} as {made.dtype}" for (source, _), made in zip(item.reads, item.written)]
         return f"call {item.call}" if item.call is not None else ", ".join(recasts) or "take a random state"
     folded = "" if item.reduce is None else f" folded by {item.reduce.combine}, kept {item.reduce.kept}"
@@ -119,9 +121,9 @@ def _item(item: Loop | Operator) -> str:
     return f"{item.write.buffer}[{item.write.offset}:{item.write.strides}] = {item.name} over {item.domain}: {item.expr} of {reads}{folded}"
 
 
-def _origin(group: Group | Operator) -> str:
+def _origin(group: Group | OperatorCall) -> str:
     """The ops and lines that a kernel comes from, as a comment."""
-    if isinstance(group, Operator):
+    if isinstance(group, OperatorCall):
         return f"// {group.call.line or 'backward'}: {group.call.op}"
     lines: dict[str, list[str]] = {}
     for member in group.members:

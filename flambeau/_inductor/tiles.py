@@ -10,17 +10,19 @@ that only they know.
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import flambeau as fl
-from flambeau._inductor.arrange import arrange, passes, product
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
-from flambeau._inductor.schedule import AFTER, Group, Member
+from flambeau._inductor.iteration import assign_passes, iteration_space
+from flambeau._inductor.schedule import AFTER_GROUP, Group, Level, Member
 from flambeau.ops import expr as e
 
-__all__ = ["Part", "Target", "Tile", "alternatives", "divide", "power", "subgroup"]
+__all__ = ["Part", "Target", "Tile", "TileKind", "alternatives", "divide", "power", "subgroup"]
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,27 @@ class Target:
     longest_shared_row: int = 8192  # the same for rows whose columns are folded too
 
 
+class TileKind(enum.Enum):
+    """How the work of a group is divided over programs."""
+
+    FLAT = "flat"  # a program computes some elements
+    BLOCK = "block"  # the same, as rows by columns
+    BY_ROWS = "by rows"  # a program has rows and reduces along their columns
+    BY_COLUMNS = "by columns"  # a program has columns and reduces along the rows
+
+
 @dataclass(frozen=True)
 class Tile:
     """The piece that one program, or one step of its loop, works on."""
 
-    kind: str  # "flat": elements; "tile": rows by columns; "rows": folds along columns; "columns": folds along rows
+    kind: TileKind
     x: int  # rows, or elements
     r: int = 1  # columns
     warps: int = 4
-    whole: bool = True  # a tile has all columns of its rows
+    full_rows: bool = True  # a tile has all columns of its rows
     splits: int = 1  # programs that share a fold
     registers: int | None = None  # the most of a thread
-    inner: int | None = None  # the row dimension that runs fastest, of a "tile"
+    inner: int | None = None  # the row dimension that runs fastest, of a BLOCK
 
 
 @dataclass
@@ -79,52 +90,53 @@ def _registers(group: Group) -> int | None:
 
 def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
     """The kernels of a group."""
-    sizes, _, rows = arrange(group)
+    space = iteration_space(group)
+    sizes, rows = space.sizes, space.rows
     if group.split is None:
         return [Part(group, stored, _pointwise(group, target))]
-    height, width = product(sizes[:rows]), product(sizes[rows:])
-    along = [m for m in group.members if m.level == "fold"]
-    across = [m for m in group.members if m.level == "rows"]
+    height, width = math.prod(sizes[:rows]), math.prod(sizes[rows:])
+    along = [m for m in group.members if m.level is Level.ROW_REDUCTION]
+    across = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
     if not along and not across:
-        if all(m.level == "full" for m in group.members):
+        if all(m.level is Level.POINT for m in group.members):
             return divide(subgroup(group.dims, None, group.members), stored, target)
-        return [Part(group, stored, Tile("rows", 1, min(power(width), 4096), 8, whole=width <= 4096))]
+        return [Part(group, stored, Tile(TileKind.BY_ROWS, 1, min(power(width), 4096), 8, full_rows=width <= 4096))]
     if across:
-        if not along and all(m.level != "row" for m in group.members):
-            return _columns(group, stored, target, height, width, whole=False)
+        if not along and all(m.level is not Level.ROW for m in group.members):
+            return _columns(group, stored, target, height, width, full_rows=False)
         if width <= target.longest_shared_row:
-            return _columns(group, stored, target, height, width, whole=True)
-        late = [m for m in group.members if m.level in AFTER]
-        first = _parts(group, [[m for m in group.members if m.level not in AFTER], late], stored)
+            return _columns(group, stored, target, height, width, full_rows=True)
+        late = [m for m in group.members if m.level in AFTER_GROUP]
+        first = _parts(group, [[m for m in group.members if m.level not in AFTER_GROUP], late], stored)
         return [part for sub, needed in first for part in divide(sub, needed, target)]
     if width <= target.longest_row:
         x = min(max(2048 // power(width), 1), power(height))
         while x > 1 and height // x < target.processors:
             x //= 2
-        tile = Tile("rows", x, power(width), _warps(x * power(width)), registers=_registers(group))
+        tile = Tile(TileKind.BY_ROWS, x, power(width), _warps(x * power(width)), registers=_registers(group))
         return [Part(group, stored, tile)]
     if height >= target.processors:
-        return [Part(group, stored, Tile("rows", 1, 4096, 8, whole=False))]
-    depth, count = passes(group)
+        return [Part(group, stored, Tile(TileKind.BY_ROWS, 1, 4096, 8, full_rows=False))]
+    depth, count = assign_passes(group)
     if count == 1 and (height == 1 or width >= 1 << 16 or height < 32):
         return _in_parts(group, stored, target, height, width)
     if count > 1:
         last = max(depth.values())
         by_pass = [[m for m in group.members if depth[m.loop.write.buffer] == at] for at in range(last + 1)]
         return [part for sub, needed in _parts(group, by_pass, stored) for part in divide(sub, needed, target)]
-    return [Part(group, stored, Tile("rows", 1, 4096, 8, whole=False))]
+    return [Part(group, stored, Tile(TileKind.BY_ROWS, 1, 4096, 8, full_rows=False))]
 
 
 def alternatives(tile: Tile) -> list[Tile]:
     """Other tiles for the same work, that may take less time."""
     made = [replace(tile, warps=w, registers=None) for w in (tile.warps // 2, tile.warps * 2) if 1 <= w <= 16]
-    if tile.kind == "flat":
+    if tile.kind is TileKind.FLAT:
         made += [
             replace(tile, x=x, warps=w) for x, w in ((tile.x // 2, tile.warps), (tile.x * 2, tile.warps)) if x >= 128
         ]
-    if tile.kind == "rows" and tile.whole and tile.splits == 1 and tile.x * tile.r <= 4096:
+    if tile.kind is TileKind.BY_ROWS and tile.full_rows and tile.splits == 1 and tile.x * tile.r <= 4096:
         made.append(replace(tile, x=tile.x * 2, warps=min(tile.warps * 2, 16), registers=None))
-    if tile.kind == "rows" and not tile.whole and tile.splits == 1:
+    if tile.kind is TileKind.BY_ROWS and not tile.full_rows and tile.splits == 1:
         made.append(replace(tile, r=tile.r // 2))
     return made
 
@@ -134,8 +146,9 @@ def alternatives(tile: Tile) -> list[Tile]:
 
 def _pointwise(group: Group, target: Target) -> Tile:
     """Elements in the order of the result; a tile where something is read in another order."""
-    sizes, picks, _ = arrange(group)
-    total = product(sizes)
+    space = iteration_space(group)
+    sizes, picks = space.sizes, space.dims
+    total = math.prod(sizes)
     if len(sizes) > 1 and sizes[-1] >= 16:
         for member in group.members:
             for access in member.reads:
@@ -143,13 +156,13 @@ def _pointwise(group: Group, target: Target) -> Tile:
                     continue
                 for k in range(len(sizes) - 1):
                     if access.strides[picks[k]] == 1 and sizes[k] >= 16:
-                        return Tile("tile", 32, 64, 4, whole=False, inner=k)
+                        return Tile(TileKind.BLOCK, 32, 64, 4, full_rows=False, inner=k)
     if len(sizes) == 2 and any(b.memory.padded for b in group.buffers):
-        return Tile("tile", 1, 2048, 4, whole=False)
+        return Tile(TileKind.BLOCK, 1, 2048, 4, full_rows=False)
     x = 1024
     while x > 128 and total // x < target.processors:
         x //= 2
-    return Tile("flat", x, warps=max(x // 256, 1))
+    return Tile(TileKind.FLAT, x, warps=max(x // 256, 1))
 
 
 # ---------------------------------------------------------------- parts of a group
@@ -185,7 +198,7 @@ def _parts(group: Group, chosen: list[list[Member]], stored: set[Buffer]) -> lis
                 source = group.made.get(access.buffer)
                 if source is None or access.buffer in in_memory or place[access.buffer] == len(made):
                     continue
-                if source.level == "full":
+                if source.level is Level.POINT:
                     pending.append(source)
                 else:
                     extra.add(access.buffer)
@@ -212,7 +225,7 @@ def _wide(dtype: Any) -> Any:
 def _unfinished(member: Member, size: tuple[int, ...]) -> Buffer:
     reduce = member.loop.reduce
     assert reduce is not None
-    strides = tuple(product(size[i + 1 :]) for i in range(len(size)))
+    strides = tuple(math.prod(size[i + 1 :]) for i in range(len(size)))
     return Buffer(-1, _wide(reduce.accumulate), size, strides, "loop")
 
 
@@ -233,32 +246,32 @@ def _in_parts(group: Group, stored: set[Buffer], target: Target, height: int, wi
     r = 4096
     splits = max(min(-(-width // (r * 2)), -(-4 * target.processors // height)), 1)
     row_dims = group.dims[: group.split]
-    folds = [m for m in group.members if m.level == "fold"]
+    folds = [m for m in group.members if m.level is Level.ROW_REDUCTION]
     scratch = {m.loop.write.buffer: _unfinished(m, (*row_dims, splits)) for m in folds}
     last: list[Member] = []
     pad = (0,) * 1
     for member in group.members:
         row = member.write.strides[: group.split] + pad
         write = Access(member.write.buffer, member.write.offset, row)
-        if member.level == "fold":
+        if member.level is Level.ROW_REDUCTION:
             kept = (True,) * len(row_dims) + (False,)
             last.append(_rest(member, scratch[member.loop.write.buffer], kept, write, width))
-        elif member.level == "row":
+        elif member.level is Level.ROW:
             reads = [Access(a.buffer, a.offset, a.strides[: group.split] + pad) for a in member.reads]
-            last.append(Member(member.loop, "row", reads, write))
-    first = subgroup(group.dims, group.split, [m for m in group.members if m.level != "row"])
+            last.append(Member(member.loop, Level.ROW, reads, write))
+    first = subgroup(group.dims, group.split, [m for m in group.members if m.level is not Level.ROW])
     finish = subgroup((*row_dims, splits), group.split, last)
-    tile = Tile("rows", 1, r, 8, whole=False, splits=splits)
+    tile = Tile(TileKind.BY_ROWS, 1, r, 8, full_rows=False, splits=splits)
     return [
         Part(first, {b for b in stored if b in first.made}, tile, scratch),
         *divide(finish, {b for b in stored if b in finish.made}, target),
     ]
 
 
-def _columns(group: Group, stored: set[Buffer], target: Target, height: int, width: int, whole: bool) -> list[Part]:
+def _columns(group: Group, stored: set[Buffer], target: Target, height: int, width: int, full_rows: bool) -> list[Part]:
     """Folds along the rows. With folds along columns beside them, a program has whole rows."""
     assert group.split is not None
-    if whole:
+    if full_rows:
         r = power(width)
         x = max(2048 // r, 1)
         waves = 4
@@ -266,13 +279,13 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
         r = min(power(width), 128)
         x, waves = (8192 // r, 2) if width <= r else (4096 // r, 4)
     x = min(x, power(height))
-    tile = Tile("columns", x, r, _warps(x * r), whole=whole or width <= r)
-    blocks = 1 if whole else -(-width // r)
+    tile = Tile(TileKind.BY_COLUMNS, x, r, _warps(x * r), full_rows=full_rows or width <= r)
+    blocks = 1 if full_rows else -(-width // r)
     splits = max(min(-(-waves * target.processors // blocks), height // (x * 4)), 1)
     if splits == 1:
         return [Part(group, stored, tile)]
     column_dims = group.dims[group.split :]
-    folds = [m for m in group.members if m.level == "rows"]
+    folds = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
     scratch = {m.loop.write.buffer: _unfinished(m, (splits, *column_dims)) for m in folds}
     kept = (False,) + (True,) * len(column_dims)
     at = group.split
@@ -281,14 +294,14 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
         return Access(access.buffer, access.offset, (0, *access.strides[at:]))
 
     last = [_rest(m, scratch[m.loop.write.buffer], kept, below(m.write), height) for m in folds]
-    after = [m for m in group.members if m.level == "column"]
+    after = [m for m in group.members if m.level is Level.COLUMN]
     last += [Member(m.loop, m.level, list(map(below, m.reads)), below(m.write)) for m in after]
-    group = subgroup(group.dims, group.split, [m for m in group.members if m.level != "column"])
+    group = subgroup(group.dims, group.split, [m for m in group.members if m.level is not Level.COLUMN])
     finish = subgroup((splits, *column_dims), 1, last)
     own = {b for b in stored if b in group.made and b not in scratch}
     few = min(power(splits), 256)
     across = min(power(width), max(2048 // few, 8))
-    ends = Tile("columns", few, across, 4, whole=width <= across)
+    ends = Tile(TileKind.BY_COLUMNS, few, across, 4, full_rows=width <= across)
     return [
         Part(group, own, replace(tile, splits=splits), scratch),
         Part(finish, {b for b in stored if b in finish.made}, ends),

@@ -4,24 +4,25 @@ A kernel takes pointers, numbers (sizes, and every stride that is neither 0 nor 
 fixed when it is compiled. Sizes are numbers, so one kernel serves every size that is divided alike; that a number is a
 multiple of sixteen is told to the compiler, which then uses wide loads.
 
-    flat      a program has some elements
-    tile      the same as rows by columns, for what is read and written in different orders
-    rows      a program has some rows: all of their columns at once, or in a loop for every pass
-    columns   a program has some columns (or whole rows) and loops over rows, folding along them
+    FLAT        a program computes some elements
+    BLOCK       the same as rows by columns, for what is read and written in different orders
+    BY_ROWS     a program has some rows: all of their columns at once, or in a loop for every pass
+    BY_COLUMNS  a program has some columns (or full rows) and loops over rows, reducing along them
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import flambeau as fl
 from flambeau._inductor import triton_math
-from flambeau._inductor.arrange import arrange, passes, product
-from flambeau._inductor.ir import Access, Buffer, Operator, Reduce
+from flambeau._inductor.ir import Access, Buffer, OperatorCall, Reduce
+from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.printers import Work
-from flambeau._inductor.schedule import Group, Member
-from flambeau._inductor.tiles import Part, Target, Tile, alternatives, divide
+from flambeau._inductor.schedule import Group, Level, Member
+from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide
 from flambeau.ops.expr import Expr
 
 if TYPE_CHECKING:
@@ -238,16 +239,17 @@ class Writer:
         self.constants: dict[Any, str] = {}
         self.head: list[str] = []
         self.row_values: dict[Buffer, str] = {}
-        self.sizes, self.picks, self.rows = arrange(self.group)
-        if self.tile.kind == "flat":
+        space = iteration_space(self.group)
+        self.sizes, self.picks, self.rows = space.sizes, space.dims, space.rows
+        if self.tile.kind is TileKind.FLAT:
             self.rows = len(self.sizes)
         if self.tile.inner is not None:
             self._make_innermost(self.tile.inner)
-        self.depth, self.passes = passes(self.group)
-        self.height, self.width = product(self.sizes[: self.rows]), product(self.sizes[self.rows :])
+        self.depth, self.passes = assign_passes(self.group)
+        self.height, self.width = math.prod(self.sizes[: self.rows]), math.prod(self.sizes[self.rows :])
         self.wide = self._reach() >= 1 << 31
-        self.exact_rows = self.tile.kind != "columns" and self.height % self.tile.x == 0
-        self.exact_columns = self.tile.whole and self.width == self.tile.r
+        self.exact_rows = self.tile.kind is not TileKind.BY_COLUMNS and self.height % self.tile.x == 0
+        self.exact_columns = self.tile.full_rows and self.width == self.tile.r
         accesses = [a for m in self.group.members for a in (m.write, *m.reads)]
         self.room = not self.exact_columns and any(map(self.has_room, accesses))
 
@@ -351,7 +353,7 @@ class Writer:
 
     def store(self, scope: Scope, access: Access, name: str, zero: str = "x * 0") -> None:
         at, mask = self.place(access)
-        if " " not in at and self.tile.kind != "flat":
+        if " " not in at and self.tile.kind is not TileKind.FLAT:
             at = f"{at} + {zero}"  # one element, addressed by a tile of one
         if access.buffer.dtype in _FLOAT8 and name in self.codes:
             scope.lines.append(f"tl.store({at}, {self.codes[name]}{', ' + mask if mask else ''})")
@@ -371,7 +373,7 @@ class Writer:
         source = self.group.made.get(access.buffer)
         if source is None:
             return self.load(scope, access)
-        if source.level != "full":
+        if source.level is not Level.POINT:
             return self.row_values[access.buffer]
         return self.compute(scope, source)
 
@@ -457,7 +459,7 @@ class Writer:
         kind = _kind(member.loop.reduce.accumulate)
         name = scope.cast(name, kind)
         masks = [m for m, exact in (("xm", self.exact_rows), ("rm", self.exact_columns)) if not exact]
-        if member.level == "fold" and "xm" in masks:
+        if member.level is Level.ROW_REDUCTION and "xm" in masks:
             masks.remove("xm")  # rows outside of the data are folded and not stored
         mask = "m" if len(masks) == 2 else masks[0] if masks else ""
         if mask:
@@ -488,7 +490,7 @@ class Writer:
         def leaf(node: Expr) -> str:
             if node.args[0] == "a":
                 return total
-            count = member.loop.count or (self.width if member.level == "fold" else self.height)
+            count = member.loop.count or (self.width if member.level is Level.ROW_REDUCTION else self.height)
             name = self.number("count", 0, count)
             self.kinds[name] = "int"
             return scope.let("q", f"({name} + 0).to(tl.{kind})", kind)
@@ -500,21 +502,21 @@ class Writer:
     def full_stores(self, scope: Scope, at: int) -> None:
         for member in self.group.members:
             buffer = member.loop.write.buffer
-            if member.level == "full" and self.depth[buffer] == at and buffer in self.stored:
+            if member.level is Level.POINT and self.depth[buffer] == at and buffer in self.stored:
                 self.store(scope, member.write, self.compute(scope, member))
 
-    def folds(self, level: str, at: int | None = None) -> list[Member]:
+    def reductions(self, level: Level, at: int | None = None) -> list[Member]:
         return [
-            m for m in self.group.members if m.level == level and (at is None or self.depth[m.loop.write.buffer] == at)
+            m for m in self.group.members if m.level is level and (at is None or self.depth[m.loop.write.buffer] == at)
         ]
 
     def row_level(self, scope: Scope, at: int, totals: dict[Buffer, str]) -> None:
         """What is known once a row after pass `at`: the ends of its folds, and loops over rows only."""
         for member in self.group.members:
             buffer = member.loop.write.buffer
-            if self.depth[buffer] != at or member.level not in ("fold", "row"):
+            if self.depth[buffer] != at or member.level not in (Level.ROW_REDUCTION, Level.ROW):
                 continue
-            if member.level == "fold":
+            if member.level is Level.ROW_REDUCTION:
                 if buffer in self.scratch:
                     continue
                 name = self.finished(scope, member, totals[buffer])
@@ -540,17 +542,22 @@ class Writer:
 
     def shape(self) -> dict[str, int]:
         """What the kernel is compiled for."""
-        return {"X": self.tile.x} | ({"R": self.tile.r} if self.tile.kind != "flat" else {})
+        return {"X": self.tile.x} | ({"R": self.tile.r} if self.tile.kind is not TileKind.FLAT else {})
 
     def body(self) -> list[str]:
-        return {"flat": self._flat, "tile": self._tile, "rows": self._rows, "columns": self._columns}[self.tile.kind]()
+        return {
+            TileKind.FLAT: self._flat,
+            TileKind.BLOCK: self._block,
+            TileKind.BY_ROWS: self._by_rows,
+            TileKind.BY_COLUMNS: self._by_columns,
+        }[self.tile.kind]()
 
     def _flat(self) -> list[str]:
         scope = Scope(self)
         self.full_stores(scope, 0)
         return [*self.row_lines(f"{self.program(0)} * X", ""), *scope.lines]
 
-    def _tile(self) -> list[str]:
+    def _block(self) -> list[str]:
         scope = Scope(self)
         self.full_stores(scope, 0)
         return [
@@ -560,9 +567,9 @@ class Writer:
             *scope.lines,
         ]
 
-    def _rows(self) -> list[str]:
+    def _by_rows(self) -> list[str]:
         lines = self.row_lines(f"{self.program(0)} * X", "[:, None]")
-        if self.tile.whole:
+        if self.tile.full_rows:
             return [*lines, *self.column_lines(""), *self.mask_lines(), *self._whole_rows(Scope(self)).lines]
         rows = Scope(self)
         rows.lines = lines
@@ -575,7 +582,7 @@ class Writer:
         for at in range(max(self.passes, 1)):
             self.full_stores(scope, at)
             totals = {}
-            for member in self.folds("fold", at):
+            for member in self.reductions(Level.ROW_REDUCTION, at):
                 name = self.inside(scope, member, self.operand(scope, member))
                 assert member.loop.reduce is not None
                 kind = _kind(member.loop.reduce.accumulate)
@@ -586,9 +593,9 @@ class Writer:
     def _looped_pass(self, rows: Scope, at: int) -> None:
         """One pass in steps over the columns, all rows of the tile at once."""
         scope = Scope(self, rows)
-        accumulators = {m.loop.write.buffer: self.fresh("a") for m in self.folds("fold", at)}
+        accumulators = {m.loop.write.buffer: self.fresh("a") for m in self.reductions(Level.ROW_REDUCTION, at)}
         self.full_stores(scope, at)
-        for member in self.folds("fold", at):
+        for member in self.reductions(Level.ROW_REDUCTION, at):
             self._accumulate(scope, member, accumulators[member.loop.write.buffer], rows)
         if scope.lines:
             columns = self.number("columns", 0, self.width)
@@ -600,7 +607,7 @@ class Writer:
             body = [*self.column_lines("start + "), *self.mask_lines(), *scope.lines]
             rows.lines += [f"for start in range({first}, {last}, R):", *(f"    {line}" for line in body)]
         totals = {}
-        for member in self.folds("fold", at):
+        for member in self.reductions(Level.ROW_REDUCTION, at):
             buffer, reduce = member.loop.write.buffer, member.loop.reduce
             assert reduce is not None
             kind = _kind(reduce.accumulate)
@@ -627,10 +634,10 @@ class Writer:
         operand = self.inside(scope, member, self.operand(scope, member))
         scope.lines.append(f"{name} = {self.combined(reduce, name, operand)}")
 
-    def _columns(self) -> list[str]:
+    def _by_columns(self) -> list[str]:
         head = Scope(self)
-        head.lines = self.column_lines("" if self.tile.whole else f"{self.program(0)} * R + ")
-        folds = self.folds("rows")
+        head.lines = self.column_lines("" if self.tile.full_rows else f"{self.program(0)} * R + ")
+        folds = self.reductions(Level.COLUMN_REDUCTION)
         accumulators = {m.loop.write.buffer: self.fresh("a") for m in folds}
         scope = Scope(self)
         self._whole_rows(scope)
@@ -660,7 +667,7 @@ class Writer:
                 self.store(ends, member.write, name, "c * 0")
         for member in self.group.members:
             buffer = member.loop.write.buffer
-            if member.level == "column":
+            if member.level is Level.COLUMN:
                 self.row_values[buffer] = name = self.held(ends, buffer, self.operand(ends, member))
                 if buffer in self.stored:
                     self.store(ends, member.write, name, "c * 0")
@@ -671,10 +678,10 @@ class Writer:
     def grid(self) -> tuple[int, int, int]:
         tile = self.tile
         down = -(-self.height // tile.x)
-        if tile.kind == "tile":
+        if tile.kind is TileKind.BLOCK:
             return down, -(-self.width // tile.r), 1
-        if tile.kind == "columns":
-            return (1 if tile.whole else -(-self.width // tile.r)), tile.splits, 1
+        if tile.kind is TileKind.BY_COLUMNS:
+            return (1 if tile.full_rows else -(-self.width // tile.r)), tile.splits, 1
         return down, tile.splits, 1
 
 
@@ -689,7 +696,7 @@ def print_part(part: Part) -> Kernel:
     return Writer(part).kernel(", ".join(m.loop.name for m in part.group.members))
 
 
-def print_operator(item: Operator, target: Target) -> list[Kernel] | None:
+def print_operator(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernels of an operator call that has some of its own; None when it is called."""
     if item.call is None:
         return None

@@ -14,14 +14,14 @@ by the kernel turned around; the call for the other gradients stays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import Call
-from flambeau._inductor.arrange import product as product_of
+from flambeau._functorch.aot.trace import RecordedCall
 from flambeau._inductor.convolutions import pair
-from flambeau._inductor.ir import Access, Buffer, Operator, refine, split_strides
+from flambeau._inductor.ir import Access, Buffer, OperatorCall, refine, split_strides
 from flambeau._inductor.schedule import Group, Member
 from flambeau._inductor.tiles import Target, power, subgroup
 from flambeau._inductor.triton import Kernel
@@ -45,7 +45,7 @@ FEW = 16  # channels below which a step takes several elements of the kernel
 class Convolution:
     """x[batch, channels, height, width] with weight[n, channels, kernel...], summed over channels and kernel."""
 
-    item: Operator
+    item: OperatorCall
     x: Access  # over batch, channels, height, width
     weight: Access  # over n, channels and the kernel's two dimensions
     bias: Access | None  # over n
@@ -62,13 +62,13 @@ class Convolution:
 
     @property
     def m(self) -> int:
-        return product_of(self.made)
+        return math.prod(self.made)
 
     @property
     def operands(self) -> tuple[Access, ...]:
         return (self.x, self.weight) if self.bias is None else (self.x, self.weight, self.bias)
 
-    def call(self) -> Call:
+    def call(self) -> RecordedCall:
         return _with_mask(self.item.call, lambda i: i == 0) if self._of_several else self.item.call
 
     def leave(self) -> list[Kernel] | None:
@@ -109,7 +109,7 @@ class Convolution:
 
     def kernels(self, group: Group, stored: set[Buffer], target: Target) -> list[Kernel]:
         names = ", ".join([self.item.call.op._full_name, *(m.loop.name for m in group.members)])
-        depth = self.channels if self.channels >= FEW else self.channels * product_of(self.kernel)
+        depth = self.channels if self.channels >= FEW else self.channels * math.prod(self.kernel)
         fitting = [
             choice
             for choice in CHOICES
@@ -124,7 +124,7 @@ class Convolution:
 
 def _boundary(dims: tuple[int, ...], size: int) -> int | None:
     """From which of the dimensions on their product is a size."""
-    return next((i for i in range(len(dims), -1, -1) if product_of(dims[i:]) == size), None)
+    return next((i for i in range(len(dims), -1, -1) if math.prod(dims[i:]) == size), None)
 
 
 def _over_dims(member: Member, old: tuple[int, ...], new: tuple[int, ...]) -> Member:
@@ -144,7 +144,7 @@ def _turned(member: Member, order: list[int]) -> Member:
 # ---------------------------------------------------------------- which
 
 
-def convolution(item: Operator) -> Convolution | None:
+def convolution(item: OperatorCall) -> Convolution | None:
     """A call that is a convolution of planes in one group, or the gradient of one with respect to its input."""
     if item.call is None or item.call.op._full_name not in ("conv2d", "convolution", "_convolution", _BACKWARD):
         return None
@@ -185,11 +185,11 @@ def convolution(item: Operator) -> Convolution | None:
     )  # fmt: skip
 
 
-def _with_mask(call: Call, wanted: Callable[[int], bool]) -> Call:
+def _with_mask(call: RecordedCall, wanted: Callable[[int], bool]) -> RecordedCall:
     """A call for gradients that computes some of those that it was to compute."""
     given = records.bind(call.op, call.args, call.kwargs)
     given["output_mask"] = [asked and wanted(i) for i, asked in enumerate(given["output_mask"])]
-    return Call(call.op, tuple(given.values()), {}, call.results, call.writes)
+    return RecordedCall(call.op, tuple(given.values()), {}, call.results, call.writes)
 
 
 def _is_dense(buffer: Buffer, order: tuple[int, ...]) -> bool:
@@ -268,7 +268,7 @@ class _ByPixels(Finished):
     def _by_channels(self, x: list[str], w: list[str]) -> list[str]:
         """A step takes K channels at one element of the kernel."""
         c = self.matrix
-        single = product_of(c.kernel) == 1
+        single = math.prod(c.kernel) == 1
         channels = self.number("channels", 0, c.channels)
         whole = c.channels % self.depth_of_tile == 0
         body = []
@@ -277,7 +277,7 @@ class _ByPixels(Finished):
         else:
             # What the loop over the depth divides by is fixed when the kernel is compiled.
             steps = -(-c.channels // self.depth_of_tile)
-            lines = [f"for step in range(0, {steps * product_of(c.kernel)}):"]
+            lines = [f"for step in range(0, {steps * math.prod(c.kernel)}):"]
             body += [f"tap = step // {steps}", f"at = step % {steps} * K"]
             body += self._moves()
             down, right = "down", "right"
@@ -296,7 +296,7 @@ class _ByPixels(Finished):
         """A step takes K of all channels at all elements of the kernel."""
         c = self.matrix
         channels = self.number("channels", 0, c.channels)
-        depth = self.number("depth", 0, c.channels * product_of(c.kernel))
+        depth = self.number("depth", 0, c.channels * math.prod(c.kernel))
         body = []
         for name, axis, masks in (("a", "[None, :]", True), ("b", "[:, None]", False)):
             body += [f"e = k{axis} + at", f"channel = e % {channels}", f"tap = e // {channels}"]

@@ -9,16 +9,16 @@ kernels, and the winner for these sizes is remembered. Convolutions (`triton_con
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import flambeau as fl
-from flambeau._inductor.arrange import product as product_of
-from flambeau._inductor.ir import Access, Buffer, Operator
+from flambeau._inductor.ir import Access, Buffer, OperatorCall
 from flambeau._inductor.printers import Work
-from flambeau._inductor.schedule import Group
-from flambeau._inductor.tiles import Part, Target, Tile, power, subgroup
+from flambeau._inductor.schedule import Group, Level
+from flambeau._inductor.tiles import Part, Target, Tile, TileKind, power, subgroup
 from flambeau._inductor.triton import Kernel, Scope, Tuner, Writer
 from flambeau.backends import records
 
@@ -49,7 +49,7 @@ _BAND = 8  # tiles above each other that are computed one after the other, so th
 class Matrix(Protocol):
     """A call whose result is a matrix, a sum over products for each element."""
 
-    item: Operator
+    item: OperatorCall
     result: Buffer
     bias: Access | None  # over the columns
 
@@ -74,7 +74,7 @@ class Matrix(Protocol):
 class Product:
     """a[m, k] * b[k, n] + bias[n]"""
 
-    item: Operator
+    item: OperatorCall
     a: Access  # over m, k
     b: Access  # over k, n
     bias: Access | None  # over n
@@ -99,8 +99,8 @@ class Product:
 
     def over(self, group: Group) -> Group | None:
         dims = group.dims
-        split = next((i for i in range(len(dims) + 1) if product_of(dims[i:]) == self.n), None)
-        if split is None or product_of(dims[:split]) != self.m:
+        split = next((i for i in range(len(dims) + 1) if math.prod(dims[i:]) == self.n), None)
+        if split is None or math.prod(dims[:split]) != self.m:
             return None
         return over(self, group, split)
 
@@ -134,7 +134,7 @@ def _pairs(work: list[Work]) -> Iterator[tuple[int, int, Matrix, Group]]:
     taken: set[int] = set()
     for at, (item, leaving) in enumerate(work):
         product: Matrix | None = None
-        if isinstance(item, Operator):
+        if isinstance(item, OperatorCall):
             product = _product(item) or convolution(item)
         if product is None or product.result in leaving:
             continue
@@ -145,28 +145,28 @@ def _pairs(work: list[Work]) -> Iterator[tuple[int, int, Matrix, Group]]:
         sources = {access.buffer.memory for access in product.operands}
         between = itertools.chain.from_iterable(_written(item) for item, _ in work[at + 1 : readers[0] + 1])
         if isinstance(group, Group) and not any(b.memory in sources for b in between):
-            pointwise = group.split is None and all(m.level == "full" for m in group.members)
+            pointwise = group.split is None and all(m.level is Level.POINT for m in group.members)
             fitting = product.over(group) if pointwise else None
             if fitting is not None:
                 taken.add(readers[0])
                 yield at, readers[0], product, fitting
 
 
-def _touches(item: Group | Operator, buffer: Buffer) -> bool:
-    if isinstance(item, Operator):
+def _touches(item: Group | OperatorCall, buffer: Buffer) -> bool:
+    if isinstance(item, OperatorCall):
         return any(b.memory is buffer for b, _ in item.reads)
     return any(b.memory is buffer for b in item.buffers)
 
 
-def _written(item: Group | Operator) -> list[Buffer]:
-    return item.written if isinstance(item, Operator) else [m.loop.write.buffer for m in item.members]
+def _written(item: Group | OperatorCall) -> list[Buffer]:
+    return item.written if isinstance(item, OperatorCall) else [m.loop.write.buffer for m in item.members]
 
 
 def over(matrix: Matrix, group: Group, split: int) -> Group | None:
     """A pointwise group with its dimensions from `split` on as columns; None where it reads the matrix in another order than
     it lies in memory."""
     dims = group.dims
-    rows = tuple(product_of(dims[i + 1 :]) for i in range(len(dims)))
+    rows = tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
     for member in group.members:
         if member.write.buffer.memory is matrix.result:
             return None
@@ -178,7 +178,7 @@ def over(matrix: Matrix, group: Group, split: int) -> Group | None:
     return subgroup(dims, split, group.members)
 
 
-def _product(item: Operator) -> Product | None:
+def _product(item: OperatorCall) -> Product | None:
     if item.call is None or item.call.op._full_name not in ("mm", "linear", "addmm"):
         return None
     given = records.bind(item.call.op, item.call.args, item.call.kwargs)
@@ -225,7 +225,7 @@ def _as_matrix(size: Any, stride: Any) -> tuple[tuple[int, int], tuple[int, int]
     if any(s != t * n for (_, s), (n, t) in itertools.pairwise(lead)):
         return None
     down = lead[-1][1] if lead else size[-1]
-    return (int(product_of(size[:-1])), int(size[-1])), (int(down), int(stride[-1]))
+    return (int(math.prod(size[:-1])), int(size[-1])), (int(down), int(stride[-1]))
 
 
 # ---------------------------------------------------------------- printing
@@ -237,7 +237,9 @@ class Finished(Writer):
     def __init__(self, matrix: Matrix, group: Group, stored: set[Buffer], choice: Choice) -> None:
         self.matrix = matrix
         self.depth_of_tile = choice.depth
-        super().__init__(Part(group, stored, Tile("tile", choice.rows, choice.columns, choice.warps, whole=False)))
+        super().__init__(
+            Part(group, stored, Tile(TileKind.BLOCK, choice.rows, choice.columns, choice.warps, full_rows=False))
+        )
         if self.width % choice.columns == 0:
             self.exact_columns, self.room = True, False
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flambeau._inductor.ir import Access, Buffer, Loop, Operator
-from flambeau._inductor.memory import ALIGNMENT, Arrangement, extent, overlapping
+from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall
+from flambeau._inductor.memory import ALIGNMENT, MemoryPlan, extent, overlapping
 from flambeau._inductor.schedule import Group
 
 __all__ = ["verify_lowered", "verify_memory", "verify_planned", "verify_scheduled"]
@@ -36,10 +36,10 @@ def _inside(access: Access, domain: tuple[int, ...], where: object) -> None:
         _rule(first >= 0 and end <= extent(access.buffer.memory), "an access stays inside of its memory", where)
 
 
-def verify_lowered(items: Iterable[Loop | Operator], given: Iterable[Buffer]) -> None:
+def verify_lowered(items: Iterable[Loop | OperatorCall], given: Iterable[Buffer]) -> None:
     known = set(given)
     for item in items:
-        if isinstance(item, Operator):
+        if isinstance(item, OperatorCall):
             for buffer, _ in item.reads:
                 _rule(buffer in known, "what a call reads was made before", item.call)
             known |= {b for b in item.results if b is not None} | set(item.written)
@@ -63,11 +63,11 @@ def verify_lowered(items: Iterable[Loop | Operator], given: Iterable[Buffer]) ->
         known.add(item.write.buffer)
 
 
-def verify_scheduled(steps: Iterable[Group | Operator], given: Iterable[Buffer], loops: int) -> None:
+def verify_scheduled(steps: Iterable[Group | OperatorCall], given: Iterable[Buffer], loops: int) -> None:
     known = set(given)
     seen = 0
     for step in steps:
-        if isinstance(step, Operator):
+        if isinstance(step, OperatorCall):
             for buffer, _ in step.reads:
                 _rule(buffer in known, "a call runs after those that make what it reads", step.call)
             known |= {b for b in step.results if b is not None} | set(step.written)
@@ -87,14 +87,14 @@ def verify_scheduled(steps: Iterable[Group | Operator], given: Iterable[Buffer],
     _rule(seen == loops, "every loop is in one group", f"{seen} of {loops}")
 
 
-def verify_memory(arrangement: Arrangement) -> None:
-    blocks, offsets = list(arrangement.blocks.values()), [arrangement.offsets[m] for m in arrangement.blocks]
-    _rule(overlapping(blocks, offsets) is None, "what lives at the same time lies apart", arrangement)
+def verify_memory(memory_plan: MemoryPlan) -> None:
+    blocks, offsets = list(memory_plan.blocks.values()), [memory_plan.offsets[m] for m in memory_plan.blocks]
+    _rule(overlapping(blocks, offsets) is None, "what lives at the same time lies apart", memory_plan)
     for block, offset in zip(blocks, offsets):
         _rule(offset % ALIGNMENT == 0, "places are aligned", offset)
-        _rule(offset >= 0 and offset + block.bytes <= arrangement.bytes, "places are inside of the arena", offset)
-    for made, taken in arrangement.takes.items():
-        place = arrangement.place_of(taken)
+        _rule(offset >= 0 and offset + block.bytes <= memory_plan.bytes, "places are inside of the arena", offset)
+    for made, taken in memory_plan.overwrites.items():
+        place = memory_plan.place_of(taken)
         _rule(extent(made) <= extent(place), "what takes a place has room there", (made, place))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as fl
 import flambeau.nn.functional as F
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.triton_build import TritonPrinter
 
 if not fl.cuda.is_available():
@@ -20,12 +20,12 @@ cases = importlib.import_module("test_triton")
 
 @pytest.mark.parametrize("name", cases.CASES)
 def test_kernels_agree_with_the_cpu(name):
-    cases.agree(name, compile_function, "cuda")
+    cases.agree(name, compile_tensor_function, "cuda")
 
 
 def test_inputs_that_are_not_aligned():
     base = fl.randn(1001, device="cuda")
-    run = compile_function(lambda x: [x * 2 + 1], 1)
+    run = compile_tensor_function(lambda x: [x * 2 + 1], 1)
     for offset in (0, 1, 3):
         part = base[offset : offset + 990]
         assert fl.allclose(run(part)[0].cpu(), part.cpu() * 2 + 1)
@@ -108,7 +108,7 @@ class Forced(TritonPrinter):
 def test_products_and_convolutions_with_what_follows_them(name, first):
     printer = Forced.of(fl.device("cuda"))
     printer.first = first
-    cases.agree(name, lambda function, inputs: compile_function(function, inputs, printer=printer), "cuda")
+    cases.agree(name, lambda function, inputs: compile_tensor_function(function, inputs, printer=printer), "cuda")
 
 
 @pytest.mark.parametrize("mode", ["max-autotune-no-cudagraphs", "max-autotune"])

@@ -26,7 +26,7 @@ from typing import Any
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import build, config
-from flambeau._inductor.compile_fx import Compiled, compile_function, native_function
+from flambeau._inductor.compile_fx import GraphCompiler, compile_tensor_function, specialized_function
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -310,7 +310,7 @@ def compare(case: Case, expected: list[Outcome], prepared: Prepared | None = Non
     if prepared is None:
         _warnings.found.clear()
     try:
-        got = _run(prepared.function if prepared else compile_function(function, len(inputs())), case)
+        got = _run(prepared.function if prepared else compile_tensor_function(function, len(inputs())), case)
         # That what was computed before may be written to is not recorded: such a function runs as it is.
         warned = prepared.warnings if prepared else _warnings.found
         unexpected = [w for w in warned if "leaf Variable" not in w or not getattr(function, "history", False)]
@@ -427,7 +427,7 @@ class Prepared:
     def __init__(self, case: Case) -> None:
         function, inputs = case
         history = getattr(function, "history", False)
-        self.compiled = Compiled(function, True)
+        self.compiled = GraphCompiler(function, True)
         self.graphs: dict[Any, Any] = {}
         _warnings.found.clear()
         for variant in _variants(case):
@@ -435,7 +435,7 @@ class Prepared:
             if _geometry(given) not in self.graphs:
                 self.graphs[_geometry(given)] = self.compiled.graph_for(given)
         self.warnings = list(_warnings.found)
-        self.function = native_function(len(given), self._graph_for, function)
+        self.function = specialized_function(len(given), self._graph_for, function)
 
     def _graph_for(self, given: list[Any]) -> Any:
         key = _geometry(given)

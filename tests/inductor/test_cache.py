@@ -15,11 +15,11 @@ from flambeau._inductor import build
 ROOT = pathlib.Path(build.__file__).resolve().parents[2]  # of the package under test
 PROGRAM = """
 import flambeau as fl
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 import flambeau.nn.functional as F
 x, w = fl.arange(40.).view(5, 8) / 7, fl.arange(8.) / 3
 def f(x, w): return [F.gelu(x * w + {0}).sum(0), F.softmax(x, -1) * {0}]
-for a, b in zip(compile_function(f, 2)(x, w), f(x, w)):
+for a, b in zip(compile_tensor_function(f, 2)(x, w), f(x, w)):
     fl.testing.assert_close(a, b)
 print("right")
 """

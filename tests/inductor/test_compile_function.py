@@ -5,7 +5,7 @@ import pytest
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import build
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.printers import CppPrinter
 
 
@@ -50,7 +50,7 @@ CASES = {
 def test_values_and_gradients_are_those_of_eager_mode(name):
     function, sizes = CASES[name]
     inputs = [tensor(*size, grad=True) for size in sizes]
-    compiled = compile_function(lambda *a: [function(*a)], len(inputs))
+    compiled = compile_tensor_function(lambda *a: [function(*a)], len(inputs))
     with fl.no_grad():
         fl.testing.assert_close(compiled(*inputs)[0], function(*inputs))
     got, expected = compiled(*inputs)[0], function(*inputs)
@@ -69,13 +69,13 @@ def test_what_a_later_loop_needs_is_computed_in_its_kernel():
             return super().launches(work)
 
     x, y = tensor(100, 100), tensor(100, 100)
-    compiled = compile_function(lambda *a: [chain(*a)], 2, printer=Watching())
+    compiled = compile_tensor_function(lambda *a: [chain(*a)], 2, printer=Watching())
     fl.testing.assert_close(compiled(x, y)[0], chain(x, y))
     assert launches == [1]  # though sigmoid(y) shares nothing with what is computed of x before
 
 
 def test_one_set_of_kernels_serves_every_size():
-    compiled = compile_function(lambda x, w, b: [F.layer_norm(x, (64,), w, b).relu()], 3)
+    compiled = compile_tensor_function(lambda x, w, b: [F.layer_norm(x, (64,), w, b).relu()], 3)
     weight, bias = tensor(64), tensor(64)
     compiled(tensor(16, 64), weight, bias)
     built = set(build._loaded)
@@ -87,7 +87,7 @@ def test_one_set_of_kernels_serves_every_size():
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_empty_and_single_rows(rows):
-    compiled = compile_function(lambda x: [F.softmax(x * 2, -1), x.sum()], 1)
+    compiled = compile_tensor_function(lambda x: [F.softmax(x * 2, -1), x.sum()], 1)
     x = tensor(rows, 5)
     for got, expected in zip(compiled(x), [F.softmax(x * 2, -1), x.sum()]):
         fl.testing.assert_close(got, expected)
@@ -101,7 +101,7 @@ def test_dtypes(dtype):
     def function(x, y):
         return [x * y, x > y, fl.where(x > y, x, y), x.sum(), x.to(fl.float32) / 3]
 
-    compiled = compile_function(function, 2)
+    compiled = compile_tensor_function(function, 2)
     for got, expected in zip(compiled(x, y), function(x, y)):
         assert got.dtype == expected.dtype
         fl.testing.assert_close(got, expected)
@@ -115,7 +115,7 @@ def test_inputs_written_in_place_are_written():
 
     x, y = tensor(5, 6), tensor(5, 6)
     other = x.clone()
-    compiled = compile_function(function, 2)
+    compiled = compile_tensor_function(function, 2)
     version = x._version
     got = compiled(x, y)[0]
     fl.testing.assert_close(got, function(other, y)[0])
@@ -131,7 +131,7 @@ def test_part_of_a_tensor_written_in_place():
         return [y, y.sum()]
 
     x = tensor(4, 5)
-    for got, expected in zip(compile_function(function, 1)(x), function(x)):
+    for got, expected in zip(compile_tensor_function(function, 1)(x), function(x)):
         fl.testing.assert_close(got, expected)
 
 
@@ -142,7 +142,7 @@ def test_batch_norm_updates_its_statistics():
     x, w, b = tensor(8, 3, 4, 4), tensor(3), tensor(3)
     mean, var = fl.zeros(3), fl.ones(3)
     other_mean, other_var = mean.clone(), var.clone()
-    got = compile_function(function, 5)(x, mean, var, w, b)[0]
+    got = compile_tensor_function(function, 5)(x, mean, var, w, b)[0]
     fl.testing.assert_close(got, function(x, other_mean, other_var, w, b)[0])
     fl.testing.assert_close(mean, other_mean)
     fl.testing.assert_close(var, other_var)
@@ -150,7 +150,7 @@ def test_batch_norm_updates_its_statistics():
 
 def test_second_derivatives_run_through_compiled_code():
     x = tensor(7, grad=True)
-    compiled = compile_function(lambda x: [(x.sin() * x).sum()], 1)
+    compiled = compile_tensor_function(lambda x: [(x.sin() * x).sum()], 1)
 
     def second(function):
         (first,) = fl.autograd.grad(function(x), x, create_graph=True)
@@ -162,7 +162,7 @@ def test_second_derivatives_run_through_compiled_code():
 def test_a_saved_input_that_changed_is_noticed():
     w = tensor(4, grad=True)
     x = tensor(4)
-    y = compile_function(lambda x, w: [(x * w).sum()], 2)(x, w)[0]
+    y = compile_tensor_function(lambda x, w: [(x * w).sum()], 2)(x, w)[0]
     x.add_(1)
     with pytest.raises(RuntimeError, match="modified"):
         y.backward()
@@ -174,13 +174,13 @@ def test_random_numbers_are_those_of_eager_mode():
 
     x = tensor(50)
     fl.manual_seed(3)
-    got = compile_function(function, 1)(x)[0]
+    got = compile_tensor_function(function, 1)(x)[0]
     fl.manual_seed(3)
     fl.testing.assert_close(got, function(x)[0])
 
 
 def test_tensors_the_function_refers_to_are_constants():
     table = tensor(5)
-    compiled = compile_function(lambda x: [x + table], 1)
+    compiled = compile_tensor_function(lambda x: [x + table], 1)
     x = tensor(3, 5)
     fl.testing.assert_close(compiled(x)[0], x + table)

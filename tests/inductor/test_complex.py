@@ -5,8 +5,8 @@ import pytest
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import compile_fx, config, plan
-from flambeau._inductor.compile_fx import compile_function
-from flambeau._inductor.ir import Operator
+from flambeau._inductor.compile_fx import compile_tensor_function
+from flambeau._inductor.ir import OperatorCall
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def planned(monkeypatch):
     class Noted(plan.Plan):
         def run(self, scheduled, outputs):
             program = super().run(scheduled, outputs)
-            calls = [s.call.op._full_name for s in scheduled if isinstance(s, Operator) and s.call is not None]
+            calls = [s.call.op._full_name for s in scheduled if isinstance(s, OperatorCall) and s.call is not None]
             made.append((calls, len(self.launches)))
             return program
 
@@ -51,7 +51,7 @@ def agrees(function, *given):
     """Results, their looks, gradients, and what becomes of the arguments are those of eager mode."""
     for reuse in (True, False):
         with config.patch(allow_buffer_reuse=reuse):
-            compiled = compile_function(function, len(given))
+            compiled = compile_tensor_function(function, len(given))
             for _ in range(2):
                 _compare(compiled, function, given)
 
@@ -127,14 +127,14 @@ def test_values_and_gradients_are_those_of_eager_mode(name, planned):
 
 @pytest.mark.host  # on a GPU products of complex numbers are calls
 def test_rotary_embeddings_are_one_kernel(planned):
-    compiled = compile_function(lambda x, a: [rotated(x, a)], 2)
+    compiled = compile_tensor_function(lambda x, a: [rotated(x, a)], 2)
     x = leaf(2, 5, 3, 8)
     compiled(x, angles(7, 8))[0].sum().backward()
     assert planned == [([], 1), ([], 1)]
 
 
 def test_functions_of_complex_numbers_are_not_computed_again(planned):
-    compiled = compile_function(lambda z: [(z.exp() * z.sin()).abs()], 1)
+    compiled = compile_tensor_function(lambda z: [(z.exp() * z.sin()).abs()], 1)
     compiled(leaf(4, 6, dtype=fl.complex64))[0].sum().backward()
     (forward, _), (backward, _) = planned
     assert {"exp", "sin"} <= set(forward)
@@ -217,13 +217,15 @@ def test_memory_of_its_own_is_written_through_views():
 def test_an_input_that_is_only_read_is_not_said_to_be_written():
     z = fl.randn(4, dtype=fl.complex64)
     before = z._version
-    compile_function(lambda z: [fl.view_as_real(z) * 2], 1)(z)
+    compile_tensor_function(lambda z: [fl.view_as_real(z) * 2], 1)(z)
     assert z._version == before
 
 
 def test_results_are_views_of_inputs():
     z, x = fl.randn(4, 6, dtype=fl.complex64), fl.randn(4, 2)
-    real, pairs, imag = compile_function(lambda z, x: [fl.view_as_real(z), fl.view_as_complex(x), z.imag], 2)(z, x)
+    real, pairs, imag = compile_tensor_function(lambda z, x: [fl.view_as_real(z), fl.view_as_complex(x), z.imag], 2)(
+        z, x
+    )
     z.add_(1 + 2j)
     x.mul_(3)
     fl.testing.assert_close(real, fl.view_as_real(z))
@@ -232,7 +234,7 @@ def test_results_are_views_of_inputs():
 
 
 def test_memory_that_begins_in_the_middle_of_an_element_is_refused():
-    function = compile_function(lambda x: [fl.view_as_complex(x)], 1)
+    function = compile_tensor_function(lambda x: [fl.view_as_complex(x)], 1)
     memory = fl.randn(9)
     fl.testing.assert_close(function(memory[:8].view(4, 2))[0], fl.view_as_complex(memory[:8].view(4, 2)))
     with pytest.raises(RuntimeError, match=r"\[view\]|storage offset"):
@@ -242,4 +244,4 @@ def test_memory_that_begins_in_the_middle_of_an_element_is_refused():
 def test_infinite_parts_stay_infinite():
     z = fl.complex(fl.tensor([float("inf"), float("nan"), 1e30, 0.0]), fl.tensor([float("nan"), 1.0, 1e30, -0.0]))
     agrees(lambda z: [z.abs() * 1, z + 1, -z], z)
-    assert compile_function(lambda z: [z.abs() + 0], 1)(z)[0][0].item() == float("inf")
+    assert compile_tensor_function(lambda z: [z.abs() + 0], 1)(z)[0][0].item() == float("inf")

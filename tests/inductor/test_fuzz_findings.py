@@ -4,12 +4,12 @@ import pytest
 
 import flambeau as fl
 import flambeau.nn.functional as F
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 
 
 def agrees(function, *inputs):
     """Results, their layouts, and gradients are those of eager mode."""
-    got, expected = compile_function(function, len(inputs))(*inputs), function(*inputs)
+    got, expected = compile_tensor_function(function, len(inputs))(*inputs), function(*inputs)
     for a, b in zip(got, expected):
         assert (a.dtype, a.stride(), a.requires_grad) == (b.dtype, b.stride(), b.requires_grad)
         fl.testing.assert_close(a, b)
@@ -30,11 +30,11 @@ def test_mixed_precision_inside_the_function():
             return [F.linear(x, x)]
 
     agrees(function, fl.randn(3, 4))
-    assert compile_function(function, 1)(fl.randn(3, 4))[0].dtype == fl.bfloat16
+    assert compile_tensor_function(function, 1)(fl.randn(3, 4))[0].dtype == fl.bfloat16
 
 
 def test_mixed_precision_around_the_function():
-    compiled = compile_function(lambda x: [F.linear(x, x)], 1)
+    compiled = compile_tensor_function(lambda x: [F.linear(x, x)], 1)
     x = fl.randn(3, 4, requires_grad=True)
     assert compiled(x)[0].dtype == fl.float32
     with fl.autocast(fl.get_default_device().type, dtype=fl.bfloat16):
@@ -55,7 +55,7 @@ def test_integer_division(name):
     if fl.get_default_device().type != "cpu":
         return  # devices do not notice a division by zero
     with pytest.raises(RuntimeError, match="zero"):
-        compile_function(function, 2)(a, b * 0)
+        compile_tensor_function(function, 2)(a, b * 0)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_inputs_that_share_memory_with_one_that_is_written():
 
     base = fl.arange(6.0)
     other = base.clone()
-    got = compile_function(function, 2)(base[:4], base[2:])[0]
+    got = compile_tensor_function(function, 2)(base[:4], base[2:])[0]
     fl.testing.assert_close(got, function(other[:4], other[2:])[0])
     fl.testing.assert_close(base, other)
 
@@ -99,7 +99,7 @@ def test_writing_to_an_input_with_a_history():
         return [x.sin()]
 
     x = fl.randn(4, requires_grad=True)
-    got = compile_function(function, 1)(x * 1)[0]
+    got = compile_tensor_function(function, 1)(x * 1)[0]
     expected = function(x * 1)[0]
     fl.testing.assert_close(got, expected)
     fl.testing.assert_close(*(fl.autograd.grad(t.sum(), x)[0] for t in (got, expected)))
@@ -109,7 +109,7 @@ def test_low_precision_statistics_are_kept_in_single_precision():
     x = fl.randn(4, 9).bfloat16().requires_grad_()
     mine, true = (
         fl.autograd.grad(y.sum(), x)[0]
-        for y in (compile_function(lambda x: [F.rms_norm(x, (9,))], 1)(x)[0], F.rms_norm(x, (9,)))
+        for y in (compile_tensor_function(lambda x: [F.rms_norm(x, (9,))], 1)(x)[0], F.rms_norm(x, (9,)))
     )
     fl.testing.assert_close(mine, true, rtol=0.05, atol=0.02)
 
@@ -137,7 +137,7 @@ def test_the_largest_element_is_found_again_in_low_precision(dtype):
 def test_low_precision_is_rounded_after_each_operation():
     x = fl.randn(200).bfloat16()
     function = lambda x: [(x * 1.7 + 0.3) / 3 - x * 0.1]  # noqa: E731
-    assert fl.equal(compile_function(function, 1)(x)[0], function(x)[0])
+    assert fl.equal(compile_tensor_function(function, 1)(x)[0], function(x)[0])
 
 
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.float32])
@@ -153,7 +153,7 @@ def test_an_input_that_gets_its_history_by_being_written():
         total.index_add_(0, rows, weight)
         return []
 
-    compile_function(function, 3)(total, weight, rows)
+    compile_tensor_function(function, 3)(total, weight, rows)
     assert total.grad_fn is not None
     total.sum().backward()
     assert weight.grad.tolist() == [1.0] * 4
@@ -167,7 +167,7 @@ def test_an_input_with_a_history_is_written_without_complaint(caplog):
         return [total]
 
     results = []
-    for run in (function, compile_function(function, 3)):
+    for run in (function, compile_tensor_function(function, 3)):
         weight.grad = None
         run(weight * 2, weight, rows)[0].square().sum().backward()
         results.append(weight.grad)
@@ -178,21 +178,21 @@ def test_an_input_with_a_history_is_written_without_complaint(caplog):
 def test_an_input_with_a_history_may_be_a_result():
     weight = fl.randn(4, requires_grad=True)
     total = weight * 2
-    same, double = compile_function(lambda total: [total, total * 2], 1)(total)
+    same, double = compile_tensor_function(lambda total: [total, total * 2], 1)(total)
     (same + double).sum().backward()
     assert weight.grad.tolist() == [6.0] * 4
 
 
 def test_second_derivatives_where_an_input_is_a_result():
     x = fl.tensor([1.0, 2.0], requires_grad=True)
-    same, cube = compile_function(lambda x: [x, x**3], 1)(x)
+    same, cube = compile_tensor_function(lambda x: [x, x**3], 1)(x)
     (first,) = fl.autograd.grad(cube.sum() + same.sum(), x, create_graph=True)
     assert fl.autograd.grad(first.sum(), x)[0].tolist() == [6.0, 12.0]
 
 
 def test_sums_of_many_rows():
     x = fl.full((300_000, 2), 0.1)
-    total = compile_function(lambda x: [(x * 1).sum(0)], 1)(x)[0]
+    total = compile_tensor_function(lambda x: [(x * 1).sum(0)], 1)(x)[0]
     fl.testing.assert_close(total, fl.full((2,), 30_000.0), rtol=1e-6, atol=0)
 
 
@@ -208,7 +208,7 @@ def test_batch_normalisation_is_computed_as_in_eager_mode(layout):
     def function(x, weight, bias, mean, variance):
         return [F.batch_norm(x, mean, variance, weight, bias, training=True).relu() + 1]
 
-    compiled = compile_function(function, 5)
+    compiled = compile_tensor_function(function, 5)
     gradient = fl.randn(4, 5, 6, 7)
     found = []
     for run in (compiled, function):

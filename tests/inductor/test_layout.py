@@ -6,7 +6,7 @@ import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau._functorch.aot.trace import trace_joint
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.layout import choose_layouts
 
 
@@ -57,7 +57,7 @@ def test_values_gradients_and_strides_are_those_of_eager_mode(name):
     fl.manual_seed(0)
     function, sizes = CASES[name]
     inputs = [fl.randn(size, requires_grad=True) for size in sizes]
-    compiled = compile_function(lambda *a: [function(*a)], len(inputs))
+    compiled = compile_tensor_function(lambda *a: [function(*a)], len(inputs))
     with fl.no_grad():
         got, expected = compiled(*inputs)[0], function(*inputs)
         fl.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)

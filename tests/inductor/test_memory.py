@@ -10,7 +10,7 @@ import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau import library
 from flambeau._inductor import config, memory, plan
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.memory import ALIGNMENT, Block, lay_out, overlapping
 
 pytestmark = pytest.mark.host  # programs of devices have no arena
@@ -24,7 +24,7 @@ def with_an_arena():
 
 
 @pytest.fixture
-def arrangements(monkeypatch):
+def memory_plans(monkeypatch):
     """What was planned, program after program."""
     made = []
 
@@ -89,27 +89,27 @@ def _close(ours, eager):
 
 
 def _check(function, *given):
-    made = compile_function(function, len(given))
+    made = compile_tensor_function(function, len(given))
     for _ in range(2):
         for ours, eager in zip(made(*given), function(*given)):
             _close(ours, eager)
     return made
 
 
-def test_a_loop_writes_over_what_an_operator_made(arrangements):
+def test_a_loop_writes_over_what_an_operator_made(memory_plans):
     with config.patch("epilogue_fusion", False):  # the product would do it itself
         _check(lambda x, w, b: [F.relu(x @ w + b)], fl.randn(64, 128), fl.randn(128, 256), fl.randn(256))
-    (made,) = arrangements
-    assert len(made.takes) == 1 and made.bytes == 0  # the result is where the product was
+    (made,) = memory_plans
+    assert len(made.overwrites) == 1 and made.bytes == 0  # the result is where the product was
 
 
-def test_what_is_taken_over_is_read_first(arrangements):
+def test_what_is_taken_over_is_read_first(memory_plans):
     """Both results need the product, one of them is written over it."""
     _check(lambda x, w: [(p := x @ w).exp() + 1, p * 2 - x, p.sum()], fl.randn(40, 40), fl.randn(40, 40))
-    assert len(arrangements[0].takes) == 1
+    assert len(memory_plans[0].overwrites) == 1
 
 
-def test_columns_of_a_row_are_read_before_they_are_written_over(arrangements):
+def test_columns_of_a_row_are_read_before_they_are_written_over(memory_plans):
     def function(x, w):
         p = x @ w
         return [F.softmax(p, -1), F.layer_norm(p + 1, (48,)), p.amax(-1)]
@@ -117,19 +117,19 @@ def test_columns_of_a_row_are_read_before_they_are_written_over(arrangements):
     _check(function, fl.randn(16, 32), fl.randn(32, 48))
 
 
-def test_a_transposed_reader_takes_nothing(arrangements):
+def test_a_transposed_reader_takes_nothing(memory_plans):
     _check(lambda x, w: [(x @ w).t().contiguous() + 1], fl.randn(33, 33), fl.randn(33, 33))
-    assert not arrangements[0].takes
+    assert not memory_plans[0].overwrites
 
 
-def test_a_broadcast_reader_takes_nothing(arrangements):
+def test_a_broadcast_reader_takes_nothing(memory_plans):
     _check(lambda x, w: [(x @ w) + fl.zeros(5, 1, 1)], fl.randn(33, 33), fl.randn(33, 33))
-    assert not arrangements[0].takes
+    assert not memory_plans[0].overwrites
 
 
-def test_another_dtype_takes_nothing(arrangements):
+def test_another_dtype_takes_nothing(memory_plans):
     _check(lambda x, w: [(x @ w).to(fl.int32) + 1], fl.randn(33, 33), fl.randn(33, 33))
-    assert not arrangements[0].takes
+    assert not memory_plans[0].overwrites
 
 
 def test_inputs_and_results_are_not_written_over():
@@ -149,7 +149,7 @@ def test_inputs_and_results_are_not_written_over():
     assert fl.equal(x, before[0]) and fl.equal(w, before[1])
 
 
-def test_chains_keep_to_one_place(arrangements):
+def test_chains_keep_to_one_place(memory_plans):
     def function(x, w):
         for _ in range(6):
             x = F.relu(x @ w + 1).t().contiguous() * 2
@@ -157,7 +157,7 @@ def test_chains_keep_to_one_place(arrangements):
 
     with config.patch("epilogue_fusion", False):
         _check(function, fl.randn(160, 160), fl.randn(160, 160) / 160)
-    (made,) = arrangements
+    (made,) = memory_plans
     assert len(made.blocks) > 4
     assert made.bytes <= 3 * 160 * 160 * 4
 
@@ -174,7 +174,7 @@ def test_what_backward_needs_is_left_alone():
     x, w1, w2, b = fl.randn(96, 200), fl.randn(200, 160), fl.randn(160, 210), fl.randn(160)
     weights = [t.requires_grad_() for t in (w1, w2, b)]
     results = []
-    for function in (_network, compile_function(_network, 4)):
+    for function in (_network, compile_tensor_function(_network, 4)):
         loss, rows = function(x, *weights)
         total = loss + rows.square().mean()
         once = fl.autograd.grad(total, weights, retain_graph=True)
@@ -186,26 +186,26 @@ def test_what_backward_needs_is_left_alone():
         _close(a, b_)
 
 
-def test_each_size_has_its_own_layout_over_the_same_kernels(arrangements):
+def test_each_size_has_its_own_layout_over_the_same_kernels(memory_plans):
     def function(x, w):
         return [fl.tanh(x @ w + 1).t().contiguous().exp().sum(0)]
 
-    made = compile_function(function, 2)
+    made = compile_tensor_function(function, 2)
     for n in (1, 2, 7, 64, 300, 301, 5):
         x, w = fl.randn(n, 200), fl.randn(200, 170)
         _close(made(x, w)[0], function(x, w)[0])
-    assert len(arrangements) == 7
+    assert len(memory_plans) == 7
 
 
 def test_empty_sizes():
     _check(lambda x, w: [fl.relu(x @ w + 1).sum(), (x @ w) * 2], fl.randn(0, 8), fl.randn(8, 5))
 
 
-def test_without_reuse_everything_has_memory_of_its_own(arrangements):
+def test_without_reuse_everything_has_memory_of_its_own(memory_plans):
     x, w = fl.randn(300, 300), fl.randn(300, 300)
     with config.patch(allow_buffer_reuse=False):
         _check(lambda x, w: [fl.relu(x @ w + 1).t().contiguous() @ w], x, w)
-    assert not arrangements
+    assert not memory_plans
 
 
 # ---------------------------------------------------------------- runs
@@ -227,7 +227,7 @@ def _big(x, w):
 
 def test_a_run_gives_its_arena_back():
     x, w = fl.randn(200, 200), fl.randn(200, 200) / 200
-    made = compile_function(_big, 2)
+    made = compile_tensor_function(_big, 2)
     made(x, w)
     before = _allocated()
     for _ in range(100):
@@ -242,7 +242,7 @@ def test_an_error_in_the_middle_gives_it_back():
         return [y.exp().t().contiguous() @ x + picked.sum()]
 
     x, table = fl.randn(200, 200) / 200, fl.randn(10, 3)
-    made = compile_function(function, 3)
+    made = compile_tensor_function(function, 3)
     good, bad = fl.tensor([1, 2]), fl.tensor([1, 99])
     expected = function(x, good, table)[0]
     _close(made(x, good, table)[0], expected)
@@ -256,7 +256,7 @@ def test_an_error_in_the_middle_gives_it_back():
 
 def test_threads_have_arenas_of_their_own():
     w = fl.randn(200, 200) / 200
-    made = compile_function(_big, 2)
+    made = compile_tensor_function(_big, 2)
     given = [fl.randn(200, 200) for _ in range(4)]
     expected = [_big(x, w)[0] for x in given]
     found = [None] * len(given)
@@ -276,7 +276,7 @@ def test_threads_have_arenas_of_their_own():
 
 def test_a_program_inside_of_a_program():
     w = fl.randn(200, 200) / 200
-    inner = compile_function(_big, 2)
+    inner = compile_tensor_function(_big, 2)
 
     @library.custom_op("arena_tests::inner", mutates_args=())
     def nested(x: fl.Tensor) -> fl.Tensor:
@@ -307,7 +307,7 @@ def test_operators_from_outside_may_keep_what_they_are_given():
         y = keep(fl.tanh(x @ w))
         return [(y + 1).exp() @ w]
 
-    made = compile_function(function, 2)
+    made = compile_tensor_function(function, 2)
     x, w = fl.randn(200, 200), fl.randn(200, 200) / 200
     for _ in range(3):
         made(x, w)
@@ -326,7 +326,7 @@ def test_operators_with_several_results_and_memory_of_their_own():
     x, k = fl.randn(4, 8, 32, 32), fl.randn(8, 8, 3, 3)
     _check(function, x, k)
     g = k.clone().requires_grad_()
-    found = [fl.autograd.grad(f(x, g)[0].sum(), g)[0] for f in (function, compile_function(function, 2))]
+    found = [fl.autograd.grad(f(x, g)[0].sum(), g)[0] for f in (function, compile_tensor_function(function, 2))]
     _close(*(t / 100 for t in found))
 
 
@@ -355,13 +355,13 @@ def _small(x, k, w):
 
 
 @pytest.mark.parametrize("small", [0, 1 << 16])
-def test_results_of_operators_of_any_size_have_places(small, monkeypatch, arrangements):
+def test_results_of_operators_of_any_size_have_places(small, monkeypatch, memory_plans):
     monkeypatch.setattr(memory, "SMALL", small)
     x, k, w = fl.randn(3, 4, 6, 6), fl.randn(4, 4, 3, 3), fl.randn(36, 5)
     _check(_small, x, k, w)
-    assert arrangements[0].offsets or small
+    assert memory_plans[0].offsets or small
     weights = [k.requires_grad_(), w.requires_grad_()]
-    made = compile_function(_small, 3)
+    made = compile_tensor_function(_small, 3)
     for _ in range(2):
         ours, eager = ([*fl.autograd.grad(f(x, *weights)[-1], weights)] for f in (made, _small))
         for a, b in zip(ours, eager):

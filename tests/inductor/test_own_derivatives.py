@@ -4,7 +4,7 @@ import pytest
 
 import flambeau as fl
 from flambeau._functorch.aot import trace
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def program(rows, weights, ends):
 
 
 def test_derivative_of_groups(inputs, records):
-    compiled = compile_function(lambda *given: [program(*given)], 3)
+    compiled = compile_tensor_function(lambda *given: [program(*given)], 3)
 
     def fast(*given):
         return compiled(*given)[0]
@@ -105,7 +105,7 @@ def test_errors_of_derivatives_are_raised_by_backward(inputs):
         def backward(ctx, grad):
             raise ArithmeticError("no derivative")
 
-    (result,) = compile_function(lambda x: [Wrong.apply(x).sin()], 1)(inputs[0])
+    (result,) = compile_tensor_function(lambda x: [Wrong.apply(x).sin()], 1)(inputs[0])
     with pytest.raises(ArithmeticError, match="no derivative"):
         result.sum().backward()
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_compiled_is_recorded_once(records):
     def function(x):
         return count(x) * 2
 
-    fast = compile_function(lambda x: [function(x)], 1)
+    fast = compile_tensor_function(lambda x: [function(x)], 1)
     for factor in (1.0, -1.0, 2.0):
         assert fast(fl.ones(3) * factor)[0].item() == 6 * abs(factor)
     assert len(records) == 1

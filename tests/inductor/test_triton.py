@@ -12,7 +12,7 @@ import pytest
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import triton_build
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.tiles import Target
 
 pytestmark = pytest.mark.skipif(not triton_build.available(), reason="Triton is not installed")
@@ -225,7 +225,7 @@ def check(name, printer_of):
     """Compares a case, compiled with the printer for a target, with eager mode."""
     case, _, which = name.rpartition(" on ")
     printer = printer_of(SMALL if which == "small" else LARGE)
-    agree(case, lambda function, inputs: compile_function(function, inputs, printer=printer))
+    agree(case, lambda function, inputs: compile_tensor_function(function, inputs, printer=printer))
 
 
 def agree(case, compiled, device="cpu"):
@@ -333,7 +333,7 @@ def test_kernels_compile_without_a_gpu(capability):
         function, inputs, _ = CASES[name]
         printer = CompileOnly(0, Target(capability, processors=4, longest_shared_row=32))
         with pytest.raises(Stop):
-            compile_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
+            compile_tensor_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
         assert all(image.code.startswith(b"\x7fELF") for image in printer.images), name
 
 
@@ -352,7 +352,7 @@ def test_products_are_made_by_the_group_that_alone_reads_them():
 
         function, inputs, _ = CASES[name]
         with pytest.raises(Stop):
-            compile_function(function, len(inputs), printer=Printer(0, LARGE))(*[make() for make in inputs])
+            compile_tensor_function(function, len(inputs), printer=Printer(0, LARGE))(*[make() for make in inputs])
         return found
 
     assert len(finished("a product and an activation")) == 1
@@ -371,7 +371,7 @@ def test_images_are_found_on_disk_and_spoilt_ones_are_built_again():
     def build():
         printer = CompileOnly(0, Target(90, processors=4))
         with pytest.raises(Stop):
-            compile_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
+            compile_tensor_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
         return printer.images
 
     first = build()
@@ -398,7 +398,7 @@ def test_convolutions_of_single_precision_are_products_where_their_operands_may_
 
     monkeypatch.setitem(vars(fl.backends.cudnn), "_tf32", allowed)
     with pytest.raises(Stop):
-        compile_function(lambda x, w: [F.conv2d(x, w).relu()], 2, printer=Printer(0, LARGE))(
+        compile_tensor_function(lambda x, w: [F.conv2d(x, w).relu()], 2, printer=Printer(0, LARGE))(
             fl.randn(64, 64, 16, 16), fl.randn(128, 64, 3, 3)
         )
     assert bool(found) is allowed

@@ -5,7 +5,7 @@ import pytest
 import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import compile_fx, config, plan
-from flambeau._inductor.compile_fx import compile_function
+from flambeau._inductor.compile_fx import compile_tensor_function
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def _check(function, *given):
     for reuse in (True, False):
         with config.patch(allow_buffer_reuse=reuse):
             ours, eager = [t.clone() for t in given], [t.clone() for t in given]
-            made = compile_function(function, len(given))
+            made = compile_tensor_function(function, len(given))
             for _ in range(2):
                 for a, b in zip([*made(*ours), *ours], [*function(*eager), *eager]):
                     fl.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
@@ -139,7 +139,7 @@ def test_inputs_with_gaps_and_other_orders():
 
     ours = [fl.randn(40, 60)[:, ::2], fl.randn(30, 40).t()]
     eager = [fl.randn(40, 60)[:, ::2].copy_(ours[0]), fl.randn(30, 40).t().copy_(ours[1])]
-    made = compile_function(function, 2)
+    made = compile_tensor_function(function, 2)
     for _ in range(2):
         for a, b in zip([*made(*ours), *ours], [*function(*eager), *eager]):
             fl.testing.assert_close(a, b)
@@ -151,7 +151,7 @@ def test_gradients_beside_writes():
         return [(x * running).tanh().sum()]
 
     results = []
-    for f in (function, compile_function(function, 2)):
+    for f in (function, compile_tensor_function(function, 2)):
         x = fl.linspace(-1, 1, 600).reshape(20, 30).clone().requires_grad_()
         running = fl.ones(30)
         (loss,) = f(x, running)

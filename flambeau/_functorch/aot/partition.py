@@ -16,7 +16,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from flambeau._functorch.aot.trace import Call, Trace, Value
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 from flambeau.backends import records
 
 __all__ = ["always_the_same", "partition", "saved"]
@@ -38,7 +38,9 @@ _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations
 
 
-def partition(trace: Trace, forward: list[Call], backward: list[Call], budget: float = 1.0) -> list[Call]:
+def partition(
+    trace: Trace, forward: list[RecordedCall], backward: list[RecordedCall], budget: float = 1.0
+) -> list[RecordedCall]:
     """The calls of backward, with those of forward that it repeats."""
     network = _Network(trace, forward, backward)
     cheap = [call for call in forward if network.may_repeat(call) and _is_one_pass(call)]
@@ -54,13 +56,15 @@ def partition(trace: Trace, forward: list[Call], backward: list[Call], budget: f
     return _placed(repeated, backward, trace.gradients)
 
 
-def _placed(repeated: list[Call], backward: list[Call], gradients: list[Value | None]) -> list[Call]:
+def _placed(
+    repeated: list[RecordedCall], backward: list[RecordedCall], gradients: list[RecordedValue | None]
+) -> list[RecordedCall]:
     """The calls of backward, each repeated call before the first that needs it."""
     maker = {v.storage: (at, call) for at, call in enumerate(repeated) for v in call.results if v is not None}
-    placed: list[Call] = []
+    placed: list[RecordedCall] = []
 
-    def place(values: list[Value]) -> None:
-        found: dict[int, Call] = {}
+    def place(values: list[RecordedValue]) -> None:
+        found: dict[int, RecordedCall] = {}
         waiting = [v.storage for v in values]
         while waiting:
             at, call = maker.get(waiting.pop(), (-1, None))
@@ -79,8 +83,10 @@ def _placed(repeated: list[Call], backward: list[Call], gradients: list[Value | 
 
 
 def _first(
-    options: list[list[Call]], cut: Callable[[list[Call]], tuple[list[Call], int]], allowed: float
-) -> tuple[list[Call], int]:
+    options: list[list[RecordedCall]],
+    cut: Callable[[list[RecordedCall]], tuple[list[RecordedCall], int]],
+    allowed: float,
+) -> tuple[list[RecordedCall], int]:
     """The first option that saves no more than is allowed, or the last; later ones save less."""
     low, high = 0, len(options) - 1
     while low < high:
@@ -92,12 +98,12 @@ def _first(
     return cut(options[low])
 
 
-def saved(backward: list[Call], trace: Trace) -> list[Value]:
+def saved(backward: list[RecordedCall], trace: Trace) -> list[RecordedValue]:
     """The storages that backward reads and does not make itself, each as the value it was made as."""
     made = {v.storage for call in backward for v in call.results if v is not None}
     made |= {v.storage for v in trace.tangents}
     constants = {v.storage for v, _ in trace.constants.values()}
-    found: dict[int, Value] = {}
+    found: dict[int, RecordedValue] = {}
     read = [v for call in backward for v in call.reads] + [g for g in trace.gradients if g is not None]
     for value in read:
         if value.storage not in made and value.storage not in constants:
@@ -105,39 +111,39 @@ def saved(backward: list[Call], trace: Trace) -> list[Value]:
     return list(found.values())
 
 
-def _operands(calls: list[Call]) -> set[int]:
+def _operands(calls: list[RecordedCall]) -> set[int]:
     """What products and the like read from memory. Where time counts more than memory, what those of forward and backward
     both read is kept: it is there, and repeating would not only compute but write it again."""
     return {v.storage for call in calls if call.op._opname in _PRODUCTS | _DEAR for v in call.reads}
 
 
-def _is_one_pass(call: Call) -> bool:
+def _is_one_pass(call: RecordedCall) -> bool:
     """Whether a call is a loop that fuses with others. Functions of complex numbers take long."""
     record = records.find(call.op)
     pointwise = record is not None and record.kind == "pointwise" and not any(v.dtype.is_complex for v in call.reads)
     return pointwise or call.op._opname in _ONE_PASS
 
 
-def always_the_same(call: Call) -> bool:
+def always_the_same(call: RecordedCall) -> bool:
     """Whether a call is known to give the same for the same arguments: it draws no random numbers and has no effects."""
     record = records.find(call.op)
     known = record is not None and record.kind in ("pointwise", "reduction")
     return known or call.op._opname in _ONE_PASS | _REPEATABLE
 
 
-def _bytes(call: Call) -> int:
+def _bytes(call: RecordedCall) -> int:
     return sum(_size(v) for v in call.results if v is not None)
 
 
-def _size(value: Value) -> int:
+def _size(value: RecordedValue) -> int:
     return _numel(value) * int(value.dtype.itemsize)
 
 
-def _numel(value: Value) -> int:
+def _numel(value: RecordedValue) -> int:
     return int(math.prod(value.size))
 
 
-def _cost(call: Call) -> float:
+def _cost(call: RecordedCall) -> float:
     """Operations, roughly: products cost by the elements of an operand for each element of the result."""
     each = _PRODUCT_COST if call.op._opname in _PRODUCTS else _LOOP_COST
     each = _PRODUCT_COST * 8 if "conv" in call.op._opname or "attention" in call.op._opname else each
@@ -147,7 +153,7 @@ def _cost(call: Call) -> float:
 class _Network:
     """The storages of a joint trace, and who makes and needs them."""
 
-    def __init__(self, trace: Trace, forward: list[Call], backward: list[Call]) -> None:
+    def __init__(self, trace: Trace, forward: list[RecordedCall], backward: list[RecordedCall]) -> None:
         self.trace = trace
         self.forward = forward
         self.maker = {v.storage: call for call in forward for v in call.results if v is not None}
@@ -157,13 +163,13 @@ class _Network:
         self.needed = [v.storage for v in saved(backward, trace)]
         self.free = {v.storage for v in (*trace.inputs, *(v for v, _ in trace.constants.values()))}
 
-    def may_repeat(self, call: Call) -> bool:
+    def may_repeat(self, call: RecordedCall) -> bool:
         """Whether nothing that the call touches is written, so that it computes the same again, to the last bit or so."""
         made = {r.storage for r in call.results if r is not None}
         touched = made | {v.storage for v in call.reads}
         return not (call.writes or None in call.results or touched & self.written or made & self.compared)
 
-    def cut(self, repeatable: list[Call]) -> tuple[list[Call], int]:
+    def cut(self, repeatable: list[RecordedCall]) -> tuple[list[RecordedCall], int]:
         """The calls to repeat, of those that may be, in order; and the bytes that are saved then."""
         again = {id(call) for call in repeatable}
         flow = _Flow()

@@ -24,7 +24,7 @@ from flambeau.ops.recording import DependsOnData, refused
 from flambeau.ops.recording import state as recording
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Call", "Failed", "Trace", "Unsupported", "Value", "trace_joint"]
+__all__ = ["RecordedCall", "Failed", "Trace", "Unsupported", "RecordedValue", "trace_joint"]
 
 
 class Unsupported(DependsOnData):
@@ -35,7 +35,7 @@ class Failed(Unsupported):
     """The run on tensors without data raised. Eager mode raises it too, or can do what they cannot."""
 
 
-class Value:
+class RecordedValue:
     """A tensor of the record: a window on a storage."""
 
     __slots__ = ("dtype", "index", "offset", "requires_grad", "size", "storage", "stride", "tensor")
@@ -53,18 +53,20 @@ class Value:
         return f"v{self.index}"
 
 
-class Call:
+class RecordedCall:
     """One operator call. Tensors among the arguments are `Value`s, but for plain numbers (2.0 + x)."""
 
     __slots__ = ("args", "backward", "kwargs", "line", "op", "reads", "results", "writes")
 
-    def __init__(self, op: Any, args: Any, kwargs: Any, results: list[Value | None], writes: list[Value]) -> None:
+    def __init__(
+        self, op: Any, args: Any, kwargs: Any, results: list[RecordedValue | None], writes: list[RecordedValue]
+    ) -> None:
         self.op = op
         self.args = args
         self.kwargs = kwargs
         self.results = results  # new tensors; those that are written are in `writes`
         self.writes = writes
-        self.reads: list[Value] = list(values_in((*args, *kwargs.values())))
+        self.reads: list[RecordedValue] = list(values_in((*args, *kwargs.values())))
         self.backward = False
         self.line: str | None = None  # of the program, where somebody wants to know
 
@@ -78,34 +80,34 @@ class Trace:
     """A recorded run."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.values: dict[int, Value] = {}  # by identity of the meta tensor
+        self.calls: list[RecordedCall] = []
+        self.values: dict[int, RecordedValue] = {}  # by identity of the meta tensor
         self.storages: dict[int, int] = {}  # by identity of the meta storage
-        self.inputs: list[Value] = []
+        self.inputs: list[RecordedValue] = []
         self.outputs: list[Any] = []  # Value, or None
-        self.constants: dict[int, tuple[Value, Any]] = {}  # tensors with data that the function refers to
+        self.constants: dict[int, tuple[RecordedValue, Any]] = {}  # tensors with data that the function refers to
         self.sources: list[int] = []  # places of the outputs that the backward starts from, in a joint trace
-        self.tangents: list[Value] = []  # gradients of these
-        self.gradients: list[Value | None] = []
+        self.tangents: list[RecordedValue] = []  # gradients of these
+        self.gradients: list[RecordedValue | None] = []
         self.forward_calls = 0
-        self.roots: dict[int, Value] = {}  # by storage: the value it was made as
+        self.roots: dict[int, RecordedValue] = {}  # by storage: the value it was made as
         self.padded: set[int] = set()  # storages whose rows are further apart than their elements need
         self.kept: list[Any] = []  # meta storages: numbers must not be used twice
         self.device = _CPU  # where everything is, but for
         self.host: set[int] = set()  # storages in the host's memory, when that is another device
 
-    def value(self, tensor: Any) -> Value:
+    def value(self, tensor: Any) -> RecordedValue:
         """The value of a meta tensor, made when it is new."""
         found = self.values.get(id(tensor))
         if found is None:
             storage = tensor.untyped_storage()
             self.kept.append(storage)
             number = self.storages.setdefault(storage._cdata, len(self.storages))
-            found = self.values[id(tensor)] = Value(len(self.values), tensor, number)
+            found = self.values[id(tensor)] = RecordedValue(len(self.values), tensor, number)
             self.roots.setdefault(number, found)
         return found
 
-    def place(self, value: Value, device: Any) -> None:
+    def place(self, value: RecordedValue, device: Any) -> None:
         """Notes where a new value is."""
         if device == _CPU and self.device != _CPU:
             self.host.add(value.storage)
@@ -114,7 +116,7 @@ class Trace:
 def values_in(items: Any) -> Any:
     """The values among arguments, those in lists too."""
     for item in items:
-        if isinstance(item, Value):
+        if isinstance(item, RecordedValue):
             yield item
         elif isinstance(item, (list, tuple)):
             yield from values_in(item)
@@ -234,15 +236,15 @@ class Recorder(TorchDispatchMode):
         try:
             return derivative(ctx, *grads)
         except Exception:
-            from flambeau._functorch.aot import aside
+            from flambeau._functorch.aot import opaque_backward
 
             del self.trace.calls[entered:]
-            return aside.enter(ctx, derivative, grads)
+            return opaque_backward.enter(ctx, derivative, grads)
 
     def _enter(self, func: Any, args: Any, kwargs: Any, results: Any, device: Any) -> None:
         trace = self.trace
         written = {id(t): t for t in self._written(func, args, kwargs)}
-        made: list[Value | None] = []
+        made: list[RecordedValue | None] = []
         for result in results if isinstance(results, (list, tuple)) else (results,):
             if not isinstance(result, fl.Tensor):
                 if result is not None and func._schema.returns:
@@ -257,7 +259,7 @@ class Recorder(TorchDispatchMode):
         writes = [trace.value(t) for t in written.values()]
         recorded = {k: device if v is _META or v == _META else v for k, v in kwargs.items()}
         entered = {k: _map(self._entered, v) for k, v in recorded.items()}
-        trace.calls.append(Call(func, _map(self._entered, args), entered, made, writes))
+        trace.calls.append(RecordedCall(func, _map(self._entered, args), entered, made, writes))
         if self.lines and not trace.tangents:
             trace.calls[-1].line = _line_of_program()
 

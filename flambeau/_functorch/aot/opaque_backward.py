@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau.library import Library
 
-_NAME = "flambeau_aside::backward"
+_NAME = "flambeau_opaque::backward"
 _OWN = frozenset(("_geometry", "_node", "_outputs", "_positions", "_saved", "to_save"))  # of contexts
 _number = itertools.count()
 

@@ -7,9 +7,9 @@ import pytest
 
 import flambeau as fl
 from flambeau._inductor import compile_fx, config, plan
-from flambeau._inductor.compile_fx import compile_function
-from flambeau._inductor.ir import Operator
-from flambeau._inductor.together import verify_together
+from flambeau._inductor.compile_fx import compile_tensor_function
+from flambeau._inductor.concurrent import verify_concurrent
+from flambeau._inductor.ir import OperatorCall
 
 pytestmark = pytest.mark.host  # it is threads that kernels are divided over
 
@@ -25,8 +25,8 @@ def programs(monkeypatch):
         def run(self, scheduled, outputs):
             program = super().run(scheduled, outputs)
             needed = self._needed(scheduled, outputs)
-            stored = [[] if isinstance(i, Operator) else [b for b in i.made if b in needed] for i in scheduled]
-            assert verify_together(scheduled, stored, self.times)
+            stored = [[] if isinstance(i, OperatorCall) else [b for b in i.made if b in needed] for i in scheduled]
+            assert verify_concurrent(scheduled, stored, self.times)
             made.append(program[3])
             return program
 
@@ -59,7 +59,7 @@ def test_parameters_of_many_shapes(programs, threads, reuse):
     fl.set_num_threads(threads)
     try:
         with config.patch(allow_buffer_reuse=reuse):
-            made = compile_function(_momentum, 3 * len(SHAPES))
+            made = compile_tensor_function(_momentum, 3 * len(SHAPES))
             ours = _given()
             eager = [t.clone() for t in ours]
             for _ in range(3):
@@ -81,7 +81,7 @@ def test_what_depends_on_another_waits(programs):
         return [b + 1, (c * 2).sum(), a - c]
 
     x, y = fl.randn(5, 6), fl.randn(40)
-    for ours, eager in zip(compile_function(function, 2)(x, y), function(x, y)):
+    for ours, eager in zip(compile_tensor_function(function, 2)(x, y), function(x, y)):
         fl.testing.assert_close(ours, eager)
 
 
@@ -96,7 +96,7 @@ def test_what_one_reads_is_not_written_by_another(programs):
     for _ in range(2):
         x, y = fl.randn(30, 20), fl.randn(20)
         expected = x.sum(0)
-        (s,) = compile_function(function, 2)(x, y)
+        (s,) = compile_tensor_function(function, 2)(x, y)
         fl.testing.assert_close(s, expected)
         assert fl.equal(x, y.expand(30, 20))
 
@@ -107,7 +107,7 @@ def test_what_two_kernels_read_last_is_no_place_for_the_result_of_one(programs):
         return [p.sum(0), (p + 1).t().contiguous().exp(), p.reshape(-1, 5).amax(1), p * 2]
 
     x, w = fl.randn(50, 30), fl.randn(30, 60)
-    made = compile_function(function, 2)
+    made = compile_tensor_function(function, 2)
     for _ in range(3):
         for ours, eager in zip(made(x, w), function(x, w)):
             fl.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
@@ -117,7 +117,7 @@ def test_large_kernels_keep_their_threads(programs):
     def function(x, y):
         return [x + 1, y * 2]
 
-    made = compile_function(function, 2)
+    made = compile_tensor_function(function, 2)
     x, y = fl.randn(300, 300), fl.randn(7, 11000)
     for ours, eager in zip(made(x, y), function(x, y)):
         fl.testing.assert_close(ours, eager)
@@ -130,7 +130,7 @@ def test_many_kernels_from_many_threads(programs):
     def function(*given):
         return [t.sin() * k for k, t in enumerate(given)]
 
-    made = compile_function(function, len(shapes))
+    made = compile_tensor_function(function, len(shapes))
     failed = []
 
     def work(seed):
