@@ -19,14 +19,8 @@ FL_MATH_FUNCTION double normal(Stream& s) {
   return radius * std::cos(6.28318530717958647692 * s.uniform());
 }
 
-// Marsaglia and Tsang; below 1 by the power of a uniform number.
-FL_MATH_FUNCTION double gamma(Stream& s, double alpha) {
-  if (!(alpha > 0)) return alpha == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
-  double scale = 1;
-  if (alpha < 1) {
-    scale = std::pow(s.uniform(), 1 / alpha);
-    alpha += 1;
-  }
+// Marsaglia and Tsang, for a shape of at least 1.
+FL_MATH_FUNCTION double gamma_of_large_shape(Stream& s, double alpha) {
   const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   for (;;) {
     double x, v;
@@ -36,8 +30,32 @@ FL_MATH_FUNCTION double gamma(Stream& s, double alpha) {
     } while (v <= 0);
     v = v * v * v;
     const double u = s.uniform(), x2 = x * x;
-    if (u < 1 - 0.0331 * x2 * x2 || std::log(u) < 0.5 * x2 + d * (1 - v + std::log(v))) return scale * d * v;
+    if (u < 1 - 0.0331 * x2 * x2 || std::log(u) < 0.5 * x2 + d * (1 - v + std::log(v))) return d * v;
   }
+}
+// A shape below 1 is raised by 1 and the draw scaled by a power of a uniform number.
+FL_MATH_FUNCTION double gamma(Stream& s, double alpha) {
+  if (!(alpha > 0)) return alpha == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  if (alpha >= 1) return gamma_of_large_shape(s, alpha);
+  const double scale = std::pow(s.uniform(), 1 / alpha);
+  return scale * gamma_of_large_shape(s, alpha + 1);
+}
+// The logarithm of the same draw, which stays finite where the draw itself underflows.
+FL_MATH_FUNCTION double log_gamma(Stream& s, double alpha) {
+  if (!(alpha > 0)) return alpha == 0 ? -std::numeric_limits<double>::infinity() : alpha;
+  if (alpha >= 1) return std::log(gamma_of_large_shape(s, alpha));
+  const double log_scale = std::log(s.uniform()) / alpha;
+  return log_scale + std::log(gamma_of_large_shape(s, alpha + 1));
+}
+
+// Turns a row of log_gamma draws into probabilities: a Dirichlet draw.
+FL_MATH_FUNCTION void normalize_logarithms(double* row, int64_t n) {
+  double largest = -std::numeric_limits<double>::infinity(), total = 0;
+  for (int64_t i = 0; i < n; ++i) largest = row[i] > largest ? row[i] : largest;
+  if (largest == -std::numeric_limits<double>::infinity()) largest = 0;
+  for (int64_t i = 0; i < n; ++i) total += row[i] = std::exp(row[i] - largest);
+  if (total == 0) total = 1;
+  for (int64_t i = 0; i < n; ++i) row[i] /= total;
 }
 
 // Small rates by multiplication; large ones by Hörmann's transformed rejection (PTRS).

@@ -2,7 +2,6 @@
 // that rejection in one does not move the others.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/random.h"
 #include "cpu/distribution_math.h"
@@ -69,13 +68,10 @@ Tensor dirichlet_op(const Tensor& self, Opaque* generator) {
   FL_CHECK(self.dim() > 0, "[_sample_dirichlet] expected at least one dimension, got a 0-d tensor");
   if (self.is_meta()) return empty_like(self, self.dtype());
   const Tensor drawn =
-      draw(self, generator, [](Stream& s, double alpha, int64_t) { return gamma(s, alpha); });
+      draw(self, generator, [](Stream& s, double alpha, int64_t) { return log_gamma(s, alpha); });
   const int64_t n = self.size(-1);
-  for (int64_t row = 0; n > 0 && row < self.numel() / n; ++row) {
-    double* x = drawn.data<double>() + row * n;
-    const double total = std::max(std::accumulate(x, x + n, 0.0), std::numeric_limits<double>::min());
-    for (int64_t i = 0; i < n; ++i) x[i] /= total;
-  }
+  for (int64_t row = 0; n > 0 && row < self.numel() / n; ++row)
+    normalize_logarithms(drawn.data<double>() + row * n, n);
   return store(drawn, self);
 }
 

@@ -101,6 +101,13 @@ FL_MATH_FUNCTION double bessel_k(int order, double x, bool scaled) {
   return scaled ? k : k * std::exp(-x);
 }
 
+// value * e^x where e^x alone may overflow: beyond 700 it is multiplied in two halves.
+FL_MATH_FUNCTION double times_exp(double value, double x) {
+  if (!(x > 700.0)) return value * std::exp(x);
+  const double half = std::exp(0.5 * x);
+  return value * half * half;
+}
+
 }  // namespace special_detail
 
 FL_MATH_FUNCTION double i0e(double x) {
@@ -110,10 +117,10 @@ FL_MATH_FUNCTION double i1e(double x) {
   return std::copysign(special_detail::scaled_bessel_i(1, x), x);
 }
 FL_MATH_FUNCTION double i0(double x) {
-  return std::exp(std::fabs(x)) * i0e(x);
+  return special_detail::times_exp(i0e(x), std::fabs(x));
 }
 FL_MATH_FUNCTION double i1(double x) {
-  return std::exp(std::fabs(x)) * i1e(x);
+  return special_detail::times_exp(i1e(x), std::fabs(x));
 }
 FL_MATH_FUNCTION double modified_bessel_i0(double x) {
   return i0(x);

@@ -11,7 +11,7 @@ namespace fl::cuda {
 
 namespace {
 
-enum Drawn { kPoisson, kGamma, kBinomial };
+enum Drawn { kPoisson, kGamma, kLogGamma, kBinomial };
 
 struct DrawArgs {
   const double *first, *second;
@@ -32,6 +32,8 @@ __global__ void __launch_bounds__(128) draw_elements(const __grid_constant__ Dra
     made = distributions::poisson(s, x);
   else if (a.kind == kGamma)
     made = distributions::gamma(s, x);
+  else if (a.kind == kLogGamma)
+    made = distributions::log_gamma(s, x);
   else
     made = distributions::binomial(s, x, a.second[i]);
   a.out[i] = made < a.least ? a.least : made;
@@ -40,12 +42,7 @@ __global__ void __launch_bounds__(128) draw_elements(const __grid_constant__ Dra
 // Rows that sum to one.
 __global__ void __launch_bounds__(128) normalise_rows(double* data, int64_t rows, int64_t n) {
   const int64_t row = int64_t(blockIdx.x) * 128 + threadIdx.x;
-  if (row >= rows) return;
-  double* x = data + row * n;
-  double total = 0;
-  for (int64_t i = 0; i < n; ++i) total += x[i];
-  if (total < std::numeric_limits<double>::min()) total = std::numeric_limits<double>::min();
-  for (int64_t i = 0; i < n; ++i) x[i] /= total;
+  if (row < rows) distributions::normalize_logarithms(data + row * n, n);
 }
 
 struct ChanceArgs {
@@ -164,7 +161,7 @@ Tensor standard_gamma(const Tensor& self, Opaque* generator) {
 }
 Tensor dirichlet(const Tensor& self, Opaque* generator) {
   FL_CHECK(self.dim() > 0, "[_sample_dirichlet] expected at least one dimension, got a 0-d tensor");
-  const Tensor drawn = draw("_sample_dirichlet", kGamma, self, Tensor(), kNone, generator);
+  const Tensor drawn = draw("_sample_dirichlet", kLogGamma, self, Tensor(), kNone, generator);
   const int64_t n = self.size(-1), rows = n ? self.numel() / n : 0;
   if (rows) {
     OnDevice on(self.device().index);

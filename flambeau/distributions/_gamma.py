@@ -19,6 +19,17 @@ def standard_gamma(concentration: fl.Tensor) -> fl.Tensor:
     return value.clamp(min=fl.finfo(value.dtype).tiny)
 
 
+def log_standard_gamma(concentration: fl.Tensor) -> fl.Tensor:
+    """Logarithms of gamma variables of rate one, finite where the variables themselves underflow.
+
+    A shape below one is raised by one and the draw scaled by a power of a uniform number.
+    """
+    boost = concentration < 1
+    uniform = 1 - fl.rand_like(concentration)
+    logarithm = standard_gamma(concentration + boost).log()
+    return logarithm + fl.where(boost, uniform.log() / concentration, 0)
+
+
 class Gamma(ExponentialFamily):
     """The gamma distribution with mean concentration / rate."""
 
@@ -165,8 +176,7 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape: Any = fl.Size()) -> fl.Tensor:
-        parts = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return parts / parts.sum(-1, True)
+        return log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
 
     @checked
     def log_prob(self, value: fl.Tensor) -> fl.Tensor:

@@ -16,11 +16,17 @@ from flambeau.utils import _pytree as pytree
 
 
 class _level:
-    """Inside a transformation: what backward does is recorded for the levels around it."""
+    """Inside a transformation: what backward does is recorded for the levels around it, unless they are in no_grad."""
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _level:
+        self.recorded = fl.is_grad_enabled()
         self.mode = fl.enable_grad()
         self.mode.__enter__()
+        return self
+
+    def leave(self, tree: Any, own: list[Tensor]) -> Any:
+        """Results for outside the level: without a graph unless something outside takes part in it."""
+        return _leave(tree, own) if self.recorded else _detached(tree)
 
     def __exit__(self, *error: Any) -> None:
         self.mode.__exit__(*error)
@@ -62,8 +68,16 @@ def _reaches(results: list[Tensor], own: set[int], inside: set[Any]) -> bool:
     return False
 
 
+def _detached(tree: Any) -> Any:
+    def bare(x: Any) -> Any:
+        if isinstance(x, Batched):
+            return Batched(bare(x.value), x.axis, x.level)
+        return x.detach() if isinstance(x, Tensor) else x
+
+    return pytree.tree_map(bare, tree)
+
+
 def _leave(tree: Any, own: list[Tensor]) -> Any:
-    """Results for outside the level: without a graph unless something outside takes part in it."""
     tensors = [x for x in pytree.tree_leaves(tree) if isinstance(x, Tensor)]
     leaves = {id(x) for x in own if x.is_leaf}
     inside: set[Any] = set()
@@ -118,7 +132,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with _level():
+        with _level() as level:
             at = _chosen(argnums, args, "grad")
             args = tuple(_fresh(a) if i in at else a for i, a in enumerate(args))
             picked = args[at[0]] if isinstance(argnums, int) else tuple(args[i] for i in at)
@@ -143,7 +157,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
             grads = pytree.tree_unflatten(
                 [next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
             )
-            grads, out, aux = _leave((grads, out, aux), inputs)
+            grads, out, aux = level.leave((grads, out, aux), inputs)
         return (grads, (out, aux)) if has_aux else (grads, out)
 
     return wrapper
@@ -175,7 +189,7 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The outputs of func, and a function from cotangents of the outputs to those of the primals."""
-    with _level():
+    with _level() as level:
         inner = _fresh(primals)
         flat, spec = pytree.tree_flatten(inner)
         out = func(*inner)
@@ -193,23 +207,23 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         vs = pytree.tree_leaves(given)
         if len(vs) != len(outputs):
             raise RuntimeError(f"[vjp] expected cotangents for {len(outputs)} outputs, got {len(vs)}")
-        with fl.enable_grad():
+        with _level() as level:
             found = iter(_gradients(outputs, inputs, vs))
             tree = pytree.tree_unflatten(
                 [next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
             )
-            tree = _leave(tree, inputs)
+            tree = level.leave(tree, inputs)
         return tree
 
-    shown = _leave(pytree.tree_unflatten(list(outputs), out_spec), inputs)
-    return (shown, pull, _leave(aux, inputs)) if has_aux else (shown, pull)
+    shown = level.leave(pytree.tree_unflatten(list(outputs), out_spec), inputs)
+    return (shown, pull, level.leave(aux, inputs)) if has_aux else (shown, pull)
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """The outputs of func and their tangents, by differentiating the vjp with respect to its cotangents."""
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("[jvp] expected tuples of primals and of tangents")
-    with _level():
+    with _level() as level:
         inner = _fresh(primals)
         inputs = _tensors(inner)
         out = func(*inner)
@@ -228,7 +242,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         else:
             found = [None] * len(duals)
         moved = [fl.zeros_like(o) if g is None else g for g, o in zip(found, outputs)]
-        results = _leave(
+        results = level.leave(
             (pytree.tree_unflatten(list(outputs), spec), pytree.tree_unflatten(moved, spec), aux), inputs + duals
         )
     return results if has_aux else results[:2]
@@ -256,7 +270,7 @@ def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, mode: Calla
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with _level():
+        with _level() as level:
             at = _chosen(argnums, args, "jacrev")
             args = tuple(_fresh(a) if i in at else a for i, a in enumerate(args))
             picked = args[at[0]] if isinstance(argnums, int) else tuple(args[i] for i in at)
@@ -272,7 +286,7 @@ def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, mode: Calla
             with mode():
                 rows = [_rows(o, flat) for o in outputs]
             tree = pytree.tree_unflatten([pytree.tree_unflatten(row, spec) for row in rows], out_spec)
-            tree, aux = _leave((tree, aux), flat)
+            tree, aux = level.leave((tree, aux), flat)
         return (tree, aux) if has_aux else tree
 
     return wrapper

@@ -227,10 +227,15 @@ for _name in (
         keeps_zero(_name, getattr(fl, _name))
 
 
-@kernel("conj", "resolve_conj", "positive", "alias")
+@kernel("conj")
 def conj(self: Tensor) -> Tensor:
     values = _ops._sparse_values(self)
     return with_values(self, values.conj() if values.is_complex() else values)
+
+
+@kernel("resolve_conj", "positive", "alias")
+def same_values(self: Tensor) -> Tensor:
+    return with_values(self, _ops._sparse_values(self))
 
 
 # ---------------------------------------------------------------------------------------------- reductions
