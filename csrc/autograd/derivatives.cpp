@@ -49,8 +49,9 @@ Tensor mm(const Tensor& a, const Tensor& b) {
 Grads same(const Derivative&, OperatorNode& node, Grads&& g) {
   return {std::move(g[0])};
 }
-Grads source_only(const Derivative&, OperatorNode& node, Grads&& g) {
+Grads overwritten(const Derivative&, OperatorNode& node, Grads&& g) {
   Grads out(node.next.size());
+  if (node.needs(0)) out[0] = CALL("zeros_like", g[0], Value(), Value(), Value(), Value(), Value());
   if (out.size() > 1 && node.needs(1)) out[1] = std::move(g[0]);
   return out;
 }
@@ -279,7 +280,7 @@ const Entry* entries(size_t& count) {
   static const Entry table[] = {
       {"alias", same},
       {"clone", same},
-      {"copy_", source_only},
+      {"copy_", overwritten},
       {"view", reshaped},
       {"squeeze", reshaped},
       {"squeeze.dim", reshaped},

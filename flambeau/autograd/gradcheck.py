@@ -50,25 +50,26 @@ def _numerical(func: Callable[..., Any], inputs: Sequence[Any], at: int, eps: fl
         sides = []
         for step in (eps, -eps):
             numbers[k] = value + step
-            moved = list(inputs)
-            moved[at] = _like(x, dense)
-            sides.append([_flat(o) for o in _call(func, moved)])
+            sides.append([_flat(o) for o in _call_at(func, inputs, at, dense)])
         numbers[k] = value
         rows.append([(a - b) / (2 * eps) for a, b in zip(*sides)])
     return rows
 
 
-def _like(x: Tensor, values: Tensor) -> Tensor:
-    """A leaf of x's geometry with other values."""
-    with fl.no_grad():
-        fresh = (
-            x.detach().clone()
-            if x.numel() == 0
-            else fl.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-        )
-        overlapped = any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape))
-        fresh = values.clone() if overlapped else fresh.copy_(values)
-    return fresh.requires_grad_()
+def _call_at(func: Callable[..., Any], inputs: Sequence[Any], at: int, values: Tensor) -> list[Tensor]:
+    """The outputs where input `at` has other values. They are written into the input itself, because the function may
+    also reach it by another way than its arguments, as a module reaches its parameters."""
+    x = inputs[at]
+    moved = list(inputs)
+    if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
+        moved[at] = values.clone().requires_grad_()
+        return _call(func, moved)
+    original = x.detach().clone()
+    x.data.copy_(values)
+    try:
+        return [o.detach().clone() for o in _call(func, moved)]
+    finally:
+        x.data.copy_(original)
 
 
 def _analytical(output: Tensor, x: Tensor, allow_unused: bool = True) -> list[Tensor]:
@@ -139,9 +140,7 @@ def _compare_fast(func: Callable[..., Any], inputs: Sequence[Any], eps: float, a
     for i, u in zip(wanted, directions):
         sides = []
         for step in (eps, -eps):
-            moved = list(inputs)
-            moved[i] = _like(inputs[i], inputs[i].detach() + step * u)
-            sides.append([o.detach() for o in _call(func, moved)])
+            sides.append(_call_at(func, inputs, i, inputs[i].detach() + step * u))
         slopes.append([(a - b) / (2 * eps) for a, b in zip(*sides)])
     for j, output in enumerate(outputs):
         v = _random_like(output, generator) * max(1.0, output.numel() ** 0.5)

@@ -12,7 +12,7 @@ native("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor")
 
 @vjp("copy_")
 def copy_vjp(g, needs):
-    return None, g if needs[1] else None
+    return fl.zeros_like(g) if needs[0] else None, g if needs[1] else None
 
 
 @vjp("clone")

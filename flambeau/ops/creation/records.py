@@ -51,12 +51,12 @@ native("zero_(Tensor(!) self) -> Tensor")
 
 @vjp("fill_", "fill")
 def fill_vjp(g, needs):
-    return None, g.sum() if needs[1] else None
+    return fl.zeros_like(g) if needs[0] else None, g.sum() if needs[1] else None
 
 
 @vjp("zero_")
 def zero_vjp(g):
-    return None
+    return fl.zeros_like(g)
 
 
 @vjp("linspace")
