@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "autograd/autocast.h"
 #include "core/accelerator.h"
-#include "dispatch/autocast.h"
 
 namespace fl::compiled {
 namespace {

@@ -5,8 +5,8 @@
 #include "compiled/kept.h"
 #include "core/accelerator.h"
 #include "core/arena.h"
+#include "core/parallel.h"
 #include "core/random.h"
-#include "cpu/parallel.h"
 
 namespace fl::compiled {
 namespace {

@@ -1,5 +1,5 @@
 // Mixed precision as Python sees it: the thread's state by type of device, and the table of rules.
-#include "dispatch/autocast.h"
+#include "autograd/autocast.h"
 
 #include <cstring>
 

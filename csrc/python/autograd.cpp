@@ -8,7 +8,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include "dispatch/builtin.h"
+#include "ops/builtin.h"
 #include "python/autograd.h"
 #include "python/library.h"
 #include "python/parse.h"

@@ -7,7 +7,7 @@
 #include <deque>
 #include <map>
 
-#include "dispatch/builtin.h"
+#include "ops/builtin.h"
 #include "python/library.h"
 #include "python/parse.h"
 

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "compiled/kept.h"
 #include "core/accelerator.h"
 #include "core/changes.h"
-#include "dispatch/autocast.h"
 #include "python/library.h"
 #include "python/parse.h"
 

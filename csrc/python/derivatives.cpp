@@ -2,7 +2,7 @@
 // backward.
 #include <cstring>
 
-#include "dispatch/builtin.h"
+#include "ops/builtin.h"
 #include "python/autograd.h"
 #include "python/library.h"
 

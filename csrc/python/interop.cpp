@@ -5,10 +5,10 @@
 
 #include "core/accelerator.h"
 #include "core/allocator.h"
+#include "core/parallel.h"
 #include "core/scalar_range.h"
-#include "cpu/library.h"
-#include "cpu/parallel.h"
-#include "cpu/pointwise.h"
+#include "cpu/engine/library.h"
+#include "ops/pointwise.h"
 #include "python/parse.h"
 
 namespace fl::py {

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "core/allocator.h"
-#include "cpu/pointwise.h"
 #include "dispatch/record_places.h"
+#include "ops/pointwise.h"
 #include "python/parse.h"
 
 namespace fl::py {

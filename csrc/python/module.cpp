@@ -1,5 +1,5 @@
 // The extension module flambeau._C.
-#include "cpu/arch.h"
+#include "cpu/engine/arch.h"
 #include "python/guards.h"
 #include "python/library.h"
 

@@ -158,9 +158,7 @@ def identity() -> str:
     except OSError:
         flags = ""
     own = (DIVISION, INTEGER_MATH, SIMPLE_MATH, PRELUDE, FLAGS, _FOLDS)
-    headers = hashlib.sha256(
-        b"".join(p.read_bytes() for p in sorted((_headers() / "cpu").glob("*math*.h")))
-    ).hexdigest()
+    headers = hashlib.sha256(b"".join(p.read_bytes() for p in sorted((_headers() / "math").glob("*.h")))).hexdigest()
     return f"{path} {stamp.st_size if stamp else 0} {stamp.st_mtime_ns if stamp else 0} {flags} {headers} {own}"
 
 
@@ -169,7 +167,7 @@ def _headers() -> Path:
     """The folder with the math library's headers."""
     here = Path(__file__).resolve().parent
     for folder in (here / "include", here.parent.parent / "csrc"):
-        if (folder / "cpu" / "math.h").exists():
+        if (folder / "math" / "math.h").exists():
             return folder
     raise FileNotFoundError("[inductor] expected the headers of the math library beside the package, got none")
 
@@ -186,12 +184,12 @@ def _text(kernels: dict[str, Kernel]) -> str:
         parts.append(SIMPLE_MATH)
     else:
         rest = functions - _SIMPLE - _in_plain_math() - {"normal_cdf", "exp_fast", "exp_vanishing"}
-        parts.append(f'#include "cpu/{"record_math" if rest else "math"}.h"\nnamespace math = fl::math;\n')
+        parts.append(f'#include "math/{"record_math" if rest else "math"}.h"\nnamespace math = fl::math;\n')
         parts.append(DIVISION if rest else INTEGER_MATH)
         if "normal_cdf" in functions:
-            parts.append('#include "cpu/math_gelu.h"\n')
+            parts.append('#include "math/math_gelu.h"\n')
         if "exp_vanishing" in functions:
-            parts.append('#include "cpu/math_vanishing.h"\n')
+            parts.append('#include "math/math_vanishing.h"\n')
     parts += [_FOLDS.format(name) for name in ("maximum", "minimum") if name in {f.split()[0] for f in functions}]
     parts += [kernel.source.replace("@NAME@", name) for name, kernel in kernels.items()]
     return "\n".join(parts)
@@ -202,7 +200,7 @@ def _in_plain_math() -> frozenset[str]:
     """Functions that the plain header has: the others need the larger one."""
     import re
 
-    text = (_headers() / "cpu" / "math.h").read_text()
+    text = (_headers() / "math" / "math.h").read_text()
     return frozenset(re.findall(r"^FL_MATH_(?:T |[A-Z]+\()(\w+)", text, re.MULTILINE))
 
 

@@ -6,7 +6,7 @@ The pass runs after layouts were chosen. It looks for
     ((conv2d(x, w, bias) - mean) * scale + shift + residual).relu()
 
 of which everything but the convolution may be missing, where nobody else sees what is between. The call computes in
-single precision, channels-last, by Winograd's algorithm (`csrc/cpu/winograd.h`). Parameters and running statistics are its
+single precision, channels-last, by Winograd's algorithm (`csrc/cpu/convolution/winograd.h`). Parameters and running statistics are its
 arguments like others, so that a change of them is seen by the next call.
 
 Where parameters are frozen (`freezing.py`) it is given weights that are transformed already, and normalisations that follow

@@ -21,7 +21,7 @@ from flambeau._inductor.schedule import Group, Level
 
 __all__ = ["Plan"]
 
-SMALL_WORK = 1 << 15  # operations for which a kernel runs on one thread: kGrain of cpu/parallel.h
+SMALL_WORK = 1 << 15  # operations for which a kernel runs on one thread: kGrain of core/parallel.h
 
 
 class Plan:

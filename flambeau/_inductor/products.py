@@ -1,5 +1,5 @@
 """Products of matrices with what follows them: in evaluation, a product, its bias, activation, and sums or products with
-other tensors become one call, `_product_finished` (`csrc/cpu/product_finish.h`).
+other tensors become one call, `_product_finished` (`csrc/cpu/gemm/product_finish.h`).
 
 The steps are applied to the part of the result that a thread has just computed. In low precision each is rounded, as if it
 were an operator of its own, so that results are eager mode's. Where the weight is frozen (`freezing.py`) the call gets it
@@ -20,7 +20,7 @@ from flambeau.backends import records
 
 __all__ = ["finish_products"]
 
-# Steps, by their numbers in csrc/cpu/product_finish.h.
+# Steps, by their numbers in csrc/cpu/gemm/product_finish.h.
 _ADD, _MUL, _RELU, _GELU, _GELU_TANH, _SILU, _SIGMOID, _TANH = range(8)
 _BINARY = {"add.Tensor": _ADD, "mul.Tensor": _MUL}
 _UNARY = {"relu": _RELU, "silu": _SILU, "sigmoid": _SIGMOID, "tanh": _TANH}

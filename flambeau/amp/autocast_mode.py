@@ -1,6 +1,6 @@
 """Autocast: contexts in which operators choose their precision, and the switches beneath them.
 
-The state belongs to the thread. It and the conversions are native (`csrc/dispatch/autocast.cpp`); which operator runs in
+The state belongs to the thread. It and the conversions are native (`csrc/autograd/autocast.cpp`); which operator runs in
 which precision stands in `amp/rules.py`.
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flambeau import _C
 
-LOWER, SINGLE, WIDEST, REFUSED, FIRST, OWN = 1, 2, 3, 4, 5, 6  # as csrc/dispatch/autocast.h has them
+LOWER, SINGLE, WIDEST, REFUSED, FIRST, OWN = 1, 2, 3, 4, 5, 6  # as csrc/autograd/autocast.h has them
 
 _PRODUCTS = (
     "conv1d conv2d conv3d _convolution conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d matmul mm bmm "

@@ -109,7 +109,7 @@ def pointwise(
              the first operand's dtype; "int": bool to int64.
     result   dtype of the result: "same" as promoted, "bool", or "real" (the real part's dtype of a complex).
     mask     operands that are bool and take no part in promotion.
-    check    name of a further condition on the arguments (csrc/cpu/pointwise_checks.cpp).
+    check    name of a further condition on the arguments (csrc/ops/pointwise_checks.cpp).
     contiguous  the result is, whatever the layout of the operands, which it has otherwise.
     cases    cheaper records for particular numbers as the last operand, over the operands before it.
     select   name of a str argument whose value picks the expression: keys of `expr` are then its values.

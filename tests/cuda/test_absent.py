@@ -19,7 +19,7 @@ ABSENT = {"_convolution_packed", "_product_finished", "_product_packed"}
 
 def absent():
     written = set()
-    for path in sorted((ROOT / "csrc/cuda").glob("*.c*")):
+    for path in sorted((ROOT / "csrc/cuda").rglob("*.c*")):
         written |= set(KERNEL.findall(path.read_text()))
     found = []
     for name, record in samples.load().items():

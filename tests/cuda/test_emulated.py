@@ -22,8 +22,8 @@ class Operand(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), *((n, ctypes.c_int64) for n in ("batch", "head", "row"))]
 
 
-KERNELS = [folder + name for folder in ("", "hopper/") for name in ("flash_forward.cu", "flash_backward.cu")]
-KERNELS.append("depthwise.cu")
+KERNELS = [folder + name for folder in ("attention/", "hopper/") for name in ("flash_forward.cu", "flash_backward.cu")]
+KERNELS.append("convolution/depthwise.cu")
 OPERANDS = "query key value output grad_output grad_query grad_key grad_value".split()
 
 

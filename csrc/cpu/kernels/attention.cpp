@@ -1,14 +1,14 @@
 // The attention loops. Products run on a register-blocked kernel over panels of keys; each block of scores is
 // turned into probabilities while it is in cache, against the maximum seen so far, and earlier results are
 // rescaled.
-#include "cpu/attention_kernel.h"
+#include "cpu/attention/kernel.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <vector>
 
-#include "cpu/parallel.h"
+#include "core/parallel.h"
 
 namespace fl {
 namespace FL_ARCH {

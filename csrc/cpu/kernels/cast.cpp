@@ -1,5 +1,5 @@
 // The conversion loops, for every pair of dtypes.
-#include "cpu/cast.h"
+#include "cpu/engine/cast.h"
 
 #include <immintrin.h>
 

@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cpu/fft_loops.h"
+#include "cpu/fft/loops.h"
 
 namespace fl::cpu::fft_detail {
 namespace FL_ARCH {

@@ -1,5 +1,5 @@
 // The loops of narrow.h, on unsigned numbers, whose overflow is defined.
-#include "cpu/narrow.h"
+#include "cpu/engine/narrow.h"
 
 #include <cmath>
 #include <limits>

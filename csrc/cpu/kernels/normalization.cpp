@@ -1,6 +1,6 @@
 // Statistics by blocks that stay in the first cache, combined in double; then one multiply-add for each
 // element.
-#include "cpu/normalization.h"
+#include "cpu/normalization/normalization.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Gradients of normalisations: for each row or channel two sums, then one pass of multiply-adds over data
 // that is still in cache.
-#include "cpu/normalization_backward.h"
+#include "cpu/normalization/normalization_backward.h"
 
 #include <algorithm>
 #include <type_traits>

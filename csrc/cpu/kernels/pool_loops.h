@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "cpu/parallel.h"
-#include "cpu/pool_kernel.h"
+#include "core/parallel.h"
+#include "ops/pool_kernel.h"
 
 namespace fl {
 namespace FL_ARCH {

@@ -1,11 +1,11 @@
 // The steps after a product, each a pass over a window that is in the cache; a sum and the activation after
 // it are one pass.
-#include "cpu/product_finish.h"
+#include "cpu/gemm/product_finish.h"
 
 #include <algorithm>
 
-#include "cpu/math.h"
-#include "cpu/math_gelu.h"
+#include "math/math.h"
+#include "math/math_gelu.h"
 
 namespace fl {
 namespace FL_ARCH {

@@ -1,12 +1,12 @@
 // Philox words by vector, and the loops that turn them into numbers. See core/philox.h for the order of the
 // words.
-#include "cpu/random.h"
+#include "ops/random.h"
 
 #include <algorithm>
 #include <type_traits>
 
 #include "core/philox.h"
-#include "cpu/random_math.h"
+#include "math/random_math.h"
 
 #if defined(__AVX2__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of its own intrinsics

@@ -1,8 +1,8 @@
 // Loops of the extremes with their index. NaN is beyond every number; of equal values the first is taken.
 #pragma once
 
-#include "cpu/record_math.h"
-#include "cpu/reduce_more.h"
+#include "cpu/engine/reduce_more.h"
+#include "math/record_math.h"
 
 namespace fl {
 namespace FL_ARCH {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "cpu/record_math.h"
-#include "cpu/reduce_more.h"
+#include "cpu/engine/reduce_more.h"
+#include "math/record_math.h"
 
 namespace fl {
 namespace FL_ARCH {

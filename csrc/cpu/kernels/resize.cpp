@@ -1,11 +1,11 @@
 // The resizing loops. Input rows are resampled along the width once and kept while output rows need them,
 // then mixed with full vectors. Channels last is the same with pixels in place of elements.
-#include "cpu/resize_kernel.h"
+#include "ops/resize_kernel.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/parallel.h"
+#include "core/parallel.h"
 
 namespace fl {
 namespace FL_ARCH {

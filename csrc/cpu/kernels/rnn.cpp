@@ -1,8 +1,8 @@
 // Rows of recurrent layers: see rnn_kernel.h. The loops are plain arithmetic that the compiler turns into
 // vectors.
-#include "cpu/rnn_kernel.h"
+#include "cpu/rnn/kernel.h"
 
-#include "cpu/rnn_cell.h"
+#include "math/rnn_cell.h"
 
 namespace fl {
 namespace FL_ARCH {

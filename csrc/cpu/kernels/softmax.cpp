@@ -1,10 +1,10 @@
 // Softmax, log-softmax and log-sum-exp: three passes over data that stays in cache.
-#include "cpu/softmax.h"
+#include "cpu/normalization/softmax.h"
 
 #include <cmath>
 #include <limits>
 
-#include "cpu/math.h"
+#include "math/math.h"
 
 namespace fl {
 namespace FL_ARCH {

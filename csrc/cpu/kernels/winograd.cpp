@@ -1,6 +1,6 @@
 // The transforms of Winograd's convolution F(2 x 2, 3 x 3), each a vector loop over channels: Y = A'((G g G')
 // * (B' d B))A.
-#include "cpu/winograd.h"
+#include "cpu/convolution/winograd.h"
 
 namespace fl {
 namespace FL_ARCH {

@@ -1,7 +1,7 @@
 // Describing operands of attention to the copy engine of Hopper.
 #include "cuda/hopper/boxes.h"
 
-#include "cuda/driver.h"
+#include "cuda/runtime/driver.h"
 
 namespace fl::cuda::flash {
 

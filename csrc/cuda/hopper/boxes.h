@@ -1,8 +1,8 @@
 // Operands of attention as the copy engine of Hopper reads them.
 #pragma once
 
-#include "cuda/flash.h"
-#include "cuda/group.cuh"
+#include "cuda/attention/flash.h"
+#include "cuda/attention/group.cuh"
 
 namespace fl::cuda::flash {
 

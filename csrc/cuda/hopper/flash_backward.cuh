@@ -2,7 +2,7 @@
 // groups of a block of threads keep the tensor cores busy for each other.
 #pragma once
 
-#include "cuda/flash_backward.cuh"
+#include "cuda/attention/flash_backward.cuh"
 #include "cuda/hopper/flash_groups.cuh"
 
 namespace fl::cuda::flash {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/hopper/flash_groups.cuh"
-#include "cuda/launch.h"
+#include "cuda/runtime/launch.h"
 
 namespace fl::cuda::flash {
 

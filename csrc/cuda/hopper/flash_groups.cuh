@@ -3,7 +3,7 @@
 // groups need not wait for each other.
 #pragma once
 
-#include "cuda/flash.cuh"
+#include "cuda/attention/flash.cuh"
 #include "cuda/hopper/boxes.h"
 
 namespace fl::cuda::flash {

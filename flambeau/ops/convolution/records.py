@@ -1,6 +1,6 @@
 """Convolutions of one to three spatial dimensions, transposed ones included.
 
-All of them are one native kernel over the engine in csrc/cpu/convolution_kernel.h; `_convolution_backward` returns the
+All of them are one native kernel over the engine in csrc/cpu/convolution/kernel.h; `_convolution_backward` returns the
 gradients of input, weight and bias that its mask asks for (an empty tensor where it does not).
 """
 

@@ -1,6 +1,6 @@
 """Indexing: `t[...]` with tensors, masks, and one index along one dimension.
 
-The kernels are native (csrc/cpu/indexing.cpp); `index.Tensor` and `index_put_` are what `t[key]` and `t[key] = value`
+The kernels are native (csrc/ops/indexing.cpp); `index.Tensor` and `index_put_` are what `t[key]` and `t[key] = value`
 become when the key holds tensors (csrc/python/indexing.cpp).
 """
 

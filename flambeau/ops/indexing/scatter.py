@@ -1,4 +1,4 @@
-"""Gather and scatter: an index for each element, along one dimension. The kernels are in csrc/cpu/scatter.cpp."""
+"""Gather and scatter: an index for each element, along one dimension. The kernels are in csrc/ops/scatter.cpp."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Joining and cutting tensors: cat and stack, their NumPy-style relatives, split and unbind.
 
-Cutting gives views, made in csrc/core/splitting.cpp.
+Cutting gives views, made in csrc/ops/splitting.cpp.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Copies in another order: flip, roll, repeat, triangles, diagonals, padding, shuffling of channels.
 
-The kernels that move data are native (csrc/cpu/rearranging.cpp); the rest is written in terms of them.
+The kernels that move data are native (csrc/ops/rearranging.cpp); the rest is written in terms of them.
 """
 
 from __future__ import annotations

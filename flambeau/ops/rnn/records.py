@@ -1,6 +1,6 @@
 """Recurrent networks: whole networks of layers and directions, single cells, and packed sequences.
 
-One direction of one layer over all steps is native (csrc/cpu/rnn.cpp), on CUDA too; the networks put such layers
+One direction of one layer over all steps is native (csrc/cpu/rnn/rnn.cpp), on CUDA too; the networks put such layers
 together. On other devices, and where derivatives of derivatives are asked for, the same layer is written by its cells below.
 """
 

@@ -1,6 +1,6 @@
 """Views and the ops that reshape: windows on the same storage, written natively once for every device.
 
-Those that may have to copy, or are one of the others in disguise, are native decompositions (csrc/core/reshape.cpp).
+Those that may have to copy, or are one of the others in disguise, are native decompositions (csrc/ops/reshape.cpp).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // The scheduler of emulated threads, and kernels as functions for Python.
-#include "cuda/depthwise.h"
-#include "cuda/flash.h"
+#include "cuda/convolution/depthwise.h"
+#include "cuda/attention/flash.h"
 #include "cuda/hopper/boxes.h"
 
 dim3 threadIdx, blockIdx, gridDim;

@@ -1,0 +1,224 @@
+// Convolutions of float by oneDNN, with channels-last activations.  Primitives are kept by geometry.
+#include <memory>
+#include <stdexcept>
+
+#include "cpu/convolution/passes.h"
+
+namespace fl::cpu::convolutions {
+namespace {
+
+// A oneDNN convolution with channels-last activations, and the reorder of its weights.
+struct ConvPlan {
+  dnnl_primitive_desc_t desc = nullptr;
+  dnnl_primitive_t conv = nullptr;
+  dnnl_primitive_t reorder = nullptr;  // weights: plain -> internal, or back for their gradient
+  dnnl_memory_desc_t src = nullptr, dst = nullptr, plain_weights = nullptr, bias = nullptr;
+  const_dnnl_memory_desc_t weights = nullptr, scratchpad = nullptr;  // owned by desc
+  size_t weights_bytes = 0, scratchpad_bytes = 0;
+
+  ConvPlan() = default;
+  ConvPlan(const ConvPlan&) = delete;
+  ConvPlan& operator=(const ConvPlan&) = delete;
+  ~ConvPlan() {
+    const OneDnn& d = *onednn();
+    if (reorder) d.primitive_destroy(reorder);
+    if (conv) d.primitive_destroy(conv);
+    if (desc) d.primitive_desc_destroy(desc);
+    for (auto md : {src, dst, plain_weights, bias})
+      if (md) d.memory_desc_destroy(md);
+  }
+  bool usable() const { return conv && (reorder || weights_bytes == 0); }
+};
+
+void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
+  const OneDnn& d = *onednn();
+  const int nd = g.ndim;
+  auto activation = [&](dnnl_memory_desc_t* md, bool output) {
+    const View v = channels_last(view_of(g, output));
+    return d.memory_desc_create_with_strides(md, v.dims, v.size, dnnl_f32, v.stride) == dnnl_success;
+  };
+  // Weights are [groups,] out, in, kernel...
+  dnnl_dims_t wdims, wstrides;
+  int wn = 0;
+  if (g.groups > 1) wdims[wn++] = g.groups;
+  wdims[wn++] = g.out_channels / g.groups;
+  wdims[wn++] = g.in_channels / g.groups;
+  for (int i = 0; i < nd; ++i) wdims[wn++] = g.kernel[i];
+  int64_t s = 1;
+  for (int i = wn - 1; i >= 0; --i) {
+    wstrides[i] = s;
+    s *= wdims[i];
+  }
+  dnnl_dims_t strides, dilates, before, after;
+  for (int i = 0; i < nd; ++i) {
+    strides[i] = g.stride[i];
+    dilates[i] = g.dilation[i] - 1;
+    before[i] = g.padding[i];
+    after[i] = (g.out_size[i] - 1) * g.stride[i] + (g.kernel[i] - 1) * g.dilation[i] + 1 - g.in_size[i] -
+               g.padding[i];
+    // Input left over at the end is simply not read: say so without a negative padding if we can.
+    if (after[i] < 0 && after[i] > -g.stride[i]) after[i] = 0;
+  }
+  dnnl_memory_desc_t any = nullptr;
+  dnnl_primitive_attr_t attr = nullptr;
+  const dnnl_dims_t bias_dims = {g.out_channels}, bias_strides = {1};
+  const bool ok =
+      activation(&p.src, false) && activation(&p.dst, true) &&
+      d.memory_desc_create_with_strides(&p.plain_weights, wn, wdims, dnnl_f32, wstrides) == dnnl_success &&
+      d.memory_desc_create_with_tag(&any, wn, wdims, dnnl_f32, dnnl_format_tag_any) == dnnl_success &&
+      (!with_bias ||
+       d.memory_desc_create_with_strides(&p.bias, 1, bias_dims, dnnl_f32, bias_strides) == dnnl_success) &&
+      d.primitive_attr_create(&attr) == dnnl_success &&
+      d.primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
+  if (ok) {
+    const auto direct = dnnl_convolution_direct;
+    dnnl_status_t status;
+    if (pass == Pass::Forward) {
+      status = d.convolution_forward_primitive_desc_create(&p.desc, d.engine, dnnl_forward_training, direct,
+                                                           p.src, any, p.bias, p.dst, strides, dilates,
+                                                           before, after, attr);
+    } else {
+      // The backward passes want the forward convolution as a hint.
+      dnnl_primitive_desc_t hint = nullptr;
+      d.convolution_forward_primitive_desc_create(&hint, d.engine, dnnl_forward_training, direct, p.src, any,
+                                                  nullptr, p.dst, strides, dilates, before, after, attr);
+      if (pass == Pass::BackwardData)
+        status = d.convolution_backward_data_primitive_desc_create(
+            &p.desc, d.engine, direct, p.src, any, p.dst, strides, dilates, before, after, hint, attr);
+      else
+        status = d.convolution_backward_weights_primitive_desc_create(&p.desc, d.engine, direct, p.src, any,
+                                                                      p.bias, p.dst, strides, dilates, before,
+                                                                      after, hint, attr);
+      if (hint) d.primitive_desc_destroy(hint);
+    }
+    if (status == dnnl_success && d.primitive_create(&p.conv, p.desc) == dnnl_success) {
+      const bool gradient = pass == Pass::BackwardWeights;
+      p.weights =
+          d.primitive_desc_query_md(p.desc, gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+      p.scratchpad = d.primitive_desc_query_md(p.desc, dnnl_query_scratchpad_md, 0);
+      p.scratchpad_bytes = d.memory_desc_get_size(p.scratchpad);
+      if (!d.memory_desc_equal(p.weights, p.plain_weights)) {
+        p.weights_bytes = d.memory_desc_get_size(p.weights);
+        dnnl_primitive_desc_t r = nullptr;
+        const_dnnl_memory_desc_t from = p.plain_weights, to = p.weights;
+        if (gradient) std::swap(from, to);
+        if (d.reorder_primitive_desc_create(&r, from, d.engine, to, d.engine, nullptr) == dnnl_success) {
+          d.primitive_create(&p.reorder, r);
+          d.primitive_desc_destroy(r);
+        }
+      }
+    }
+  }
+  if (attr) d.primitive_attr_destroy(attr);
+  if (any) d.memory_desc_destroy(any);
+}
+
+const ConvPlan& plan_for(const ConvArgs& g, Pass pass, bool with_bias, int threads) {
+  static auto* cache = new PrimitiveCache<ConvPlan>;  // outlives every thread
+  static thread_local PrimitiveCache<ConvPlan>::Front front;
+  PrimitiveKey key;
+  for (int64_t v : {int64_t(pass), int64_t(with_bias), int64_t(threads), int64_t(g.ndim), g.batch,
+                    g.in_channels, g.out_channels, g.groups})
+    key.add(v);
+  for (int i = 0; i < g.ndim; ++i)
+    for (int64_t v : {g.in_size[i], g.out_size[i], g.kernel[i], g.stride[i], g.dilation[i], g.padding[i]})
+      key.add(v);
+  return cache->get(front, key, [&] {
+    auto plan = std::make_shared<ConvPlan>();
+    fill_plan(*plan, g, pass, with_bias);
+    return plan;
+  });
+}
+
+// The memory objects of one execution; destroyed with it.
+class Arguments {
+ public:
+  ~Arguments() {
+    for (int i = 0; i < count_; ++i) onednn()->memory_destroy(args_[i].memory);
+  }
+  dnnl_memory_t add(int role, const_dnnl_memory_desc_t md, const void* data) {
+    dnnl_memory_t m = nullptr;
+    if (onednn()->memory_create(&m, md, onednn()->engine, const_cast<void*>(data)) != dnnl_success)
+      throw std::runtime_error("[convolution] oneDNN could not describe an operand");
+    args_[count_++] = {role, m};
+    return m;
+  }
+  void run(dnnl_primitive_t primitive) const {
+    if (onednn()->primitive_execute(primitive, onednn_stream(), count_, args_) != dnnl_success)
+      throw std::runtime_error("[convolution] oneDNN failed to execute");
+  }
+
+ private:
+  int count_ = 0;
+  dnnl_exec_arg_t args_[8];
+};
+
+void reorder(dnnl_primitive_t primitive, const_dnnl_memory_desc_t from, const void* src,
+             const_dnnl_memory_desc_t to, void* dst) {
+  Arguments a;
+  a.add(DNNL_ARG_FROM, from, src);
+  a.add(DNNL_ARG_TO, to, dst);
+  a.run(primitive);
+}
+
+// Sequences as images of one row: oneDNN has no kernel for their channels apart. Strides are not used here.
+ConvArgs with_one_row(ConvArgs g) {
+  g.ndim = 2;
+  for (int64_t* at : {g.in_size, g.out_size, g.kernel, g.stride, g.dilation}) {
+    at[1] = at[0];
+    at[0] = 1;
+  }
+  g.padding[1] = g.padding[0];
+  g.padding[0] = 0;
+  return g;
+}
+
+}  // namespace
+
+bool run_onednn(const ConvArgs& g, Pass pass) {
+  if (!onednn()) return false;
+  if (g.ndim == 1 && g.groups > 1) return run_onednn(with_one_row(g), pass);
+  const double work = double(g.batch) * g.out_channels * volume(g.out_size, g.ndim) *
+                      double(g.in_channels / g.groups) * volume(g.kernel, g.ndim);
+  const int threads = work < 1.0e6 || omp_in_parallel() ? 1 : num_threads();
+  const ThreadLimit limit(threads);  // a primitive is built for, and run by, this many threads
+  const bool with_bias =
+      pass == Pass::Forward ? g.bias != nullptr : pass == Pass::BackwardWeights && g.grad_bias;
+  const ConvPlan& p = plan_for(g, pass, with_bias, threads);
+  if (!p.usable()) return false;
+
+  const size_t weights_room = (p.weights_bytes + 63) & ~size_t(63);
+  const Scratch scratch(2, weights_room + p.scratchpad_bytes);
+  char* memory = scratch.as<char>();
+  const bool moved = p.reorder != nullptr;
+  if (moved && pass != Pass::BackwardWeights)
+    reorder(p.reorder, p.plain_weights, g.weight, p.weights, memory);
+
+  Arguments a;
+  switch (pass) {
+    case Pass::Forward:
+      a.add(DNNL_ARG_SRC, p.src, g.input);
+      a.add(DNNL_ARG_WEIGHTS, p.weights, moved ? memory : g.weight);
+      if (with_bias) a.add(DNNL_ARG_BIAS, p.bias, g.bias);
+      a.add(DNNL_ARG_DST, p.dst, g.output);
+      break;
+    case Pass::BackwardData:
+      a.add(DNNL_ARG_DIFF_DST, p.dst, g.grad_output);
+      a.add(DNNL_ARG_WEIGHTS, p.weights, moved ? memory : g.weight);
+      a.add(DNNL_ARG_DIFF_SRC, p.src, g.grad_input);
+      break;
+    case Pass::BackwardWeights:
+      a.add(DNNL_ARG_SRC, p.src, g.input);
+      a.add(DNNL_ARG_DIFF_DST, p.dst, g.grad_output);
+      a.add(DNNL_ARG_DIFF_WEIGHTS, p.weights, moved ? memory : g.grad_weight);
+      if (with_bias) a.add(DNNL_ARG_DIFF_BIAS, p.bias, g.grad_bias);
+      break;
+  }
+  if (p.scratchpad_bytes) a.add(DNNL_ARG_SCRATCHPAD, p.scratchpad, memory + weights_room);
+  a.run(p.conv);
+  if (moved && pass == Pass::BackwardWeights)
+    reorder(p.reorder, p.weights, memory, p.plain_weights, g.grad_weight);
+  return true;
+}
+
+}  // namespace fl::cpu::convolutions

@@ -1,0 +1,109 @@
+// What the files of convolution share: views of activations, scratch memory, and the two float paths.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/parallel.h"
+#include "cpu/convolution/kernel.h"
+#include "cpu/engine/onednn.h"
+
+namespace fl::cpu::convolutions {
+
+enum class Pass { Forward, BackwardData, BackwardWeights };
+
+constexpr int kMaxDims = 5;
+
+inline int64_t volume(const int64_t* size, int ndim) {
+  int64_t v = 1;
+  for (int d = 0; d < ndim; ++d) v *= size[d];
+  return v;
+}
+
+// Threads for this many elementary steps.
+inline int team_for(double work) {
+  if (work < 2.0e5 || omp_in_parallel()) return 1;
+  return num_threads();
+}
+
+// Memory for one call, 64-byte aligned: a kept buffer of this thread while small, else one
+// of its own that is freed afterwards.  Up to four may be in use at a time (slot).
+class Scratch {
+ public:
+  Scratch(int slot, size_t bytes) {
+    static thread_local Workspace kept[4];
+    data_ = bytes <= kKeep ? kept[slot].get(std::max<size_t>(bytes, 64)) : own_.get(bytes);
+  }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  static constexpr size_t kKeep = size_t(32) << 20;
+  Workspace own_;
+  void* data_;
+};
+
+// An activation: sizes batch, channel, spatial... with a stride each.
+struct View {
+  int dims;
+  int64_t size[kMaxDims], stride[kMaxDims];
+  int64_t elements() const { return volume(size, dims); }
+};
+
+inline View view_of(const ConvArgs& g, bool output) {
+  View v;
+  v.dims = g.ndim + 2;
+  v.size[0] = g.batch;
+  v.size[1] = output ? g.out_channels : g.in_channels;
+  std::copy_n(output ? g.out_size : g.in_size, g.ndim, v.size + 2);
+  std::copy_n(output ? g.out_strides : g.in_strides, v.dims, v.stride);
+  return v;
+}
+
+inline View channels_last(View v) {
+  int64_t s = v.size[1];
+  v.stride[1] = 1;
+  for (int d = v.dims - 1; d >= 2; --d) {
+    v.stride[d] = s;
+    s *= v.size[d];
+  }
+  v.stride[0] = s;
+  return v;
+}
+
+inline View channels_first(View v) {
+  int64_t s = 1;
+  for (int d = v.dims - 1; d >= 0; --d) {
+    v.stride[d] = s;
+    s *= v.size[d];
+  }
+  return v;
+}
+
+inline bool same_layout(const View& a, const View& b) {
+  for (int d = 0; d < a.dims; ++d)
+    if (a.size[d] > 1 && a.stride[d] != b.stride[d]) return false;
+  return true;
+}
+
+// Both take dense channels-last activations of float.
+
+// One pass by a oneDNN primitive; false: it is not available for this case.
+bool run_onednn(const ConvArgs& g, Pass pass);
+
+// One pass as a matrix product over an unfolded copy of the input, of all positions of the batch at once.
+void run_product(const ConvArgs& g, Pass pass);
+
+// A kernel of one element without steps, padding or groups: per image a product of matrices, on dense
+// channels-first activations of float where they lie.
+bool is_pointwise(const ConvArgs& g);
+void run_pointwise(const ConvArgs& g, Pass pass);
+
+// Whether the product is expected to take less time than the primitive.
+bool prefers_product(const ConvArgs& g, Pass pass);
+
+}  // namespace fl::cpu::convolutions

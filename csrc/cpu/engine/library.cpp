@@ -1,0 +1,106 @@
+// Finding, opening and remembering the optional native libraries; see library.h for the order in
+// which places are tried.
+#include "cpu/engine/library.h"
+
+#include <dlfcn.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+namespace fl::cpu {
+namespace {
+
+struct Entry {
+  std::string host_path;    // from set_library_path
+  std::string opened_from;  // the candidate that worked
+  std::string error;        // every candidate that did not, with the loader's reason
+  void* handle = nullptr;
+  bool tried = false;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Entry> entries;
+};
+
+// Never destroyed: wrappers may still look up symbols while static destructors run.
+Registry& registry() {
+  static Registry* instance = new Registry;
+  return *instance;
+}
+
+std::string env_override(const std::string& name) {
+  std::string variable = "FLAMBEAU_";
+  for (char c : name) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const char* value = std::getenv((variable + "_LIB").c_str());
+  return value ? value : "";
+}
+
+bool try_open(Entry& entry, const std::string& candidate) {
+  entry.handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (entry.handle) {
+    entry.opened_from = candidate;
+    entry.error.clear();
+    return true;
+  }
+  const char* reason = dlerror();
+  if (!entry.error.empty()) entry.error += "; ";
+  entry.error += candidate + ": " + (reason ? reason : "unknown loader error");
+  return false;
+}
+
+void try_candidates(Entry& entry, const std::string& name, std::initializer_list<const char*> sonames) {
+  entry.error.clear();
+  const std::string forced = env_override(name);
+  if (!forced.empty()) {
+    try_open(entry, forced);
+    return;
+  }
+  if (!entry.host_path.empty() && try_open(entry, entry.host_path)) return;
+  for (const char* soname : sonames) {
+    if (try_open(entry, soname)) return;
+  }
+  if (entry.error.empty()) entry.error = "no path was given";
+}
+
+}  // namespace
+
+void set_library_path(const char* name, const char* path) {
+  Registry& reg = registry();
+  std::lock_guard<std::mutex> lock(reg.mutex);
+  Entry& entry = reg.entries[name];
+  entry.host_path = path ? path : "";
+  if (!entry.handle) entry.tried = false;
+}
+
+void* open_library(const char* name, std::initializer_list<const char*> sonames) {
+  Registry& reg = registry();
+  std::lock_guard<std::mutex> lock(reg.mutex);
+  Entry& entry = reg.entries[name];
+  if (!entry.tried) {
+    entry.tried = true;
+    try_candidates(entry, name, sonames);
+  }
+  return entry.handle;
+}
+
+void* find_blas_function(void* handle, const std::string& name) {
+  void* found = dlsym(handle, ("scipy_" + name).c_str());
+  return found ? found : dlsym(handle, name.c_str());
+}
+
+std::string library_error(const char* name) {
+  Registry& reg = registry();
+  std::lock_guard<std::mutex> lock(reg.mutex);
+  return reg.entries[name].error;
+}
+
+std::string library_opened_from(const char* name) {
+  Registry& reg = registry();
+  std::lock_guard<std::mutex> lock(reg.mutex);
+  return reg.entries[name].opened_from;
+}
+
+}  // namespace fl::cpu

@@ -1,0 +1,315 @@
+// Attention. Half and bfloat16 heads go to the kernels over blocks (flash.h). Others, single precision above
+// all, are done by products over all scores, with the softmax of a row and its derivative in one pass each:
+// scores are kept in single precision, and memory grows with queries times keys; compiled code has a kernel
+// where it does not.
+#include <cstdlib>
+
+#include "cuda/attention/flash.h"
+#include "cuda/engine/rows.cuh"
+#include "cuda/runtime/driver.h"
+#include "cuda/runtime/launch.h"
+#include "dispatch/kernel.h"
+#include "ops/attention.h"
+
+namespace fl::cuda {
+
+// FLAMBEAU_FLASH_GROUPS=0 is for the tests of the other kernels on a device that has both.
+bool flash::has_groups(const Args& args) {
+  if (args.depth <= 32 || properties(current_device()).major != 9 || !driver().tensor_map) return false;
+  const char* wanted = std::getenv("FLAMBEAU_FLASH_GROUPS");
+  return !wanted || *wanted != '0';
+}
+
+namespace {
+
+constexpr int kKeep = 2;  // vectors of a thread
+
+unsigned threads_for(int64_t n) {
+  const int64_t per = kKeep * kVector;
+  return static_cast<unsigned>(std::max<int64_t>(32, ((n + per - 1) / per + 31) / 32 * 32));
+}
+
+struct ScoreArgs {
+  const float* scores;
+  char* weights;
+  float* sums;  // log of the sum of exponentials of a row
+  int queries, keys;
+  float scale;
+  bool causal;
+  DType dtype;
+};
+
+__global__ void score_softmax(const ScoreArgs a) {
+  __shared__ float shared[33];
+  const int64_t row = blockIdx.x;
+  const int limit = a.causal ? min(a.keys, int(row % a.queries) + 1) : a.keys;
+  const RowReader from(a.scores, row, a.keys, DType::Float), to(a.weights, row, a.keys, a.dtype);
+  float v[kKeep][kVector];
+  float most = -INFINITY;
+#pragma unroll
+  for (int k = 0; k < kKeep; ++k) {
+    const int vector = k * blockDim.x + threadIdx.x;
+    if (vector * kVector < limit) {
+      from.get(vector, v[k], -INFINITY);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) v[k][j] = -INFINITY;
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      v[k][j] = vector * kVector + j < limit ? v[k][j] * a.scale : -INFINITY;
+      most = fmaxf(most, v[k][j]);
+    }
+  }
+  most = block_fold(most, Most{}, -INFINITY, shared);
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < kKeep; ++k)
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      v[k][j] = __expf(v[k][j] - most);
+      sum += v[k][j];
+    }
+  sum = block_fold(sum, Sum{}, 0.0f, shared);
+  const float factor = 1.0f / sum;
+#pragma unroll
+  for (int k = 0; k < kKeep; ++k) {
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) v[k][j] *= factor;
+    to.put(k * blockDim.x + threadIdx.x, v[k]);
+  }
+  if (threadIdx.x == 0) a.sums[row] = most + logf(sum);
+}
+
+// From scores and the gradients of weights: the weights again, and the gradients of scores.
+__global__ void score_gradient(const ScoreArgs a, const float* of_weights, char* of_scores) {
+  __shared__ float shared[33];
+  const int64_t row = blockIdx.x;
+  const int limit = a.causal ? min(a.keys, int(row % a.queries) + 1) : a.keys;
+  const RowReader s(a.scores, row, a.keys, DType::Float), g(of_weights, row, a.keys, DType::Float),
+      w(a.weights, row, a.keys, a.dtype), to(of_scores, row, a.keys, a.dtype);
+  const float sums = a.sums[row];
+  float v[kKeep][kVector], d[kKeep][kVector];
+  float product = 0;
+#pragma unroll
+  for (int k = 0; k < kKeep; ++k) {
+    const int vector = k * blockDim.x + threadIdx.x;
+    if (vector * kVector < limit) {
+      s.get(vector, v[k], -INFINITY);
+      g.get(vector, d[k], 0);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) v[k][j] = d[k][j] = 0;
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      const bool inside = vector * kVector + j < limit;
+      v[k][j] = inside ? __expf(v[k][j] * a.scale - sums) : 0.0f;
+      product += inside ? v[k][j] * d[k][j] : 0.0f;
+    }
+  }
+  product = block_fold(product, Sum{}, 0.0f, shared);
+#pragma unroll
+  for (int k = 0; k < kKeep; ++k) {
+    const int vector = k * blockDim.x + threadIdx.x;
+    w.put(vector, v[k]);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) d[k][j] = v[k][j] * (d[k][j] - product) * a.scale;
+    to.put(vector, d[k]);
+  }
+}
+
+// out = a @ b over a batch, all contiguous; a or b may be transposed.
+void multiply(const Tensor& a, bool trans_a, const Tensor& b, bool trans_b, const Tensor& out) {
+  cpu::GemmArgs g;
+  g.dtype = a.dtype();
+  g.device = a.device().index;
+  g.batch = a.numel() / (a.size(-1) * a.size(-2));
+  g.m = trans_a ? a.size(-1) : a.size(-2);
+  g.k = trans_a ? a.size(-2) : a.size(-1);
+  g.n = trans_b ? b.size(-2) : b.size(-1);
+  g.a = a.raw();
+  g.b = b.raw();
+  g.c = out.raw();
+  g.a_row = trans_a ? 1 : a.size(-1);
+  g.a_col = trans_a ? a.size(-1) : 1;
+  g.b_row = trans_b ? 1 : b.size(-1);
+  g.b_col = trans_b ? b.size(-1) : 1;
+  g.c_row = g.n;
+  g.c_col = 1;
+  g.a_batch = a.size(-1) * a.size(-2);
+  g.b_batch = b.size(-1) * b.size(-2);
+  g.c_batch = g.m * g.n;
+  gemm(g, out.dtype());
+}
+
+bool usable(const Tensor& query, const Tensor& key, const Tensor& mask) {
+  return has_blas() && !mask.defined() && query.dim() == 4 && key.dim() == 4 &&
+         query.size(1) == key.size(1) && key.size(2) <= 1024 * kKeep * kVector &&
+         is_floating(query.dtype()) && query.dtype() != DType::Double && query.numel() > 0 && key.numel() > 0;
+}
+
+float scale_of(const Value& given, const Tensor& query) {
+  return given.is_none() ? 1.0f / sqrtf(static_cast<float>(query.size(3)))
+                         : static_cast<float>(given.to_float());
+}
+
+// ---------------------------------------------------------------- over blocks
+
+bool by_blocks(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, float scale) {
+  for (const Tensor* t : {&query, &key, &value})
+    if (t->dim() != 4 || t->numel() == 0 || t->dtype() != query.dtype()) return false;
+  if (query.dtype() != DType::Half && query.dtype() != DType::BFloat16) return false;
+  const int64_t b = query.size(0), h = query.size(1), n = query.size(2), d = query.size(3);
+  const int64_t groups = key.size(1), m = key.size(2), most = int64_t(1) << 21;  // of rows, as grids have it
+  if (key.size(0) != b || value.size(0) != b || value.size(1) != groups || h % groups || value.size(2) != m ||
+      key.size(3) != d || value.size(3) != d)
+    return false;
+  if (d % 8 || d > 128 || n > most || m > most || b * h > INT32_MAX || !(scale > 0)) return false;
+  if (mask.defined()) {
+    const int64_t full[4] = {b, h, n, m}, lead = 4 - mask.dim();
+    if (lead < 0 || !(mask.dtype() == DType::Bool || is_floating(mask.dtype()))) return false;
+    for (int64_t i = lead; i < 4; ++i)
+      if (mask.size(i - lead) != 1 && mask.size(i - lead) != full[i]) return false;
+  }
+  return true;
+}
+
+// Rows of 16-byte pieces: a copy only where the tensor has none.
+Tensor in_pieces(const Tensor& t) {
+  bool fits = t.stride(3) == 1 && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+  for (int64_t i = 0; i < 3; ++i) fits = fits && (t.size(i) == 1 || t.stride(i) % 8 == 0);
+  if (fits) return t;
+  const Tensor made = empty(t.sizes(), t.options());  // contiguous(t) may be t, at its odd address
+  copy_into(made, t);
+  return made;
+}
+flash::Operand operand(const Tensor& t) {
+  return {t.raw(), 2 * t.stride(0), 2 * t.stride(1), 2 * t.stride(2)};
+}
+flash::Args block_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, float scale,
+                       bool causal) {
+  flash::Args a{};
+  a.query = operand(q);
+  a.key = operand(k);
+  a.value = operand(v);
+  if (mask.defined()) {
+    a.mask = mask.raw();
+    a.mask_dtype = mask.dtype();
+    int64_t* strides[] = {&a.mask_batch, &a.mask_head, &a.mask_query, &a.mask_key};
+    for (int64_t i = 0; i < mask.dim(); ++i)
+      if (mask.size(i) != 1) *strides[4 - mask.dim() + i] = mask.stride(i) * size_of(mask.dtype());
+  }
+  a.batch = int(q.size(0));
+  a.heads = int(q.size(1));
+  a.group = int(q.size(1) / k.size(1));
+  a.queries = int(q.size(2));
+  a.keys = int(k.size(2));
+  a.depth = int(q.size(3));
+  a.scale = scale;
+  a.causal = causal;
+  return a;
+}
+
+void attention_by_blocks(Value* args, const Tensor& mask, float scale, Value* results) {
+  const Tensor q = in_pieces(args[0].tensor()), k = in_pieces(args[1].tensor()),
+               v = in_pieces(args[2].tensor());
+  flash::Args a = block_args(q, k, v, mask, scale, args[4].to_bool());
+  const Tensor out = attention_output(args[0].tensor(), q.size(3));
+  const Tensor sums = empty({q.size(0), q.size(1), q.size(2)}, {DType::Float, q.device()});
+  a.output = operand(out);
+  a.sums = sums.data<float>();
+  flash::forward(a, q.dtype() == DType::BFloat16, current_stream());
+  results[0] = Value(out);
+  results[1] = Value(sums);
+}
+
+void gradients_by_blocks(Value* args, const Tensor& mask, float scale, Value* results) {
+  const Tensor q = in_pieces(args[1].tensor()), k = in_pieces(args[2].tensor()),
+               v = in_pieces(args[3].tensor()), g = in_pieces(args[0].tensor()),
+               out = in_pieces(args[5].tensor()), sums = contiguous(args[6].tensor());
+  flash::Args a = block_args(q, k, v, mask, scale, args[7].to_bool());
+  const Tensor dq = heads_inside(q.sizes(), q.options()), dk = heads_inside(k.sizes(), k.options()),
+               dv = heads_inside(v.sizes(), v.options());
+  const Scratch products(sums.numel() * sizeof(float), q.device().index, current_stream());
+  a.output = operand(out);
+  a.grad_output = operand(g);
+  a.grad_query = operand(dq);
+  a.grad_key = operand(dk);
+  a.grad_value = operand(dv);
+  a.sums = sums.data<float>();
+  a.products = products.as<float>();
+  flash::backward(a, q.dtype() == DType::BFloat16, current_stream());
+  results[0] = Value(dq);
+  results[1] = Value(dk);
+  results[2] = Value(dv);
+}
+
+// ---------------------------------------------------------------- the operators
+
+void attention(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Tensor query = args[0].tensor(), key = args[1].tensor(), mask = args[3].tensor();
+  if (query.dim() == 4 && by_blocks(query, key, args[2].tensor(), mask, scale_of(args[5], query))) {
+    OnDevice on(query.device().index);
+    return attention_by_blocks(args, mask, scale_of(args[5], query), results);
+  }
+  if (!usable(query, key, mask) || args[2].tensor().numel() == 0)
+    return by_definition(op, keys, args, results);
+  OnDevice on(query.device().index);
+  const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(args[2].tensor());
+  const int64_t b = q.size(0), h = q.size(1), n = q.size(2), m = k.size(2);
+  const Options single{DType::Float, q.device()};
+  const Tensor sums = empty({b, h, n}, single), out = empty({b, h, n, v.size(3)}, q.options());
+  const Tensor scores = empty({b, h, n, m}, single), weights = empty({b, h, n, m}, q.options());
+  multiply(q, false, k, true, scores);
+  const ScoreArgs a{scores.data<float>(), weights.raw(),     sums.data<float>(), int(n), int(m),
+                    scale_of(args[5], q), args[4].to_bool(), q.dtype()};
+  launch(score_softmax, static_cast<unsigned>(b * h * n), threads_for(m), current_stream(),
+         "scaled_dot_product_attention", a);
+  multiply(weights, false, v, false, out);
+  results[0] = Value(out);
+  results[1] = Value(sums);
+  Described(op, args).lay_out(results);
+}
+
+void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Tensor query = args[1].tensor(), key = args[2].tensor(), mask = args[4].tensor();
+  if (query.dim() == 4 && args[0].tensor().dtype() == query.dtype() &&
+      by_blocks(query, key, args[3].tensor(), mask, scale_of(args[8], query))) {
+    OnDevice on(query.device().index);
+    return gradients_by_blocks(args, mask, scale_of(args[8], query), results);
+  }
+  if (!usable(query, key, mask) || args[3].tensor().numel() == 0)
+    return by_definition(op, keys, args, results);
+  OnDevice on(query.device().index);
+  const Tensor g = contiguous(args[0].tensor()), q = contiguous(query), k = contiguous(key),
+               v = contiguous(args[3].tensor()), sums = contiguous(args[6].tensor());
+  const int64_t b = q.size(0), h = q.size(1), n = q.size(2), m = k.size(2);
+  const Options single{DType::Float, q.device()};
+  const Tensor scores = empty({b, h, n, m}, single), of_weights = empty({b, h, n, m}, single);
+  const Tensor weights = empty({b, h, n, m}, q.options()), of_scores = empty({b, h, n, m}, q.options());
+  multiply(q, false, k, true, scores);
+  multiply(g, false, v, true, of_weights);
+  const ScoreArgs a{scores.data<float>(), weights.raw(),     sums.data<float>(), int(n), int(m),
+                    scale_of(args[8], q), args[7].to_bool(), q.dtype()};
+  launch(score_gradient, static_cast<unsigned>(b * h * n), threads_for(m), current_stream(),
+         "scaled_dot_product_attention", a, of_weights.data<float>(), of_scores.raw());
+  const Tensor dq = empty(q.sizes(), q.options()), dk = empty(k.sizes(), k.options()),
+               dv = empty(v.sizes(), v.options());
+  multiply(of_scores, false, k, false, dq);
+  multiply(of_scores, true, q, false, dk);
+  multiply(weights, true, g, false, dv);
+  results[0] = Value(dq);
+  results[1] = Value(dk);
+  results[2] = Value(dv);
+  Described(op, args).lay_out(results);
+}
+
+const detail::Register forward{"_flash_attention", {Key::CUDA}, Kernel{attention, nullptr}};
+const detail::Register backward{
+    "_flash_attention_backward", {Key::CUDA}, Kernel{attention_backward, nullptr}};
+
+}  // namespace
+}  // namespace fl::cuda

@@ -1,0 +1,36 @@
+// Attention over blocks, without the matrix of scores in memory: half and bfloat16 heads of up to 128
+// numbers.
+#pragma once
+
+#include "cuda/runtime/runtime.h"
+
+namespace fl::cuda::flash {
+
+// (batch, head, row) of 16-byte aligned rows; strides in bytes, multiples of 16.
+struct Operand {
+  char* data;
+  int64_t batch, head, row;
+};
+
+struct Args {
+  Operand query, key, value, output;
+  Operand grad_output, grad_query, grad_key, grad_value;  // the gradients: of the backward pass only
+  const char* mask;  // bool (false hides a key) or floating (added to scores); null when there is none
+  int64_t mask_batch, mask_head, mask_query, mask_key;  // in bytes, zero where it is broadcast
+  float* sums;      // (batch, head, query): the logarithm of a query's summed exponentials of scores
+  float* products;  // the same shape: of a row of the output and its gradient; scratch of the backward pass
+  int batch, heads, group, queries, keys, depth;  // `group` neighbouring query heads share a key head
+  float scale;                                    // positive
+  bool causal;                                    // a query sees the keys up to its own position
+  DType mask_dtype;
+};
+
+// Whether the device multiplies by groups of warps (capability 9.0), and a head is wide enough for it.
+bool has_groups(const Args& args);
+void forward(const Args& args, bool brain, cudaStream_t stream);
+void backward(const Args& args, bool brain, cudaStream_t stream);
+// The same by groups of warps.
+void forward_by_groups(const Args& args, bool brain, cudaStream_t stream);
+void backward_by_groups(const Args& args, bool brain, cudaStream_t stream);
+
+}  // namespace fl::cuda::flash

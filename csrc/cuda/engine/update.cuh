@@ -1,0 +1,79 @@
+// The kernel of an update record (an optimizer step) over many tensors at once: a column of blocks takes a
+// chunk of one of them.
+#pragma once
+
+#include "cuda/engine/device.cuh"
+#include "cuda/engine/generated.h"
+
+namespace fl::cuda {
+
+// F: lists, written (a bit for each list), values, apply(T (&x)[lists], const T* values), which changes x;
+// scalars, scalars_written, once(scalars, numbers, new scalars, values).
+template <class F>
+__global__ void update_once(const __grid_constant__ UpdateOnceArgs a) {
+  const int i = threadIdx.x;
+  if (i >= a.count) return;
+  double s[F::scalars + 1], o[F::scalars + 1];
+#pragma unroll
+  for (int k = 0; k < F::scalars; ++k) s[k] = load<double>(a.scalar[k][i], a.dtype[k][i]);
+  F::once(s, a.number, o, a.rows + i * F::values);
+#pragma unroll
+  for (int k = 0; k < F::scalars; ++k)
+    if (F::scalars_written >> k & 1) store<double>(a.scalar[k][i], a.dtype[k][i], o[k]);
+}
+
+template <class F, class T>
+__global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ UpdateArgs a) {
+  const int t = a.tensor[blockIdx.x];
+  const int piece = kUpdateChunk / gridDim.y;
+  const int64_t base = int64_t(a.chunk[blockIdx.x]) * kUpdateChunk + blockIdx.y * piece;
+  const int n = static_cast<int>(min(int64_t(piece), a.numel[t] - base));
+  if (n <= 0) return;
+  T u[F::values > 0 ? F::values : 1];
+  const double* value = a.rows ? a.rows + a.row[t] * F::values : a.value;
+#pragma unroll
+  for (int k = 0; k < F::values; ++k) u[k] = static_cast<T>(value[k]);
+  char* data[F::lists];
+  DType dtype[F::lists];
+  bool aligned = std::is_same_v<T, float>;
+#pragma unroll
+  for (int k = 0; k < F::lists; ++k) {
+    dtype[k] = a.dtype[k][t];
+    data[k] = a.data[k][t] + base * item_size(dtype[k]);
+    aligned &= (reinterpret_cast<uintptr_t>(data[k]) & 15) == 0;
+  }
+  int first = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    if (aligned) {
+      first = n / kVector * kVector;
+      for (int i = threadIdx.x * kVector; i < first; i += 512 * kVector) {
+        float x[F::lists][kVector];
+#pragma unroll
+        for (int k = 0; k < F::lists; ++k) load_vector(x[k], data[k] + i * item_size(dtype[k]), dtype[k]);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) {
+          float e[F::lists];
+#pragma unroll
+          for (int k = 0; k < F::lists; ++k) e[k] = x[k][j];
+          F::template apply<float>(e, u);
+#pragma unroll
+          for (int k = 0; k < F::lists; ++k) x[k][j] = e[k];
+        }
+#pragma unroll
+        for (int k = 0; k < F::lists; ++k)
+          if (F::written >> k & 1) store_vector<float>(data[k] + i * item_size(dtype[k]), dtype[k], x[k]);
+      }
+    }
+  }
+  for (int i = first + threadIdx.x; i < n; i += 512) {
+    T e[F::lists];
+#pragma unroll
+    for (int k = 0; k < F::lists; ++k) e[k] = load<T>(data[k] + i * item_size(dtype[k]), dtype[k]);
+    F::template apply<T>(e, u);
+#pragma unroll
+    for (int k = 0; k < F::lists; ++k)
+      if (F::written >> k & 1) store<T>(data[k] + i * item_size(dtype[k]), dtype[k], e[k]);
+  }
+}
+
+}  // namespace fl::cuda

@@ -1,0 +1,106 @@
+#include "cuda/runtime/launch.h"
+
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/runtime/driver.h"
+
+namespace fl::cuda {
+
+namespace {
+
+// A kernel as a thread launches it.
+class Site {
+ public:
+  explicit Site(CUfunction function) : function_(function) {}
+  ~Site() {
+    if (executable_) driver().executable_destroy(executable_);
+    if (graph_) driver().graph_destroy(graph_);
+  }
+  Site(const Site&) = delete;
+
+  CUresult run(const Shape& shape, cudaStream_t stream, Parameters given) {
+    const Driver& driver = cuda::driver();
+    const bool alone = !driver.graphs || capturing() || launch_blocking();
+    if (alone || stream != stream_ || !again_) {
+      if (!alone) {
+        again_ = true;
+        stream_ = stream;
+      }
+      return driver.launch(function_, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
+                           shape.block[1], shape.block[2], shape.shared, stream, given.list, nullptr);
+    }
+    const bool same = executable_ && given.size == bytes_.size() &&
+                      std::memcmp(&shape, &shape_, sizeof shape) == 0 &&
+                      std::memcmp(given.bytes, bytes_.data(), given.size) == 0;
+    if (!same)
+      if (const CUresult status = set(driver, shape, given); status != CUDA_SUCCESS) return status;
+    return driver.graph_launch(executable_, stream);
+  }
+
+ private:
+  CUresult set(const Driver& driver, const Shape& shape, Parameters given) {
+    CUDA_KERNEL_NODE_PARAMS node{};
+    node.func = function_;
+    node.gridDimX = shape.grid[0];
+    node.gridDimY = shape.grid[1];
+    node.gridDimZ = shape.grid[2];
+    node.blockDimX = shape.block[0];
+    node.blockDimY = shape.block[1];
+    node.blockDimZ = shape.block[2];
+    node.sharedMemBytes = shape.shared;
+    node.kernelParams = given.list;
+    bytes_.clear();  // equal to nothing, should this fail
+    CUresult status = CUDA_SUCCESS;
+    if (executable_) {
+      status = driver.graph_set_kernel(executable_, node_, &node);
+    } else {
+      if (!graph_) status = driver.graph_create(&graph_, 0);
+      if (status == CUDA_SUCCESS && !node_)
+        status = driver.graph_add_kernel(&node_, graph_, nullptr, 0, &node);
+      if (status == CUDA_SUCCESS) status = driver.graph_instantiate(&executable_, graph_, 0);
+    }
+    if (status != CUDA_SUCCESS) return status;
+    shape_ = shape;
+    const char* first = static_cast<const char*>(given.bytes);
+    bytes_.assign(first, first + given.size);
+    return status;
+  }
+
+  CUfunction function_;
+  cudaStream_t stream_ = nullptr;  // of the last launch
+  bool again_ = false;
+  CUgraph graph_ = nullptr;
+  CUgraphNode node_ = nullptr;
+  CUgraphExec executable_ = nullptr;
+  Shape shape_{};
+  std::vector<char> bytes_;
+};
+
+thread_local std::unordered_map<const void*, Site> sites[kMaxDevices];
+
+}  // namespace
+
+void launch_kernel(const void* kernel, const Shape& shape, cudaStream_t stream, Parameters given,
+                   const char* what) {
+  auto& known = sites[current_device()];
+  auto at = known.find(kernel);
+  if (at == known.end()) {
+    cudaFunction_t function;
+    check(cudaGetFuncBySymbol(&function, kernel), what);
+    at = known.try_emplace(kernel, reinterpret_cast<CUfunction>(function)).first;
+  }
+  driver().check(at->second.run(shape, stream, given), what);
+  launched(what);
+}
+
+void launch_loaded(void* function, const Shape& shape, cudaStream_t stream, Parameters given) {
+  auto& known = sites[current_device()];
+  auto at = known.find(function);
+  if (at == known.end()) at = known.try_emplace(function, static_cast<CUfunction>(function)).first;
+  driver().check(at->second.run(shape, stream, given), "launch");
+  launched("launch");
+}
+
+}  // namespace fl::cuda

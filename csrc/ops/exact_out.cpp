@@ -1,0 +1,72 @@
+// out= forms that refuse an out of another dtype instead of converting to it.
+#include "ops/exact_out.h"
+
+#include "dispatch/kernel.h"
+#include "ops/pointwise.h"
+
+namespace fl {
+
+void check_distinct(const char* op, const Tensor& out) {
+  FL_CHECK(
+      !has_internal_overlap(out), "[", op,
+      "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
+}
+
+void check_apart(const char* op, const Tensor& out, const Tensor& argument) {
+  if (out.is_meta() || out.numel() == 0 || argument.numel() == 0) return;
+  const bool same = out->storage.get() == argument->storage.get() &&
+                    (overlaps_partially(out, argument) ||
+                     (out.offset() == argument.offset() && out.sizes() == argument.sizes() &&
+                      out.strides() == argument.strides()));
+  FL_CHECK(!same, "[", op,
+           "] expected an argument that shares no memory with the tensor it is written to, got views of one "
+           "memory; clone() it first");
+}
+
+Tensor write_out(const char* op, const Tensor& out, const Tensor& value) {
+  FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ",
+           to_string(out.device()));
+  FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()),
+           ", got ", name_of(out.dtype()));
+  prepare_out(op, out, value.sizes(), value.dtype(), true);
+  out.bump_version();
+  copy_into(out, value);
+  return out;
+}
+
+namespace {
+
+void check_overlap(const char* op, const Tensor& out, const Tensor& argument) {
+  FL_CHECK(!overlaps_partially(out, argument), "[", op,
+           "] expected an out that does not partly overlap an argument, got views of one memory");
+}
+
+Tensor complex_out(const Tensor& real, const Tensor& imag, const Tensor& out) {
+  static const Operator& complex = OperatorTable::get().at("complex");
+  check_overlap("complex", out, real);
+  check_overlap("complex", out, imag);
+  Value args[2] = {Value(real), Value(imag)};
+  Value made[1];
+  complex.call(args, made);
+  check_distinct("complex", out);
+  return write_out("complex", out, made[0].tensor());
+}
+
+std::tuple<Tensor, Tensor> aminmax_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim,
+                                       const Tensor& min, const Tensor& max) {
+  static const Operator& aminmax = OperatorTable::get().at("aminmax");
+  check_overlap("aminmax", min, self);
+  check_overlap("aminmax", max, self);
+  Value args[3] = {Value(self), dim ? Value(*dim) : Value(), Value(keepdim)};
+  Value found[2];
+  aminmax.call(args, found);
+  check_distinct("aminmax", min);
+  check_distinct("aminmax", max);
+  return {write_out("aminmax", min, found[0].tensor()), write_out("aminmax", max, found[1].tensor())};
+}
+
+FL_KERNEL("complex.out", complex_out);
+FL_KERNEL("aminmax.out", aminmax_out);
+
+}  // namespace
+}  // namespace fl
