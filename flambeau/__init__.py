@@ -18,7 +18,7 @@ _unset = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}.isdisjoint(_os.environ)
 if _unset:
     _os.environ["GOMP_SPINCOUNT"] = "1000"
 
-from flambeau import _C, _absent, _libraries  # noqa: E402
+from flambeau import _C, _compat, _libraries  # noqa: E402
 
 if _unset:
     del _os.environ["GOMP_SPINCOUNT"]
@@ -50,34 +50,29 @@ legacy_contiguous_format = _C.contiguous_format
 
 
 def _operator_module(name: str):
-    """The module that holds the operators of a group; made empty when the package has no file for it yet."""
-    if not name:
-        return sys.modules[__package__]
-    full = f"{__package__}.{name}"
-    if full not in sys.modules:
-        try:
-            import_module(full)
-        except ModuleNotFoundError as error:
-            if not (error.name and f"{full}.".startswith(f"{error.name}.")):
-                raise
-            parent, _, leaf = full.rpartition(".")
-            module = type(sys)(full)
-            sys.modules[full] = module
-            setattr(_operator_module(parent[len(__package__) + 1 :]), leaf, module)
-    return sys.modules[full]
+    """The module that holds the operators of a group."""
+    return import_module(f"{__package__}.{name}") if name else sys.modules[__package__]
 
 
-_absent.install()
-_C.__getattr__ = lambda name: import_module("flambeau._c_names").lookup(name)
+def _native_name(name: str) -> Any:
+    """A name that `_C` lacks, if programs for PyTorch ask for it. Python itself asks for special ones at each import."""
+    if name.startswith("__"):
+        raise AttributeError(f"module 'flambeau._C' has no attribute {name!r}")
+    return import_module("flambeau._compat.c_names").lookup(name)
+
+
+_compat.install()
+_C.__getattr__ = _native_name
 _C._install(_operator_module, Tensor)
 _libraries.locate()
 
-from flambeau import _tensor, _tensor_methods  # noqa: E402,F401
-from flambeau._device import get_default_device, set_default_device  # noqa: E402,F401
+from flambeau import _tensor  # noqa: E402,F401
 from flambeau._settings import *  # noqa: E402,F403
 from flambeau._tensor import *  # noqa: E402,F403
-from flambeau._tensor_methods import eig, lstsq, matrix_rank, solve, symeig  # noqa: E402,F401
-from flambeau._variadic import histogramdd, unique, unique_consecutive  # noqa: E402,F401
+from flambeau._tensor import methods as _tensor_methods  # noqa: E402
+from flambeau._tensor.device import get_default_device, set_default_device  # noqa: E402,F401
+from flambeau._tensor.methods import eig, lstsq, matrix_rank, solve, symeig  # noqa: E402,F401
+from flambeau._tensor.variadic import histogramdd, unique, unique_consecutive  # noqa: E402,F401
 from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 from flambeau.functional import *  # noqa: E402,F403
 
@@ -96,44 +91,51 @@ _MODULES = frozenset(
 )
 # Names that live in a module of their own, imported on first use.
 _LAZY = {
-    "finfo": "_meta_types", "iinfo": "_meta_types", "set_printoptions": "_tensor_str",
-    "get_printoptions": "_tensor_str",
-    "UntypedStorage": "storage", "TypedStorage": "storage", "set_default_tensor_type": "_legacy_types",
-    "tensortype": "_legacy_types", "manual_seed": "random", "seed": "random", "initial_seed": "random",
-    "get_rng_state": "random", "set_rng_state": "random",
-    "SymInt": "_symbolic", "SymFloat": "_symbolic", "SymBool": "_symbolic", "sym_float": "_symbolic",
-    "sym_int": "_symbolic", "sym_ite": "_symbolic", "sym_max": "_symbolic", "sym_min": "_symbolic",
-    "sym_not": "_symbolic", "sym_sum": "_symbolic", "_assert": "functional",
-    "sparse_coo_tensor": "sparse.construction", "sparse_csr_tensor": "sparse.construction",
-    "sparse_csc_tensor": "sparse.construction", "sparse_compressed_tensor": "sparse.construction",
-    "_sparse_coo_tensor_unsafe": "sparse.construction",
-    "Stream": "_streams", "Event": "_streams", "Future": "futures",
-    "save": "serialization", "load": "serialization", "compile": "compiler", "autocast": "amp", "vmap": "func",
-    "ScriptModule": "jit", "SobolEngine": "quasirandom", "Tag": "_misc", "cond": "_misc", "while_loop": "_misc",
-    "_check": "_misc", "_check_index": "_misc", "_check_is_size": "_misc", "_check_not_implemented": "_misc",
-    "_check_tensor_all": "_misc", "_check_tensor_all_with": "_misc", "_check_type": "_misc", "_check_value": "_misc",
-    "_check_with": "_misc", "jagged": "nested._internal.nested_tensor",
-    "dequantize": "_quantized_tensor", "quantize_per_tensor": "_quantized_tensor", "quantize_per_channel": "_quantized_tensor",
-    "fake_quantize_per_tensor_affine": "_fake_quantize", "fake_quantize_per_channel_affine": "_fake_quantize",
-}  # fmt: skip
-_LAZY |= dict.fromkeys(
-    (
-        "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
-        "get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype "
-        "is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled is_autocast_ipu_enabled "
-        "is_autocast_xla_enabled set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled "
-        "set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_autocast_ipu_dtype "
-        "set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled"
-    ).split(),
-    "amp.autocast_mode",
-)
-_LAZY |= dict.fromkeys(
-    (
-        "qint8 quint8 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
-        "per_channel_affine_float_qparams"
-    ).split(),
-    "_quantized_types",
-)
+    name: home
+    for home, names in {
+        "_higher_order_ops": "cond while_loop",
+        "_tensor.checks": (
+            "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
+            "_check_value _check_with"
+        ),
+        "_tensor.legacy_types": "set_default_tensor_type tensortype",
+        "_tensor.limits": "finfo iinfo",
+        "_tensor.printing": "set_printoptions get_printoptions",
+        "accelerator": "Stream Event",
+        "amp": "autocast",
+        "amp.autocast_mode": (
+            "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
+            "get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype "
+            "is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled is_autocast_ipu_enabled "
+            "is_autocast_xla_enabled set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled "
+            "set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_autocast_ipu_dtype "
+            "set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled"
+        ),
+        "ao.fake_quantize": "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine",
+        "ao.quantized_tensor": "dequantize quantize_per_tensor quantize_per_channel",
+        "ao.quantized_types": (
+            "qint8 quint8 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
+            "per_channel_affine_float_qparams"
+        ),
+        "compiler": "compile",
+        "cuda": "OutOfMemoryError",
+        "func": "vmap",
+        "functional": "_assert",
+        "futures": "Future",
+        "jit": "ScriptModule",
+        "nested._internal.nested_tensor": "jagged",
+        "ops.as_aten.tags": "Tag",
+        "ops.symbolic.numbers": ("SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum"),
+        "quasirandom": "SobolEngine",
+        "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
+        "serialization": "save load",
+        "sparse.construction": (
+            "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_compressed_tensor _sparse_coo_tensor_unsafe"
+        ),
+        "storage": "UntypedStorage TypedStorage",
+    }.items()
+    for name in names.split()
+}
 
 
 def _module(name: str):
@@ -151,15 +153,13 @@ def __getattr__(name: str) -> Any:
         value = getattr(_module(_LAZY[name]), name)
     elif name in _MODULES:
         return _module(name)
-    elif (name.endswith("Tensor") and name in (classes := _module("_legacy_types").CLASSES)) or (
+    elif (name.endswith("Tensor") and name in (classes := _module("_tensor.legacy_types").CLASSES)) or (
         name.endswith("Storage") and name in (classes := _module("storage").LEGACY_CLASSES)
     ):
         value = classes[name]
-    elif name == "OutOfMemoryError":
-        value = _module("cuda").OutOfMemoryError
     elif name == "torch":  # programs write torch.torch by mistake
         value = sys.modules[__package__]
     else:
-        return _absent.attribute(__package__, name)
+        return import_module("flambeau._compat.absent").attribute(__package__, name)
     globals()[name] = value
     return value

@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
         return 2
     from subprocess import _args_from_interpreter_flags  # type: ignore[attr-defined]
 
-    from flambeau._alias import environment
+    from flambeau._compat.alias import environment
 
     if not arguments[0].startswith("-") and not os.path.exists(arguments[0]):
         print(f"flambeau run: there is no file {arguments[0]!r}", file=sys.stderr)
@@ -67,9 +67,9 @@ def perform(arguments: list[str]) -> int:
     if command == "run":
         return run(rest)
     if command == "doctor":
-        from flambeau import _doctor
+        from flambeau._commands import doctor
 
-        return _doctor.main(rest)
+        return doctor.main(rest)
     if command in COMMANDS:
         from importlib import import_module
 

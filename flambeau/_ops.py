@@ -273,11 +273,11 @@ class OpOverload(_C._OpBase):
     def tags(self) -> list[Any]:
         """What is known of the operator, as members of `Tag`."""
         if self._tags is None:
-            from flambeau import _aten_tags
+            from flambeau.ops.as_aten import tags as aten_tags
 
             flags = self._flags
             self._tags = (
-                _aten_tags.tags(self._full_name, self._opname, bool(flags & _INPLACE), bool(flags & _OUT))
+                aten_tags.tags(self._full_name, self._opname, bool(flags & _INPLACE), bool(flags & _OUT))
                 if self.namespace == "aten"
                 else []
             )
@@ -453,9 +453,9 @@ class _OpNamespace:
             raise AttributeError(op)
         names = _packets(self.name).get(op)
         if not names:
-            from flambeau import _aten_names
+            from flambeau.ops.as_aten import names as aten_names
 
-            other = _aten_names.find(op) if self.name == "aten" else None
+            other = aten_names.find(op) if self.name == "aten" else None
             if other is None:
                 raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op}'")
             setattr(self, op, other)

@@ -5,6 +5,6 @@ After `import flambeau.as_torch` the module `torch` is flambeau and `torch.nn.fu
 torch; `importlib.metadata.version("torch")` answers as well, because libraries ask it.
 """
 
-from flambeau._alias import install
+from flambeau._compat.alias import install
 
 install()

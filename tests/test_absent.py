@@ -7,13 +7,13 @@ from typing import Optional
 import pytest
 
 import flambeau
-from flambeau import _absent, _absent_names
+from flambeau._compat import absent, absent_names
 
 
 def test_every_word_of_the_table_makes_something():
-    for module, (_, words) in _absent_names.TABLE.items():
+    for module, (_, words) in absent_names.TABLE.items():
         for token in words.split():
-            name, value = _absent._make(f"torch.{module}", token, "because")
+            name, value = absent._make(f"torch.{module}", token, "because")
             assert name.isidentifier(), token
             assert value is not None or "=" in token
 
@@ -60,23 +60,23 @@ def test_a_misspelt_name_is_answered_with_the_right_one():
 
 
 def test_real_modules_come_first():
-    assert _absent.reason(flambeau.linalg.inv) is None
+    assert absent.reason(flambeau.linalg.inv) is None
     assert flambeau.compiler.__file__
 
 
 def test_what_is_lacking_can_be_told_from_what_works():
-    assert "quantization" in _absent.reason(flambeau.ao.quantization.prepare_qat)
-    assert _absent.reason(flambeau.complex32)
-    assert _absent.reason(flambeau.float32) is None
+    assert "quantization" in absent.reason(flambeau.ao.quantization.prepare_qat)
+    assert absent.reason(flambeau.complex32)
+    assert absent.reason(flambeau.float32) is None
 
 
 def test_nothing_that_exists_is_called_lacking():
     """An entry that a real module has overtaken should go from the table."""
-    for name, (_, words) in _absent_names.TABLE.items():
+    for name, (_, words) in absent_names.TABLE.items():
         module = importlib.import_module(f"flambeau.{name}" if name else "flambeau")
         if getattr(module, "__file__", None) is None or name.startswith("distributions"):  # which are on their way
             continue
         for token in words.split():
-            own = module.__dict__.get(_absent._name(token))
-            made = "=" in token or token.startswith(("@", "!")) or _absent._name(token) == "patch"
-            assert own is None or made or _absent.reason(own), f"{name}.{_absent._name(token)} is written"
+            own = module.__dict__.get(absent._name(token))
+            made = "=" in token or token.startswith(("@", "!")) or absent._name(token) == "patch"
+            assert own is None or made or absent.reason(own), f"{name}.{absent._name(token)} is written"

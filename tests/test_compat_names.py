@@ -105,10 +105,9 @@ def test_a_written_argument_may_be_marked_short():
 
 
 def test_names_that_libraries_import():
-    from flambeau.distributions.multivariate_normal import Distribution, constraints
-
     from flambeau._subclasses.fake_tensor import is_fake
     from flambeau._tensor_str import PRINT_OPTS, _tensor_str
+    from flambeau.distributions.multivariate_normal import Distribution, constraints
     from flambeau.serialization import FILE_LIKE, MAP_LOCATION
 
     assert Distribution is fl.distributions.Distribution and constraints is fl.distributions.constraints

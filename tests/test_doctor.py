@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from flambeau import _doctor
+from flambeau._commands import doctor as command
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def doctor(tmp_path, capsys, monkeypatch):
     def run(*arguments, **files):
         for name, source in files.items():
             (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
-        status = _doctor.main(list(arguments) or ["main.py"])
+        status = command.main(list(arguments) or ["main.py"])
         return status, capsys.readouterr().out.splitlines()
 
     return run

@@ -1,6 +1,7 @@
 """The package's layering: imports point downward, PyTorch is never imported, native code keeps Python out."""
 
 import ast
+import functools
 import pathlib
 import re
 
@@ -8,21 +9,19 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "flambeau"
+COMPAT = PACKAGE / "_compat" / "torch"  # modules that only programs written for PyTorch import
 
 # From the bottom up. A module belongs to the layer with the longest matching name and may import, when it is
 # loaded, only from its own layer and those below. Imports inside functions run later and are not restricted.
 LAYERS = (
-    ("_C", "version", "__future__", "_absent", "_absent_names", "_c_names", "_logging"),
+    ("_C", "version", "__future__", "_compat", "_logging"),
     ("backends",),
     ("ops",),
     (
         "types",
-        "_device",
-        "_streams",
-        "_meta_types",
+        "accelerator",
         "overrides",
         "utils",
-        "_tensor_str",
         "_tensor",
         "_utils",
         "library",
@@ -41,8 +40,8 @@ LAYERS = (
         "nested",
         "signal",
         "func",
-        "_quantized_types",
-        "_quantized_tensor",
+        "ao.quantized_types",
+        "ao.quantized_tensor",
         "utils.checkpoint",
     ),
     ("nn", "optim", "amp", "distributions"),
@@ -63,22 +62,29 @@ LAYERS = (
         "distributed",
         "cuda",
         "profiler",
-        "autograd.profiler_util",
     ),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
+PUBLIC_FILES = 22  # of the package root, most of them modules that programs import
 
 
 def module_name(path: pathlib.Path) -> str:
     """Dotted name inside the package; empty for the package itself."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    parts = path.relative_to(COMPAT if path.is_relative_to(COMPAT) else PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@functools.cache
+def compat_modules() -> frozenset[str]:
+    return frozenset(module_name(path) for path in COMPAT.rglob("*.py"))
 
 
 def level(module: str) -> int:
     """Index of the module's layer; the package itself and unlisted modules sit on top."""
     parts = module.split(".")
+    if module in compat_modules():
+        return len(LAYERS)
     for end in range(len(parts), 0, -1):
         if (name := ".".join(parts[:end])) in LEVEL:
             return LEVEL[name]
@@ -100,7 +106,7 @@ def load_time_nodes(tree: ast.AST):
 
 def imported(path: pathlib.Path, nodes):
     """Absolute names of the modules that the given nodes import."""
-    package = ["flambeau", *path.relative_to(PACKAGE).parts[:-1]]
+    package = ["flambeau", *module_name(path.parent / "__init__.py").split(".")]
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -110,6 +116,7 @@ def imported(path: pathlib.Path, nodes):
             known = PACKAGE.parent / base.replace(".", "/")
             for alias in node.names:
                 is_module = (known / alias.name).is_dir() or (known / f"{alias.name}.py").is_file()
+                is_module |= f"{base}.{alias.name}".removeprefix("flambeau.") in compat_modules()
                 yield f"{base}.{alias.name}" if is_module or alias.name == "_C" else base
 
 
@@ -121,6 +128,15 @@ def test_imports_point_downward(path):
         if name.startswith("flambeau."):
             target = name.removeprefix("flambeau.")
             assert level(target) <= level(own), f"{own or 'flambeau'} imports {target}, which is above it"
+
+
+def test_a_module_is_in_the_engine_or_for_compatibility():
+    engine = {module_name(path) for path in FILES if not path.is_relative_to(COMPAT)}
+    assert not engine & compat_modules()
+
+
+def test_the_package_root_stays_small():
+    assert len(list(PACKAGE.glob("*.py"))) <= PUBLIC_FILES
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -26,12 +26,12 @@ void refresh_included() {
   state.included = modes().empty() ? state.included - KeySet(Key::Python) : state.included | Key::Python;
 }
 
-// What a handler sees of an operator that ATen has no single operator for: flambeau._aten_parts has a
+// What a handler sees of an operator that ATen has no single operator for: flambeau.ops.as_aten.parts has a
 // function for each such operator, by which the call is made of ATen's operators or has another name.
 PyObject* parts_of(const Operator& op) {
   static auto* known = [] {
     auto* table = new std::unordered_map<std::string, PyObject*>;
-    Object module = own(PyImport_ImportModule("flambeau._aten_parts"));
+    Object module = own(PyImport_ImportModule("flambeau.ops.as_aten.parts"));
     Object parts = own(PyObject_GetAttrString(module.get(), "PARTS"));
     PyObject *name, *function;
     for (Py_ssize_t at = 0; PyDict_Next(parts.get(), &at, &name, &function);)

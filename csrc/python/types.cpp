@@ -136,7 +136,7 @@ PyObject* device_reduce(PyObject* self, PyObject*) {
   return Py_BuildValue("O(s)", device_type, to_string(d).c_str());
 }
 PyObject* call_python_helper(const char* name, PyObject* self, PyObject* args) {
-  Object module = Object::steal(PyImport_ImportModule("flambeau._device"));
+  Object module = Object::steal(PyImport_ImportModule("flambeau._tensor.device"));
   if (!module) return nullptr;
   Object fn = Object::steal(PyObject_GetAttrString(module.get(), name));
   if (!fn) return nullptr;

@@ -13,7 +13,7 @@ def main(arguments: list[str]) -> int:
         epilog="example: flambeau env > env.txt",
     )
     parser.parse_args(arguments)
-    from flambeau._alias import TORCH_VERSION
+    from flambeau._compat.alias import TORCH_VERSION
     from flambeau._inductor import build
     from flambeau.utils.collect_env import get_env_info, pretty_str
 

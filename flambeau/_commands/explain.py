@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     if not os.path.exists(options.script):
         print(f"flambeau explain: there is no file {options.script!r}", file=sys.stderr)
         return 2
-    from flambeau._alias import install
+    from flambeau._compat.alias import install
     from flambeau._dynamo.explanation import explaining
 
     install()

@@ -203,6 +203,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
-    from flambeau import _absent
+    from flambeau._compat import absent
 
-    return _absent.attribute(__name__, name)
+    return absent.attribute(__name__, name)

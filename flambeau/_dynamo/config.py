@@ -48,6 +48,6 @@ class patch(contextlib.ContextDecorator):
 
 def __getattr__(name: str) -> object:
     """Settings that programs set and nothing here reads."""
-    from flambeau import _absent
+    from flambeau._compat import absent
 
-    return _absent.attribute(__name__, name)
+    return absent.attribute(__name__, name)

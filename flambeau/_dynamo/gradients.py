@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._device import canonical
 from flambeau._dynamo import breaks, overriding
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.effects import Gradient
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 from flambeau._functorch.aot.trace import Recorder, Trace, _map, _twin
 from flambeau._subclasses.fake_tensor import _specialize as specialize
+from flambeau._tensor.device import canonical
 from flambeau.ops.recording import refused
 from flambeau.ops.shapes.geometry import Geometry
 

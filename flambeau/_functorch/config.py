@@ -12,6 +12,6 @@ patch, _options = settings(__name__)
 
 def __getattr__(name: str) -> object:
     """Settings that programs set and nothing here reads."""
-    from flambeau import _absent
+    from flambeau._compat import absent
 
-    return _absent.attribute(__name__, name)
+    return absent.attribute(__name__, name)

@@ -32,10 +32,10 @@ def list_options() -> list[str]:
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    from flambeau import _absent
+    from flambeau._compat import absent
 
     try:
-        return _absent.attribute(__name__, name)
+        return absent.attribute(__name__, name)
     except AttributeError:
         try:
             return import_module(f"{__name__}.{name}")

@@ -84,6 +84,6 @@ def resolve(mode: str | None, options: dict[str, object] | None) -> dict[str, ob
 
 def __getattr__(name: str) -> object:
     """Settings that programs set and nothing here reads."""
-    from flambeau import _absent
+    from flambeau._compat import absent
 
-    return _absent.attribute(__name__, name)
+    return absent.attribute(__name__, name)

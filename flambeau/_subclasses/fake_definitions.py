@@ -9,7 +9,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._device import canonical
+from flambeau._tensor.device import canonical
 from flambeau.ops.shapes.geometry import dimension, inferred, numel, view_strides
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._device import canonical
 from flambeau._ops import OpOverload
 from flambeau._subclasses import fake_attributes, fake_autograd, fake_definitions
 from flambeau._subclasses.fake_numbers import env_of, hinted
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
+from flambeau._tensor.device import canonical
 from flambeau.ops import shapes
 from flambeau.ops.shapes.geometry import (
     Geometry,

@@ -18,7 +18,6 @@ class OutOfMemoryError(RuntimeError):
     """Raised when a device has no memory left."""
 
 
-from flambeau.cuda import amp  # noqa: E402
 from flambeau.cuda.graphs import (  # noqa: E402
     CUDAGraph,
     graph,
@@ -40,7 +39,7 @@ from flambeau.cuda.streams import (  # noqa: E402
     stream,
 )
 
-__all__ = ["amp", "is_available", "device_count", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables",
+__all__ = ["is_available", "device_count", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables",
            "is_current_stream_capturing", "Event", "ExternalStream", "Stream", "StreamContext", "current_stream",
            "default_stream", "set_stream", "stream", "max_memory_cached", "memory_cached", "reset_max_memory_allocated",
            "reset_max_memory_cached"]  # fmt: skip

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 import flambeau
-from flambeau import _streams
+from flambeau import accelerator
 from flambeau.cuda import _library
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class Stream(_streams.Stream):
+class Stream(accelerator.Stream):
     """A queue of work on a device: what is on one stream runs in order."""
 
     cuda_stream: int
@@ -100,7 +100,7 @@ class ExternalStream(Stream):
         return super().__new__(cls, device, stream_ptr=stream_ptr)  # type: ignore[return-value]
 
 
-class Event(_streams.Event):
+class Event(accelerator.Event):
     """A mark in a stream, to wait for or to measure time with."""
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:

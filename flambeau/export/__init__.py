@@ -10,8 +10,7 @@ operators apart and removes writes, `_serialize` writes and reads files.
 
 from __future__ import annotations
 
-from typing import Any
-
+from flambeau._compat import absent
 from flambeau.export._serialize import load, save
 from flambeau.export._trace import export
 from flambeau.export.dynamic_shapes import Dim, dims
@@ -21,8 +20,4 @@ from flambeau.utils._pytree import register_dataclass
 
 __all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "dims", "export", "load", "register_dataclass", "save"]
 
-
-def __getattr__(name: str) -> Any:
-    from flambeau import _absent
-
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

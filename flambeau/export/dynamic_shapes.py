@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 import flambeau as fl
+from flambeau._compat import absent
 from flambeau._dynamo.exc import UserError
 from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, Number, single_symbol, symbol
@@ -290,7 +291,4 @@ def _violated(name: str, lines: list[str]) -> UserError:
     return UserError(f"[export] Constraints violated ({name})!" + "".join(f"\n  - {line}" for line in lines))
 
 
-def __getattr__(name: str) -> Any:
-    from flambeau import _absent
-
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

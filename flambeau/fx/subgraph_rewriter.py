@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Union
 
+from flambeau.fx._matcher import InternalMatch, SubgraphMatcher
+from flambeau.fx._ordering import stable_topological_sort
 from flambeau.fx._symbolic_trace import symbolic_trace
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule, _assign_attr
 from flambeau.fx.node import Node, map_aggregate, map_arg
-from flambeau.fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
-from flambeau.fx.passes.utils.ordering import stable_topological_sort
 
 Pattern = Union[Callable[..., Any], Graph, GraphModule]
 MatchFilter = Callable[[InternalMatch, Graph, Graph], bool]

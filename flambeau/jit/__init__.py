@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
-from flambeau._absent import absent_function
+from flambeau._compat.absent import absent_function
 
 __all__ = [
     "Attribute", "CompilationUnit", "Error", "Final", "Future", "ScriptFunction", "ScriptModule", "annotate",
@@ -266,6 +266,6 @@ def __getattr__(name: str) -> Any:
         from flambeau.futures import Future
 
         return Future
-    from flambeau import _absent
+    from flambeau._compat import absent
 
-    return _absent.attribute(__name__, name)
+    return absent.attribute(__name__, name)

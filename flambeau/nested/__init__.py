@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau import Tensor, _absent
+from flambeau import Tensor
+from flambeau._compat import absent
 from flambeau.nested._internal.nested_tensor import NestedTensor, jagged, nested_view
 from flambeau.overrides import DisableTorchFunctionSubclass
 
@@ -91,5 +92,4 @@ def masked_select(tensor: Tensor, mask: Tensor) -> NestedTensor:
     return as_nested_tensor([row[m] for row, m in zip(tensor, mask.expand(tensor.shape))], layout=jagged)
 
 
-def __getattr__(name: str) -> Any:
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

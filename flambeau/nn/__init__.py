@@ -26,9 +26,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     found = import_module(f"{__name__}.{_LAZY.get(name, 'modules')}")
     if name.startswith("__") or not hasattr(found, name):
-        from flambeau import _absent
+        from flambeau._compat import absent
 
-        return _absent.attribute(__name__, name)
+        return absent.attribute(__name__, name)
     globals()[name] = value = getattr(found, name)
     return value
 

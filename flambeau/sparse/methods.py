@@ -166,7 +166,7 @@ def rebuild(layout: Any, data: tuple[Any, ...]) -> Tensor:
 
 def text(self: Tensor) -> str:
     """repr() of a sparse tensor."""
-    from flambeau import _tensor_str
+    from flambeau._tensor import printing
 
     with fl.no_grad():
         if self.layout is _C.sparse_coo:
@@ -177,18 +177,18 @@ def text(self: Tensor) -> str:
         named.append(("values", _ops._sparse_values(self)))
         lines = []
         for name, part in named:
-            inner = _tensor_str.values_text(part, 7 + len(name) + 1 + 7) if part.numel() else "[]"
+            inner = printing.values_text(part, 7 + len(name) + 1 + 7) if part.numel() else "[]"
             if part.numel() == 0:
                 inner += f", size={tuple(part.shape)}"
             lines.append(f"{name}=tensor({inner})")
     suffixes = [f"size={tuple(self.shape)}", f"nnz={_nnz(self)}"]
     if self.device.type != "cpu":
         suffixes.insert(0, f"device='{self.device}'")
-    if self.dtype not in _tensor_str.default_dtypes():
+    if self.dtype not in printing.default_dtypes():
         suffixes.append(f"dtype={self.dtype}")
     suffixes.append(f"layout={self.layout}")
-    if gradient := _tensor_str.gradient_suffix(self):
+    if gradient := printing.gradient_suffix(self):
         suffixes.append(gradient)
     if self.layout is _C.sparse_coo:  # what follows the parts has a line of its own
         lines, suffixes = [*lines, suffixes[0]], suffixes[1:]
-    return _tensor_str.with_suffixes("tensor(" + ",\n       ".join(lines), suffixes, 7)
+    return printing.with_suffixes("tensor(" + ",\n       ".join(lines), suffixes, 7)

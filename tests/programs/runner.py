@@ -6,7 +6,8 @@ import re
 import subprocess
 import sys
 
-from flambeau import _absent, distributions
+from flambeau import distributions
+from flambeau._compat import absent
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
@@ -17,7 +18,7 @@ PROGRAMS = sorted(
 # A program with several faces is run with each.
 VARIANTS = {"word_language_model.py": [["--model", kind] for kind in ("LSTM", "GRU", "RNN_TANH", "Transformer")]}
 # Programs that draw from distributions wait for them.
-WAITING = {"actor_critic.py", "reinforce.py"} if _absent.reason(distributions.Categorical) else set()
+WAITING = {"actor_critic.py", "reinforce.py"} if absent.reason(distributions.Categorical) else set()
 CASES = [(name, tuple(options)) for name in PROGRAMS if name not in WAITING for options in VARIANTS.get(name, [[]])]
 
 

@@ -21,6 +21,11 @@ def register_backend(function: Any = None, name: str | None = None, tags: Sequen
     return function
 
 
+def register_debug_backend(function: Any = None, name: str | None = None) -> Any:
+    """Registers a backend that is not among those listed by default."""
+    return register_backend(function, name, tags=("debug",))
+
+
 def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> list[str]:
     hidden = {"eager", "aot_eager"} if "debug" in (exclude_tags or ()) else set()
     return sorted(name for name in _BACKENDS if name not in hidden)

@@ -7,9 +7,7 @@ graph mode are lacking.
 
 from __future__ import annotations
 
-from typing import Any
-
-from flambeau import _absent
+from flambeau._compat import absent
 from flambeau.ao.quantization.dynamic import quantize_dynamic
 from flambeau.ao.quantization.fuse_modules import fuse_modules
 from flambeau.ao.quantization.observer import *  # noqa: F403
@@ -30,6 +28,4 @@ __all__ = [
     "prepare", "propagate_qconfig_", "quantize", "quantize_dynamic", *_observers, *_configurations,
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from flambeau import nn
-from flambeau._quantized_types import float_or_quantized, qint8
+from flambeau.ao.quantized_types import float_or_quantized, qint8
 from flambeau.nn.modules.module import Module
 
 __all__ = ["quantize_dynamic"]

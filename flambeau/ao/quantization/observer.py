@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau._quantized_types import (
+from flambeau.ao.quantized_types import (
     per_channel_affine,
     per_channel_symmetric,
     per_tensor_affine,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flambeau._quantized_types import qint8
 from flambeau.ao.quantization import observer as observers
+from flambeau.ao.quantized_types import qint8
 
 __all__ = [
     "QConfig",

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
+from flambeau._compat import absent
 
-
-def __getattr__(name: str) -> Any:
-    from flambeau import _absent
-
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

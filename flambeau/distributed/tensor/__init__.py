@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from flambeau._compat import absent
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
 
-
-def __getattr__(name: str) -> Any:
-    from flambeau import _absent
-
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

@@ -13,6 +13,6 @@ _MODULES = (
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    from flambeau import _absent
+    from flambeau._compat import absent
 
-    return _absent.attribute(__name__, name)
+    return absent.attribute(__name__, name)

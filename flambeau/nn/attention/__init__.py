@@ -69,6 +69,6 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(f"{__name__}.varlen")
-    from flambeau import _absent
+    from flambeau._compat import absent
 
-    return _absent.attribute(__name__, name)
+    return absent.attribute(__name__, name)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from flambeau import _absent, nn
+from flambeau import nn
+from flambeau._compat import absent
 
 __all__ = ["BNReLU2d", "ConvReLU1d", "ConvReLU2d", "LinearReLU"]
 
@@ -29,5 +28,4 @@ class BNReLU2d(_Fused):
     pass
 
 
-def __getattr__(name: str) -> Any:
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

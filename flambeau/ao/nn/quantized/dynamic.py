@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau import Tensor, _absent
-from flambeau._quantized_types import float_or_quantized
+from flambeau import Tensor
+from flambeau._compat import absent
+from flambeau.ao.quantized_types import float_or_quantized
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.rnn import RNNBase
 
@@ -192,5 +193,4 @@ class GRU(_Recurrent):
         return out, h
 
 
-def __getattr__(name: str) -> Any:
-    return _absent.attribute(__name__, name)
+__getattr__ = absent.names_of(__name__)

@@ -10,8 +10,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau._quantized_tensor import Grid, QuantizedTensor, quantize_per_channel, quantize_per_tensor
-from flambeau._quantized_types import per_channel_affine, per_channel_symmetric, qint8, quint8
+from flambeau.ao.quantized_tensor import Grid, QuantizedTensor, quantize_per_channel, quantize_per_tensor
+from flambeau.ao.quantized_types import per_channel_affine, per_channel_symmetric, qint8, quint8
 from flambeau.nn.modules.module import Module
 
 __all__ = ["Conv1d", "Conv2d", "DeQuantize", "FloatFunctional", "Linear", "OnValues", "QFunctional", "Quantize"]

@@ -1,0 +1,117 @@
+"""Names that exist because programs written for PyTorch ask for them, apart from the engine.
+
+    torch/           modules that only such programs import, each at its path: `torch/fx/passes/shape_prop.py` is the
+                     module `flambeau.fx.passes.shape_prop`
+    absent.py        stand-ins for what is not written; `absent_names.py` lists them with the reasons
+    c_names.py       names in `_C` that have no native counterpart
+    alias.py         `import torch` as a name of flambeau; `bootstrap/` installs it in child processes
+
+Two finders serve them. The first answers for `torch/` and for modules that PyTorch has under another path (`RENAMED`). It
+comes before Python's own finders, because they would take a folder without Python files (one that an older version left
+behind with its byte code) for a package. The second comes last: a module that is written takes the place of its stand-in
+by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import ModuleSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import Any
+
+TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch")
+_PREFIX = "flambeau."
+# A path of PyTorch's -> the module that is found there too. Modules below a package follow it.
+RENAMED = {
+    "_VF": "",
+    "_dynamo.backends.registry": "_dynamo.backends",
+    "_tensor_str": "_tensor.printing",
+    "autograd.profiler_legacy": "autograd.profiler",
+    "autograd.profiler_util": "profiler",
+    "autograd.variable": "autograd",
+    "fx.passes.utils.matcher_utils": "fx._matcher",
+    "fx.passes.utils.ordering": "fx._ordering",
+    "jit._script": "jit",
+    "jit._trace": "jit",
+    "nn.intrinsic": "ao.nn.intrinsic",
+    "nn.quantized": "ao.nn.quantized",
+    "quantization": "ao.quantization",
+    "utils.benchmark.utils": "utils.benchmark",
+    "utils.benchmark.utils.common": "utils.benchmark",
+    "utils.benchmark.utils.timer": "utils.benchmark",
+}
+# The top-level names that there is something under; all others are answered without a look at the disk.
+_HEADS = {name.partition(".")[0] for name in (*os.listdir(TREE), *RENAMED)}
+
+
+def new_name(name: str) -> str | None:
+    """Where a renamed module is; None for a module that is not renamed."""
+    if name in RENAMED:
+        return RENAMED[name]
+    parent, dot, leaf = name.rpartition(".")
+    if not dot or (home := new_name(parent)) is None:
+        return None
+    return f"{home}.{leaf}" if home else leaf
+
+
+class SameModule:
+    """Loads a module under a second name: the object is the same."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        from importlib import import_module
+
+        module = import_module(self.target)
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec  # the import system has just put that of the second name there
+
+
+class Finder:
+    """Finds modules of the tree, and those that have another name."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(_PREFIX):
+            return None
+        own = name[len(_PREFIX) :]
+        if own.partition(".")[0] not in _HEADS:
+            return None
+        place = os.path.join(TREE, *own.split("."))
+        package = os.path.join(place, "__init__.py")
+        if os.path.isfile(package):
+            return _file_spec(name, package, [place])
+        if os.path.isfile(place + ".py"):
+            return _file_spec(name, place + ".py", None)
+        home = new_name(own)
+        return None if home is None else ModuleSpec(name, SameModule(f"{_PREFIX}{home}".rstrip(".")))  # type: ignore[arg-type]
+
+
+def _file_spec(name: str, file: str, locations: list[str] | None) -> ModuleSpec | None:
+    from importlib.util import spec_from_file_location
+
+    return spec_from_file_location(name, file, submodule_search_locations=locations)
+
+
+class AbsentFinder:
+    """Makes the modules of stand-ins."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(_PREFIX):
+            return None
+        from flambeau._compat import absent
+
+        return absent.module_spec(name)
+
+
+def install() -> None:
+    sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
+    sys.meta_path.append(AbsentFinder())  # type: ignore[arg-type]

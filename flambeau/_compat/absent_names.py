@@ -1,0 +1,239 @@
+"""The table behind `absent.py`: module -> (why it is lacking, its names).
+
+A word is the name of a class when it starts with a capital, of a constant when it is in capitals, else of a function;
+`Class{a,B}` gives a class members, `:name` is a constant all the same. Some need nothing to work: `name=value`,
+`name()=value` (a function with one answer), `@name` (a decorator that changes nothing), `!Name` (an exception),
+`~Name` (a class whose objects only say what is wanted).
+"""
+
+_MANY = "training over several processes is not written"
+_SHARD = "sharding parameters over processes is not written"
+_QUANT = "this part of quantization is not written"
+_ONNX = "export to ONNX is not written"
+_EXPORT = "this part of export is not written"
+_CAPTURE = "this part of the capture of programs is not written"
+_COMPILER = "this part of the compiler is not written"
+_UNBACKED = "sizes that depend on data are not carried through graphs"
+_RPC = "remote procedure calls are not written"
+_ROCM = "ROCm is not supported"
+_GPU = "this part of CUDA is not written"
+
+_FSDP = (
+    "FullyShardedDataParallel{full_optim_state_dict,optim_state_dict,optim_state_dict_to_load,rekey_optim_state_dict,"
+    "scatter_full_optim_state_dict,shard_full_optim_state_dict,state_dict_type,set_state_dict_type,summon_full_params,"
+    "fsdp_modules} "
+    "BackwardPrefetch{BACKWARD_PRE,BACKWARD_POST} ~CPUOffload ~CPUOffloadPolicy DataParallelMeshDims FSDPModule "
+    "FlatParameter ~FullStateDictConfig ~FullOptimStateDictConfig ~LocalStateDictConfig ~LocalOptimStateDictConfig "
+    "ShardedStateDictConfig ~ShardedOptimStateDictConfig ~MixedPrecision ~MixedPrecisionPolicy ~OffloadPolicy "
+    "OptimStateKeyType{PARAM_ID,PARAM_NAME} ~StateDictConfig ~OptimStateDictConfig StateDictSettings UnshardHandle "
+    "ShardingStrategy{FULL_SHARD,NO_SHARD,SHARD_GRAD_OP,HYBRID_SHARD,_HYBRID_SHARD_ZERO2} "
+    "StateDictType{FULL_STATE_DICT,SHARDED_STATE_DICT,LOCAL_STATE_DICT} fully_shard register_fsdp_forward_method"
+)
+_QUANT_NAMES = (
+    "QConfigMapping FakeQuantize FakeQuantizeBase default_qat_qconfig disable_observer disable_fake_quant enable_fake_quant "
+    "enable_observer fuse_modules_qat get_default_qat_qconfig get_default_qconfig_mapping float_qparams_weight_only_qconfig "
+    "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare_qat quantize_qat"
+)
+_QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
+_HOOKS = "distributed.algorithms.ddp_comm_hooks"
+_CHECKPOINT = "distributed.checkpoint"
+
+TABLE: dict[str, tuple[str, str]] = {
+    "": (
+        "it is not written", "empty_quantized PyTorchFileReader"
+        " :float4_e2m1fn_x2 :complex32"
+        " :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4"
+        " :sparse_bsr :sparse_bsc",
+    ),
+    # ------------------------------------------------------------------------------------------ capture and compile
+    "fx.passes.regional_inductor": (_COMPILER, "regional_inductor"),
+    "fx.passes.runtime_assert": (_COMPILER, "insert_deferred_runtime_asserts"),
+    "fx.experimental.symbolic_shapes": (_UNBACKED, "DivideByKey SymNode compute_unbacked_bindings"),
+    "_dynamo": (
+        _CAPTURE,
+        "export replay reset_code_caches()=None",
+    ),
+    "_dynamo.callback": (_CAPTURE, "callback_handler on_compile_end on_compile_start"),
+    "_dynamo.config": (
+        _CAPTURE,
+        "accumulated_cache_size_limit=256 automatic_dynamic_shapes=True capture_dynamic_output_shape_ops=False "
+        "inline_inbuilt_nn_modules=True optimize_ddp=True "
+        "skip_fwd_side_effects_in_bwd_under_checkpoint=False",
+    ),
+    "_dynamo.decorators": (_CAPTURE, ""),
+    "_dynamo.utils": (_CAPTURE, "CompileProfiler"),
+    "_functorch": ("", ""),
+    "_functorch.aot_autograd": (_COMPILER, "aot_export_joint_simple aot_export_module"),
+    "_functorch.eager_transforms": (_COMPILER, ""),
+    "_higher_order_ops": (_CAPTURE, ""),
+    "_higher_order_ops.flex_attention": ("flex attention is a function here, not an operator", "flex_attention flex_attention_backward"),
+    "_higher_order_ops.wrap": (_CAPTURE, "wrap"),
+    "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package"),
+    "_inductor.config": (_COMPILER, "emulate_precision_casts=False force_fuse_int_mm_with_mul=False"),
+    "_inductor.utils": (_COMPILER, "fresh_inductor_cache fresh_cache"),
+    "_inductor.virtualized": (_COMPILER, ""),
+    "_decomp": (_COMPILER, "core_aten_decompositions get_decompositions register_decomposition decomposition_table={}"),
+    "_dynamo.external_utils": (_CAPTURE, "@wrap_inline is_compiling()=False"),
+    "_export": (_EXPORT, "capture_pre_autograd_graph"),
+    "_guards": (_CAPTURE, "detect_fake_mode()=None TracingContext CompileContext Source"),
+    "_prims": (_COMPILER, ""),
+    "_refs": (_COMPILER, ""),
+    "_weights_only_unpickler": ("it is a part of PyTorch's own reader", "load get_globals_in_pkl"),
+    "monitor": ("counters of events are not written", "Stat Event log_event Aggregation"),
+    "utils._config_module": (_COMPILER, "ConfigModule install_config_module"),
+    "utils._device": ("it is a part of PyTorch's own default device", "DeviceContext"),
+    "utils._traceback": (_COMPILER, "CapturedTraceback report_compile_source_on_error"),
+    "_subclasses.functional_tensor": (_COMPILER, "FunctionalTensor FunctionalTensorMode"),
+    "export": (
+        _EXPORT,
+        "AdditionalInputs ShapesCollection draft_export unflatten",
+    ),
+    "export.dynamic_shapes": (_EXPORT, "ShapesCollection"),
+    "onnx": (
+        _ONNX,
+        "ONNXProgram OperatorExportTypes{ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,RAW} TensorProtoDataType{FLOAT,INT64} "
+        "TrainingMode{EVAL,TRAINING,PRESERVE} ExportOptions JitScalarType is_in_onnx_export()=False is_onnxrt_backend_supported()=False !OnnxExporterError export dynamo_export "
+        "@register_custom_op_symbolic unregister_custom_op_symbolic select_model_mode_for_export",
+    ),
+    "onnx.errors": (_ONNX, "!OnnxExporterError !UnsupportedOperatorError"),
+    "onnx.operators": (_ONNX, "reshape_from_tensor_shape shape_as_tensor"),
+    "onnx.symbolic_helper": (_ONNX, "@parse_args @quantized_args cast_pytorch_to_onnx _get_tensor_sizes _unimplemented"),
+    **{f"onnx.symbolic_opset{n}": (_ONNX, "dropout masked_fill select softmax squeeze unsqueeze") for n in range(7, 21)},
+    "onnx.utils": (_ONNX, "export register_custom_op_symbolic"),
+    "jit.mobile": (_EXPORT, "_load_for_lite_interpreter"),
+    "utils.mobile_optimizer": (_EXPORT, "optimize_for_mobile"),
+    "utils.jit": ("", ""),
+    "utils.jit.log_extract": (
+        "the TorchScript compiler is not written",
+        "load_graph_and_inputs run_baseline_no_fusion run_nnc run_nvfuser",
+    ),
+    # ------------------------------------------------------------------------------------------ quantization, dtypes
+    "ao.nn.quantized.dynamic": (_QUANT, "RNNCell LSTMCell GRUCell"),
+    "ao.nn.quantized": (_QUANT, "Conv3d Embedding LayerNorm"),
+    "ao.nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d"),
+    "ao.nn.quantized.modules.utils": (_QUANT, "WeightedQuantizedModule"),
+    "ao.pruning": ("pruning schedules are not written", "WeightNormSparsifier BaseSparsifier"),
+    "ao.quantization": (_QUANT, _QUANT_NAMES),
+    "ao.quantization.fake_quantize": (_QUANT, "FakeQuantize FakeQuantizeBase"),
+    "ao.quantization.fx": (_QUANT, ""),
+    "ao.quantization.qconfig_mapping": (_QUANT, "QConfigMapping"),
+    "ao.quantization.quantize_fx": (_QUANT, _QUANT_FX),
+    "quantization": (_QUANT, _QUANT_NAMES),
+    "quantization.fake_quantize": (_QUANT, "FakeQuantize"),
+    "quantization.quantize_fx": (_QUANT, _QUANT_FX),
+    # ------------------------------------------------------------------------------------------ several processes
+    "distributed.algorithms": ("", ""),
+    _HOOKS: ("", ""),
+    f"{_HOOKS}.default_hooks": (
+        _MANY,
+        "allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook fp16_compress_wrapper",
+    ),
+    f"{_HOOKS}.post_localSGD_hook": (_MANY, "PostLocalSGDState post_localSGD_hook"),
+    f"{_HOOKS}.powerSGD_hook": (_MANY, "PowerSGDState batched_powerSGD_hook powerSGD_hook"),
+    "distributed.algorithms._checkpoint": ("", ""),
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": (
+        _MANY,
+        "CheckpointImpl{NO_REENTRANT,REENTRANT} CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
+    ),
+    "distributed.algorithms.join": (_MANY, "Join JoinHook Joinable"),
+    "distributed.algorithms.model_averaging.averagers": (_MANY, "ModelAverager PeriodicModelAverager"),
+    "distributed._composable": (_SHARD, "checkpoint contract replicate"),
+    "distributed._composable.fsdp": (_SHARD, _FSDP),
+    "distributed._functional_collectives": (_MANY, "AsyncCollectiveTensor wait_tensor all_to_all_single_autograd all_gather_tensor_autograd reduce_scatter_tensor_autograd broadcast permute_tensor all_gather_tensor all_reduce all_to_all_single reduce_scatter_tensor"),
+    "distributed._shard": ("", ""),
+    "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),
+    "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
+    "distributed._tools": ("", ""),
+    "distributed.autograd": (_RPC, "backward context get_gradients"),
+    _CHECKPOINT: (
+        _SHARD,
+        "DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter HuggingFaceStorageReader "
+        "HuggingFaceStorageWriter LoadPlan LoadPlanner SavePlan SavePlanner StorageReader StorageWriter async_save load "
+        "load_state_dict save save_state_dict",
+    ),
+    f"{_CHECKPOINT}._nested_dict": (_SHARD, "flatten_state_dict"),
+    f"{_CHECKPOINT}.default_planner": (_SHARD, "DefaultLoadPlanner DefaultSavePlanner"),
+    f"{_CHECKPOINT}.filesystem": (_SHARD, "FileSystemReader FileSystemWriter"),
+    f"{_CHECKPOINT}.format_utils": (_SHARD, "dcp_to_torch_save torch_save_to_dcp"),
+    f"{_CHECKPOINT}.hf_storage": (_SHARD, "HuggingFaceStorageReader HuggingFaceStorageWriter"),
+    f"{_CHECKPOINT}.metadata": (_SHARD, "Metadata MetadataIndex StorageMeta TensorStorageMetadata STATE_DICT_TYPE"),
+    f"{_CHECKPOINT}.optimizer": (_SHARD, "load_sharded_optimizer_state_dict"),
+    f"{_CHECKPOINT}.planner": (_SHARD, "LoadItemType{BYTE_IO,TENSOR} LoadPlan LoadPlanner ReadItem SavePlan SavePlanner"),
+    f"{_CHECKPOINT}.quantized_hf_storage": (_SHARD, "QuantizedHuggingFaceStorageReader"),
+    f"{_CHECKPOINT}.staging": (_SHARD, "BlockingAsyncStager DefaultStager StagingOptions"),
+    f"{_CHECKPOINT}.state_dict_loader": (_SHARD, "load load_state_dict"),
+    f"{_CHECKPOINT}.state_dict_saver": (_SHARD, "AsyncCheckpointerType{PROCESS,THREAD} AsyncSaveResponse async_save save"),
+    f"{_CHECKPOINT}.stateful": (_SHARD, "Stateful"),
+    "distributed.config": (_MANY, "patch compile_on_one_rank=False use_torchcomms=False"),
+    "distributed.device_mesh": (_SHARD, "DeviceMesh init_device_mesh"),
+    "distributed.elastic": ("", ""),
+    "distributed.elastic.agent.server.health_check_server": (_MANY, "HealthCheckServer"),
+    "distributed.elastic.multiprocessing": (_MANY, "start_processes DefaultLogsSpecs LogsSpecs Std"),
+    "distributed.elastic.multiprocessing.errors": (_MANY, "!ChildFailedError ErrorHandler ProcessFailure @record"),
+    "distributed.elastic.rendezvous": (_MANY, "RendezvousParameters"),
+    "distributed.fsdp": (_SHARD, _FSDP),
+    "distributed.fsdp._common_utils": (_SHARD, "_FSDPState clean_tensor_name"),
+    "distributed.fsdp._fully_shard": (_SHARD, _FSDP),
+    "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),
+    "distributed.fsdp._traversal_utils": (_SHARD, "_get_fsdp_handles"),
+    "distributed.fsdp.api": (_SHARD, _FSDP),
+    "distributed.fsdp.fully_sharded_data_parallel": (_SHARD, _FSDP),
+    "distributed.fsdp.sharded_grad_scaler": (_SHARD, "ShardedGradScaler"),
+    "distributed.fsdp.wrap": (
+        _SHARD,
+        "CustomPolicy ModuleWrapPolicy always_wrap_policy enable_wrap lambda_auto_wrap_policy _module_wrap_policy "
+        "size_based_auto_wrap_policy transformer_auto_wrap_policy wrap _or_policy",
+    ),
+    "distributed.launch": (_MANY, "main"),
+    "distributed.launcher": (_MANY, "LaunchConfig elastic_launch"),
+    "distributed.launcher.api": (_MANY, "LaunchConfig elastic_launch"),
+    "distributed.nn": (_MANY, "RemoteModule"),
+    "distributed.nn.functional": (_MANY, "all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter"),
+    "distributed.optim": (_MANY, "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer"),
+    "distributed.pipelining": (
+        _MANY,
+        "PipelineStage Schedule1F1B ScheduleGPipe ScheduleInterleaved1F1B SplitPoint{BEGINNING,END} pipe_split pipeline",
+    ),
+    "distributed.pipelining.schedules": (
+        _MANY,
+        "BACKWARD_INPUT BACKWARD_WEIGHT FORWARD FULL_BACKWARD OVERLAP_F_B PipelineScheduleMulti PipelineScheduleSingle "
+        "REDUCE_GRAD RESHARD ScheduleDualPipeV ScheduleZBVZeroBubble UNSHARD get_schedule_class",
+    ),
+    "distributed.pipelining.stage": (_MANY, "PipelineStage"),
+    "distributed.rpc": (
+        _RPC,
+        "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
+    ),
+    "distributed.rpc.functions": (_RPC, "@async_execution"),
+    "distributed.run": (_MANY, "get_args_parser main run parse_args config_from_args"),
+    "distributed.tensor": (
+        _SHARD,
+        "DTensor{from_local} DeviceMesh init_device_mesh distribute_module distribute_tensor empty full ones rand randn zeros",
+    ),
+    "distributed.tensor._dtensor_spec": (_SHARD, "DTensorSpec TensorMeta"),
+    "distributed.tensor._utils": (_SHARD, "compute_local_shape_and_global_offset"),
+    "distributed.tensor.debug": (_SHARD, "CommDebugMode visualize_sharding"),
+    "distributed.tensor.device_mesh": (_SHARD, "DeviceMesh init_device_mesh"),
+    "distributed.tensor.experimental": (_SHARD, "context_parallel implicit_replication local_map register_sharding"),
+    "distributed.tensor.experimental._attention": (_SHARD, "context_parallel_unshard set_rotate_method _set_cp_global_var"),
+    "distributed.tensor.parallel": (
+        _SHARD,
+        "~ColwiseParallel ~ParallelStyle ~PrepareModuleInput ~PrepareModuleInputOutput ~PrepareModuleOutput ~RowwiseParallel "
+        "~SequenceParallel loss_parallel parallelize_module",
+    ),
+    "distributed.tensor.parallel.style": (_SHARD, "~ColwiseParallel ~ParallelStyle ~PrepareModuleInput ~RowwiseParallel ~SequenceParallel"),
+    "numa": ("", ""),
+    "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),
+    # ------------------------------------------------------------------------------------------ tools and native code
+    "classes": ("classes of C++ extensions cannot be loaded", "load_library"),
+    "cuda._sanitizer": (_GPU, "enable_cuda_sanitizer"),
+    "cuda.comm": (_GPU, "broadcast broadcast_coalesced gather reduce_add scatter"),
+    "cuda.gds": (_GPU, "GdsFile"),
+    "cuda.jiterator": (_GPU, "_create_jit_fn"),
+    "cuda.tunable": (_GPU, "enable is_enabled tuning_enable"),
+    "package": ("packages of code and data are not written", "PackageExporter PackageImporter"),
+    "utils.benchmark.op_fuzzers": ("", ""),
+    "utils.hipify": ("", ""),
+    "utils.hipify.hipify_python": (_ROCM, "hipify GeneratedFileCleaner"),
+    "utils.mkldnn": ("models are not converted for oneDNN; it is used anyway", "to_mkldnn"),
+}  # fmt: skip

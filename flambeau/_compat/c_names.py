@@ -1,0 +1,103 @@
+"""Names that libraries look for in `torch._C` and that have no native counterpart here. Asked when `_C` lacks a name."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from flambeau._compat import absent
+
+_INSIDE = "it is a part of PyTorch's own native code"
+# Functions with one answer.
+_ANSWERS: dict[str, Any] = {
+    "_log_api_usage_once": None, "_log_api_usage_metadata": None, "_get_tracing_state": None,
+    "_jit_set_profiling_mode": False, "_jit_set_profiling_executor": False, "_jit_override_can_fuse_on_cpu": None,
+    "_jit_override_can_fuse_on_gpu": None, "_jit_set_texpr_fuser_enabled": None, "_jit_set_nvfuser_enabled": False,
+    "_jit_set_fusion_strategy": [], "_jit_get_profiling_executor": False, "_cuda_isInBadFork": False,
+    "_jit_get_operation": (None, []), "_is_tracing": False, "_get_privateuse1_backend_name": "privateuseone",
+    "_cuda_getDeviceCount": 0, "_get_cudnn_enabled": True, "_get_mkldnn_enabled": True, "_has_cuda": False,
+    "_has_xpu": False, "_has_mps": False, "_has_mtia": False, "_are_functorch_transforms_active": False,
+    "_cuda_getArchFlags": None, "_mps_is_available": False, "_xpu_getDeviceCount": 0, "_get_nnpack_enabled": True,
+    "_is_flash_attention_available": False, "_set_print_stack_traces_on_fatal_signal": None,
+}  # fmt: skip
+_CLASSES = frozenset(
+    "Graph Value Node Block ScriptModule ScriptFunction ScriptMethod CompilationUnit TensorType ListType DictType "
+    "OptionalType IntType FloatType BoolType StringType NumberType AnyType TupleType NoneType FunctionSchema Argument "
+    "PyTorchFileReader PyTorchFileWriter DeepCopyMemoTable Type Future CallStack".split()
+)
+# Names that a module puts here when it is imported.
+_SET_BY = {
+    "DisableTorchFunctionSubclass": "overrides", "DisableTorchFunction": "overrides", "DispatchKeySet": "_ops",
+    "_ExcludeDispatchKeyGuard": "_ops", "_IncludeDispatchKeyGuard": "_ops", "_DisableTorchDispatch": "_ops",
+    "_AutoDispatchBelowAutograd": "_ops",
+}  # fmt: skip
+
+
+def lookup(name: str) -> Any:
+    """What `_C.name` is; AttributeError for names that nobody knows."""
+    import flambeau
+
+    if name in _SET_BY:
+        import_module(f"flambeau.{_SET_BY[name]}")
+        return vars(flambeau._C)[name]
+    if name in _ANSWERS:
+        value: Any = absent.answer(name, _ANSWERS[name])
+    elif name == "_TensorMeta":
+        value = type(flambeau.Tensor)
+    elif name == "_nn":
+        value = _module(name)
+    elif name == "_VariableFunctions":
+        value = flambeau
+    elif name == "_ImperativeEngine":
+        value = type("_ImperativeEngine", (), {})
+    elif name == "DispatchKey":
+        value = _dispatch_keys()
+    elif name in ("_functorch", "_distributed_c10d", "_functions", "_onnx", "_dynamo", "_profiler"):
+        value = _module(name)
+    elif name in _CLASSES:
+        value = absent.absent_class(f"torch._C.{name}", _INSIDE)
+    elif name == "_LinAlgError":
+        value = flambeau.linalg.LinAlgError
+    elif name == "Generator":
+        value = flambeau.Generator
+    else:
+        raise AttributeError(f"module 'flambeau._C' has no attribute {name!r}")
+    setattr(flambeau._C, name, value)
+    return value
+
+
+def _dispatch_keys() -> Any:
+    """The dispatch keys by name, as members of an enumeration."""
+    import enum
+
+    from flambeau import _ops
+
+    members = {}
+    for name in "CPU CUDA Meta Autograd AutogradCPU Autocast AutocastCPU Functionalize Python PrivateUse1".split():
+        try:
+            members[name] = _ops.dispatch_key(name)
+        except Exception:
+            continue
+    return enum.IntEnum("DispatchKey", members)
+
+
+def _module(name: str) -> ModuleType:
+    full = f"flambeau._C.{name}"
+    module = ModuleType(full, "Names of PyTorch's native code that are only asked for.")
+    if name == "_distributed_c10d":
+        from flambeau import distributed
+
+        module.__getattr__ = lambda attribute: getattr(distributed, attribute)  # type: ignore[method-assign]
+    elif name == "_nn":
+        from flambeau.nn import functional
+        from flambeau.nn.modules.module import _parse_to
+
+        module.__dict__["_parse_to"] = _parse_to
+        module.__getattr__ = lambda attribute: getattr(functional, attribute)  # type: ignore[method-assign]
+    elif name == "_functorch":
+        for attribute in ("is_batchedtensor", "is_gradtrackingtensor", "is_functorch_wrapped_tensor"):
+            setattr(module, attribute, absent.answer(attribute, False))
+    sys.modules[full] = module
+    return module

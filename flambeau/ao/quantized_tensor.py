@@ -1,0 +1,273 @@
+"""Tensors of whole numbers that stand for `(i - zero_point) * scale`.
+
+The object is the tensor of whole numbers, seen as a subclass with its grid. Functions that move or order elements work on
+the numbers; pooling, activations and comparisons are those of PyTorch's quantized kernels; all others are refused. Layers
+are in `ao.nn.quantized`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flambeau as fl
+from flambeau import Tensor
+from flambeau.ao.quantized_types import QuantizedType, per_channel_affine, per_tensor_affine, qint8, qint32, quint8
+from flambeau.overrides import DisableTorchFunctionSubclass
+
+__all__ = ["Grid", "QuantizedTensor", "dequantize", "quantize_per_channel", "quantize_per_tensor"]
+
+_STORED = {qint8: fl.int8, quint8: fl.uint8, qint32: fl.int32}
+_NAMES = {fl.int8: qint8, fl.uint8: quint8, fl.int32: qint32}
+
+
+class Grid(NamedTuple):
+    """Where the whole numbers lie: one scale and zero point, or one for each index of a dimension."""
+
+    dtype: QuantizedType
+    scale: Any  # a float, or a tensor of float64
+    zero_point: Any  # an int, or a tensor of int64
+    axis: int | None = None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        info = fl.iinfo(_STORED[self.dtype])
+        return info.min, info.max
+
+    def spread(self, ndim: int) -> tuple[Any, Any]:
+        """Scale and zero point as they broadcast to a tensor."""
+        if self.axis is None:
+            return self.scale, self.zero_point
+        shape = [-1 if d == self.axis else 1 for d in range(ndim)]
+        return self.scale.view(shape).float(), self.zero_point.view(shape)
+
+    def quantize(self, values: Tensor) -> QuantizedTensor:
+        scale, zero_point = self.spread(values.dim())
+        whole = (values.float() * (1.0 / scale)).round() + zero_point
+        return self.hold(whole.clamp(*self.bounds))
+
+    def hold(self, whole: Tensor) -> QuantizedTensor:
+        """Whole numbers as a tensor on this grid."""
+        made = Tensor._make_subclass(QuantizedTensor, whole.detach().to(_STORED[self.dtype]))
+        made._grid = self
+        return made  # type: ignore[no-any-return]
+
+
+def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: Any) -> QuantizedTensor:
+    """The nearest numbers on a grid with one scale."""
+    dtype = _checked("quantize_per_tensor", input, dtype)
+    scale = float(scale.item() if isinstance(scale, Tensor) else scale)
+    return Grid(dtype, scale, int(zero_point.item() if isinstance(zero_point, Tensor) else zero_point)).quantize(input)
+
+
+def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any) -> QuantizedTensor:
+    """The nearest numbers on a grid for each index of a dimension."""
+    dtype = _checked("quantize_per_channel", input, dtype)
+    if not 0 <= axis < input.dim() or scales.shape != (input.shape[axis],) or zero_points.shape != scales.shape:
+        raise RuntimeError(
+            f"[quantize_per_channel] expected a scale and a zero point for each index of dimension {axis} of "
+            f"{tuple(input.shape)}, got {tuple(scales.shape)} and {tuple(zero_points.shape)}"
+        )
+    return Grid(dtype, scales.detach().double(), zero_points.detach().long(), axis).quantize(input)
+
+
+def dequantize(tensor: Any) -> Any:
+    """Quantized tensors as float32; lists of them, too."""
+    if isinstance(tensor, (list, tuple)):
+        return tuple(map(dequantize, tensor))
+    return tensor.dequantize()
+
+
+def _checked(name: str, input: Tensor, dtype: Any) -> QuantizedType:
+    dtype = _NAMES.get(dtype, dtype)
+    if dtype not in _STORED:
+        raise RuntimeError(f"[{name}] expected qint8, quint8 or qint32, got {dtype}")
+    if input.dtype != fl.float32:
+        raise RuntimeError(f"[{name}] expected a tensor of float32, got {input.dtype}")
+    return dtype
+
+
+# ---------------------------------------------------------------------------------------------- functions
+
+_MOVES = frozenset(
+    "view reshape flatten unflatten squeeze unsqueeze transpose permute t clone contiguous detach select slice narrow expand "
+    "split chunk unbind flip roll movedim swapaxes swapdims repeat to_memory_format channel_shuffle pixel_shuffle sort topk "
+    "index_select max min amax amin view_as expand_as".split()
+)
+# By the numbers as float32, rounded to whole ones again.
+_AVERAGES = frozenset(
+    "mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d max_pool1d max_pool2d "
+    "max_pool3d adaptive_max_pool2d interpolate upsample".split()
+)
+# By the values, rounded to the same grid.
+_VALUES = frozenset("leaky_relu hardtanh relu6 clamp clip threshold prelu".split())
+_COMPARISONS = frozenset("eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ equal allclose isclose".split())
+_AS_DATA = frozenset(
+    "size dim ndimension numel nelement stride is_contiguous storage_offset element_size __len__ __hash__ data_ptr "
+    "get_device is_same_size requires_grad_ is_floating_point is_complex is_signed".split()
+)
+
+
+class QuantizedTensor(Tensor):
+    """A tensor on a grid of whole numbers."""
+
+    _grid: Grid
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        return self._grid.dtype
+
+    @property
+    def is_quantized(self) -> bool:  # type: ignore[override]
+        return True
+
+    def qscheme(self) -> Any:
+        return per_tensor_affine if self._grid.axis is None else per_channel_affine
+
+    def int_repr(self) -> Tensor:  # type: ignore[override]
+        with DisableTorchFunctionSubclass():
+            return self.as_subclass(Tensor).detach()
+
+    def dequantize(self) -> Tensor:  # type: ignore[override]
+        whole = self.int_repr()
+        scale, zero_point = self._grid.spread(whole.dim())
+        return (whole.to(fl.int32) - zero_point).float() * scale
+
+    def q_scale(self) -> float:  # type: ignore[override]
+        self._need(True, "q_scale")
+        return self._grid.scale  # type: ignore[no-any-return]
+
+    def q_zero_point(self) -> int:  # type: ignore[override]
+        self._need(True, "q_zero_point")
+        return self._grid.zero_point  # type: ignore[no-any-return]
+
+    def q_per_channel_scales(self) -> Tensor:  # type: ignore[override]
+        self._need(False, "q_per_channel_scales")
+        return self._grid.scale  # type: ignore[no-any-return]
+
+    def q_per_channel_zero_points(self) -> Tensor:  # type: ignore[override]
+        self._need(False, "q_per_channel_zero_points")
+        return self._grid.zero_point  # type: ignore[no-any-return]
+
+    def q_per_channel_axis(self) -> int:  # type: ignore[override]
+        self._need(False, "q_per_channel_axis")
+        return self._grid.axis  # type: ignore[return-value]
+
+    def _need(self, single: bool, name: str) -> None:
+        if (self._grid.axis is None) != single:
+            wanted = "one scale" if single else "a scale for each channel"
+            raise RuntimeError(f"[{name}] expected a tensor with {wanted}, got {self.qscheme()}")
+
+    def item(self) -> Any:  # type: ignore[override]
+        return self.dequantize().item()
+
+    def tolist(self) -> Any:  # type: ignore[override]
+        return self.dequantize().tolist()
+
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        raise TypeError(
+            "[numpy] expected a tensor that NumPy has, got a quantized one; see int_repr() and dequantize()"
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __deepcopy__(self, memo: Any) -> QuantizedTensor:
+        memo[id(self)] = made = self._grid.hold(self.int_repr().clone())
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuild, (self.int_repr(), tuple(self._grid))
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        from flambeau._tensor import printing as text
+
+        grid = self._grid
+        suffixes = [f"size={tuple(self.shape)}", f"dtype={grid.dtype}", f"quantization_scheme={self.qscheme()}"]
+        suffixes += [f"scale={grid.scale}", f"zero_point={grid.zero_point}"]
+        suffixes += [] if grid.axis is None else [f"axis={grid.axis}"]
+        return text.with_suffixes(
+            "tensor(" + text.values_text(self.dequantize(), len("tensor(")), suffixes, len("tensor(")
+        )
+
+    __str__ = __repr__
+
+    def __getitem__(self, key: Any) -> QuantizedTensor:  # type: ignore[override]
+        grid = self._grid
+        if grid.axis is not None:
+            first, *rest = key if isinstance(key, tuple) else (key,)
+            if grid.axis != 0 or type(first) is not int:
+                raise NotImplementedError("[getitem] expected a tensor with one scale, or a channel of one, got others")
+            channel = Grid(grid.dtype, grid.scale[first].item(), int(grid.zero_point[first].item()))
+            return channel.hold(self.int_repr()[(first, *rest)])
+        return grid.hold(self.int_repr()[key])
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        first = args[0] if args else None
+        own = cls.__dict__.get(name)
+        if callable(own) and isinstance(first, QuantizedTensor):
+            return own(*args, **kwargs)
+        if name in _AS_DATA or name in ("__get__", "__set__"):
+            with DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if name in _COMPARISONS:
+            return func(*map(_plain, args), **kwargs)
+        if name in ("cat", "stack"):
+            return _joined(func, *args, **kwargs)
+        if isinstance(first, QuantizedTensor):
+            made = _call(func, name, first, args[1:], kwargs)
+            if made is not NotImplemented:
+                return made
+        raise NotImplementedError(
+            f"[{name}] expected plain tensors, got a quantized one: it is not written for them; dequantize() first"
+        )
+
+
+def _rebuild(whole: Tensor, grid: Any) -> QuantizedTensor:
+    return Grid(*grid).hold(whole)
+
+
+def _plain(value: Any) -> Any:
+    return value.dequantize() if isinstance(value, QuantizedTensor) else value
+
+
+def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> Any:
+    grid, whole = x._grid, x.int_repr()
+    if name in ("clone", "contiguous", "detach"):
+        return grid.hold(func(whole, *args, **kwargs))
+    if name == "to" and all(isinstance(a, (fl.device, str)) for a in args) and "dtype" not in kwargs:
+        return grid.hold(whole.to(*args, **kwargs))
+    if name == "dropout" and kwargs.get("training", args[1] if len(args) > 1 else True) is False:
+        return x
+    if grid.axis is not None:
+        return NotImplemented
+    if name in _MOVES:
+        return _held(grid, func(whole, *args, **kwargs))
+    if name in ("relu", "relu_"):
+        return grid.hold(whole.clamp(min=grid.zero_point))
+    if name in _AVERAGES:
+        return _held(grid, func(whole.float(), *args, **kwargs))
+    if name in _VALUES:
+        return grid.quantize(func(x.dequantize(), *args, **kwargs))
+    if name in ("sigmoid", "tanh", "hardsigmoid"):
+        step, signed = (1 / 256, 0) if name != "tanh" else (2 / 256, 128)
+        zero_point = signed if grid.dtype is quint8 else signed - 128
+        return Grid(grid.dtype, step, zero_point).quantize(func(x.dequantize(), *args, **kwargs))
+    return NotImplemented
+
+
+def _held(grid: Grid, made: Any) -> Any:
+    """Values of a result on the grid; indices as they are."""
+    if isinstance(made, Tensor):
+        if made.is_floating_point():
+            return grid.hold(made.round().clamp(*grid.bounds))
+        return grid.hold(made) if made.dtype == _STORED[grid.dtype] else made
+    return type(made)([_held(grid, value) for value in made])
+
+
+def _joined(func: Any, tensors: Any, *args: Any, **kwargs: Any) -> QuantizedTensor:
+    grid = tensors[0]._grid
+    parts = [t.int_repr() if t._grid == grid else grid.quantize(t.dequantize()).int_repr() for t in tensors]
+    return grid.hold(func(parts, *args, **kwargs))

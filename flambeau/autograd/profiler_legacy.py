@@ -1,3 +1,0 @@
-"""An older name of the profiler."""
-
-from flambeau.autograd.profiler import profile  # noqa: F401

@@ -1,0 +1,1 @@
+"""Special functions. The functions are operators, installed from the op records in `flambeau/ops/special_functions.py`."""

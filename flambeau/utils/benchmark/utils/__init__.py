@@ -1,1 +1,0 @@
-"""The parts of the timing tools under the names programs import them by."""

@@ -1,3 +1,0 @@
-"""The timer."""
-
-from flambeau.utils.benchmark import Timer, timer  # noqa: F401
