@@ -1,0 +1,151 @@
+"""Counts that say how well the house is kept: long functions, upward includes and imports, files and lines.
+
+    python tools/house.py            the counts
+    python tools/house.py --list     what is counted, too
+
+A count is a function from the repository's root to the things it found; `COUNTS` names them all. The layers of native code
+are `NATIVE_LAYERS`, which tests/test_native_layers.py enforces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST = 80  # lines of a function
+NATIVE_SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
+
+# What the folders of csrc may include, besides themselves.
+NATIVE_LAYERS = {
+    "core": (),
+    "math": ("core",),
+    "dispatch": ("core",),
+    "autograd": ("core", "dispatch"),
+    "ops": ("core", "math", "dispatch", "autograd"),
+    "cpu": ("core", "math", "dispatch", "autograd", "ops"),
+    "cuda": ("core", "math", "dispatch", "autograd", "ops"),
+    "compiled": ("core", "dispatch", "autograd", "ops"),
+    "distributed": ("core", "dispatch", "autograd", "ops"),
+    "python": ("core", "math", "dispatch", "autograd", "ops", "cpu", "compiled", "distributed"),
+}
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+# Comments, literals and preprocessor lines, in which braces mean nothing.
+_NOISE = re.compile(
+    r"//[^\n]*|/\*.*?\*/|R\"\((?:.*?)\)\"|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])*'|^[ \t]*#(?:\\\n|[^\n])*",
+    re.DOTALL | re.MULTILINE,
+)
+_SCOPE = re.compile(r"(?:^|\s)(?:namespace|struct|class|union|enum)\b|extern\s*$")
+
+
+def tracked(root: Path, *suffixes: str) -> list[Path]:
+    """The repository's files with one of these endings."""
+    listed = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout
+    return [root / name for name in listed.splitlines() if name.endswith(suffixes) and (root / name).exists()]
+
+
+def native_functions(text: str) -> Iterator[tuple[str, int, int]]:
+    """The functions defined in C++ or CUDA source: head, first and last line. Lambdas belong to the function around them."""
+    plain = _NOISE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    stack: list[tuple[bool, str, int]] = []  # for each open brace: is it a function's, its head, its first line
+    statement = 0  # where the statement before a brace begins
+    depth = 0  # functions that are open
+    for match in re.finditer(r"[{};]", plain):
+        at, mark = match.start(), match[0]
+        if mark == "{":
+            head = plain[statement:at].strip()
+            is_function = not depth and "(" in head and not _SCOPE.search(head.split("(")[0])
+            first = plain.count("\n", 0, at - len(plain[statement:at].lstrip())) + 1
+            stack.append((is_function, head, first))
+            depth += is_function
+        elif mark == "}" and stack:
+            is_function, head, first = stack.pop()
+            depth -= is_function
+            if is_function:
+                yield " ".join(head.split()), first, plain.count("\n", 0, at) + 1
+        if not depth or mark == "{":
+            statement = at + 1
+
+
+def long_native_functions(root: Path) -> list[str]:
+    return [
+        f"{path.relative_to(root)}:{first} {last - first + 1} lines: {head[:70]}"
+        for path in tracked(root / "csrc", *NATIVE_SUFFIXES)
+        for head, first, last in native_functions(path.read_text())
+        if last - first + 1 > LONGEST
+    ]
+
+
+def long_python_functions(root: Path) -> list[str]:
+    return [
+        f"{path.relative_to(root)}:{node.lineno} {node.end_lineno - node.lineno + 1} lines: {node.name}"
+        for folder in ("flambeau", "tools")
+        for path in tracked(root / folder, ".py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno - node.lineno + 1 > LONGEST
+    ]
+
+
+def upward_includes(root: Path) -> list[str]:
+    """Includes of native code that `NATIVE_LAYERS` does not allow."""
+    upward = []
+    for path in tracked(root / "csrc", *NATIVE_SUFFIXES):
+        name = path.relative_to(root / "csrc")
+        own = name.parts[0]
+        for included in _INCLUDE.findall(path.read_text()):
+            layer = included.split("/")[0]
+            if layer in NATIVE_LAYERS and layer != own and layer not in NATIVE_LAYERS[own]:
+                upward.append(f"csrc/{name} includes {included}")
+    return upward
+
+
+def upward_imports(root: Path) -> list[str]:
+    """Imports, when a module is loaded, of modules in layers above it, as tests/test_layers.py has them."""
+    sys.path.insert(0, str(root / "tests"))
+    import test_layers as layers
+
+    upward = []
+    for path in layers.FILES:
+        own = layers.module_name(path)
+        for name in layers.imported(path, layers.load_time_nodes(ast.parse(path.read_text()))):
+            target = name.removeprefix("flambeau.")
+            if target != name and layers.level(target) > layers.level(own):
+                upward.append(f"{own or 'flambeau'} imports {target}")
+    return upward
+
+
+def files(root: Path) -> list[str]:
+    return [str(path.relative_to(root)) for path in tracked(root, ".py", *NATIVE_SUFFIXES)]
+
+
+COUNTS: dict[str, Callable[[Path], list[str]]] = {
+    f"C++ functions over {LONGEST} lines": long_native_functions,
+    f"Python functions over {LONGEST} lines": long_python_functions,
+    "upward includes": upward_includes,
+    "upward imports": upward_imports,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print what is counted, too")
+    options = parser.parse_args()
+    for title, count in COUNTS.items():
+        things = count(ROOT)
+        print(f"{len(things):7}  {title}")
+        if options.list:
+            print("".join(f"           {thing}\n" for thing in things), end="")
+    for folder in ("flambeau", "csrc", "tools", "tests"):
+        names = [name for name in files(ROOT) if name.startswith(folder + "/")]
+        lines = sum((ROOT / name).read_text().count("\n") for name in names)
+        print(f"{len(names):7}  files in {folder}\n{lines:7}  lines in {folder}")
+
+
+if __name__ == "__main__":
+    main()
