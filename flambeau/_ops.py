@@ -320,9 +320,9 @@ class OpOverload(_C._OpBase):
         """The result computed by the operator's definition in terms of other operators; NotImplemented without one."""
         result = _C._call_with_keys(self, 1 << COMPOSITE, *args, **kwargs)
         if result is NotImplemented:
-            from flambeau.ops import definitions
+            from flambeau.ops.rules import definition
 
-            function = definitions.find(self._full_name)
+            function = definition.find(self._full_name)
             return NotImplemented if function is None else function(*args, **kwargs)
         return result
 

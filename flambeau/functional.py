@@ -84,7 +84,7 @@ def result_type(tensor1: Any, tensor2: Any) -> Any:
 def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that tensors of these shapes broadcast to."""
     if any(not isinstance(s, int) and hasattr(s, "env") for shape in shapes if isinstance(shape, tuple) for s in shape):
-        from flambeau.ops.shapes.geometry import broadcast
+        from flambeau.ops.geometry import broadcast
 
         return broadcast(*(shape if isinstance(shape, (tuple, list)) else (shape,) for shape in shapes))
     result: list[int] = []

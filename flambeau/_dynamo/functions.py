@@ -59,7 +59,7 @@ from flambeau._dynamo.values import (
     python_special,
     real_type,
 )
-from flambeau.ops.shapes.geometry import same_all
+from flambeau.ops.geometry import same_all
 
 
 def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:

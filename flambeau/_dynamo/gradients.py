@@ -18,8 +18,8 @@ from flambeau._dynamo.traced import TracedNumber, TracedTensor
 from flambeau._functorch.aot.trace import Recorder, Trace, _map, _twin
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau._tensor.device import canonical
+from flambeau.ops.geometry import Geometry
 from flambeau.ops.recording import refused
-from flambeau.ops.shapes.geometry import Geometry
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
@@ -322,7 +322,7 @@ def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient:
     if not leaf.fake.is_symbolic:
         geometry = Geometry(tuple(meta.shape), strides, 0)
     elif meta.is_contiguous():
-        from flambeau.ops.shapes.geometry import contiguous_strides
+        from flambeau.ops.geometry import contiguous_strides
 
         geometry = Geometry(own.sizes, contiguous_strides(own.sizes), 0)
     else:

@@ -18,7 +18,7 @@ from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor, tensors_in
 from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.fx.graph import Graph
-from flambeau.ops.shapes.geometry import same_all
+from flambeau.ops.geometry import same_all
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from flambeau._dynamo.arrays import TracedArray, cast, numpy, refuse, tensor_dty
 from flambeau._dynamo.numpy_functions import _axes, _float, _give, _order, _shape, _sum
 from flambeau._dynamo.numpy_table import FUNCTIONS, METHODS, Calls, Rule, entry
 from flambeau._dynamo.sizes import plain
-from flambeau.ops.shapes.geometry import contiguous_strides
+from flambeau.ops.geometry import contiguous_strides
 
 # ---------------------------------------------------------------------------------------------- shapes
 

@@ -48,10 +48,10 @@ DEFINED_ON_GPU = (*DEFINED, "_layer_norm_backward")
 @functools.cache
 def defined(on_gpu: bool = False) -> dict[str, Callable[..., Any]]:
     """The definitions of the operators that are worth taking apart."""
-    from flambeau.ops import definitions
+    from flambeau.ops.rules import definition
 
     names = DEFINED_ON_GPU if on_gpu else DEFINED
-    found = {name: made for name in names if (made := definitions.find(name)) is not None}
+    found = {name: made for name in names if (made := definition.find(name)) is not None}
     own: dict[str, Callable[..., Any]]
     if on_gpu:
         own = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.shapes.geometry import contiguous_strides, dimension, is_contiguous, numel
+from flambeau.ops.geometry import contiguous_strides, dimension, is_contiguous, numel
 from flambeau.ops.symbolic.numbers import SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, _described, user_line
 

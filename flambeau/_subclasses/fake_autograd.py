@@ -19,8 +19,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau.ops.geometry import same, same_all
 from flambeau.ops.record import find
-from flambeau.ops.shapes.geometry import same, same_all
 from flambeau.ops.symbolic.numbers import hint_of
 
 _numbers = itertools.count()

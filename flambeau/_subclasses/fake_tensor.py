@@ -3,9 +3,9 @@
 A FakeTensor is a tensor on the meta device at the sizes of the hints, and carries its symbolic sizes, strides and offset
 beside. A call with fake tensors is caught before its arguments are parsed (`__torch_function__`). The operator then runs
 on the meta tensors, which settles dtype, order of strides and errors; the symbolic sizes come from the operator's shape
-rule (`ops/shapes`). An operator that is nothing but its definition runs its definition on the fakes. One without a rule
-gives up its symbols: they become the numbers they are at the hints, and a guard says so. With plain sizes the meta
-kernels alone answer. Gradients are followed in `fake_autograd`.
+rule. An operator that is nothing but its definition runs its definition on the fakes. One without a rule gives up its
+symbols: they become the numbers they are at the hints, and a guard says so. With plain sizes the meta kernels alone
+answer. Gradients are followed in `fake_autograd`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._ops import OpOverload
-from flambeau._subclasses import fake_attributes, fake_autograd, fake_definitions
+from flambeau._subclasses import fake_attributes, fake_autograd
 from flambeau._subclasses.fake_numbers import env_of, hinted
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
 from flambeau._tensor.device import canonical
-from flambeau.ops import shapes
-from flambeau.ops.shapes.geometry import (
+from flambeau.ops.geometry import (
     Geometry,
     Ints,
     broadcast,
@@ -33,6 +32,9 @@ from flambeau.ops.shapes.geometry import (
     equal_sizes,
     same_all,
 )
+from flambeau.ops.rules import apply_shape
+from flambeau.ops.rules import definition as definitions
+from flambeau.ops.rules import shape as shapes
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
 from flambeau.overrides import TorchFunctionMode, _get_current_function_mode
@@ -401,8 +403,8 @@ class FakeTensorMode(TorchFunctionMode):
             differentiated and fake_autograd.derivative_of(info.base) is None
         )
         rule = shapes.find(info.base) if symbolic and not taken_apart else None
-        if definition is None and (taken_apart or (symbolic and rule is None)):
-            definition = fake_definitions.find(info.base)
+        if definition is None and info.composite and (taken_apart or (symbolic and rule is None)):
+            definition = definitions.find(info.base)
         try:
             if definition is not None and (taken_apart or (rule is None and (symbolic or info.composite))):
                 # An operator that is recorded whole has parts that are not.
@@ -535,7 +537,7 @@ class FakeTensorMode(TorchFunctionMode):
     def _check_written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
         """Guard what the kernel checked at the hints: that the values fit the tensor they are written to."""
         if rule is not None:
-            answer = shapes.apply(info.base, _geometric(bound))
+            answer = apply_shape(rule, _geometric(bound))
             sizes = answer.sizes if isinstance(answer, Geometry) else answer
         elif info.pointwise:
             sizes = broadcast(*(t.geometry.sizes for t in _tensors(bound)))
@@ -547,9 +549,9 @@ class FakeTensorMode(TorchFunctionMode):
     def _written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any]) -> None:
         """Bring a tensor that was written in place up to date."""
         if info.base in RESHAPES:
-            functional = info.base.replace("_.", ".").rstrip("_")
-            if target.is_symbolic and shapes.find(functional) is not None:
-                made = shapes.apply(functional, _geometric(bound))
+            rule = shapes.find(info.base.replace("_.", ".").rstrip("_")) if target.is_symbolic else None
+            if rule is not None:
+                made = apply_shape(rule, _geometric(bound))
                 target.geometry = made if isinstance(made, Geometry) else Geometry(made, contiguous_strides(made))
             elif "the_template" in bound:
                 target.geometry = Geometry(sizes := bound["the_template"].geometry.sizes, contiguous_strides(sizes), 0)
@@ -595,7 +597,7 @@ class FakeTensorMode(TorchFunctionMode):
             answers = [sizes]
         elif rule is not None:
             try:
-                answers = shapes.apply(info.base, _geometric(bound))
+                answers = apply_shape(rule, _geometric(bound))
             except NotImplementedError:
                 answers = None
         else:

@@ -71,14 +71,14 @@ class RegisteredDevice:
     def _serve(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         """What the dispatcher calls for an operator that has neither a kernel here nor a decomposition."""
         from flambeau.backends import records
-        from flambeau.ops import definitions
+        from flambeau.ops.rules import definition
 
         record = records.find(op)
         if record is not None and record.kind == "pointwise" and self.pointwise is not None:
             return records.run_pointwise(self, op, record, args, kwargs)
         if record is not None and record.kind == "reduction" and self.reduction is not None:
             return records.run_reduction(self, op, record, args, kwargs)
-        function = definitions.find(op._full_name)
+        function = definition.find(op._full_name)
         if function is not None:
             return self._by_definition(op, record, function, args, kwargs)
         if self.host_fallback:

@@ -1,7 +1,8 @@
 """Op records: the one place where an operator is written down.
 
-A record holds an operator's schema, where it is exposed, its arithmetic, its derivative and its samples. Records are
-plain data built by six constructors:
+A record holds an operator's schema, where it is exposed, its arithmetic and its derivative. Beside it, in the folder of
+its family, are its definition by other operators, its shape rule, its batching rule and its samples (`ops/rules.py`), which
+are attributes of the record too. Records are plain data built by six constructors:
 
   pointwise   a scalar expression; the kernels for every dtype and layout are generated from it
   reduction   an initial value and a combining expression over some dimensions
@@ -22,10 +23,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
+from flambeau.ops import rules
 from flambeau.ops.schema import Schema
 
 RECORDS: dict[str, Record] = {}
@@ -47,13 +50,30 @@ class Record:
     out: bool = False  # derive the `out=` form
     tags: tuple[str, ...] = ()  # "view", "random", "data_dependent", ...
     vjp: Any = None  # derivative, written in ops (or expressions, for pointwise)
-    samples: Callable[..., Any] | None = None  # test samples beyond the ones derived from the schema
     where: str = ""  # Python module that holds the record
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.schema.full_name
+
+    # What is written beside the record, in its family's folder (`ops/rules.py`).
+
+    @property
+    def definition(self) -> rules.Rule | None:
+        return rules.definition.find(self.name)
+
+    @property
+    def shape(self) -> rules.Rule | None:
+        return rules.shape.find(self.name)
+
+    @property
+    def batching(self) -> rules.Rule | None:
+        return rules.batching.find(self.name)
+
+    @property
+    def samples(self) -> rules.Rule | None:
+        return rules.samples.find(self.name)
 
 
 _PREFIXES = ("linalg_", "special_", "fft_", "sparse_")
@@ -229,23 +249,12 @@ def find(name: str) -> Record | None:
     return next((g.record for g in derived if g is not None and g.record and g.record.name == name), None)
 
 
-# What lies beside the records of a family, and packages that are no family.
-_BESIDE = frozenset(("definitions", "shapes", "batching", "samples"))
-_NO_FAMILY = frozenset(("shapes", "samples", "symbolic"))
-
-
 def load() -> dict[str, Record]:
     """All records by full name; imports the record modules of every family."""
-    import pkgutil
-
-    root = importlib.import_module("flambeau.ops")
-    for family in pkgutil.iter_modules(root.__path__, "flambeau.ops."):
-        if not family.ispkg or family.name.rpartition(".")[2] in _NO_FAMILY:
-            continue
-        package = importlib.import_module(family.name)
-        for module in pkgutil.iter_modules(package.__path__):
-            if module.name not in _BESIDE:
-                importlib.import_module(f"{family.name}.{module.name}")
+    for family in rules.families():
+        for module in pkgutil.iter_modules(importlib.import_module(family).__path__):
+            if module.name not in rules.KINDS:
+                importlib.import_module(f"{family}.{module.name}")
     return RECORDS
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 import flambeau as fl
-from flambeau.ops import definitions
+from flambeau.ops.rules import definition
 
 
 def agree(name, *args, tolerance=1e-5):
-    got = definitions.find(name)(*args)
+    got = definition.find(name)(*args)
     want = fl._C._operator_object(name)(*args)
     for g, w in zip(*(x if isinstance(x, (tuple, list)) else [x] for x in (got, want))):
         assert g.shape == w.shape and g.dtype is w.dtype
@@ -42,7 +42,7 @@ def test_rows_of_limited_norm(norm):
     indices = fl.tensor([[3, 1], [3, 0]])
     want, got = weight.clone(), weight.clone()
     fl.embedding_renorm_(want, indices, 1.5, norm)
-    definitions.find("embedding_renorm_")(got, indices, 1.5, norm)
+    definition.find("embedding_renorm_")(got, indices, 1.5, norm)
     fl.testing.assert_close(got, want)
     assert got[2].tolist() == weight[2].tolist()
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import flambeau as fl
-from flambeau.ops import definitions
+from flambeau.ops.rules import definition
 
 SHAPES = [(0,), (1,), (7,), (5, 6), (3, 0), (), (4, 5, 2)]
 
@@ -15,7 +15,7 @@ def copies(args):
 
 
 def check(name, *args, **kwargs):
-    got = definitions.find(name)(*copies(args), **kwargs)
+    got = definition.find(name)(*copies(args), **kwargs)
     want = fl._C._operator_object(name)(*copies(args), **kwargs)
     got, want = ([x] if isinstance(x, fl.Tensor) else list(x) for x in (got, want))
     assert len(got) == len(want)
@@ -109,7 +109,7 @@ def test_windows(lead):
 def test_draws_are_those_of_the_cpu(seed):
     def drawn(name, *args):
         found = []
-        for f in (definitions.find(name), fl._C._operator_object(name)):
+        for f in (definition.find(name), fl._C._operator_object(name)):
             fl.manual_seed(seed)
             found.append(f(*copies(args)))
         assert found[0].shape == found[1].shape and fl.equal(*found)

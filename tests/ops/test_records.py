@@ -4,18 +4,12 @@ The arithmetic is judged by the reference device, which evaluates the same recor
 is everything around it: dtypes, strides, broadcasting, in-place and out= forms, meta, empty and zero-dim tensors.
 """
 
-import importlib
-import pathlib
-
 import pytest
 
 import flambeau as fl
-from flambeau.ops.record import RECORDS
+from flambeau.ops.record import load
 
-for path in sorted((pathlib.Path(fl.__file__).parent / "ops").glob("*.py")):
-    importlib.import_module(f"flambeau.ops.{path.stem}" if path.stem != "__init__" else "flambeau.ops")
-
-POINTWISE = [r for r in RECORDS.values() if r.kind == "pointwise"]
+POINTWISE = [r for r in load().values() if r.kind == "pointwise"]
 DTYPES = {
     "b": [fl.bool],
     "i": [fl.uint8, fl.int8, fl.int16, fl.int32, fl.int64],

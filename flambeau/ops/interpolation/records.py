@@ -42,7 +42,7 @@ def interpolate_backward_vjp(g, grad_sizes, mode, align_corners, scale_factors, 
 @vjp("grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler_vjp(g, input, grid, interpolation_mode, padding_mode, align_corners, needs):
     if fl.is_grad_enabled():
-        from flambeau.ops.sampling_definitions import grid_sampler
+        from flambeau.ops.interpolation.definitions import grid_sampler
 
         return retrace(
             lambda x, at: grid_sampler(x, at, interpolation_mode, padding_mode, align_corners), (input, grid), needs, g

@@ -1,12 +1,8 @@
-"""Joining and cutting tensors: cat and stack, their NumPy-style relatives, split and unbind.
-
-Cutting gives views, made in csrc/ops/splitting.cpp.
-"""
+"""Joining tensors: cat and stack, their NumPy-style relatives, and combinations of the elements of vectors."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
@@ -67,131 +63,6 @@ def column_stack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
         raise RuntimeError("[column_stack] expected at least one tensor, got an empty list")
     return fl.cat([t if t.dim() >= 2 else t.reshape(-1, 1) for t in tensors], 1)
-
-
-# ---------------------------------------------------------------- cutting
-
-native("split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", tags=("view",))
-native("split.sizes(Tensor self, int[] split_size, int dim=0) -> Tensor[]", tags=("view",))
-native("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", tags=("view",))
-native("unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]")
-native("unsafe_split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]")
-native("chunk(Tensor self, int chunks, int dim=0) -> Tensor[]")
-native("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]")
-native("tensor_split.tensor_indices_or_sections(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]")
-native("tensor_split.sections(Tensor self, int sections, int dim=0) -> Tensor[]")
-native("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> Tensor[]")
-native("hsplit.int(Tensor self, int sections) -> Tensor[]")
-native("hsplit.array(Tensor self, int[] indices) -> Tensor[]")
-native("vsplit.int(Tensor self, int sections) -> Tensor[]")
-native("vsplit.array(Tensor self, int[] indices) -> Tensor[]")
-native("dsplit.int(Tensor self, int sections) -> Tensor[]")
-native("dsplit.array(Tensor self, int[] indices) -> Tensor[]")
-native("unbind.int(Tensor self, int dim=0) -> Tensor[]", tags=("view",))
-native("narrow.Tensor(Tensor self, int dim, Tensor start, int length) -> Tensor")
-native("narrow(Tensor self, int dim, int start, int length) -> Tensor")
-
-
-def _joined(g, sizes, lengths, dim, dtype, device):
-    """The gradients of pieces along a dimension, with zeros for those that have none."""
-    whole = list(sizes)
-    parts = []
-    for part, length in zip(g, lengths):
-        if part is None:
-            whole[dim] = length
-            part = fl.zeros(whole, dtype=dtype, device=device)
-        parts.append(part)
-    return fl.cat(parts, dim)
-
-
-@vjp("split.Tensor")
-def split_vjp(g, self_sizes, self_dtype, self_device, split_size, dim):
-    n = self_sizes[dim]
-    lengths = [min(split_size, n - i * split_size) for i in range(len(g))]
-    return _joined(g, self_sizes, lengths, dim, self_dtype, self_device)
-
-
-@vjp("split.sizes")
-def split_sizes_vjp(g, self_sizes, self_dtype, self_device, split_size, dim):
-    return _joined(g, self_sizes, split_size, dim, self_dtype, self_device)
-
-
-@vjp("split_with_sizes")
-def split_with_sizes_vjp(g, self_sizes, self_dtype, self_device, split_sizes, dim):
-    return _joined(g, self_sizes, split_sizes, dim, self_dtype, self_device)
-
-
-@vjp("unbind.int")
-def unbind_vjp(g, self_sizes, self_dtype, self_device, dim):
-    if not g:
-        return fl.zeros(self_sizes, dtype=self_dtype, device=self_device)
-    dim = dim % len(self_sizes)
-    shape = [n for d, n in enumerate(self_sizes) if d != dim]
-    return fl.stack([fl.zeros(shape, dtype=self_dtype, device=self_device) if x is None else x for x in g], dim)
-
-
-@composite("split.function(Tensor tensor, any split_size_or_sections, int dim=0) -> Tensor[]", method=False)
-def split(tensor: fl.Tensor, split_size_or_sections: int | list[int], dim: int = 0) -> tuple[fl.Tensor, ...]:
-    return tensor.split(split_size_or_sections, dim)
-
-
-# The indices under the name that PyTorch gives them in the functions of NumPy's style.
-@composite("tensor_split.indices_or_sections(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]")
-def tensor_split(self: fl.Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[fl.Tensor, ...]:
-    if isinstance(indices_or_sections, fl.Tensor):
-        return fl.tensor_split(self, tensor_indices_or_sections=indices_or_sections, dim=dim)
-    if isinstance(indices_or_sections, int):
-        return fl.tensor_split(self, sections=indices_or_sections, dim=dim)
-    if isinstance(indices_or_sections, (tuple, list)):
-        return fl.tensor_split(self, indices=indices_or_sections, dim=dim)
-    raise TypeError(f"[tensor_split] expected an int, ints or a Tensor, got {type(indices_or_sections).__name__}")
-
-
-# ---------------------------------------------------------------- broadcasting
-
-native("broadcast_to(Tensor self, int[] size) -> Tensor")
-
-
-@composite("broadcast_tensors(Tensor[] tensors) -> Tensor[]")
-def broadcast_tensors(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
-    shape = fl.broadcast_shapes(*(t.shape for t in tensors))
-    return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
-
-
-@composite("atleast_1d(Tensor self) -> Tensor", method=False)
-def atleast_1d(self: fl.Tensor) -> fl.Tensor:
-    return self if self.dim() else self.reshape(1)
-
-
-@composite("atleast_2d(Tensor self) -> Tensor", method=False)
-def atleast_2d(self: fl.Tensor) -> fl.Tensor:
-    if self.dim() == 0:
-        return self.reshape(1, 1)
-    return self.unsqueeze(0) if self.dim() == 1 else self
-
-
-@composite("atleast_3d(Tensor self) -> Tensor", method=False)
-def atleast_3d(self: fl.Tensor) -> fl.Tensor:
-    if self.dim() == 0:
-        return self.reshape(1, 1, 1)
-    if self.dim() == 1:
-        return self.unsqueeze(0).unsqueeze(-1)
-    return self.unsqueeze(-1) if self.dim() == 2 else self
-
-
-@composite("atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]")
-def atleast_1d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
-    return tuple(atleast_1d(t) for t in tensors)
-
-
-@composite("atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]")
-def atleast_2d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
-    return tuple(atleast_2d(t) for t in tensors)
-
-
-@composite("atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]")
-def atleast_3d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
-    return tuple(atleast_3d(t) for t in tensors)
 
 
 # ---------------------------------------------------------------- products of vectors

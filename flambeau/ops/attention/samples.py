@@ -1,0 +1,34 @@
+"""Samples of attention."""
+
+from __future__ import annotations
+
+from flambeau.ops.samples import Constant, call, samples
+
+
+@samples("scaled_dot_product_attention")
+def attention(make):
+    yield call(make(2, 3, 2), make(2, 3, 2), make(2, 3, 2), is_causal=True)
+    yield call(make(1, 2, 3, 2), make(1, 2, 4, 2), make(1, 2, 4, 2), make(3, 4), scale=0.7)
+
+
+@samples("_flash_attention")
+def flash_attention(make):
+    q, k, v = (make.real(1, 2, 3, 2).float() for _ in range(3))
+    yield call(Constant(q), Constant(k), Constant(v), None, True, None)
+
+
+@samples("_flash_attention_backward")
+def flash_attention_backward(make):
+    import flambeau as fl
+
+    q, k, v, g = (make.real(1, 2, 3, 2).float() for _ in range(4))
+    out, sums = fl._ops._flash_attention(q, k, v, None, True, None)
+    g, q, k, v, out, sums = map(Constant, (g, q, k, v, out, sums))
+    yield call(g, q, k, v, None, out, sums, True, None)
+
+
+@samples("nn_multi_head_attention_forward")
+def multi_head_attention(make):
+    query, key, value = make(3, 2, 4), make(2, 2, 4), make(2, 2, 4)
+    weights = make(12, 4), make(12), None, None, False, 0.0, make(4, 4), make(4)
+    yield call(query, key, value, 4, 2, *weights)

@@ -1,0 +1,44 @@
+"""Definitions of linear systems and factorizations in terms of other operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau.ops.rules import definition
+
+
+def _coefficients(degree: int) -> list[float]:
+    """Of the diagonal Padé approximant of the exponential."""
+    found = [1.0]
+    for j in range(1, degree + 1):
+        found.append(found[-1] * (degree - j + 1) / ((2 * degree - j + 1) * j))
+    return found
+
+
+@definition("matrix_exp")
+def matrix_exp(self: Any) -> Any:
+    """A Padé approximant after scaling by a power of two, undone by squaring. Matrices of a batch are squared as often
+    as the largest of them asks for; those that are done stay as they are."""
+    if self.numel() == 0:
+        return fl.empty_like(self, memory_format=fl.contiguous_format)
+    if self.dtype in (fl.float16, fl.bfloat16):
+        return matrix_exp(self.float()).to(self.dtype)
+    single = self.dtype in (fl.float32, fl.complex64)
+    degree, limit = (7, 3.9) if single else (13, 5.3)
+    norm = self.abs().sum(-2).amax(-1)
+    finite = norm.isfinite()
+    squarings = fl.where(finite, (norm / limit).log2().ceil(), fl.zeros_like(norm)).clamp_min(0)
+    x = self * fl.exp2(-squarings)[..., None, None].to(self.dtype)
+    one = fl.eye(self.shape[-1], dtype=self.dtype, device=self.device).expand_as(self)
+    square = x @ x
+    c = _coefficients(degree)
+    even, odd, power = c[0] * one + c[2] * square, c[1] * one + c[3] * square, square
+    for j in range(4, degree + 1, 2):
+        power = power @ square
+        even, odd = even + c[j] * power, odd + c[j + 1] * power
+    odd = x @ odd
+    result = fl.linalg.solve_ex(even - odd, even + odd)[0]
+    for done in range(int(squarings.max().item())):
+        result = fl.where((squarings > done)[..., None, None], result @ result, result)
+    return fl.where(finite[..., None, None], result, fl.full_like(result, float("nan")))

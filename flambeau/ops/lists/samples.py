@@ -1,0 +1,49 @@
+"""Samples of operators over lists of tensors."""
+
+from __future__ import annotations
+
+from flambeau.ops.record import load
+from flambeau.ops.samples import call, samples, without
+
+
+def _foreach(record):
+    """A list of two tensors for each list, two numbers for each list of numbers, and no dimensions for one tensor."""
+
+    def one(make, argument):
+        kind = argument.type.replace("(!)", "")
+        if kind == "Tensor[]":
+            return [make.positive(2, 3), make.strided(3, 2, low=0.2)]
+        if kind == "Tensor|Scalar[]":
+            return [0.3, 0.7]
+        return make.positive() if kind == "Tensor" else 0.3
+
+    def generate(make):
+        yield call(*(one(make, a) for a in record.schema.args if a.default is None))
+
+    return generate
+
+
+for _name, _record in load().items():
+    if _name.startswith("_foreach_"):
+        samples(_name)(_foreach(_record))
+
+
+@samples("_foreach_mm")
+def foreach_mm(make):
+    yield call([make(2, 3), make(1, 2)], [make(3, 2), make(2, 2)])
+
+
+@samples("_foreach_addcmul.Tensor", "_foreach_addcdiv.Tensor", "_foreach_addcmul_.Tensor", "_foreach_addcdiv_.Tensor")
+def foreach_with_tensor(make):
+    lists = [[make.positive(2, 3), make.positive(2)] for _ in range(3)]
+    yield call(*lists, make.constant(2))
+
+
+without(
+    "a step of an optimizer or of a gradient scaler, which writes in place",
+    *(
+        record.name
+        for record in load().values()
+        if record.name.startswith(("_update_", "_fused_", "_amp_")) and record.where.startswith(f"{__package__}.")
+    ),
+)

@@ -1,0 +1,174 @@
+"""Samples of matrix products."""
+
+from __future__ import annotations
+
+from flambeau.ops.samples import Constant, call, samples, without
+
+
+@samples("mm")
+def mm(make):
+    yield call(make(2, 3), make(3, 4))
+    yield call(make.strided(2, 3), make.strided(3, 2))
+    yield call(make(2, 0), make(0, 3))
+
+
+@samples("_int_mm")
+def int_mm(make):
+    import flambeau as fl
+
+    yield call(make(2, 3).to(fl.int8), make(3, 4).to(fl.int8))
+
+
+@samples("bmm")
+def bmm(make):
+    yield call(make(2, 2, 3), make.strided(2, 3, 2))
+
+
+@samples("mv")
+def mv(make):
+    yield call(make(2, 3), make(3))
+
+
+@samples("dot", "vdot")
+def dot(make):
+    yield call(make(3), make(3))
+
+
+@samples("matmul", "linalg_matmul")
+def matmul(make):
+    yield call(make(2, 3), make(3))
+    yield call(make(3), make(3, 2))
+    yield call(make(3), make(3))
+    yield call(make(2, 1, 2, 3), make(3, 3, 2))
+    yield call(make(2, 2, 3), make.strided(3, 2))
+
+
+@samples("__rmatmul__")
+def rmatmul(make):
+    yield call(make(3, 2), make(2, 3))
+
+
+@samples("addmm")
+def addmm(make):
+    yield call(make(2), make(3, 4), make(4, 2), beta=2, alpha=3)
+    yield call(make(3, 2), make.strided(3, 4), make(4, 2))
+
+
+@samples("addmv")
+def addmv(make):
+    yield call(make(2), make(2, 3), make(3), beta=2, alpha=3)
+
+
+@samples("addbmm")
+def addbmm(make):
+    yield call(make(2, 2), make(3, 2, 3), make(3, 3, 2), beta=2, alpha=3)
+
+
+@samples("baddbmm")
+def baddbmm(make):
+    yield call(make(2, 2), make(3, 2, 3), make(3, 3, 2), beta=2, alpha=3)
+
+
+@samples("addr")
+def addr(make):
+    yield call(make(2, 3), make(2), make(3), beta=2, alpha=3)
+
+
+@samples("outer", "ger")
+def outer(make):
+    yield call(make(2), make(3))
+
+
+@samples("linear")
+def linear(make):
+    yield call(make(2, 2, 3), make(4, 3), make(4))
+    yield call(make(3), make.strided(2, 3))
+    yield call(make(2, 3), make(3))
+
+
+@samples("nn_bilinear", "bilinear")
+def bilinear(make):
+    yield call(make(2, 2), make(2, 3), make(4, 2, 3), make(4))
+
+
+@samples("linalg_multi_dot", "chain_matmul")
+def multi_dot(make):
+    yield call([make(2, 3), make(3, 1), make(1, 2)])
+
+
+@samples("linalg_matrix_power", "matrix_power")
+def matrix_power(make):
+    for n in (3, 0, -2):
+        yield call(make.matrix(), n)
+
+
+@samples("linalg_cross", "cross", "linalg_vecdot")
+def cross(make):
+    yield call(make(2, 3), make(2, 3))
+
+
+@samples("inner")
+def inner(make):
+    yield call(make(2, 3), make(4, 3))
+
+
+@samples("tensordot")
+def tensordot(make):
+    yield call(make(2, 3, 2), make(3, 2, 2), 2)
+    yield call(make(2, 3), make(2, 3), [[0], [0]])
+
+
+@samples("kron")
+def kron(make):
+    yield call(make(2, 2), make(3))
+
+
+@samples("einsum")
+def einsum(make):
+    yield call("ij,jk->ik", [make(2, 3), make(3, 2)])
+    yield call("...ii->...i", [make(2, 3, 3)])
+    yield call("i,j", [make(2), make(3)])
+
+
+@samples("einsum.sublist")
+def einsum_sublist(make):
+    yield call(make(2, 3), [0, 1], make(3, 2), [1, 2], [0, 2])
+
+
+@samples("grouped_mm")
+def grouped_mm(make):
+    import flambeau as fl
+
+    yield call(Constant(make.real(2, 2, 8).to(fl.float32)), Constant(make.real(2, 8, 4).to(fl.float32)))
+
+
+@samples("_cdist")
+def cdist_kernel(make):
+    yield call(make(3, 2), make(2, 2), 2.0, False)
+    yield call(make(3, 2), make(2, 2), 1.5, False)
+
+
+@samples("cdist")
+def cdist(make):
+    yield call(make(3, 2), make(2, 2), 2.0)
+    yield call(make(3, 2), make(2, 2), 1.0)
+    yield call(make(2, 2, 3), make(2, 1, 3), 3.0)
+
+
+@samples("_scaled_mm")
+def scaled_products(make):
+    import flambeau as fl
+
+    a, b = make(4, 16).to(fl.float8_e4m3fn), make(16, 16).to(fl.float8_e5m2).t()
+    one, rows, columns, bias = (make(*n, low=0.1).to(fl.float32) for n in ((), (4, 1), (1, 16), (16,)))
+    for scales in ((one, one), (rows, columns)):
+        yield call(*map(Constant, (a, b, *scales)), out_dtype=fl.float32)
+        yield call(*map(Constant, (a, b, *scales, bias)), out_dtype=fl.float32)
+
+
+without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
+without(
+    "compiled graphs call it, below derivatives; tests/inductor/test_products.py",
+    "_product_finished",
+    "_product_packed",
+)

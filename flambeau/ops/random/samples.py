@@ -1,0 +1,61 @@
+"""Samples of random numbers."""
+
+from __future__ import annotations
+
+from flambeau.ops.samples import call, samples
+
+
+@samples("multinomial")
+def multinomial(make):
+    yield call(make.constant(2, 3), 2)
+
+
+@samples("random_.from")
+def random_from(make):
+    yield call(make(2, 3), 1, 5)
+
+
+@samples("random_.to")
+def random_to(make):
+    yield call(make(2, 3), 5)
+
+
+@samples("randint_like")
+def randint_like(make):
+    yield call(make(2, 3), 5)
+
+
+@samples("randint_like.low_dtype")
+def randint_like_low(make):
+    yield call(make(2, 3), 1, 5)
+
+
+@samples("native_dropout")
+def native_dropout(make):
+    yield call(make(2, 3), 0.4, True)
+
+
+@samples("bernoulli_.Tensor")
+def draws(make):
+    yield call(make.positive(2, 3), make.positive(2, 3))
+
+
+@samples("binomial")
+def binomial(make):
+    yield call(make.constant(2, 3, low=2.0, high=5.0), make.constant(2, 3))
+
+
+@samples("_sample_dirichlet")
+def dirichlet(make):
+    yield call(make.constant(2, 3))
+
+
+@samples("_standard_gamma")
+def standard_gamma(make):
+    """Samples are drawn by rejection, so that they jump where a finite difference is taken."""
+    yield call(make.constant(2, 3))
+
+
+@samples("poisson", "bernoulli")
+def drawn(make):
+    yield call(make.positive(2, 3))

@@ -1,0 +1,71 @@
+"""Samples of recurrent layers."""
+
+from __future__ import annotations
+
+from flambeau.ops.samples import Constant, call, samples
+
+GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
+
+
+def _weights(make, gates, inputs=2, hidden=3):
+    """Of input and hidden state, with their biases."""
+    return make(gates * hidden, inputs), make(gates * hidden, hidden), make(gates * hidden), make(gates * hidden)
+
+
+def _cell(name, gates):
+    def generate(make):
+        state = [make(2, 3), make(2, 3)] if name == "lstm" else make(2, 3)
+        yield call(make(2, 2), state, *_weights(make, gates))
+
+    return generate
+
+
+def _network(name, gates):
+    def generate(make):
+        state = [make(1, 2, 3), make(1, 2, 3)] if name == "lstm" else make(1, 2, 3)
+        yield call(make(3, 2, 2), state, list(_weights(make, gates)), True, 1, 0.0, False, False, False)
+
+    return generate
+
+
+def _packed(name, gates):
+    def generate(make):
+        state = [make(1, 2, 3), make(1, 2, 3)] if name == "lstm" else make(1, 2, 3)
+        sizes = make.index([2, 1])
+        yield call(make(3, 2), sizes, state, list(_weights(make, gates)), True, 1, 0.0, False, False)
+
+    return generate
+
+
+for _name, _gates in GATES.items():
+    samples(f"{_name}_cell")(_cell(_name, _gates))
+    samples(f"{_name}.input")(_network(_name, _gates))
+    samples(f"{_name}.data")(_packed(_name, _gates))
+
+
+@samples("_rnn_layer")
+def rnn_layer(make):
+    yield call(make(3, 2, 2), make(2, 3), None, *_weights(make, 1), None, [], 0, False).then(lambda out: out[:2])
+    yield call(make(3, 2, 2), make(2, 3), make(2, 3), *_weights(make, 4), None, [], 2, True).then(lambda out: out[:3])
+    yield call(make(3, 2), make(2, 3), None, *_weights(make, 3), None, [2, 1], 3, False).then(lambda out: out[:2])
+
+
+@samples("_rnn_layer_backward")
+def rnn_layer_backward(make):
+    import flambeau as fl
+
+    x, h, (w_ih, w_hh, b_ih, b_hh) = make(3, 2, 2), make(2, 3), _weights(make, 3)
+    out, hy, _, gates, kept = fl._ops._rnn_layer(x, h, None, w_ih, w_hh, b_ih, b_hh, None, [], 3, False)
+    g0, g1, x, h, w_ih, w_hh, out, gates, kept = map(Constant, (out * 2, hy, x, h, w_ih, w_hh, out, gates, kept))
+    mask = [True, True, False, True, True, True, True, False]
+    yield call(g0, g1, None, x, h, None, w_ih, w_hh, None, [], 3, False, out, gates, kept, mask)
+
+
+@samples("_pack_padded_sequence")
+def pack(make):
+    yield call(make(3, 2, 2), make.index([3, 1]).cpu(), False)
+
+
+@samples("_pad_packed_sequence")
+def unpack(make):
+    yield call(make(4, 2), make.index([2, 1, 1]).cpu(), False, 0.0, 3)

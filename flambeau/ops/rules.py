@@ -1,0 +1,100 @@
+"""Rules of operators that are no part of their records, because they are imported only where they are needed.
+
+A family keeps the rules of each kind in a module of its folder, beside its records:
+
+  definitions  the operator in terms of others: for devices without a kernel, and where its parts are recorded
+  shapes       the sizes of the results for symbolic sizes
+  batching     the operator on tensors with a hidden batch dimension (`func.vmap`)
+  samples      calls with which the operator is tested
+
+Rules are registered with a decorator, by full name, and found by it. The module of a family is imported when a rule of
+its kind is first asked for; `Record.definition`, `Record.shape` and so on are the same rules.
+
+    @shape("mm")
+    def mm(self: Geometry, mat2: Geometry) -> Ints: ...
+
+**Definitions.** The primitives are the pointwise and reduction records, views, and copy_, fill_, mm, gather, scatter.src,
+scatter_add, index_put_, nonzero, sort, cumsum and cumprod; every definition ends there. Random numbers and sequences are
+made on the CPU and copied.
+
+**Shape rules** take arguments of the operator by name. Tensors come as `Geometry`; a rule returns the sizes of the result,
+a `Geometry` for a view, or a list with one of either for each of several results. Only symbolic calls use rules: with
+plain sizes the kernels for the meta device answer, and tests compare the two. An operator without a rule still works: the
+symbols of its arguments become plain numbers by a guard.
+
+**Batching rules** are described in `ops/batching.py`, **samples** in `ops/samples.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Rule = Callable[..., Any]
+R = TypeVar("R", bound=Rule)
+
+
+class Rules:
+    """The rules of one kind, by the full name of the operator."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module  # of a family that holds rules of this kind
+        self._table: dict[str, Rule | None] = {}  # None: looked for, and there is none
+
+    def __call__(self, *names: str) -> Callable[[R], R]:
+        """Decorator: the rule of operators, by full name."""
+
+        def register(rule: R) -> R:
+            self._table.update(dict.fromkeys(names, rule))
+            return rule
+
+        return register
+
+    def find(self, name: str) -> Rule | None:
+        """The rule of an operator, or None."""
+        try:
+            return self._table[name]
+        except KeyError:
+            from flambeau import _C
+
+            place = _C._record_place(name)
+            if place is not None:
+                _load(place[0].rpartition(".")[0], self.module)
+            return self._table.setdefault(name, None)
+
+    def all(self) -> dict[str, Rule]:
+        """Every rule of the kind."""
+        for family in families():
+            _load(family, self.module)
+        return {name: rule for name, rule in self._table.items() if rule is not None}
+
+
+def families() -> list[str]:
+    """The packages of the families of operators."""
+    root = importlib.import_module("flambeau.ops")
+    found = (module for module in pkgutil.iter_modules(root.__path__, "flambeau.ops.") if module.ispkg)
+    return [module.name for module in found if module.name.rpartition(".")[2] not in ("as_aten", "symbolic")]
+
+
+@functools.cache
+def _load(family: str, module: str) -> None:
+    name = f"{family}.{module}"
+    if importlib.util.find_spec(name) is not None:
+        importlib.import_module(name)
+
+
+definition = Rules("definitions")
+shape = Rules("shapes")
+batching = Rules("batching")
+samples = Rules("samples")
+KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples))
+
+
+def apply_shape(rule: Rule, arguments: dict[str, Any]) -> Any:
+    """What a shape rule says for the arguments of a call; those that the operator does not have are None."""
+    code = rule.__code__
+    return rule(**{name: arguments.get(name) for name in code.co_varnames[: code.co_argcount]})
