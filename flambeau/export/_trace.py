@@ -12,9 +12,9 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo.exc import UserError
+from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._dynamo.traced import TracedTensor
-from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau.export import dynamic_shapes as shapes
 from flambeau.export.exported_program import CallSpec, ExportedProgram, InputFacts
 from flambeau.export.graph_signature import (
