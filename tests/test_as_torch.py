@@ -65,6 +65,45 @@ def test_libraries_find_a_version_and_a_distribution(tmp_path):
     ]
 
 
+def test_functions_that_share_their_name_with_a_module_stay_functions(tmp_path):
+    lines = run(
+        tmp_path,
+        """
+        import importlib, os, sys, types, warnings
+        import torch
+        warnings.simplefilter("ignore")
+        root = os.path.dirname(torch.__file__)
+        modules = set()
+        for base in (root, os.path.join(root, "_compat", "torch")):
+            for folder, folders, files in os.walk(base):
+                folders[:] = [name for name in folders if name not in ("__pycache__", "_compat", "include", "samples")]
+                place = os.path.relpath(folder, base).replace(os.sep, ".")
+                names = [file[:-3] for file in files if file.endswith(".py") and file != "__init__.py"]
+                modules |= {f"torch.{place}.{name}".replace("...", ".") for name in (*names, *folders)}
+        functions = []
+        for name in sorted(modules):
+            parent, _, leaf = name.rpartition(".")
+            try:
+                package = importlib.import_module(parent)
+                before = vars(package).get(leaf)
+                importlib.import_module(name)
+            except (ModuleNotFoundError, ImportError):
+                continue
+            after = getattr(package, leaf)
+            if before is not None and not isinstance(before, types.ModuleType):
+                assert after is before, f"{name} became {after}"
+                functions.append(name.removeprefix("torch."))
+        print(len(modules) > 400, *functions)
+        """,
+    )
+    many, *functions = lines[0].split()
+    assert many == "True"
+    assert set(functions) >= {
+        "_higher_order_ops.cond", "ao.quantization.quantize", "autograd.gradcheck", "multiprocessing.spawn",
+        "nn.parallel.data_parallel", "nn.parallel.replicate", "nn.utils.spectral_norm", "nn.utils.weight_norm",
+    }  # fmt: skip
+
+
 def test_missing_names_raise_what_probing_programs_expect(tmp_path):
     lines = run(
         tmp_path,

@@ -52,12 +52,17 @@ def shown_name(own: str) -> str:
 class _Module(ModuleType):
     """The class given to aliased modules: a name that is lacking is reported as the program wrote it.
 
-    The import system sets a submodule on its parent when it is loaded, which is how submodules get the class too.
+    The import system sets a submodule on its parent when it is loaded, which is how submodules get the class too. It does
+    so once more when the module is imported by its name of torch; a function that has taken the name by then, such as
+    `autograd.gradcheck`, stays.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if type(value) is ModuleType and value.__name__.startswith("flambeau."):
-            value.__class__ = _Module
+        if isinstance(value, ModuleType) and value.__name__.startswith("flambeau."):
+            if not isinstance(self.__dict__.get(name, value), ModuleType):
+                return
+            if type(value) is ModuleType:
+                value.__class__ = _Module
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
