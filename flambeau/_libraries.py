@@ -14,11 +14,16 @@ _PLACES = {
 }
 
 
+def path(name: str) -> str | None:
+    """Where the wheel of a library installed it; None if it is not there."""
+    in_prefix, in_path = _PLACES[name]
+    candidates = [os.path.join(sys.prefix, place) for place in in_prefix]
+    candidates += [os.path.join(folder, place) for place in in_path for folder in sys.path if folder]
+    return next((candidate for candidate in candidates if os.path.exists(candidate)), None)
+
+
 def locate() -> None:
-    """Looks in the places where the wheels install; a library that is not there is searched for by the loader."""
-    for name, (in_prefix, in_path) in _PLACES.items():
-        candidates = [os.path.join(sys.prefix, place) for place in in_prefix]
-        candidates += [os.path.join(folder, place) for place in in_path for folder in sys.path if folder]
-        found = next((path for path in candidates if os.path.exists(path)), None)
-        if found:
-            _C._set_library_path(name, found)
+    """Names the places to the core; a library that is in none of them is searched for by the loader."""
+    for name in _PLACES:
+        if place := path(name):
+            _C._set_library_path(name, place)

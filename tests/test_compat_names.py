@@ -114,7 +114,7 @@ def test_names_that_libraries_import():
     assert FILE_LIKE is not None and MAP_LOCATION is not None
     assert PRINT_OPTS.precision == 4 and _tensor_str(fl.ones(2), 0) == "[1., 1.]"
     assert not is_fake(fl.ones(1)) and fl._C._nn._parse_to("cpu", fl.float64)[1] is fl.float64
-    assert fl._C._nn.gelu is fl.nn.functional.gelu and not fl._C._has_xpu()
+    assert fl._C._nn.gelu is fl.nn.functional.gelu and not fl._C._has_xpu
 
 
 def test_functions_have_a_signature():
@@ -174,7 +174,62 @@ def test_types_of_containers_are_looked_into():
 
 def test_compiled_backward_is_nothing_to_switch_on():
     x = fl.ones(2, requires_grad=True)
-    with fl._dynamo.compiled_autograd._enable(fl.compile):
+    with pytest.warns(UserWarning, match="calls none"), fl._dynamo.compiled_autograd._enable(fl.compile):
         (x * x).sum().backward()
     assert x.grad.tolist() == [2, 2]
     assert fl._C._LinAlgError is fl.linalg.LinAlgError
+
+
+def test_settings_that_nothing_reads_cannot_be_changed():
+    for settings, name, value in (
+        (fl.compiler.config, "force_disable_caches", True),
+        (fl.backends.quantized, "engine", "fbgemm"),
+        (fl.backends.opt_einsum, "enabled", True),
+    ):
+        with pytest.raises(NotImplementedError, match=name):
+            setattr(settings, name, value)
+        setattr(settings, name, getattr(settings, name))
+    with pytest.raises(NotImplementedError), fl.compiler.config.patch(cache_key_tag="a"):
+        pass
+    with pytest.raises(AttributeError), fl.compiler.config.patch(no_such_setting=1):
+        pass
+
+
+def test_onednn_says_that_it_stays_on():
+    mkldnn = fl.backends.mkldnn
+    with pytest.warns(UserWarning, match="enabled"), mkldnn.flags(enabled=False):
+        pass
+    assert mkldnn.enabled
+
+
+def test_onednn_reports_its_calls(capfd):
+    if not fl.backends.mkldnn.is_available():
+        pytest.skip("oneDNN is not installed")
+    with fl.backends.mkldnn.verbose(fl.backends.mkldnn.VERBOSE_ON):
+        fl.nn.functional.conv2d(fl.ones(1, 16, 32, 32), fl.ones(16, 16, 5, 5), stride=2)
+    reported = capfd.readouterr().out
+    fl.nn.functional.conv2d(fl.ones(1, 16, 32, 32), fl.ones(16, 16, 5, 5), stride=2)
+    assert "convolution" in reported and not capfd.readouterr().out
+
+
+def test_questions_about_the_machine_are_answered_truthfully():
+    from flambeau.utils import _triton
+
+    available = fl.cuda.is_available()
+    assert fl.accelerator.is_available() == available == fl._C._has_cuda
+    assert fl.accelerator.device_count() == fl.cuda.device_count() == fl._C._cuda_getDeviceCount()
+    assert (fl.accelerator.current_accelerator() is not None) == available
+    assert not _triton.has_triton() or (available and _triton.has_triton_package())
+    assert fl.vmap(lambda x: fl.tensor(fl._C._functorch.is_batchedtensor(x)))(fl.ones(2)).all()
+    assert not fl._C._functorch.is_batchedtensor(fl.ones(2))
+    if not available:
+        with pytest.raises(RuntimeError, match="accelerator"):
+            fl.accelerator.synchronize()
+
+
+def test_marks_for_profilers_of_vendors_are_refused():
+    for mark in (fl.autograd.profiler.emit_nvtx, fl.autograd.profiler.emit_itt):
+        with mark(enabled=False):
+            pass
+        with pytest.raises(NotImplementedError, match=mark.__name__), mark():
+            pass

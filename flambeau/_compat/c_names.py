@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import flambeau
 from flambeau._compat import absent
 
 _INSIDE = "it is a part of PyTorch's own native code"
-# Functions with one answer.
+# Functions with one answer: what they switch or ask for does not exist.
 _ANSWERS: dict[str, Any] = {
-    "_log_api_usage_once": None, "_log_api_usage_metadata": None, "_get_tracing_state": None,
-    "_jit_set_profiling_mode": False, "_jit_set_profiling_executor": False, "_jit_override_can_fuse_on_cpu": None,
-    "_jit_override_can_fuse_on_gpu": None, "_jit_set_texpr_fuser_enabled": None, "_jit_set_nvfuser_enabled": False,
-    "_jit_set_fusion_strategy": [], "_jit_get_profiling_executor": False, "_cuda_isInBadFork": False,
-    "_jit_get_operation": (None, []), "_is_tracing": False, "_get_privateuse1_backend_name": "privateuseone",
-    "_cuda_getDeviceCount": 0, "_get_cudnn_enabled": True, "_get_mkldnn_enabled": True, "_has_cuda": False,
-    "_has_xpu": False, "_has_mps": False, "_has_mtia": False, "_are_functorch_transforms_active": False,
-    "_cuda_getArchFlags": None, "_mps_is_available": False, "_xpu_getDeviceCount": 0, "_get_nnpack_enabled": True,
+    "_log_api_usage_once": None, "_log_api_usage_metadata": None, "_jit_set_profiling_mode": False,
+    "_jit_set_profiling_executor": False, "_jit_override_can_fuse_on_cpu": None, "_jit_override_can_fuse_on_gpu": None,
+    "_jit_set_texpr_fuser_enabled": None, "_jit_set_nvfuser_enabled": False, "_jit_set_fusion_strategy": [],
+    "_jit_get_profiling_executor": False, "_jit_get_operation": (None, []), "_cuda_isInBadFork": False,
+    "_get_tracing_state": None, "_mps_is_available": False, "_xpu_getDeviceCount": 0, "_get_nnpack_enabled": False,
     "_is_flash_attention_available": False, "_set_print_stack_traces_on_fatal_signal": None,
 }  # fmt: skip
+# Functions that ask another module.
+_ASKED: dict[str, Callable[[], Any]] = {
+    "_cuda_getDeviceCount": lambda: flambeau.cuda.device_count(),
+    "_get_cudnn_enabled": lambda: flambeau.backends.cudnn.enabled,
+    "_get_mkldnn_enabled": lambda: flambeau.backends.mkldnn.enabled,
+    "_get_privateuse1_backend_name": lambda: flambeau.backends.private_use_name(),
+    "_is_tracing": lambda: flambeau.jit.is_tracing(),
+}
+# Flags.
+_FLAGS: dict[str, Callable[[], Any]] = {
+    "_has_cuda": lambda: flambeau.cuda.is_available(),
+    "_has_mps": lambda: False,
+    "_has_mtia": lambda: False,
+    "_has_xpu": lambda: False,
+}
 _CLASSES = frozenset(
     "Graph Value Node Block ScriptModule ScriptFunction ScriptMethod CompilationUnit TensorType ListType DictType "
     "OptionalType IntType FloatType BoolType StringType NumberType AnyType TupleType NoneType FunctionSchema Argument "
@@ -37,13 +51,15 @@ _SET_BY = {
 
 def lookup(name: str) -> Any:
     """What `_C.name` is; AttributeError for names that nobody knows."""
-    import flambeau
-
     if name in _SET_BY:
         import_module(f"flambeau.{_SET_BY[name]}")
         return vars(flambeau._C)[name]
     if name in _ANSWERS:
         value: Any = absent.answer(name, _ANSWERS[name])
+    elif name in _ASKED:
+        value = _ASKED[name]
+    elif name in _FLAGS:
+        return _FLAGS[name]()
     elif name == "_TensorMeta":
         value = type(flambeau.Tensor)
     elif name == "_nn":
@@ -97,7 +113,11 @@ def _module(name: str) -> ModuleType:
         module.__dict__["_parse_to"] = _parse_to
         module.__getattr__ = lambda attribute: getattr(functional, attribute)  # type: ignore[method-assign]
     elif name == "_functorch":
-        for attribute in ("is_batchedtensor", "is_gradtrackingtensor", "is_functorch_wrapped_tensor"):
-            setattr(module, attribute, absent.answer(attribute, False))
+        from flambeau.func.batching import Batched
+
+        # Tensors that a gradient is followed for are ordinary ones here; those of vmap are of a class of their own.
+        module.__dict__["is_batchedtensor"] = lambda tensor: isinstance(tensor, Batched)
+        module.__dict__["is_functorch_wrapped_tensor"] = lambda tensor: isinstance(tensor, Batched)
+        module.__dict__["is_gradtrackingtensor"] = absent.answer("is_gradtrackingtensor", False)
     sys.modules[full] = module
     return module

@@ -37,18 +37,24 @@ class record_function:
 
 
 class emit_nvtx:
-    """Would mark operators for a GPU's profiler; there is none."""
+    """Would mark operators for a vendor's profiler, which is not written: only `enabled=False` can be entered."""
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled = enabled
 
     def __enter__(self) -> emit_nvtx:
+        if self.enabled:
+            raise NotImplementedError(
+                f"[{type(self).__name__}] expected enabled=False, got True: operators are not marked for vendors' "
+                "profilers; use profiler.profile"
+            )
         return self
 
     def __exit__(self, *error: Any) -> None: ...
 
 
-emit_itt = emit_nvtx
+class emit_itt(emit_nvtx):
+    """The same for Intel's VTune."""
 
 
 def __getattr__(name: str) -> Any:

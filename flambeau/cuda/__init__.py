@@ -140,7 +140,10 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 def ipc_collect() -> None: ...
 
 
-def set_sync_debug_mode(debug_mode: int | str) -> None: ...
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Waits for the device are not reported: only the default, which is silence, is taken."""
+    if debug_mode not in (0, "default"):
+        raise NotImplementedError(f"[set_sync_debug_mode] expected 0 or 'default', got {debug_mode!r}")
 
 
 def get_sync_debug_mode() -> int:

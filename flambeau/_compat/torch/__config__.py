@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 
-from flambeau import _C
+from flambeau import _C, version
 from flambeau.version import __version__
 
 
 def show() -> str:
     """The build's settings, one line each."""
-    return f"flambeau {__version__} built with:\n  - C++17, OpenMP\n  - {platform.machine()}, CUDA not built\n"
+    cuda = f"CUDA {version.cuda}" if version.cuda else "no CUDA device"
+    return f"flambeau {__version__} built with:\n  - C++17, OpenMP\n  - {platform.machine()}, {cuda}\n"
 
 
 def parallel_info() -> str:

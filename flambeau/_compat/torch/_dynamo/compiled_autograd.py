@@ -1,9 +1,10 @@
 """Where programs switch compiled backward passes on. Backward runs in native code here, and compiled functions bring a
-compiled backward of their own, so that nothing is left to switch on: what is inside runs as it does outside."""
+compiled backward of their own; a compiler for the rest is never called, and a warning says so."""
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,10 @@ in_compiled_autograd_region = False
 def _enable(compiler_fn: Any, dynamic: bool = True, ignore_active_disable_ctx: bool = True) -> Iterator[None]:
     if not callable(compiler_fn):
         raise TypeError(f"[compiled_autograd] expected a compiler, got {type(compiler_fn).__name__}")
+    warnings.warn(
+        "[compiled_autograd] expected no compiler for backward, got one: backward runs in native code and calls none",
+        stacklevel=3,
+    )
     yield
 
 

@@ -1,12 +1,15 @@
-"""The order of contraction in einsum, if the package opt_einsum is there to choose it."""
+"""The package opt_einsum, which einsum here does not use: it chooses the order of contraction itself."""
 
 from __future__ import annotations
 
-import importlib.util
+from flambeau._compat.settings import fix
 
-enabled = True
-strategy = "auto"
+enabled = False
+strategy = None
 
 
 def is_available() -> bool:
-    return importlib.util.find_spec("opt_einsum") is not None
+    return False
+
+
+fix(__name__, "enabled strategy", "einsum does not use opt_einsum")

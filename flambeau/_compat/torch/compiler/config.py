@@ -1,10 +1,11 @@
-"""Settings of compilation, for programs that read or change them."""
+"""Settings of compilation, for programs that read them; those of this compiler are in `flambeau._inductor.config`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flambeau._compat.absent import patch
+from flambeau._compat.settings import fix
+from flambeau.utils._options import settings
 
 __all__ = ["get_config_copy", "patch"]
 
@@ -13,7 +14,13 @@ dynamic_sources = unbacked_sources = ""
 force_disable_caches = False
 cache_key_tag = ""
 
+patch, _options = settings(__name__)
+fix(
+    __name__,
+    "job_id dynamic_sources unbacked_sources force_disable_caches cache_key_tag",
+    "the compiler has no such setting",
+)
+
 
 def get_config_copy() -> dict[str, Any]:
-    names = ("job_id", "dynamic_sources", "unbacked_sources", "force_disable_caches", "cache_key_tag")
-    return {name: globals()[name] for name in names}
+    return _options()

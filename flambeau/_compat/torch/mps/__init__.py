@@ -52,7 +52,8 @@ def recommended_max_memory() -> int:
     return 0
 
 
-def set_per_process_memory_fraction(fraction: float) -> None: ...
+def set_per_process_memory_fraction(fraction: float) -> None:
+    raise _missing()
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:

@@ -30,7 +30,11 @@ class FoldedGraphModule(GraphModule):
 def split_const_subgraphs(
     module: Any, skip_folding_node_fn: Callable[[Node], bool] | None = None, device_for_folded_attrs: str = "cpu"
 ) -> FoldedGraphModule:
-    """A module in which all that depends on no input is computed once, parameters included."""
+    """A module in which all that depends on no input is computed once, parameters included, on their own device."""
+    if device_for_folded_attrs != "cpu":
+        raise NotImplementedError(
+            f"[split_const_subgraphs] expected device_for_folded_attrs='cpu', got {device_for_folded_attrs!r}"
+        )
     traced = module if isinstance(module, GraphModule) else symbolic_trace(module)
     made = FoldedGraphModule(traced, traced.graph, type(traced).__name__)
     made.skip = skip_folding_node_fn
