@@ -14,7 +14,7 @@ COMPAT = PACKAGE / "_compat" / "torch"  # modules that only programs written for
 # From the bottom up. A module belongs to the layer with the longest matching name and may import, when it is
 # loaded, only from its own layer and those below. Imports inside functions run later and are not restricted.
 LAYERS = (
-    ("_C", "version", "__future__", "_compat", "_logging"),
+    ("_C", "version", "__future__", "_compat", "_libraries", "_logging"),
     ("backends",),
     ("ops",),
     (
