@@ -34,7 +34,7 @@ def is_compiling() -> bool:
 
 
 def graph_break(msg: str = "") -> None:
-    """Cuts the graph here; does nothing in plain Python."""
+    """Breaks the graph here; does nothing in plain Python."""
 
 
 def reset() -> None:
@@ -49,7 +49,7 @@ def reset() -> None:
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
     """Marks a function to run in plain Python, with everything it calls; a decorator, with or without arguments."""
     if fn is None:
-        return lambda given: disable(given, recursive, reason=reason, wrapping=wrapping)
+        return lambda function: disable(function, recursive, reason=reason, wrapping=wrapping)
     import functools
 
     from flambeau import _C

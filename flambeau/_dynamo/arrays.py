@@ -214,13 +214,13 @@ def _table(to: str) -> dict[Any, Any]:
 
 def tensor_dtype(dtype: Any) -> Any:
     """The dtype of tensors for one of NumPy's (or what NumPy takes for one)."""
-    found = _table("tensor").get(numpy().dtype(dtype))
-    return refuse(f"arrays of {dtype}") if found is None else found
+    tensor_type = _table("tensor").get(numpy().dtype(dtype))
+    return refuse(f"arrays of {dtype}") if tensor_type is None else tensor_type
 
 
 def array_dtype(dtype: Any) -> Any:
-    found = _table("array").get(dtype)
-    return refuse(f"arrays of {dtype}") if found is None else found
+    array_type = _table("array").get(dtype)
+    return refuse(f"arrays of {dtype}") if array_type is None else array_type
 
 
 def cast(tensor: TracedTensor, dtype: Any) -> TracedTensor:
@@ -328,10 +328,10 @@ def to_tensor(tracer: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict
     dtype = kwargs.get("dtype")
     tensor = array.tensor
     if function is fl.tensor or array.scalar:
-        made = tracer.builder.call_method("clone", (tensor,), {})
+        copy = tracer.builder.call_method("clone", (tensor,), {})
     else:
-        made = tracer.builder.call_method("detach", (tensor,), {})
-    return made if dtype is None else tracer.builder.call_method("to", (made, dtype), {})
+        copy = tracer.builder.call_method("detach", (tensor,), {})
+    return copy if dtype is None else tracer.builder.call_method("to", (copy, dtype), {})
 
 
 def holds_array(value: Any) -> bool:
@@ -457,10 +457,12 @@ def call_ufunc(tracer: Tracer, ufunc: Any, args: tuple[Any, ...], kwargs: dict[s
         if type(value) is not Constant:
             values.append(cast(value.tensor, wanted))
             continue
-        made = number(value.value, wanted)
-        if ufunc.__name__ not in numpy_table.WITH_NUMBERS or type(made) is SymInt:
-            made = tracer.builder.call_function(fl.full, ((), made), {"dtype": tensor_dtype(wanted), **on_host()})
-        values.append(made)
+        converted = number(value.value, wanted)
+        if ufunc.__name__ not in numpy_table.WITH_NUMBERS or type(converted) is SymInt:
+            converted = tracer.builder.call_function(
+                fl.full, ((), converted), {"dtype": tensor_dtype(wanted), **on_host()}
+            )
+        values.append(converted)
     result = cast(rule(tracer, *values), loop[-1])
     if out is None:
         return TracedArray(tracer, result, scalar=not result.fake.ndim)
@@ -515,11 +517,11 @@ def view(array: TracedArray, function: Callable[[Any], Any], name: str, *args: A
         tracer.builder.call_method("copy_", (function(tensor), value), {})
 
     def make(rebuilder: Rebuilder, parent: str) -> str:
-        given = "".join(", " + rebuilder.value(a) for a in args)
-        return f"{rebuilder.names.add(getattr(numpy(), name))}({parent}{given})"
+        arguments = "".join(", " + rebuilder.value(a) for a in args)
+        return f"{rebuilder.names.add(getattr(numpy(), name))}({parent}{arguments})"
 
-    made = LazyView(array, function, put, make)
-    return TracedArray(tracer, function(array.tensor), array.scalar, writable=array.writable, lazy=made)
+    lazy = LazyView(array, function, put, make)
+    return TracedArray(tracer, function(array.tensor), array.scalar, writable=array.writable, lazy=lazy)
 
 
 def _lazy_item(array: TracedArray, key: Any, parts: tuple[Any, ...], flips: tuple[int, ...]) -> TracedArray:
@@ -535,8 +537,8 @@ def _lazy_item(array: TracedArray, key: Any, parts: tuple[Any, ...], flips: tupl
     def put(tensor: Any, value: Any) -> None:
         tracer.builder.call_function(operator.setitem, (tensor, parts, turned(value)), {})
 
-    made = LazyView(array, read, put, lambda rebuilder, parent: f"{parent}[{rebuilder.value(key)}]")
-    return TracedArray(tracer, read(array.tensor), writable=array.writable, lazy=made)
+    lazy = LazyView(array, read, put, lambda rebuilder, parent: f"{parent}[{rebuilder.value(key)}]")
+    return TracedArray(tracer, read(array.tensor), writable=array.writable, lazy=lazy)
 
 
 def length(array: TracedArray) -> Any:
@@ -565,16 +567,16 @@ def store(tracer: Tracer, array: TracedArray, key: Any, value: Any) -> None:
     if array.scalar or not array.writable:
         refuse("a store into an array that cannot be written to")
     parts, _, flips = _key(tracer, array, key)
-    given = operand(tracer, value) if type(value) is not TracedTensor else from_tensor(tracer, value)
-    if type(given) is Constant:
-        item = given.value
+    source = operand(tracer, value) if type(value) is not TracedTensor else from_tensor(tracer, value)
+    if type(source) is Constant:
+        item = source.value
         if not isinstance(item, (SymInt, TracedNumber)):
             with numpy().errstate(all="ignore"):
                 item = numpy().asarray(item).astype(array.dtype).item()
         elif array.dtype.kind not in ("if" if type(item) is SymInt else "f"):
             refuse("a store of a number into an array of another kind")
     else:
-        item = cast(given.tensor, array.dtype)
+        item = cast(source.tensor, array.dtype)
         if flips:
             item = tracer.builder.call_function(fl.flip, (_broadcast(tracer, array, parts, item), flips), {})
     if array.lazy is not None:
@@ -593,15 +595,15 @@ def _broadcast(tracer: Tracer, array: TracedArray, parts: Any, item: Any) -> Any
 def _key(tracer: Tracer, array: TracedArray, key: Any) -> tuple[tuple[Any, ...], Any, tuple[int, ...]]:
     """An index for tensors; whether the result is a copy ("view": that stands for a view); what to see backwards."""
     np = numpy()
-    given = list(key) if type(key) is tuple else [key]
+    key_parts = list(key) if type(key) is tuple else [key]
     parts: list[Any] = []
     advanced: list[int] = []  # positions of index arrays, and of integers, which count as such beside them
     integers: list[int] = []
     arrays_used = masks = computed = 0
     backwards: list[int] = []  # positions in the result
     place = dims = 0  # dimensions of the result and of the array so far
-    taken = sum(_consumes(part) for part in given)
-    for index, part in enumerate(given):
+    taken = sum(_consumes(part) for part in key_parts)
+    for index, part in enumerate(key_parts):
         if isinstance(part, np.generic) or type(part) is bool:
             part = part.item() if isinstance(part, np.integer) else refuse("a scalar mask as an index")
         if part is None:

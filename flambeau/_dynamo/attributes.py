@@ -395,8 +395,8 @@ def instance_value(tracer: Tracer, value: Any, name: str) -> Any:
 def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
     cls = type(value)
     if cls.__module__ == "flambeau._ops" and cls.__name__ in ("_OpNamespace", "_Ops", "OpOverloadPacket"):
-        found = _native_attribute(tracer, value, name)
-        return tracer.outside.wrap(found, tracer.outside.sources.constant(found))
+        native_value = _native_attribute(tracer, value, name)
+        return tracer.outside.wrap(native_value, tracer.outside.sources.constant(native_value))
     if lookup_type(cls, "__getattribute__") is not object.__getattribute__ and not isinstance(
         value, (BaseException, *_module_types())
     ):
@@ -421,10 +421,10 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
     raw = lookup_type(cls, name)
     pending = _pending_in_class(tracer, cls, name)
     if pending is not MISSING:
-        found = instance_value(tracer, value, name)
-        if found is MISSING and known is not None:
+        own_value = instance_value(tracer, value, name)
+        if own_value is MISSING and known is not None:
             _guard_absent(tracer, value, name, known.source)
-        return pending if found is MISSING else found
+        return pending if own_value is MISSING else own_value
     type_source = tracer.outside.sources.constant(cls).type_attribute(name)
     if raw is not NULL:
         kind = type(raw)
@@ -441,11 +441,11 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
             return _load_special(tracer, value, name, known)
         if lookup_type(kind, "__set__") is not NULL and lookup_type(kind, "__get__") is not NULL:
             return _bind(tracer, raw, value, cls, type_source)
-    found = instance_value(tracer, value, name)
-    if found is not MISSING:
+    own_value = instance_value(tracer, value, name)
+    if own_value is not MISSING:
         if raw is NULL:
             type_source.check("absent")
-        return found
+        return own_value
     if known is not None and raw is not NULL and name not in ("__init__", "__class__"):
         _guard_absent(tracer, value, name, known.source)
     if raw is not NULL:
@@ -495,11 +495,11 @@ def _load_slot(tracer: Tracer, value: Any, name: str, raw: Any, known: Any) -> A
             raise UserError(AttributeError(name))
         return pending
     try:
-        found = raw.__get__(value, type(value))
+        slot_value = raw.__get__(value, type(value))
     except AttributeError as error:
         known.source.attribute(name).check("absent")
         raise UserError(error) from None
-    return tracer.outside.wrap(found, known.source.attribute(name))
+    return tracer.outside.wrap(slot_value, known.source.attribute(name))
 
 
 def _load_special(tracer: Tracer, value: Any, name: str, known: Any) -> Any:
@@ -629,9 +629,9 @@ def _pending_in_class(tracer: Tracer, cls: type, name: str) -> Any:
     """What the program stored in a class or one of its bases; MISSING when the class has what it had."""
     if tracer.outside.written_classes:
         for base in cls.__mro__:
-            found = tracer.outside.pending(base, name)
-            if found is not MISSING:
-                return found
+            stored = tracer.outside.pending(base, name)
+            if stored is not MISSING:
+                return stored
             if name in base.__dict__:
                 break
     return MISSING
@@ -689,8 +689,8 @@ def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
 def store_plain(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     """Into the instance itself."""
     if id(value) not in tracer.outside.known:
-        made = type(value) is collections.OrderedDict and id(value) not in tracer.outside.shadows
-        if id(value) not in tracer.outside.fresh and not made:
+        is_new_dict = type(value) is collections.OrderedDict and id(value) not in tracer.outside.shadows
+        if id(value) not in tracer.outside.fresh and not is_new_dict:
             raise Unsupported(breaks.STORE, f"{type(value).__name__}.{name}")
         try:
             if new is NULL:

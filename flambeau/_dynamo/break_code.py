@@ -1,4 +1,4 @@
-"""Cutting a graph: code that performs the instruction which broke it and hands over to resume functions.
+"""Graph breaks: code that performs the instruction which broke it and hands over to resume functions.
 
 The artifact performs the instruction in plain Python and continues in a resume function, which is captured in turn.
 Where the instruction lies in a try block, an exception goes to a resume function that raises it there.
@@ -135,8 +135,8 @@ class BreakCode:
             name = self.rebuilder.fresh_name()
             self.rebuilder.emit(f"{name} = {result}")
             names.append(name)
-        kept = self.stack[: len(self.stack) - pops]
-        self._continue(instruction.next_offset, [*kept, *names])
+        rest = self.stack[: len(self.stack) - pops]
+        self._continue(instruction.next_offset, [*rest, *names])
 
     def jump(
         self, condition: str, target: Instruction, follow: Instruction, pops_target: int, pops_follow: int
@@ -324,8 +324,8 @@ def _format_spec(code: BreakCode, inst: Instruction, index: int) -> None:
 def _unpack(code: BreakCode, inst: Instruction, index: int) -> None:
     names = [code.rebuilder.fresh_name() for _ in range(inst.arg)]
     code.rebuilder.emit(f"[{', '.join(names)}] = {code.text(-1)}")
-    kept = code.stack[:-1]
-    code._continue(inst.next_offset, [*kept, *reversed(names)])
+    rest = code.stack[:-1]
+    code._continue(inst.next_offset, [*rest, *reversed(names)])
 
 
 @_performs("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")

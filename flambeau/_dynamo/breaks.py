@@ -195,7 +195,7 @@ NUMPY = _record(
 CLASS = _record(
     28,
     "class that is defined inside the function",
-    "Its body calls functions, has a metaclass, or derives from a class that has a say in the matter.",
+    "Its body calls functions, has a metaclass, or a base class defines __init_subclass__.",
     "Define the class at the top of the file.",
 )
 RESHAPED_OUT = _record(

@@ -134,8 +134,8 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 def _call_getter(tracer: Tracer, function: Any, args: Args) -> Any:
     kind, wanted = function.__reduce__()[:2]
     if kind is operator.itemgetter:
-        found = tuple(subscript(tracer, args[0], key) for key in wanted)
-        return found[0] if len(wanted) == 1 else found
+        items = tuple(subscript(tracer, args[0], key) for key in wanted)
+        return items[0] if len(wanted) == 1 else items
     if kind is operator.attrgetter:
         values = []
         for path in wanted:
@@ -238,8 +238,8 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
     if kwargs.get("generator") is not None:
         raise Unsupported(breaks.UNKNOWN_CALL, "an operator with a generator")
     if kwargs.get("requires_grad"):
-        made = call_operator(tracer, function, args, {k: v for k, v in kwargs.items() if k != "requires_grad"})
-        return gradients.set_requires_grad(tracer, made)
+        result = call_operator(tracer, function, args, {k: v for k, v in kwargs.items() if k != "requires_grad"})
+        return gradients.set_requires_grad(tracer, result)
     if function in _FROM_ARRAYS and arrays.holds_array(args):
         return arrays.guarded(arrays.to_tensor)(tracer, function, args, kwargs)
     if function in (fl.as_tensor, fl.asarray, fl.from_numpy, fl.frombuffer):
@@ -301,8 +301,8 @@ def call_descriptor(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -
         if isinstance(subject, dict) and name in mappings.READS:
             if name == "__getitem__":
                 return mappings.item(tracer, *args)
-            held = mappings.contents(tracer, subject)
-            return native_method(tracer, getattr(held, name), args[1:], kwargs)
+            items = mappings.contents(tracer, subject)
+            return native_method(tracer, getattr(items, name), args[1:], kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"{getattr(owner, '__name__', '')}.{name}")
     if isinstance(subject, CONTAINERS) or type(subject) in CONSTANTS:
         return native_method(tracer, function.__get__(subject, type(subject)), args[1:], kwargs)
@@ -483,18 +483,18 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
 
 def _border(tracer: Tracer, module: Any, source: Any) -> Any:
     """What attaches the backward hooks of a module, if it has any."""
-    found = []
+    hook_lists = []
     for name in ("_backward_hooks", "_backward_pre_hooks"):
         table = module.__dict__[name]
-        found.append([tracer.outside.wrap(table[key], source.instance(name).dict_item(key)) for key in table])
-    if not any(found):
+        hook_lists.append([tracer.outside.wrap(table[key], source.instance(name).dict_item(key)) for key in table])
+    if not any(hook_lists):
         return None
     source.instance("_is_full_backward_hook").check("equals", module._is_full_backward_hook)
     if module._is_full_backward_hook is False:
         raise Unsupported(breaks.UNKNOWN_CALL, "module with backward hooks of the old kind")
     from flambeau._dynamo import hooks
 
-    return hooks.Border(tracer, module, *found)
+    return hooks.Border(tracer, module, *hook_lists)
 
 
 SAFE: frozenset[Any] = frozenset(

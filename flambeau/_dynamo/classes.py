@@ -42,8 +42,8 @@ def build_class(tracer: Tracer, body: Any, name: Any, *bases: Any, **keywords: A
     for base in bases:
         _check_base(base)
     _check_body(tracer, body)
-    made = native(builtins.__build_class__, body, name, *bases)
-    return _adopt(tracer, made)
+    cls = native(builtins.__build_class__, body, name, *bases)
+    return _adopt(tracer, cls)
 
 
 def make_type(tracer: Tracer, name: Any, bases: Any, members: Any) -> Any:
@@ -123,13 +123,13 @@ def _is_known(value: Any) -> bool:
 
 
 def _functions(cls: type) -> list[Any]:
-    found: list[Any] = []
+    functions: list[Any] = []
     for member in vars(cls).values():
         if isinstance(member, property):
-            found += [f for f in (member.fget, member.fset, member.fdel) if f is not None]
+            functions += [f for f in (member.fget, member.fset, member.fdel) if f is not None]
         else:
-            found.append(member.__func__ if isinstance(member, _MEMBERS) else member)
-    return [f for f in found if isinstance(f, types.FunctionType)]
+            functions.append(member.__func__ if isinstance(member, _MEMBERS) else member)
+    return [f for f in functions if isinstance(f, types.FunctionType)]
 
 
 def _adopt(tracer: Tracer, cls: Any) -> Any:

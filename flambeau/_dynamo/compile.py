@@ -173,16 +173,16 @@ class Unit:
         begin = time.perf_counter()
         grad, inference = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
         try:
-            made = self._capture(arguments)
+            guarded_artifact = self._capture(arguments)
             counters["frames"]["ok"] += 1
         except SkipFrame as skip:
-            made = self._skip(skip.reason)
+            guarded_artifact = self._skip(skip.reason)
         except GraphBreakError:
             raise
         except Exception as error:
             if not config.suppress_errors:
                 raise
-            made = self._skip(f"capture failed: {type(error).__name__}: {error}")
+            guarded_artifact = self._skip(f"capture failed: {type(error).__name__}: {error}")
         finally:
             _C._set_grad_enabled(grad)
             if _C.is_inference_mode_enabled() != inference:
@@ -191,7 +191,7 @@ class Unit:
         report = self.settings.report
         if report is not None:
             report.times.append(time.perf_counter() - begin)
-        return made
+        return guarded_artifact
 
     def _skip(self, reason: str) -> Any:
         report = self.settings.report
@@ -414,9 +414,9 @@ class Unit:
             slots = [slot - self.slot_shift for slot in slots]
             return self.origin._make_resume(max(offset - shift, 0), stack, slots, handler, native)
         key = (offset, tuple(stack), tuple(slots), handler, native)
-        made = self.resumes.get(key)
-        if made is not None:
-            return made
+        resume = self.resumes.get(key)
+        if resume is not None:
+            return resume
         function = self.function
         resume_code = make_resume_code(function.__code__, offset, stack, slots, handler)
         if resume_code is None:
@@ -426,13 +426,13 @@ class Unit:
             resume_code.code, function.__globals__, function.__name__, None, function.__closure__
         )
         if native:
-            made = resumed
+            resume = resumed
         else:
             unit = Unit(resumed, self.settings, ResumePoint(start, stack, [slot + shift for slot in slots]))
             unit.origin, unit.prologue, unit.slot_shift = self, start - offset, shift
-            made = unit.compiled
-        self.resumes[key] = made
-        return made
+            resume = unit.compiled
+        self.resumes[key] = resume
+        return resume
 
 
 def _parameter_count(code: types.CodeType) -> int:

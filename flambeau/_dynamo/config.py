@@ -33,8 +33,8 @@ class patch(contextlib.ContextDecorator):
     """Settings for a block or a function: a name and value, a dict, or keywords."""
 
     def __init__(self, arg1: Any = None, arg2: Any = None, **kwargs: Any) -> None:
-        given = {arg1: arg2} if isinstance(arg1, str) else dict(arg1 or {})
-        self._changes = {**given, **kwargs}
+        changes = {arg1: arg2} if isinstance(arg1, str) else dict(arg1 or {})
+        self._changes = {**changes, **kwargs}
         self._saved: list[dict[str, Any]] = []
 
     def __enter__(self) -> None:

@@ -85,27 +85,27 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     init = lookup_type(cls, "__init__")
     if isinstance(new, types.FunctionType):
         tracer.outside.register(new, tracer.outside.sources.constant(new))
-        made = tracer.call(new, (cls, *args), kwargs)
-        if not isinstance(made, cls):
-            return made
+        instance = tracer.call(new, (cls, *args), kwargs)
+        if not isinstance(instance, cls):
+            return instance
     else:
-        made = make(tracer, cls, args, kwargs, new)
+        instance = make(tracer, cls, args, kwargs, new)
     if isinstance(init, types.FunctionType):
         tracer.outside.register(init, tracer.outside.sources.constant(init))
-        result = tracer.call(init, (made, *args), kwargs)
+        result = tracer.call(init, (instance, *args), kwargs)
         if result is not None:
             raise UserError(TypeError(f"__init__() should return None, not '{real_type(result).__name__}'"))
     elif init is object.__init__:
         if (args or kwargs) and new is object.__new__:
             raise UserError(TypeError(f"{cls.__name__}() takes no arguments"))
-    elif isinstance(made, BaseException):
-        native(init, made, *args, **kwargs)
-    elif isinstance(made, CONTAINERS):
-        if not isinstance(made, (tuple, frozenset)):
-            native(init, made, *(a if isinstance(a, dict) else iterable(tracer, a) for a in args), **kwargs)
+    elif isinstance(instance, BaseException):
+        native(init, instance, *args, **kwargs)
+    elif isinstance(instance, CONTAINERS):
+        if not isinstance(instance, (tuple, frozenset)):
+            native(init, instance, *(a if isinstance(a, dict) else iterable(tracer, a) for a in args), **kwargs)
     else:
         raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
-    return made
+    return instance
 
 
 def _construct_module(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -115,13 +115,13 @@ def _construct_module(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> A
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}")
     tracer.outside.guard_type_attribute(cls, "__init__")
     numbers = fl.get_rng_state()
-    made = native(cls, *args, **kwargs)
+    module_object = native(cls, *args, **kwargs)
     fl.set_rng_state(numbers)
-    members = (*made._parameters.values(), *made._buffers.values(), *made._modules.values())
+    members = (*module_object._parameters.values(), *module_object._buffers.values(), *module_object._modules.values())
     if any(member is not None for member in members):
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}, which has state")
-    tracer.outside.constructed[id(made)] = (cls, args, kwargs)
-    return tracer.outside.wrap(made, tracer.outside.sources.constant(made))
+    tracer.outside.constructed[id(module_object)] = (cls, args, kwargs)
+    return tracer.outside.wrap(module_object, tracer.outside.sources.constant(module_object))
 
 
 def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:

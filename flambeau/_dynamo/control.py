@@ -219,16 +219,16 @@ def _before_with(frame: Frame, inst: Instruction) -> None:
     if type(manager) is TracedTensor:
         raise UserError(TypeError("'Tensor' object does not support the context manager protocol"))
     cls = type(manager)
-    found = [attributes.lookup_type(cls, name) for name in ("__enter__", "__exit__")]
-    for name, method in zip(("__enter__", "__exit__"), found):
+    hooks = [attributes.lookup_type(cls, name) for name in ("__enter__", "__exit__")]
+    for name, method in zip(("__enter__", "__exit__"), hooks):
         if method is NULL:
             raise UserError(TypeError(f"'{cls.__name__}' object does not support the context manager protocol"))
         if not isinstance(method, types.FunctionType):
             raise Unsupported(breaks.CONTEXT, cls.__name__)
         tracer.outside.guard_type_attribute(cls, name)
         tracer.outside.register(method, tracer.outside.sources.constant(method))
-    frame.stack.append(types.MethodType(found[1], manager))
-    frame.stack.append(calls.call(tracer, types.MethodType(found[0], manager), (), {}))
+    frame.stack.append(types.MethodType(hooks[1], manager))
+    frame.stack.append(calls.call(tracer, types.MethodType(hooks[0], manager), (), {}))
 
 
 @_op("WITH_EXCEPT_START")
@@ -267,8 +267,8 @@ def _match_keys(frame: Frame, inst: Instruction) -> None:
     subject = frame.stack[-2]
     if not isinstance(subject, dict):
         raise Unsupported(breaks.OPCODE, "match of an unknown mapping")
-    found = all(native(dict.__contains__, subject, key) for key in keys)
-    frame.stack.append(tuple(subject[key] for key in keys) if found else None)
+    has_all = all(native(dict.__contains__, subject, key) for key in keys)
+    frame.stack.append(tuple(subject[key] for key in keys) if has_all else None)
 
 
 @_op("MATCH_CLASS")

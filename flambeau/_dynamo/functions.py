@@ -413,8 +413,8 @@ def _update_wrapper(
 def _logger(tracer: Tracer, name: Any = None) -> Any:
     if name is not None and type(name) is not str:
         raise Unsupported(breaks.UNKNOWN_CALL, "getLogger")
-    found = native(logging.getLogger, name)
-    return tracer.outside.wrap(found, tracer.outside.sources.constant(found))
+    logger = native(logging.getLogger, name)
+    return tracer.outside.wrap(logger, tracer.outside.sources.constant(logger))
 
 
 @functools.cache
@@ -466,23 +466,23 @@ def _gather_state(tracer: Tracer, parameters: Any, state: Any, names: Any) -> An
     """What the native function of this name gathers for an optimizer's step."""
     if not isinstance(state, dict) or id(state) in tracer.outside.known:
         raise Unsupported(breaks.UNKNOWN_CALL, "_gather_state")
-    chosen, grads, fresh, found = [], [], [], 0
+    chosen, grads, fresh, missing_grads = [], [], [], 0
     columns: list[list[Any]] = [[] for _ in names]
     for parameter in parameters:
         gradient = gradients.load_grad(tracer, parameter)
         if gradient is None:
             continue
         entry = dict.get(state, parameter) or {}
-        found |= 1 * parameter.fake.dtype.is_complex | 2 * (parameter.fake.fake_device.type != "cpu")
+        missing_grads |= 1 * parameter.fake.dtype.is_complex | 2 * (parameter.fake.fake_device.type != "cpu")
         chosen.append(parameter)
         grads.append(gradient)
         if not entry:
             fresh.append(parameter)
         for column, name in zip(columns, names):
             value = entry.get(name)
-            found |= 4 * (value is None)
+            missing_grads |= 4 * (value is None)
             column.append(value)
-    return chosen, grads, tuple(columns), fresh, found
+    return chosen, grads, tuple(columns), fresh, missing_grads
 
 
 # Functions of modules that are imported on first use.
@@ -517,11 +517,11 @@ def _deepcopy(tracer: Tracer, tensor: Any, memo: Any) -> Any:
     """Tensor.__deepcopy__"""
     if type(tensor) is not TracedTensor or tensor.fake.requires_grad or tensor.cls is not _C.Tensor:
         raise Unsupported(breaks.UNKNOWN_CALL, "deepcopy of a tensor with history")
-    made = tracer.builder.call_method("clone", (tensor,), {})
-    if not same_all(made.fake.geometry.strides, tensor.fake.geometry.strides):
+    copied = tracer.builder.call_method("clone", (tensor,), {})
+    if not same_all(copied.fake.geometry.strides, tensor.fake.geometry.strides):
         raise Unsupported(breaks.UNKNOWN_CALL, "deepcopy of a tensor with gaps")
-    memo[id(tensor)] = made
-    return made
+    memo[id(tensor)] = copied
+    return copied
 
 
 def _identity(tracer: Tracer, value: Any) -> Any:

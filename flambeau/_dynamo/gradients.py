@@ -97,14 +97,14 @@ class Rehearsal:
 
     def reached(self, tensors: list[Any]) -> list[Any]:
         """The nodes of the autograd graph behind some tensors."""
-        found: dict[int, Any] = {}
+        leaves: dict[int, Any] = {}
         todo = [t.grad_fn for t in tensors if t.grad_fn is not None]
         while todo:
             node = todo.pop()
-            if id(node) not in found:
-                found[id(node)] = node
+            if id(node) not in leaves:
+                leaves[id(node)] = node
                 todo += [n for n, _ in node.next_functions if n is not None]
-        return list(found.values())
+        return list(leaves.values())
 
     def spend(self, nodes: list[Any]) -> None:
         """Notes nodes that cannot be used again; those of leaves can."""
@@ -130,12 +130,12 @@ def accumulate(
     roots: Any, gradients: Any, leaves: Any, before: Any, retain_graph: bool, create_graph: bool
 ) -> tuple[Any, ...]:
     """The gradients of leaves, added to those they had before."""
-    found = gradients_of(roots, leaves, gradients, retain_graph=retain_graph, create_graph=create_graph)
+    computed = gradients_of(roots, leaves, gradients, retain_graph=retain_graph, create_graph=create_graph)
     if create_graph:
-        return tuple(g.clone() if b is None else b + g for b, g in zip(before, found))
+        return tuple(g.clone() if b is None else b + g for b, g in zip(before, computed))
     with fl.no_grad():
-        found = owned(found, leaves, [*roots, *(gradients or ())])
-        return tuple(g if b is None else b.add_(g) for b, g in zip(before, found))
+        computed = owned(computed, leaves, [*roots, *(gradients or ())])
+        return tuple(g if b is None else b.add_(g) for b, g in zip(before, computed))
 
 
 def gradients_of(roots: Any, inputs: Any, gradients: Any, **options: Any) -> Any:
@@ -145,11 +145,11 @@ def gradients_of(roots: Any, inputs: Any, gradients: Any, **options: Any) -> Any
     return fl.autograd.grad(roots, inputs, gradients, **options)
 
 
-def owned(found: Any, leaves: Any, others: Any) -> list[Any]:
+def owned(computed: Any, leaves: Any, others: Any) -> list[Any]:
     """Gradients in memory of their own, as the engine leaves them on tensors."""
     taken = {t.untyped_storage()._cdata for t in (*leaves, *others) if t is not None}
-    kept = []
-    gradients: list[Any] = list(found)
+    results = []
+    gradients: list[Any] = list(computed)
     for i, leaf in enumerate(leaves):
         dense, alone = _C._gradient_facts(gradients[i])
         if not gradients[i].is_meta:
@@ -157,7 +157,7 @@ def owned(found: Any, leaves: Any, others: Any) -> list[Any]:
         else:
             # Nothing can be told from counts here: the record holds all tensors.
             storage = gradients[i].untyped_storage()
-            kept.append(storage)
+            results.append(storage)
             own = dense and storage._cdata not in taken
             taken.add(storage._cdata)
         if not own:
@@ -215,28 +215,28 @@ def backward(
     if inputs is None:
         behind = {id(node) for node in reached}
         leaves = leaves + [t for t in tracer.effects.retained if id(rehearsal.of(t).grad_fn) in behind]
-    given = rehearsal.of(gradients)
-    found = rehearsal.run(
-        fl.autograd.grad, twins, [rehearsal.of(t) for t in leaves], given, retain, create, allow_unused=True
+    root_gradients = rehearsal.of(gradients)
+    computed = rehearsal.run(
+        fl.autograd.grad, twins, [rehearsal.of(t) for t in leaves], root_gradients, retain, create, allow_unused=True
     )
     if not retain:
         rehearsal.spend(reached or rehearsal.reached(twins))
-    leaves = [leaf for leaf, g in zip(leaves, found) if g is not None]
-    found = [g for g in found if g is not None]
+    leaves = [leaf for leaf, g in zip(leaves, computed) if g is not None]
+    computed = [g for g in computed if g is not None]
     if not create:
         twins = [rehearsal.of(t) for t in leaves]
-        found = rehearsal.run(owned, found, twins, rehearsal.of([*roots, *(gradients or ())]))
+        computed = rehearsal.run(owned, computed, twins, rehearsal.of([*roots, *(gradients or ())]))
     before = [load_grad(tracer, leaf) for leaf in leaves]
     node = tracer.builder.add_node("call_function", accumulate, (roots, gradients, leaves, before, retain, create), {})
     tracer.effects.impure = True
-    rehearsal.values[node] = found
-    for i, (leaf, old, gradient) in enumerate(zip(leaves, before, found)):
+    rehearsal.values[node] = computed
+    for i, (leaf, old, gradient) in enumerate(zip(leaves, before, computed)):
         if old is None or create:
-            made = _result(tracer, node, i, leaf, gradient)
+            result = _result(tracer, node, i, leaf, gradient)
             if any(leaf is t for t in tracer.effects.retained):
-                tracer.effects.grads[id(leaf)] = Gradient(leaf, None, made)
+                tracer.effects.grads[id(leaf)] = Gradient(leaf, None, result)
             else:
-                store_grad(tracer, leaf, made)
+                store_grad(tracer, leaf, result)
         if old is not None and create:
             raise Unsupported(breaks.BACKWARD, "with create_graph, onto a gradient that exists")
 
@@ -265,14 +265,14 @@ def grad(
     rehearsal = _rehearse(tracer)
     twins = rehearsal.of(roots)
     reached = [] if options["retain_graph"] else rehearsal.reached(twins)
-    found = rehearsal.run(fl.autograd.grad, twins, rehearsal.of(wanted), rehearsal.of(gradients), **options)
+    computed = rehearsal.run(fl.autograd.grad, twins, rehearsal.of(wanted), rehearsal.of(gradients), **options)
     rehearsal.spend(reached)
     node = tracer.builder.add_node("call_function", gradients_of, (roots, wanted, gradients), options)
-    rehearsal.values[node] = found
-    made = []
-    for i, (target, gradient) in enumerate(zip(wanted, found)):
-        made.append(None if gradient is None else _result(tracer, node, i, target, gradient))
-    return tuple(made)
+    rehearsal.values[node] = computed
+    results = []
+    for i, (target, gradient) in enumerate(zip(wanted, computed)):
+        results.append(None if gradient is None else _result(tracer, node, i, target, gradient))
+    return tuple(results)
 
 
 def _leaf(tracer: Tracer, twin: Any) -> Any:
@@ -337,9 +337,9 @@ def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient:
 
 
 def load_grad(tracer: Tracer, tensor: TracedTensor) -> Any:
-    held = tracer.effects.grads.get(id(tensor))
-    if held is not None:
-        return held.now
+    stored = tracer.effects.grads.get(id(tensor))
+    if stored is not None:
+        return stored.now
     if tensor.source is None or tensor.real is None:
         if tensor.fake.is_leaf or any(tensor is t for t in tracer.effects.retained):
             return None
@@ -357,8 +357,8 @@ def store_grad(tracer: Tracer, tensor: TracedTensor, new: Any) -> None:
         fits = tensor.fake.dtype == new.fake.dtype and bool(tuple(tensor.fake.shape) == tuple(new.fake.shape))
         if not fits or new is tensor:
             raise Unsupported(breaks.STORE, "grad of another shape or type")
-    held = tracer.effects.grads.get(id(tensor))
-    before = load_grad(tracer, tensor) if held is None else held.before
+    stored = tracer.effects.grads.get(id(tensor))
+    before = load_grad(tracer, tensor) if stored is None else stored.before
     tracer.effects.grads[id(tensor)] = Gradient(tensor, before, new)
 
 

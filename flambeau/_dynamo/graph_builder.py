@@ -140,9 +140,9 @@ class GraphBuilder:
         """Graphs have tensors that keep their sizes: an out= that the operator would resize or compute for is not for them."""
         rest = {name: value for name, value in kwargs.items() if name != "out"}
         fresh = tensors_in((self._run_fake(op, target, args, rest),))
-        for given, made in zip(tensors_in((kwargs["out"],)), fresh):
-            if given.dtype != made.dtype or tuple(given.shape) != tuple(made.shape):
-                raise Unsupported(breaks.RESHAPED_OUT, f"{tuple(made.shape)} into {tuple(given.shape)}")
+        for target_tensor, result in zip(tensors_in((kwargs["out"],)), fresh):
+            if target_tensor.dtype != result.dtype or tuple(target_tensor.shape) != tuple(result.shape):
+                raise Unsupported(breaks.RESHAPED_OUT, f"{tuple(result.shape)} into {tuple(target_tensor.shape)}")
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         def run() -> Any:

@@ -36,7 +36,7 @@ def register_hook(tracer: Tracer, tensor: TracedTensor, hook: Any) -> TracedHand
         raise Unsupported(breaks.UNKNOWN_CALL, "Tensor.register_hook")
 
     def attach(target: Any, *free: Any) -> Any:
-        return target.register_hook(lambda given: inner.run(given, *free))
+        return target.register_hook(lambda gradient: inner.run(gradient, *free))
 
     node = tracer.builder.add_node("call_function", subgraphs.named(attach, "register_hook"), (tensor, *inner.free), {})
     return TracedHandle(tracer, node)
@@ -73,16 +73,16 @@ class Border:
 
         def enter(*tensors: Any) -> tuple[Any, ...]:
             border = BackwardHook(module, hooks, pre_hooks)
-            given: list[Any] = [None] * count
+            values: list[Any] = [None] * count
             for place, tensor in zip(places, tensors):
-                given[place] = tensor
-            passed = border.setup_input_hook(tuple(given))
+                values[place] = tensor
+            passed = border.setup_input_hook(tuple(values))
             return (border, *(passed[place] for place in places))
 
         tensors = [args[place] for place in places]
-        made = self.tracer.builder.add_node("call_function", subgraphs.named(enter, "enter_module"), tuple(tensors), {})
-        self.node = self.tracer.builder.graph.call_function(operator.getitem, (made, 0))
-        self.inputs = self._passed(made, args, places, 1)
+        border_node = self.tracer.builder.add_node("call_function", subgraphs.named(enter, "enter_module"), tuple(tensors), {})
+        self.node = self.tracer.builder.graph.call_function(operator.getitem, (border_node, 0))
+        self.inputs = self._passed(border_node, args, places, 1)
         return self.inputs
 
     def leave(self, result: Any) -> Any:
@@ -94,15 +94,15 @@ class Border:
         count = len(outputs)
 
         def leave(border: Any, *tensors: Any) -> tuple[Any, ...]:
-            given: list[Any] = [None] * count
+            values: list[Any] = [None] * count
             for place, tensor in zip(places, tensors):
-                given[place] = tensor
-            passed = border.setup_output_hook(tuple(given))
+                values[place] = tensor
+            passed = border.setup_output_hook(tuple(values))
             return tuple(passed[place] for place in places)
 
         target = subgraphs.named(leave, "leave_module")
-        made = self.tracer.builder.graph.call_function(target, (self.node, *(outputs[place].node for place in places)))
-        passed = self._passed(made, outputs, places, 0)
+        border_node = self.tracer.builder.graph.call_function(target, (self.node, *(outputs[place].node for place in places)))
+        passed = self._passed(border_node, outputs, places, 0)
         return passed if type(result) is tuple else passed[0]
 
     def _rehearse(self, outputs: tuple[Any, ...]) -> None:
@@ -126,7 +126,7 @@ class Border:
 
     def _passed(self, node: Any, values: tuple[Any, ...], places: list[int], first: int) -> tuple[Any, ...]:
         """The values as they leave a border: tensors are results of its node."""
-        tracer, made = self.tracer, list(values)
+        tracer, results = self.tracer, list(values)
         track = _C.is_grad_enabled() and any(values[place].fake.requires_grad for place in places)
         for position, place in enumerate(places):
             fake = values[place].fake
@@ -134,5 +134,5 @@ class Border:
             twin = tracer.builder.sizes.mode.wrap(fake.meta(), fake.geometry, fake.fake_device, needed)
             twin.fake_is_leaf = not needed
             item = tracer.builder.graph.call_function(operator.getitem, (node, position + first))
-            made[place] = tracer.builder.add_tensor(item, twin)
-        return tuple(made)
+            results[place] = tracer.builder.add_tensor(item, twin)
+        return tuple(results)

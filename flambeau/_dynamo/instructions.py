@@ -341,11 +341,11 @@ def _build_set(frame: Frame, inst: Instruction) -> None:
 @_op("BUILD_MAP")
 def _build_map(frame: Frame, inst: Instruction) -> None:
     items = _pop_many(frame, 2 * inst.arg)
-    made: dict[Any, Any] = {}
+    mapping: dict[Any, Any] = {}
     for key, value in zip(map(plain, items[::2]), items[1::2]):
         _check_key(key)
-        native(made.__setitem__, key, value)
-    frame.stack.append(made)
+        native(mapping.__setitem__, key, value)
+    frame.stack.append(mapping)
 
 
 @_op("BUILD_CONST_KEY_MAP")
@@ -640,13 +640,13 @@ def _set_function_attribute(frame: Frame, inst: Instruction) -> None:
     function = frame.stack.pop()
     value = frame.stack.pop()
     if inst.arg == 8:
-        made = types.FunctionType(
+        changed_function = types.FunctionType(
             function.__code__, function.__globals__, function.__name__, function.__defaults__, value
         )
-        made.__qualname__ = function.__qualname__
-        made.__kwdefaults__ = function.__kwdefaults__
-        made.__annotations__ = function.__annotations__
-        function = frame.tracer.outside.make_fresh(made)
+        changed_function.__qualname__ = function.__qualname__
+        changed_function.__kwdefaults__ = function.__kwdefaults__
+        changed_function.__annotations__ = function.__annotations__
+        function = frame.tracer.outside.make_fresh(changed_function)
     elif inst.arg == 1:
         function.__defaults__ = value
     elif inst.arg == 2:

@@ -1,7 +1,7 @@
 """The symbolic interpreter: runs bytecode on stand-ins, one `Frame` for each function.
 
 A handler takes the frame and the instruction. Exceptions of the program travel as `UserError`; `Unsupported` travels to
-the root frame, where the capture is cut.
+the root frame, where the graph breaks.
 """
 
 from __future__ import annotations
@@ -116,13 +116,13 @@ class Frame:
                     value = tracer.outside.wrap(value, known.source.attribute("__defaults__").item(i - first))
                 local[i] = value
         if keyword_only:
-            given = function.__kwdefaults__ or {}
+            defaults_by_name = function.__kwdefaults__ or {}
             for i in range(positional, positional + keyword_only):
                 if local[i] is NULL:
                     name = names[i]
-                    if name not in given:
+                    if name not in defaults_by_name:
                         raise _wrong_arguments(function, args, kwargs)
-                    value = given[name]
+                    value = defaults_by_name[name]
                     if known is not None:
                         value = tracer.outside.wrap(value, known.source.attribute("__kwdefaults__").dict_item(name))
                     local[i] = value
@@ -291,7 +291,7 @@ def _wrong_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 class _BreakHere(BaseException):
-    """The root frame has come to the instruction where the graph is to be cut."""
+    """The root frame has come to the instruction where the graph is to break."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

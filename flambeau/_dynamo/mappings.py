@@ -35,11 +35,11 @@ def contents(tracer: Tracer, value: Any) -> Any:
     if not all(tracer.outside.is_plain_key(key) for key in keys):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} with keys that are objects")
     source.check("dict_keys", keys)
-    made: Any = collections.OrderedDict() if isinstance(value, collections.OrderedDict) else {}
+    copy: Any = collections.OrderedDict() if isinstance(value, collections.OrderedDict) else {}
     for key in keys:
-        made[key] = tracer.outside.wrap(dict.__getitem__(value, key), source.dict_item(key))
-    tracer.outside.mappings[id(value)] = made
-    return made
+        copy[key] = tracer.outside.wrap(dict.__getitem__(value, key), source.dict_item(key))
+    tracer.outside.mappings[id(value)] = copy
+    return copy
 
 
 def item(tracer: Tracer, value: Any, key: Any) -> Any:

@@ -55,8 +55,8 @@ for _name in ("zeros", "ones", "empty"):
 def _full(fn: Calls, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> Any:
     _order(order)
     value = fn.array(fill_value)
-    made = cast(value.tensor, value.dtype if dtype is None else dtype)
-    return fn.new(fn.clone(fn.broadcast_to(made, _shape(shape)), memory_format=fl.contiguous_format))
+    filled = cast(value.tensor, value.dtype if dtype is None else dtype)
+    return fn.new(fn.clone(fn.broadcast_to(filled, _shape(shape)), memory_format=fl.contiguous_format))
 
 
 @entry("full_like")
@@ -103,8 +103,8 @@ def _copy(fn: Calls, a: Any, order: Any = "K") -> Any:
 
 @entry("meshgrid")
 def _meshgrid(fn: Calls, *xi: Any, indexing: Any = "xy") -> Any:
-    made = fn.meshgrid(*(fn.reshape(fn.tensor(x), (-1,)) for x in xi), indexing=indexing)
-    return tuple(fn.new(fn.clone(m, memory_format=fl.contiguous_format)) for m in made)
+    grids = fn.meshgrid(*(fn.reshape(fn.tensor(x), (-1,)) for x in xi), indexing=indexing)
+    return tuple(fn.new(fn.clone(m, memory_format=fl.contiguous_format)) for m in grids)
 
 
 # ---------------------------------------------------------------------------------------------- reductions
@@ -113,11 +113,11 @@ def _meshgrid(fn: Calls, *xi: Any, indexing: Any = "xy") -> Any:
 def _axes(axis: Any, ndim: int) -> list[int]:
     if axis is None:
         return list(range(ndim))
-    given = [plain(a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
-    found = [operator.index(a) for a in given]
-    if any(not -ndim <= a < ndim for a in found) or len({a % ndim for a in found}) != len(found):
+    listed = [plain(a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    axes = [operator.index(a) for a in listed]
+    if any(not -ndim <= a < ndim for a in axes) or len({a % ndim for a in axes}) != len(axes):
         refuse("an axis that the array does not have")
-    return [a % ndim for a in found]
+    return [a % ndim for a in axes]
 
 
 def _wide(dtype: Any, asked: Any) -> tuple[Any, Any]:

@@ -92,16 +92,16 @@ def _squeeze(fn: Calls, a: Any, axis: Any = None) -> Any:
 
 @entry("broadcast_to")
 def _broadcast_to(fn: Calls, array: Any, shape: Any) -> Any:
-    made = view(fn.array(array), lambda tensor: fn.broadcast_to(tensor, _shape(shape)), "broadcast_to", _shape(shape))
-    made.writable = False
-    return _loose(made)
+    result = view(fn.array(array), lambda tensor: fn.broadcast_to(tensor, _shape(shape)), "broadcast_to", _shape(shape))
+    result.writable = False
+    return _loose(result)
 
 
 def _atleast(count: int) -> Rule:
     def run(fn: Calls, *arys: Any) -> Any:
         name = f"atleast_{count}d"
-        made = tuple(_loose(view(fn.array(a), getattr(fn, name), name)) for a in arys)
-        return made[0] if len(made) == 1 else made
+        results = tuple(_loose(view(fn.array(a), getattr(fn, name), name)) for a in arys)
+        return results[0] if len(results) == 1 else results
 
     return run
 
@@ -112,9 +112,9 @@ for _count_of in (1, 2, 3):
 
 def _common(fn: Calls, values: Any, dtype: Any = None) -> list[Any]:
     """Arrays as tensors of their common dtype."""
-    found = [fn.array(v) for v in values]
-    wanted = numpy().result_type(*(a.dtype for a in found)) if dtype is None else dtype
-    return [cast(a.tensor, wanted) for a in found]
+    converted = [fn.array(v) for v in values]
+    wanted = numpy().result_type(*(a.dtype for a in converted)) if dtype is None else dtype
+    return [cast(a.tensor, wanted) for a in converted]
 
 
 def _sequence(values: Any) -> Any:
@@ -212,19 +212,19 @@ def _fliplr(fn: Calls, m: Any) -> Any:
 
 @entry("pad")
 def _pad(fn: Calls, array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any = 0) -> Any:
-    made = fn.array(array)
+    padded = fn.array(array)
     if mode != "constant" or not isinstance(constant_values, (int, float)):
         refuse("np.pad with this mode")
     width = pad_width
     if isinstance(width, int):
-        width = [(width, width)] * made.ndim
+        width = [(width, width)] * padded.ndim
     elif not isinstance(width[0], (tuple, list)):
-        width = [tuple(width) if len(width) == 2 else (width[0], width[0])] * made.ndim
+        width = [tuple(width) if len(width) == 2 else (width[0], width[0])] * padded.ndim
     flat = [side for pair in reversed(width) for side in pair]
-    value = arrays.number(constant_values, made.dtype)
-    if not made.ndim or len(flat) != 2 * made.ndim:
+    value = arrays.number(constant_values, padded.dtype)
+    if not padded.ndim or len(flat) != 2 * padded.ndim:
         refuse("np.pad with these widths")
-    return fn.new(fn.tracer.builder.call_function(fl.nn.functional.pad, (made.tensor, flat, "constant", value), {}))
+    return fn.new(fn.tracer.builder.call_function(fl.nn.functional.pad, (padded.tensor, flat, "constant", value), {}))
 
 
 # ---------------------------------------------------------------------------------------------- choosing
@@ -240,10 +240,10 @@ _WEAK = (int, float, complex)
 
 def _choices(fn: Calls, *values: Any) -> list[Any]:
     """Operands of one common dtype, as tensors."""
-    found = [arrays.operand(fn.tracer, v) for v in values]
-    dtype = numpy().result_type(*(_scalar_type(v) for v in found))
+    choices = [arrays.operand(fn.tracer, v) for v in values]
+    dtype = numpy().result_type(*(_scalar_type(v) for v in choices))
     out = []
-    for value in found:
+    for value in choices:
         if type(value) is TracedArray:
             out.append(cast(value.tensor, dtype))
         else:
@@ -402,9 +402,11 @@ def _trace(fn: Calls, a: Any) -> Any:
 
 @entry("diagonal")
 def _diagonal(fn: Calls, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
-    made = view(fn.array(a), lambda tensor: fn.diagonal(tensor, offset, axis1, axis2), "diagonal", offset, axis1, axis2)
-    made.writable = False
-    return made
+    result = view(
+        fn.array(a), lambda tensor: fn.diagonal(tensor, offset, axis1, axis2), "diagonal", offset, axis1, axis2
+    )
+    result.writable = False
+    return result
 
 
 @entry("diag")
@@ -428,20 +430,20 @@ def _norm(fn: Calls, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = 
     vector = isinstance(axis, int) or (axis is None and (ord is None or tensor.fake.ndim == 1))
     if not vector or not (ord is None or isinstance(ord, (int, float))):
         refuse("np.linalg.norm of matrices")
-    made = fn.linalg_vector_norm(tensor, 2 if ord is None else ord, axis, bool(keepdims))
-    return fn.result(cast(made, wanted))
+    norm = fn.linalg_vector_norm(tensor, 2 if ord is None else ord, axis, bool(keepdims))
+    return fn.result(cast(norm, wanted))
 
 
 def _linear(name: str, count: int) -> Rule:
     def run(fn: Calls, *values: Any) -> Any:
         if len(values) != count:
             refuse(f"np.linalg.{name} with these arguments")
-        found = [_float(fn, v)[0] for v in values]
+        tensors = [_float(fn, v)[0] for v in values]
         if any(fn.array(v).dtype == numpy().float16 for v in values):
             refuse("np.linalg on half precision")
-        if name == "solve" and found[1].fake.ndim not in (1, 2):
+        if name == "solve" and tensors[1].fake.ndim not in (1, 2):
             refuse("np.linalg.solve for several systems")
-        return fn.result(getattr(fn, f"linalg_{name}")(*_common(fn, [fn.new(t) for t in found])))
+        return fn.result(getattr(fn, f"linalg_{name}")(*_common(fn, [fn.new(t) for t in tensors])))
 
     return run
 
@@ -500,8 +502,8 @@ def _astype(fn: Calls, a: Any, dtype: Any, order: Any = "K", casting: Any = "uns
         refuse("astype with casting")
     if copy is False and a.dtype == numpy().dtype(dtype):
         return a
-    made = fn.clone(a.tensor) if a.dtype == numpy().dtype(dtype) else cast(a.tensor, dtype)
-    return TracedArray(fn.tracer, made, scalar=a.scalar)
+    result = fn.clone(a.tensor) if a.dtype == numpy().dtype(dtype) else cast(a.tensor, dtype)
+    return TracedArray(fn.tracer, result, scalar=a.scalar)
 
 
 @entry("reshape", table=METHODS)
@@ -519,8 +521,8 @@ def _transpose_method(fn: Calls, a: Any, *axes: Any) -> Any:
 @entry("copy", table=METHODS)
 def _copy_method(fn: Calls, a: Any, order: Any = "C") -> Any:
     _order(order)
-    made = fn.clone(a.tensor, memory_format=fl.contiguous_format) if order == "C" else fn.clone(a.tensor)
-    return TracedArray(fn.tracer, made, scalar=a.scalar)
+    result = fn.clone(a.tensor, memory_format=fl.contiguous_format) if order == "C" else fn.clone(a.tensor)
+    return TracedArray(fn.tracer, result, scalar=a.scalar)
 
 
 @entry("flatten", table=METHODS)

@@ -52,8 +52,8 @@ class Calls:
         return arrays.as_array(self.tracer, value)
 
     def tensor(self, value: Any, dtype: Any = None) -> Any:
-        made = self.array(value).tensor
-        return made if dtype is None else cast(made, dtype)
+        tensor_value = self.array(value).tensor
+        return tensor_value if dtype is None else cast(tensor_value, dtype)
 
     def new(self, tensor: Any) -> TracedArray:
         return TracedArray(self.tracer, tensor)
@@ -77,8 +77,8 @@ def _floor_divide(tracer: Any, a: Any, b: Any) -> Any:
 def _remainder(tracer: Any, a: Any, b: Any) -> Any:
     fn = Calls(tracer)
     if a.fake.dtype.is_floating_point:
-        made = fn.remainder(a, b)
-        return fn.where(made == 0, fn.copysign(made, b), made)
+        result = fn.remainder(a, b)
+        return fn.where(result == 0, fn.copysign(result, b), result)
     zero = b == 0
     return fn.where(zero, 0, fn.remainder(a, fn.where(zero, 1, b)))
 
@@ -95,8 +95,8 @@ def _sign(tracer: Any, a: Any) -> Any:
     fn = Calls(tracer)
     if a.fake.dtype.is_complex:
         return fn.sgn(a)
-    made = fn.sign(a)
-    return fn.where(fn.isnan(a), a, made) if a.fake.dtype.is_floating_point else made
+    signs = fn.sign(a)
+    return fn.where(fn.isnan(a), a, signs) if a.fake.dtype.is_floating_point else signs
 
 
 UFUNCS: dict[str, Rule] = {
@@ -194,14 +194,18 @@ def handler(function: Any, name: str) -> Rule:
     is_ufunc = isinstance(function, numpy().ufunc)
 
     def run(tracer: Any, *args: Any, **kwargs: Any) -> Any:
-        given = (args, tuple(kwargs.values()))
-        if arrays.holds_array(given) or (rule is not None and _holds_tensor(given)):
+        arguments = (args, tuple(kwargs.values()))
+        if arrays.holds_array(arguments) or (rule is not None and _holds_tensor(arguments)):
             if is_ufunc:
                 return arrays.call_ufunc(tracer, function, args, kwargs)
             if rule is None:
                 refuse(f"np.{name}")
             return rule(Calls(tracer), *args, **kwargs)
-        if name in _SIZED and rule is not None and (_holds_symbol(given) or name in ("zeros", "ones", "empty", "full")):
+        if (
+            name in _SIZED
+            and rule is not None
+            and (_holds_symbol(arguments) or name in ("zeros", "ones", "empty", "full"))
+        ):
             return rule(Calls(tracer), *args, **kwargs)
         plainly = (arrays._plain(args), {k: arrays._plain(v) for k, v in kwargs.items()})
         if not arrays.is_known(plainly[0]) or not arrays.is_known(tuple(plainly[1].values())):
@@ -221,14 +225,14 @@ def handlers() -> list[tuple[Any, Rule]]:
     """All functions of the tables, as NumPy has them, with what a call of them does."""
     from flambeau._dynamo import numpy_shapes  # noqa: F401  (fills the tables)
 
-    np, found = numpy(), []
+    np, rules = numpy(), []
     for name in [*FUNCTIONS, *UFUNCS, *_ON_NUMBERS]:
         function = np
         for part in name.split("."):
             function = getattr(function, part, None)
         if function is not None:
-            found.append((function, handler(function, name)))
-    return found
+            rules.append((function, handler(function, name)))
+    return rules
 
 
 # The function of elements that a reduction of it is.

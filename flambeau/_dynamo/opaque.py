@@ -103,23 +103,23 @@ def apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> Any:
     context = tracer.outside.make_fresh(cls._backward_cls())
     context.needs_input_grad = needs
     if not (_C.is_grad_enabled() and any(needs)):
-        made = _forward(tracer, cls, context, args)
-        return _map(made, lambda t: tracer.builder.call_method("detach", (t,), {}) if any(t is a for a in args) else t)
+        forwarded = _forward(tracer, cls, context, args)
+        return _map(forwarded, lambda t: tracer.builder.call_method("detach", (t,), {}) if any(t is a for a in args) else t)
 
     def run() -> Any:
         _C._set_grad_enabled(False)
-        made = _forward(tracer, cls, context, args)
-        listed = made if isinstance(made, tuple) else (made,)
-        given = tuple(
+        outputs = _forward(tracer, cls, context, args)
+        listed = outputs if isinstance(outputs, tuple) else (outputs,)
+        output_gradients = tuple(
             tracer.builder.call_function(fl.empty_like, (t,), {}) for t in listed if isinstance(t, TracedTensor)
         )
         try:
-            tracer.call(attributes.load(tracer, cls, cls._derivative().__name__), (context, *given), {})
+            tracer.call(attributes.load(tracer, cls, cls._derivative().__name__), (context, *output_gradients), {})
         except UserError as error:
             raise Unsupported(breaks.CUSTOM_FUNCTION, f"{cls.__name__}: {error.exception}") from None
-        return made
+        return outputs
 
-    made = interpret_unrecorded(tracer, run)
+    forwarded = interpret_unrecorded(tracer, run)
     fixed = context.non_differentiable
 
     def result(node: Any, traced: TracedTensor) -> TracedTensor:
@@ -131,10 +131,10 @@ def apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> Any:
         return tracer.builder.add_tensor(node, fake)
 
     node, _ = _node(tracer, _apply, (cls, *args))
-    if not isinstance(made, tuple):
-        return result(node, made)
+    if not isinstance(forwarded, tuple):
+        return result(node, forwarded)
     items = []
-    for i, value in enumerate(made):
+    for i, value in enumerate(forwarded):
         if isinstance(value, TracedTensor):
             items.append(result(tracer.builder.graph.call_function(operator.getitem, (node, i)), value))
         elif type(value) in LITERALS:
@@ -149,19 +149,19 @@ def _forward(tracer: Tracer, cls: Any, context: Any, args: tuple[Any, ...]) -> A
         tracer.outside.guard_type_attribute(cls, name)
     forward = attributes.load(tracer, cls, "forward")
     if cls.setup_context is fl.autograd.Function.setup_context:
-        made = tracer.call(forward, (context, *args), {})
+        outputs = tracer.call(forward, (context, *args), {})
     else:
-        made = tracer.call(forward, args, {})
-        tracer.call(attributes.load(tracer, cls, "setup_context"), (context, args, made), {})
-    if context.dirty_tensors or (isinstance(made, tuple) and type(made) is not tuple):
+        outputs = tracer.call(forward, args, {})
+        tracer.call(attributes.load(tracer, cls, "setup_context"), (context, args, outputs), {})
+    if context.dirty_tensors or (isinstance(outputs, tuple) and type(outputs) is not tuple):
         raise Unsupported(breaks.CUSTOM_FUNCTION, cls.__name__)
-    return made
+    return outputs
 
 
-def _map(made: Any, function: Callable[[TracedTensor], Any]) -> Any:
-    if isinstance(made, tuple):
-        return tuple(_map(v, function) for v in made)
-    return function(made) if isinstance(made, TracedTensor) else made
+def _map(value: Any, function: Callable[[TracedTensor], Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_map(v, function) for v in value)
+    return function(value) if isinstance(value, TracedTensor) else value
 
 
 def _apply(cls: Any, *args: Any) -> Any:
@@ -183,11 +183,11 @@ class Lifted:
             return self.function
         cells = tuple(types.CellType(_filled(place, tensors)) for place in self.places)
         function = self.function
-        made = types.FunctionType(
+        rebuilt = types.FunctionType(
             function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
         )
-        made.__kwdefaults__ = function.__kwdefaults__
-        return made
+        rebuilt.__kwdefaults__ = function.__kwdefaults__
+        return rebuilt
 
 
 class _Place:
@@ -236,8 +236,8 @@ def _node(tracer: Tracer, function: Callable[..., Any], args: tuple[Any, ...]) -
     tensors: list[Any] = []
     template = _lifted(tracer, args, tensors)
 
-    def run(*given: Any) -> Any:
-        return function(*_filled(template, given))
+    def run(*output_gradients: Any) -> Any:
+        return function(*_filled(template, output_gradients))
 
     name = getattr(args[0], "__name__", "")
     run.__name__ = run.__qualname__ = name if name.isidentifier() else function.__name__.strip("_")
@@ -275,8 +275,8 @@ def call_batched(
     specs: list[Any] = []
 
     def flat(*args: Any) -> tuple[Any, ...]:
-        values, made = pytree.tree_flatten(batching._call_batched(*args))
-        specs[:] = [made]
+        values, result_spec = pytree.tree_flatten(batching._call_batched(*args))
+        specs[:] = [result_spec]
         return tuple(values)
 
     node, _ = _node(tracer, flat, (func, leaves, dims, int(size), spec, out_dims, randomness, kwargs))

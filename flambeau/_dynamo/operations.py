@@ -300,9 +300,9 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
         return arrays.guarded(arrays.subscript)(tracer, container, key)
     hook = lookup_type(cls, "__getitem__")
     if cls.__module__ == "typing" and isinstance(key, (type, tuple)):
-        made = native(operator.getitem, container, key)
-        tracer.outside.register(made, tracer.outside.sources.constant(made))
-        return made
+        generic = native(operator.getitem, container, key)
+        tracer.outside.register(generic, tracer.outside.sources.constant(generic))
+        return generic
     if isinstance(hook, types.FunctionType):
         tracer.outside.guard_type_attribute(cls, "__getitem__")
         return tracer.call(hook, (container, key), {})

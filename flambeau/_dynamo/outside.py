@@ -301,9 +301,9 @@ class Outside:
         function = self.wrap(value.func, source.attribute("func"))
         args = self.wrap(value.args, source.attribute("args"))
         keywords = self.wrap(value.keywords, source.attribute("keywords"))
-        made = functools.partial(function, *args, **keywords)
-        self.memo[id(value)] = (value, made)
-        return made
+        stand_in = functools.partial(function, *args, **keywords)
+        self.memo[id(value)] = (value, stand_in)
+        return stand_in
 
     def _wrap_cell(self, value: Any, source: Source) -> Any:
         source.check("type", types.CellType)

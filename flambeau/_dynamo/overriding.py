@@ -47,7 +47,7 @@ def check_subclass(cls: type) -> None:
 
 def lookup_member(cls: type, name: str) -> Any:
     """A member that a subclass of Tensor defines itself."""
-    return next((value for found, value in _members(cls) if found == name), NULL)
+    return next((value for member, value in _members(cls) if member == name), NULL)
 
 
 def overrides(cls: type) -> bool:
@@ -101,14 +101,16 @@ def _class_of(value: Any) -> type:
 
 def _candidates(tracer: Tracer, values: Any) -> list[Any]:
     """Arguments that override, one for each class, subclasses before the classes they refine."""
-    found: list[Any] = []
+    candidates: list[Any] = []
     for value in values:
         for item in value if type(value) in (tuple, list) else (value,):
-            if not _is_candidate(tracer, item) or any(_class_of(item) is _class_of(other) for other in found):
+            if not _is_candidate(tracer, item) or any(_class_of(item) is _class_of(other) for other in candidates):
                 continue
-            place = next((i for i, o in enumerate(found) if issubclass(_class_of(item), _class_of(o))), len(found))
-            found.insert(place, item)
-    return found
+            place = next(
+                (i for i, o in enumerate(candidates) if issubclass(_class_of(item), _class_of(o))), len(candidates)
+            )
+            candidates.insert(place, item)
+    return candidates
 
 
 def has_overrides(tracer: Tracer, values: Any) -> bool:
@@ -123,11 +125,11 @@ def dispatch(tracer: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs
 
     if tracer.modes.overrides_disabled == "all":
         return NULL
-    found = [] if tracer.modes.overrides_disabled else _candidates(tracer, (*args, *kwargs.values()))
-    if not found and not tracer.modes.function_modes:
+    candidates = [] if tracer.modes.overrides_disabled else _candidates(tracer, (*args, *kwargs.values()))
+    if not candidates and not tracer.modes.function_modes:
         return NULL
     function, args = _as_called(op, target, args)
-    classes = tuple(_class_of(value) for value in found)
+    classes = tuple(_class_of(value) for value in candidates)
     if tracer.modes.function_modes:
         mode = tracer.modes.function_modes.pop()  # inside of its own hook a mode is not active
         try:
@@ -137,7 +139,7 @@ def dispatch(tracer: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs
             tracer.modes.function_modes.append(mode)
         if result is not NotImplemented:
             return result
-    for value in found:
+    for value in candidates:
         hook = attributes.load(tracer, value.cls if type(value) is TracedTensor else value, _HOOK)
         result = tracer.call(hook, (function, classes, args, kwargs), {})
         if result is not NotImplemented:
@@ -215,11 +217,11 @@ def as_subclass(tracer: Tracer, tensor: Any, cls: Any) -> Any:
         tracer.outside.register(cls, tracer.outside.sources.constant(cls))
     before, tracer.modes.overrides_disabled = tracer.modes.overrides_disabled, "all"
     try:
-        made = tracer.builder.call_method("view_as", (tensor, tensor), {})
+        result = tracer.builder.call_method("view_as", (tensor, tensor), {})
     finally:
         tracer.modes.overrides_disabled = before
-    made.cls = cls
-    return made
+    result.cls = cls
+    return result
 
 
 def set_disabled(kind: str) -> Callable[..., bool]:

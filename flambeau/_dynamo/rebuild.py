@@ -60,10 +60,13 @@ class Rebuilder:
         self.spent: list[tuple[int, str]] = []  # results whose history was used up, and its name
         self.names.bind("lookup_type", lookup_type)
         for draw in tracer.effects.draws:  # all of them, in the program's order
-            given = [*(self.value(a) for a in draw.args), *(f"{k}={self.value(v)}" for k, v in draw.kwargs.items())]
+            draw_arguments = [
+                *(self.value(a) for a in draw.args),
+                *(f"{k}={self.value(v)}" for k, v in draw.kwargs.items()),
+            ]
             owner = self.source(draw.owner)
             name = self.source_memo[draw.source] = self.fresh_name()
-            self.fetch.append(f"{name} = {owner}.{draw.method}({', '.join(given)})")
+            self.fetch.append(f"{name} = {owner}.{draw.method}({', '.join(draw_arguments)})")
 
     def emit(self, text: str) -> None:
         self.lines.append((text, self.line_number))
@@ -118,9 +121,9 @@ class Rebuilder:
         if shadow is not None:
             text = self.source(shadow.source)
         elif id(value) in tracer.outside.constructed:
-            made, args, kwargs = tracer.outside.constructed[id(value)]
-            given = [*(self.value(a) for a in args), *(f"{k}={self.value(v)}" for k, v in kwargs.items())]
-            text = self._assign(f"{self.names.add(made)}({', '.join(given)})")
+            module_class, args, kwargs = tracer.outside.constructed[id(value)]
+            arguments = [*(self.value(a) for a in args), *(f"{k}={self.value(v)}" for k, v in kwargs.items())]
+            text = self._assign(f"{self.names.add(module_class)}({', '.join(arguments)})")
         elif id(value) in tracer.outside.known:
             text = self.source(tracer.outside.known[id(value)].source)
         elif cls in TENSOR_CONSTANTS and not isinstance(value, slice):
@@ -177,8 +180,10 @@ class Rebuilder:
             name = self.output_names[id(value)] = f"t{len(self.outputs)}"
             self.outputs.append(value)
             if type(value) is TracedTensor and value.cls is not _C.Tensor:  # graphs return plain tensors
-                made = self.names.add(_C._as_subclass)
-                name = self.output_names[id(value)] = self._assign(f"{made}({name}, {self.names.add(value.cls)})")
+                as_subclass = self.names.add(_C._as_subclass)
+                name = self.output_names[id(value)] = self._assign(
+                    f"{as_subclass}({name}, {self.names.add(value.cls)})"
+                )
         return name
 
     def _assign(self, text: str) -> str:
@@ -301,10 +306,10 @@ class Rebuilder:
     def _build_function(self, value: Any) -> str:
         cells = value.__closure__ or ()
         closure = "".join(self.value(cell) + ", " for cell in cells)
-        made = self.names.add(types.FunctionType)
+        constructor = self.names.add(types.FunctionType)
         code, names = self.names.add(value.__code__), self.names.add(value.__globals__)
         defaults = self.value(value.__defaults__) if value.__defaults__ else "None"
-        name = self._assign(f"{made}({code}, {names}, {value.__name__!r}, {defaults}, ({closure}))")
+        name = self._assign(f"{constructor}({code}, {names}, {value.__name__!r}, {defaults}, ({closure}))")
         self.memo[id(value)] = name
         self.emit(f"{name}.__qualname__ = {value.__qualname__!r}")
         if value.__kwdefaults__:
@@ -343,11 +348,13 @@ class Rebuilder:
 
     def _build_object(self, value: Any) -> str:
         cls = type(value)
-        made = self.value(cls)
+        class_name = self.value(cls)
         bases = (list, collections.OrderedDict, dict, set, collections.deque)
         base: Any = next((b for b in bases if isinstance(value, b)), object)
         kind = self.names.add(base)
-        name = self._start(value, f"{made}()" if cls is types.SimpleNamespace else f"{kind}.__new__({made})")
+        name = self._start(
+            value, f"{class_name}()" if cls is types.SimpleNamespace else f"{kind}.__new__({class_name})"
+        )
         if issubclass(base, dict):
             for key, item in base.items(value):
                 self.emit(f"{kind}.__setitem__({name}, {self.value(key)}, {self.value(item)})")
@@ -378,8 +385,8 @@ class Rebuilder:
         for shadow in changed:
             replay += self._container(shadow)
         for overlay in tracer.outside.overlays.values():
-            made = id(overlay.target) in tracer.outside.constructed
-            target = self.value(overlay.target) if made else self.source(overlay.source)
+            is_constructed = id(overlay.target) in tracer.outside.constructed
+            target = self.value(overlay.target) if is_constructed else self.source(overlay.source)
             if isinstance(overlay.target, dict):
                 for key, item in overlay.values.items():
                     if item is not NULL:
@@ -453,13 +460,13 @@ class Rebuilder:
                     self._fetch_members(root, members)
             return f"graph({', '.join(self.source(source) for source in inputs if source is not None)})"
         bound = {member for group in groups.values() for member in group}
-        kept = self._keep(list(groups), "bind({}, ({},))".format(
+        bound_graph = self._keep(list(groups), "bind({}, ({},))".format(
             tuple(i for i, source in enumerate(inputs) if source in bound),
             ", ".join(source.expression(self.names) for source in inputs if source in bound),
         ))  # fmt: skip
         self.names.bind("bind", bind)
         rest = [self.source(source) for source in inputs if source is not None and source not in bound]
-        return f"{kept}({', '.join(rest)})"
+        return f"{bound_graph}({', '.join(rest)})"
 
     def _members(self) -> dict[Source, list[Source]]:
         """Parameters and buffers among the inputs that nothing else fetches, by the model they are reached from."""
@@ -473,22 +480,22 @@ class Rebuilder:
         return groups
 
     def _fetch_members(self, root: Source, members: list[Source]) -> None:
-        kept = self._keep([root], f"({', '.join(member.expression(self.names) for member in members)})")
+        fetched = self._keep([root], f"({', '.join(member.expression(self.names) for member in members)})")
         for member in members:
             self.source_memo[member] = self.fresh_name()
-        self.fetch.append(f"{', '.join(self.source_memo[member] for member in members)} = {kept}")
+        self.fetch.append(f"{', '.join(self.source_memo[member] for member in members)} = {fetched}")
 
     def _keep(self, roots: list[Source], text: str) -> str:
         """The value of an expression over members of modules, computed again when any module changed."""
         from flambeau.nn.modules.registry import mutations
 
         cache, count = self.names.add([(None,) * (len(roots) + 2)], "kept"), self.names.add(mutations, "mutations")
-        kept, bases = self.fresh_name(), [self.source(root) for root in roots]
-        self.fetch.append(f"{kept} = {cache}[0]")
-        changed = "".join(f" or {kept}[{i + 2}] is not {base}" for i, base in enumerate(bases))
-        self.fetch.append(f"if {kept}[1] != {count}[0]{changed}:")
-        self.fetch.append(f"    {kept} = {cache}[0] = ({text}, {count}[0], {', '.join(bases)})")
-        return f"{kept}[0]"
+        variable, bases = self.fresh_name(), [self.source(root) for root in roots]
+        self.fetch.append(f"{variable} = {cache}[0]")
+        changed = "".join(f" or {variable}[{i + 2}] is not {base}" for i, base in enumerate(bases))
+        self.fetch.append(f"if {variable}[1] != {count}[0]{changed}:")
+        self.fetch.append(f"    {variable} = {cache}[0] = ({text}, {count}[0], {', '.join(bases)})")
+        return f"{variable}[0]"
 
     def graph_results(self) -> tuple[Any, ...]:
         """The nodes of what the graph returns."""

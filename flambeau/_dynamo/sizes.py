@@ -75,12 +75,12 @@ class Sizes:
 
     def number(self, value: int, source: Source) -> SymInt:
         """A symbol for an integer from outside."""
-        made = self.env.create_symbol(value, source.describe(), lower=-(2**62))
-        atom = single_symbol(made.expr)
+        symbol = self.env.create_symbol(value, source.describe(), lower=-(2**62))
+        atom = single_symbol(symbol.expr)
         assert atom is not None
         self.slots[atom] = len(self.slots)
         self.places[atom] = (source, -1)
-        return made
+        return symbol
 
     def slot_of(self, value: SymInt) -> int:
         atom = single_symbol(value.expr)
@@ -96,13 +96,13 @@ class Sizes:
     def _node(self, expr: Expr) -> Any:
         if expr.is_constant:
             return expr.constant
-        made = self.nodes.get(expr)
-        if made is None:
-            made = self._sum(expr)
-            if not isinstance(made, int):
-                made.meta.setdefault("example_value", self.env.sym_int(expr))
-            self.nodes[expr] = made
-        return made
+        node = self.nodes.get(expr)
+        if node is None:
+            node = self._sum(expr)
+            if not isinstance(node, int):
+                node.meta.setdefault("example_value", self.env.sym_int(expr))
+            self.nodes[expr] = node
+        return node
 
     def _call(self, function: Any, *args: Any) -> Any:
         node = self.tracer.builder.graph.call_function(function, args)
@@ -128,9 +128,9 @@ class Sizes:
             if origin is None:
                 source, dim = self.places[atom]
                 if dim < 0:
-                    made = self.tracer.builder.number_input(source, self.env.hints[atom])
-                    self.nodes[_symbol(atom)] = made
-                    return made
+                    number_node = self.tracer.builder.number_input(source, self.env.hints[atom])
+                    self.nodes[_symbol(atom)] = number_node
+                    return number_node
                 raise AssertionError("a size without a tensor")
             traced, dim = origin
             key = _symbol(atom)

@@ -39,15 +39,15 @@ class Subgraph:
         return tuple(self.module(*inputs))
 
     def run(self, *inputs: Any) -> Any:
-        found = iter(self.flat(*inputs))
-        leaves = [next(found) if constant is TENSOR else constant for constant in self.constants]
+        results = iter(self.flat(*inputs))
+        leaves = [next(results) if constant is TENSOR else constant for constant in self.constants]
         return pytree.tree_unflatten(leaves, self.spec)
 
 
 TENSOR = object()  # stands for a tensor among results
 
 
-def capture(tracer: Tracer, function: Callable[[], Any], given: Callable[[], list[TracedTensor]]) -> Subgraph:
+def capture(tracer: Tracer, function: Callable[[], Any], own_inputs: Callable[[], list[TracedTensor]]) -> Subgraph:
     """Interprets a function of no arguments. `given` names, afterwards, the tensors that are to be its arguments."""
     flat: list[Any] = []
     graph, free = Graph(), list[Any]()
@@ -55,15 +55,15 @@ def capture(tracer: Tracer, function: Callable[[], Any], given: Callable[[], lis
     def run() -> None:
         flat.extend(_flattened(function()))
 
-    def take(made: list[Any]) -> None:
-        own = set(made)
-        arguments = [traced.node for traced in given()]
-        wanted = [node for made_node in made for node in made_node.all_input_nodes]
+    def take(nodes: list[Any]) -> None:
+        own = set(nodes)
+        arguments = [traced.node for traced in own_inputs()]
+        wanted = [node for made_node in nodes for node in made_node.all_input_nodes]
         wanted += [traced.node for traced in flat[0]]
         free.extend(dict.fromkeys(node for node in wanted if node not in own and node not in arguments))
         copies = {node: graph.placeholder(f"given{i}") for i, node in enumerate(arguments)}
         copies.update({node: graph.placeholder(f"free{i}") for i, node in enumerate(free)})
-        for node in made:
+        for node in nodes:
             if node not in copies:
                 copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output(tuple(copies[traced.node] for traced in flat[0]))
@@ -110,14 +110,14 @@ def cond(tracer: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any =
     run.__dict__["_rehearse"] = lambda condition, *inputs: first.flat(*inputs[:count])
     run.__dict__["_branches"] = (first.module, second.module, count)  # for export
     node = tracer.builder.add_node("call_function", named(run, "cond"), (pred, *first.free, *second.free), {})
-    found = []
+    branches = []
     for i, (a, b) in enumerate(zip(first.results, second.results)):
         item = tracer.builder.graph.call_function(operator.getitem, (node, i))
         needs = bool(a.fake.requires_grad or b.fake.requires_grad)
         fake = tracer.builder.sizes.mode.wrap(a.fake.meta(), a.fake.geometry, a.fake.fake_device, needs)
         fake.fake_is_leaf = not needs
-        found.append(tracer.builder.add_tensor(item, fake))
-    results = iter(found)
+        branches.append(tracer.builder.add_tensor(item, fake))
+    results = iter(branches)
     leaves = [next(results) if constant is TENSOR else constant for constant in first.constants]
     return pytree.tree_unflatten(leaves, first.spec)
 
@@ -154,12 +154,12 @@ def map_batched(
     specs: list[Any] = []
 
     def batched(*values: Any) -> tuple[Any, ...]:
-        given, free = list(values[: len(inputs)]), values[len(inputs) :]
-        made = batching._call_batched(
-            lambda *one: inner.run(*one, *free), given, tensor_dims, size, flat_spec, out_dims, "error", {}
+        arguments, free = list(values[: len(inputs)]), values[len(inputs) :]
+        result = batching._call_batched(
+            lambda *one: inner.run(*one, *free), arguments, tensor_dims, size, flat_spec, out_dims, "error", {}
         )
-        flat, found = pytree.tree_flatten(made)
-        specs[:] = [found]
+        flat, result_spec = pytree.tree_flatten(result)
+        specs[:] = [result_spec]
         return tuple(flat)
 
     node = tracer.builder.add_node("call_function", named(batched, "vmap"), (*inputs, *inner.free), {})

@@ -222,8 +222,8 @@ def iterate(tracer: Tracer, value: Any) -> Any:
     hook = lookup_type(cls, "__iter__")
     if isinstance(hook, types.FunctionType):
         tracer.outside.guard_type_attribute(cls, "__iter__")
-        made = tracer.call(hook, (value,), {})
-        return as_iterator(tracer, made)
+        iterator = tracer.call(hook, (value,), {})
+        return as_iterator(tracer, iterator)
     if isinstance(value, (tuple, list, dict, set)) and id(value) not in tracer.outside.known:
         return native(iter, value)
     if isinstance(value, dict):
@@ -252,12 +252,12 @@ class _SequenceIterator:
         return item
 
 
-def as_iterator(tracer: Tracer, made: Any) -> Any:
-    if isinstance(made, (TracedGenerator, TracedIterator)) or type(made) in ITERATORS:
-        return made
-    if python_special(type(made), "__next__"):
-        return TracedIterator(tracer, made)
-    raise Unsupported(breaks.UNKNOWN_OPERATION, f"iteration over {type(made).__name__}")
+def as_iterator(tracer: Tracer, iterator: Any) -> Any:
+    if isinstance(iterator, (TracedGenerator, TracedIterator)) or type(iterator) in ITERATORS:
+        return iterator
+    if python_special(type(iterator), "__next__"):
+        return TracedIterator(tracer, iterator)
+    raise Unsupported(breaks.UNKNOWN_OPERATION, f"iteration over {type(iterator).__name__}")
 
 
 def advance(tracer: Tracer, iterator: Any) -> Any:
@@ -313,11 +313,11 @@ def _plain_text(value: Any) -> Any:
     if cls in SYMBOLIC:
         return plain(value)
     if cls is list or cls is tuple:
-        made = cls([_plain_text(v) for v in value])
-        return made if any(a is not b for a, b in zip(made, value)) else value  # itself: it may be written to
+        converted = cls([_plain_text(v) for v in value])
+        return converted if any(a is not b for a, b in zip(converted, value)) else value  # itself: it may be written to
     if cls is dict:
-        found = {_plain_text(k): _plain_text(v) for k, v in value.items()}
-        return found if any(found.get(k) is not v for k, v in value.items()) else value
+        converted_items = {_plain_text(k): _plain_text(v) for k, v in value.items()}
+        return converted_items if any(converted_items.get(k) is not v for k, v in value.items()) else value
     return value
 
 

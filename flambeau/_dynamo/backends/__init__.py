@@ -16,7 +16,7 @@ class InvalidBackend(RuntimeError):
 def register_backend(function: Any = None, name: str | None = None, tags: Sequence[str] = ()) -> Any:
     """Registers a backend under its name; a decorator, with or without arguments."""
     if function is None:
-        return lambda given: register_backend(given, name, tags)
+        return lambda backend_function: register_backend(backend_function, name, tags)
     _BACKENDS[name or function.__name__] = function
     return function
 

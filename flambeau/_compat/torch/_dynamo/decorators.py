@@ -68,7 +68,7 @@ def nonstrict_trace(traceable_fn: Any) -> Any:
 
 def _unchanged(fn: Any = None) -> Any:
     """A decorator, with or without arguments, for what is always the case here."""
-    return (lambda given: given) if fn is None else fn
+    return (lambda function: function) if fn is None else fn
 
 
 dont_skip_tracing = disable_nested_graph_breaks = _unchanged
