@@ -43,6 +43,12 @@ int64_t extent(const Dims& sizes, const Dims& strides) {
   return last + 1;
 }
 
+// The scalar that an input holds: a double, or an integer.
+Scalar scalar_at(const Tensor& t) {
+  if (t.dtype() == DType::Int64) return Scalar(*t.data<int64_t>());
+  return Scalar(*t.data<double>());
+}
+
 class Runner {
  public:
   // Inputs are used where they are; steps fill the other slots.
@@ -163,8 +169,17 @@ class Runner {
       for (int slot : s.lists[i].slots) lists[i].push_back(slot < 0 ? Tensor() : at(slot));
       arguments[s.lists[i].argument] = Value::borrow(lists[i].data(), lists[i].size());
     }
-    for (auto [argument, slot] : s.numbers)
-      arguments[argument] = Value(*reinterpret_cast<const double*>(at(slot).raw()));
+    std::vector<Tensor> operands;  // scalars that stand for tensors, as in 2.0 * x
+    operands.reserve(s.numbers.size());
+    for (auto [argument, slot] : s.numbers) {
+      const Scalar scalar = scalar_at(at(slot));
+      if (s.arguments[argument].is_tensor()) {
+        operands.push_back(wrapped_number(scalar));
+        arguments[argument] = Value::borrow(operands.back().impl());
+      } else {
+        arguments[argument] = Value(scalar);
+      }
+    }
     Offer offers[kMostOffers];
     for (size_t i = 0; i < s.offers.size(); ++i)
       offers[i] = {arena_->data() + s.offers[i].offset, static_cast<size_t>(s.offers[i].bytes), {}};

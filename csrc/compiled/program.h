@@ -98,7 +98,7 @@ struct Call {
   std::vector<Value> arguments;              // tensors are filled in at each run
   std::vector<std::pair<int, int>> tensors;  // argument and slot
   std::vector<List> lists;
-  std::vector<std::pair<int, int>> numbers;  // arguments that are floats, and slots of tensors of one double
+  std::vector<std::pair<int, int>> numbers;  // arguments that are scalars, and slots of tensors that hold them
   std::vector<int> results;                  // slots; -1 for what nobody uses
   std::vector<Offered> offers;
   std::vector<Dims> strides;  // of the results, where an operator may choose others; or none

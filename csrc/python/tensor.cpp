@@ -345,6 +345,15 @@ PyObject* tensor_storage_view(PyObject* self, PyObject*) {
 PyObject* tensor_is_number(PyObject* self, PyObject*) {
   return PyBool_FromLong(impl_of(self)->wrapped_number);
 }
+// Makes a tensor of one element take part in promotion as a Python number does.
+PyObject* tensor_mark_number(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(impl_of(self)->sizes.size() == 0, Value,
+                  "[_mark_wrapped_number] expected a tensor of no dimensions");
+    impl_of(self)->wrapped_number = true;
+    return Py_NewRef(self);
+  });
+}
 PyObject* tensor_bump(PyObject* self, PyObject*) {
   unwrap(self).bump_version();
   Py_RETURN_NONE;
@@ -375,6 +384,7 @@ PyMethodDef tensor_methods[] = {
     {"_storage_resize", tensor_storage_resize, METH_O, nullptr},
     {"_storage_view", tensor_storage_view, METH_NOARGS, nullptr},
     {"_is_wrapped_number", tensor_is_number, METH_NOARGS, nullptr},
+    {"_mark_wrapped_number", tensor_mark_number, METH_NOARGS, nullptr},
     {"_bump_version", tensor_bump, METH_NOARGS, nullptr},
     {}};
 

@@ -55,7 +55,7 @@ def compile_fx(
         return compile_tensor_function(function, len(example_inputs), fuse, settings=settings, members=_members(graph))
     from flambeau._inductor.numbers import with_numbers
 
-    return with_numbers(function, example_inputs, fuse, settings)
+    return with_numbers(graph, example_inputs, fuse, settings)
 
 
 def _members(graph: Any) -> list[int]:

@@ -83,7 +83,7 @@ class Loop:
 
 
 class ScalarInput(RecordedValue):
-    """A tensor of one double that stands for a float among the arguments of a call."""
+    """A tensor of one double or integer that stands for a scalar among the arguments of a call."""
 
     __slots__ = ()
 

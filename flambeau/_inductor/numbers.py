@@ -1,127 +1,367 @@
-"""Floats that change from call to call, such as learning rates, as inputs of a compiled graph.
+"""Scalars that change from call to call, such as learning rates, as inputs of a compiled graph.
 
-The function is recorded twice, with two different values in the place of each number. Where the records differ by just
-these values, and only in what the updates of optimizers are given, the number is read from memory at each call. A graph
-that calculates with its numbers in another way is compiled anew for each value.
+No value of a scalar is ever seen while recording, so none can end up as a constant:
+
+- What depends on scalars alone (`2 * s`, `tensor(s)`) is taken out of the graph and done in Python before each run.
+- A scalar among the operands of an operator (`x * s`) is recorded as a tensor without data that promotes like a number.
+- The updates of optimizers take floats. They are recorded with a value that stands for the scalar, which goes from the graph's
+  input straight into the call; each occurrence is accounted for.
+
+Any other use (a size, the argument of a Python function) is compiled for each value, up to a limit, after which new values
+run operator by operator.
 """
 
 from __future__ import annotations
 
+import enum
+import operator
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import flambeau as fl
-from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
+from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace, values_in
 from flambeau._inductor.compile_fx import GraphCompiler, compile_tensor_function, specialized_function
 from flambeau._inductor.ir import ScalarInput
-from flambeau.backends import records
+from flambeau.fx.graph import Graph
+from flambeau.fx.graph_module import GraphModule
+from flambeau.fx.node import Node, map_arg
+from flambeau.ops.record import find as find_record
+from flambeau.ops.recording import DependsOnData
 
 __all__ = ["with_numbers"]
 
+MOST_FLOATS = 8  # sets of values, with floats among them, that a graph is compiled for
+MOST_INTEGERS = 256  # sets of integers alone, which mostly are sizes; the oldest is forgotten
+
+_ARITHMETIC = frozenset(
+    (
+        operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
+        operator.neg, operator.pos, operator.abs, min, max,
+    )
+)  # fmt: skip
+_OPERATORS = frozenset(
+    getattr(operator, prefix + name)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+    for prefix in ("", "i")
+) | {operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne}
+_MAKERS = frozenset((fl.tensor, fl.as_tensor, fl.scalar_tensor, fl.full))
+_MAKING_METHODS = frozenset(("new_tensor", "new_full"))
+_NativeFunction = type(fl.sin)
+
+
+class Kind(enum.Enum):
+    """How an input of a divided graph is handed over."""
+
+    TENSOR = enum.auto()
+    OPERAND = enum.auto()  # a scalar beside tensors, read from memory
+    UPDATE = enum.auto()  # a float of an optimizer's update, read from memory
+    VALUE = enum.auto()  # a scalar that the graph is compiled for
+
+
+class Divided(NamedTuple):
+    """A graph as what depends on scalars alone, done before each run, and the rest."""
+
+    prepare: Callable[..., Sequence[Any]]  # from the inputs of the graph to those of `main`
+    main: Callable[..., Any]
+    kinds: list[Kind]
+
 
 def with_numbers(
-    function: Callable[..., Any], examples: Sequence[Any], fuse: bool, settings: dict[str, Any] | None = None
+    graph: Any, examples: Sequence[Any], fuse: bool, settings: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """A function whose arguments are tensors and numbers."""
-    places = [i for i, a in enumerate(examples) if type(a) is float]
-    by_value: dict[Any, Callable[..., Any]] = {}
-    state = {"from_memory": bool(places) and all(isinstance(a, (float, fl.Tensor)) for a in examples)}
-
-    def original(*args: Any) -> Any:
-        given = list(args)
-        for i in places:
-            given[i] = given[i].item()
-        return function(*given)
-
-    compiled = NumberedGraphCompiler(function, fuse, places, settings)
-    run = specialized_function(len(examples), compiled.graph_for, original)
+    """A graph, or another function, whose inputs are tensors and scalars, compiled."""
+    attempts = [frozenset((Kind.OPERAND, Kind.UPDATE)), frozenset((Kind.UPDATE,)), frozenset[Kind]()]
+    if isinstance(graph, GraphModule):
+        divided = divide(graph, attempts[0])
+    else:
+        kinds = [Kind.TENSOR if isinstance(a, fl.Tensor) else Kind.VALUE for a in examples]
+        divided = Divided(lambda *args: args, graph, kinds)
+    run = _DividedFunction(divided, fuse, settings)
 
     def call(*args: Any) -> Any:
-        if not state["from_memory"]:
-            return _by_value(by_value, function, args, fuse, settings)
-        given = list(args)
-        for i in places:
-            given[i] = fl.scalar_tensor(given[i], dtype=fl.float64, device="cpu")
-        try:
-            return run(*given)
-        except _Computed:
-            state["from_memory"] = False
-            return _by_value(by_value, function, args, fuse, settings)
+        nonlocal run
+        while True:
+            try:
+                return run(args)
+            except _Refused:
+                del attempts[0]
+                run = _DividedFunction(divide(graph, attempts[0]), fuse, settings)
 
     return call
 
 
-def _by_value(made: dict[Any, Any], function: Callable[..., Any], args: Any, fuse: bool, settings: Any) -> Any:
-    """One compiled function for each set of numbers."""
-    tensors = [a for a in args if isinstance(a, fl.Tensor)]
-    key = tuple(None if isinstance(a, fl.Tensor) else (type(a), a) for a in args)
-    if key not in made:
-
-        def fixed(*given: Any) -> Any:
-            rest = iter(given)
-            return function(*(next(rest) if isinstance(a, fl.Tensor) else a for a in args))
-
-        made[key] = compile_tensor_function(fixed, len(tensors), fuse, settings=settings)
-    return made[key](*tensors)
+# ---------------------------------------------------------------------------------------------- dividing a graph
 
 
-class _Computed(Exception):
-    """A number takes part in what cannot read it from memory."""
+def divide(graph: GraphModule, from_memory: frozenset[Kind]) -> Divided:
+    """Divides a graph. Scalars whose use is of one of the given kinds are read from memory, the others are values."""
+    early = _early_nodes(graph.graph)
+    main = Graph()
+    copies: dict[Node, Node] = {}
+    inputs: dict[tuple[Node, Kind], Node] = {}  # of the new graph
+
+    def enter(node: Node, kind: Kind) -> Node:
+        key = (node, kind)
+        if key not in inputs:
+            with main.inserting_after(next(reversed(inputs.values()), None)):
+                inputs[key] = main.placeholder(f"input{len(inputs)}")
+            inputs[key].meta.update(node.meta)
+        return inputs[key]
+
+    for node in graph.graph.nodes:
+        if node.op == "placeholder" and node not in early:
+            copies[node] = enter(node, Kind.TENSOR)
+    for node in graph.graph.nodes:
+        if node in early or node.op == "placeholder":
+            continue
+
+        def replace(used: Node, user: Node = node) -> Node:
+            if used not in early:
+                return copies[used]
+            kind = _kind_of_use(user, used)
+            return enter(used, kind if kind is Kind.TENSOR or kind in from_memory else Kind.VALUE)
+
+        copies[node] = main.node_copy(node, replace)
+        copies[node].meta.update(node.meta)
+    sources = [node for node, _ in inputs]
+    return Divided(_preparation(graph, sources), GraphModule(graph, main).forward, [kind for _, kind in inputs])
 
 
-class NumberedGraphCompiler(GraphCompiler):
-    """A function some of whose inputs are tensors that hold one number."""
+def _is_scalar(node: Node) -> bool:
+    return isinstance(node.meta.get("example_value"), (int, float, fl.SymInt))
 
-    def __init__(self, function: Callable[..., Any], fuse: bool, places: list[int], settings: Any = None) -> None:
-        super().__init__(self._with_values, fuse, settings=settings)
+
+def _early_nodes(graph: Graph) -> dict[Node, None]:
+    """Nodes that depend on scalars, and on tensors by their sizes and dtypes at most."""
+    early: dict[Node, None] = {}
+    sizes: set[Node] = set()  # of inputs; they stay in the graph, but may be used before it
+    for node in graph.nodes:
+        arguments = node.all_input_nodes
+        if node.op == "placeholder":
+            if _is_scalar(node):
+                early[node] = None
+        elif node.op == "call_method" and node.target == "size" and arguments[0].op == "placeholder":
+            sizes.add(node)
+        elif node.op == "call_function" and node.target in _ARITHMETIC:
+            if all(a in early or a in sizes for a in arguments) and all(map(_is_scalar, arguments)):
+                if any(a in early for a in arguments):
+                    early[node] = None
+                else:
+                    sizes.add(node)
+        elif any(a in early for a in arguments) and _makes_tensor(node, early, sizes):
+            early[node] = None
+    return early
+
+
+def _makes_tensor(node: Node, early: dict[Node, None], sizes: set[Node]) -> bool:
+    if node.op == "call_function":
+        known, rest = node.target in _MAKERS, node.all_input_nodes
+    else:
+        known = node.op == "call_method" and node.target in _MAKING_METHODS and isinstance(node.args[0], Node)
+        known = known and node.args[0].op == "placeholder" and node.args[0] not in early
+        rest = [a for a in node.all_input_nodes if a is not node.args[0]]
+    return known and all(a in early or a in sizes for a in rest) and all(map(_is_scalar, rest))
+
+
+def _kind_of_use(user: Node, scalar: Node) -> Kind:
+    if not _is_scalar(scalar):
+        return Kind.TENSOR
+    if not any(a is scalar for a in (*user.args, *user.kwargs.values())):
+        return Kind.VALUE
+    nested: list[Node] = []
+    map_arg([a for a in (*user.args, *user.kwargs.values()) if not isinstance(a, Node)], nested.append)
+    if any(a is scalar for a in nested):
+        return Kind.VALUE
+    is_integer = not isinstance(scalar.meta["example_value"], float)
+    if _is_update(user):
+        return Kind.VALUE if is_integer else Kind.UPDATE
+    if user.op == "call_function" and user.target in _OPERATORS:
+        return Kind.OPERAND
+    native = user.op == "call_method" or (user.op == "call_function" and isinstance(user.target, _NativeFunction))
+    return Kind.OPERAND if native and not is_integer else Kind.VALUE
+
+
+def _is_update(node: Node) -> bool:
+    """Whether a node is an optimizer's update, which takes its floats as they are."""
+    if node.op != "call_function" or not isinstance(node.target, _NativeFunction):
+        return False
+    record = find_record(node.target.__name__)
+    return record is not None and record.kind == "update"
+
+
+def _preparation(graph: GraphModule, wanted: list[Node]) -> Callable[..., Sequence[Any]]:
+    """What computes the given nodes from the inputs of a graph."""
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    if all(node.op == "placeholder" for node in wanted):
+        order = [placeholders.index(node) for node in wanted]
+        return lambda *args: [args[i] for i in order]
+    needed = set(wanted)
+    for node in reversed(graph.graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    before = Graph()
+    copies: dict[Node, Node] = {}
+    for node in graph.graph.nodes:
+        if node.op == "placeholder" or node in needed:
+            copies[node] = before.node_copy(node, lambda used: copies[used])
+    before.output(tuple(copies[node] for node in wanted))
+    prepare: Callable[..., Sequence[Any]] = GraphModule(graph, before).forward
+    return prepare
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+class _Refused(Exception):
+    """A scalar takes part in what cannot read it from memory."""
+
+
+class _DividedFunction:
+    """A divided graph, compiled for each set of values that it depends on."""
+
+    def __init__(self, divided: Divided, fuse: bool, settings: dict[str, Any] | None) -> None:
+        self.divided = divided
+        self.fuse = fuse
+        self.settings = settings
+        self.values = [i for i, kind in enumerate(divided.kinds) if kind is Kind.VALUE]
+        self.compiled: dict[Any, Callable[..., Any]] = {}
+        self.warned = False
+
+    def __call__(self, args: Sequence[Any]) -> Any:
+        inputs = self.divided.prepare(*args)
+        if not self.values:
+            return (self.compiled.get(None) or self._compile(None, inputs))(inputs)
+        key = tuple([_identity(inputs[i]) for i in self.values])
+        run = self.compiled.get(key)
+        if run is None:
+            if not self._has_room(inputs):
+                return self.divided.main(*inputs)
+            run = self._compile(key, inputs)
+        return run([value for i, value in enumerate(inputs) if i not in self.values])
+
+    def _has_room(self, inputs: Sequence[Any]) -> bool:
+        """Whether one more set of values may be compiled for."""
+        if all(type(inputs[i]) is not float for i in self.values):
+            if len(self.compiled) >= MOST_INTEGERS:
+                del self.compiled[next(iter(self.compiled))]
+            return True
+        if len(self.compiled) < MOST_FLOATS:
+            return True
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"[compile] a graph was compiled for {MOST_FLOATS} sets of floats, the limit; other values run operator by "
+                "operator. Pass the float as a tensor, or use it only as an operand of arithmetic with tensors.",
+                stacklevel=2,
+            )
+        return False
+
+    def _compile(self, key: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+        kinds = [kind for kind in self.divided.kinds if kind is not Kind.VALUE]
+        main = self.divided.main
+        if self.values:
+            fixed = {i: inputs[i] for i in self.values}
+            count = len(inputs)
+
+            def main(*rest: Any) -> Any:
+                others = iter(rest)
+                return self.divided.main(*(fixed[i] if i in fixed else next(others) for i in range(count)))
+
+        compiled = self.compiled[key] = _with_scalars(main, kinds, self.fuse, self.settings)
+        return compiled
+
+
+def _identity(value: Any) -> Any:
+    """What tells values apart that would compare equal (0.0 and -0.0), and knows nan again."""
+    return value.hex() if type(value) is float else value
+
+
+def _with_scalars(
+    main: Callable[..., Any], kinds: Sequence[Kind], fuse: bool, settings: dict[str, Any] | None
+) -> Callable[[Sequence[Any]], Any]:
+    """A function of tensors and scalars that are read from memory, compiled; it takes a list."""
+    scalars = [i for i, kind in enumerate(kinds) if kind is not Kind.TENSOR]
+    if not scalars:
+        run = compile_tensor_function(main, len(kinds), fuse, settings=settings)
+        return lambda inputs: run(*inputs)
+
+    def original(*args: Any) -> Any:
+        return main(*(a.item() if i in scalars else a for i, a in enumerate(args)))
+
+    compiler = ScalarGraphCompiler(main, fuse, kinds, settings)
+    run = specialized_function(len(kinds), compiler.graph_for, original)
+
+    def call(inputs: Sequence[Any]) -> Any:
+        tensors = list(inputs)
+        for i in scalars:
+            tensors[i] = _in_memory(tensors[i])
+        return run(*tensors)
+
+    return call
+
+
+def _in_memory(value: float | int) -> Any:
+    """A scalar as a tensor that promotes like a number."""
+    dtype = fl.float64 if type(value) is float else fl.int64
+    return fl.scalar_tensor(value, dtype=dtype, device="cpu")._mark_wrapped_number()
+
+
+class ScalarGraphCompiler(GraphCompiler):
+    """Compiles a function some of whose inputs are tensors that hold one scalar."""
+
+    def __init__(
+        self, function: Callable[..., Any], fuse: bool, kinds: Sequence[Kind], settings: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(self._with_stand_ins, fuse, settings=settings)
         self.original = function
-        self.places = places
-        self.values: list[float] = []
+        self.kinds = kinds
+        # Values that no program contains by itself.
+        self.stand_ins = {i: 1.2345671e-3 + 3.21e-7 * i for i, kind in enumerate(kinds) if kind is Kind.UPDATE}
 
-    def _with_values(self, *args: Any) -> Any:
-        given = list(args)
-        for i, value in zip(self.places, self.values):
-            given[i] = value
-        return self.original(*given)
+    def _with_stand_ins(self, *args: Any) -> Any:
+        return self.original(*(self.stand_ins.get(i, a) for i, a in enumerate(args)))
 
     def _trace(self, record: Callable[..., Trace], inputs: Sequence[Any], definitions: Any) -> Trace:
-        # Values that no program contains by itself.
-        first = [1.2345671e-3 + 3.21e-7 * i for i in range(len(self.places))]
-        second = [2.3456717e-3 + 4.32e-7 * i for i in range(len(self.places))]
-        self.values = first
-        trace: Trace = record(self.function, inputs, definitions)
-        self.values = second
-        other = record(self.function, inputs, definitions)
-        if len(trace.calls) != len(other.calls):
-            raise _Computed
-        values = {}
-        for i, a, b in zip(self.places, first, second):
-            known = trace.inputs[i]
-            number = values[a, b] = ScalarInput(known.index, known.tensor, known.storage)
-            trace.inputs[i] = number
-        for i, (mine, theirs) in enumerate(zip(trace.calls, other.calls)):
-            args = tuple(_merge(x, y, values) for x, y in zip(mine.args, theirs.args))
-            kwargs = {k: _merge(v, theirs.kwargs[k], values) for k, v in mine.kwargs.items()}
-            if args == mine.args and kwargs == mine.kwargs:
-                continue
-            found = records.find(mine.op)
-            if found is None or found.kind != "update":
-                raise _Computed
-            trace.calls[i] = made = RecordedCall(mine.op, args, kwargs, mine.results, mine.writes)
-            made.backward = mine.backward
+        try:
+            trace: Trace = record(self.function, inputs, definitions)
+        except DependsOnData:
+            if Kind.OPERAND in self.kinds:  # it may depend on that of a scalar
+                raise _Refused from None
+            raise
+        scalars: dict[Any, ScalarInput] = {}  # by stand-in, or by the value of an operand
+        for i, kind in enumerate(self.kinds):
+            if kind is not Kind.TENSOR:
+                known = trace.inputs[i]
+                scalar = ScalarInput(known.index, known.tensor, known.storage)
+                scalars[self.stand_ins.get(i, known)] = trace.inputs[i] = scalar
+        used: set[float] = set()
+        for i, call in enumerate(trace.calls):
+            trace.calls[i] = self._with_inputs(call, scalars, used)
+        if used != set(self.stand_ins.values()):
+            raise _Refused
         return trace
 
+    def _with_inputs(self, call: RecordedCall, scalars: dict[Any, ScalarInput], used: set[float]) -> RecordedCall:
+        """The call with scalar inputs in the place of what stands for them."""
 
-def _merge(mine: Any, theirs: Any, values: dict[tuple[float, float], ScalarInput]) -> Any:
-    """An argument of the first record, with the number in the place of its value."""
-    if isinstance(mine, RecordedValue):
-        return mine
-    if isinstance(mine, (list, tuple)):
-        if len(mine) != len(theirs):
-            raise _Computed
-        return type(mine)(_merge(a, b, values) for a, b in zip(mine, theirs))
-    if type(mine) is float and (mine, theirs) in values:
-        return values[mine, theirs]
-    if mine is not theirs and mine != theirs and not (mine != mine and theirs != theirs):
-        raise _Computed
-    return mine
+        def replace(argument: Any) -> Any:
+            if type(argument) is float and argument in scalars:
+                record = find_record(call.op._full_name)
+                if record is None or record.kind != "update":
+                    raise _Refused
+                used.add(argument)
+                return scalars[argument]
+            if isinstance(argument, RecordedValue):
+                return scalars.get(argument, argument)
+            if isinstance(argument, (list, tuple)) and any(v in scalars for v in values_in(argument)):
+                raise _Refused
+            return argument
+
+        args = tuple(replace(a) for a in call.args)
+        kwargs = {k: replace(v) for k, v in call.kwargs.items()}
+        if all(a is b for a, b in zip(args, call.args)) and all(v is call.kwargs[k] for k, v in kwargs.items()):
+            return call
+        replaced = RecordedCall(call.op, args, kwargs, call.results, call.writes)
+        replaced.backward, replaced.line = call.backward, call.line
+        return replaced

@@ -255,7 +255,7 @@ class Plan:
 def _with_tensors(item: Any) -> Any:
     """Arguments with meta tensors for values: they show where tensors stand."""
     if isinstance(item, ScalarInput):
-        return 0.0
+        return 0.0 if item.dtype.is_floating_point else 0
     if isinstance(item, RecordedValue):
         return item.tensor
     if isinstance(item, (list, tuple)):

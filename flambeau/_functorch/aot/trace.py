@@ -265,7 +265,7 @@ class Recorder(TorchDispatchMode):
 
     def _entered(self, tensor: Any) -> Any:
         """An argument in the record: numbers among tensors (2.0 + x) stay numbers."""
-        return tensor if tensor._is_wrapped_number() else self.trace.value(tensor)
+        return tensor if tensor._is_wrapped_number() and not tensor.is_meta else self.trace.value(tensor)
 
     @staticmethod
     def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -310,6 +310,8 @@ def _names(func: Any) -> set[str]:
 def _twin(tensor: Any) -> Any:
     """A tensor without data that looks like the given one, as a leaf."""
     made = fl.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+    if tensor._is_wrapped_number():
+        return made._mark_wrapped_number()
     return made.requires_grad_() if tensor.requires_grad else made
 
 
