@@ -83,6 +83,7 @@ def prepared(torch: Any, name: str, mode: str) -> tuple[Step, dict[str, Any]]:
         step()
     torch.cuda.synchronize()
     memory = torch.cuda.max_memory_allocated() - held
+    torch.cuda.empty_cache()  # for the processes beside this one
     return step, {"first call, s": first, "GB": memory / 1e9}
 
 
@@ -220,13 +221,15 @@ def main() -> None:
     parser.add_argument("--libraries", default="flambeau,torch,jax")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--seconds", type=float, default=500, help="for one library")
+    parser.add_argument("--together", type=int, default=8, help="programs that compile side by side")
     parser.add_argument("--json")
     parser.add_argument("--beside", help="results of an earlier run, for the libraries that do not run now")
     parser.add_argument("--profile", metavar="FOLDER")
     parser.add_argument("--program", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.program:
-        run_program(*options.program.split(":"), options.modes.split(","))
+        library, name = options.program.split(":")
+        run_program(library, name, options.modes.split(","))
         return
     if options.profile:
         profile(options.profile, options.only, options.modes.split(",")[0])
@@ -242,9 +245,10 @@ def main() -> None:
             from programs.in_jax import NAMES as IN_JAX
 
             names = [n for n in names if n in IN_JAX]
-        results += run_library(library, names, options)
-        if options.json:
-            pathlib.Path(options.json).write_text(json.dumps(results, indent=1))
+        for at in range(0, len(names), options.together):
+            results += run_library(library, names[at : at + options.together], options)
+            if options.json:
+                pathlib.Path(options.json).write_text(json.dumps(results, indent=1))
     print(table(results))
 
 

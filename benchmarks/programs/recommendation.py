@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from programs import Program
@@ -13,7 +14,7 @@ def dlrm(torch: Any, device: str, small: bool) -> Program:
 
     def layers(*sizes: int) -> Any:
         parts: list[Any] = []
-        for one, two in zip(sizes, sizes[1:]):
+        for one, two in itertools.pairwise(sizes):
             parts += [nn.Linear(one, two), nn.ReLU()]
         return nn.Sequential(*parts)
 

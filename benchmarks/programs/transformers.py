@@ -289,7 +289,11 @@ def t5(torch: Any, device: str, small: bool) -> Program:
     class T5(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.words, self.encoder, self.decoder = nn.Embedding(words, width), Stack(False, source), Stack(True, target)
+            self.words, self.encoder, self.decoder = (
+                nn.Embedding(words, width),
+                Stack(False, source),
+                Stack(True, target),
+            )
             nn.init.normal_(self.words.weight, std=width**-0.5)
 
         def forward(self, ids: Any, targets: Any) -> Any:
