@@ -527,7 +527,7 @@ def test_steps_of_optimizers_count_once(name):
 
 
 def test_every_step_of_an_optimizer_has_parts():
-    from flambeau.backends import records
-    from flambeau.ops.as_aten import parts as aten_parts
+    from flambeau.ops.record import load
+    from flambeau.ops.rules import aten_parts
 
-    assert {n for n in records._all() if n.startswith("_update_")} <= set(aten_parts.PARTS)
+    assert {n for n in load() if n.startswith("_update_")} <= set(aten_parts.all())

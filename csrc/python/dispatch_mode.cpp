@@ -26,20 +26,16 @@ void refresh_included() {
   state.included = modes().empty() ? state.included - KeySet(Key::Python) : state.included | Key::Python;
 }
 
-// What a handler sees of an operator that ATen has no single operator for: flambeau.ops.as_aten.parts has a
-// function for each such operator, by which the call is made of ATen's operators or has another name.
+// What a handler sees of an operator that ATen has no single operator for: `aten_parts` of flambeau/ops/rules.py
+// has a function for each such operator, by which the call is made of ATen's operators or has another name.
 PyObject* parts_of(const Operator& op) {
-  static auto* known = [] {
-    auto* table = new std::unordered_map<std::string, PyObject*>;
-    Object module = own(PyImport_ImportModule("flambeau.ops.as_aten.parts"));
-    Object parts = own(PyObject_GetAttrString(module.get(), "PARTS"));
-    PyObject *name, *function;
-    for (Py_ssize_t at = 0; PyDict_Next(parts.get(), &at, &name, &function);)
-      table->emplace(PyUnicode_AsUTF8(name), Py_NewRef(function));
-    return table;
-  }();
-  const auto it = known->find(op.schema.full_name());
-  return it == known->end() ? nullptr : it->second;
+  static auto* known = new std::unordered_map<std::string, PyObject*>;  // nullptr: the operator is the same
+  const std::string name = op.schema.full_name();
+  if (const auto it = known->find(name); it != known->end()) return it->second;
+  Object module = own(PyImport_ImportModule("flambeau.ops.rules"));
+  Object rules = own(PyObject_GetAttrString(module.get(), "aten_parts"));
+  Object found = own(PyObject_CallMethod(rules.get(), "find", "s", name.c_str()));
+  return (*known)[name] = found.get() == Py_None ? nullptr : Py_NewRef(found.get());
 }
 
 // Modes and classes of our own see operators as they are.

@@ -80,7 +80,9 @@ class Border:
             return (border, *(passed[place] for place in places))
 
         tensors = [args[place] for place in places]
-        border_node = self.tracer.builder.add_node("call_function", subgraphs.named(enter, "enter_module"), tuple(tensors), {})
+        border_node = self.tracer.builder.add_node(
+            "call_function", subgraphs.named(enter, "enter_module"), tuple(tensors), {}
+        )
         self.node = self.tracer.builder.graph.call_function(operator.getitem, (border_node, 0))
         self.inputs = self._passed(border_node, args, places, 1)
         return self.inputs
@@ -101,7 +103,9 @@ class Border:
             return tuple(passed[place] for place in places)
 
         target = subgraphs.named(leave, "leave_module")
-        border_node = self.tracer.builder.graph.call_function(target, (self.node, *(outputs[place].node for place in places)))
+        border_node = self.tracer.builder.graph.call_function(
+            target, (self.node, *(outputs[place].node for place in places))
+        )
         passed = self._passed(border_node, outputs, places, 0)
         return passed if type(result) is tuple else passed[0]
 

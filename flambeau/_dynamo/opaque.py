@@ -104,7 +104,9 @@ def apply_function(tracer: Tracer, cls: Any, *args: Any, **kwargs: Any) -> Any:
     context.needs_input_grad = needs
     if not (_C.is_grad_enabled() and any(needs)):
         forwarded = _forward(tracer, cls, context, args)
-        return _map(forwarded, lambda t: tracer.builder.call_method("detach", (t,), {}) if any(t is a for a in args) else t)
+        return _map(
+            forwarded, lambda t: tracer.builder.call_method("detach", (t,), {}) if any(t is a for a in args) else t
+        )
 
     def run() -> Any:
         _C._set_grad_enabled(False)

@@ -22,6 +22,12 @@ a `Geometry` for a view, or a list with one of either for each of several result
 plain sizes the kernels for the meta device answer, and tests compare the two. An operator without a rule still works: the
 symbols of its arguments become plain numbers by a guard.
 
+**ATen's parts.** Programs that count work, choose what to save or define a tensor of their own compare operators with
+`aten.mm`, `aten.addmm`, `aten.t`, `aten.convolution`; here `matmul`, `linear` and convolutions are one operator each. The
+function in `aten_parts` computes the result by ATen's operators, each of which reaches the handler, or returns the operator
+and the arguments that ATen has for the call, or NotImplemented where the operator is the same there. Modes of the package
+itself (`_sees_parts = False`) see operators as they are.
+
 **Batching rules** are described in `ops/batching.py`, **samples** in `ops/samples.py`.
 """
 
@@ -31,7 +37,8 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 Rule = Callable[..., Any]
@@ -43,10 +50,12 @@ class Rules:
 
     def __init__(self, module: str) -> None:
         self.module = module  # of a family that holds rules of this kind
+        self.absent: dict[str, str] = {}  # operators that have no rule, and why
         self._table: dict[str, Rule | None] = {}  # None: looked for, and there is none
 
     def __call__(self, *names: str) -> Callable[[R], R]:
         """Decorator: the rule of operators, by full name."""
+        _check_family(names, sys._getframe(1).f_globals["__package__"])
 
         def register(rule: R) -> R:
             self._table.update(dict.fromkeys(names, rule))
@@ -54,16 +63,19 @@ class Rules:
 
         return register
 
+    def without(self, why: str, *names: str) -> None:
+        """These operators have no rule, for a reason."""
+        _check_family(names, sys._getframe(1).f_globals["__package__"])
+        self.absent.update(dict.fromkeys(names, why))
+
     def find(self, name: str) -> Rule | None:
         """The rule of an operator, or None."""
         try:
             return self._table[name]
         except KeyError:
-            from flambeau import _C
-
-            place = _C._record_place(name)
-            if place is not None:
-                _load(place[0].rpartition(".")[0], self.module)
+            family = family_of(name)
+            if family is not None:
+                _load(family, self.module)
             return self._table.setdefault(name, None)
 
     def all(self) -> dict[str, Rule]:
@@ -71,6 +83,21 @@ class Rules:
         for family in families():
             _load(family, self.module)
         return {name: rule for name, rule in self._table.items() if rule is not None}
+
+
+def family_of(name: str) -> str | None:
+    """The package of the family of an operator."""
+    from flambeau import _C
+
+    place = _C._record_place(name)
+    return None if place is None else place[0].rpartition(".")[0]
+
+
+def _check_family(names: Sequence[str], package: str) -> None:
+    """Rules are found in the operator's own family only."""
+    for name in names:
+        if family_of(name) != package:
+            raise ValueError(f"[rules] expected a rule of an operator of {package}, got {name} of {family_of(name)}")
 
 
 def families() -> list[str]:
@@ -88,6 +115,7 @@ def _load(family: str, module: str) -> None:
 
 
 definition = Rules("definitions")
+aten_parts = Rules("definitions")  # how handlers of `__torch_dispatch__` see operators that ATen takes apart
 shape = Rules("shapes")
 batching = Rules("batching")
 samples = Rules("samples")

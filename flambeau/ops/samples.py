@@ -48,8 +48,7 @@ class Through:
         self.function, self.tensor = function, tensor
 
 
-# name -> why it has no samples
-WITHOUT: dict[str, str] = {}
+WITHOUT = samples.absent  # name -> why it has no samples
 
 
 def call(*args: Any, **kwargs: Any) -> Call:
@@ -65,11 +64,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
-
-
-def without(why: str, *names: str) -> None:
-    """These records have no samples, for a reason."""
-    WITHOUT.update(dict.fromkeys(names, why))
 
 
 class Make:

@@ -21,7 +21,7 @@ class TorchDispatchMode(Mode):
     the mode is not active, so the operator may be called on.
     """
 
-    _sees_parts = True  # of operators that ATen takes apart: flambeau.ops.as_aten.parts
+    _sees_parts = True  # of operators that ATen takes apart: `aten_parts` of flambeau/ops/rules.py
 
     _push = staticmethod(_C._push_torch_dispatch_mode)
     _pop = staticmethod(_C._pop_torch_dispatch_mode)

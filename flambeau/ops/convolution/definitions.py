@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.rules import definition
+from flambeau.ops.rules import aten_parts, definition
+
+definition.without(
+    "the compiler makes it of others for devices that have a kernel",
+    "_convolution_packed",
+)
 
 
 def windows_of(self: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Any:
@@ -169,3 +174,33 @@ def _col2im(self: Any, output_size: Any, kernel_size: Any, dilation: Any, paddin
             out[:, :, rows, cols] += columns[:, :, i, j]
     inside = out.narrow(2, padding[0], output_size[0]).narrow(3, padding[1], output_size[1])
     return inside.clone(memory_format=fl.contiguous_format)
+
+
+# ---------------------------------------------------------------- as ATen has them
+
+
+def _convolution_as_aten(n: int, transposed: bool) -> Callable[..., Any]:
+    def full(value: Any, default: int) -> list[int]:
+        value = default if value is None else value
+        return list(value) * (n if len(value) == 1 else 1) if isinstance(value, Sequence) else [value] * n
+
+    def convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, out: Any) -> Any:  # fmt: skip
+        if input.dim() not in (n + 1, n + 2) or weight.dim() != n + 2:
+            return NotImplemented
+        options = (full(stride, 1), full(padding, 0), full(dilation, 1), transposed, full(out, 0), groups)
+        if input.dim() == n + 1:
+            return fl.convolution(input.unsqueeze(0), weight, bias, *options).squeeze(0)
+        return fl.convolution(input, weight, bias, *options)
+
+    def forward(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any:  # fmt: skip
+        return convolution(input, weight, bias, stride, padding, dilation, groups, 0)
+
+    def backward(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Any:  # fmt: skip
+        return convolution(input, weight, bias, stride, padding, dilation, groups, output_padding)
+
+    return backward if transposed else forward
+
+
+for _n in (1, 2, 3):
+    aten_parts(f"conv{_n}d")(_convolution_as_aten(_n, False))
+    aten_parts(f"conv_transpose{_n}d")(_convolution_as_aten(_n, True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import call, samples, without
+from flambeau.ops.samples import call, samples
 
 
 def _space(n):
@@ -52,7 +52,7 @@ def convolution_backward(make):
     yield call(make(2, 3, 3), make(2, 2, 5), make(3, 2, 3), [2], [1], [1], False, [0], 1, [True, False, False])
 
 
-without(
+samples.without(
     "compiled networks call it where no derivative is wanted, in single precision; tests/inductor/test_epilogue.py",
     "_convolution_finished",
     "_convolution_packed",

@@ -8,6 +8,12 @@ from typing import Any
 import flambeau as fl
 from flambeau.ops.rules import definition
 
+definition.without(
+    "a primitive",
+    "copy_",
+    "fill_",
+)
+
 
 def _options(like: Any, options: dict[str, Any]) -> dict[str, Any]:
     """dtype and device of a result, from keywords or from a tensor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import call, samples, without
+from flambeau.ops.samples import call, samples
 
 
 @samples("polar")
@@ -80,4 +80,4 @@ def item(make):
     yield call(make())
 
 
-without("it shares its memory with a storage that is given", "_set_storage_")
+samples.without("it shares its memory with a storage that is given", "_set_storage_")

@@ -9,6 +9,16 @@ from typing import Any
 import flambeau as fl
 from flambeau.ops.rules import definition
 
+definition.without(
+    "a primitive",
+    "nonzero",
+    "gather",
+    "scatter.src",
+    "scatter_add",
+    "sort",
+    "sort.stable",
+)
+
 
 def _linear_index(self: Any, indices: Sequence[Any]) -> tuple[Any, Any, list[int], list[int]]:
     """(self with the indexed dimensions in front, flat index into them, the index's shape, sizes of the rest)."""

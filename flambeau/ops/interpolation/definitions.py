@@ -12,6 +12,16 @@ from typing import Any
 import flambeau as fl
 from flambeau.ops.rules import definition
 
+definition.without(
+    "a device without a kernel cannot resize",
+    "_interpolate",
+    "_interpolate_backward",
+)
+definition.without(
+    "the derivative is taken through the definition of `grid_sampler_2d` instead",
+    "_grid_sampler_backward",
+)
+
 NEAREST, CUBIC = 1, 2
 BORDER, REFLECTION = 1, 2
 

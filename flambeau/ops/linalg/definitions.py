@@ -7,6 +7,32 @@ from typing import Any
 import flambeau as fl
 from flambeau.ops.rules import definition
 
+definition.without(
+    "a matrix factorization or its use, for which devices have a library",
+    "_linalg_lu_factor_ex",
+    "_linalg_solve_ex",
+    "_linalg_inv_ex",
+    "_linalg_det",
+    "_linalg_slogdet",
+    "_linalg_cholesky_ex",
+    "_cholesky_inverse",
+    "_linalg_ldl_factor_ex",
+    "lu_unpack",
+    "linalg_lu_solve",
+    "linalg_ldl_solve",
+    "cholesky_solve",
+    "linalg_solve_triangular",
+    "geqrf",
+    "linalg_householder_product",
+    "ormqr",
+    "linalg_qr",
+    "_linalg_svd",
+    "_linalg_eigh",
+    "_linalg_eig",
+    "_linalg_lstsq",
+    "_linalg_pinv",
+)
+
 
 def _coefficients(degree: int) -> list[float]:
     """Of the diagonal Padé approximant of the exponential."""

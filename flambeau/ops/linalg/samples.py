@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import Constant, Through, call, first, plain, samples, without
+from flambeau.ops.samples import Constant, Through, call, first, plain, samples
 
 
 @samples("linalg_vector_norm")
@@ -346,4 +346,4 @@ def vander(make):
     yield call(make(3))
 
 
-without("an iteration towards eigenvectors, which has no exact result", "lobpcg")
+samples.without("an iteration towards eigenvectors, which has no exact result", "lobpcg")

@@ -7,9 +7,9 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau.ops.lists import foreach  # noqa: F401 - the records
+from flambeau.ops.lists import foreach, update_evaluation  # noqa: F401 - the records
 from flambeau.ops.record import RECORDS
-from flambeau.ops.rules import definition
+from flambeau.ops.rules import aten_parts, definition
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
 
@@ -46,3 +46,21 @@ def _for_each(record: Any) -> Callable[..., Any]:
 for _record in RECORDS.values():
     if _record.kind == "each":
         definition(_record.name)(_for_each(_record))
+
+
+# ---------------------------------------------------------------- as ATen has them
+
+
+def _update_as_aten(name: str) -> Callable[..., None]:
+    """A step of an optimizer, operator by operator. What is no tensor of a handler, such as the count of steps, is written
+    once."""
+
+    def update(*args: Any, **kwargs: Any) -> None:
+        update_evaluation.run(name, *args, **kwargs)
+
+    return update
+
+
+for _record in RECORDS.values():
+    if _record.kind == "update":
+        aten_parts(_record.name)(_update_as_aten(_record.name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flambeau.ops.record import load
-from flambeau.ops.samples import call, samples, without
+from flambeau.ops.samples import call, samples
 
 
 def _foreach(record):
@@ -39,7 +39,7 @@ def foreach_with_tensor(make):
     yield call(*lists, make.constant(2))
 
 
-without(
+samples.without(
     "a step of an optimizer or of a gradient scaler, which writes in place",
     *(
         record.name

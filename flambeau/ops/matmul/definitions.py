@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.rules import definition
+from flambeau.ops.rules import aten_parts, definition
+
+definition.without(
+    "a primitive",
+    "mm",
+)
+definition.without(
+    "the compiler makes it of others for devices that have a kernel",
+    "_product_pitched",
+    "_product_finished",
+    "_product_packed",
+)
 
 
 @definition("bmm")
@@ -94,3 +106,49 @@ def scaled_mm(
 
 
 definition("outer", "ger")(lambda self, vec2: self.unsqueeze(1) * vec2)
+
+
+# ---------------------------------------------------------------- as ATen has them
+
+
+@aten_parts("matmul")
+def matmul_as_aten(self: Any, other: Any) -> Any:
+    a, b = self.dim(), other.dim()
+    if not a or not b or self.dtype != other.dtype:
+        return NotImplemented  # and let the operator say what is wrong
+    if a == 1 and b == 1:
+        return fl.dot(self, other)
+    if a == 2 and b == 1:
+        return fl.mv(self, other)
+    if a == 1 and b == 2:
+        return fl.mm(self.unsqueeze(0), other).squeeze(0)
+    if a == 2 and b == 2:
+        return fl.mm(self, other)
+    if self.shape[-1] != other.shape[max(b - 2, 0)]:
+        return NotImplemented
+    if b <= 2:  # the dimensions in front are rows of one product
+        rows = self.reshape(-1, self.shape[-1])
+        product = fl.mv(rows, other) if b == 1 else fl.mm(rows, other)
+        return product.view([*self.shape[:-1], *other.shape[1:]])
+    if a == 1:
+        return matmul_as_aten(self.unsqueeze(0), other).squeeze(-2)
+    batch = fl.broadcast_shapes(self.shape[:-2], other.shape[:-2])
+    (m, k), n = self.shape[-2:], other.shape[-1]
+    many = math.prod(batch)
+    left = self.expand([*batch, m, k]).reshape(many, m, k)
+    right = other.expand([*batch, k, n]).reshape(many, k, n)
+    return fl.bmm(left, right).view([*batch, m, n])
+
+
+@aten_parts("linear")
+def linear_as_aten(input: Any, weight: Any, bias: Any = None) -> Any:
+    if weight.dim() != 2 or not input.dim() or input.dtype != weight.dtype or input.shape[-1] != weight.shape[1]:
+        return NotImplemented
+    flipped = weight.transpose(0, 1)
+    if bias is None or input.dim() == 1 or bias.dim() != 1:
+        product = matmul_as_aten(input, flipped)
+        return product if bias is None else product + bias
+    if input.dim() == 2:
+        return fl.addmm(bias, input, flipped)
+    rows = input.reshape(-1, input.shape[-1])
+    return fl.addmm(bias, rows, flipped).view([*input.shape[:-1], weight.shape[0]])

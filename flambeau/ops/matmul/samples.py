@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import Constant, call, samples, without
+from flambeau.ops.samples import Constant, call, samples
 
 
 @samples("mm")
@@ -166,8 +166,8 @@ def scaled_products(make):
         yield call(*map(Constant, (a, b, *scales, bias)), out_dtype=fl.float32)
 
 
-without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
-without(
+samples.without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
+samples.without(
     "compiled graphs call it, below derivatives; tests/inductor/test_products.py",
     "_product_finished",
     "_product_packed",

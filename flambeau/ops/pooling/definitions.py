@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.convolution.definitions import windows_of
-from flambeau.ops.rules import definition
+from flambeau.ops.rules import aten_parts, definition
 
 
 def _window_maxima(self: Any, places: Sequence[Any]) -> Any:
@@ -241,3 +241,11 @@ def _avg_pool_backward(
     if divisor_override is not None:
         grad = grad / divisor_override
     return grad.clone(memory_format=fl.contiguous_format)
+
+
+# ---------------------------------------------------------------- as ATen has them
+
+
+@aten_parts("max_pool2d")
+def max_pool2d_as_aten(self: Any, *options: Any, **named: Any) -> Any:
+    return fl.ops.aten.max_pool2d_with_indices.default(self, *options, **named)[0]

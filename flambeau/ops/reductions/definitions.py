@@ -6,11 +6,17 @@ Counts sort, number the runs of equal values by a running sum, and add up by tho
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.rules import definition
+from flambeau.ops.rules import aten_parts, definition
+
+definition.without(
+    "a primitive",
+    "cumsum",
+    "cumprod",
+)
 
 
 @definition("_search")
@@ -259,3 +265,20 @@ def _isin_sorted(self: Any, list: Any, invert: bool) -> Any:
     at = fl._ops._search(list, self.contiguous(), False, False).clamp(max=list.shape[0] - 1)
     near = fl.gather(list, 0, at.reshape(-1)).reshape(self.shape)
     return self != near if invert else self == near
+
+
+# ---------------------------------------------------------------- as ATen has them
+
+
+def _norm_as_aten(order: float) -> Callable[..., Any]:
+    def norm(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        if dtype is not None:
+            return NotImplemented
+        return fl.ops.aten.linalg_vector_norm.default, (self, order, dim, keepdim)
+
+    return norm
+
+
+aten_parts("_norm_1")(_norm_as_aten(1.0))
+aten_parts("_norm_2")(_norm_as_aten(2.0))
+aten_parts("_norm_inf")(_norm_as_aten(math.inf))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import call, samples, without
+from flambeau.ops.samples import call, samples
 
 
 @samples("_sparse_groups")
@@ -20,7 +20,7 @@ def sparse_dots(make):
     yield call(make.index([1, 0, 1]), make.index([0, 2, 2]), make(2, 4), make(3, 4))
 
 
-without(
+samples.without(
     "a sparse tensor as argument or result; tests/sparse holds their tests",
     "_sparse_coo",
     "_sparse_compressed",

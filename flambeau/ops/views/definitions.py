@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.geometry import dimension, geometry_of, inferred, numel, view_strides
-from flambeau.ops.rules import definition
+from flambeau.ops.rules import aten_parts, definition
 
 
 @definition("reshape")
@@ -119,3 +119,11 @@ def real(self: Any) -> Any:
 @definition("imag")
 def imag(self: Any) -> Any:
     return fl.view_as_real(self).select(-1, 1)
+
+
+# ---------------------------------------------------------------- as ATen has them
+
+
+@aten_parts("transpose")
+def transpose_as_aten(self: Any, dim0: int, dim1: int) -> Any:
+    return (fl.ops.aten.t.default, (self,)) if self.dim() == 2 and (dim0, dim1) == (0, 1) else NotImplemented
