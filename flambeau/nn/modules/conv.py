@@ -12,7 +12,7 @@ from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.modules.lazy import LazyModuleMixin
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
+from flambeau.nn.modules.utils import _ntuple, _reverse_repeat_tuple, _single, own_constructor
 from flambeau.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = [
@@ -39,6 +39,10 @@ class _ConvNd(Module):
     weight: Tensor
     bias: Tensor | None
     _reversed_padding_repeated_twice: list[int]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own_constructor(cls)
 
     def __init__(
         self,
@@ -135,100 +139,59 @@ class _ConvNd(Module):
         return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
 
 
-class Conv1d(_ConvNd):
+class _Conv(_ConvNd):
+    """Convolutions, by the number of their spatial dimensions and the function that computes them."""
+
+    _dims: int
+    _function: Callable[..., Tensor]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        size = _ntuple(self._dims)
+        super().__init__(
+            in_channels, out_channels, size(kernel_size), size(stride),
+            padding if isinstance(padding, str) else size(padding), size(dilation), False, size(0), groups, bias,
+            padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = self._padded(input), (0,) * self._dims
+        return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+
+class Conv1d(_Conv):
     """Convolution of (N, C, L) or (C, L)."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, _single(kernel_size), _single(stride),
-            padding if isinstance(padding, str) else _single(padding), _single(dilation), False, (0,), groups, bias,
-            padding_mode, device, dtype,
-        )  # fmt: skip
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.padding_mode != "zeros":
-            return F.conv1d(self._padded(input), weight, bias, self.stride, (0,), self.dilation, self.groups)
-        return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight, self.bias)
+    _dims, _function = 1, staticmethod(F.conv1d)
 
 
-class Conv2d(_ConvNd):
+class Conv2d(_Conv):
     """Convolution of (N, C, H, W) or (C, H, W)."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, _pair(kernel_size), _pair(stride),
-            padding if isinstance(padding, str) else _pair(padding), _pair(dilation), False, (0, 0), groups, bias,
-            padding_mode, device, dtype,
-        )  # fmt: skip
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.padding_mode != "zeros":
-            return F.conv2d(self._padded(input), weight, bias, self.stride, (0, 0), self.dilation, self.groups)
-        return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight, self.bias)
+    _dims, _function = 2, staticmethod(F.conv2d)
 
 
-class Conv3d(_ConvNd):
+class Conv3d(_Conv):
     """Convolution of (N, C, D, H, W) or (C, D, H, W)."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, _triple(kernel_size), _triple(stride),
-            padding if isinstance(padding, str) else _triple(padding), _triple(dilation), False, (0, 0, 0), groups,
-            bias, padding_mode, device, dtype,
-        )  # fmt: skip
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.padding_mode != "zeros":
-            return F.conv3d(self._padded(input), weight, bias, self.stride, (0, 0, 0), self.dilation, self.groups)
-        return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight, self.bias)
+    _dims, _function = 3, staticmethod(F.conv3d)
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -305,82 +268,49 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
-class ConvTranspose1d(_ConvTransposeNd):
+class _ConvTranspose(_ConvTransposeNd):
+    """Transposed convolutions, by the number of their spatial dimensions and the function that computes them."""
+
+    _dims: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        size = _ntuple(self._dims)
+        super().__init__(
+            in_channels, out_channels, size(kernel_size), size(stride), size(padding), size(dilation), True,
+            size(output_padding), groups, bias, padding_mode, device, dtype,
+        )  # fmt: skip
+
+
+class ConvTranspose1d(_ConvTranspose):
     """The transpose of a convolution of (N, C, L) or (C, L)."""
 
-    _function = staticmethod(F.conv_transpose1d)
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, _single(kernel_size), _single(stride), _single(padding), _single(dilation), True,
-            _single(output_padding), groups, bias, padding_mode, device, dtype,
-        )  # fmt: skip
+    _dims, _function = 1, staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_ConvTranspose):
     """The transpose of a convolution of (N, C, H, W) or (C, H, W)."""
 
-    _function = staticmethod(F.conv_transpose2d)
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation), True,
-            _pair(output_padding), groups, bias, padding_mode, device, dtype,
-        )  # fmt: skip
+    _dims, _function = 2, staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_ConvTranspose):
     """The transpose of a convolution of (N, C, D, H, W) or (C, D, H, W)."""
 
-    _function = staticmethod(F.conv_transpose3d)
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, _triple(kernel_size), _triple(stride), _triple(padding), _triple(dilation), True,
-            _triple(output_padding), groups, bias, padding_mode, device, dtype,
-        )  # fmt: skip
+    _dims, _function = 3, staticmethod(F.conv_transpose3d)
 
 
 class _LazyConvXdMixin(LazyModuleMixin):

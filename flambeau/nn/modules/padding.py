@@ -8,7 +8,7 @@ from typing import Any
 from flambeau import Tensor
 from flambeau.nn import functional as F
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.utils import _ntuple, _pair, _quadruple
+from flambeau.nn.modules.utils import _ntuple, own_constructor
 
 __all__ = [
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
@@ -16,69 +16,50 @@ __all__ = [
     "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
 ]  # fmt: skip
 
-_sextuple = _ntuple(6)
 
+class _PadNd(Module):
+    """Padding before and after each of the last `_dims` dimensions, in a way that `nn.functional.pad` has a name for."""
 
-class _CircularPadNd(Module):
+    _dims: int
+    _mode: str
     padding: Sequence[int]
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        raise NotImplementedError
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own_constructor(cls)
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = _ntuple(2 * self._dims)(padding)
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check_input_dim(input)
-        return F.pad(input, self.padding, "circular")
+        return F.pad(input, self.padding, self._mode)
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
 
 
-def _check(module: Module, input: Tensor, dims: int) -> None:
-    if input.dim() not in (dims, dims + 1):
-        raise ValueError(
-            f"[{type(module).__name__}] expected an input of {dims} or {dims + 1} dimensions, got {input.dim()}"
-        )
-
-
-class CircularPad1d(_CircularPadNd):
-    """Goes on from the other end of (N, C, W) or (C, W)."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _pair(padding)
+class _CircularPadNd(_PadNd):
+    _mode = "circular"
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _check(self, input, 2)
+        least = self._dims + 1
+        if input.dim() not in (least, least + 1):
+            raise ValueError(
+                f"[{type(self).__name__}] expected an input of {least} or {least + 1} dimensions, got {input.dim()}"
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        return super().forward(input)
 
 
-class CircularPad2d(_CircularPadNd):
-    """Goes on from the other end of (N, C, H, W) or (C, H, W)."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _quadruple(padding)
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _check(self, input, 3)
-
-
-class CircularPad3d(_CircularPadNd):
-    """Goes on from the other end of (N, C, D, H, W) or (C, D, H, W)."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _sextuple(padding)
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _check(self, input, 4)
-
-
-class _ConstantPadNd(Module):
+class _ConstantPadNd(_PadNd):
+    _mode = "constant"
     value: float
-    padding: Sequence[int]
 
-    def __init__(self, value: float) -> None:
-        super().__init__()
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
@@ -88,123 +69,101 @@ class _ConstantPadNd(Module):
         return f"padding={self.padding}, value={self.value}"
 
 
+class _ZeroPadNd(_ConstantPadNd):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ReflectionPadNd(_PadNd):
+    _mode = "reflect"
+
+
+class _ReplicationPadNd(_PadNd):
+    _mode = "replicate"
+
+
+class CircularPad1d(_CircularPadNd):
+    """Goes on from the other end of (N, C, W) or (C, W)."""
+
+    _dims = 1
+
+
+class CircularPad2d(_CircularPadNd):
+    """Goes on from the other end of (N, C, H, W) or (C, H, W)."""
+
+    _dims = 2
+
+
+class CircularPad3d(_CircularPadNd):
+    """Goes on from the other end of (N, C, D, H, W) or (C, D, H, W)."""
+
+    _dims = 3
+
+
 class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with a value."""
 
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(value)
-        self.padding = _pair(padding)
+    _dims = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
     """Pads the last two dimensions with a value."""
 
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(value)
-        self.padding = _quadruple(padding)
+    _dims = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
     """Pads the last three dimensions with a value."""
 
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(value)
-        self.padding = _sextuple(padding)
+    _dims = 3
 
 
-class ZeroPad1d(ConstantPad1d):
+class ZeroPad1d(_ZeroPadNd, ConstantPad1d):
     """Pads the last dimension with zeros."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
 
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
-
-
-class ZeroPad2d(ConstantPad2d):
+class ZeroPad2d(_ZeroPadNd, ConstantPad2d):
     """Pads the last two dimensions with zeros."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
 
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
-
-
-class ZeroPad3d(ConstantPad3d):
+class ZeroPad3d(_ZeroPadNd, ConstantPad3d):
     """Pads the last three dimensions with zeros."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
-
-
-class _ReflectionPadNd(Module):
-    padding: Sequence[int]
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, "reflect")
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
 
 class ReflectionPad1d(_ReflectionPadNd):
     """Mirrors the last dimension at its ends."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _pair(padding)
+    _dims = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
     """Mirrors the last two dimensions at their ends."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _quadruple(padding)
+    _dims = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
     """Mirrors the last three dimensions at their ends."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _sextuple(padding)
-
-
-class _ReplicationPadNd(Module):
-    padding: Sequence[int]
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, "replicate")
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
+    _dims = 3
 
 
 class ReplicationPad1d(_ReplicationPadNd):
     """Repeats the ends of the last dimension."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _pair(padding)
+    _dims = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
     """Repeats the ends of the last two dimensions."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _quadruple(padding)
+    _dims = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
     """Repeats the ends of the last three dimensions."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _sextuple(padding)
+    _dims = 3

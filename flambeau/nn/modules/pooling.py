@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import Tensor
 from flambeau.nn import functional as F
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.utils import _pair, _single, _triple
+from flambeau.nn.modules.utils import _ntuple, own_constructor
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
@@ -18,7 +18,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _MaxPoolNd(Module):
+class _Pooling(Module):
+    """Pooling by a function of `nn.functional`."""
+
+    _function: Callable[..., Any]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own_constructor(cls)
+
+
+class _MaxPoolNd(_Pooling):
+    _with_indices: Callable[..., Any]
     return_indices: bool
     ceil_mode: bool
 
@@ -39,6 +50,10 @@ class _MaxPoolNd(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
+    def forward(self, input: Tensor) -> Any:
+        pool = self._with_indices if self.return_indices else self._function
+        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
     def extra_repr(self) -> str:
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
@@ -49,28 +64,34 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """Maxima over windows of (N, C, L) or (C, L); with their places if return_indices."""
 
-    def forward(self, input: Tensor) -> Any:
-        pool = F.max_pool1d_with_indices if self.return_indices else F.max_pool1d
-        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+    _function, _with_indices = staticmethod(F.max_pool1d), staticmethod(F.max_pool1d_with_indices)
 
 
 class MaxPool2d(_MaxPoolNd):
     """Maxima over windows of (N, C, H, W) or (C, H, W); with their places if return_indices."""
 
-    def forward(self, input: Tensor) -> Any:
-        pool = F.max_pool2d_with_indices if self.return_indices else F.max_pool2d
-        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+    _function, _with_indices = staticmethod(F.max_pool2d), staticmethod(F.max_pool2d_with_indices)
 
 
 class MaxPool3d(_MaxPoolNd):
     """Maxima over windows of (N, C, D, H, W) or (C, D, H, W); with their places if return_indices."""
 
-    def forward(self, input: Tensor) -> Any:
-        pool = F.max_pool3d_with_indices if self.return_indices else F.max_pool3d
-        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+    _function, _with_indices = staticmethod(F.max_pool3d), staticmethod(F.max_pool3d_with_indices)
 
 
-class _MaxUnpoolNd(Module):
+class _MaxUnpoolNd(_Pooling):
+    _dims: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        size = _ntuple(self._dims)
+        self.kernel_size = size(kernel_size)
+        self.stride = size(stride if stride is not None else kernel_size)
+        self.padding = size(padding)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -78,43 +99,22 @@ class _MaxUnpoolNd(Module):
 class MaxUnpool1d(_MaxUnpoolNd):
     """Puts the maxima of MaxPool1d back to their places, zeros elsewhere."""
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = _single(kernel_size)
-        self.stride = _single(stride if stride is not None else kernel_size)
-        self.padding = _single(padding)
-
-    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+    _dims, _function = 1, staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """Puts the maxima of MaxPool2d back to their places, zeros elsewhere."""
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = _pair(kernel_size)
-        self.stride = _pair(stride if stride is not None else kernel_size)
-        self.padding = _pair(padding)
-
-    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+    _dims, _function = 2, staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """Puts the maxima of MaxPool3d back to their places, zeros elsewhere."""
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = _triple(kernel_size)
-        self.stride = _triple(stride if stride is not None else kernel_size)
-        self.padding = _triple(padding)
-
-    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+    _dims, _function = 3, staticmethod(F.max_unpool3d)
 
 
-class _AvgPoolNd(Module):
+class _AvgPoolNd(_Pooling):
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -131,9 +131,10 @@ class AvgPool1d(_AvgPoolNd):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size = _single(kernel_size)
-        self.stride = _single(stride if stride is not None else kernel_size)
-        self.padding = _single(padding)
+        size = _ntuple(1)
+        self.kernel_size = size(kernel_size)
+        self.stride = size(stride if stride is not None else kernel_size)
+        self.padding = size(padding)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -159,12 +160,8 @@ class _AvgPoolWithDivisor(_AvgPoolNd):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
-
-class AvgPool2d(_AvgPoolWithDivisor):
-    """Means over windows of (N, C, H, W) or (C, H, W)."""
-
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool2d(
+        return self._function(
             input,
             self.kernel_size,
             self.stride,
@@ -173,21 +170,18 @@ class AvgPool2d(_AvgPoolWithDivisor):
             self.count_include_pad,
             self.divisor_override,
         )
+
+
+class AvgPool2d(_AvgPoolWithDivisor):
+    """Means over windows of (N, C, H, W) or (C, H, W)."""
+
+    _function = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
     """Means over windows of (N, C, D, H, W) or (C, D, H, W)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool3d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+    _function = staticmethod(F.avg_pool3d)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -195,10 +189,10 @@ class AvgPool3d(_AvgPoolWithDivisor):
             self.__dict__.setdefault(name, default)
 
 
-class _FractionalMaxPoolNd(Module):
+class _FractionalMaxPoolNd(_Pooling):
     """Max pooling over windows of random steps, so that the output has a given size or share of the input's."""
 
-    _tuple = staticmethod(_single)
+    _dims: int
 
     def __init__(
         self,
@@ -209,12 +203,12 @@ class _FractionalMaxPoolNd(Module):
         _random_samples: Tensor | None = None,
     ) -> None:
         super().__init__()
-        name = type(self).__name__
-        self.kernel_size = self._tuple(kernel_size)
+        name, size = type(self).__name__, _ntuple(self._dims)
+        self.kernel_size = size(kernel_size)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = self._tuple(output_size) if output_size is not None else None
-        self.output_ratio = self._tuple(output_ratio) if output_ratio is not None else None
+        self.output_size = size(output_size) if output_size is not None else None
+        self.output_ratio = size(output_ratio) if output_ratio is not None else None
         if output_size is None and output_ratio is None:
             raise ValueError(f"[{name}] expected output_size or output_ratio, got neither")
         if output_size is not None and output_ratio is not None:
@@ -222,36 +216,34 @@ class _FractionalMaxPoolNd(Module):
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(f"[{name}] expected output_ratio between 0 and 1, got {output_ratio}")
 
+    def forward(self, input: Tensor) -> Any:
+        return self._function(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
     """Fractional max pooling of (N, C, H, W) or (C, H, W)."""
 
-    _tuple = staticmethod(_pair)
-
-    def forward(self, input: Tensor) -> Any:
-        return F.fractional_max_pool2d(
-            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
-        )
+    _dims, _function = 2, staticmethod(F.fractional_max_pool2d)
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """Fractional max pooling of (N, C, T, H, W) or (C, T, H, W)."""
 
-    _tuple = staticmethod(_triple)
-
-    def forward(self, input: Tensor) -> Any:
-        return F.fractional_max_pool3d(
-            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
-        )
+    _dims, _function = 3, staticmethod(F.fractional_max_pool3d)
 
 
-class _LPPoolNd(Module):
+class _LPPoolNd(_Pooling):
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
         super().__init__()
         self.norm_type = norm_type
         self.kernel_size = kernel_size
         self.stride = stride
         self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
         return (
@@ -263,31 +255,31 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """p-norms over windows of (N, C, L) or (C, L)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPoolNd):
     """p-norms over windows of (N, C, H, W) or (C, H, W)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPoolNd):
     """p-norms over windows of (N, C, D, H, W) or (C, D, H, W)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveMaxPoolNd(Module):
+class _AdaptiveMaxPoolNd(_Pooling):
     return_indices: bool
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size = output_size
         self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        return self._function(input, self.output_size, self.return_indices)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -296,28 +288,28 @@ class _AdaptiveMaxPoolNd(Module):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima over as many windows as the output has elements."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+    _function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima over as many windows as the output has elements; None keeps the input's size."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+    _function = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima over as many windows as the output has elements; None keeps the input's size."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+    _function = staticmethod(F.adaptive_max_pool3d)
 
 
-class _AdaptiveAvgPoolNd(Module):
+class _AdaptiveAvgPoolNd(_Pooling):
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, self.output_size)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -326,19 +318,16 @@ class _AdaptiveAvgPoolNd(Module):
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over as many windows as the output has elements."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)
+    _function = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over as many windows as the output has elements; None keeps the input's size."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)
+    _function = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over as many windows as the output has elements; None keeps the input's size."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(input, self.output_size)
+    _function = staticmethod(F.adaptive_avg_pool3d)

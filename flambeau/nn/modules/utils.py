@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from types import FunctionType
 from typing import Any
 
 
@@ -21,6 +22,20 @@ _single = _ntuple(1, "_single")
 _pair = _ntuple(2, "_pair")
 _triple = _ntuple(3, "_triple")
 _quadruple = _ntuple(4, "_quadruple")
+
+
+def own_constructor(cls: Any) -> None:
+    """The constructor that a layer inherits from a private base, under the layer's own name, which messages quote."""
+    base: FunctionType = cls.__init__
+    if "__init__" not in cls.__dict__ and cls.__module__ == base.__module__ and not cls.__name__.startswith("_"):
+        own = FunctionType(base.__code__, base.__globals__, base.__name__, base.__defaults__, base.__closure__)
+        own.__annotations__, own.__kwdefaults__, own.__module__ = (
+            base.__annotations__,
+            base.__kwdefaults__,
+            base.__module__,
+        )
+        own.__qualname__ = f"{cls.__qualname__}.__init__"
+        cls.__init__ = own
 
 
 def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
