@@ -36,12 +36,7 @@ def _none_or_dtype(input: Tensor | None) -> Any:
 
 
 def _canonical_mask(
-    mask: Tensor | None,
-    mask_name: str,
-    other_type: Any,
-    other_name: str,
-    target_type: Any,
-    check_other: bool = True,
+    mask: Tensor | None, mask_name: str, other_type: Any, other_name: str, target_type: Any, check_other: bool = True
 ) -> Tensor | None:
     """A mask as numbers to add: of a boolean one, -inf where it is set."""
     if mask is None:
@@ -85,12 +80,7 @@ def _in_projection(
 
 
 def _mha_shape_check(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-    num_heads: int,
+    query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, num_heads: int
 ) -> bool:
     """Whether the query is a batch; raises where dimensions do not go together."""
     if query.dim() not in (2, 3):
@@ -118,13 +108,7 @@ def _verify_batch_size(size: Sequence[int]) -> None:
 
 
 def boolean_dispatch(
-    arg_name: str,
-    arg_index: int,
-    default: bool,
-    if_true: Any,
-    if_false: Any,
-    module_name: str,
-    func_name: str,
+    arg_name: str, arg_index: int, default: bool, if_true: Any, if_false: Any, module_name: str, func_name: str
 ) -> Any:
     """A function that is one of two, as a flag among its arguments says."""
 

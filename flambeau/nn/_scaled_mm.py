@@ -67,10 +67,7 @@ def scaled_mm(
     """The product of two matrices of 8-bit floats times their scales, summed in float32."""
     if any(_only("swizzle", s) not in (None, SwizzleType.NO_SWIZZLE) for s in (swizzle_a, swizzle_b)):
         raise NotImplementedError("[scaled_mm] expected scales in their plain order")
-    (left, by_rows), (right, by_columns) = (
-        _scales(scale_a, scale_recipe_a, 0),
-        _scales(scale_b, scale_recipe_b, 1),
-    )
+    (left, by_rows), (right, by_columns) = (_scales(scale_a, scale_recipe_a, 0), _scales(scale_b, scale_recipe_b, 1))
     if by_rows != by_columns:  # one of them for each row is: the same for all
         left = left if by_rows else left.reshape(1, 1).expand(mat_a.shape[0], 1).contiguous()
         right = right if by_columns else right.reshape(1, 1).expand(1, mat_b.shape[1]).contiguous()

@@ -88,13 +88,7 @@ class Embedding(_Table):
                 self.weight, input, -1 if padding is None else padding, self.scale_grad_by_freq, self.sparse
             )
         return F.embedding(
-            input,
-            self.weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.sparse,
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
 
     def extra_repr(self) -> str:
