@@ -1,17 +1,23 @@
 """Optimizers whose step is an update record over lists of tensors: what they share.
 
-A subclass names the state it keeps, makes the state of a parameter that has none, and says which record to run with
-which numbers. Gathering the lists and the arithmetic are native; Python is not involved for single parameters.
+A subclass is a table: the record, the state it keeps, and the options of a group that the record takes as numbers.
+Gathering the lists and the arithmetic are native; Python is not involved for single parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import flambeau as fl
 from flambeau import _C, Tensor, _ops
-from flambeau.optim.optimizer import Optimizer, _get_scalar_dtype, _use_grad_for_differentiable
+from flambeau.optim.optimizer import (
+    Optimizer,
+    ParamsT,
+    _check_tensor_lr,
+    _get_scalar_dtype,
+    _use_grad_for_differentiable,
+)
 
 _COMPLEX, _OFF_CPU, _MISSING = 1, 2, 4  # as csrc/python/optimizer.cpp has them
 
@@ -61,20 +67,73 @@ def zeros_like(p: Tensor) -> Tensor:
     return fl.zeros_like(p, memory_format=fl.preserve_format)
 
 
+def filled_like(p: Tensor, value: float) -> Tensor:
+    filled = fl.full_like(p, complex(value, value) if p.is_complex() else value, memory_format=fl.preserve_format)
+    return filled.detach()
+
+
+# State that is one number for a parameter: the value it starts with, or the option that says so.
+_SCALARS: dict[str, float | str] = {"step": 0.0, "mu": 1.0, "mu_product": 1.0, "eta": "lr"}
+# State like the parameter that starts with the value of an option; all other state starts with zeros.
+_FILLED = {"sum": "initial_accumulator_value", "step_size": "lr"}
+# Options that records take under other names, or as two numbers.
+_RENAMED = {"decoupled_weight_decay": "decoupled"}
+_PAIRS = {"betas": ("beta1", "beta2"), "etas": ("etaminus", "etaplus"), "step_sizes": ("smallest", "largest")}
+
+
 class ListOptimizer(Optimizer):
     """A step of each group is one call of an update record."""
 
+    _record: str
+    _state: tuple[str, ...]  # in the order of the record
+    _numbers: str  # names of options
+    _constants: ClassVar[dict[str, float]] = {}  # numbers of the record that are no options
+    _single: tuple[tuple[str, str], ...]  # from _numbers: names of the record with the options that give them
+    _double: tuple[tuple[str, str, str], ...]
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if names := cls.__dict__.get("_numbers", "").split():
+            cls._single = tuple((_RENAMED.get(name, name), name) for name in names if name not in _PAIRS)
+            cls._double = tuple((*_PAIRS[name], name) for name in names if name in _PAIRS)
+
+    def __init__(self, params: ParamsT, at_least_zero: str, **options: Any) -> None:
+        _check_tensor_lr(options["lr"])
+        check_at_least_zero(**{name: options[name] for name in at_least_zero.split()})
+        if "betas" in options:
+            check_betas(options["betas"])
+        super().__init__(params, options)
+        if options.get("fused"):
+            if options["differentiable"]:
+                raise RuntimeError("[optim] expected fused without differentiable, got both")
+            if options["foreach"]:
+                raise RuntimeError("[optim] expected fused or foreach, got both")
+            self._step_supports_amp_scaling = True
+
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
         """Names of the state that the record takes, in its order."""
-        raise NotImplementedError
+        return self._state
 
     def _initial_state(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         """The state of a parameter before its first step."""
-        raise NotImplementedError
+        names = self._state_names(group)
+        state = {}
+        for name in (n for n in names if n in _SCALARS):
+            value = _SCALARS[name]
+            state[name] = self._step_count(p, group, float(group[value]) if isinstance(value, str) else value)
+        for name in (n for n in names if n not in _SCALARS):
+            state[name] = filled_like(p, float(group[_FILLED[name]])) if name in _FILLED else zeros_like(p)
+        return state
+
+    def _record_of(self, group: dict[str, Any]) -> str:
+        return self._record
 
     def _update(self, group: dict[str, Any], lists: list[list[Tensor]], found: int) -> None:
         """Run the record over parameters, gradients and the named state."""
-        raise NotImplementedError
+        numbers = {name: group[option] for name, option in self._single}
+        for first, second, option in self._double:
+            numbers[first], numbers[second] = group[option]
+        run_update(self._record_of(group), lists, found, group["differentiable"], **numbers, **self._constants)
 
     def _step_count(self, p: Tensor, group: dict[str, Any], value: float = 0.0) -> Tensor:
         """Scalar state: on the CPU, except where steps must not wait for the device."""
@@ -89,7 +148,7 @@ class ListOptimizer(Optimizer):
                 group.setdefault(key, default)
             for p in group["params"]:  # checkpoints of old versions hold numbers where tensors are expected
                 entry = self.state.get(p, {})
-                for key in ("step", "eta", "mu", "mu_product"):
+                for key in _SCALARS:
                     if key in entry and not isinstance(entry[key], Tensor):
                         entry[key] = self._step_count(p, group, float(entry[key]))
 

@@ -7,7 +7,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor
 from flambeau.optim._functional import sgd
-from flambeau.optim._lists import _MISSING, ListOptimizer, check_at_least_zero, run_update
+from flambeau.optim._lists import _MISSING, ListOptimizer, run_update
 from flambeau.optim.optimizer import ParamsT
 
 __all__ = ["SGD", "sgd"]
@@ -30,24 +30,15 @@ class SGD(ListOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
-        check_at_least_zero(lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError(
                 f"[SGD] expected momentum > 0 and dampening 0 for nesterov=True, got {momentum} and {dampening}"
             )
-        defaults = {
-            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
-            "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
-        }  # fmt: skip
-        super().__init__(params, defaults)
-        if fused:
-            self._step_supports_amp_scaling = True
-            if differentiable:
-                raise RuntimeError("[optim] expected fused without differentiable, got both")
-            if foreach:
-                raise RuntimeError("[optim] expected fused or foreach, got both")
+        super().__init__(
+            params, "lr momentum weight_decay", lr=lr, momentum=momentum, dampening=dampening,
+            weight_decay=weight_decay, nesterov=nesterov, maximize=maximize, foreach=foreach,
+            differentiable=differentiable, fused=fused,
+        )  # fmt: skip
 
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
