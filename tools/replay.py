@@ -73,13 +73,14 @@ def kernels(tree: pathlib.Path, program: str) -> dict[str, str]:
         done = subprocess.run([sys.executable, str(file)], cwd=empty, env=environment, capture_output=True, text=True)
         if done.returncode:
             return {"failed": done.stderr.strip().splitlines()[-1]}
+        matches = [m for source in pathlib.Path(cache).rglob("*.cpp") for m in KERNEL.finditer(source.read_text())]
+        texts = sorted({(m["ops"], m["text"].replace(m["name"], "kernel")) for m in matches})
         found: dict[str, str] = {}
-        for source in sorted(pathlib.Path(cache).rglob("*.cpp")):
-            for match in KERNEL.finditer(source.read_text()):
-                text, key, i = match["text"].replace(match["name"], "kernel"), match["ops"], 2
-                while key in found and found[key] != text:
-                    key, i = f"{match['ops']} ({i})", i + 1
-                found[key] = text
+        for ops, text in texts:  # by text: names of files depend on headers and compilers
+            key, i = ops, 2
+            while key in found:
+                key, i = f"{ops} ({i})", i + 1
+            found[key] = text
         return dict(sorted(found.items(), key=lambda item: item[0]))
 
 

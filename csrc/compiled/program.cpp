@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "compiled/kept.h"
+#include "compiled/kept_value.h"
 #include "core/accelerator.h"
 #include "core/arena.h"
 #include "core/parallel.h"
@@ -57,6 +57,7 @@ class Runner {
         inputs_(program.inputs),
         made_(program.slots - program.inputs),
         device_(program.device),
+        block_offsets_(&program.block_offsets),
         states_(states) {
     if (program.arena) {
       arena_.emplace(program.arena);
@@ -77,8 +78,10 @@ class Runner {
   const Tensor& at(int slot) const { return slot < inputs_ ? given_[slot] : made_[slot - inputs_]; }
   Tensor& make(int slot) { return made_[slot - inputs_]; }
 
-  void operator()(const Allocate& s) { make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, device_}); }
-  void operator()(const View& s) {
+  void operator()(const AllocateStep& s) {
+    make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, device_});
+  }
+  void operator()(const ViewStep& s) {
     const Tensor& base = at(s.base);
     const int64_t skipped = base.offset() * base.itemsize(), itemsize = size_of(s.dtype);
     FL_CHECK(skipped % itemsize == 0, "[view] expected memory that begins at a multiple of ", itemsize,
@@ -87,14 +90,14 @@ class Runner {
     made->dtype = s.dtype;
     make(s.slot) = made;
   }
-  void operator()(const Place& s) {
+  void operator()(const ArenaTensorStep& s) {
     const size_t bytes = static_cast<size_t>(extent(s.sizes, s.strides)) * size_of(s.dtype);
-    Offer here{arena_->data() + s.bytes, bytes, {}};
+    Offer here{address(s.location), bytes, {}};
     const OfferScope scope(&here, 1);
     make(s.slot) = empty_strided(s.sizes, s.strides, {s.dtype, device_});
     placed_.push_back(std::move(here.taken));
   }
-  void operator()(const Own& s) {
+  void operator()(const UnshareStep& s) {
     Tensor& made = make(s.slot);
     const int64_t known = made->storage->foreign_delete ? 2 : 1;  // one is in `placed_`
     if (made->use_count() == 1 && made->storage->use_count() == known) return;
@@ -102,19 +105,20 @@ class Runner {
     copy_into(copy, made);
     made = copy;
   }
-  void operator()(const Release& s) {
+  void operator()(const ReleaseStep& s) {
     for (int slot : s.slots) make(slot) = Tensor();
   }
 
-  void operator()(const Launch& s) {
+  void operator()(const LoopStep& s) {
     run(s, omp_in_parallel() ? 1 : std::min<int64_t>(num_threads(), 1 + s.work / kGrain));
   }
 
-  void operator()(const Together& s) {
-    const int64_t work = s.done.back();
+  void operator()(const ConcurrentLoopsStep& s) {
+    int64_t work = 0;
+    for (const LoopStep& loop : s.loops) work += std::min(loop.work, kMostWork);
     const int64_t pay = std::min<int64_t>(num_threads(), 1 + work / kGrain);
     if (pay <= 1 || omp_in_parallel()) {
-      for (const Launch& launch : s.launches) (*this)(launch);
+      for (const LoopStep& loop : s.loops) (*this)(loop);
       return;
     }
     // A thread runs those that begin in its part of the work.
@@ -122,18 +126,20 @@ class Runner {
     {
       const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
       const int64_t begin = work * thread / team, end = work * (thread + 1) / team;
-      for (size_t i = 0; i < s.launches.size(); ++i)
-        if (s.done[i] >= begin && (s.done[i] < end || thread + 1 == team)) run(s.launches[i], 1);
+      int64_t before = 0;  // work of the loops before
+      for (const LoopStep& loop : s.loops) {
+        if (before >= begin && (before < end || thread + 1 == team)) run(loop, 1);
+        before += std::min(loop.work, kMostWork);
+      }
     }
   }
 
-  void operator()(const Kernel& s) {
+  void operator()(const KernelStep& s) {
     // Pointers, numbers (whose low half is what a parameter of 32 bits takes), two scratch areas.
     int64_t values[kMaxPointers + kMaxNumbers + 2];
     void* params[kMaxPointers + kMaxNumbers + 2];
     size_t n = 0;
-    for (const Launch::Pointer& p : s.pointers)
-      values[n++] = reinterpret_cast<int64_t>(at(p.slot).raw() + p.bytes);
+    for (const Location& p : s.pointers) values[n++] = reinterpret_cast<int64_t>(address(p));
     for (int64_t number : s.numbers) values[n++] = number;
     values[n++] = 0;
     values[n++] = 0;
@@ -143,7 +149,7 @@ class Runner {
                              n * sizeof *values);
   }
 
-  void operator()(const Random& s) {
+  void operator()(const RandomStateStep& s) {
     if (states_) {
       make(s.slot) = alias(*states_, {2}, {1}, 2 * taken_++);
       return;
@@ -159,7 +165,7 @@ class Runner {
     make(s.slot) = made;
   }
 
-  void operator()(const Call& s) {
+  void operator()(const CallStep& s) {
     constexpr int kMost = 32;
     Value arguments[kMost], results[kMost];
     std::vector<std::vector<Tensor>> lists(s.lists.size());
@@ -170,8 +176,8 @@ class Runner {
       arguments[s.lists[i].argument] = Value::borrow(lists[i].data(), lists[i].size());
     }
     std::vector<Tensor> operands;  // scalars that stand for tensors, as in 2.0 * x
-    operands.reserve(s.numbers.size());
-    for (auto [argument, slot] : s.numbers) {
+    operands.reserve(s.scalars.size());
+    for (auto [argument, slot] : s.scalars) {
       const Scalar scalar = scalar_at(at(slot));
       if (s.arguments[argument].is_tensor()) {
         operands.push_back(wrapped_number(scalar));
@@ -182,7 +188,7 @@ class Runner {
     }
     Offer offers[kMostOffers];
     for (size_t i = 0; i < s.offers.size(); ++i)
-      offers[i] = {arena_->data() + s.offers[i].offset, static_cast<size_t>(s.offers[i].bytes), {}};
+      offers[i] = {address(s.offers[i].location), static_cast<size_t>(s.offers[i].bytes), {}};
     {
       const OfferScope scope(offers, s.offers.size());
       s.op->call(arguments, results);
@@ -201,7 +207,7 @@ class Runner {
   }
 
   // What comes after a call relies on the recorded layout of its results.
-  static Tensor laid(const Tensor& made, const Call& s, size_t i) {
+  static Tensor laid(const Tensor& made, const CallStep& s, size_t i) {
     if (i >= s.strides.size() || s.strides[i].size() != made.sizes().size()) return made;
     const Dims& wanted = s.strides[i];
     bool same = true;
@@ -214,13 +220,18 @@ class Runner {
 
   static constexpr size_t kMaxPointers = 256, kMaxNumbers = 1024;
 
+  static constexpr int64_t kMostWork = int64_t(1) << 40;  // that one loop counts for
+
  private:
-  void run(const Launch& s, int64_t threads) const {
+  char* address(const Location& l) const {
+    if (l.slot >= 0) return static_cast<char*>(at(l.slot).raw()) + l.bytes;
+    return arena_->data() + (*block_offsets_)[~l.slot] + l.bytes;
+  }
+
+  void run(const LoopStep& s, int64_t threads) const {
     void* pointers[kMaxPointers];
     int64_t numbers[kMaxNumbers];
-    for (size_t i = 0; i < s.pointers.size(); ++i)
-      pointers[i] =
-          (s.pointers[i].slot < 0 ? arena_->data() : at(s.pointers[i].slot).raw()) + s.pointers[i].bytes;
+    for (size_t i = 0; i < s.pointers.size(); ++i) pointers[i] = address(s.pointers[i]);
     std::copy(s.numbers.begin(), s.numbers.end(), numbers);
     numbers[0] = threads;
     s.entry(pointers, numbers);
@@ -229,7 +240,7 @@ class Runner {
   // A place was taken by the result that it was meant for, by another one, or by something that lived during
   // the call. Everything but the first gets memory of its own, and so does what somebody else knows of: the
   // place will be used again.
-  void check_taken(const Call& s, Offer& offer, int meant) {
+  void check_taken(const CallStep& s, Offer& offer, int meant) {
     if (!offer.taken) return;
     int64_t known = 1;
     for (int slot : s.results) known += slot >= 0 && at(slot).defined() && at(slot)->storage == offer.taken;
@@ -245,6 +256,7 @@ class Runner {
   const int inputs_;
   std::vector<Tensor> made_;
   const Device device_;
+  const std::vector<int64_t>* const block_offsets_;
   const Tensor* states_;
   int64_t taken_ = 0;  // of them
   void* stream_ = nullptr;
@@ -253,6 +265,10 @@ class Runner {
 };
 
 }  // namespace
+
+void Program::lay_out() {
+  arena = static_cast<size_t>(lay_out_arena(blocks, block_offsets));
+}
 
 std::vector<Tensor> Program::execute(const Tensor* given, const Tensor* states) const {
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "compiled/arena_layout.h"
 #include "compiled/replay.h"
 #include "core/tensor.h"
 #include "dispatch/operator.h"
@@ -20,7 +21,7 @@ namespace fl::compiled {
 // A generated loop: pointers to the first elements it works on, then numbers (threads, sizes, strides).
 using Entry = void (*)(void* const* pointers, const int64_t* numbers);
 
-struct Allocate {
+struct AllocateStep {
   int slot;
   Dims sizes, strides;
   DType dtype;
@@ -28,66 +29,69 @@ struct Allocate {
 
 // Another window on the memory of a slot, maybe of another dtype, in elements of which the offset from the
 // slot's first element is counted.
-struct View {
+struct ViewStep {
   int slot, base;
   Dims sizes, strides;
   int64_t offset;
   DType dtype;
 };
 
-// A tensor at a place in the arena, for operators.
-struct Place {
+// Where something lies: bytes from the first element of a slot, or of block ~slot of the arena.
+struct Location {
   int slot;
-  int64_t bytes;  // from the beginning of the arena
+  int64_t bytes;
+};
+
+// A tensor in the arena, for operators.
+struct ArenaTensorStep {
+  int slot;
+  Location location;
   Dims sizes, strides;
   DType dtype;
 };
 
-// What an operator made is written over from here on: if somebody else has hold of it, it is copied first.
-struct Own {
+// What an operator returned is written over from here on: if somebody else holds it, it is copied first.
+struct UnshareStep {
   int slot;
 };
 
-struct Launch {
-  struct Pointer {
-    int slot;       // -1: the arena
-    int64_t bytes;  // from the slot's first element
-  };
+// A call of a generated loop of the host.
+struct LoopStep {
   Entry entry;
-  std::vector<Pointer> pointers;
+  std::vector<Location> pointers;
   std::vector<int64_t> numbers;  // the first is replaced by the number of threads
   int64_t work;                  // operations, to decide how many threads pay
 };
 
-// Loops that know nothing of each other and are too small for several threads: each thread runs some of them.
-struct Together {
-  std::vector<Launch> launches;
-  std::vector<int64_t> done;  // work of all before each, and of all
+// Independent loops that are too small for several threads: each thread runs some of them.
+struct ConcurrentLoopsStep {
+  std::vector<LoopStep> loops;
 };
 
 // A generated kernel of an accelerator. It takes pointers, then numbers of 32 or 64 bits, then two pointers
 // to scratch memory that the generated ones never use.
-struct Kernel {
+struct KernelStep {
   void* function;
   unsigned grid[3];
   unsigned threads, shared;
-  std::vector<Launch::Pointer> pointers;
+  std::vector<Location> pointers;
   std::vector<int64_t> numbers;
   bool wide;
 };
 
 // The seed and offset of a stream of random numbers, taken from the device's generator, as a tensor of two
 // integers.
-struct Random {
+struct RandomStateStep {
   int slot;
 };
 
 constexpr size_t kMostOffers = 8;  // of one call
 
-struct Call {
-  // A place in the arena for the result of a slot.
+struct CallStep {
+  // Memory of the arena for the result of a slot.
   struct Offered {
-    int64_t offset, bytes;
+    Location location;
+    int64_t bytes;
     int slot;
   };
   struct List {
@@ -98,31 +102,44 @@ struct Call {
   std::vector<Value> arguments;              // tensors are filled in at each run
   std::vector<std::pair<int, int>> tensors;  // argument and slot
   std::vector<List> lists;
-  std::vector<std::pair<int, int>> numbers;  // arguments that are scalars, and slots of tensors that hold them
-  std::vector<int> results;                  // slots; -1 for what nobody uses
+  std::vector<std::pair<int, int>>
+      scalars;               // arguments that are scalars, and slots of tensors that hold them
+  std::vector<int> results;  // slots; -1 for what nobody uses
   std::vector<Offered> offers;
   std::vector<Dims> strides;  // of the results, where an operator may choose others; or none
 };
 
-struct Release {
+struct ReleaseStep {
   std::vector<int> slots;
 };
 
-using Step = std::variant<Allocate, View, Place, Own, Launch, Together, Kernel, Random, Call, Release>;
+using Step = std::variant<AllocateStep, ViewStep, ArenaTensorStep, UnshareStep, LoopStep, ConcurrentLoopsStep,
+                          KernelStep, RandomStateStep, CallStep, ReleaseStep>;
 
-struct Kept;
+struct KeptValue;
+
+// Bytes that are written over an operator's result, and bytes of that result, which must not be fewer.
+struct Room {
+  int64_t wanted, available;
+};
 
 struct Program {
   int inputs = 0, slots = 0;
-  size_t arena = 0;                         // bytes that a run works in
-  Device device;                            // of the memory that it allocates, and of its kernels
-  std::vector<Tensor> constants;            // in the slots after the inputs
-  std::vector<std::shared_ptr<Kept>> kept;  // in the slots after those
+  std::vector<BlockSpan> blocks;       // of the arena that a run works in
+  std::vector<int64_t> block_offsets;  // where they lie there
+  size_t arena = 0;                    // bytes of it
+  std::vector<Room> room;
+  Device device;                                 // of the memory that it allocates, and of its kernels
+  std::vector<Tensor> constants;                 // in the slots after the inputs
+  std::vector<std::shared_ptr<KeptValue>> kept;  // in the slots after those
   std::vector<Step> steps;
   std::vector<int> outputs;  // slots; -1 for None
   std::vector<int> written;  // inputs that the program writes to
 
   std::shared_ptr<Replay> replay;  // of a program that is to be recorded
+
+  // Decides where the blocks of the arena lie.
+  void lay_out();
 
   // Runs on the given inputs and returns the outputs, without history.
   std::vector<Tensor> run(const Tensor* given) const {

@@ -2,7 +2,7 @@
 // engine's entry.
 #include "autograd/node.h"
 #include "autograd/node_names.h"
-#include "compiled/kept.h"
+#include "compiled/kept_value.h"
 
 #include <cstring>
 #include <deque>

@@ -1,14 +1,19 @@
 // Compiled functions seen from Python: programs are built from lists of steps, and called like functions.
-#include "compiled/function.h"
+#include "compiled/specialized_function.h"
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "autograd/autocast.h"
-#include "compiled/kept.h"
+#include "compiled/kept_value.h"
 #include "core/accelerator.h"
 #include "core/changes.h"
+#include "core/parallel.h"
+#include "cpu/gemm/product_finish.h"
 #include "python/library.h"
 #include "python/parse.h"
 
@@ -16,11 +21,11 @@ namespace fl::py {
 
 namespace {
 
-using compiled::Function;
-using compiled::Graph;
+using compiled::CompiledGraph;
 using compiled::Program;
+using compiled::SpecializedFunction;
 
-// ---------------------------------------------------------------- reading steps
+// ---------------------------------------------------------------- reading fields
 
 PyObject* item(PyObject* tuple, Py_ssize_t i) {
   FL_CHECK_KIND(PyTuple_Check(tuple) && i < PyTuple_GET_SIZE(tuple), Type,
@@ -28,11 +33,43 @@ PyObject* item(PyObject* tuple, Py_ssize_t i) {
   return PyTuple_GET_ITEM(tuple, i);
 }
 
-std::vector<int64_t> ints(PyObject* sequence) {
-  Object fast = own(PySequence_Fast(sequence, "[program] expected a sequence of integers"));
-  std::vector<int64_t> read;
+// The fields of flambeau/_inductor/steps.py by name.
+class Fields {
+ public:
+  explicit Fields(PyObject* object) : object_(object) {}
+
+  // A field's name, interned at its first use.
+  class Name {
+   public:
+    Name(const char* text) : text_(check(PyUnicode_InternFromString(text))) {}
+    PyObject* get() const { return text_; }
+
+   private:
+    PyObject* text_;
+  };
+
+  Object operator[](const Name& name) const { return own(PyObject_GetAttr(object_, name.get())); }
+
+ private:
+  PyObject* object_;
+};
+
+#define FL_FIELD(object, name)                \
+  ([&] {                                      \
+    static const Fields::Name interned(name); \
+    return Fields(object)[interned];          \
+  }())
+
+template <class F>
+void for_each(PyObject* sequence, const F& f) {
+  Object fast = own(PySequence_Fast(sequence, "[program] expected a sequence"));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
-    read.push_back(int_value(PySequence_Fast_GET_ITEM(fast.get(), i)));
+    f(PySequence_Fast_GET_ITEM(fast.get(), i));
+}
+
+std::vector<int64_t> ints(PyObject* sequence) {
+  std::vector<int64_t> read;
+  for_each(sequence, [&](PyObject* o) { read.push_back(int_value(o)); });
   return read;
 }
 
@@ -46,30 +83,41 @@ Dims dims(PyObject* sequence) {
 }
 
 std::vector<Tensor> tensors(PyObject* sequence) {
-  Object fast = own(PySequence_Fast(sequence, "[program] expected a sequence of tensors"));
   std::vector<Tensor> read;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
-    PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
+  for_each(sequence, [&](PyObject* o) {
     FL_CHECK_KIND(o == Py_None || is_tensor(o), Type, "[program] expected tensors, got ",
                   Py_TYPE(o)->tp_name);
     read.push_back(o == Py_None ? Tensor() : unwrap(o));
-  }
+  });
   return read;
 }
 
-// ("call", op, args, kwargs, slots of the tensors among the arguments in schema order, slots of the results,
-// pairs of an argument that is a float and the slot to read it from, pairs of a place for a result and its
-// bytes, strides that results must have or none)
-compiled::Call read_call(PyObject* step) {
-  compiled::Call call;
-  call.op = operator_of(item(step, 1));
+int slot(const Object& o) {
+  return static_cast<int>(int_value(o.get()));
+}
+
+compiled::Location location(PyObject* pair) {
+  return {static_cast<int>(int_value(item(pair, 0))), int_value(item(pair, 1))};
+}
+
+std::vector<compiled::Location> locations(PyObject* sequence) {
+  std::vector<compiled::Location> read;
+  for_each(sequence, [&](PyObject* o) { read.push_back(location(o)); });
+  return read;
+}
+
+// ---------------------------------------------------------------- reading steps
+
+// Arguments of a call, in the order of the schema; where tensors stand, slots are filled in at each run.
+void read_arguments(PyObject* step, compiled::CallStep& call) {
   std::vector<PyObject*> arguments;
-  PyObject* args = item(step, 2);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) arguments.push_back(PyTuple_GET_ITEM(args, i));
-  const Py_ssize_t positional = PyTuple_GET_SIZE(args);
-  Object names = own(PyTuple_New(PyDict_GET_SIZE(item(step, 3))));
+  const Object args = FL_FIELD(step, "args"), kwargs = FL_FIELD(step, "kwargs");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i)
+    arguments.push_back(PyTuple_GET_ITEM(args.get(), i));
+  const Py_ssize_t positional = PyTuple_GET_SIZE(args.get());
+  Object names = own(PyTuple_New(PyDict_GET_SIZE(kwargs.get())));
   PyObject *key, *value;
-  for (Py_ssize_t at = 0, i = 0; PyDict_Next(item(step, 3), &at, &key, &value); ++i) {
+  for (Py_ssize_t at = 0, i = 0; PyDict_Next(kwargs.get(), &at, &key, &value); ++i) {
     PyTuple_SET_ITEM(names.get(), i, Py_NewRef(key));
     arguments.push_back(value);
   }
@@ -78,7 +126,7 @@ compiled::Call read_call(PyObject* step) {
   std::string why;
   if (!parse(*call.op, arguments.data(), positional, names.get(), values.data(), arena, nullptr, &why))
     fail(ErrorKind::Type, "[", call.op->schema.full_name(), "] expected ", why);
-  const std::vector<int> given = slots(item(step, 4));
+  const std::vector<int> given = slots(FL_FIELD(step, "tensors").get());
   size_t next = 0;
   const auto take = [&] {
     FL_CHECK(next < given.size(), "[program] expected a slot for each tensor of a call, got ", given.size());
@@ -90,7 +138,7 @@ compiled::Call read_call(PyObject* step) {
       call.arguments.emplace_back();
       call.tensors.emplace_back(static_cast<int>(i), take());
     } else if (v.is_tensor_list()) {
-      compiled::Call::List list{static_cast<int>(i), {}};
+      compiled::CallStep::List list{static_cast<int>(i), {}};
       for (size_t k = 0; k < v.length(); ++k) list.slots.push_back(v.tensors()[k].defined() ? take() : -1);
       call.arguments.emplace_back();
       call.lists.push_back(std::move(list));
@@ -100,146 +148,184 @@ compiled::Call read_call(PyObject* step) {
   }
   FL_CHECK(next == given.size(), "[program] expected ", next, " slots for the tensors of ",
            call.op->schema.full_name(), ", got ", given.size());
-  call.results = slots(item(step, 5));
-  const std::vector<int64_t> numbers = ints(item(step, 6));
-  for (size_t i = 0; i + 1 < numbers.size(); i += 2)
-    call.numbers.emplace_back(static_cast<int>(numbers[i]), static_cast<int>(numbers[i + 1]));
-  const std::vector<int64_t> offers = ints(item(step, 7));
-  for (size_t i = 0; i + 2 < offers.size() && call.offers.size() < compiled::kMostOffers; i += 3)
-    if (offers[i + 1] > 0) call.offers.push_back({offers[i], offers[i + 1], static_cast<int>(offers[i + 2])});
-  PyObject* layouts = item(step, 8);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(layouts); ++i)
-    call.strides.push_back(dims(PyList_GET_ITEM(layouts, i)));
+}
+
+compiled::Step read_call(PyObject* step) {
+  compiled::CallStep call;
+  call.op = operator_of(FL_FIELD(step, "op").get());
+  read_arguments(step, call);
+  call.results = slots(FL_FIELD(step, "results").get());
+  for (const compiled::Location& scalar : locations(FL_FIELD(step, "scalars").get()))
+    call.scalars.emplace_back(scalar.slot, static_cast<int>(scalar.bytes));
+  for_each(FL_FIELD(step, "offers").get(), [&](PyObject* offer) {
+    const int64_t bytes = int_value(FL_FIELD(offer, "bytes").get());
+    if (bytes > 0 && call.offers.size() < compiled::kMostOffers)
+      call.offers.push_back(
+          {location(FL_FIELD(offer, "location").get()), bytes, slot(FL_FIELD(offer, "slot"))});
+  });
+  for_each(FL_FIELD(step, "strides").get(), [&](PyObject* o) { call.strides.push_back(dims(o)); });
   return call;
 }
 
-// Slot, bytes, slot, bytes ...
-std::vector<compiled::Launch::Pointer> read_pointers(PyObject* sequence) {
-  const std::vector<int64_t> read = ints(sequence);
-  std::vector<compiled::Launch::Pointer> pointers;
-  for (size_t i = 0; i + 1 < read.size(); i += 2)
-    pointers.push_back({static_cast<int>(read[i]), read[i + 1]});
-  return pointers;
+constexpr size_t kMaxPointers = 256, kMaxNumbers = 1024;
+
+void check_counts(size_t pointers, size_t numbers) {
+  FL_CHECK(pointers <= kMaxPointers && numbers <= kMaxNumbers, "[program] expected at most ", kMaxPointers,
+           " pointers and ", kMaxNumbers, " numbers for a kernel, got ", pointers, " and ", numbers);
 }
 
-compiled::Launch read_launch(PyObject* step) {
-  compiled::Launch launch;
-  launch.entry = reinterpret_cast<compiled::Entry>(PyLong_AsVoidPtr(item(step, 1)));
-  FL_CHECK(launch.entry != nullptr, "[program] expected the address of a loop, got none");
-  launch.pointers = read_pointers(item(step, 2));
-  launch.numbers = ints(item(step, 3));
-  launch.work = int_value(item(step, 4));
-  FL_CHECK(launch.pointers.size() <= 256 && !launch.numbers.empty() && launch.numbers.size() <= 1024,
-           "[program] expected at most 256 pointers and 1024 numbers for a loop, got ",
-           launch.pointers.size(), " and ", launch.numbers.size());
-  return launch;
+compiled::LoopStep read_loop_step(PyObject* step) {
+  compiled::LoopStep loop;
+  loop.entry = reinterpret_cast<compiled::Entry>(PyLong_AsVoidPtr(FL_FIELD(step, "address").get()));
+  FL_CHECK(loop.entry != nullptr, "[program] expected the address of a loop, got none");
+  loop.pointers = locations(FL_FIELD(step, "pointers").get());
+  loop.numbers = ints(FL_FIELD(step, "numbers").get());
+  loop.work = int_value(FL_FIELD(step, "work").get());
+  check_counts(loop.pointers.size(), loop.numbers.size());
+  FL_CHECK(!loop.numbers.empty(), "[program] expected a number for the threads of a loop, got none");
+  return loop;
 }
 
-// ("together", launches)
-compiled::Together read_together(PyObject* step) {
-  compiled::Together together;
-  Object launches = own(PySequence_Fast(item(step, 1), "[program] expected a list of launches"));
-  int64_t work = 0;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(launches.get()); ++i) {
-    together.launches.push_back(read_launch(PySequence_Fast_GET_ITEM(launches.get(), i)));
-    together.done.push_back(work);
-    work += std::min<int64_t>(together.launches.back().work, int64_t(1) << 40);
-  }
-  together.done.push_back(work);
-  return together;
+compiled::Step read_loop(PyObject* step) {
+  return read_loop_step(step);
 }
 
-// ("kernel", function, grid, threads, shared memory, pointers, numbers, whether these have 64 bits)
-compiled::Kernel read_kernel(PyObject* step) {
-  compiled::Kernel kernel;
-  kernel.function = PyLong_AsVoidPtr(item(step, 1));
+compiled::Step read_concurrent_loops(PyObject* step) {
+  compiled::ConcurrentLoopsStep concurrent;
+  for_each(FL_FIELD(step, "loops").get(),
+           [&](PyObject* loop) { concurrent.loops.push_back(read_loop_step(loop)); });
+  return concurrent;
+}
+
+compiled::Step read_kernel(PyObject* step) {
+  compiled::KernelStep kernel;
+  kernel.function = PyLong_AsVoidPtr(FL_FIELD(step, "function").get());
   FL_CHECK(kernel.function != nullptr, "[program] expected a kernel, got none");
-  const std::vector<int64_t> grid = ints(item(step, 2));
+  const std::vector<int64_t> grid = ints(FL_FIELD(step, "grid").get());
   FL_CHECK(grid.size() == 3, "[program] expected a grid of three dimensions, got ", grid.size());
   for (int i = 0; i < 3; ++i) kernel.grid[i] = static_cast<unsigned>(grid[i]);
-  kernel.threads = static_cast<unsigned>(int_value(item(step, 3)));
-  kernel.shared = static_cast<unsigned>(int_value(item(step, 4)));
-  kernel.pointers = read_pointers(item(step, 5));
-  kernel.numbers = ints(item(step, 6));
-  kernel.wide = item(step, 7) == Py_True;
-  FL_CHECK(kernel.pointers.size() <= 256 && kernel.numbers.size() <= 1024,
-           "[program] expected at most 256 pointers and 1024 numbers for a kernel, got ",
-           kernel.pointers.size(), " and ", kernel.numbers.size());
+  kernel.threads = static_cast<unsigned>(int_value(FL_FIELD(step, "threads").get()));
+  kernel.shared = static_cast<unsigned>(int_value(FL_FIELD(step, "shared").get()));
+  kernel.pointers = locations(FL_FIELD(step, "pointers").get());
+  kernel.numbers = ints(FL_FIELD(step, "numbers").get());
+  kernel.wide = FL_FIELD(step, "wide").get() == Py_True;
+  check_counts(kernel.pointers.size(), kernel.numbers.size());
   return kernel;
 }
 
-compiled::Step read_step(PyObject* step) {
-  const std::string kind = PyUnicode_AsUTF8(item(step, 0));
-  const auto number = [&](int i) { return static_cast<int>(int_value(item(step, i))); };
-  if (kind == "allocate")
-    return compiled::Allocate{number(1), dims(item(step, 2)), dims(item(step, 3)),
-                              dtype_value(item(step, 4))};
-  if (kind == "view")
-    return compiled::View{number(1),
-                          number(2),
-                          dims(item(step, 3)),
-                          dims(item(step, 4)),
-                          int_value(item(step, 5)),
-                          dtype_value(item(step, 6))};
-  if (kind == "place")
-    return compiled::Place{number(1), int_value(item(step, 2)), dims(item(step, 3)), dims(item(step, 4)),
-                           dtype_value(item(step, 5))};
-  if (kind == "own") return compiled::Own{number(1)};
-  if (kind == "launch") return read_launch(step);
-  if (kind == "together") return read_together(step);
-  if (kind == "kernel") return read_kernel(step);
-  if (kind == "random") return compiled::Random{number(1)};
-  if (kind == "call") return read_call(step);
-  FL_CHECK_KIND(kind == "release", Value, "[program] expected a kind of step, got ", kind);
-  return compiled::Release{slots(item(step, 1))};
+compiled::Step read_allocate(PyObject* step) {
+  return compiled::AllocateStep{slot(FL_FIELD(step, "slot")), dims(FL_FIELD(step, "size").get()),
+                                dims(FL_FIELD(step, "stride").get()),
+                                dtype_value(FL_FIELD(step, "dtype").get())};
 }
 
-constexpr const char* kKept = "flambeau._C.Kept";
+compiled::Step read_view(PyObject* step) {
+  return compiled::ViewStep{slot(FL_FIELD(step, "slot")),
+                            slot(FL_FIELD(step, "base")),
+                            dims(FL_FIELD(step, "size").get()),
+                            dims(FL_FIELD(step, "stride").get()),
+                            int_value(FL_FIELD(step, "offset").get()),
+                            dtype_value(FL_FIELD(step, "dtype").get())};
+}
+
+compiled::Step read_arena_tensor(PyObject* step) {
+  return compiled::ArenaTensorStep{slot(FL_FIELD(step, "slot")), location(FL_FIELD(step, "location").get()),
+                                   dims(FL_FIELD(step, "size").get()), dims(FL_FIELD(step, "stride").get()),
+                                   dtype_value(FL_FIELD(step, "dtype").get())};
+}
+
+compiled::Step read_step(PyObject* step) {
+  using Reader = compiled::Step (*)(PyObject*);
+  static const std::unordered_map<std::string_view, Reader> readers = {
+      {"allocate", read_allocate},
+      {"view", read_view},
+      {"arena tensor", read_arena_tensor},
+      {"unshare",
+       [](PyObject* o) -> compiled::Step { return compiled::UnshareStep{slot(FL_FIELD(o, "slot"))}; }},
+      {"loop", read_loop},
+      {"concurrent loops", read_concurrent_loops},
+      {"kernel", read_kernel},
+      {"random state",
+       [](PyObject* o) -> compiled::Step { return compiled::RandomStateStep{slot(FL_FIELD(o, "slot"))}; }},
+      {"call", read_call},
+      {"release",
+       [](PyObject* o) -> compiled::Step {
+         return compiled::ReleaseStep{slots(FL_FIELD(o, "slots").get())};
+       }},
+  };
+  const Object kind = FL_FIELD(step, "kind");
+  const auto reader = readers.find(PyUnicode_AsUTF8(kind.get()));
+  FL_CHECK_KIND(reader != readers.end(), Value, "[program] expected a kind of step, got ",
+                PyUnicode_AsUTF8(kind.get()));
+  return reader->second(step);
+}
+
+constexpr const char* kKeptValue = "flambeau._C.KeptValue";
 
 // Tensors, then what `_kept` made.
 void read_constants(PyObject* sequence, Program& program) {
-  Object fast = own(PySequence_Fast(sequence, "[program] expected a sequence of constants"));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
-    PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
-    if (PyCapsule_IsValid(o, kKept)) {
-      program.kept.push_back(*static_cast<std::shared_ptr<compiled::Kept>*>(PyCapsule_GetPointer(o, kKept)));
-      continue;
+  for_each(sequence, [&](PyObject* o) {
+    if (PyCapsule_IsValid(o, kKeptValue)) {
+      program.kept.push_back(
+          *static_cast<std::shared_ptr<compiled::KeptValue>*>(PyCapsule_GetPointer(o, kKeptValue)));
+      return;
     }
     FL_CHECK_KIND(is_tensor(o) && program.kept.empty(), Type, "[program] expected tensors first, got ",
                   Py_TYPE(o)->tp_name);
     program.constants.push_back(unwrap(o));
-  }
+  });
 }
 
-// (inputs, slots, constants, steps, outputs, written, device, whether it is to be recorded, bytes of the
-// arena)
+std::vector<compiled::BlockSpan> read_blocks(PyObject* sequence) {
+  std::vector<compiled::BlockSpan> blocks;
+  for_each(sequence, [&](PyObject* o) {
+    blocks.push_back(
+        {ints(FL_FIELD(o, "extents").get()), slot(FL_FIELD(o, "first")), slot(FL_FIELD(o, "last"))});
+  });
+  return blocks;
+}
+
 Program read_program(PyObject* spec) {
   Program program;
-  program.inputs = static_cast<int>(int_value(item(spec, 0)));
-  program.slots = static_cast<int>(int_value(item(spec, 1)));
-  read_constants(item(spec, 2), program);
-  Object steps = own(PySequence_Fast(item(spec, 3), "[program] expected a list of steps"));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(steps.get()); ++i)
-    program.steps.push_back(read_step(PySequence_Fast_GET_ITEM(steps.get(), i)));
-  program.outputs = slots(item(spec, 4));
-  program.written = slots(item(spec, 5));
-  program.device = canonical(device_value(item(spec, 6)));
-  program.arena = static_cast<size_t>(int_value(item(spec, 8)));
-  if (item(spec, 7) == Py_True) program.replay = std::make_shared<compiled::Replay>();
+  program.inputs = slot(FL_FIELD(spec, "inputs"));
+  program.slots = slot(FL_FIELD(spec, "slots"));
+  read_constants(FL_FIELD(spec, "constants").get(), program);
+  for_each(FL_FIELD(spec, "steps").get(), [&](PyObject* o) { program.steps.push_back(read_step(o)); });
+  program.outputs = slots(FL_FIELD(spec, "outputs").get());
+  program.written = slots(FL_FIELD(spec, "written").get());
+  program.device = canonical(device_value(FL_FIELD(spec, "device").get()));
+  program.blocks = read_blocks(FL_FIELD(spec, "blocks").get());
+  for_each(FL_FIELD(spec, "room").get(),
+           [&](PyObject* o) { program.room.push_back({int_value(item(o, 0)), int_value(item(o, 1))}); });
+  program.lay_out();
+  if (FL_FIELD(spec, "replay").get() == Py_True) program.replay = std::make_shared<compiled::Replay>();
   return program;
+}
+
+// _lay_out_arena(blocks): the offset of each block, and the bytes of the arena.
+PyObject* lay_out_arena(PyObject*, PyObject* blocks) {
+  return guarded([&]() -> PyObject* {
+    std::vector<int64_t> offsets;
+    const int64_t bytes = compiled::lay_out_arena(read_blocks(blocks), offsets);
+    Object list = own(PyList_New(static_cast<Py_ssize_t>(offsets.size())));
+    for (size_t i = 0; i < offsets.size(); ++i)
+      PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), check(PyLong_FromLongLong(offsets[i])));
+    return check(Py_BuildValue("(OL)", list.get(), static_cast<long long>(bytes)));
+  });
 }
 
 // _kept(inputs, program): the one output of a program over some of the inputs of another, which is kept until
 // one of these changes. It stands among the constants of the other.
 PyObject* make_kept(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
-    auto made = std::make_unique<std::shared_ptr<compiled::Kept>>(std::make_shared<compiled::Kept>());
+    auto made =
+        std::make_unique<std::shared_ptr<compiled::KeptValue>>(std::make_shared<compiled::KeptValue>());
     (*made)->inputs = slots(item(args, 0));
     (*made)->program = read_program(item(args, 1));
     FL_CHECK((*made)->program.outputs.size() == 1, "[kept] expected a program with one output, got ",
              (*made)->program.outputs.size());
-    PyObject* capsule = check(PyCapsule_New(made.get(), kKept, [](PyObject* o) {
-      delete static_cast<std::shared_ptr<compiled::Kept>*>(PyCapsule_GetPointer(o, kKept));
+    PyObject* capsule = check(PyCapsule_New(made.get(), kKeptValue, [](PyObject* o) {
+      delete static_cast<std::shared_ptr<compiled::KeptValue>*>(PyCapsule_GetPointer(o, kKeptValue));
     }));
     made.release();
     return capsule;
@@ -250,12 +336,12 @@ PyObject* make_kept(PyObject*, PyObject* args) {
 
 struct GraphObject {
   PyObject_HEAD;
-  Ref<Graph> graph;
+  Ref<CompiledGraph> graph;
 };
 struct FunctionObject {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
-  Ref<Function> function;
+  Ref<SpecializedFunction> function;
 };
 
 // A function with some of its inputs given: `_bind` of a function. A tensor is read from its object again
@@ -263,12 +349,12 @@ struct FunctionObject {
 struct BoundObject {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
-  Ref<Function> function;
+  Ref<SpecializedFunction> function;
   PyObject* objects;               // the tensors given, which this keeps
   std::vector<int> positions;      // where they stand
   std::vector<int> rest;           // where the arguments of a call stand
   std::vector<TensorImpl*> given;  // by position
-  std::unique_ptr<compiled::Fixed> fixed;
+  std::unique_ptr<compiled::FixedInputs> fixed;
   uint64_t changes;
   bool busy;
 };
@@ -293,33 +379,35 @@ Object list_of(const std::vector<Tensor>& given) {
   return made;
 }
 
-// _compiled_graph(inputs, grad_mode, forward, backward, results, gradients_of, gradients_from, recorded,
-// gradient_strides):
-// `inputs` are tensors that show the geometry.
-PyObject* make_graph(PyObject*, PyObject* args) {
+// Calls Python for the gradients of the inputs.
+auto recorded_gradients(PyObject* function) {
+  return [callable = shared(function)](const std::vector<Tensor>& inputs, const std::vector<Tensor>& grads) {
+    WithGIL lock;
+    Object given = list_of(inputs), of = list_of(grads);
+    Object made = own(PyObject_CallFunctionObjArgs(callable.get(), given.get(), of.get(), nullptr));
+    return tensors(made.get());
+  };
+}
+
+// _compiled_graph(spec): a graph as GraphSpec describes it.
+PyObject* make_graph(PyObject*, PyObject* spec) {
   return guarded([&]() -> PyObject* {
-    Ref<Graph> graph(new Graph());
-    for (const Tensor& t : tensors(item(args, 0))) graph->inputs.push_back(compiled::spec_of(t));
-    graph->grad_mode = item(args, 1) == Py_True;
+    Ref<CompiledGraph> graph(new CompiledGraph());
+    for (const Tensor& t : tensors(FL_FIELD(spec, "inputs").get()))
+      graph->inputs.push_back(compiled::spec_of(t));
+    graph->grad_mode = FL_FIELD(spec, "grad_mode").get() == Py_True;
     graph->autocast = autocast::signature();
-    graph->forward = read_program(item(args, 2));
-    if (item(args, 3) != Py_None) graph->backward = std::make_unique<Program>(read_program(item(args, 3)));
-    graph->results = static_cast<int>(int_value(item(args, 4)));
-    graph->gradients_of = slots(item(args, 5));
-    graph->gradients_from = slots(item(args, 6));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(item(args, 8)); ++i)
-      graph->gradient_strides.push_back(dims(item(item(args, 8), i)));
-    if (item(args, 7) != Py_None) {
-      graph->recorded = [callable = shared(item(args, 7))](const std::vector<Tensor>& inputs,
-                                                           const std::vector<Tensor>& grads) {
-        WithGIL lock;
-        Object given = list_of(inputs), of = list_of(grads);
-        Object made = own(PyObject_CallFunctionObjArgs(callable.get(), given.get(), of.get(), nullptr));
-        return tensors(made.get());
-      };
-    }
+    graph->forward = read_program(FL_FIELD(spec, "forward").get());
+    const Object backward = FL_FIELD(spec, "backward"), recorded = FL_FIELD(spec, "recorded");
+    if (backward.get() != Py_None) graph->backward = std::make_unique<Program>(read_program(backward.get()));
+    graph->results = slot(FL_FIELD(spec, "results"));
+    graph->gradients_of = slots(FL_FIELD(spec, "gradients_of").get());
+    graph->gradients_from = slots(FL_FIELD(spec, "gradients_from").get());
+    for_each(FL_FIELD(spec, "gradient_strides").get(),
+             [&](PyObject* o) { graph->gradient_strides.push_back(dims(o)); });
+    if (recorded.get() != Py_None) graph->recorded = recorded_gradients(recorded.get());
     auto* self = reinterpret_cast<GraphObject*>(check(graph_type.tp_alloc(&graph_type, 0)));
-    new (&self->graph) Ref<Graph>(std::move(graph));
+    new (&self->graph) Ref<CompiledGraph>(std::move(graph));
     return reinterpret_cast<PyObject*>(self);
   });
 }
@@ -333,7 +421,7 @@ Object tuple_of(const std::vector<Tensor>& made) {
 
 PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
-    Function& function = *reinterpret_cast<FunctionObject*>(callable)->function;
+    SpecializedFunction& function = *reinterpret_cast<FunctionObject*>(callable)->function;
     const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     FL_CHECK_KIND(n == function.inputs && kwnames == nullptr, Type, "[compiled function] expected ",
                   function.inputs, " tensors, got ", static_cast<int64_t>(n), " arguments");
@@ -395,7 +483,7 @@ PyObject* call_bound(PyObject* callable, PyObject* const* args, size_t nargsf, P
 // _bind(positions, tensors): the function of the other inputs.
 PyObject* bind(PyObject* callable, PyObject* args) {
   return guarded([&]() -> PyObject* {
-    const Ref<Function>& function = reinterpret_cast<FunctionObject*>(callable)->function;
+    const Ref<SpecializedFunction>& function = reinterpret_cast<FunctionObject*>(callable)->function;
     const std::vector<int> positions = slots(item(args, 0));
     PyObject* objects = item(args, 1);
     FL_CHECK_KIND(
@@ -412,14 +500,14 @@ PyObject* bind(PyObject* callable, PyObject* args) {
     }
     auto* self = reinterpret_cast<BoundObject*>(check(bound_type.tp_alloc(&bound_type, 0)));
     self->vectorcall = call_bound;
-    new (&self->function) Ref<Function>(function);
+    new (&self->function) Ref<SpecializedFunction>(function);
     self->objects = Py_NewRef(objects);
     new (&self->positions) std::vector<int>(positions);
     new (&self->rest) std::vector<int>();
     for (int i = 0; i < function->inputs; ++i)
       if (std::find(positions.begin(), positions.end(), i) == positions.end()) self->rest.push_back(i);
     new (&self->given) std::vector<TensorImpl*>(function->inputs);
-    new (&self->fixed) std::unique_ptr<compiled::Fixed>(new compiled::Fixed(is_fixed));
+    new (&self->fixed) std::unique_ptr<compiled::FixedInputs>(new compiled::FixedInputs(is_fixed));
     self->changes = tensor_changes.load(std::memory_order_relaxed) - 1;
     return reinterpret_cast<PyObject*>(self);
   });
@@ -430,18 +518,18 @@ PyMethodDef function_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-// _compiled_function(inputs, miss, original): miss(tensors) returns a graph for a geometry not met before, or
-// None; original(*tensors) is the function itself.
+// _specialized_function(inputs, miss, original): miss(tensors) returns a graph for a geometry not met before,
+// or None; original(*tensors) is the function itself.
 PyObject* make_function_object(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
-    Ref<Function> function(new Function());
+    Ref<SpecializedFunction> function(new SpecializedFunction());
     function->inputs = static_cast<int>(int_value(item(args, 0)));
     const int inputs = function->inputs;
     function->miss = [callable = shared(item(args, 1)), inputs](const Tensor* given) {
       WithGIL lock;
       Object list = list_of({given, given + inputs});
       Object made = own(PyObject_CallOneArg(callable.get(), list.get()));
-      if (made.get() == Py_None) return Ref<Graph>();
+      if (made.get() == Py_None) return Ref<CompiledGraph>();
       FL_CHECK_KIND(Py_TYPE(made.get()) == &graph_type, Type, "[compiled function] expected a graph, got ",
                     Py_TYPE(made.get())->tp_name);
       return reinterpret_cast<GraphObject*>(made.get())->graph;
@@ -455,7 +543,7 @@ PyObject* make_function_object(PyObject*, PyObject* args) {
     };
     auto* self = reinterpret_cast<FunctionObject*>(check(function_type.tp_alloc(&function_type, 0)));
     self->vectorcall = call_function;
-    new (&self->function) Ref<Function>(std::move(function));
+    new (&self->function) Ref<SpecializedFunction>(std::move(function));
     return reinterpret_cast<PyObject*>(self);
   });
 }
@@ -473,11 +561,36 @@ PyObject* load_kernel(PyObject*, PyObject* args) {
 
 PyMethodDef functions[] = {
     {"_load_kernel", load_kernel, METH_VARARGS, nullptr},
-    {"_compiled_graph", make_graph, METH_VARARGS, nullptr},
+    {"_compiled_graph", make_graph, METH_O, nullptr},
+    {"_lay_out_arena", lay_out_arena, METH_O, nullptr},
     {"_kept", make_kept, METH_VARARGS, nullptr},
-    {"_compiled_function", make_function_object, METH_VARARGS, nullptr},
+    {"_specialized_function", make_function_object, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
+
+// Numbers that the planner shares with native code.
+void add_constants(PyObject* module) {
+  using cpu::FinishKind;
+  check(PyModule_AddIntConstant(module, "_ARENA_ALIGNMENT", compiled::kArenaAlignment));
+  check(PyModule_AddIntConstant(module, "_PARALLEL_GRAIN", kGrain));
+  const std::pair<const char*, FinishKind> steps[] = {
+      {"add", FinishKind::Add},
+      {"mul", FinishKind::Mul},
+      {"relu", FinishKind::Relu},
+      {"gelu", FinishKind::Gelu},
+      {"gelu_tanh", FinishKind::GeluTanh},
+      {"silu", FinishKind::Silu},
+      {"sigmoid", FinishKind::Sigmoid},
+      {"tanh", FinishKind::Tanh},
+  };
+  static_assert(std::size(steps) == static_cast<size_t>(FinishKind::Count));
+  Object numbers = own(PyDict_New());
+  for (const auto& [name, kind] : steps) {
+    Object number = own(PyLong_FromLongLong(static_cast<long long>(kind)));
+    check(PyDict_SetItemString(numbers.get(), name, number.get()));
+  }
+  check(PyModule_AddObjectRef(module, "_PRODUCT_STEPS", numbers.get()));
+}
 
 }  // namespace
 
@@ -490,7 +603,7 @@ void add_compiled(PyObject* module) {
     Py_TYPE(self)->tp_free(self);
   };
   check(PyType_Ready(&graph_type));
-  function_type.tp_name = "flambeau._C.CompiledGraphs";
+  function_type.tp_name = "flambeau._C.SpecializedFunction";
   function_type.tp_basicsize = sizeof(FunctionObject);
   function_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
   function_type.tp_vectorcall_offset = offsetof(FunctionObject, vectorcall);
@@ -501,7 +614,7 @@ void add_compiled(PyObject* module) {
     Py_TYPE(self)->tp_free(self);
   };
   check(PyType_Ready(&function_type));
-  bound_type.tp_name = "flambeau._C.BoundGraphs";
+  bound_type.tp_name = "flambeau._C.BoundSpecializedFunction";
   bound_type.tp_basicsize = sizeof(BoundObject);
   bound_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC;
   bound_type.tp_traverse = [](PyObject* o, visitproc visit, void* arg) -> int {
@@ -527,6 +640,7 @@ void add_compiled(PyObject* module) {
   };
   check(PyType_Ready(&bound_type));
   check(PyModule_AddFunctions(module, functions));
+  add_constants(module);
 }
 
 }  // namespace fl::py

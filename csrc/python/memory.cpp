@@ -1,6 +1,6 @@
 // Bytes below tensors as files and other processes see them: shared memory, checksums, and plain views of
 // memory.
-#include "compiled/function.h"
+#include "compiled/specialized_function.h"
 #include "core/accelerator.h"
 #include "core/changes.h"
 #include "core/crc32.h"

@@ -1,6 +1,6 @@
 // The Tensor type: object life time, attributes and the number protocol. Everything that is an operator is
 // attached to the type by the operator table instead.
-#include "compiled/kept.h"
+#include "compiled/kept_value.h"
 #include "core/sparse.h"
 #include "python/common.h"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,17 +15,18 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.partition import partition, saved
 from flambeau._functorch.aot.trace import Failed, RecordedCall, RecordedValue, Trace, trace_joint
-from flambeau._inductor import build, config, stages, verify
+from flambeau._inductor import config, stages, verify
 from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
 from flambeau._inductor.freezing import frozen_storages, hoist
-from flambeau._inductor.ir import Access, Loop
+from flambeau._inductor.ir import Access, Buffer, Loop
 from flambeau._inductor.layout import choose_layouts
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.pitch import choose_pitches
 from flambeau._inductor.plan import Plan
-from flambeau._inductor.printers import CppPrinter, Printer, printer_for
+from flambeau._inductor.printers import OperatorsOnly, Printer, printer_for
 from flambeau._inductor.products import finish_products
 from flambeau._inductor.schedule import schedule
+from flambeau._inductor.steps import GraphSpec, ProgramSpec
 from flambeau.ops import expr as e
 from flambeau.ops.recording import DependsOnData
 
@@ -45,10 +45,6 @@ def compile_fx(
     """A backend of `compile`: the graph module as a function of the same inputs."""
     settings = config.resolve(mode, options)
     function: Callable[..., Any] = getattr(graph, "forward", graph)
-    on_cpu = all(t.device.type == "cpu" for t in example_inputs if isinstance(t, fl.Tensor))
-    if fuse and on_cpu and build.compiler() is None:
-        _warn_once()
-        return function
     if _returns_number(graph):
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
@@ -91,17 +87,8 @@ def specialized_function(
     inputs: int, graph_for: Callable[[list[Any]], Any], original: Callable[..., Any]
 ) -> Callable[..., Any]:
     """A native function that asks for a graph where it has none for its inputs."""
-    made: Callable[..., Any] = _C._compiled_function(inputs, graph_for, original)
+    made: Callable[..., Any] = _C._specialized_function(inputs, graph_for, original)
     return made
-
-
-@functools.cache
-def _warn_once() -> None:
-    warnings.warn(
-        "compile: no C++ compiler was found, so compiled functions run operator by operator; install g++ to get the "
-        "generated kernels",
-        stacklevel=2,
-    )
 
 
 class GraphCompiler:
@@ -122,14 +109,10 @@ class GraphCompiler:
         self.members = members
         self.kept: dict[str, Any] = {}  # what frozen inputs became, for all geometries
 
-    def _printer(self, inputs: list[Any]) -> Printer | None:
-        if not self.fuse:
-            return None
-        return self.printer or printer_for(next((t.device for t in inputs if not t.is_cpu), fl.device("cpu")))
-
-    def _definitions(self, inputs: list[Any]) -> dict[str, Callable[..., Any]]:
-        printer = self._printer(inputs)
-        return {} if printer is None else defined(not isinstance(printer, CppPrinter))
+    def _printer(self, inputs: list[Any]) -> Printer:
+        device = next((t.device for t in inputs if not t.is_cpu), fl.device("cpu"))
+        printer = (self.printer or printer_for(device)) if self.fuse else None
+        return printer or OperatorsOnly(device)
 
     def graph_for(self, inputs: list[Any]) -> Any:
         """A native graph for inputs like these; None when the function cannot be one."""
@@ -138,23 +121,21 @@ class GraphCompiler:
 
     def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()
+        printer = self._printer(inputs)
         try:
             record = functools.partial(trace_joint, lines=stages.wanted())
-            trace = self._trace(record, inputs, self._definitions(inputs))
-            printer = self._printer(inputs)
-            if isinstance(printer, CppPrinter):
-                choose_layouts(trace)
-                if not trace.tangents:
-                    self._finish(trace)
-            elif printer is not None:
-                choose_layouts(trace, (fl.float32, fl.bfloat16, fl.float16), weights=True)
+            trace = self._trace(record, inputs, defined(printer.column_groups) if printer.fuses else {})
+            if printer.channels_last:
+                choose_layouts(trace, printer.channels_last, printer.channels_last_weights)
+            if printer.epilogues and not trace.tangents:
+                self._finish(trace)
+            if printer.pads_rows and config.shape_padding:
                 choose_pitches(trace)
         except DependsOnData as reason:
-            log.log(
-                logging.WARNING if isinstance(reason, Failed) else logging.INFO, "runs operator by operator: %s", reason
-            )
+            level = logging.WARNING if isinstance(reason, Failed) else logging.INFO
+            log.log(level, "runs operator by operator: %s", reason)
             return None
-        return self._graph_of(trace, inputs, grad_mode)
+        return _C._compiled_graph(self._graph_of(trace, inputs, grad_mode, printer))
 
     def _finish(self, trace: Trace) -> None:
         """What is done where derivatives are not wanted."""
@@ -166,9 +147,9 @@ class GraphCompiler:
         if config.epilogue_fusion:
             finish_products(trace, frozen_storages(trace, members))
 
-    def _hoisted(self, trace: Trace, printer: Printer | None) -> list[tuple[RecordedValue, Any]]:
+    def _hoisted(self, trace: Trace, printer: Printer) -> list[tuple[RecordedValue, Any]]:
         """Values that are computed from frozen inputs and kept, which the trace no longer computes."""
-        if not (config.freezing and self.members and isinstance(printer, CppPrinter)):
+        if not (config.freezing and self.members and printer.epilogues):
             return []
 
         def make(calls: list[RecordedCall], inputs: list[int], value: RecordedValue) -> Any:
@@ -177,28 +158,32 @@ class GraphCompiler:
 
         return hoist(trace, self.members, self.kept, make)
 
-    def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool) -> Any:
-        printer = self._printer(inputs)
-        unaligned = _unaligned(trace, inputs)
+    def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool, printer: Printer) -> GraphSpec:
+        unaligned = _unaligned(trace, inputs) if printer.specializes_alignment else set()
         if not trace.tangents:
             kept = self._hoisted(trace, printer)
             forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer, "inference", unaligned, kept)
-            return _C._compiled_graph(inputs, grad_mode, forward, None, len(trace.outputs), [], [], None, ())
-        forward_calls = _live(trace.calls[: trace.forward_calls], None)
+            return GraphSpec(inputs, grad_mode, forward, len(trace.outputs))
+        forward_calls = trace.calls[: trace.forward_calls]
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])
-        if printer is not None:
-            backward_calls = partition(trace, forward_calls, backward_calls, _budget())
+        if printer.fuses:
+            backward_calls = partition(trace, forward_calls, backward_calls, _budget(), printer.saves_shared_operands)
         held = saved(backward_calls, trace)
         forward = _program(forward_calls, trace.inputs, trace, [*trace.outputs, *held], printer, "forward", unaligned)
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
-        backward = _program(
-            backward_calls, [*held, *trace.tangents], trace, [trace.gradients[i] for i in wanted], printer, "backward",
-            unaligned,
-        )  # fmt: skip
-        strides = tuple(v.stride for v in trace.tangents)
-        recorded = functools.partial(self._recorded, trace.sources)
-        return _C._compiled_graph(
-            inputs, grad_mode, forward, backward, len(trace.outputs), wanted, trace.sources, recorded, strides
+        gradients = [trace.gradients[i] for i in wanted]
+        backward_inputs = [*held, *trace.tangents]
+        backward = _program(backward_calls, backward_inputs, trace, gradients, printer, "backward", unaligned)
+        return GraphSpec(
+            inputs,
+            grad_mode,
+            forward,
+            len(trace.outputs),
+            backward,
+            wanted,
+            trace.sources,
+            [v.stride for v in trace.tangents],
+            functools.partial(self._recorded, trace.sources),
         )
 
     def _trace(self, record: Callable[..., Trace], inputs: Sequence[Any], definitions: Any) -> Trace:
@@ -216,23 +201,19 @@ class GraphCompiler:
 
 def _unaligned(trace: Trace, inputs: Sequence[Any]) -> set[int]:
     """Storages whose addresses are not multiples of sixteen, which the kernels of accelerators ask about."""
-    if trace.device.type == "cpu":
-        return set()
     given = [*zip(trace.inputs, inputs), *trace.constants.values()]
     return {value.storage for value, tensor in given if tensor.data_ptr() % 16}
 
 
-def _live(calls: list[RecordedCall], wanted: list[RecordedValue] | None) -> list[RecordedCall]:
-    """Calls whose results somebody uses; all that write are kept, and all of a forward (wanted None)."""
-    if wanted is None:
-        return calls
+def _live(calls: list[RecordedCall], wanted: list[RecordedValue]) -> list[RecordedCall]:
+    """Calls whose results somebody uses, and all that write."""
     needed = {v.storage for v in wanted}
-    kept = []
+    live = []
     for call in reversed(calls):
         if call.writes or any(v is not None and v.storage in needed for v in call.results):
-            kept.append(call)
+            live.append(call)
             needed |= {v.storage for v in call.reads}
-    return kept[::-1]
+    return live[::-1]
 
 
 def _program(
@@ -240,11 +221,11 @@ def _program(
     inputs: list[RecordedValue],
     trace: Trace,
     outputs: list[RecordedValue | None],
-    printer: Printer | None,
+    printer: Printer,
     title: str,
     unaligned: set[int],
     kept: Sequence[tuple[RecordedValue, Any]] = (),
-) -> tuple[Any, ...]:
+) -> ProgramSpec:
     shown = stages.Stages(title)
     shown.recorded(calls, inputs, outputs)
     owners = {v.storage for call in calls for v in call.writes} | {v.storage for v in outputs if v is not None}
@@ -262,9 +243,9 @@ def _program(
             last.append(_write_back(value, buffer, state, lowering))
     items = lowering.needed(last, outputs)
     shown.lowered([*items, *last])
-    steps = schedule(items, last, columns=not isinstance(lowering.printer, CppPrinter))
+    steps = schedule(items, last, columns=printer.column_groups)
     shown.scheduled(steps)
-    replay = config.triton.cudagraphs and trace.device.type == "cuda"
+    replay = config.triton.cudagraphs and printer.records_graphs
     plan = Plan(lowering, given, constants, inputs, trace.device, replay)
     program = plan.run(steps, outputs)
     shown.printed(plan.launches)
@@ -287,8 +268,6 @@ def _budget() -> float:
 
 def _write_back(value: RecordedValue, buffer: Any, state: Any, lowering: Lowering) -> Loop:
     """Copies the last state of a written input into its own memory."""
-    from flambeau._inductor.ir import Buffer
-
     target = Buffer(lowering.count, buffer.dtype, buffer.size, buffer.stride, "loop")
     lowering.count += 1
     target.memory = buffer.memory

@@ -26,15 +26,8 @@ memory_budget: float | None = None
 # Intermediate results lie in one arena and take the places of what dies; otherwise each has memory of its own, in which
 # a sanitizer sees its ends.
 allow_buffer_reuse = os.environ.get("FLAMBEAU_ARENA", "1") not in ("", "0")
-# Of PyTorch's, taken and without effect here: what they ask for is always done, or never.
-coordinate_descent_tuning = False
-cpp_wrapper = False
-debug = False
-force_disable_caches = False
-fx_graph_cache = True
-nan_asserts = False
+# Rows of matrices begin at even addresses, where matrix products gain from it (`pitch.py`).
 shape_padding = True
-size_asserts = True
 
 
 class cpp:
@@ -52,8 +45,8 @@ class trace:
 MODES: dict[str, dict[str, object]] = {
     "default": {},
     "reduce-overhead": {"triton.cudagraphs": True},
-    "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
-    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True, "coordinate_descent_tuning": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
 }
 
 patch, _options = settings(__name__)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau._inductor.ir import Access, Buffer
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.schedule import Group, Level, Member
@@ -53,6 +54,7 @@ _CHEAP = frozenset((*_INFIX, *_PREFIX, "where", "abs", "maximum", "minimum", "co
 _OF_COMPLEX = frozenset("add sub mul neg conj real imag abs make_complex where eq ne land lor lnot const load".split())
 _EXTREMES = frozenset(("maximum", "minimum"))
 _FOLDS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
+SMALL_WORK = _C._PARALLEL_GRAIN  # operations for which a kernel runs on one thread
 BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
 STREAMS = 4  # of columns that are folded side by side
 FEW_LINES = 10  # of a fold that waits for itself

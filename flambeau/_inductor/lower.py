@@ -19,7 +19,7 @@ from flambeau import _C
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
 from flambeau._inductor import normalization
 from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Reduce, in_memory_order
-from flambeau._inductor.printers import CppPrinter, Printer
+from flambeau._inductor.printers import Printer
 from flambeau.backends import records
 from flambeau.ops import expr as e
 from flambeau.ops.record import find as find_record
@@ -41,19 +41,20 @@ _REAL = {
 _FLOAT8 = {fl.float8_e4m3fn, fl.float8_e5m2}
 _COMPLEX = {fl.complex64, fl.complex128}
 
-# Those of which it is true on a GPU, where a kernel folds both ways in one pass.
-DEFINED_ON_GPU = (*DEFINED, "_layer_norm_backward")
+# Those of which it is true where a kernel reduces along rows and columns in one pass.
+DEFINED_BOTH_DIRECTIONS = (*DEFINED, "_layer_norm_backward")
 
 
 @functools.cache
-def defined(on_gpu: bool = False) -> dict[str, Callable[..., Any]]:
-    """The definitions of the operators that are worth taking apart."""
+def defined(both_directions: bool = False) -> dict[str, Callable[..., Any]]:
+    """The definitions of the operators that are worth taking apart, for printers whose kernels reduce along rows only or in
+    `both_directions`."""
     from flambeau.ops.rules import definition
 
-    names = DEFINED_ON_GPU if on_gpu else DEFINED
+    names = DEFINED_BOTH_DIRECTIONS if both_directions else DEFINED
     found = {name: made for name in names if (made := definition.find(name)) is not None}
     own: dict[str, Callable[..., Any]]
-    if on_gpu:
+    if both_directions:
         own = {
             "native_batch_norm": normalization.batch_norm,
             "_batch_norm_backward": normalization.batch_norm_backward,
@@ -71,10 +72,10 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return fl.nn.functional.linear(input, weight) + bias
 
 
-def _is_cut(operand: Any, compute: Any) -> bool:
-    """Whether eager mode cuts the bits of an operand off: a single integer that is wider than what it meets."""
-    whole = isinstance(operand, RecordedValue) and not operand.size and records.dtype_class(operand.dtype) == "i"
-    return whole and records.dtype_class(compute) == "i" and operand.dtype.itemsize > compute.itemsize
+def _is_truncated(operand: Any, compute: Any) -> bool:
+    """Whether eager mode drops the high bits of an operand: a single integer that is wider than what it meets."""
+    single = isinstance(operand, RecordedValue) and not operand.size and records.dtype_class(operand.dtype) == "i"
+    return single and records.dtype_class(compute) == "i" and operand.dtype.itemsize > compute.itemsize
 
 
 def is_dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
@@ -92,14 +93,13 @@ class Lowering:
 
     def __init__(
         self,
-        printer: Printer | None,
+        printer: Printer,
         owners: frozenset[int] = frozenset(),
         host: Set[int] = frozenset(),
         unaligned: Set[int] = frozenset(),
         padded: Set[int] = frozenset(),
     ) -> None:
-        self.fuse = printer is not None  # otherwise every call stays a call
-        self.printer: Printer = printer or CppPrinter()
+        self.printer = printer
         self.dtypes = _REAL | _COMPLEX if self.printer.complex else _REAL  # that loops compute in
         self.owners = owners  # storages that must have memory of their own: those written or returned
         self.host = host  # storages that are not where the loops run
@@ -162,7 +162,7 @@ class Lowering:
         """Notes that a value is an exact copy in a wider dtype: loops may as well read the original, which spares the copy
         where nobody else needs it. Printers that give each element its own dtype would gain nothing."""
         narrow = source.buffer.dtype in (fl.bfloat16, fl.float16) and value.dtype is fl.float32
-        if narrow and not isinstance(self.printer, CppPrinter) and self._is_whole(value):
+        if narrow and self.printer.converts_loads and self._is_whole(value):
             self.widened[self.current[value.storage]] = source
 
     def needed(self, last: list[Loop], outputs: Iterable[RecordedValue | None]) -> list[Loop | OperatorCall]:
@@ -179,7 +179,7 @@ class Lowering:
                 continue
             kept.append(item)
         kept.reverse()
-        if isinstance(self.printer, CppPrinter):
+        if not self.printer.orders_by_memory:
             return kept
         return [in_memory_order(item) if isinstance(item, Loop) else item for item in kept]
 
@@ -194,7 +194,7 @@ class Lowering:
                 item.line = call.line
 
     def _lower(self, call: RecordedCall) -> None:
-        if not self.fuse or (self.host and self._touches_host(call)):
+        if not self.printer.fuses or (self.host and self._touches_host(call)):
             self._operator(call)
             return
         handler = _HANDLERS.get(call.op._full_name)
@@ -289,7 +289,7 @@ class Lowering:
             compute = fl.get_default_dtype()
         elif details["promote"] in ("first", "self"):
             compute = given[elements[0]].dtype
-        if compute not in self.dtypes or any(_is_cut(given[n], compute) for n in elements):
+        if compute not in self.dtypes or any(_is_truncated(given[n], compute) for n in elements):
             return False
         case = details["cases"].get(given[names[-1]]) if isinstance(given[names[-1]], (int, float)) else None
         if case is not None:
@@ -376,7 +376,7 @@ class Lowering:
         """Whether no loop makes the rows that are summed, so that nothing is gained by another loop: the operator takes
         eight rows at a time, and the last bits (of a layer's bias gradient, say) are those of eager mode."""
         return (
-            isinstance(self.printer, CppPrinter)
+            not self.printer.small_row_sums
             and dims == {0}
             and len(source.size) == 2
             and _numel(source.size) <= 1 << 14

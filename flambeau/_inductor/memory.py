@@ -14,40 +14,37 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau import _C
 from flambeau._inductor.ir import Access, Buffer, OperatorCall
 from flambeau._inductor.iteration import assign_passes
 from flambeau._inductor.schedule import EVERY_POINT, Group, Level
+from flambeau._inductor.steps import Block
 
 __all__ = ["ALIGNMENT", "MemoryPlan", "Block", "extent", "lay_out", "overlapping", "plan_memory"]
 
-ALIGNMENT = 64
+ALIGNMENT = _C._ARENA_ALIGNMENT
 # Bytes below which memory that operators see comes from the allocator, whose cache is as quick as a place.
 SMALL = 1 << 16
-
-
-@dataclass
-class Block:
-    """Some bytes from the step that makes them to the last one that touches them."""
-
-    bytes: int
-    first: int
-    last: int
 
 
 @dataclass
 class MemoryPlan:
     """Where the memory of a program is."""
 
-    offsets: dict[Buffer, int] = field(default_factory=dict)  # in the arena
+    # What was laid out, by the first memory in each block; the order numbers the blocks.
+    blocks: dict[Buffer, Block] = field(default_factory=dict)
     overwrites: dict[Buffer, Buffer] = field(default_factory=dict)  # what is made, and the memory whose place it takes
-    bytes: int = 0  # of the arena
-    blocks: dict[Buffer, Block] = field(default_factory=dict)  # what was laid out, by the first memory in each
+    numbers: dict[Buffer, int] = field(default_factory=dict)
 
     def place_of(self, memory: Buffer) -> Buffer:
         """The memory whose place another one has, its own in the end."""
         while memory in self.overwrites:
             memory = self.overwrites[memory]
         return memory
+
+    def number_of(self, memory: Buffer) -> int:
+        """The number of the block that a memory is the first in."""
+        return self.numbers[memory]
 
 
 def extent(buffer: Buffer) -> int:
@@ -58,28 +55,8 @@ def extent(buffer: Buffer) -> int:
 
 
 def lay_out(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """The offset of each block, and how many bytes hold them all: the largest first, each in the smallest gap that the
-    blocks around it leave while it lives."""
-    order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].bytes, blocks[i].first))
-    offsets = [0] * len(blocks)
-    total = 0
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; by offset
-    for i in order:
-        block = blocks[i]
-        size = -(-block.bytes // ALIGNMENT) * ALIGNMENT
-        free, best, room = 0, -1, 0
-        for offset, end, first, last in placed:
-            if first > block.last or last < block.first:
-                continue
-            gap = offset - free
-            if gap >= size and (best < 0 or gap < room):
-                best, room = free, gap
-            free = max(free, end)
-        at = free if best < 0 else best
-        offsets[i] = at
-        placed.append((at, at + size, block.first, block.last))
-        placed.sort()
-        total = max(total, at + size)
+    """The offset of each block in the arena, and the bytes of the arena, as programs lay them out (`csrc/compiled/arena_layout.h`)."""
+    offsets, total = _C._lay_out_arena(blocks)
     return offsets, total
 
 
@@ -93,22 +70,21 @@ def plan_memory(
     memory that leaves the program, `steps` are the times of the items."""
     steps = range(len(scheduled)) if steps is None else steps
     lives = _Lives(scheduled, stored, steps)
-    made = MemoryPlan()
+    plan = MemoryPlan()
     for at, item in zip(steps, scheduled):
         if isinstance(item, Group):
-            _take_places(at, item, lives, escaping, made)
+            _take_places(at, item, lives, escaping, plan)
     for memory in lives.first:
-        place = made.place_of(memory)
-        block = made.blocks.setdefault(place, Block(0, lives.first[place], lives.last[place]))
-        block.bytes = max(block.bytes, extent(memory))
+        place = plan.place_of(memory)
+        block = plan.blocks.setdefault(place, Block([], lives.first[place], lives.last[place]))
+        block.extents.append(extent(memory))
         block.last = max(block.last, lives.last[memory])
     for memory in lives.first:
         small = memory in lives.seen and extent(memory) < SMALL
         if small or memory in escaping or memory in lives.seen_outside:
-            made.blocks.pop(made.place_of(memory), None)
-    laid, made.bytes = lay_out(list(made.blocks.values()))
-    made.offsets = dict(zip(made.blocks, laid))
-    return made
+            plan.blocks.pop(plan.place_of(memory), None)
+    plan.numbers = {memory: number for number, memory in enumerate(plan.blocks)}
+    return plan
 
 
 class _Lives:
@@ -157,7 +133,7 @@ class _Lives:
             self.seen_outside |= {b.memory for b in [*item.results, *item.written] if b is not None}
 
 
-def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], made: MemoryPlan) -> None:
+def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], plan: MemoryPlan) -> None:
     """Lets results of a group take the places of what it reads for the last time."""
     reads: dict[Buffer, dict[Access, None]] = {}
     by_row: set[Buffer] = set()
@@ -181,14 +157,14 @@ def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], ma
         if not all(member.write.strides) or buffer in lives.seen_outside:
             continue
         for memory, access in free.items():
-            if _fits(buffer, member.write, memory, access, buffer in escaping, made):
-                made.overwrites[buffer] = memory
+            if _fits(buffer, member.write, memory, access, buffer in escaping, plan):
+                plan.overwrites[buffer] = memory
                 del free[memory]
                 break
 
 
-def _fits(buffer: Buffer, write: Access, memory: Buffer, read: Access, escapes: bool, made: MemoryPlan) -> bool:
-    place = made.place_of(memory)
+def _fits(buffer: Buffer, write: Access, memory: Buffer, read: Access, escapes: bool, plan: MemoryPlan) -> bool:
+    place = plan.place_of(memory)
     if {memory.dtype, read.buffer.dtype} != {buffer.dtype}:
         return False
     if (read.offset, read.strides) != (write.offset, write.strides):
@@ -201,7 +177,7 @@ def overlapping(blocks: Sequence[Block], offsets: Sequence[int]) -> Any:
     for i, a in enumerate(blocks):
         for j in range(i):
             b = blocks[j]
-            together = a.first <= b.last and b.first <= a.last
-            if together and offsets[i] < offsets[j] + b.bytes and offsets[j] < offsets[i] + a.bytes:
+            live_at_once = a.first <= b.last and b.first <= a.last
+            if live_at_once and offsets[i] < offsets[j] + b.bytes and offsets[j] < offsets[i] + a.bytes:
                 return j, i
     return None

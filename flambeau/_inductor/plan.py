@@ -2,26 +2,39 @@
 
 Memory that leaves the program has a slot, and so have windows on memory that operators need, made when they are first
 used, and what operators return. A slot is let go after its last use. Everything else is a place in the arena of a run
-(`memory.py`).
+(`memory.py`), named by its block.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 from flambeau._functorch.aot.trace import RecordedValue
-from flambeau._inductor import config, cpp
+from flambeau._inductor import config
 from flambeau._inductor.concurrent import assign_steps
 from flambeau._inductor.ir import Buffer, OperatorCall, ScalarInput
 from flambeau._inductor.lower import Lowering
 from flambeau._inductor.memory import MemoryPlan, extent, plan_memory
-from flambeau._inductor.printers import CppPrinter, Launch
+from flambeau._inductor.printers import Launch
 from flambeau._inductor.schedule import Group, Level
+from flambeau._inductor.steps import (
+    AllocateStep,
+    ArenaTensorStep,
+    CallStep,
+    ConcurrentLoopsStep,
+    Location,
+    LoopStep,
+    Offer,
+    ProgramSpec,
+    RandomStateStep,
+    ReleaseStep,
+    Step,
+    UnshareStep,
+    ViewStep,
+)
 
 __all__ = ["Plan"]
-
-SMALL_WORK = 1 << 15  # operations for which a kernel runs on one thread: kGrain of core/parallel.h
 
 
 class Plan:
@@ -46,17 +59,18 @@ class Plan:
         self.count = 0
         for buffer in [*inputs, *(b for b, _ in constants)]:
             self._new(buffer.memory)
-        self.steps: list[Any] = []
+        self.steps: list[Step] = []
         self.uses: list[list[int]] = []  # slots that each step touches
         self.memory_plan = MemoryPlan()
         self.times: list[int] = []  # the step of each scheduled item
+        self.launches: list[tuple[Group | OperatorCall, list[Launch]]] = []
 
     def _new(self, key: Any) -> int:
         self.slots[key] = self.count
         self.count += 1
         return self.count - 1
 
-    def _step(self, step: tuple[Any, ...], uses: list[int]) -> None:
+    def _step(self, step: Step, uses: list[int]) -> None:
         self.steps.append(step)
         self.uses.append(uses)
 
@@ -72,65 +86,81 @@ class Plan:
         if key not in self.slots:
             slot = self._new(key)
             if base is not None:
-                self._step(("view", slot, base, value.size, value.stride, value.offset, value.dtype), [slot, base])
+                step: Step = ViewStep(slot, base, value.size, value.stride, value.offset, value.dtype)
+                self._step(step, [slot, base])
             else:
-                offset = self.memory_plan.offsets[place] + value.offset * value.dtype.itemsize
-                self._step(("place", slot, offset, value.size, value.stride, value.dtype), [slot])
+                location = (~self.memory_plan.number_of(place), value.offset * value.dtype.itemsize)
+                self._step(ArenaTensorStep(slot, location, value.size, value.stride, value.dtype), [slot])
         return self.slots[key]
 
-    def run(self, scheduled: list[Group | OperatorCall], outputs: list[RecordedValue | None]) -> tuple[Any, ...]:
+    def run(self, scheduled: list[Group | OperatorCall], outputs: list[RecordedValue | None]) -> ProgramSpec:
         """The program: what the native side reads."""
+        printer = self.lowering.printer
         needed = self._needed(scheduled, outputs)
         stored = [[b for b in item.made if b in needed] if isinstance(item, Group) else [] for item in scheduled]
-        on_cpu = self.device.type == "cpu" and isinstance(self.lowering.printer, CppPrinter)
-        apart = not on_cpu or config.max_autotune or config.max_autotune_pointwise  # those are measured one by one
-        small = [not apart and isinstance(item, Group) and cpp.work_of(item) < SMALL_WORK for item in scheduled]
+        small = [isinstance(item, Group) and printer.small(item) for item in scheduled]
         self.times = assign_steps(scheduled, stored, small)
-        if config.allow_buffer_reuse and on_cpu:
-            escaping = {self.lowering.current[v.storage].memory for v in outputs if v is not None}
-            self.memory_plan = plan_memory(scheduled, stored, escaping, self.times)
-            for item in scheduled:
-                if isinstance(item, Group):
-                    item.overwrites |= {
-                        b: old for b in item.made if (old := self.memory_plan.overwrites.get(b)) is not None
-                    }
+        if config.allow_buffer_reuse and printer.host_memory:
+            self._plan_memory(scheduled, stored, outputs)
         leaving = {self.lowering.current[v.storage] for v in outputs if v is not None}
         work = [
             (item, set(buffers) if isinstance(item, Group) else leaving.intersection(b for b in item.results if b))
             for item, buffers in zip(scheduled, stored)
         ]
-        made = self.lowering.printer.launches(work)
-        self.launches = [(item, launches) for item, launches in zip(scheduled, made) if launches is not None]
-        for _, found in itertools.groupby(zip(self.times, scheduled, stored, made), key=lambda row: row[0]):
-            rows = [row[1:] for row in found]
-            if len(rows) > 1:
-                self._launches([b for _, buffers, _ in rows for b in buffers], [k for *_, ks in rows for k in ks or ()])
-                continue
-            item, buffers, launches = rows[0]
-            if launches is not None:
-                for buffer in buffers if isinstance(item, Group) else item.results if launches else ():
-                    if buffer is not None:
-                        self._allocate(buffer)
-                for launch in launches:
-                    self._launches([], [launch])
-            elif isinstance(item, OperatorCall):
-                self._operator(item)
+        printed = printer.launches(work)
+        self.launches = [(item, launches) for item, launches in zip(scheduled, printed) if launches is not None]
+        for _, same_step in itertools.groupby(zip(self.times, scheduled, stored, printed), key=lambda row: row[0]):
+            self._scheduled([row[1:] for row in same_step])
         results: list[int] = []
         for v in outputs:
             results.append(-1 if v is None else self._result(v, results))
         touched = {self.slots.get(b.memory) for b in needed if b.memory is not b and b.source != "recast"}
-        written = [i for i in range(self.inputs) if i in touched]
-        return (
-            self.inputs,
-            self.count,
-            self.constants,
-            self._with_releases(results),
-            results,
-            written,
-            self.device,
-            self.replay,
-            self.memory_plan.bytes,
+        return ProgramSpec(
+            inputs=self.inputs,
+            slots=self.count,
+            constants=self.constants,
+            steps=self._with_releases(results),
+            outputs=results,
+            written=[i for i in range(self.inputs) if i in touched],
+            device=self.device,
+            replay=self.replay,
+            blocks=list(self.memory_plan.blocks.values()),
+            room=self._room(),
         )
+
+    def _plan_memory(
+        self, scheduled: list[Group | OperatorCall], stored: list[list[Buffer]], outputs: list[RecordedValue | None]
+    ) -> None:
+        escaping = {self.lowering.current[v.storage].memory for v in outputs if v is not None}
+        self.memory_plan = plan_memory(scheduled, stored, escaping, self.times)
+        overwrites = self.memory_plan.overwrites
+        for item in scheduled:
+            if isinstance(item, Group):
+                item.overwrites |= {b: overwrites[b] for b in item.made if b in overwrites}
+
+    def _room(self) -> list[tuple[int, int]]:
+        """What is written over memory outside of the arena must fit there."""
+        plan = self.memory_plan
+        places = {buffer: plan.place_of(memory) for buffer, memory in plan.overwrites.items()}
+        return [(extent(buffer), extent(place)) for buffer, place in places.items() if place not in plan.blocks]
+
+    def _scheduled(self, items: list[tuple[Group | OperatorCall, list[Buffer], list[Launch] | None]]) -> None:
+        """The steps of one point of time: of one item, or of several groups that run concurrently."""
+        if len(items) > 1:
+            for _, buffers, _ in items:
+                for buffer in buffers:
+                    self._allocate(buffer)
+            self._launch([launch for *_, launches in items for launch in launches or ()])
+            return
+        ((item, buffers, launches),) = items
+        if launches is not None:
+            for result in buffers if isinstance(item, Group) else item.results if launches else ():
+                if result is not None:
+                    self._allocate(result)
+            for launch in launches:
+                self._launch([launch])
+        elif isinstance(item, OperatorCall):
+            self._operator(item)
 
     def _result(self, value: RecordedValue, others: list[int]) -> int:
         """The slot of a result. Each is a tensor of its own, which may get a history, unless it is an input itself."""
@@ -141,7 +171,7 @@ class Plan:
         if given or slot in others:
             fresh = self.count
             self.count += 1
-            self._step(("view", fresh, slot, value.size, value.stride, 0, value.dtype), [fresh, slot])
+            self._step(ViewStep(fresh, slot, value.size, value.stride, 0, value.dtype), [fresh, slot])
             return fresh
         return slot
 
@@ -166,74 +196,67 @@ class Plan:
         if item.call is None:
             for result in item.results:
                 slot = self._new(result)
-                self._step(("random", slot), [slot])
+                self._step(RandomStateStep(slot), [slot])
             return
-        given = [self.window(b, v) for b, v in item.reads if not isinstance(v, ScalarInput)]
-        numbers = self._numbers(item)
+        tensors = [self.window(b, v) for b, v in item.reads if not isinstance(v, ScalarInput)]
+        scalars = self._scalars(item)
         results = [-1 if b is None else self._new(b) for b in item.results]
         args = _with_tensors(item.call.args)
         kwargs = {k: _with_tensors(v) for k, v in item.call.kwargs.items()}
-        offered = [n for b in item.results if b in self.memory_plan.offsets for n in self._offer(b)]
+        offers = [self._offer(b) for b in item.results if b is not None and b in self.memory_plan.blocks]
         self._step(
-            ("call", item.call.op, args, kwargs, given, results, numbers, offered, self._layouts(item)),
-            given + numbers[1::2] + [r for r in results if r >= 0],
+            CallStep(item.call.op, args, kwargs, tensors, results, scalars, offers, self._layouts(item)),
+            tensors + [slot for _, slot in scalars] + [r for r in results if r >= 0],
         )
 
-    def _offer(self, result: Any) -> tuple[int, int, int]:
-        """Where in the arena an operator may make a result, its bytes and its slot."""
-        return self.memory_plan.offsets[result], extent(result), self.slots[result]
+    def _offer(self, result: Buffer) -> Offer:
+        return Offer((~self.memory_plan.number_of(result), 0), extent(result), self.slots[result])
 
     def _layouts(self, item: OperatorCall) -> list[Any]:
         """Strides that results must have, where kernels of a device may choose others than the recorded ones."""
-        if self.device.type == "cpu":
+        if self.lowering.printer.keeps_layouts:
             return []
         return [() if b is None else b.stride for b in item.results]
 
-    def _numbers(self, item: OperatorCall) -> list[int]:
-        """Positions of the arguments that are floats read from memory, each followed by its slot."""
-        found = []
+    def _scalars(self, item: OperatorCall) -> list[tuple[int, int]]:
+        """Positions of the arguments that are floats read from memory, each with its slot."""
         slots = {id(v): self.window(b, v) for b, v in item.reads if isinstance(v, ScalarInput)}
+        scalars = []
         for at, argument in enumerate(item.call.op._schema.arguments if slots else ()):
             value = item.call.args[at] if at < len(item.call.args) else item.call.kwargs.get(argument.name)
             if isinstance(value, ScalarInput):
-                found += [at, slots[id(value)]]
-        return found
+                scalars.append((at, slots[id(value)]))
+        return scalars
 
-    def _launches(self, made: list[Any], launches: list[Launch]) -> None:
-        """A step of one kernel, or of several side by side."""
-        for buffer in made:
-            self._allocate(buffer)
+    def _launch(self, launches: list[Launch]) -> None:
+        """A step of one kernel, or of several that run concurrently."""
         steps = []
         uses: list[int] = []
         for launch in launches:
             for buffer in launch.scratch:
                 self._allocate(buffer)
-            pointers = []
-            for buffer, offset in launch.pointers:
-                slot, first = self._pointer(buffer.memory)
-                pointers += [slot, first + offset * buffer.dtype.itemsize]
-                if slot >= 0:
-                    uses.append(slot)
+            pointers = [self._location(buffer, offset) for buffer, offset in launch.pointers]
+            uses += [slot for slot, _ in pointers if slot >= 0]
             steps.append(launch.step(pointers))
-        self._step(steps[0] if len(steps) == 1 else ("together", steps), uses)
+        self._step(steps[0] if len(steps) == 1 else ConcurrentLoopsStep(cast(list[LoopStep], steps)), uses)
 
-    def _pointer(self, memory: Buffer) -> tuple[int, int]:
-        """The slot of a memory, or -1 for the arena, and where in that it begins."""
-        place = self.memory_plan.place_of(memory)
+    def _location(self, buffer: Buffer, offset: int) -> Location:
+        """Where an element of a buffer lies: in a slot, or in a block of the arena."""
+        place = self.memory_plan.place_of(buffer.memory)
         slot = self.slots.get(place)
-        return (-1, self.memory_plan.offsets[place]) if slot is None else (slot, 0)
+        return (~self.memory_plan.number_of(place) if slot is None else slot), offset * buffer.dtype.itemsize
 
     def _allocate(self, buffer: Buffer) -> None:
         taken = self.memory_plan.overwrites.get(buffer)
         if taken is not None:
             place = self.memory_plan.place_of(taken)
             if place.source == "operator" and taken is place:
-                self._step(("own", self.slots[place]), [self.slots[place]])
-        elif buffer.memory not in self.slots and buffer not in self.memory_plan.offsets:
+                self._step(UnshareStep(self.slots[place]), [self.slots[place]])
+        elif buffer.memory not in self.slots and buffer not in self.memory_plan.blocks:
             slot = self._new(buffer)
-            self._step(("allocate", slot, buffer.size, buffer.stride, buffer.dtype), [slot])
+            self._step(AllocateStep(slot, buffer.size, buffer.stride, buffer.dtype), [slot])
 
-    def _with_releases(self, results: list[int]) -> list[Any]:
+    def _with_releases(self, results: list[int]) -> list[Step]:
         """The steps with slots let go after their last use; inputs, constants and results are kept."""
         kept = set(results) | set(range(self.inputs + len(self.constants)))
         last: dict[int, int] = {}
@@ -244,12 +267,12 @@ class Plan:
         for slot, at in last.items():
             if slot not in kept:
                 dying.setdefault(at, []).append(slot)
-        made: list[Any] = []
+        steps: list[Step] = []
         for at, step in enumerate(self.steps):
-            made.append(step)
+            steps.append(step)
             if at in dying:
-                made.append(("release", dying[at]))
-        return made
+                steps.append(ReleaseStep(dying[at]))
+        return steps
 
 
 def _with_tensors(item: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 from flambeau._inductor import config
 from flambeau._inductor.epilogue import Epilogues, is_plain, made_by, operand_beside
@@ -20,8 +21,10 @@ from flambeau.backends import records
 
 __all__ = ["finish_products"]
 
-# Steps, by their numbers in csrc/cpu/gemm/product_finish.h.
-_ADD, _MUL, _RELU, _GELU, _GELU_TANH, _SILU, _SIGMOID, _TANH = range(8)
+# Numbers of the steps, in the order of csrc/cpu/gemm/product_finish.h.
+_ADD, _MUL, _RELU, _GELU, _GELU_TANH, _SILU, _SIGMOID, _TANH = (
+    _C._PRODUCT_STEPS[name] for name in ("add", "mul", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+)
 _BINARY = {"add.Tensor": _ADD, "mul.Tensor": _MUL}
 _UNARY = {"relu": _RELU, "silu": _SILU, "sigmoid": _SIGMOID, "tanh": _TANH}
 _GELUS = {"none": _GELU, "tanh": _GELU_TANH}

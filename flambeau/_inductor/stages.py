@@ -19,6 +19,7 @@ from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
 from flambeau._inductor import config
 from flambeau._inductor.ir import Loop, OperatorCall
 from flambeau._inductor.schedule import Group
+from flambeau._inductor.steps import ProgramSpec
 
 __all__ = ["Stages", "wanted"]
 
@@ -70,7 +71,7 @@ class Stages:
                     continue
                 split = "" if item.split is None else f", columns from {item.split}"
                 lines.append(f"group over {item.dims}{split}")
-                lines += [f"    {member.level:5} {_item(member.loop)}" for member in item.members]
+                lines += [f"    {member.level.value:16} {_item(member.loop)}" for member in item.members]
             self._write("scheduled", "txt", lines)
 
     def printed(self, kernels: list[tuple[Group | OperatorCall, list[Any]]]) -> None:
@@ -82,11 +83,14 @@ class Stages:
                     parts.append(f"{_origin(group)}\n{source}")
             self._write("printed", "cpp", parts)
 
-    def planned(self, program: tuple[Any, ...]) -> None:
+    def planned(self, program: ProgramSpec) -> None:
         if self.on:
-            inputs, slots, constants, steps, results, written, *_ = program
-            head = f"{inputs} inputs, {len(constants)} constants, {slots} slots, writes to {written}, returns {results}"
-            self._write("planned", "txt", [head, *(_step(step) for step in steps)])
+            head = (
+                f"{program.inputs} inputs, {len(program.constants)} constants, {program.slots} slots, "
+                f"writes to {program.written}, returns {program.outputs}"
+            )
+            blocks = [f"block {~i}: {block}" for i, block in enumerate(program.blocks)]
+            self._write("planned", "txt", [head, *blocks, *map(str, program.steps)])
 
     def _write(self, stage: str, suffix: str, lines: list[str]) -> None:
         taken = (time.perf_counter() - self.started) * 1e3
@@ -116,9 +120,9 @@ def _item(item: Loop | OperatorCall) -> str:
     if isinstance(item, OperatorCall):
         recasts = [f"{made} = {source} as {made.dtype}" for (source, _), made in zip(item.reads, item.written)]
         return f"call {item.call}" if item.call is not None else ", ".join(recasts) or "take a random state"
-    folded = "" if item.reduce is None else f" folded by {item.reduce.combine}, kept {item.reduce.kept}"
+    reduced = "" if item.reduce is None else f" reduced by {item.reduce.combine}, kept {item.reduce.kept}"
     reads = ", ".join(f"{a.buffer}[{a.offset}:{a.strides}]" for a in item.reads)
-    return f"{item.write.buffer}[{item.write.offset}:{item.write.strides}] = {item.name} over {item.domain}: {item.expr} of {reads}{folded}"
+    return f"{item.write.buffer}[{item.write.offset}:{item.write.strides}] = {item.name} over {item.domain}: {item.expr} of {reads}{reduced}"
 
 
 def _origin(group: Group | OperatorCall) -> str:
@@ -129,13 +133,3 @@ def _origin(group: Group | OperatorCall) -> str:
     for member in group.members:
         lines.setdefault(member.loop.line or "backward", []).append(member.loop.name)
     return "\n".join(f"// {line}: {', '.join(names)}" for line, names in lines.items())
-
-
-def _step(step: tuple[Any, ...]) -> str:
-    if step[0] == "launch":
-        return f"launch {step[2]} numbers {step[3]} work {step[4]}"
-    if step[0] == "together":
-        return "together " + "; ".join(map(_step, step[1]))
-    if step[0] == "call":
-        return f"call {step[1]} of slots {step[4]} to {step[5]}"
-    return " ".join(map(str, step))

@@ -23,9 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import flambeau as fl
+from flambeau import _C
 from flambeau._inductor import build, config, triton_math
 from flambeau._inductor.ir import Buffer
-from flambeau._inductor.printers import Launch, Work
+from flambeau._inductor.printers import Launch, Printer, Work
+from flambeau._inductor.steps import KernelStep, Location, Step
 from flambeau._inductor.tiles import Target
 from flambeau._inductor.triton import HEADER, Kernel, Tuner, print_all
 from flambeau.ops.expr import Expr
@@ -197,8 +200,6 @@ _functions: dict[tuple[int, str], int] = {}  # by device and name: what the driv
 
 def loaded(image: Image, device: int) -> int:
     """The driver's handle of a kernel."""
-    from flambeau import _C
-
     key = (device, image.name)
     if key not in _functions:
         _functions[key] = _C._load_kernel(image.code, image.name, image.shared, device)
@@ -213,19 +214,28 @@ class _TritonLaunch:
         self.pointers = kernel.pointers
         self.scratch: Sequence[Buffer] = kernel.scratch
 
-    def step(self, pointers: list[int]) -> tuple[Any, ...]:
-        kernel = self.kernel
-        return (
-            "kernel", self.function, kernel.grid, self.image.threads, self.image.shared, pointers, kernel.numbers,
-            kernel.wide,
-        )  # fmt: skip
+    def step(self, pointers: list[Location]) -> Step:
+        kernel, image = self.kernel, self.image
+        return KernelStep(
+            self.function, kernel.grid, image.threads, image.shared, pointers, kernel.numbers, kernel.wide
+        )
 
 
-class TritonPrinter:
+class TritonPrinter(Printer):
     """Triton kernels for one GPU."""
 
+    fuses = True
     random = True
-    complex = False
+    column_groups = True
+    orders_by_memory = True
+    converts_loads = True
+    channels_last = (fl.float32, fl.bfloat16, fl.float16)
+    channels_last_weights = True
+    pads_rows = True
+    specializes_alignment = True
+    keeps_layouts = False
+    records_graphs = True
+    saves_shared_operands = True
 
     def __init__(self, device: int, target: Target) -> None:
         self.device = device
@@ -234,8 +244,6 @@ class TritonPrinter:
 
     @classmethod
     def of(cls, device: Any) -> TritonPrinter:
-        import flambeau as fl
-
         index = device.index if device.index is not None else fl.cuda.current_device()
         found = fl.cuda.get_device_properties(index)
         return cls(index, Target(found.major * 10 + found.minor, found.multi_processor_count))

@@ -6,11 +6,24 @@ A broken rule is a mistake of the compiler, so that checks raise AssertionError 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall
-from flambeau._inductor.memory import ALIGNMENT, MemoryPlan, extent, overlapping
+from flambeau._inductor.memory import ALIGNMENT, MemoryPlan, extent, lay_out, overlapping
 from flambeau._inductor.schedule import Group
+from flambeau._inductor.steps import (
+    AllocateStep,
+    ArenaTensorStep,
+    CallStep,
+    ConcurrentLoopsStep,
+    KernelStep,
+    LoopStep,
+    ProgramSpec,
+    RandomStateStep,
+    ReleaseStep,
+    Step,
+    UnshareStep,
+    ViewStep,
+)
 
 __all__ = ["verify_lowered", "verify_memory", "verify_planned", "verify_scheduled"]
 
@@ -87,45 +100,47 @@ def verify_scheduled(steps: Iterable[Group | OperatorCall], given: Iterable[Buff
     _rule(seen == loops, "every loop is in one group", f"{seen} of {loops}")
 
 
-def verify_memory(memory_plan: MemoryPlan) -> None:
-    blocks, offsets = list(memory_plan.blocks.values()), [memory_plan.offsets[m] for m in memory_plan.blocks]
-    _rule(overlapping(blocks, offsets) is None, "what lives at the same time lies apart", memory_plan)
+def verify_memory(plan: MemoryPlan) -> None:
+    blocks = list(plan.blocks.values())
+    offsets, total = lay_out(blocks)
+    _rule(overlapping(blocks, offsets) is None, "what lives at the same time lies apart", plan)
     for block, offset in zip(blocks, offsets):
         _rule(offset % ALIGNMENT == 0, "places are aligned", offset)
-        _rule(offset >= 0 and offset + block.bytes <= memory_plan.bytes, "places are inside of the arena", offset)
-    for made, taken in memory_plan.overwrites.items():
-        place = memory_plan.place_of(taken)
-        _rule(extent(made) <= extent(place), "what takes a place has room there", (made, place))
+        _rule(offset >= 0 and offset + block.bytes <= total, "places are inside of the arena", offset)
+    for buffer, memory in plan.overwrites.items():
+        place = plan.place_of(memory)
+        _rule(extent(buffer) <= extent(place), "what takes a place has room there", (buffer, place))
 
 
-def verify_planned(program: tuple[Any, ...]) -> None:
-    inputs, slots, constants, steps, results, written, *_ = program
-    filled = set(range(inputs + len(constants)))
+def verify_planned(program: ProgramSpec) -> None:
+    given = program.inputs + len(program.constants)
+    filled = set(range(given))
+    for step in program.steps:
+        for slot in _slots_read(step):
+            _rule(slot in filled, "a slot is filled before it is used, and not let go", (slot, step))
+        if isinstance(step, ReleaseStep):
+            filled.difference_update(step.slots)
+        elif isinstance(step, CallStep):
+            filled |= {slot for slot in step.results if slot >= 0}
+        elif isinstance(step, (AllocateStep, ViewStep, ArenaTensorStep, RandomStateStep)):
+            filled.add(step.slot)
+    for slot in program.outputs:
+        _rule(slot < 0 or slot in filled, "results are in slots that are filled", slot)
+    _rule(all(0 <= slot < program.slots for slot in filled), "slots are numbered from 0", program.slots)
+    _rule(all(0 <= i < program.inputs for i in program.written), "only inputs are said to be written", program.written)
 
-    def used(where: Any, *wanted: int) -> None:
-        for slot in wanted:
-            _rule(slot in filled, "a slot is filled before it is used, and not let go", (slot, where))
 
-    for step in steps:
-        kind = step[0]
-        if kind in ("allocate", "place", "random"):
-            filled.add(step[1])
-        elif kind == "view":
-            used(step, step[2])
-            filled.add(step[1])
-        elif kind == "own":
-            used(step, step[1])
-        elif kind == "release":
-            used(step, *step[1])
-            filled.difference_update(step[1])
-        elif kind == "call":
-            used(step[:2], *step[4])
-            filled |= {slot for slot in step[5] if slot >= 0}
-        elif kind in ("launch", "together"):
-            for launch in [step] if kind == "launch" else step[1]:
-                used(launch[0], *(slot for slot in launch[2][::2] if slot >= 0))
-        elif kind == "kernel":
-            used(step[0], *step[5][::2])
-    used("results", *(slot for slot in results if slot >= 0))
-    _rule(all(0 <= slot < slots for slot in filled), "slots are numbered from nought", slots)
-    _rule(all(0 <= i < inputs for i in written), "only inputs are said to be written", written)
+def _slots_read(step: Step) -> list[int]:
+    if isinstance(step, ViewStep):
+        return [step.base]
+    if isinstance(step, UnshareStep):
+        return [step.slot]
+    if isinstance(step, ReleaseStep):
+        return step.slots
+    if isinstance(step, CallStep):
+        return step.tensors
+    if isinstance(step, ConcurrentLoopsStep):
+        return [slot for loop in step.loops for slot in _slots_read(loop)]
+    if isinstance(step, (LoopStep, KernelStep)):
+        return [slot for slot, _ in step.pointers if slot >= 0]
+    return []

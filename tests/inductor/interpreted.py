@@ -24,7 +24,9 @@ from triton.runtime import interpreter
 import flambeau as fl
 from flambeau._inductor import triton as printer
 from flambeau._inductor import triton_math
+from flambeau._inductor.steps import Location, LoopStep
 from flambeau._inductor.tiles import Target
+from flambeau._inductor.triton_build import TritonPrinter
 
 _FOLDS = {
     "fold_mul": np.multiply, "fold_bitor": np.bitwise_or, "fold_bitand": np.bitwise_and, "fold_maximum": np.maximum,
@@ -132,12 +134,12 @@ class _Launch:
         self.function = space["kernel"].rewrite()
         os.unlink(file.name)
 
-    def step(self, pointers: list[int]) -> tuple[Any, ...]:
+    def step(self, pointers: list[Location]) -> LoopStep:
         kind = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_int64))
         callback = kind(self.run)
         self.kept.append(callback)
         address = ctypes.cast(callback, ctypes.c_void_p).value
-        return "launch", address, pointers, [0, *self.kernel.numbers], 1
+        return LoopStep(address, pointers, [0, *self.kernel.numbers], 1)
 
     def run(self, pointers: Any, numbers: Any) -> None:
         values = [pointers[i] for i in range(len(self.pointers))]
@@ -165,16 +167,14 @@ def run(function: Any, values: list[int], signature: dict[str, str], constants: 
         scope.restore()
 
 
-class InterpretedPrinter:
+class InterpretedPrinter(TritonPrinter):
     """Triton kernels, interpreted; `target` may describe a small GPU, so that small tensors are divided as large ones are."""
 
-    random = True
-    float8 = True
-    complex = False
     printed: ClassVar[list[str]] = []  # by all of them
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.float8 = True
 
     def knows(self, expr: Any, dtype: Any) -> bool:
         return triton_math.known(expr, dtype.is_floating_point)

@@ -10,6 +10,7 @@ from flambeau._inductor import compile_fx, config, plan
 from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.concurrent import verify_concurrent
 from flambeau._inductor.ir import OperatorCall
+from flambeau._inductor.steps import ConcurrentLoopsStep, LoopStep
 
 pytestmark = pytest.mark.host  # it is threads that kernels are divided over
 
@@ -27,7 +28,7 @@ def programs(monkeypatch):
             needed = self._needed(scheduled, outputs)
             stored = [[] if isinstance(i, OperatorCall) else [b for b in i.made if b in needed] for i in scheduled]
             assert verify_concurrent(scheduled, stored, self.times)
-            made.append(program[3])
+            made.append(program.steps)
             return program
 
     monkeypatch.setattr(compile_fx, "Plan", Noted)
@@ -36,7 +37,8 @@ def programs(monkeypatch):
 
 
 def _counts(steps):
-    return [len(step[1]) if step[0] == "together" else 1 for step in steps if step[0] in ("launch", "together")]
+    loops = [step for step in steps if isinstance(step, (LoopStep, ConcurrentLoopsStep))]
+    return [len(step.loops) if isinstance(step, ConcurrentLoopsStep) else 1 for step in loops]
 
 
 def _momentum(*tensors):

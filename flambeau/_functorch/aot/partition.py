@@ -39,20 +39,25 @@ _LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations
 
 
 def partition(
-    trace: Trace, forward: list[RecordedCall], backward: list[RecordedCall], budget: float = 1.0
+    trace: Trace,
+    forward: list[RecordedCall],
+    backward: list[RecordedCall],
+    budget: float = 1.0,
+    save_shared_operands: bool = False,
 ) -> list[RecordedCall]:
-    """The calls of backward, with those of forward that it repeats."""
+    """The calls of backward, with those of forward that it repeats. With `save_shared_operands`, what matrix products of both
+    read is saved."""
     network = _Network(trace, forward, backward)
     cheap = [call for call in forward if network.may_repeat(call) and _is_one_pass(call)]
-    if trace.device.type != "cpu" and budget >= 1:
+    if save_shared_operands and budget >= 1:
         twice = _operands(forward) & _operands(backward)
         cheap = [call for call in cheap if not any(v is not None and v.storage in twice for v in call.results)]
-    repeated, least = network.cut(cheap)
+    repeated, least = network.minimum_cut(cheap)
     if budget < 1:
         dear = [c for c in forward if network.may_repeat(c) and not _is_one_pass(c) and c.op._opname in _REPEATABLE]
         dear.sort(key=lambda c: -_bytes(c) / _cost(c))
         allowed = least * max(budget, 0.0)
-        repeated, _ = _first([cheap + dear[:n] for n in range(len(dear) + 1)], network.cut, allowed)
+        repeated, _ = _first([cheap + dear[:n] for n in range(len(dear) + 1)], network.minimum_cut, allowed)
     return _placed(repeated, backward, trace.gradients)
 
 
@@ -169,7 +174,7 @@ class _Network:
         touched = made | {v.storage for v in call.reads}
         return not (call.writes or None in call.results or touched & self.written or made & self.compared)
 
-    def cut(self, repeatable: list[RecordedCall]) -> tuple[list[RecordedCall], int]:
+    def minimum_cut(self, repeatable: list[RecordedCall]) -> tuple[list[RecordedCall], int]:
         """The calls to repeat, of those that may be, in order; and the bytes that are saved then."""
         again = {id(call) for call in repeatable}
         flow = _Flow()

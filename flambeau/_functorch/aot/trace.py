@@ -218,7 +218,7 @@ class Recorder(TorchDispatchMode):
         if trace.device == _CPU:
             if device is None and not any(isinstance(a, fl.Tensor) for a in _flat((*args, *kwargs.values()))):
                 device = fl.get_default_device() if "device" in _names(func) else None
-            if device is not None and fl.device(device).type not in ("cpu", "meta"):
+            if device is not None and fl.device(device).type not in (_CPU.type, _META.type):
                 raise Unsupported(f"a tensor on {device}")
             return _CPU
         if device is not None:
@@ -346,8 +346,6 @@ def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any])
     twins = [_input(t) for t in inputs]
     histories = [t.grad_fn for t in twins]
     trace.device = next((t.device for t in inputs if t.device != _CPU), _CPU if inputs else fl.get_default_device())
-    if trace.device.type not in ("cpu", "cuda", "meta"):
-        raise Unsupported(f"tensors on {trace.device}")
     trace.inputs = [trace.value(t) for t in twins]
     for value, tensor in zip(trace.inputs, inputs):
         trace.place(value, tensor.device)

@@ -1,4 +1,4 @@
-#include "compiled/kept.h"
+#include "compiled/kept_value.h"
 
 #include <unordered_map>
 
@@ -35,13 +35,13 @@ std::shared_ptr<Counter> counter_of(const Storage* storage) {
 
 }  // namespace
 
-bool Kept::Seen::holds(const TensorImpl& t) const {
+bool KeptValue::Seen::holds(const TensorImpl& t) const {
   return t.storage.get() == storage.get() && t.offset == offset && !t.inference && !t.own_version &&
          storage->version.load(std::memory_order_relaxed) == version &&
-         beside->load(std::memory_order_relaxed) == aside;
+         data_counter->load(std::memory_order_relaxed) == data_version;
 }
 
-Tensor Kept::get(const Tensor* given) {
+Tensor KeptValue::get(const Tensor* given) {
   const std::lock_guard<std::mutex> lock(mutex_);
   bool holds = value_.defined();
   for (size_t i = 0; holds && i < inputs.size(); ++i) holds = seen_[i].holds(*given[inputs[i]].impl());
@@ -52,8 +52,9 @@ Tensor Kept::get(const Tensor* given) {
   value_ = Tensor();
   for (int i : inputs) {
     const Ref<Storage>& storage = given[i]->storage;
-    std::shared_ptr<Counter> beside = counter_of(storage.get());
-    seen_.push_back({storage, given[i].offset(), storage->version.load(), beside->load(), beside});
+    std::shared_ptr<Counter> data_counter = counter_of(storage.get());
+    seen_.push_back(
+        {storage, given[i].offset(), storage->version.load(), data_counter->load(), data_counter});
     own.push_back(given[i]);
   }
   value_ = program.run(own.data())[0];

@@ -13,7 +13,7 @@
 
 namespace fl::compiled {
 
-struct Kept {
+struct KeptValue {
   std::vector<int> inputs;  // of the program that it is for, which are those of its own
   Program program;          // with one output
 
@@ -24,8 +24,8 @@ struct Kept {
   struct Seen {
     Ref<Storage> storage;  // held, so that no other one can take its address
     int64_t offset;
-    uint32_t version, aside;
-    std::shared_ptr<std::atomic<uint32_t>> beside;  // counts writes through `.data`
+    uint32_t version, data_version;
+    std::shared_ptr<std::atomic<uint32_t>> data_counter;  // counts writes through `.data`
 
     bool holds(const TensorImpl& t) const;
   };

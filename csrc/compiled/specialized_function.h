@@ -27,26 +27,26 @@ inline InputSpec spec_of(const Tensor& t) {
   return {Dims(t.sizes()), Dims(t.strides()), t.dtype(), t.requires_grad(), t.device(), is_aligned(t)};
 }
 
-struct Graph;
+struct CompiledGraph;
 
 // Inputs that stay from call to call: a model's parameters. What was found out about them holds until a
 // tensor changes (core/changes.h). Not for several threads at once.
-struct Fixed {
-  explicit Fixed(const std::vector<bool>& is_fixed);  // of each input of the function
-  ~Fixed();
-  Fixed(const Fixed&) = delete;
-  Fixed& operator=(const Fixed&) = delete;
+struct FixedInputs {
+  explicit FixedInputs(const std::vector<bool>& is_fixed);  // of each input of the function
+  ~FixedInputs();
+  FixedInputs(const FixedInputs&) = delete;
+  FixedInputs& operator=(const FixedInputs&) = delete;
 
   void forget();  // a tensor changed, or these are others
-  bool fits(const Graph& graph, const Tensor* given);
-  bool entangled(const Graph& graph, const Tensor* given) const;
+  bool fits(const CompiledGraph& graph, const Tensor* given);
+  bool entangled(const CompiledGraph& graph, const Tensor* given) const;
   // Adds the edges to some inputs.
   void connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* given);
 
  private:
   friend void forget_edges();
   struct Known {
-    Ref<Graph> graph;
+    Ref<CompiledGraph> graph;
     bool entangled;
   };
   std::vector<Known> fitting_;         // graphs that the fixed inputs are known to fit
@@ -58,7 +58,7 @@ struct Fixed {
 void forget_edges();
 
 // One graph for one geometry of the inputs. Without a backward program its results have no history.
-struct Graph : Counted {
+struct CompiledGraph : Counted {
   std::vector<InputSpec> inputs;
   bool refused = false;  // the function could not be compiled for these inputs: there is no program
   bool grad_mode = false;
@@ -78,21 +78,21 @@ struct Graph : Counted {
   // Whether an input that the graph writes to shares memory with another one, which the record knows nothing
   // of; with `some`, whether one of these has a part in it.
   bool entangled(const Tensor* given, const std::vector<int>* some = nullptr) const;
-  std::vector<Tensor> run(const Tensor* given, Fixed* fixed);
+  std::vector<Tensor> run(const Tensor* given, FixedInputs* fixed);
 };
 
 // A function compiled for every geometry it has met; `miss` compiles it for a new one. Where it cannot, it
 // returns null, and `original` runs, for inputs of that geometry from then on.
-struct Function : Counted {
+struct SpecializedFunction : Counted {
   int inputs = 0;
-  std::function<Ref<Graph>(const Tensor* given)> miss;
+  std::function<Ref<CompiledGraph>(const Tensor* given)> miss;
   std::function<std::vector<Tensor>(const Tensor* given)> original;
 
-  std::vector<Tensor> call(const Tensor* given, Fixed* fixed = nullptr);
+  std::vector<Tensor> call(const Tensor* given, FixedInputs* fixed = nullptr);
 
  private:
   std::mutex mutex_;
-  std::vector<Ref<Graph>> graphs_;  // the latest used first
+  std::vector<Ref<CompiledGraph>> graphs_;  // the latest used first
 };
 
 }  // namespace fl::compiled

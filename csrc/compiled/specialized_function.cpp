@@ -1,4 +1,4 @@
-#include "compiled/function.h"
+#include "compiled/specialized_function.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostGraphs = 256;
 
 struct CompiledBackward final : autograd::Node {
-  explicit CompiledBackward(Ref<Graph> graph) : graph_(std::move(graph)) {}
+  explicit CompiledBackward(Ref<CompiledGraph> graph) : graph_(std::move(graph)) {}
 
   std::string name() const override { return "CompiledFunctionBackward"; }
 
@@ -64,7 +64,7 @@ struct CompiledBackward final : autograd::Node {
     return laid;
   }
 
-  Ref<Graph> graph_;
+  Ref<CompiledGraph> graph_;
   std::vector<autograd::SavedTensor> saved_, inputs_;
 };
 
@@ -72,22 +72,22 @@ struct CompiledBackward final : autograd::Node {
 
 namespace {
 std::mutex fixed_mutex;
-std::vector<Fixed*> all_fixed;
+std::vector<FixedInputs*> all_fixed;
 }  // namespace
 
-Fixed::Fixed(const std::vector<bool>& is_fixed) : edges_(is_fixed.size()) {
+FixedInputs::FixedInputs(const std::vector<bool>& is_fixed) : edges_(is_fixed.size()) {
   for (size_t i = 0; i < is_fixed.size(); ++i)
     if (!is_fixed[i]) rest_.push_back(static_cast<int>(i));
   const std::lock_guard<std::mutex> lock(fixed_mutex);
   all_fixed.push_back(this);
 }
 
-Fixed::~Fixed() {
+FixedInputs::~FixedInputs() {
   const std::lock_guard<std::mutex> lock(fixed_mutex);
   all_fixed.erase(std::find(all_fixed.begin(), all_fixed.end(), this));
 }
 
-void Fixed::forget() {
+void FixedInputs::forget() {
   fitting_.clear();
   for (autograd::Edge& edge : edges_) edge = {};
 }
@@ -95,28 +95,28 @@ void Fixed::forget() {
 void forget_edges() {
   std::vector<autograd::Edge> dropped;  // their end may run Python code: not under the lock
   const std::lock_guard<std::mutex> lock(fixed_mutex);
-  for (Fixed* fixed : all_fixed) {
+  for (FixedInputs* fixed : all_fixed) {
     dropped.insert(dropped.end(), fixed->edges_.begin(), fixed->edges_.end());
     for (autograd::Edge& edge : fixed->edges_) edge = {};
   }
 }
 
-bool Fixed::fits(const Graph& graph, const Tensor* given) {
+bool FixedInputs::fits(const CompiledGraph& graph, const Tensor* given) {
   for (const Known& known : fitting_)
     if (known.graph.get() == &graph) return graph.fits(given, rest_);
   if (!graph.fits(given)) return false;
   // Where it holds because of an input that is not fixed, all are looked at in every call.
-  fitting_.push_back({Ref<Graph>(const_cast<Graph*>(&graph)), graph.entangled(given)});
+  fitting_.push_back({Ref<CompiledGraph>(const_cast<CompiledGraph*>(&graph)), graph.entangled(given)});
   return true;
 }
 
-bool Fixed::entangled(const Graph& graph, const Tensor* given) const {
+bool FixedInputs::entangled(const CompiledGraph& graph, const Tensor* given) const {
   for (const Known& known : fitting_)
     if (known.graph.get() == &graph && !known.entangled) return graph.entangled(given, &rest_);
   return graph.entangled(given);
 }
 
-void Fixed::connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* given) {
+void FixedInputs::connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* given) {
   for (int i : inputs) {
     if (edges_[i]) {
       node.next.push_back(edges_[i]);
@@ -139,21 +139,21 @@ bool matches(const InputSpec& spec, const Tensor& given) {
 }
 }  // namespace
 
-bool Graph::fits(const Tensor* given) const {
+bool CompiledGraph::fits(const Tensor* given) const {
   if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!matches(inputs[i], given[i])) return false;
   return true;
 }
 
-bool Graph::fits(const Tensor* given, const std::vector<int>& some) const {
+bool CompiledGraph::fits(const Tensor* given, const std::vector<int>& some) const {
   if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
   for (int i : some)
     if (!matches(inputs[i], given[i])) return false;
   return true;
 }
 
-bool Graph::entangled(const Tensor* given, const std::vector<int>* some) const {
+bool CompiledGraph::entangled(const Tensor* given, const std::vector<int>* some) const {
   const auto share = [&](int a, int b) {
     return a != b && given[a]->storage.get() == given[b]->storage.get();
   };
@@ -169,10 +169,10 @@ bool Graph::entangled(const Tensor* given, const std::vector<int>* some) const {
   return false;
 }
 
-std::vector<Tensor> Graph::run(const Tensor* given, Fixed* fixed) {
+std::vector<Tensor> CompiledGraph::run(const Tensor* given, FixedInputs* fixed) {
   std::vector<Tensor> made = forward.run(given);
   if (backward) {
-    Ref<CompiledBackward> node(new CompiledBackward(Ref<Graph>(this)));
+    Ref<CompiledBackward> node(new CompiledBackward(Ref<CompiledGraph>(this)));
     node->next.reserve(gradients_of.size());
     if (fixed) {
       fixed->connect(*node, gradients_of, given);
@@ -189,11 +189,11 @@ std::vector<Tensor> Graph::run(const Tensor* given, Fixed* fixed) {
   return made;
 }
 
-std::vector<Tensor> Function::call(const Tensor* given, Fixed* fixed) {
-  Ref<Graph> graph;
+std::vector<Tensor> SpecializedFunction::call(const Tensor* given, FixedInputs* fixed) {
+  Ref<CompiledGraph> graph;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<Graph>& g) {
+    auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<CompiledGraph>& g) {
       return fixed ? fixed->fits(*g, given) : g->fits(given);
     });
     if (found != graphs_.end()) {
@@ -207,7 +207,7 @@ std::vector<Tensor> Function::call(const Tensor* given, Fixed* fixed) {
     thread_state().excluded = thread_state().excluded - KeySet(Key::Python);
     graph = miss(given);
     if (!graph) {
-      graph = Ref<Graph>(new Graph());
+      graph = Ref<CompiledGraph>(new CompiledGraph());
       graph->refused = true;
       for (int i = 0; i < inputs; ++i) graph->inputs.push_back(spec_of(given[i]));
       graph->grad_mode = thread_state().grad_mode;
