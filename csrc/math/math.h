@@ -146,10 +146,12 @@ FL_MATH_T xlogy(T x, T y) {
 FL_MATH_T xlog1py(T x, T y) {
   return detail::select(y != y, y, detail::select(x == T(0), T(0), x * log1p(y)));
 }
-// sin(pi x) / (pi x).
+// sin(pi x) / (pi x). The argument is reduced to half a turn exactly, before it is multiplied.
 FL_MATH_T sinc(T x) {
-  const T angle = detail::Fp<T>::pi * x;
-  return detail::select(x == T(0), T(1), sin(angle) / angle);
+  const T turns = detail::to_even(x);
+  const T parity = turns - T(2) * detail::to_even(T(0.5) * turns);
+  const T sine = sin(detail::Fp<T>::pi * (x - turns));
+  return detail::select(x == T(0), T(1), detail::select(parity != T(0), -sine, sine) / (detail::Fp<T>::pi * x));
 }
 
 // log(1 + e^(beta x)) / beta, linear above the threshold.

@@ -22,7 +22,7 @@ def zero(*args: e.Expr) -> tuple[e.Expr]:
     return (e.lift(0),)
 
 
-def unary(name: str, vjp: Expression, dtypes: str = "fc") -> Record:
+def unary(name: str, vjp: Expression | dict[str, Expression], dtypes: str = "fc") -> Record:
     """A function of one operand that is `fl::math::<name>` for floating (and complex) numbers."""
     return pointwise(f"{name}(Tensor self) -> Tensor", e.function(name), dtypes=dtypes, promote="float", vjp=vjp)
 
@@ -63,9 +63,25 @@ for record in (asin, acos, atan, asinh, acosh, atanh):
 sigmoid = unary("sigmoid", lambda g, x, out: (g * (1 - out) * out,))
 alias("special_expit", sigmoid)
 
+
+
+def sinc_derivative(x: e.Expr, sinc: e.Expr) -> e.Expr:
+    """(cos(pi x) - sinc(x)) / x, near 0 by its Taylor series, where the difference cancels."""
+    angle = PI * x
+    square = angle * angle
+    series: e.Expr = e.lift(0)
+    for k in range(9, 0, -1):
+        series = (-1) ** k * 2 * k / math.factorial(2 * k + 1) + square * series
+    half_turns = x - 2 * e.round(x * 0.5)
+    return e.where(square < 1, PI * (angle * series), (e.cos(PI * half_turns) - sinc) / x)
+
+
 sinc = unary(
     "sinc",
-    lambda g, x, out: (e.where(x == 0, 0, g * ((PI * x * e.cos(PI * x) - e.sin(PI * x)) / (PI * x * x))),),
+    {
+        "c": lambda g, x, out: (e.where(x == 0, 0, g * ((e.cos(PI * x) - out) / x)),),
+        "": lambda g, x, out: (g * sinc_derivative(x, out),),
+    },
 )
 alias("special_sinc", sinc)
 
