@@ -1,8 +1,9 @@
 // Loops over sin, cos and tan that are right for every argument.
 //
-// The vectorised functions reduce their argument accurately up to trig_limit only. A loop therefore goes in strips:
-// a first pass over a strip looks for arguments beyond the limit; such a strip is computed one element at a time with
-// the C library's functions, every other one by vector code. The first pass costs a load and a comparison.
+// The vectorised functions reduce their argument accurately up to trig_limit only. A loop therefore goes in
+// strips: a first pass over a strip looks for arguments beyond the limit; such a strip is computed one
+// element at a time with the C library's functions, every other one by vector code. The first pass costs a
+// load and a comparison.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +15,10 @@ namespace fl::math {
 
 // Three answers to "what is sin?", of one interface, for the three passes.
 struct WithinLimit {
-#define FL_FULL_RANGE(name)             \
-  template <class T>                    \
-  static FL_MATH_INLINE T name(T x) {   \
-    return fl::math::name(x);           \
+#define FL_FULL_RANGE(name)           \
+  template <class T>                  \
+  static FL_MATH_INLINE T name(T x) { \
+    return fl::math::name(x);         \
   }
   FL_FULL_RANGE(sin)
   FL_FULL_RANGE(cos)
@@ -26,13 +27,13 @@ struct WithinLimit {
 };
 
 struct AnyArgument {
-#define FL_FULL_RANGE(name)                                                                   \
-  template <class T>                                                                          \
-  static T name(T x) {                                                                        \
-    if constexpr (std::is_floating_point_v<T>)                                                \
-      return name##_any(x);                                                                   \
-    else                                                                                      \
-      return fl::math::name(x);                                                               \
+#define FL_FULL_RANGE(name)                    \
+  template <class T>                           \
+  static T name(T x) {                         \
+    if constexpr (std::is_floating_point_v<T>) \
+      return name##_any(x);                    \
+    else                                       \
+      return fl::math::name(x);                \
   }
   FL_FULL_RANGE(sin)
   FL_FULL_RANGE(cos)
@@ -42,11 +43,11 @@ struct AnyArgument {
 
 struct ArgumentCheck {
   uint32_t beyond = 0;
-#define FL_FULL_RANGE(name)                                                            \
-  template <class T>                                                                   \
-  FL_MATH_INLINE T name(T x) {                                                         \
+#define FL_FULL_RANGE(name)                                                                 \
+  template <class T>                                                                        \
+  FL_MATH_INLINE T name(T x) {                                                              \
     if constexpr (std::is_floating_point_v<T>) beyond |= detail::abs_of(x) > T(trig_limit); \
-    return fl::math::name(x);                                                          \
+    return fl::math::name(x);                                                               \
   }
   FL_FULL_RANGE(sin)
   FL_FULL_RANGE(cos)

@@ -151,7 +151,8 @@ FL_MATH_T sinc(T x) {
   const T turns = detail::to_even(x);
   const T parity = turns - T(2) * detail::to_even(T(0.5) * turns);
   const T sine = sin(detail::Fp<T>::pi * (x - turns));
-  return detail::select(x == T(0), T(1), detail::select(parity != T(0), -sine, sine) / (detail::Fp<T>::pi * x));
+  return detail::select(x == T(0), T(1),
+                        detail::select(parity != T(0), -sine, sine) / (detail::Fp<T>::pi * x));
 }
 
 // log(1 + e^(beta x)) / beta, linear above the threshold.

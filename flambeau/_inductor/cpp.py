@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,9 @@ _OF_COMPLEX = frozenset("add sub mul neg conj real imag abs make_complex where e
 _EXTREMES = frozenset(("maximum", "minimum"))
 _FOLDS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 SMALL_WORK = _C._PARALLEL_GRAIN  # operations for which a kernel runs on one thread
+# Their vectorised forms are right for arguments up to math::trig_limit; sin_any and the like take any argument.
+TRIGONOMETRY = frozenset(("sin", "cos", "tan"))
+_TRIGONOMETRIC_CALL = re.compile(r"math::(sin|cos|tan)\(((?:[^()]|\([^()]*\))*)\)")
 BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
 STREAMS = 4  # of columns that are folded side by side
 FEW_LINES = 10  # of a fold that waits for itself
@@ -131,6 +135,8 @@ class _Body:
             return f"complex_math::{op}({', '.join(parts)})"
         if op == "exp" and ctype in ("float", "double"):
             op = "exp_vanishing"
+        if op in TRIGONOMETRY and not self.walks:
+            op += "_any"
         self.writer.functions.add(op if ctype != "int64_t" else f"{op} of integers")
         return f"math::{op}({', '.join(parts)})"
 
@@ -465,13 +471,17 @@ class _Writer:
         if not columns:
             return [*lines, "{", *_indented([*parts, *body.lines, *closing]), "}"]
         inner, (first, last) = columns[-1], bounds[-1]
-        if folds:
+
+        def block(statements: list[str]) -> list[str]:
+            return self._walk_folds(inner, statements, folds) if folds else _walked(inner, statements)
+
+        arguments = _TRIGONOMETRIC_CALL.findall("\n".join(body.lines))
+        if folds or arguments:
+            walk = _full_range(inner, body.lines, arguments, block) if arguments else block(body.lines)
             start = [f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};", *parts]
-            block = [*start, *self._walk_folds(inner, body.lines, folds), *closing]
-            walk = [f"for (int64_t b = {first}; b < {last}; b += {BLOCK}) {{", *_indented(block), "}"]
+            walk = [f"for (int64_t b = {first}; b < {last}; b += {BLOCK}) {{", *_indented([*start, *walk, *closing]), "}"]
         else:
-            head = f"for (int64_t {inner} = {first}; {inner} < {last}; ++{inner})"
-            walk = ["#pragma omp simd", head, "{", *_indented(body.lines), "}"]
+            walk = _walked(inner, body.lines, first, last)
         for name, (low, high) in reversed(list(zip(columns[:-1], bounds))):
             walk = [f"for (int64_t {name} = {low}; {name} < {high}; ++{name}) {{", *_indented(walk), "}"]
         return [*lines, *walk]
@@ -488,8 +498,7 @@ class _Writer:
 
         if all(reduce.combine.op in _EXTREMES for reduce in folds.values()):
             return self._walk_extremes(inner, lines, folds)
-        rest = [f"#pragma omp simd{clauses(lambda part: [part])}"]
-        rest += [f"for (int64_t {inner} = b; {inner} < e; ++{inner})", "{", *_indented(lines), "}"]
+        rest = _walked(inner, lines, clauses=clauses(lambda part: [part]))
         called = {name for line in lines for name in re.findall(r"math::(\w+)", line)}
         named = all(reduce.combine.op in _FOLDS for reduce in folds.values())
         if len(lines) > FEW_LINES or not called <= _CHEAP or not named:
@@ -685,6 +694,30 @@ class _Writer:
 def _state_of(group: Group, memory: Buffer) -> Buffer:
     """The one state of a memory that a group reads."""
     return next(a.buffer for m in group.members for a in m.reads if a.buffer.memory is memory)
+
+
+def _walked(inner: str, statements: list[str], first: str = "b", last: str = "e", clauses: str = "") -> list[str]:
+    """A vectorised loop over columns."""
+    head = f"for (int64_t {inner} = {first}; {inner} < {last}; ++{inner})"
+    return [f"#pragma omp simd{clauses}", head, "{", *_indented(statements), "}"]
+
+
+def _full_range(
+    inner: str, statements: list[str], arguments: list[tuple[str, str]], block: Callable[[list[str]], list[str]]
+) -> list[str]:
+    """The columns from b to e, where trigonometric functions may get arguments beyond the range of their vectorised
+    forms: those are looked for first, and such a block is computed by functions for any argument."""
+    check = [s for s in statements if s.startswith("const ")]
+    check += [f"beyond |= math::abs({name}) > (decltype({name}))math::trig_limit;" for _, name in arguments]
+    return [
+        "unsigned beyond = 0;",
+        *_walked(inner, check, clauses=" reduction(| : beyond)"),
+        "if (beyond) {",
+        *_indented(block([_TRIGONOMETRIC_CALL.sub(r"math::\1_any(\2)", s) for s in statements])),
+        "} else {",
+        *_indented(block(statements)),
+        "}",
+    ]
 
 
 def _indented(lines: list[str]) -> list[str]:
