@@ -79,7 +79,7 @@ def sinc_derivative(x: e.Expr, sinc: e.Expr) -> e.Expr:
 sinc = unary(
     "sinc",
     {
-        "c": lambda g, x, out: (e.where(x == 0, 0, g * ((e.cos(PI * x) - out) / x)),),
+        "c": lambda g, x, out: (e.where(x == 0, 0, g * e.conj((e.cos(PI * x) - out) / x)),),
         "": lambda g, x, out: (g * sinc_derivative(x, out),),
     },
 )
