@@ -29,11 +29,12 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from flambeau.ops import rules
-from flambeau.ops.schema import Schema
+from flambeau.ops.schema import Schema, of_function
 
 RECORDS: dict[str, Record] = {}
 
 Expression = Callable[..., Any]
+Scalar = Union[bool, int, float, complex]  # as an annotation: a schema's Scalar
 
 
 @dataclass
@@ -76,14 +77,14 @@ class Record:
         return rules.samples.find(self.name)
 
 
-_PREFIXES = ("linalg_", "special_", "fft_", "sparse_")
+# Modules in which operators are found, by how their names begin.
+_PREFIXES = {"linalg_": "linalg", "special_": "special", "fft_": "fft", "sparse_": "sparse", "nn_": "nn.functional"}
 
 
-def _add(text: str, kind: str, options: dict[str, Any], where: str, **details: Any) -> Record:
-    schema = Schema.parse(text)
-    for prefix in _PREFIXES:
+def _add(schema: Schema, kind: str, options: dict[str, Any], where: str, **details: Any) -> Record:
+    for prefix, module in _PREFIXES.items():
         if schema.name.startswith(prefix) and "module" not in options:
-            options = {"module": prefix[:-1], "public": schema.name[len(prefix) :], "method": False, **options}
+            options = {"module": module, "public": schema.name[len(prefix) :], "method": False, **options}
     first = schema.args[0] if schema.args else None
     if first is None or first.name != "self":
         options.setdefault("method", False)
@@ -136,7 +137,7 @@ def pointwise(
     """
     table = dict(expr) if isinstance(expr, Mapping) else {"": expr}
     return _add(
-        schema,
+        Schema.parse(schema),
         "pointwise",
         dict(options, inplace=inplace, out=out),
         _caller(),
@@ -180,7 +181,7 @@ def reduction(
     """
     loads = dict(load) if isinstance(load, Mapping) else {"": load or (lambda x, *_: x)}
     return _add(
-        schema,
+        Schema.parse(schema),
         "reduction",
         dict(options, out=out),
         _caller(),
@@ -197,15 +198,20 @@ def reduction(
 
 def native(schema: str, **options: Any) -> Record:
     """An op whose kernel is written by hand in csrc/ and registered there under the schema's full name."""
-    return _add(schema, "native", options, _caller())
+    return _add(Schema.parse(schema), "native", options, _caller())
 
 
-def composite(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: a Python function over other ops is the definition of this operator, on every device."""
+def composite(schema: str = "", **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a Python function over other ops is the definition of this operator, on every device.
+
+    The schema follows from the function's annotations and defaults; its name is the function's, or what is given. Where
+    annotations cannot say it (a list for which one value stands for all, named results), the schema is written out.
+    """
     where = _caller()
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
-        _add(schema, "composite", options, where, fn=fn)
+        parsed = Schema.parse(schema) if "(" in schema else of_function(fn, schema or fn.__name__)
+        _add(parsed, "composite", options, where, fn=fn)
         return fn
 
     return decorate
@@ -216,7 +222,7 @@ def each(schema: str, target: str, **options: Any) -> Record:
 
     Arguments go to the target's argument of the same name, else to the one in the same position.
     """
-    return _add(schema, "each", {"module": "", "method": False, **options}, _caller(), target=target)
+    return _add(Schema.parse(schema), "each", {"module": "", "method": False, **options}, _caller(), target=target)
 
 
 def update(schema: str, expr: Expression, *, scalars: tuple[str, ...] = (), **options: Any) -> Record:
@@ -227,7 +233,7 @@ def update(schema: str, expr: Expression, *, scalars: tuple[str, ...] = (), **op
     scalars  lists of one-element tensors: of these, the value takes part in the parameters' arithmetic, which is done
              in double precision once for each tensor and not for each element.
     """
-    return _add(schema, "update", dict(options, tags=("no_grad",)), _caller(), expr=expr, scalars=scalars)
+    return _add(Schema.parse(schema), "update", dict(options, tags=("no_grad",)), _caller(), expr=expr, scalars=scalars)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Operator schemas: parsing `name.overload(Type arg=default, *, ...) -> Type` into data.
+"""Operator schemas: `name.overload(Type arg=default, *, ...) -> Type` as data, read from text or from a Python function.
 
 The same grammar is read by csrc/dispatch/schema.cpp at run time; this reader serves the build-time generator.
 """
@@ -6,7 +6,9 @@ The same grammar is read by csrc/dispatch/schema.cpp at run time; this reader se
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 _HEAD = re.compile(r"^(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<args>.*)\)\s*->\s*(?P<returns>.*)$", re.S)
 _ARG = re.compile(
@@ -59,6 +61,50 @@ class Schema:
             args.append(Argument(m["type"], m["name"], m["default"], keyword_only))
         clean = " ".join(text.split())
         return Schema(head["name"], head["overload"] or "", tuple(args), head["returns"].strip(), clean)
+
+
+# Types of arguments and results as annotations of Python functions say them.
+_ANNOTATIONS = {
+    "fl.Tensor": "Tensor",
+    "fl.Tensor | Scalar": "Tensor|Scalar",
+    "list[fl.Tensor]": "Tensor[]",
+    "tuple[fl.Tensor, ...]": "Tensor[]",
+    "list[int]": "int[]",
+    "fl.dtype": "dtype",
+    "fl.Generator": "Generator",
+    "Any": "any",
+    **{name: name for name in ("Scalar", "bool", "int", "float", "str")},
+}
+
+
+def of_function(function: Callable[..., Any], name: str) -> Schema:
+    """The schema of a Python function that is an operator, from its annotations and defaults, which are all written."""
+    code, annotations = function.__code__, function.__annotations__
+    count = code.co_argcount
+    defaults = dict(zip(reversed(code.co_varnames[:count]), reversed(function.__defaults__ or ())))
+    defaults.update(function.__kwdefaults__ or {})
+    args: list[Argument] = []
+    for at, arg in enumerate(code.co_varnames[: count + code.co_kwonlyargcount]):
+        default = repr(defaults[arg]) if arg in defaults else None
+        args.append(Argument(_type_of(annotations[arg]), arg, default, at >= count))
+    returns = annotations["return"]
+    if returns.startswith("tuple[") and not returns.endswith(", ...]"):
+        returned = f"({', '.join(map(_type_of, split(returns[6:-1])))})"
+    else:
+        returned = _type_of(returns)
+    head, _, overload = name.partition(".")
+    written = [f"{a.type} {a.name}" + (f"={a.default}" if a.default is not None else "") for a in args]
+    if code.co_kwonlyargcount:
+        written.insert(count, "*")
+    return Schema(head, overload, tuple(args), returned, f"{name}({', '.join(written)}) -> {returned}")
+
+
+def _type_of(annotation: str) -> str:
+    """The type that an annotation stands for."""
+    plain = annotation.removesuffix(" | None")
+    if plain not in _ANNOTATIONS:
+        raise ValueError(f"[schema] expected an annotation that a schema has a type for, got {annotation!r}")
+    return _ANNOTATIONS[plain] + ("?" if plain != annotation else "")
 
 
 def split(text: str) -> list[str]:

@@ -92,11 +92,7 @@ def _is_blocked(
     )
 
 
-@composite(
-    f"{OP}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, "
-    "float? scale=None, bool enable_gqa=False) -> Tensor",
-    module="nn.functional",
-)
+@composite(module="nn.functional")
 def scaled_dot_product_attention(
     query: fl.Tensor,
     key: fl.Tensor,
@@ -222,16 +218,7 @@ def _checked_mask(mask: fl.Tensor, rows: int, length: int, keys: int) -> fl.Tens
     return mask.unsqueeze(0) if mask.dim() == 2 else mask
 
 
-@composite(
-    "nn_multi_head_attention_forward(Tensor query, Tensor key, Tensor value, int embed_dim_to_check, int num_heads, "
-    "Tensor? in_proj_weight, Tensor? in_proj_bias, Tensor? bias_k, Tensor? bias_v, bool add_zero_attn, float dropout_p, "
-    "Tensor out_proj_weight, Tensor? out_proj_bias, bool training=True, Tensor? key_padding_mask=None, "
-    "bool need_weights=True, Tensor? attn_mask=None, bool use_separate_proj_weight=False, Tensor? q_proj_weight=None, "
-    "Tensor? k_proj_weight=None, Tensor? v_proj_weight=None, Tensor? static_k=None, Tensor? static_v=None, "
-    "bool average_attn_weights=True, bool is_causal=False) -> (Tensor, Tensor)",
-    module="nn.functional",
-    public="multi_head_attention_forward",
-)
+@composite()
 def nn_multi_head_attention_forward(
     query: fl.Tensor,
     key: fl.Tensor,
@@ -258,7 +245,7 @@ def nn_multi_head_attention_forward(
     static_v: fl.Tensor | None = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
-) -> tuple[fl.Tensor, fl.Tensor | None]:
+) -> tuple[fl.Tensor, fl.Tensor]:
     _check_ranks(query, key, value)
     if is_causal and attn_mask is None:
         raise RuntimeError(f"[{_HEADS}] expected attn_mask with is_causal, which is only a hint, got None")

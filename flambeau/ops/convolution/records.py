@@ -175,7 +175,7 @@ def conv3d_padding(input, weight, bias, stride, padding, dilation, groups):  # t
     return _convolve_named_padding(3, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", module=BOTH)
+@composite(module=BOTH)
 def conv_tbc(self: fl.Tensor, weight: fl.Tensor, bias: fl.Tensor, pad: int = 0) -> fl.Tensor:
     """Convolution over (time, batch, channels) with a weight of (kernel, in, out)."""
     if self.dim() != 3 or weight.dim() != 3 or bias.dim() != 1:

@@ -49,7 +49,7 @@ native("resize_as_(Tensor(!) self, Tensor the_template, *, memory_format? memory
 native("_set_storage_(Tensor(!) self, Tensor source, int storage_offset, int[] size, int[] stride) -> Tensor")
 
 
-@composite("complex(Tensor real, Tensor imag) -> Tensor", out=True)
+@composite(out=True)
 def complex(real: fl.Tensor, imag: fl.Tensor) -> fl.Tensor:
     if real.dtype not in (fl.float32, fl.float64) or imag.dtype not in (fl.float32, fl.float64):
         raise RuntimeError(f"[complex] expected float tensors for real and imag, got {real.dtype} and {imag.dtype}")
@@ -59,7 +59,7 @@ def complex(real: fl.Tensor, imag: fl.Tensor) -> fl.Tensor:
     return fl.view_as_complex(fl.stack((real, imag), -1))
 
 
-@composite("polar(Tensor abs, Tensor angle) -> Tensor", out=True)
+@composite(out=True)
 def polar(abs: fl.Tensor, angle: fl.Tensor) -> fl.Tensor:
     if not (abs.is_floating_point() and abs.dtype == angle.dtype):
         raise RuntimeError(f"[polar] expected float tensors of one dtype, got {abs.dtype} and {angle.dtype}")

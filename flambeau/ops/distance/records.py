@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.loss.records import (
-    LEGACY,
-    NN,
     REDUCTIONS,
     divergence,
     hinge_elements,
@@ -23,8 +22,8 @@ from flambeau.ops.record import composite, native, vjp
 # ---------------------------------------------------------------- distances
 
 
-@composite("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", method=False)
-@composite("nn_cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", public="cosine_similarity", **NN)  # fmt: skip
+@composite(method=False)
+@composite("nn_cosine_similarity")
 def cosine_similarity(x1: fl.Tensor, x2: fl.Tensor, dim: int = 1, eps: float = 1e-8) -> fl.Tensor:
     dtype = fl.result_type(x1, x2)
     if not dtype.is_floating_point:
@@ -42,7 +41,7 @@ def _length(x: fl.Tensor, dim: int, least: float) -> fl.Tensor:
 
 
 @composite("pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", method=False)  # fmt: skip
-@composite("nn_pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor", public="pairwise_distance", **NN)  # fmt: skip
+@composite("nn_pairwise_distance")
 def pairwise_distance(
     x1: fl.Tensor, x2: fl.Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> fl.Tensor:
@@ -50,7 +49,7 @@ def pairwise_distance(
 
 
 @composite("pdist(Tensor self, float p=2) -> Tensor", method=False)
-@composite("nn_pdist(Tensor input, float p=2) -> Tensor", public="pdist", **NN)
+@composite("nn_pdist")
 def pdist(input: fl.Tensor, p: float = 2) -> fl.Tensor:
     if input.dim() != 2:
         raise RuntimeError(f"[pdist] expected a matrix, got {input.dim()} dimensions")
@@ -83,7 +82,7 @@ def cosine_elements(input1: fl.Tensor, input2: fl.Tensor, target: fl.Tensor, mar
     return fl.where(target == 1, 1 - cosine, zeros) + fl.where(target == -1, (cosine - margin).clamp_min(0), zeros)
 
 
-@composite(f"nn_cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {LEGACY}) -> Tensor", public="cosine_embedding_loss", **NN)  # fmt: skip
+@composite()
 def nn_cosine_embedding_loss(
     input1: fl.Tensor,
     input2: fl.Tensor,
@@ -116,7 +115,7 @@ def triplet_elements(
     return (margin + near - far).clamp_min(0)
 
 
-@composite(f"nn_triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, {LEGACY}) -> Tensor", public="triplet_margin_loss", **NN)  # fmt: skip
+@composite()
 def nn_triplet_margin_loss(
     anchor: fl.Tensor,
     positive: fl.Tensor,
@@ -141,13 +140,13 @@ def nn_triplet_margin_loss(
     )
 
 
-@composite("triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def triplet_margin_with_distance_loss(
     anchor: fl.Tensor,
     positive: fl.Tensor,
     negative: fl.Tensor,
     *,
-    distance_function: Callable[[fl.Tensor, fl.Tensor], fl.Tensor] | None = None,
+    distance_function: Any = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
@@ -229,7 +228,7 @@ def ctc_loss_vjp(g0, log_probs, targets, input_lengths, target_lengths, blank, z
     return gradient(g0, log_probs, targets, input_lengths, target_lengths, *saved, blank, zero_infinity), None
 
 
-@composite("nn_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", public="ctc_loss", **NN)  # fmt: skip
+@composite()
 def nn_ctc_loss(
     log_probs: fl.Tensor,
     targets: fl.Tensor,
@@ -263,7 +262,7 @@ def named(reduction: int) -> str:
     return REDUCTIONS[reduction]
 
 
-@composite("ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor")  # fmt: skip
+@composite()
 def ctc_loss(
     log_probs: fl.Tensor,
     targets: fl.Tensor,
@@ -276,12 +275,12 @@ def ctc_loss(
     return nn_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, named(reduction), zero_infinity)
 
 
-@composite("kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor", method=False)
+@composite(method=False)
 def kl_div(self: fl.Tensor, target: fl.Tensor, reduction: int = 1, *, log_target: bool = False) -> fl.Tensor:
     return divergence(self, target, named(reduction), log_target)
 
 
-@composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor", method=False)  # fmt: skip
+@composite(method=False)
 def binary_cross_entropy_with_logits(
     self: fl.Tensor,
     target: fl.Tensor,
@@ -292,37 +291,33 @@ def binary_cross_entropy_with_logits(
     return logits_loss(self, target, weight, pos_weight, named(reduction))
 
 
-@composite(
-    "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor"
-)
+@composite()
 def poisson_nll_loss(
     input: fl.Tensor, target: fl.Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> fl.Tensor:
     return reduced("poisson_nll_loss", poisson_elements(input, target, log_input, full, eps), named(reduction))
 
 
-@composite(
-    "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor", method=False
-)
+@composite(method=False)
 def hinge_embedding_loss(self: fl.Tensor, target: fl.Tensor, margin: float = 1.0, reduction: int = 1) -> fl.Tensor:
     return reduced("hinge_embedding_loss", hinge_elements(self, target, margin), named(reduction))
 
 
-@composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor")  # fmt: skip
+@composite()
 def margin_ranking_loss(
     input1: fl.Tensor, input2: fl.Tensor, target: fl.Tensor, margin: float = 0.0, reduction: int = 1
 ) -> fl.Tensor:
     return reduced("margin_ranking_loss", ranking_elements(input1, input2, target, margin), named(reduction))
 
 
-@composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor")  # fmt: skip
+@composite()
 def cosine_embedding_loss(
     input1: fl.Tensor, input2: fl.Tensor, target: fl.Tensor, margin: float = 0.0, reduction: int = 1
 ) -> fl.Tensor:
     return reduced("cosine_embedding_loss", cosine_elements(input1, input2, target, margin), named(reduction))
 
 
-@composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor")  # fmt: skip
+@composite()
 def triplet_margin_loss(
     anchor: fl.Tensor,
     positive: fl.Tensor,

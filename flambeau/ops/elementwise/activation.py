@@ -7,14 +7,10 @@ live in the module `_ops`. The `nn_` composites below them give `nn.functional` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import composite, pointwise
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+from flambeau.ops.record import Scalar, composite, pointwise
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -76,7 +72,7 @@ pointwise(
 )
 
 
-@composite("prelu(Tensor self, Tensor weight) -> Tensor")
+@composite()
 def prelu(self: fl.Tensor, weight: fl.Tensor) -> fl.Tensor:
     if self.dtype != weight.dtype:
         raise RuntimeError(f"[prelu] expected input and weight of one dtype, got {self.dtype} and {weight.dtype}")
@@ -92,17 +88,11 @@ def prelu(self: fl.Tensor, weight: fl.Tensor) -> fl.Tensor:
     return fl._ops._prelu_kernel(self, weight.reshape([-1 if i == 1 else 1 for i in range(self.dim())]))
 
 
-@composite(
-    "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, "
-    "Generator? generator=None) -> Tensor",
-    method=False,
-    inplace=True,
-    tags=("random",),
-)
+@composite(method=False, inplace=True, tags=("random",))
 def rrelu(
     self: fl.Tensor,
-    lower: float = 0.125,
-    upper: float = 1 / 3,
+    lower: Scalar = 0.125,
+    upper: Scalar = 0.3333333333333333,
     training: bool = False,
     generator: fl.Generator | None = None,
 ) -> fl.Tensor:
@@ -256,117 +246,108 @@ pointwise(
 # ---------------------------------------------------------------- nn.functional
 
 
-def functional(arguments: str, name: str) -> Decorator:
-    """A composite that `nn.functional` shows under `name`."""
-    return composite(f"nn_{name}({arguments}) -> Tensor", module="nn.functional", public=name)
-
-
-@functional("Tensor input, bool inplace=False", "relu")
+@composite()
 def nn_relu(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
     return fl.relu_(input) if inplace else fl.relu(input)
 
 
-@functional("Tensor input, bool inplace=False", "relu6")
+@composite()
 def nn_relu6(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
     return fl._ops.relu6_(input) if inplace else fl._ops.relu6(input)
 
 
-@functional("Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False", "hardtanh")
+@composite()
 def nn_hardtanh(input: fl.Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> fl.Tensor:
     if min_val > max_val:
         raise ValueError(f"[hardtanh] expected min_val <= max_val, got {min_val} and {max_val}")
     return (fl._ops.hardtanh_ if inplace else fl._ops.hardtanh)(input, min_val, max_val)
 
 
-@functional("Tensor input, float threshold, float value, bool inplace=False", "threshold")
+@composite()
 def nn_threshold(input: fl.Tensor, threshold: float, value: float, inplace: bool = False) -> fl.Tensor:
     return (fl.threshold_ if inplace else fl.threshold)(input, threshold, value)
 
 
-@functional("Tensor input, float negative_slope=0.01, bool inplace=False", "leaky_relu")
+@composite()
 def nn_leaky_relu(input: fl.Tensor, negative_slope: float = 0.01, inplace: bool = False) -> fl.Tensor:
     return (fl._ops.leaky_relu_ if inplace else fl._ops.leaky_relu)(input, negative_slope)
 
 
-@functional("Tensor input, Tensor weight", "prelu")
+@composite()
 def nn_prelu(input: fl.Tensor, weight: fl.Tensor) -> fl.Tensor:
     return fl.prelu(input, weight)
 
 
-@functional(
-    "Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False", "rrelu"
-)
+@composite()
 def nn_rrelu(
     input: fl.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> fl.Tensor:
     return (fl.rrelu_ if inplace else fl.rrelu)(input, lower, upper, training)
 
 
-@functional("Tensor input, float alpha=1.0, bool inplace=False", "elu")
+@composite()
 def nn_elu(input: fl.Tensor, alpha: float = 1.0, inplace: bool = False) -> fl.Tensor:
     return (fl._ops.elu_ if inplace else fl._ops.elu)(input, alpha)
 
 
-@functional("Tensor input, bool inplace=False", "selu")
+@composite()
 def nn_selu(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
     return fl.selu_(input) if inplace else fl.selu(input)
 
 
-@functional("Tensor input, float alpha=1.0, bool inplace=False", "celu")
+@composite()
 def nn_celu(input: fl.Tensor, alpha: float = 1.0, inplace: bool = False) -> fl.Tensor:
     if alpha == 0:
         raise RuntimeError("[celu] expected a non-zero alpha, got 0")
     return (fl.celu_ if inplace else fl.celu)(input, alpha)
 
 
-@functional("Tensor input, bool inplace=False", "silu")
+@composite()
 def nn_silu(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
     return fl._ops.silu_(input) if inplace else fl._ops.silu(input)
 
 
-@functional("Tensor input, bool inplace=False", "mish")
+@composite()
 def nn_mish(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
     return fl._ops.mish_(input) if inplace else fl._ops.mish(input)
 
 
-@functional("Tensor input, bool inplace=False", "hardsigmoid")
+@composite()
 def nn_hardsigmoid(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
     return fl._ops.hardsigmoid_(input) if inplace else fl._ops.hardsigmoid(input)
 
 
-@functional("Tensor input, bool inplace=False", "hardswish")
+@composite()
 def nn_hardswish(input: fl.Tensor, inplace: bool = False) -> fl.Tensor:
     return fl._ops.hardswish_(input) if inplace else fl._ops.hardswish(input)
 
 
-@composite(
-    "nn_hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", module="nn.functional", public="hardshrink", out=True
-)
-def nn_hardshrink(self: fl.Tensor, lambd: float = 0.5) -> fl.Tensor:
+@composite(out=True)
+def nn_hardshrink(self: fl.Tensor, lambd: Scalar = 0.5) -> fl.Tensor:
     return fl.hardshrink(self, lambd)
 
 
-@functional("Tensor input", "sigmoid")
+@composite()
 def nn_sigmoid(input: fl.Tensor) -> fl.Tensor:
     return fl.sigmoid(input)
 
 
-@functional("Tensor input", "tanh")
+@composite()
 def nn_tanh(input: fl.Tensor) -> fl.Tensor:
     return fl.tanh(input)
 
 
-@functional("Tensor input", "softsign")
+@composite()
 def nn_softsign(input: fl.Tensor) -> fl.Tensor:
     return input / (1 + fl.abs(input))
 
 
-@functional("Tensor input", "tanhshrink")
+@composite()
 def nn_tanhshrink(input: fl.Tensor) -> fl.Tensor:
     return input - fl.tanh(input)
 
 
-@functional("Tensor input, int dim=-1", "glu")
+@composite()
 def nn_glu(input: fl.Tensor, dim: int = -1) -> fl.Tensor:
     if input.dim() == 0:
         raise RuntimeError("[glu] expected a dimension to halve, got a scalar tensor")
@@ -377,41 +358,41 @@ def nn_glu(input: fl.Tensor, dim: int = -1) -> fl.Tensor:
     return value * fl.sigmoid(gate)
 
 
-@functional("Tensor input", "relu_")
+@composite()
 def nn_relu_(input: fl.Tensor) -> fl.Tensor:
     return fl.relu_(input)
 
 
-@functional("Tensor input, float min_val=-1.0, float max_val=1.0", "hardtanh_")
+@composite()
 def nn_hardtanh_(input: fl.Tensor, min_val: float = -1.0, max_val: float = 1.0) -> fl.Tensor:
     return fl._ops.hardtanh_(input, min_val, max_val)
 
 
-@functional("Tensor input, float threshold, float value", "threshold_")
+@composite()
 def nn_threshold_(input: fl.Tensor, threshold: float, value: float) -> fl.Tensor:
     return fl.threshold_(input, threshold, value)
 
 
-@functional("Tensor input, float negative_slope=0.01", "leaky_relu_")
+@composite()
 def nn_leaky_relu_(input: fl.Tensor, negative_slope: float = 0.01) -> fl.Tensor:
     return fl._ops.leaky_relu_(input, negative_slope)
 
 
-@functional("Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False", "rrelu_")
+@composite()
 def nn_rrelu_(input: fl.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> fl.Tensor:
     return fl.rrelu_(input, lower, upper, training)
 
 
-@functional("Tensor input, float alpha=1.0", "elu_")
+@composite()
 def nn_elu_(input: fl.Tensor, alpha: float = 1.0) -> fl.Tensor:
     return fl._ops.elu_(input, alpha)
 
 
-@functional("Tensor input", "selu_")
+@composite()
 def nn_selu_(input: fl.Tensor) -> fl.Tensor:
     return fl.selu_(input)
 
 
-@functional("Tensor input, float alpha=1.0", "celu_")
+@composite()
 def nn_celu_(input: fl.Tensor, alpha: float = 1.0) -> fl.Tensor:
     return fl.celu_(input, alpha)

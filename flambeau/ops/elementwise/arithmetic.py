@@ -6,7 +6,7 @@ import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias, scalar_first
 from flambeau.ops.elementwise.math_functions import sqrt
-from flambeau.ops.record import composite, pointwise
+from flambeau.ops.record import Scalar, composite, pointwise
 
 
 def scaled(alpha: e.Expr, x: e.Expr) -> e.Expr:
@@ -70,7 +70,7 @@ neg = pointwise("neg(Tensor self) -> Tensor", lambda x: -x, dtypes="ifc", check=
 alias("negative", neg)
 
 
-@composite("positive(Tensor self) -> Tensor")
+@composite()
 def positive(self: fl.Tensor) -> fl.Tensor:
     if self.dtype == fl.bool:
         raise RuntimeError("[positive] expected a numeric tensor, got a bool tensor")
@@ -119,11 +119,9 @@ floor_divide = pointwise(
 )
 
 
-@composite("div.Tensor_mode(Tensor self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor", inplace=True, out=True)
-@composite(
-    "divide.Tensor_mode(Tensor self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor", inplace=True, out=True
-)
-def div_mode(self: fl.Tensor, other: fl.Tensor | float, *, rounding_mode: str | None) -> fl.Tensor:
+@composite("div.Tensor_mode", inplace=True, out=True)
+@composite("divide.Tensor_mode", inplace=True, out=True)
+def div_mode(self: fl.Tensor, other: fl.Tensor | Scalar, *, rounding_mode: str | None) -> fl.Tensor:
     if rounding_mode is None:
         return fl.true_divide(self, other)
     if rounding_mode == "floor":
@@ -141,41 +139,38 @@ def lifted(number: float, other: fl.Tensor | float) -> fl.Tensor:
     return fl.scalar_tensor(number, dtype=fl.result_type(number, other), device=device)
 
 
-NUMBER = "Scalar self, Tensor|Scalar other"
-
-
-@composite(f"add.Number({NUMBER}, *, Scalar alpha=1) -> Tensor", method=False, out=True)
-def add_to_number(self: float, other: fl.Tensor | float, *, alpha: float = 1) -> fl.Tensor:
+@composite("add.Number", method=False, out=True)
+def add_to_number(self: Scalar, other: fl.Tensor | Scalar, *, alpha: Scalar = 1) -> fl.Tensor:
     return fl.add(lifted(self, other), other, alpha=alpha)
 
 
-@composite(f"sub.Number({NUMBER}, *, Scalar alpha=1) -> Tensor", method=False, out=True)
-@composite(f"subtract.Number({NUMBER}, *, Scalar alpha=1) -> Tensor", method=False, out=True)
-def sub_from_number(self: float, other: fl.Tensor | float, *, alpha: float = 1) -> fl.Tensor:
+@composite("sub.Number", method=False, out=True)
+@composite("subtract.Number", method=False, out=True)
+def sub_from_number(self: Scalar, other: fl.Tensor | Scalar, *, alpha: Scalar = 1) -> fl.Tensor:
     return fl.sub(lifted(self, other), other, alpha=alpha)
 
 
-@composite(f"mul.Number({NUMBER}) -> Tensor", method=False, out=True)
-@composite(f"multiply.Number({NUMBER}) -> Tensor", method=False, out=True)
-def mul_number(self: float, other: fl.Tensor | float) -> fl.Tensor:
+@composite("mul.Number", method=False, out=True)
+@composite("multiply.Number", method=False, out=True)
+def mul_number(self: Scalar, other: fl.Tensor | Scalar) -> fl.Tensor:
     return fl.mul(lifted(self, other), other)
 
 
-@composite(f"div.Number({NUMBER}) -> Tensor", method=False, out=True)
-@composite(f"divide.Number({NUMBER}) -> Tensor", method=False, out=True)
-@composite(f"true_divide.Number({NUMBER}) -> Tensor", method=False, out=True)
-def div_number(self: float, other: fl.Tensor | float) -> fl.Tensor:
+@composite("div.Number", method=False, out=True)
+@composite("divide.Number", method=False, out=True)
+@composite("true_divide.Number", method=False, out=True)
+def div_number(self: Scalar, other: fl.Tensor | Scalar) -> fl.Tensor:
     return fl.div(lifted(self, other), other)
 
 
-@composite(f"div.Number_mode({NUMBER}, *, str? rounding_mode) -> Tensor", method=False, out=True)
-@composite(f"divide.Number_mode({NUMBER}, *, str? rounding_mode) -> Tensor", method=False, out=True)
-def div_number_mode(self: float, other: fl.Tensor | float, *, rounding_mode: str | None) -> fl.Tensor:
+@composite("div.Number_mode", method=False, out=True)
+@composite("divide.Number_mode", method=False, out=True)
+def div_number_mode(self: Scalar, other: fl.Tensor | Scalar, *, rounding_mode: str | None) -> fl.Tensor:
     return fl.div(lifted(self, other), other, rounding_mode=rounding_mode)
 
 
-@composite(f"floor_divide.Number({NUMBER}) -> Tensor", method=False, out=True)
-def floor_divide_number(self: float, other: fl.Tensor | float) -> fl.Tensor:
+@composite("floor_divide.Number", method=False, out=True)
+def floor_divide_number(self: Scalar, other: fl.Tensor | Scalar) -> fl.Tensor:
     return fl.floor_divide(lifted(self, other), other)
 
 
@@ -223,8 +218,8 @@ scalar_first(power, "Scalar", check="", cases={})
 
 
 @composite("float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", method=False, out=True)
-@composite("float_power.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor", inplace=True, out=True)
-def float_power(self: fl.Tensor | complex, exponent: fl.Tensor | complex) -> fl.Tensor:
+@composite("float_power.Tensor_Tensor", inplace=True, out=True)
+def float_power(self: fl.Tensor, exponent: fl.Tensor | Scalar) -> fl.Tensor:
     def is_complex(value: fl.Tensor | complex) -> bool:
         return value.is_complex() if isinstance(value, fl.Tensor) else isinstance(value, complex)
 
@@ -233,7 +228,7 @@ def float_power(self: fl.Tensor | complex, exponent: fl.Tensor | complex) -> fl.
     return fl.pow(base, power)
 
 
-@composite("ldexp.Tensor(Tensor self, Tensor other) -> Tensor", inplace=True, out=True)
+@composite("ldexp.Tensor", inplace=True, out=True)
 def ldexp(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     dtype = fl.result_type(self, other)
     return fl.mul(self, fl.pow(2.0, other.to(dtype) if dtype.is_floating_point else other))
@@ -268,10 +263,10 @@ pointwise(
 
 
 @composite("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", inplace=True, out=True)
-@composite("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", inplace=True, out=True)
+@composite("clamp.Tensor", inplace=True, out=True)
 @composite("clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", inplace=True, out=True)
-@composite("clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", inplace=True, out=True)
-def clamp(self: fl.Tensor, min: fl.Tensor | float | None = None, max: fl.Tensor | float | None = None) -> fl.Tensor:
+@composite("clip.Tensor", inplace=True, out=True)
+def clamp(self: fl.Tensor, min: fl.Tensor | None = None, max: fl.Tensor | None = None) -> fl.Tensor:
     if min is not None and max is not None:
         return fl._ops._clamp(self, min, max)
     if min is not None:

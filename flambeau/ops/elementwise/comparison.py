@@ -5,7 +5,7 @@ from __future__ import annotations
 import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias
-from flambeau.ops.record import Expression, composite, pointwise
+from flambeau.ops.record import Expression, Scalar, composite, pointwise
 
 INF = float("inf")
 
@@ -26,7 +26,7 @@ for name, other_name, classes, expression in (
     alias(other_name, record)
 
 
-@composite("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor")
+@composite()
 def isclose(
     self: fl.Tensor, other: fl.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> fl.Tensor:
@@ -154,12 +154,12 @@ pointwise(
 )
 
 
-@composite("where.method(Tensor self, Tensor condition, Tensor|Scalar other) -> Tensor", function=False)
-def where_method(self: fl.Tensor, condition: fl.Tensor, other: fl.Tensor | float) -> fl.Tensor:
+@composite("where.method", function=False)
+def where_method(self: fl.Tensor, condition: fl.Tensor, other: fl.Tensor | Scalar) -> fl.Tensor:
     return fl.where(condition, self, other)
 
 
-@composite("where(Tensor condition) -> Tensor[]", tags=("data_dependent",))
+@composite("where", tags=("data_dependent",))
 def where_indices(condition: fl.Tensor) -> tuple[fl.Tensor, ...]:
     return fl.nonzero(condition, as_tuple=True)
 

@@ -126,7 +126,7 @@ pointwise(
 )
 
 
-@composite("special_round(Tensor self, *, int decimals=0) -> Tensor", out=True)
+@composite(out=True)
 def special_round(self: fl.Tensor, *, decimals: int = 0) -> fl.Tensor:
     return fl.round(self, decimals=decimals) if decimals else fl.round(self)
 
@@ -195,11 +195,7 @@ pointwise(
 )
 
 
-@composite(
-    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-    inplace=True,
-    out=True,
-)
+@composite(inplace=True, out=True)
 def nan_to_num(
     self: fl.Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> fl.Tensor:
@@ -267,7 +263,7 @@ pointwise(
 )
 
 
-@composite("logit(Tensor self, float? eps=None) -> Tensor", inplace=True, out=True)
-@composite("special_logit(Tensor self, float? eps=None) -> Tensor", out=True)
+@composite(inplace=True, out=True)
+@composite("special_logit", out=True)
 def logit(self: fl.Tensor, eps: float | None = None) -> fl.Tensor:
     return fl._ops._logit(self) if eps is None or eps < 0 else fl._ops._logit(self, eps)

@@ -76,13 +76,13 @@ polygamma = pointwise(
 alias("special_polygamma", polygamma)
 
 
-@composite("polygamma.method(Tensor self, int n) -> Tensor", function=False, inplace=True)
+@composite("polygamma.method", function=False, inplace=True)
 def polygamma_method(self: fl.Tensor, n: int) -> fl.Tensor:
     return fl.polygamma(n, self)
 
 
-@composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, out=True)
-@composite("special_multigammaln(Tensor self, int p) -> Tensor", out=True)
+@composite(inplace=True, out=True)
+@composite("special_multigammaln", out=True)
 def mvlgamma(self: fl.Tensor, p: int) -> fl.Tensor:
     if p < 1:
         raise RuntimeError(f"[mvlgamma] expected p of at least 1, got {p}")

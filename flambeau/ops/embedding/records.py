@@ -6,8 +6,6 @@ import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
 from flambeau.ops.values import all_values
 
-NN = {"module": "nn.functional", "method": False}
-
 native("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor")  # fmt: skip
 native("embedding_renorm_(Tensor(!) self, Tensor indices, float max_norm, float norm_type) -> Tensor", method=False)
 native("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", module="")  # fmt: skip
@@ -80,7 +78,7 @@ def wrapped_padding(op: str, padding_idx: int | None, rows: int) -> int:
     return padding_idx % rows
 
 
-@composite("nn_embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", public="embedding", **NN)  # fmt: skip
+@composite("nn_embedding")
 def embedding(
     input: fl.Tensor,
     weight: fl.Tensor,
@@ -97,7 +95,7 @@ def embedding(
     return fl.embedding(weight, input, padding, scale_grad_by_freq, sparse)
 
 
-@composite("embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)")  # fmt: skip
+@composite()
 def embedding_bag(
     weight: fl.Tensor,
     indices: fl.Tensor,
@@ -119,7 +117,7 @@ def embedding_bag(
     )
 
 
-@composite("nn_embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> Tensor", public="embedding_bag", **NN)  # fmt: skip
+@composite()
 def nn_embedding_bag(
     input: fl.Tensor,
     weight: fl.Tensor,
@@ -177,7 +175,7 @@ def nn_embedding_bag(
     )[0]
 
 
-@composite("one_hot(Tensor tensor, int num_classes=-1) -> Tensor", **NN)
+@composite(module="nn.functional")
 def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
     if tensor.dtype != fl.int64:
         raise RuntimeError(f"[one_hot] expected an int64 tensor, got {tensor.dtype}")

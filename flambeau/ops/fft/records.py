@@ -40,7 +40,6 @@ def c2r_vjp(g, self_sizes, dim, scale, forward, last_size):
     return found * twice.reshape([-1] + [1] * (len(self_sizes) - 1 - last))
 
 
-ONE = "Tensor self, int? n=None, int dim=-1, str? norm=None"
 TWO = "Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None"
 MANY = "Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None"
 
@@ -177,37 +176,37 @@ def _spectrum_length(self: fl.Tensor, n: int | None, d: int) -> int:
 # ---------------------------------------------------------------- one dimension
 
 
-@composite(f"fft_fft({ONE}) -> Tensor", out=True)
+@composite("fft_fft", out=True)
 def fft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.fft", dim, self.dim())
     return complex_transform("fft.fft", self, [_length(self, n, d)], [d], norm, True)
 
 
-@composite(f"fft_ifft({ONE}) -> Tensor", out=True)
+@composite("fft_ifft", out=True)
 def ifft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.ifft", dim, self.dim())
     return complex_transform("fft.ifft", self, [_length(self, n, d)], [d], norm, False)
 
 
-@composite(f"fft_rfft({ONE}) -> Tensor", out=True)
+@composite("fft_rfft", out=True)
 def rfft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.rfft", dim, self.dim())
     return real_transform("fft.rfft", self, [_length(self, n, d)], [d], norm, True)
 
 
-@composite(f"fft_irfft({ONE}) -> Tensor", out=True)
+@composite("fft_irfft", out=True)
 def irfft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.irfft", dim, self.dim())
     return hermitian_transform("fft.irfft", self, [_spectrum_length(self, n, d)], [d], norm, False)
 
 
-@composite(f"fft_hfft({ONE}) -> Tensor", out=True)
+@composite("fft_hfft", out=True)
 def hfft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.hfft", dim, self.dim())
     return hermitian_transform("fft.hfft", self, [_spectrum_length(self, n, d)], [d], norm, True)
 
 
-@composite(f"fft_ihfft({ONE}) -> Tensor", out=True)
+@composite("fft_ihfft", out=True)
 def ihfft(self: fl.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> fl.Tensor:
     d = _wrap("fft.ihfft", dim, self.dim())
     return real_transform("fft.ihfft", self, [_length(self, n, d)], [d], norm, False)
@@ -329,11 +328,7 @@ def _window(op: str, window: fl.Tensor | None, win_length: int, n_fft: int, like
     return fl.nn.functional.pad(window, [before, n_fft - win_length - before])
 
 
-@composite(
-    "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True,"
-    " str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? return_complex=None,"
-    " bool? align_to_window=None) -> Tensor"
-)
+@composite()
 def stft(
     self: fl.Tensor,
     n_fft: int,
@@ -397,10 +392,7 @@ def stft(
     return spectrum if return_complex else fl.view_as_real(spectrum)
 
 
-@composite(
-    "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True,"
-    " bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor"
-)
+@composite()
 def istft(
     self: fl.Tensor,
     n_fft: int,

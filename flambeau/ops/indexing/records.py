@@ -7,6 +7,7 @@ become when the key holds tensors (csrc/python/indexing.cpp).
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
@@ -58,12 +59,12 @@ def masked_scatter_vjp(g, mask, source_sizes, needs):
     return g.masked_fill(mask, 0) if needs[0] else None, None, grad_source
 
 
-@composite("nonzero.as_tuple(Tensor self, *, bool as_tuple) -> any")
-def nonzero_as_tuple(self: fl.Tensor, *, as_tuple: bool) -> fl.Tensor | tuple[fl.Tensor, ...]:
+@composite("nonzero.as_tuple")
+def nonzero_as_tuple(self: fl.Tensor, *, as_tuple: bool) -> Any:
     return fl._ops._nonzero_numpy(self) if as_tuple else fl.nonzero(self)
 
 
-@composite("argwhere(Tensor self) -> Tensor")
+@composite()
 def argwhere(self: fl.Tensor) -> fl.Tensor:
     return fl.nonzero(self)
 
@@ -177,7 +178,7 @@ def put_vjp(g, index, source_sizes, accumulate, needs):
     return grad_self, None, g.take(index).reshape(source_sizes) if needs[2] else None
 
 
-@composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", out=True)
+@composite(out=True)
 def take_along_dim(self: fl.Tensor, indices: fl.Tensor, dim: int | None = None) -> fl.Tensor:
     if indices.dtype not in (fl.int64, fl.int32):
         raise RuntimeError(f"[take_along_dim] expected indices of dtype int64 or int32, got {indices.dtype}")

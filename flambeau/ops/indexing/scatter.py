@@ -117,16 +117,14 @@ def _replaced(op: str, self: fl.Tensor, src: fl.Tensor, view: fl.Tensor) -> None
     view.copy_(src)
 
 
-@composite("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor", out=True)
+@composite(out=True)
 def select_scatter(self: fl.Tensor, src: fl.Tensor, dim: int, index: int) -> fl.Tensor:
     out = self.clone()
     _replaced("select_scatter", self, src, out.select(dim, index))
     return out
 
 
-@composite(
-    "slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", out=True
-)
+@composite(out=True)
 def slice_scatter(
     self: fl.Tensor, src: fl.Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> fl.Tensor:
@@ -135,17 +133,14 @@ def slice_scatter(
     return out
 
 
-@composite("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", out=True)
+@composite(out=True)
 def diagonal_scatter(self: fl.Tensor, src: fl.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> fl.Tensor:
     out = self.clone()
     _replaced("diagonal_scatter", self, src, out.diagonal(offset, dim1, dim2))
     return out
 
 
-@composite(
-    "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
-    out=True,
-)
+@composite(out=True)
 def as_strided_scatter(
     self: fl.Tensor, src: fl.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
 ) -> fl.Tensor:

@@ -43,6 +43,6 @@ def median_vjp(g, self, out):
     return g * hit / hit.sum()
 
 
-@composite("msort(Tensor self) -> Tensor", out=True)
+@composite(out=True)
 def msort(self: fl.Tensor) -> fl.Tensor:
     return fl.sort(self, 0)[0]

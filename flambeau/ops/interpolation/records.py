@@ -7,7 +7,6 @@ about sizes, scale factors and modes is decided in the composites here.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
@@ -51,10 +50,6 @@ def grid_sampler_vjp(g, input, grid, interpolation_mode, padding_mode, align_cor
     return tuple(x if needed else None for x, needed in zip(grads, needs))
 
 
-def _functional(name: str, arguments: str) -> Callable[..., Any]:
-    return composite(f"nn_{name}({arguments}) -> Tensor", module="nn.functional", public=name)
-
-
 # ---------------------------------------------------------------- resizing
 
 # mode -> (kernel's mode, dimensions of the input it takes)
@@ -95,11 +90,7 @@ def _sizes_and_factors(
     return [fl.sym_int(n * f) for n, f in zip(input.shape[2:], factors)], None if recompute else factors
 
 
-@_functional(
-    "interpolate",
-    "Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None, "
-    "bool? recompute_scale_factor=None, bool antialias=False",
-)
+@composite()
 def nn_interpolate(
     input: fl.Tensor,
     size: Any = None,
@@ -135,23 +126,26 @@ def nn_interpolate(
     return fl._ops._interpolate(input, sizes, kernel, bool(align_corners), factors, antialias)
 
 
-@_functional(
-    "upsample",
-    "Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None",
-)
-def nn_upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):  # type: ignore[no-untyped-def]
+@composite()
+def nn_upsample(
+    input: fl.Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> fl.Tensor:  # type: ignore[no-untyped-def]
     warnings.warn("nn.functional.upsample is deprecated. Use nn.functional.interpolate instead.", stacklevel=2)
     return fl.nn.functional.interpolate(input, size, scale_factor, mode, align_corners)
 
 
-@_functional("upsample_nearest", "Tensor input, any size=None, any scale_factor=None")
-def nn_upsample_nearest(input, size=None, scale_factor=None):  # type: ignore[no-untyped-def]
+@composite()
+def nn_upsample_nearest(input: fl.Tensor, size: Any = None, scale_factor: Any = None) -> fl.Tensor:  # type: ignore[no-untyped-def]
     warnings.warn("nn.functional.upsample_nearest is deprecated. Use nn.functional.interpolate instead.", stacklevel=2)
     return fl.nn.functional.interpolate(input, size, scale_factor, mode="nearest")
 
 
-@_functional("upsample_bilinear", "Tensor input, any size=None, any scale_factor=None")
-def nn_upsample_bilinear(input, size=None, scale_factor=None):  # type: ignore[no-untyped-def]
+@composite()
+def nn_upsample_bilinear(input: fl.Tensor, size: Any = None, scale_factor: Any = None) -> fl.Tensor:  # type: ignore[no-untyped-def]
     warnings.warn("nn.functional.upsample_bilinear is deprecated. Use nn.functional.interpolate instead.", stacklevel=2)
     return fl.nn.functional.interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
@@ -164,17 +158,16 @@ _CORNERS = (
 )
 
 
-@composite(f"grid_sampler({_GRID}) -> Tensor")
-def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):  # type: ignore[no-untyped-def]
+@composite()
+def grid_sampler(
+    input: fl.Tensor, grid: fl.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> fl.Tensor:  # type: ignore[no-untyped-def]
     if input.dim() == 5:
         return fl.grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners)
     return fl.grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
-@_functional(
-    "grid_sample",
-    "Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? align_corners=None",
-)
+@composite()
 def nn_grid_sample(
     input: fl.Tensor,
     grid: fl.Tensor,
@@ -193,8 +186,8 @@ def nn_grid_sample(
     return fl.grid_sampler(input, grid, modes.index(mode), paddings.index(padding_mode), align_corners)
 
 
-@composite("affine_grid_generator(Tensor theta, int[] size, bool align_corners) -> Tensor")
-def affine_grid_generator(theta: fl.Tensor, size: Sequence[int], align_corners: bool) -> fl.Tensor:
+@composite()
+def affine_grid_generator(theta: fl.Tensor, size: list[int], align_corners: bool) -> fl.Tensor:
     """Every output position in [-1, 1] coordinates, moved by the batch's affine maps."""
     spatial = list(size)[2:]
     ndim = len(spatial)
@@ -219,8 +212,8 @@ def affine_grid_generator(theta: fl.Tensor, size: Sequence[int], align_corners: 
     return grid.reshape(size[0], *spatial, ndim)
 
 
-@_functional("affine_grid", "Tensor theta, int[] size, bool? align_corners=None")
-def nn_affine_grid(theta: fl.Tensor, size: Sequence[int], align_corners: bool | None = None) -> fl.Tensor:
+@composite()
+def nn_affine_grid(theta: fl.Tensor, size: list[int], align_corners: bool | None = None) -> fl.Tensor:
     if align_corners is None:
         warnings.warn(_CORNERS, stacklevel=2)
         align_corners = False

@@ -200,7 +200,7 @@ def ormqr_vjp(g, self, input2, input3, left, transpose, needs):
 # ---------------------------------------------------------------- QR
 
 
-@composite("orgqr(Tensor self, Tensor input2) -> Tensor", out=True)
+@composite(out=True)
 def orgqr(self: fl.Tensor, input2: fl.Tensor) -> fl.Tensor:
     return fl.linalg.householder_product(self, input2)
 
@@ -228,7 +228,7 @@ def linalg_svd(A: fl.Tensor, full_matrices: bool = True, *, driver: str | None =
     return _svd(A, full_matrices, driver)
 
 
-@composite("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", out=True)
+@composite("linalg_svdvals", out=True)
 def svdvals(A: fl.Tensor, *, driver: str | None = None) -> fl.Tensor:
     return _svd(A, False, driver, compute_uv=False)[1]
 
@@ -258,7 +258,7 @@ def eigh(self: fl.Tensor, UPLO: str = "L") -> tuple[fl.Tensor, fl.Tensor]:
     return values, vectors
 
 
-@composite("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", out=True)
+@composite("linalg_eigvalsh", out=True)
 def eigvalsh(self: fl.Tensor, UPLO: str = "L") -> fl.Tensor:
     values, _, info = fl._ops._linalg_eigh(self, UPLO, False)
     raise_on("linalg.eigvalsh", info, "a matrix whose eigenvalues converge")
@@ -272,7 +272,7 @@ def eig(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
     return values, vectors
 
 
-@composite("linalg_eigvals(Tensor self) -> Tensor", out=True)
+@composite("linalg_eigvals", out=True)
 def eigvals(self: fl.Tensor) -> fl.Tensor:
     values, _, info = fl._ops._linalg_eig(self, False)
     raise_on("linalg.eigvals", info, "a matrix whose eigenvalues converge")
@@ -413,7 +413,7 @@ def pinv_rcond(A: fl.Tensor, rcond: Any, hermitian: bool = False) -> fl.Tensor:
     return fl.linalg.pinv(A, atol=atol, rtol=rcond, hermitian=hermitian)
 
 
-@composite("pinverse(Tensor self, float rcond=1e-15) -> Tensor")
+@composite()
 def pinverse(self: fl.Tensor, rcond: float = 1e-15) -> fl.Tensor:
     return fl.linalg.pinv(self, rtol=rcond, atol=0.0)
 
@@ -528,7 +528,7 @@ def frobenius_norm(self: fl.Tensor, dim: Sequence[int], keepdim: bool = False) -
     return fl.linalg.vector_norm(self, 2, dim, keepdim)
 
 
-@composite("nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", method=False, out=True)
+@composite(method=False, out=True)
 def nuclear_norm(self: fl.Tensor, keepdim: bool = False) -> fl.Tensor:
     return fl.linalg.matrix_norm(self, "nuc", (0, 1), keepdim)
 
@@ -568,12 +568,12 @@ def cond(self: fl.Tensor, p: Any = None) -> fl.Tensor:
 # ---------------------------------------------------------------- small ones
 
 
-@composite("linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
+@composite("linalg_diagonal")
 def diagonal(A: fl.Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> fl.Tensor:
     return A.diagonal(offset, dim1, dim2)
 
 
-@composite("linalg_vander(Tensor x, *, int? N=None) -> Tensor")
+@composite()
 def linalg_vander(x: fl.Tensor, *, N: int | None = None) -> fl.Tensor:
     if x.dim() == 0 and N is None:
         raise RuntimeError("[linalg.vander] expected N or a tensor with dimensions, got a 0-d tensor")
@@ -588,7 +588,7 @@ def linalg_vander(x: fl.Tensor, *, N: int | None = None) -> fl.Tensor:
     return fl.cat([fl.ones([*x.shape, 1], dtype=powers.dtype, device=x.device), powers], -1)
 
 
-@composite("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
+@composite()
 def vander(x: fl.Tensor, N: int | None = None, increasing: bool = False) -> fl.Tensor:
     if x.dim() != 1:
         raise RuntimeError(f"[vander] expected a vector, got {tuple(x.shape)}")

@@ -26,10 +26,10 @@ def approximate_basis(A: fl.Tensor, q: int, niter: int, M: fl.Tensor | None) -> 
     return Q
 
 
-@composite("svd_lowrank(Tensor A, int? q=6, int? niter=2, Tensor? M=None) -> (Tensor, Tensor, Tensor)")
+@composite()
 def svd_lowrank(
     A: fl.Tensor, q: int | None = 6, niter: int | None = 2, M: fl.Tensor | None = None
-) -> Sequence[fl.Tensor]:
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     q = 6 if q is None else q
     m, n = A.shape[-2:]
     if M is not None:
@@ -47,8 +47,10 @@ def svd_lowrank(
     return (V, S, U) if flipped else (U, S, V)
 
 
-@composite("pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2) -> (Tensor, Tensor, Tensor)")
-def pca_lowrank(A: fl.Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Sequence[fl.Tensor]:
+@composite()
+def pca_lowrank(
+    A: fl.Tensor, q: int | None = None, center: bool = True, niter: int = 2
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     m, n = A.shape[-2:]
     q = min(6, m, n) if q is None else q
     if not 0 <= q <= min(m, n):

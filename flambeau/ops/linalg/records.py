@@ -188,7 +188,7 @@ def matrix_exp_vjp(g, self):
     return fl.matrix_exp(fl.cat([top, bottom], -2)).narrow(-2, 0, n).narrow(-1, n, n)
 
 
-@composite("linalg_matrix_exp(Tensor self) -> Tensor", out=True)
+@composite(out=True)
 def linalg_matrix_exp(self: fl.Tensor) -> fl.Tensor:
     return fl.matrix_exp(self)
 
@@ -219,14 +219,14 @@ def inv_ex(A: fl.Tensor, *, check_errors: bool = False) -> tuple[fl.Tensor, fl.T
     return inverse, info
 
 
-@composite("linalg_inv(Tensor A) -> Tensor", out=True)
+@composite("linalg_inv", out=True)
 def inv(A: fl.Tensor) -> fl.Tensor:
     inverse, info = fl._ops._linalg_inv_ex(A)
     raise_on("linalg.inv", info, "an invertible matrix")
     return inverse
 
 
-@composite("inverse(Tensor self) -> Tensor", out=True)
+@composite(out=True)
 def inverse(self: fl.Tensor) -> fl.Tensor:
     return fl.linalg.inv(self)
 
@@ -261,7 +261,7 @@ def solve_ex(
     return result, info
 
 
-@composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", out=True)
+@composite("linalg_solve", out=True)
 def solve(A: fl.Tensor, B: fl.Tensor, *, left: bool = True) -> fl.Tensor:
     result, info = _solve("linalg.solve", A, B, left)
     raise_on("linalg.solve", info, "an invertible matrix")
@@ -289,7 +289,7 @@ def triangular_solve(
     return solution, A.expand((*solution.shape[:-2], *A.shape[-2:])).clone()
 
 
-@composite("linalg_tensorinv(Tensor self, int ind=2) -> Tensor", out=True)
+@composite("linalg_tensorinv", out=True)
 def tensorinv(self: fl.Tensor, ind: int = 2) -> fl.Tensor:
     if ind <= 0:
         raise RuntimeError(f"[linalg.tensorinv] expected a positive ind, got {ind}")
@@ -303,8 +303,8 @@ def tensorinv(self: fl.Tensor, ind: int = 2) -> fl.Tensor:
     return fl.linalg.inv(self.reshape(rows, cols)).reshape([*last, *first])
 
 
-@composite("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", out=True)
-def tensorsolve(self: fl.Tensor, other: fl.Tensor, dims: Any = None) -> fl.Tensor:
+@composite("linalg_tensorsolve", out=True)
+def tensorsolve(self: fl.Tensor, other: fl.Tensor, dims: list[int] | None = None) -> fl.Tensor:
     if dims is not None:
         ndim = self.dim()
         for d in dims:
@@ -358,7 +358,7 @@ def lu(A: fl.Tensor, *, pivot: bool = True) -> tuple[fl.Tensor, fl.Tensor, fl.Te
     return fl.lu_unpack(LU, pivots)
 
 
-@composite("_lu_legacy(Tensor self, bool pivot=True, bool get_infos=False) -> any", module="", public="lu")
+@composite("_lu_legacy", module="", public="lu")
 def lu_legacy(self: fl.Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     LU, pivots, info = fl._ops._linalg_lu_factor_ex(self, pivot)
     if get_infos:
@@ -367,7 +367,7 @@ def lu_legacy(self: fl.Tensor, pivot: bool = True, get_infos: bool = False) -> A
     return LU, pivots
 
 
-@composite("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", out=True)
+@composite(out=True)
 def lu_solve(self: fl.Tensor, LU_data: fl.Tensor, LU_pivots: fl.Tensor) -> fl.Tensor:
     return fl.linalg.lu_solve(LU_data, LU_pivots, self)
 
@@ -375,12 +375,12 @@ def lu_solve(self: fl.Tensor, LU_data: fl.Tensor, LU_pivots: fl.Tensor) -> fl.Te
 # ---------------------------------------------------------------- determinants
 
 
-@composite("linalg_det(Tensor A) -> Tensor", out=True)
+@composite(out=True)
 def linalg_det(A: fl.Tensor) -> fl.Tensor:
     return fl._ops._linalg_det(A)[0]
 
 
-@composite("det(Tensor self) -> Tensor")
+@composite()
 def det(self: fl.Tensor) -> fl.Tensor:
     return fl._ops._linalg_det(self)[0]
 
@@ -395,7 +395,7 @@ def slogdet(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
     return tuple(fl._ops._linalg_slogdet(self))[:2]
 
 
-@composite("logdet(Tensor self) -> Tensor")
+@composite()
 def logdet(self: fl.Tensor) -> fl.Tensor:
     sign, logabs, _, _ = fl._ops._linalg_slogdet(self)
     if self.is_complex():
@@ -416,21 +416,21 @@ def cholesky_ex(self: fl.Tensor, *, upper: bool = False, check_errors: bool = Fa
     return factor, info
 
 
-@composite("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", out=True)
+@composite(out=True)
 def linalg_cholesky(self: fl.Tensor, *, upper: bool = False) -> fl.Tensor:
     factor, info = fl._ops._linalg_cholesky_ex(self, upper)
     raise_on("linalg.cholesky", info, "a positive-definite matrix")
     return factor
 
 
-@composite("cholesky(Tensor self, bool upper=False) -> Tensor", out=True)
+@composite(out=True)
 def cholesky(self: fl.Tensor, upper: bool = False) -> fl.Tensor:
     factor, info = fl._ops._linalg_cholesky_ex(self, upper)
     raise_on("cholesky", info, "a positive-definite matrix")
     return factor
 
 
-@composite("cholesky_inverse(Tensor self, bool upper=False) -> Tensor", out=True)
+@composite(out=True)
 def cholesky_inverse(self: fl.Tensor, upper: bool = False) -> fl.Tensor:
     inverse, info = fl._ops._cholesky_inverse(self, upper)
     raise_on("cholesky_inverse", info, "a triangular factor without zeros on the diagonal")

@@ -7,7 +7,7 @@ Each calls the operator for one tensor at every position of the lists, in C++. L
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, each, native
+from flambeau.ops.record import Scalar, composite, each, native
 
 _UNARY = (
     "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round "
@@ -68,8 +68,8 @@ each("_foreach_mm(Tensor[] self, Tensor[] mat2) -> Tensor[]", "mm")
 native("_foreach_norm.Scalar(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> Tensor[]", module="", method=False)
 
 
-@composite("_foreach_powsum.Scalar(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> Tensor[]", module="")
-def _foreach_powsum(self, ord=2, dtype=None):
+@composite("_foreach_powsum.Scalar", module="")
+def _foreach_powsum(self: list[fl.Tensor], ord: Scalar = 2, dtype: fl.dtype | None = None) -> tuple[fl.Tensor, ...]:
     return [(t if dtype is None else t.to(dtype)).abs().pow(ord).sum() for t in self]
 
 

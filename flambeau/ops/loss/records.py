@@ -12,12 +12,10 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import composite, native, pointwise, vjp
+from flambeau.ops.record import Scalar, composite, native, pointwise, vjp
 from flambeau.ops.values import all_values
 
-NN = {"module": "nn.functional", "method": False}
 ELEMENTS = {"inplace": False, "out": False, "method": False}
-LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -146,7 +144,7 @@ pointwise(
 )
 
 
-@composite(f"mse_loss(Tensor input, Tensor target, {LEGACY}, Tensor? weight=None) -> Tensor", **NN)
+@composite(module="nn.functional")
 def mse_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -160,7 +158,7 @@ def mse_loss(
     return weighted("mse_loss", fl._ops._mse(input, target), weight, reduction)
 
 
-@composite(f"l1_loss(Tensor input, Tensor target, {LEGACY}, Tensor? weight=None) -> Tensor", **NN)
+@composite(module="nn.functional")
 def l1_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -174,7 +172,7 @@ def l1_loss(
     return weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
-@composite(f"smooth_l1_loss(Tensor input, Tensor target, {LEGACY}, float beta=1.0) -> Tensor", **NN)
+@composite(module="nn.functional")
 def smooth_l1_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -191,7 +189,7 @@ def smooth_l1_loss(
     return reduced("smooth_l1_loss", loss, reduction)
 
 
-@composite("huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None) -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def huber_loss(
     input: fl.Tensor, target: fl.Tensor, reduction: str = "mean", delta: float = 1.0, weight: fl.Tensor | None = None
 ) -> fl.Tensor:
@@ -205,7 +203,7 @@ def _probabilities(x: fl.Tensor) -> bool:
     return bool(((x >= 0) & (x <= 1)).all())
 
 
-@composite(f"binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {LEGACY}) -> Tensor", **NN)
+@composite(module="nn.functional")
 def binary_cross_entropy(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -225,7 +223,7 @@ def binary_cross_entropy(
     return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
 
 
-@composite(f"nn_binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, {LEGACY}, Tensor? pos_weight=None) -> Tensor", public="binary_cross_entropy_with_logits", **NN)  # fmt: skip
+@composite()
 def nn_binary_cross_entropy_with_logits(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -257,7 +255,7 @@ def logits_loss(
     return reduced("binary_cross_entropy_with_logits", loss if weight is None else loss * weight, reduction)
 
 
-@composite(f"nn_kl_div(Tensor input, Tensor target, {LEGACY}, bool log_target=False) -> Tensor", public="kl_div", **NN)
+@composite()
 def nn_kl_div(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -294,7 +292,7 @@ def poisson_elements(input: fl.Tensor, target: fl.Tensor, log_input: bool, full:
     return loss
 
 
-@composite("nn_poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor", public="poisson_nll_loss", **NN)  # fmt: skip
+@composite()
 def nn_poisson_nll_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -310,11 +308,11 @@ def nn_poisson_nll_loss(
     return reduced("poisson_nll_loss", poisson_elements(input, target, log_input, full, eps), reduction)
 
 
-@composite("gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float eps=1e-06, str reduction='mean') -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def gaussian_nll_loss(
     input: fl.Tensor,
     target: fl.Tensor,
-    var: fl.Tensor | float,
+    var: fl.Tensor | Scalar,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
@@ -406,7 +404,7 @@ def cross_entropy_vjp(g0, self, target, weight, reduction, ignore_index, out1, o
     return cross_entropy_gradient(g0, self, target, *options, log_sums), None
 
 
-@composite("nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def nll_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -420,7 +418,7 @@ def nll_loss(
     return fl._ops._nll_loss_forward(input, target, weight, reduction_number("nll_loss", reduction), ignore_index)[0]
 
 
-@composite("cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def cross_entropy(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -543,7 +541,7 @@ def entropy_in_pieces(
     return total.to(input.dtype)
 
 
-@composite("linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *, Tensor? linear_bias=None, Tensor? weight=None, str reduction='mean', int? ignore_index=None, float label_smoothing=0.0, any options=None) -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def linear_cross_entropy(
     input: fl.Tensor,
     linear_weight: fl.Tensor,
@@ -554,7 +552,7 @@ def linear_cross_entropy(
     reduction: str = "mean",
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
-    options: object = None,
+    options: Any = None,
 ) -> fl.Tensor:
     if input.dim() not in (1, 2):
         raise RuntimeError(f"[linear_cross_entropy] expected an input of 1 or 2 dimensions, got {input.dim()}")
@@ -599,7 +597,7 @@ def linear_cross_entropy(
 # ---------------------------------------------------------------- margins
 
 
-@composite(f"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, {LEGACY}) -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def multi_margin_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -641,7 +639,7 @@ def multi_margin_loss(
     return reduced("multi_margin_loss", loss, reduction)
 
 
-@composite(f"multilabel_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor", **NN)
+@composite(module="nn.functional")
 def multilabel_margin_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -671,7 +669,7 @@ def multilabel_margin_loss(
     return reduced("multilabel_margin_loss", loss, reduction)
 
 
-@composite(f"multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, {LEGACY}) -> Tensor", **NN)
+@composite(module="nn.functional")
 def multilabel_soft_margin_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -687,7 +685,7 @@ def multilabel_soft_margin_loss(
     return reduced("multilabel_soft_margin_loss", loss.mean(-1) if input.dim() else loss, reduction)
 
 
-@composite(f"soft_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor", **NN)
+@composite(module="nn.functional")
 def soft_margin_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -704,7 +702,7 @@ def hinge_elements(input: fl.Tensor, target: fl.Tensor, margin: float) -> fl.Ten
     return fl.where(target != 1, (margin - input).clamp_min(0), zeros) + fl.where(target != -1, input, zeros)
 
 
-@composite(f"nn_hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {LEGACY}) -> Tensor", public="hinge_embedding_loss", **NN)  # fmt: skip
+@composite()
 def nn_hinge_embedding_loss(
     input: fl.Tensor,
     target: fl.Tensor,
@@ -725,7 +723,7 @@ def ranking_elements(input1: fl.Tensor, input2: fl.Tensor, target: fl.Tensor, ma
     return (-target * (input1 - input2) + margin).clamp_min(0)
 
 
-@composite(f"nn_margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {LEGACY}) -> Tensor", public="margin_ranking_loss", **NN)  # fmt: skip
+@composite()
 def nn_margin_ranking_loss(
     input1: fl.Tensor,
     input2: fl.Tensor,

@@ -20,8 +20,8 @@ Labels = tuple[int, ...]
 Step = tuple[Any, ...]
 
 
-@composite("einsum(str equation, Tensor[] operands) -> Tensor", method=False)
-def einsum(equation: str, operands: Sequence[fl.Tensor]) -> fl.Tensor:
+@composite(method=False)
+def einsum(equation: str, operands: list[fl.Tensor]) -> fl.Tensor:
     return _run(_plan(equation, tuple([tuple(t.shape) for t in operands])), operands)
 
 

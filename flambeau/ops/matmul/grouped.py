@@ -47,17 +47,14 @@ def bounds(offs: fl.Tensor, size: int) -> list[tuple[int, int]]:
     return list(zip(starts, ends))
 
 
-@composite(
-    f"{OP}(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, dtype? out_dtype=None) -> Tensor",
-    module="nn.functional",
-)
+@composite(module="nn.functional")
 def grouped_mm(
     mat_a: fl.Tensor,
     mat_b: fl.Tensor,
     *,
     offs: fl.Tensor | None = None,
     bias: fl.Tensor | None = None,
-    out_dtype: Any = None,
+    out_dtype: fl.dtype | None = None,
 ) -> fl.Tensor:
     check_groups(mat_a, mat_b, offs, bias, out_dtype)
     if offs is None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import Scalar, composite, native, vjp
 
 # ---------------------------------------------------------------- native products
 
@@ -212,12 +211,12 @@ def _norm_slope(x: fl.Tensor, p: float, norm: fl.Tensor | None) -> fl.Tensor:
     return (x.sign() * ratio.masked_fill(flat, 1).pow(p - 1).masked_fill(flat, 0)).masked_fill(zero, 0)
 
 
-@composite("linalg_matmul(Tensor self, Tensor other) -> Tensor", out=True)
+@composite(out=True)
 def linalg_matmul(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     return fl.matmul(self, other)
 
 
-@composite("__rmatmul__(Tensor self, Tensor other) -> Tensor", module="", function=False)
+@composite("__rmatmul__", module="", function=False)
 def reflected_matmul(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     return fl.matmul(other, self)
 
@@ -225,12 +224,12 @@ def reflected_matmul(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
 # ---------------------------------------------------------------- vectors
 
 
-@composite("vdot(Tensor self, Tensor other) -> Tensor", out=True)
+@composite(out=True)
 def vdot(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     return fl.dot(fl.conj_physical(self) if self.is_complex() else self, other)
 
 
-@composite("inner(Tensor self, Tensor other) -> Tensor", out=True)
+@composite(out=True)
 def inner(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     if self.dtype != other.dtype:
         raise RuntimeError(f"[inner] expected operands of one dtype, got {self.dtype} and {other.dtype}")
@@ -243,10 +242,8 @@ def inner(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     return fl.tensordot(self, other, dims=([-1], [-1]))
 
 
-@composite(
-    "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True, out=True
-)
-def addr(self: fl.Tensor, vec1: fl.Tensor, vec2: fl.Tensor, *, beta: complex = 1, alpha: complex = 1) -> fl.Tensor:
+@composite(inplace=True, out=True)
+def addr(self: fl.Tensor, vec1: fl.Tensor, vec2: fl.Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> fl.Tensor:
     _check_vectors("addr", vec1, vec2)
     shape = (vec1.size(0), vec2.size(0))
     dtype = fl.promote_types(self.dtype, fl.promote_types(vec1.dtype, vec2.dtype))
@@ -281,7 +278,7 @@ def vecdot(x: fl.Tensor, y: fl.Tensor, dim: int = -1) -> fl.Tensor:
     return fl.sum(fl.mul(x, y), dim, dtype=x.dtype)
 
 
-@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor", out=True)
+@composite(out=True)
 def cross(self: fl.Tensor, other: fl.Tensor, dim: int | None = None) -> fl.Tensor:
     if dim is None:
         dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
@@ -293,8 +290,8 @@ def cross(self: fl.Tensor, other: fl.Tensor, dim: int | None = None) -> fl.Tenso
 # ---------------------------------------------------------------- chains and powers
 
 
-@composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", out=True)
-def multi_dot(tensors: Sequence[fl.Tensor]) -> fl.Tensor:
+@composite("linalg_multi_dot", out=True)
+def multi_dot(tensors: list[fl.Tensor]) -> fl.Tensor:
     """The product of matrices in the order that needs the fewest multiplications; vectors may stand at the ends."""
     count = len(tensors)
     if count < 2:
@@ -342,8 +339,8 @@ def _chain(matrices: list[fl.Tensor]) -> fl.Tensor:
     return build(0, count - 1)
 
 
-@composite("chain_matmul(Tensor[] matrices) -> Tensor", out=True)
-def chain_matmul(matrices: Sequence[fl.Tensor]) -> fl.Tensor:
+@composite(out=True)
+def chain_matmul(matrices: list[fl.Tensor]) -> fl.Tensor:
     if any(m.dim() != 2 for m in matrices):
         raise RuntimeError("[chain_matmul] expected matrices, got " + ", ".join(str(tuple(m.shape)) for m in matrices))
     if not matrices:
@@ -353,7 +350,7 @@ def chain_matmul(matrices: Sequence[fl.Tensor]) -> fl.Tensor:
     return fl.linalg.multi_dot(list(matrices))
 
 
-@composite("_int_mm(Tensor self, Tensor mat2) -> Tensor", module="", out=True)
+@composite(module="", out=True)
 def _int_mm(self: fl.Tensor, mat2: fl.Tensor) -> fl.Tensor:
     """The product of matrices of bytes, whose sums would not fit into bytes."""
     if self.dtype != fl.int8 or mat2.dtype != fl.int8:
@@ -361,8 +358,8 @@ def _int_mm(self: fl.Tensor, mat2: fl.Tensor) -> fl.Tensor:
     return fl.mm(self.int(), mat2.int())
 
 
-@composite("matrix_power(Tensor self, int n) -> Tensor", out=True)
-@composite("linalg_matrix_power(Tensor self, int n) -> Tensor", out=True)
+@composite(out=True)
+@composite("linalg_matrix_power", out=True)
 def matrix_power(self: fl.Tensor, n: int) -> fl.Tensor:
     """Repeated squaring; negative powers go through the inverse."""
     if self.dim() < 2 or self.size(-1) != self.size(-2):
@@ -387,8 +384,8 @@ def matrix_power(self: fl.Tensor, n: int) -> fl.Tensor:
 # ---------------------------------------------------------------- contractions
 
 
-@composite("tensordot(Tensor a, Tensor b, any? dims=None) -> Tensor", out=True)
-def tensordot(a: fl.Tensor, b: fl.Tensor, dims: Any = None) -> fl.Tensor:
+@composite(out=True)
+def tensordot(a: fl.Tensor, b: fl.Tensor, dims: Any | None = None) -> fl.Tensor:
     if dims is None:
         dims = 2
     if isinstance(dims, fl.Tensor):
@@ -440,7 +437,7 @@ def _wrap(d: int, ndim: int) -> int:
     return d % ndim
 
 
-@composite("kron(Tensor self, Tensor other) -> Tensor", out=True)
+@composite(out=True)
 def kron(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     ndim = max(self.dim(), other.dim())
     left = [1] * (ndim - self.dim()) + list(self.shape)
@@ -450,12 +447,8 @@ def kron(self: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
     return fl.mul(a, b).reshape([m * n for m, n in zip(left, right)])
 
 
-@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
-@composite(
-    "nn_bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-    module="nn.functional",
-    public="bilinear",
-)
+@composite()
+@composite("nn_bilinear")
 def bilinear(input1: fl.Tensor, input2: fl.Tensor, weight: fl.Tensor, bias: fl.Tensor | None = None) -> fl.Tensor:
     if input1.dim() != input2.dim() or input1.shape[:-1] != input2.shape[:-1]:
         raise RuntimeError(
@@ -476,7 +469,7 @@ def bilinear(input1: fl.Tensor, input2: fl.Tensor, weight: fl.Tensor, bias: fl.T
     return result if bias is None else fl.add(result, bias)
 
 
-@composite("cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor")
+@composite()
 def cdist(
     x1: fl.Tensor, x2: fl.Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
 ) -> fl.Tensor:

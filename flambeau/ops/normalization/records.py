@@ -7,8 +7,6 @@ import math
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
 
-NN = {"module": "nn.functional", "method": False}
-
 native("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", out=True)  # fmt: skip
 native(
     "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)", module=""
@@ -155,7 +153,7 @@ def native_batch_norm_vjp(g0, input, weight, running_mean, running_var, training
 
 
 @composite("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor")  # fmt: skip
-@composite("nn_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor", public="layer_norm", **NN)  # fmt: skip
+@composite("nn_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor")  # fmt: skip
 def layer_norm(
     input: fl.Tensor,
     normalized_shape: list[int],
@@ -167,8 +165,8 @@ def layer_norm(
     return fl.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
-@composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")
-@composite("nn_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", public="rms_norm", **NN)  # fmt: skip
+@composite()
+@composite("nn_rms_norm")
 def rms_norm(
     input: fl.Tensor, normalized_shape: list[int], weight: fl.Tensor | None = None, eps: float | None = None
 ) -> fl.Tensor:
@@ -185,7 +183,7 @@ def rms_norm(
 # ---------------------------------------------------------------- group
 
 
-@composite("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor")  # fmt: skip
+@composite()
 def group_norm(
     input: fl.Tensor,
     num_groups: int,
@@ -201,7 +199,7 @@ def group_norm(
     return fl.native_group_norm(input, weight, bias, batch, channels, spatial, num_groups, eps)[0]
 
 
-@composite("nn_group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor", public="group_norm", **NN)  # fmt: skip
+@composite()
 def nn_group_norm(
     input: fl.Tensor,
     num_groups: int,
@@ -220,7 +218,7 @@ def nn_group_norm(
 # ---------------------------------------------------------------- batch and instance
 
 
-@composite("batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor")  # fmt: skip
+@composite()
 def batch_norm(
     input: fl.Tensor,
     weight: fl.Tensor | None,
@@ -241,7 +239,7 @@ def batch_norm(
     return fl.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
-@composite("nn_batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", public="batch_norm", **NN)  # fmt: skip
+@composite()
 def nn_batch_norm(
     input: fl.Tensor,
     running_mean: fl.Tensor | None,
@@ -259,7 +257,7 @@ def nn_batch_norm(
     return fl.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
 
 
-@composite("instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor")  # fmt: skip
+@composite()
 def instance_norm(
     input: fl.Tensor,
     weight: fl.Tensor | None,
@@ -291,7 +289,7 @@ def instance_norm(
     return out.view(input.shape)
 
 
-@composite("nn_instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor", public="instance_norm", **NN)  # fmt: skip
+@composite()
 def nn_instance_norm(
     input: fl.Tensor,
     running_mean: fl.Tensor | None = None,
@@ -312,7 +310,7 @@ def nn_instance_norm(
 # ---------------------------------------------------------------- across channels
 
 
-@composite("local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> Tensor", **NN)  # fmt: skip
+@composite(module="nn.functional")
 def local_response_norm(
     input: fl.Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> fl.Tensor:
@@ -336,7 +334,7 @@ def local_response_norm(
 # ---------------------------------------------------------------- weights by length and direction
 
 
-@composite("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", module="")
+@composite("_weight_norm", module="")
 def weight_norm(v: fl.Tensor, g: fl.Tensor, dim: int = 0) -> fl.Tensor:
     """Vectors of the direction of v and length g."""
     return v * (g / fl.norm_except_dim(v, 2, dim))

@@ -43,7 +43,6 @@ native("log_softmax.int(Tensor self, int dim, dtype? dtype=None) -> Tensor", out
 native("special_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor")
 native("special_log_softmax(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
 
-NN = {"module": "nn.functional", "method": False}
 ARGS = "Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None"
 
 
@@ -53,29 +52,25 @@ def legacy_dim(op: str, input: fl.Tensor, stacklevel: int) -> int:
     return 0 if input.dim() in (0, 1, 3) else 1
 
 
-@composite(f"nn_softmax({ARGS}) -> Tensor", public="softmax", **NN)
+@composite("nn_softmax")
 def softmax(input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None) -> fl.Tensor:
     return fl.softmax(input, legacy_dim("softmax", input, _stacklevel) if dim is None else dim, dtype)
 
 
-@composite(f"nn_log_softmax({ARGS}) -> Tensor", public="log_softmax", **NN)
+@composite("nn_log_softmax")
 def log_softmax(
     input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None
 ) -> fl.Tensor:
     return fl.log_softmax(input, legacy_dim("log_softmax", input, _stacklevel) if dim is None else dim, dtype)
 
 
-@composite(f"nn_softmin({ARGS}) -> Tensor", public="softmin", **NN)
+@composite("nn_softmin")
 def softmin(input: fl.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: fl.dtype | None = None) -> fl.Tensor:
     dim = legacy_dim("softmin", input, _stacklevel) if dim is None else dim
     return fl.softmax(-(input if dtype is None else input.to(dtype)), dim)
 
 
-@composite(
-    "nn_gumbel_softmax(Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1) -> Tensor",
-    public="gumbel_softmax",
-    **NN,
-)
+@composite("nn_gumbel_softmax")
 def gumbel_softmax(
     logits: fl.Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> fl.Tensor:

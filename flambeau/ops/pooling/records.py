@@ -220,17 +220,14 @@ def _adaptive_size(op: str, input: fl.Tensor, output_size: Any, ndim: int) -> li
     return [n if want is None else int(want) for want, n in zip(sizes, input.shape[-ndim:])]
 
 
-@_functional("adaptive_avg_pool2d", "Tensor input, any output_size")
+@composite()
 def nn_adaptive_avg_pool2d(input: fl.Tensor, output_size: Any) -> fl.Tensor:
     return fl.nn.functional.adaptive_avg_pool2d(input, _adaptive_size("adaptive_avg_pool2d", input, output_size, 2))
 
 
-@_functional("adaptive_avg_pool3d", "Tensor input, any output_size")
+@composite()
 def nn_adaptive_avg_pool3d(input: fl.Tensor, output_size: Any) -> fl.Tensor:
     return fl.nn.functional.adaptive_avg_pool3d(input, _adaptive_size("adaptive_avg_pool3d", input, output_size, 3))
-
-
-_ADAPTIVE = "Tensor input, any output_size, bool return_indices=False"
 
 
 def _adaptive_max(ndim: int, input: fl.Tensor, output_size: Any) -> Any:
@@ -239,36 +236,42 @@ def _adaptive_max(ndim: int, input: fl.Tensor, output_size: Any) -> Any:
     return pools[ndim - 1](input, sizes)
 
 
-@_functional("adaptive_max_pool1d", _ADAPTIVE, "any")
+@composite()
 def nn_adaptive_max_pool1d(input: fl.Tensor, output_size: Any, return_indices: bool = False) -> Any:
     pooled = _adaptive_max(1, input, output_size)
     return pooled if return_indices else pooled[0]
 
 
-@_functional("adaptive_max_pool2d", _ADAPTIVE, "any")
+@composite()
 def nn_adaptive_max_pool2d(input: fl.Tensor, output_size: Any, return_indices: bool = False) -> Any:
     pooled = _adaptive_max(2, input, output_size)
     return pooled if return_indices else pooled[0]
 
 
-@_functional("adaptive_max_pool3d", _ADAPTIVE, "any")
+@composite()
 def nn_adaptive_max_pool3d(input: fl.Tensor, output_size: Any, return_indices: bool = False) -> Any:
     pooled = _adaptive_max(3, input, output_size)
     return pooled if return_indices else pooled[0]
 
 
-@_functional("adaptive_max_pool1d_with_indices", _ADAPTIVE, "(Tensor, Tensor)")
-def nn_adaptive_max_pool1d_with_indices(input: fl.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@composite()
+def nn_adaptive_max_pool1d_with_indices(
+    input: fl.Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[fl.Tensor, fl.Tensor]:
     return _adaptive_max(1, input, output_size)
 
 
-@_functional("adaptive_max_pool2d_with_indices", _ADAPTIVE, "(Tensor, Tensor)")
-def nn_adaptive_max_pool2d_with_indices(input: fl.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@composite()
+def nn_adaptive_max_pool2d_with_indices(
+    input: fl.Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[fl.Tensor, fl.Tensor]:
     return _adaptive_max(2, input, output_size)
 
 
-@_functional("adaptive_max_pool3d_with_indices", _ADAPTIVE, "(Tensor, Tensor)")
-def nn_adaptive_max_pool3d_with_indices(input: fl.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@composite()
+def nn_adaptive_max_pool3d_with_indices(
+    input: fl.Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[fl.Tensor, fl.Tensor]:
     return _adaptive_max(3, input, output_size)
 
 

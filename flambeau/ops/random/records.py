@@ -65,7 +65,7 @@ native("_standard_gamma(Tensor self, Generator? generator=None) -> Tensor", modu
 native("_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor", module="", method=False, tags=RANDOM)
 
 
-@composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
+@composite("bernoulli.p")
 def bernoulli_p(self: fl.Tensor, p: float, *, generator: fl.Generator | None = None) -> fl.Tensor:
     return fl.empty(self.shape, dtype=self.dtype, device=self.device).bernoulli_(p, generator=generator)
 
@@ -150,7 +150,7 @@ def alpha_noise(input: fl.Tensor, noise: fl.Tensor, p: float) -> fl.Tensor:
     return input * (noise * scale) + ((1 - noise) * (fill * scale) + shift)
 
 
-@composite("dropout(Tensor input, float p, bool train) -> Tensor", method=False)
+@composite(method=False)
 def dropout(input: fl.Tensor, p: float, train: bool) -> fl.Tensor:
     check_probability("dropout", p)
     if p == 0 or not train or input.numel() == 0:
@@ -166,7 +166,7 @@ def dropout_(self: fl.Tensor, p: float, train: bool) -> fl.Tensor:
     return self.copy_(fl.native_dropout(self, p, True)[0])
 
 
-@composite("feature_dropout(Tensor input, float p, bool train) -> Tensor", method=False)
+@composite(method=False)
 def feature_dropout(input: fl.Tensor, p: float, train: bool) -> fl.Tensor:
     check_probability("feature_dropout", p)
     if p == 0 or not train or input.numel() == 0:
@@ -174,7 +174,7 @@ def feature_dropout(input: fl.Tensor, p: float, train: bool) -> fl.Tensor:
     return input * 0 if p == 1 else input * feature_noise(input, p).div_(1 - p)
 
 
-@composite("alpha_dropout(Tensor input, float p, bool train) -> Tensor", method=False)
+@composite(method=False)
 def alpha_dropout(input: fl.Tensor, p: float, train: bool) -> fl.Tensor:
     check_probability("alpha_dropout", p)
     if p == 0 or not train or input.numel() == 0:
@@ -185,7 +185,7 @@ def alpha_dropout(input: fl.Tensor, p: float, train: bool) -> fl.Tensor:
     return alpha_noise(input, noise, p)
 
 
-@composite("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", method=False)
+@composite(method=False)
 def feature_alpha_dropout(input: fl.Tensor, p: float, train: bool) -> fl.Tensor:
     check_probability("feature_alpha_dropout", p)
     if p == 0 or not train or input.numel() == 0:
@@ -210,32 +210,20 @@ def feature_alpha_dropout_(self: fl.Tensor, p: float, train: bool) -> fl.Tensor:
 
 # ---------------------------------------------------------------- nn.functional
 
-NN = {"module": "nn.functional", "method": False}
 
-
-@composite(
-    "nn_dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor", public="dropout", **NN
-)
+@composite()
 def nn_dropout(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout", p, ValueError)
     return (fl.dropout_ if inplace else fl.dropout)(input, p, training)
 
 
-@composite(
-    "nn_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> Tensor",
-    public="alpha_dropout",
-    **NN,
-)
+@composite()
 def nn_alpha_dropout(input: fl.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> fl.Tensor:
     check_probability("alpha_dropout", p, ValueError)
     return (fl.alpha_dropout_ if inplace else fl.alpha_dropout)(input, p, training)
 
 
-@composite(
-    "nn_feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> Tensor",
-    public="feature_alpha_dropout",
-    **NN,
-)
+@composite()
 def nn_feature_alpha_dropout(
     input: fl.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> fl.Tensor:
@@ -243,11 +231,7 @@ def nn_feature_alpha_dropout(
     return (fl.feature_alpha_dropout_ if inplace else fl.feature_alpha_dropout)(input, p, training)
 
 
-@composite(
-    "nn_dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
-    public="dropout1d",
-    **NN,
-)
+@composite("nn_dropout1d")
 def dropout1d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout1d", p, ValueError)
     if input.dim() not in (2, 3):
@@ -257,21 +241,13 @@ def dropout1d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: 
     return out if input.dim() == 3 else out.squeeze(0)
 
 
-@composite(
-    "nn_dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
-    public="dropout2d",
-    **NN,
-)
+@composite("nn_dropout2d")
 def dropout2d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout2d", p, ValueError)
     return (fl.feature_dropout_ if inplace else fl.feature_dropout)(input, p, training)
 
 
-@composite(
-    "nn_dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
-    public="dropout3d",
-    **NN,
-)
+@composite("nn_dropout3d")
 def dropout3d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> fl.Tensor:
     check_probability("dropout3d", p, ValueError)
     batch = input.unsqueeze(0) if input.dim() == 4 else input

@@ -29,13 +29,13 @@ def stack_vjp(g, tensors_sizes, dim, needs):
     return ([g.select(dim, i) if needed else None for i, needed in enumerate(needs[0])],)
 
 
-@composite("concat(Tensor[] tensors, int dim=0) -> Tensor", out=True)
-@composite("concatenate(Tensor[] tensors, int dim=0) -> Tensor", out=True)
+@composite("concat", out=True)
+@composite(out=True)
 def concatenate(tensors: list[fl.Tensor], dim: int = 0) -> fl.Tensor:
     return fl.cat(tensors, dim)
 
 
-@composite("hstack(Tensor[] tensors) -> Tensor", out=True)
+@composite(out=True)
 def hstack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
         raise RuntimeError("[hstack] expected at least one tensor, got an empty list")
@@ -43,22 +43,22 @@ def hstack(tensors: list[fl.Tensor]) -> fl.Tensor:
     return fl.cat(tensors, 0 if tensors[0].dim() == 1 else 1)
 
 
-@composite("vstack(Tensor[] tensors) -> Tensor", out=True)
-@composite("row_stack(Tensor[] tensors) -> Tensor", out=True)
+@composite(out=True)
+@composite("row_stack", out=True)
 def vstack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
         raise RuntimeError("[vstack] expected at least one tensor, got an empty list")
     return fl.cat([fl.atleast_2d(t) for t in tensors], 0)
 
 
-@composite("dstack(Tensor[] tensors) -> Tensor", out=True)
+@composite(out=True)
 def dstack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
         raise RuntimeError("[dstack] expected at least one tensor, got an empty list")
     return fl.cat([fl.atleast_3d(t) for t in tensors], 2)
 
 
-@composite("column_stack(Tensor[] tensors) -> Tensor", out=True)
+@composite(out=True)
 def column_stack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
         raise RuntimeError("[column_stack] expected at least one tensor, got an empty list")
@@ -68,7 +68,7 @@ def column_stack(tensors: list[fl.Tensor]) -> fl.Tensor:
 # ---------------------------------------------------------------- products of vectors
 
 
-@composite("meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[]")
+@composite()
 def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[fl.Tensor, ...]:
     if not tensors:
         raise RuntimeError("[meshgrid] expected at least one tensor, got none")
@@ -96,7 +96,7 @@ def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[
     return tuple(grids)
 
 
-@composite("cartesian_prod(Tensor[] tensors) -> Tensor")
+@composite()
 def cartesian_prod(tensors: list[fl.Tensor]) -> fl.Tensor:
     for t in tensors:
         if t.dim() != 1:
@@ -106,7 +106,7 @@ def cartesian_prod(tensors: list[fl.Tensor]) -> fl.Tensor:
     return fl.stack([g.flatten() for g in fl.meshgrid(*tensors, indexing="ij")], 1)
 
 
-@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor")
+@composite()
 def combinations(self: fl.Tensor, r: int = 2, with_replacement: bool = False) -> fl.Tensor:
     if self.dim() != 1:
         raise RuntimeError(f"[combinations] expected a vector, got shape {tuple(self.shape)}")
@@ -124,7 +124,7 @@ def combinations(self: fl.Tensor, r: int = 2, with_replacement: bool = False) ->
     return fl.stack(columns, 1)
 
 
-@composite("block_diag(Tensor[] tensors) -> Tensor")
+@composite()
 def block_diag(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
         return fl.empty(1, 0)

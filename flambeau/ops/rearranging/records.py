@@ -37,14 +37,14 @@ def repeat_vjp(g, self_sizes, repeats):
     return split.sum(list(range(0, 2 * len(sizes), 2))).reshape(self_sizes) if sizes else g
 
 
-@composite("fliplr(Tensor self) -> Tensor")
+@composite()
 def fliplr(self: fl.Tensor) -> fl.Tensor:
     if self.dim() < 2:
         raise RuntimeError(f"[fliplr] expected at least 2 dimensions, got shape {tuple(self.shape)}")
     return fl.flip(self, (1,))
 
 
-@composite("flipud(Tensor self) -> Tensor")
+@composite()
 def flipud(self: fl.Tensor) -> fl.Tensor:
     if self.dim() < 1:
         raise RuntimeError("[flipud] expected at least 1 dimension, got a 0-d tensor")
@@ -70,15 +70,15 @@ def rot90(self: fl.Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> fl.Tenso
     return fl.flip(self, (b if k == 1 else a,)).transpose(a, b)
 
 
-@composite("tile(Tensor self, int[] dims) -> Tensor")
-def tile(self: fl.Tensor, dims: Sequence[int]) -> fl.Tensor:
+@composite()
+def tile(self: fl.Tensor, dims: list[int]) -> fl.Tensor:
     return self.repeat([1] * (self.dim() - len(dims)) + list(dims))
 
 
 native("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor")
 
 
-@composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor")
+@composite("repeat_interleave.self_int")
 def repeat_interleave_int(
     self: fl.Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None
 ) -> fl.Tensor:
@@ -97,9 +97,7 @@ def repeat_interleave_int(
     return wide.clone(memory_format=fl.contiguous_format).view(shape[:dim] + [size * repeats] + shape[dim + 1 :])
 
 
-@composite(
-    "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor"
-)
+@composite("repeat_interleave.self_Tensor")
 def repeat_interleave_tensor(
     self: fl.Tensor, repeats: fl.Tensor, dim: int | None = None, *, output_size: int | None = None
 ) -> fl.Tensor:
@@ -151,7 +149,7 @@ def trace_vjp(g, self_sizes):
     return fl._ops._diagonal_backward(g.expand(min(self_sizes)), self_sizes, 0, 0, 1)
 
 
-@composite("diag(Tensor self, int diagonal=0) -> Tensor", out=True)
+@composite(out=True)
 def diag(self: fl.Tensor, diagonal: int = 0) -> fl.Tensor:
     if self.dim() == 1:
         return fl.diag_embed(self, diagonal)
@@ -160,7 +158,7 @@ def diag(self: fl.Tensor, diagonal: int = 0) -> fl.Tensor:
     raise RuntimeError(f"[diag] expected a vector or a matrix, got shape {tuple(self.shape)}")
 
 
-@composite("diagflat(Tensor self, int offset=0) -> Tensor")
+@composite()
 def diagflat(self: fl.Tensor, offset: int = 0) -> fl.Tensor:
     return fl.diag_embed(self.flatten(), offset)
 
@@ -189,8 +187,8 @@ def edge_pad_backward_vjp(g, pad, mode):
     return fl._ops._edge_pad(g, pad, mode)
 
 
-@composite("pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor", module="nn.functional")
-def pad(input: fl.Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> fl.Tensor:
+@composite(module="nn.functional")
+def pad(input: fl.Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> fl.Tensor:
     if len(pad) % 2:
         raise RuntimeError(f"[pad] expected an even number of paddings, got {tuple(pad)}")
     if len(pad) > 2 * input.dim():
@@ -233,7 +231,7 @@ def pad(input: fl.Tensor, pad: Sequence[int], mode: str = "constant", value: flo
 # ---------------------------------------------------------------- channels and pixels
 
 
-@composite("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", method=False, module=BOTH)
+@composite(method=False, module=BOTH)
 def pixel_shuffle(self: fl.Tensor, upscale_factor: int) -> fl.Tensor:
     r = upscale_factor
     if self.dim() < 3:
@@ -249,7 +247,7 @@ def pixel_shuffle(self: fl.Tensor, upscale_factor: int) -> fl.Tensor:
     return split.permute(order).reshape(*batch, c // (r * r), h * r, w * r)
 
 
-@composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", method=False, module=BOTH)
+@composite(method=False, module=BOTH)
 def pixel_unshuffle(self: fl.Tensor, downscale_factor: int) -> fl.Tensor:
     r = downscale_factor
     if self.dim() < 3:
@@ -265,8 +263,8 @@ def pixel_unshuffle(self: fl.Tensor, downscale_factor: int) -> fl.Tensor:
     return split.permute(order).reshape(*batch, c * r * r, h // r, w // r)
 
 
-@composite("channel_shuffle(Tensor self, int groups) -> Tensor", method=False, module=BOTH)
-@composite("native_channel_shuffle(Tensor self, int groups) -> Tensor", method=False, module=BOTH)
+@composite(method=False, module=BOTH)
+@composite("native_channel_shuffle", method=False, module=BOTH)
 def channel_shuffle(self: fl.Tensor, groups: int) -> fl.Tensor:
     if self.dim() < 3:
         raise RuntimeError(f"[channel_shuffle] expected at least 3 dimensions, got shape {tuple(self.shape)}")

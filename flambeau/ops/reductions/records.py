@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import composite, native, reduction, vjp
+from flambeau.ops.record import Scalar, composite, native, reduction, vjp
 
 INF = float("inf")
 
@@ -477,13 +477,13 @@ def norm(
     return vector_norm(self, 2.0 if p is None or isinstance(p, str) else p, dim, keepdim, dtype)
 
 
-@composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", out=True)
-def dist(self: fl.Tensor, other: fl.Tensor, p: float = 2) -> fl.Tensor:
+@composite(out=True)
+def dist(self: fl.Tensor, other: fl.Tensor, p: Scalar = 2) -> fl.Tensor:
     return vector_norm(self - other, p)
 
 
-@composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", inplace=True, out=True)
-def renorm(self: fl.Tensor, p: float, dim: int, maxnorm: float) -> fl.Tensor:
+@composite(inplace=True, out=True)
+def renorm(self: fl.Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> fl.Tensor:
     if isinstance(p, complex) or p <= 0:
         raise RuntimeError(f"[renorm] expected p to be a positive number, got {p}")
     if isinstance(maxnorm, complex) or maxnorm < 0:
@@ -511,19 +511,19 @@ def normalize(input: fl.Tensor, p: float = 2.0, dim: list[int] | None = 1, eps: 
 # ---------------------------------------------------------------- comparing whole tensors
 
 
-@composite("allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool")
+@composite()
 def allclose(
     self: fl.Tensor, other: fl.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
     return bool(fl.isclose(self, other, rtol, atol, equal_nan).all().item())
 
 
-@composite("equal(Tensor self, Tensor other) -> bool")
+@composite()
 def equal(self: fl.Tensor, other: fl.Tensor) -> bool:
     return self.shape == other.shape and bool(fl.eq(self, other).all().item())
 
 
-@composite("sum_to_size(Tensor self, int[] size) -> Tensor", function=False)
+@composite(function=False)
 def sum_to_size(self: fl.Tensor, size: list[int]) -> fl.Tensor:
     shape, target = list(self.shape), list(size)
     lead = len(shape) - len(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import Scalar, composite, native, vjp
 from flambeau.ops.values import may_hold
 
 native("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
@@ -62,7 +62,7 @@ def running_extreme_vjp(g0, self_sizes, dim, indices):
     return fl.zeros(self_sizes, dtype=g0.dtype, device=g0.device).scatter_add(dim, indices, g0)
 
 
-@composite("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", out=True)
+@composite(out=True)
 def diff(
     self: fl.Tensor,
     n: int = 1,
@@ -110,8 +110,8 @@ def _steps(name: str, y: fl.Tensor, x: fl.Tensor, dim: int) -> fl.Tensor:
     return after - before
 
 
-@composite("trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
-@composite("trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+@composite("trapezoid.x")
+@composite("trapz.x")
 def trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
         return fl.sum(y, dim, dtype=y.dtype)
@@ -120,7 +120,7 @@ def trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
 
 
 @composite("trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
-@composite("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor")
+@composite("trapz.dx")
 def trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
         return fl.sum(y, dim, dtype=y.dtype)
@@ -128,7 +128,7 @@ def trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
     return (y.sum(dim) - ends / 2.0) * dx
 
 
-@composite("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+@composite("cumulative_trapezoid.x")
 def cumulative_trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
         return y / 2.0
@@ -136,8 +136,8 @@ def cumulative_trapezoid_x(y: fl.Tensor, x: fl.Tensor, *, dim: int = -1) -> fl.T
     return fl.cumsum((after + before) * _steps("cumulative_trapezoid", y, x, dim), dim) / 2.0
 
 
-@composite("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
-def cumulative_trapezoid_dx(y: fl.Tensor, *, dx: float = 1, dim: int = -1) -> fl.Tensor:
+@composite("cumulative_trapezoid.dx")
+def cumulative_trapezoid_dx(y: fl.Tensor, *, dx: Scalar = 1, dim: int = -1) -> fl.Tensor:
     if y.size(dim) == 0:
         return y * (dx / 2.0)
     after, before = _halves(y, dim)

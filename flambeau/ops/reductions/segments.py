@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import flambeau as fl
-from flambeau.ops.record import composite
+from flambeau.ops.record import Scalar, composite
 from flambeau.ops.recording import without_data
 
 _EMPTY = {"sum": 0.0, "mean": float("nan"), "prod": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -26,11 +26,18 @@ def _reduce(kind: str, part: fl.Tensor, initial: float | None) -> fl.Tensor:
     return part.amin(0) if initial is None else part.amin(0).clamp_max(initial)
 
 
-@composite(
-    "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None,"
-    " int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor"
-)
-def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+@composite()
+def segment_reduce(
+    data: fl.Tensor,
+    reduce: str,
+    *,
+    lengths: fl.Tensor | None = None,
+    indices: fl.Tensor | None = None,
+    offsets: fl.Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Scalar | None = None,
+) -> fl.Tensor:
     if reduce not in _EMPTY:
         raise RuntimeError(f"[segment_reduce] expected one of {tuple(_EMPTY)}, got {reduce!r}")
     if (lengths is None) == (offsets is None):

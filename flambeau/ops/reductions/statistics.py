@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native
+from flambeau.ops.record import Scalar, composite, native
 from flambeau.ops.recording import without_data
 from flambeau.ops.values import all_values
 
@@ -51,15 +51,10 @@ def _check_search(sequence: fl.Tensor, values: fl.Tensor, sorter: fl.Tensor | No
     out=True,
     method=False,
 )
-@composite(
-    "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, "
-    "str? side=None, Tensor? sorter=None) -> Tensor",
-    out=True,
-    method=False,
-)
+@composite("searchsorted.Tensor", out=True, method=False)
 def searchsorted(
     sorted_sequence: fl.Tensor,
-    self: fl.Tensor | float,
+    self: fl.Tensor,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -86,14 +81,8 @@ def searchsorted(
     "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     method=False,
 )
-@composite(
-    "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-    out=True,
-    method=False,
-)
-def bucketize(
-    self: fl.Tensor | float, boundaries: fl.Tensor, *, out_int32: bool = False, right: bool = False
-) -> fl.Tensor:
+@composite("bucketize.Tensor", out=True, method=False)
+def bucketize(self: fl.Tensor, boundaries: fl.Tensor, *, out_int32: bool = False, right: bool = False) -> fl.Tensor:
     if boundaries.dim() != 1:
         raise RuntimeError(f"[bucketize] expected boundaries of one dimension, got {boundaries.dim()}")
     if not isinstance(self, fl.Tensor):
@@ -101,12 +90,13 @@ def bucketize(
     return fl.searchsorted(boundaries, self, out_int32=out_int32, right=right)
 
 
-@composite(
-    "isin(Tensor|Scalar elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-    out=True,
-)
+@composite(out=True)
 def isin(
-    elements: fl.Tensor | float, test_elements: fl.Tensor | float, *, assume_unique: bool = False, invert: bool = False
+    elements: fl.Tensor | Scalar,
+    test_elements: fl.Tensor | Scalar,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
 ) -> fl.Tensor:
     if not isinstance(elements, fl.Tensor) and not isinstance(test_elements, fl.Tensor):
         raise TypeError("[isin] expected at least one tensor, got two numbers")
@@ -193,13 +183,10 @@ def _quantile(
     return result if q.dim() else result.squeeze(0)
 
 
-@composite(
-    "quantile(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-    out=True,
-)
+@composite(out=True)
 def quantile(
     self: fl.Tensor,
-    q: fl.Tensor | float,
+    q: fl.Tensor | Scalar,
     dim: int | None = None,
     keepdim: bool = False,
     *,
@@ -208,13 +195,10 @@ def quantile(
     return _quantile("quantile", self, q, dim, keepdim, interpolation, False)
 
 
-@composite(
-    "nanquantile(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-    out=True,
-)
+@composite(out=True)
 def nanquantile(
     self: fl.Tensor,
-    q: fl.Tensor | float,
+    q: fl.Tensor | Scalar,
     dim: int | None = None,
     keepdim: bool = False,
     *,
@@ -226,7 +210,7 @@ def nanquantile(
 # ---------------------------------------------------------------- covariance
 
 
-@composite("cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor")
+@composite()
 def cov(
     self: fl.Tensor, *, correction: int = 1, fweights: fl.Tensor | None = None, aweights: fl.Tensor | None = None
 ) -> fl.Tensor:
@@ -269,7 +253,7 @@ def cov(
     return fl.squeeze(fl.true_divide(fl.matmul(spread, other.transpose(0, 1)), norm))
 
 
-@composite("corrcoef(Tensor self) -> Tensor")
+@composite()
 def corrcoef(self: fl.Tensor) -> fl.Tensor:
     if self.dim() > 2:
         raise RuntimeError(f"[corrcoef] expected at most 2 dimensions, got {self.dim()}")

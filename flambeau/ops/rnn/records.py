@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import Scalar, composite, native, vjp
 from flambeau.ops.retrace import retrace
 
 TANH, RELU, LSTM, GRU = range(4)
@@ -134,28 +134,53 @@ def _cell(op: str, mode: int, input: Any, hx: Any, cx: Any, w_ih: Any, w_hh: Any
     return _activated(mode, linear(input, w_ih, b_ih), linear(hx, w_hh, b_hh), hx, cx)
 
 
-_CELL = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
-
-
-@composite(f"lstm_cell(Tensor input, Tensor[] hx, {_CELL}) -> (Tensor, Tensor)")
-def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):  # type: ignore[no-untyped-def]
+@composite()
+def lstm_cell(
+    input: fl.Tensor,
+    hx: list[fl.Tensor],
+    w_ih: fl.Tensor,
+    w_hh: fl.Tensor,
+    b_ih: fl.Tensor | None = None,
+    b_hh: fl.Tensor | None = None,
+) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     if len(hx) != 2:
         raise RuntimeError(f"[lstm_cell] expected a hidden and a cell state, got {len(hx)} tensors")
     return _cell("lstm_cell", LSTM, input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 
 
-@composite(f"gru_cell(Tensor input, Tensor hx, {_CELL}) -> Tensor")
-def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):  # type: ignore[no-untyped-def]
+@composite()
+def gru_cell(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    w_ih: fl.Tensor,
+    w_hh: fl.Tensor,
+    b_ih: fl.Tensor | None = None,
+    b_hh: fl.Tensor | None = None,
+) -> fl.Tensor:  # type: ignore[no-untyped-def]
     return _cell("gru_cell", GRU, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(f"rnn_tanh_cell(Tensor input, Tensor hx, {_CELL}) -> Tensor")
-def rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):  # type: ignore[no-untyped-def]
+@composite()
+def rnn_tanh_cell(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    w_ih: fl.Tensor,
+    w_hh: fl.Tensor,
+    b_ih: fl.Tensor | None = None,
+    b_hh: fl.Tensor | None = None,
+) -> fl.Tensor:  # type: ignore[no-untyped-def]
     return _cell("rnn_tanh_cell", TANH, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(f"rnn_relu_cell(Tensor input, Tensor hx, {_CELL}) -> Tensor")
-def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):  # type: ignore[no-untyped-def]
+@composite()
+def rnn_relu_cell(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    w_ih: fl.Tensor,
+    w_hh: fl.Tensor,
+    b_ih: fl.Tensor | None = None,
+    b_hh: fl.Tensor | None = None,
+) -> fl.Tensor:  # type: ignore[no-untyped-def]
     return _cell("rnn_relu_cell", RELU, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
@@ -225,61 +250,138 @@ def _padded(op: str, mode: int, input: Any, hx: Any, cx: Any, batch_first: bool,
     return output.transpose(0, 1) if batch_first else output, h, c
 
 
-_OPTIONS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
-
-
 def _states(op: str, hx: Sequence[Any]) -> Sequence[Any]:
     if len(hx) != 2:
         raise RuntimeError(f"[{op}] expected a hidden and a cell state, got {len(hx)} tensors")
     return hx
 
 
-@composite(f"lstm.input(Tensor input, Tensor[] hx, {_OPTIONS}, bool batch_first) -> (Tensor, Tensor, Tensor)")
-def lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
+@composite("lstm.input")
+def lstm(
+    input: fl.Tensor,
+    hx: list[fl.Tensor],
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     h, c = _states("lstm", hx)
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("lstm", LSTM, input, h, c, batch_first, params, *options)
 
 
-@composite(f"lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, {_OPTIONS}) -> (Tensor, Tensor, Tensor)")
-def lstm_data(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):  # type: ignore[no-untyped-def]
+@composite("lstm.data")
+def lstm_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: list[fl.Tensor],
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     h, c = _states("lstm", hx)
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("lstm", LSTM, data, h, c, params, *options, batch_sizes.tolist())
 
 
-@composite(f"gru.input(Tensor input, Tensor hx, {_OPTIONS}, bool batch_first) -> (Tensor, Tensor)")
-def gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
+@composite("gru.input")
+def gru(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("gru", GRU, input, hx, None, batch_first, params, *options)[:2]
 
 
-@composite(f"gru.data(Tensor data, Tensor batch_sizes, Tensor hx, {_OPTIONS}) -> (Tensor, Tensor)")
-def gru_data(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):  # type: ignore[no-untyped-def]
+@composite("gru.data")
+def gru_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("gru", GRU, data, hx, None, params, *options, batch_sizes.tolist())[:2]
 
 
-@composite(f"rnn_tanh.input(Tensor input, Tensor hx, {_OPTIONS}, bool batch_first) -> (Tensor, Tensor)")
-def rnn_tanh(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
+@composite("rnn_tanh.input")
+def rnn_tanh(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("rnn_tanh", TANH, input, hx, None, batch_first, params, *options)[:2]
 
 
-@composite(f"rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, {_OPTIONS}) -> (Tensor, Tensor)")
-def rnn_tanh_data(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):  # type: ignore[no-untyped-def]
+@composite("rnn_tanh.data")
+def rnn_tanh_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("rnn_tanh", TANH, data, hx, None, params, *options, batch_sizes.tolist())[:2]
 
 
-@composite(f"rnn_relu.input(Tensor input, Tensor hx, {_OPTIONS}, bool batch_first) -> (Tensor, Tensor)")
-def rnn_relu(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
+@composite("rnn_relu.input")
+def rnn_relu(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("rnn_relu", RELU, input, hx, None, batch_first, params, *options)[:2]
 
 
-@composite(f"rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, {_OPTIONS}) -> (Tensor, Tensor)")
-def rnn_relu_data(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):  # type: ignore[no-untyped-def]
+@composite("rnn_relu.data")
+def rnn_relu_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("rnn_relu", RELU, data, hx, None, params, *options, batch_sizes.tolist())[:2]
 
@@ -293,8 +395,8 @@ def _places(batch_sizes: Any, batch: int) -> Any:
     return active.flatten().nonzero().squeeze(1)
 
 
-@composite("_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)", module="")
-def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool) -> tuple[Any, Any]:
+@composite("_pack_padded_sequence", module="")
+def pack_padded_sequence(input: fl.Tensor, lengths: fl.Tensor, batch_first: bool) -> tuple[fl.Tensor, fl.Tensor]:
     op = "pack_padded_sequence"
     if batch_first:
         input = input.transpose(0, 1)
@@ -322,10 +424,10 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool) -> tuple[A
     return input[: sizes[0]].flatten(0, 1).index_select(0, places), batch_sizes
 
 
-@composite("_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)", module="")  # fmt: skip
+@composite("_pad_packed_sequence", module="")
 def pad_packed_sequence(
-    data: Any, batch_sizes: Any, batch_first: bool, padding_value: float, total_length: int
-) -> tuple[Any, Any]:
+    data: fl.Tensor, batch_sizes: fl.Tensor, batch_first: bool, padding_value: Scalar, total_length: int
+) -> tuple[fl.Tensor, fl.Tensor]:
     op = "pad_packed_sequence"
     if batch_sizes.dim() != 1 or batch_sizes.numel() == 0:
         raise RuntimeError(f"[{op}] expected batch_sizes of 1 dimension, got {tuple(batch_sizes.shape)}")

@@ -27,7 +27,7 @@ native("_sparse_mm(Tensor row, Tensor column, Tensor values, Tensor dense, int r
 native("_sparse_dots(Tensor row, Tensor column, Tensor a, Tensor b) -> Tensor")
 
 
-@composite("_sparse_to_dense(Tensor self) -> Tensor", method=False)
+@composite("_sparse_to_dense", method=False)
 def sparse_to_dense(self: fl.Tensor) -> fl.Tensor:
     from flambeau.sparse.construction import to_dense
 

@@ -71,13 +71,13 @@ def unbind_vjp(g, self_sizes, self_dtype, self_device, dim):
     return fl.stack([fl.zeros(shape, dtype=self_dtype, device=self_device) if x is None else x for x in g], dim)
 
 
-@composite("split.function(Tensor tensor, any split_size_or_sections, int dim=0) -> Tensor[]", method=False)
-def split(tensor: fl.Tensor, split_size_or_sections: int | list[int], dim: int = 0) -> tuple[fl.Tensor, ...]:
+@composite("split.function", method=False)
+def split(tensor: fl.Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[fl.Tensor, ...]:
     return tensor.split(split_size_or_sections, dim)
 
 
 # The indices under the name that PyTorch gives them in the functions of NumPy's style.
-@composite("tensor_split.indices_or_sections(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]")
+@composite("tensor_split.indices_or_sections")
 def tensor_split(self: fl.Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[fl.Tensor, ...]:
     if isinstance(indices_or_sections, fl.Tensor):
         return fl.tensor_split(self, tensor_indices_or_sections=indices_or_sections, dim=dim)
@@ -93,25 +93,25 @@ def tensor_split(self: fl.Tensor, indices_or_sections: Any, dim: int = 0) -> tup
 native("broadcast_to(Tensor self, int[] size) -> Tensor")
 
 
-@composite("broadcast_tensors(Tensor[] tensors) -> Tensor[]")
+@composite()
 def broadcast_tensors(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
     shape = fl.broadcast_shapes(*(t.shape for t in tensors))
     return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
 
 
-@composite("atleast_1d(Tensor self) -> Tensor", method=False)
+@composite(method=False)
 def atleast_1d(self: fl.Tensor) -> fl.Tensor:
     return self if self.dim() else self.reshape(1)
 
 
-@composite("atleast_2d(Tensor self) -> Tensor", method=False)
+@composite(method=False)
 def atleast_2d(self: fl.Tensor) -> fl.Tensor:
     if self.dim() == 0:
         return self.reshape(1, 1)
     return self.unsqueeze(0) if self.dim() == 1 else self
 
 
-@composite("atleast_3d(Tensor self) -> Tensor", method=False)
+@composite(method=False)
 def atleast_3d(self: fl.Tensor) -> fl.Tensor:
     if self.dim() == 0:
         return self.reshape(1, 1, 1)
@@ -120,16 +120,16 @@ def atleast_3d(self: fl.Tensor) -> fl.Tensor:
     return self.unsqueeze(-1) if self.dim() == 2 else self
 
 
-@composite("atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]")
+@composite("atleast_1d.Sequence")
 def atleast_1d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
     return tuple(atleast_1d(t) for t in tensors)
 
 
-@composite("atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]")
+@composite("atleast_2d.Sequence")
 def atleast_2d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
     return tuple(atleast_2d(t) for t in tensors)
 
 
-@composite("atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]")
+@composite("atleast_3d.Sequence")
 def atleast_3d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
     return tuple(atleast_3d(t) for t in tensors)

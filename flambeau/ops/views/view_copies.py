@@ -67,7 +67,7 @@ _copying(
 )
 
 
-@composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", out=True)
+@composite(out=True)
 def narrow_copy(self: fl.Tensor, dim: int, start: int, length: int) -> fl.Tensor:
     # Unlike narrow, PyTorch reports a dimension that is too large as a RuntimeError here.
     if dim >= self.dim():
