@@ -1,6 +1,8 @@
-"""Times that process groups wait for."""
+"""Constants of process groups."""
 
 from datetime import timedelta
 
-default_pg_timeout = timedelta(minutes=30)
-default_pg_nccl_timeout = timedelta(minutes=10)
+__all__ = ["default_pg_nccl_timeout", "default_pg_timeout"]
+
+default_pg_timeout: timedelta = timedelta(minutes=30)
+default_pg_nccl_timeout: timedelta | None = timedelta(minutes=10)

@@ -1,0 +1,15 @@
+// Elementwise reductions of several buffers into one.
+#pragma once
+
+#include "distributed/segment.h"
+
+namespace fl::dist {
+
+// Raises for pairs of dtype and reduction that have no meaning (bitwise on floats, order on complex numbers).
+void check_reduction(const char* op, DType dtype, Reduction reduction);
+// to[i] = sources[0][i] op sources[1][i] …, in that order, so that every rank computes the same bits. `to`
+// may be one of the sources. Averages divide by the number of sources.
+void reduce(void* to, const void* const* sources, int count, int64_t elements, DType dtype,
+            Reduction reduction);
+
+}  // namespace fl::dist

@@ -1,0 +1,360 @@
+"""`ProcessGroup`: the collectives of one group, with lists of tensors and options as PyTorch's native class takes them.
+
+Every method starts the operation on the group's thread and returns a handle. The functions of `flambeau.distributed` are
+written over `run`, which also runs an operation on the calling thread.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau
+from flambeau.distributed._stores import Store, milliseconds
+from flambeau.distributed._types import Backend, ReduceOp, Work, Works
+
+__all__ = ["ProcessGroup", "ProcessGroupGloo"]
+
+
+def reduction_of(op: Any) -> tuple[int, Any]:
+    """The native number of a reduction, and the factor of PREMUL_SUM."""
+    if isinstance(op, ReduceOp):
+        return (int(ReduceOp.SUM), op.factor) if op.op == ReduceOp.PREMUL_SUM else (int(op.op), None)
+    if op == ReduceOp.PREMUL_SUM:
+        raise ValueError("[ReduceOp] expected PREMUL_SUM with a factor (_make_nccl_premul_sum), got none")
+    return int(op), None
+
+
+def equal_parts(op: str, whole: Any, count: int, like: Any) -> list[Any]:
+    """Views of a tensor, one for each rank, each with as many elements as `like`."""
+    whole = whole.detach()
+    if whole.numel() != count * like.numel():
+        raise ValueError(
+            f"[{op}] expected the larger tensor to have {count} times as many elements as the smaller, got {whole.numel()} "
+            f"and {like.numel()}: tensor size must be equal to world_size times tensor size"
+        )
+    if whole.is_contiguous():
+        return list(whole.view(-1).chunk(count)) if whole.numel() else [whole.view(-1)] * count
+    return list(whole.chunk(count)) if whole.shape[0] != count or like.dim() == whole.dim() else list(whole.unbind())
+
+
+class ProcessGroup:
+    """Processes that exchange tensors."""
+
+    class BackendType:
+        UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, CUSTOM = range(7)
+
+    UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, CUSTOM = range(7)
+
+    _is_fake = False
+    _explicit = False
+
+    def __init__(self, *arguments: Any) -> None:
+        """For backends written in Python: `super().__init__(rank, size)`."""
+        self._native: Any = None
+        if len(arguments) >= 2 and all(isinstance(a, int) for a in arguments[-2:]):
+            self._rank, self._size = arguments[-2:]
+        self._group_name = ""
+        self._timeout = datetime.timedelta(minutes=30)
+
+    @classmethod
+    def _open(
+        cls,
+        native: Any,
+        name: str,
+        rank: int,
+        size: int,
+        timeout: datetime.timedelta,
+        config: Any,
+        config_name: str,
+        store: Store,
+        description: str | None,
+    ) -> ProcessGroup:
+        self = cls.__new__(cls)
+        self._native = native
+        self._adopt(name, rank, size, timeout, config, config_name, store, description)
+        return self
+
+    def _adopt(
+        self, name: str, rank: int, size: int, timeout: Any, config: Any, config_name: str, store: Any, desc: Any
+    ) -> None:
+        self._group_name, self._rank, self._size = name, rank, size
+        self._timeout, self._limit = timeout, milliseconds(timeout)
+        self._config, self._config_name, self._store = config, config_name, store
+        self._explicit = config_name == "undefined" and len(config.device_backend_map) > 1
+        self.group_desc = desc or "undefined"
+        self.bound_device_id: Any = None
+
+    @classmethod
+    def _fake(cls, name: str, rank: int, size: int, timeout: Any, store: Any) -> ProcessGroup:
+        """A group whose collectives leave tensors as they are, to try a program of many ranks in one process."""
+        from flambeau.distributed._types import BackendConfig
+
+        self = cls.__new__(cls)
+        self._native, self._is_fake = _Nothing(), True
+        self._adopt(name, rank, size, timeout, BackendConfig("fake"), "fake", store, None)
+        return self
+
+    def _close(self) -> None:
+        if self._native is not None:
+            self._native.close()
+
+    # ------------------------------------------------------------------------------------ questions
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    def name(self) -> str:
+        return str(next(iter(self._config.device_backend_map.values())))
+
+    _get_backend_name = getBackendName = name
+
+    @property
+    def group_name(self) -> str:
+        return self._group_name
+
+    def _set_group_name(self, name: str) -> None:
+        self._group_name = name
+
+    def _set_group_desc(self, description: str) -> None:
+        self.group_desc = description
+
+    def _id(self) -> int:
+        return id(self)
+
+    _backend_id = _id
+
+    @property
+    def _device_types(self) -> list[Any]:
+        return [flambeau.device(kind) for kind in self._config.device_backend_map]
+
+    def _get_backend(self, device: Any) -> ProcessGroup:
+        return self
+
+    def get_group_store(self) -> Store:
+        return self._store
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        self._timeout, self._limit = timeout, milliseconds(timeout)
+
+    _set_default_timeout = set_timeout
+
+    @property
+    def options(self) -> Any:
+        from types import SimpleNamespace
+
+        return SimpleNamespace(_timeout=self._timeout, backend=self.name(), global_ranks_in_group=[])
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._native.sequence()
+
+    def _set_sequence_number_for_group(self) -> None: ...
+
+    def _set_default_backend(self, kind: Any) -> None: ...
+
+    def _has_hooks(self) -> bool:
+        return False
+
+    def shutdown(self) -> None:
+        self._close()
+
+    def abort(self) -> None:
+        self._close()
+
+    def boxed(self) -> Any:
+        return self
+
+    def __reduce__(self) -> Any:
+        from flambeau.distributed._groups import _resolve_process_group
+
+        return _resolve_process_group, (self._group_name,)
+
+    def __deepcopy__(self, memo: Any) -> ProcessGroup:
+        return self
+
+    # ------------------------------------------------------------------------------------ running operations
+
+    def limit(self, timeout: Any = None) -> int:
+        """Milliseconds that an operation may take."""
+        if isinstance(timeout, datetime.timedelta) and timeout > datetime.timedelta(0):
+            return milliseconds(timeout)
+        return self._limit
+
+    def run(self, method: str, arguments: tuple[Any, ...], result: Any, wait: bool, timeout: Any = None) -> Work | None:
+        """Call a native method; None when the operation was waited for."""
+        handle = getattr(self._native, method)(*arguments, not wait, self.limit(timeout))
+        return None if wait else Work(handle, result)
+
+    def reducing(self, op: Any, tensors: Sequence[Any], in_place: bool) -> tuple[int, list[Any]]:
+        """The native reduction, and what is contributed: with PREMUL_SUM multiples of the tensors."""
+        number, factor = reduction_of(op)
+        if factor is None:
+            return number, list(tensors)
+        with flambeau.no_grad():
+            return number, [t.mul_(factor) if in_place else t * factor for t in tensors]
+
+    # ------------------------------------------------------------------------------------ collectives
+
+    def allreduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
+        chosen = _choice(opts, op)
+        listed = _listed(tensors)
+        number, listed = self.reducing(chosen, listed, True)
+        works = [self.run("all_reduce", (t, number), [t], False, timeout) for t in listed]
+        return works[0] if len(works) == 1 else Works(works, listed)  # type: ignore[return-value]
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
+        return self.allreduce(tensors, opts)
+
+    def broadcast(self, tensors: Any, opts: Any = 0, root: int | None = None, timeout: Any = None) -> Work:
+        source = root if root is not None else opts if isinstance(opts, int) else opts.rootRank
+        listed = _listed(tensors)
+        return Works([self.run("broadcast", (t, source), [t], False, timeout) for t in listed], listed)
+
+    def reduce(self, tensors: Any, opts: Any = None, root: int = 0, op: Any = None) -> Work:
+        listed = _listed(tensors)
+        target = opts.rootRank if opts is not None and not isinstance(opts, int) else opts or root
+        number, sent = self.reducing(_choice(None if isinstance(opts, int) else opts, op), listed, False)
+        return Works([self.run("reduce", (t, target, number), [t], False) for t in sent], listed)
+
+    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        if isinstance(input_tensors, flambeau.Tensor):
+            return self.run("all_gather", (list(output_tensors), input_tensors), output_tensors, False)  # type: ignore[return-value]
+        pairs = zip(output_tensors, input_tensors)
+        return Works([self.run("all_gather", (list(o), i), o, False) for o, i in pairs], output_tensors)
+
+    allgather_coalesced = allgather
+
+    def _allgather_base(self, output: Any, input: Any, opts: Any = None) -> Work:
+        parts = equal_parts("all_gather_into_tensor", output, self._size, input)
+        return self.run("all_gather", (parts, input), output, False)  # type: ignore[return-value]
+
+    all_gather_single = _allgather_base
+
+    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return Works([self._allgather_base(o, i) for o, i in zip(outputs, inputs)], outputs)
+
+    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None, root: int = 0) -> Work:
+        target = root if opts is None else opts if isinstance(opts, int) else opts.rootRank
+        outputs = list(output_tensors[0]) if output_tensors else []
+        return self.run("gather", (outputs, input_tensors[0], target), output_tensors, False)  # type: ignore[return-value]
+
+    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, root: int = 0) -> Work:
+        source = root if opts is None else opts if isinstance(opts, int) else opts.rootRank
+        inputs = list(input_tensors[0]) if input_tensors else []
+        return self.run("scatter", (output_tensors[0], inputs, source), output_tensors, False)  # type: ignore[return-value]
+
+    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, op: Any = None) -> Work:
+        if isinstance(output_tensors, flambeau.Tensor):
+            output_tensors, input_tensors = [output_tensors], [input_tensors]
+        works = []
+        for output, inputs in zip(output_tensors, input_tensors):
+            number, sent = self.reducing(_choice(opts, op), inputs, False)
+            works.append(self.run("reduce_scatter", (output, sent, number), output, False))
+        return Works(works, output_tensors)
+
+    def _reduce_scatter_base(self, output: Any, input: Any, opts: Any = None) -> Work:
+        parts = equal_parts("reduce_scatter_tensor", input, self._size, output)
+        number, sent = self.reducing(_choice(opts, None), parts, False)
+        return self.run("reduce_scatter", (output, sent, number), output, False)  # type: ignore[return-value]
+
+    reduce_scatter_single = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return Works([self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
+
+    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        return self.run("all_to_all", (list(output_tensors), list(input_tensors)), output_tensors, False)  # type: ignore[return-value]
+
+    def alltoall_base(
+        self, output: Any, input: Any, output_split_sizes: Any = None, input_split_sizes: Any = None, opts: Any = None
+    ) -> Work:
+        outputs = split_for_ranks("all_to_all_single", output, output_split_sizes, self._size)
+        inputs = split_for_ranks("all_to_all_single", input, input_split_sizes, self._size)
+        return self.run("all_to_all", (outputs, inputs), output, False)  # type: ignore[return-value]
+
+    all_to_all_single = alltoall_base
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
+        return self.run("barrier", (), None, False, timeout or getattr(opts, "timeout", None))  # type: ignore[return-value]
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+        return self.run("send", (_listed(tensors)[0], dst, tag), tensors, False)  # type: ignore[return-value]
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+        return self.run("receive", (_listed(tensors)[0], src, tag), tensors, False)  # type: ignore[return-value]
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        return self.recv(tensors, -1, tag)
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        from flambeau.distributed._collectives import monitored_barrier
+
+        monitored_barrier(self, timeout, wait_all_ranks)
+
+    def _start_coalescing(self, device: Any = None) -> None: ...
+
+    def _end_coalescing(self, device: Any = None) -> Work:
+        return Work()
+
+
+class ProcessGroupGloo(ProcessGroup):
+    """The name that programs ask for when they mean the groups of CPU tensors."""
+
+
+_Choice = Callable[[Any, Any], Any]
+
+
+def _choice(opts: Any, op: Any) -> Any:
+    """The reduction of an argument that is an option object, a reduction or nothing."""
+    if op is not None:
+        return op
+    if opts is None:
+        return ReduceOp.SUM
+    return opts.reduceOp if hasattr(opts, "reduceOp") else opts
+
+
+def _listed(tensors: Any) -> list[Any]:
+    return [tensors] if isinstance(tensors, flambeau.Tensor) else list(tensors)
+
+
+def split_for_ranks(op: str, tensor: Any, sizes: Any, count: int) -> list[Any]:
+    """Parts of a tensor along its first dimension, one for each rank."""
+    tensor = tensor.detach()
+    if sizes:
+        if len(sizes) != count or sum(sizes) != tensor.shape[0]:
+            raise RuntimeError(
+                f"[{op}] expected {count} split sizes that add up to {tensor.shape[0]}, got {list(sizes)}: Split sizes "
+                "doesn't match total dim 0 size"
+            )
+        return list(tensor.split(list(sizes)))
+    if tensor.dim() == 0 or tensor.shape[0] % count:
+        raise RuntimeError(
+            f"[{op}] expected a first dimension that is a multiple of the {count} ranks, got {tuple(tensor.shape)}: Tensor's "
+            "dim 0 does not divide equally across group size"
+        )
+    return list(tensor.split(tensor.shape[0] // count)) if tensor.shape[0] else [tensor] * count
+
+
+class _Nothing:
+    """The native side of a fake group: everything is done at once and changes nothing but all-gathers, which copy."""
+
+    def all_gather(self, to: list[Any], source: Any, *_: Any) -> None:
+        with flambeau.no_grad():
+            for part in to:
+                part.view(-1).copy_(source.reshape(-1))
+
+    def sequence(self) -> int:
+        return 0
+
+    def status(self) -> list[Any]:
+        return []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+Backend.backend_type_map.update({"gloo": ProcessGroup.GLOO, "nccl": ProcessGroup.NCCL, "mpi": ProcessGroup.MPI})
