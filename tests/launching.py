@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from flambeau._alias import environment
+from flambeau._compat.alias import environment
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
