@@ -26,6 +26,7 @@ LAYERS = (
         "_utils",
         "library",
         "_ops",
+        "futures",
         "random",
         "storage",
     ),

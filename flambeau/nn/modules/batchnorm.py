@@ -246,6 +246,28 @@ class SyncBatchNorm(_BatchNorm):
         if input.dim() < 2:
             raise ValueError(f"[SyncBatchNorm] expected an input of at least 2 dimensions, got {input.dim()}")
 
+    def forward(self, input: Tensor) -> Tensor:
+        import sys
+
+        distributed = sys.modules.get("flambeau.distributed")  # a program that has groups has loaded it
+        uses_batch = self.training or self.running_mean is None
+        if distributed is None or not distributed.is_initialized() or not uses_batch:
+            return super().forward(input)
+        group = self.process_group if self.process_group is not None else distributed.group.WORLD
+        if group.size() == 1:
+            return super().forward(input)
+        from flambeau.distributed._sync_batch_norm import sync_batch_norm
+
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        tracked = self.training and self.track_running_stats
+        mean, variance = (self.running_mean, self.running_var) if tracked else (None, None)
+        return sync_batch_norm(input, self.weight, self.bias, mean, variance, self.eps, momentum, group)
+
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """Replace every BatchNorm within a module by a SyncBatchNorm of the same state."""

@@ -1,0 +1,253 @@
+"""Collectives as functions: they leave their inputs alone and return new tensors.
+
+Each is an operator of the namespace `_c10d_functional` with a shape rule and a derivative, so that graphs can hold it. A result is
+complete when the function returns; `wait_tensor` has nothing left to wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau
+from flambeau.distributed import _collectives as collectives
+from flambeau.distributed import _groups as groups
+from flambeau.distributed._process_group import ProcessGroup
+from flambeau.distributed._types import ReduceOp
+from flambeau.distributed.device_mesh import DeviceMesh
+
+__all__ = [
+    "AsyncCollectiveTensor", "all_gather_tensor", "all_gather_tensor_autograd", "all_reduce", "all_reduce_coalesced",
+    "all_to_all_single", "all_to_all_single_autograd", "broadcast", "permute_tensor", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd", "wait_tensor",
+]  # fmt: skip
+
+_REDUCTIONS = {
+    "sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "mean": ReduceOp.AVG, "product": ReduceOp.PRODUCT, "min": ReduceOp.MIN,
+    "max": ReduceOp.MAX, "band": ReduceOp.BAND, "bor": ReduceOp.BOR, "bxor": ReduceOp.BXOR,
+}  # fmt: skip
+
+
+class AsyncCollectiveTensor(flambeau.Tensor):
+    """The class of results that are still under way; here none is."""
+
+
+def _reduction(name: str) -> Any:
+    if name.lower() not in _REDUCTIONS:
+        raise ValueError(f"[functional collectives] expected one of {sorted(_REDUCTIONS)}, got {name!r}")
+    return _REDUCTIONS[name.lower()]
+
+
+def _resolve_group(group: Any, tag: str = "") -> ProcessGroup:
+    """The group meant by a group, its name, a list of ranks, a mesh of one dimension or a (mesh, dimension)."""
+    if group is None or isinstance(group, ProcessGroup):
+        return groups._member_group(group)  # type: ignore[return-value]
+    if isinstance(group, str):
+        return groups._resolve_process_group(group)
+    if isinstance(group, DeviceMesh):
+        return group.get_group()
+    if isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], DeviceMesh):
+        return group[0].get_group(group[1])
+    if isinstance(group, list):
+        ranks = [rank for row in group for rank in row] if group and isinstance(group[0], list) else group
+        found = groups._find_pg_by_ranks_and_tag(tag, ranks)
+        return found if found is not None else groups.new_group(ranks, use_local_synchronization=True)
+    raise ValueError(
+        f"[functional collectives] Invalid type for group, must be one of List, Processgroup, DeviceMesh, got {group!r}"
+    )
+
+
+def _resolve_group_name(group: Any, tag: str = "") -> str:
+    return _resolve_group(group, tag).group_name
+
+
+def wait_tensor(tensor: Any) -> Any:
+    return tensor
+
+
+def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
+    return flambeau.ops._c10d_functional.all_reduce(self, reduceOp.lower(), _resolve_group_name(group, tag))
+
+
+def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
+    return flambeau.ops._c10d_functional.broadcast(self, src, _resolve_group_name(group, tag))
+
+
+def all_gather_tensor(self: Any, gather_dim: int, group: Any, tag: str = "") -> Any:
+    """The tensors of all ranks side by side along a dimension."""
+    member = _resolve_group(group, tag)
+    whole = flambeau.ops._c10d_functional.all_gather_into_tensor(self, member.size(), member.group_name)
+    return whole if gather_dim == 0 else flambeau.cat(whole.chunk(member.size(), 0), gather_dim)
+
+
+def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Any:
+    """This rank's part along a dimension of the reduction of all tensors."""
+    member = _resolve_group(group, tag)
+    if self.shape[scatter_dim] % member.size():
+        raise AssertionError(
+            f"[reduce_scatter_tensor] input dimension {scatter_dim} ({self.shape[scatter_dim]}) must be a multiple of "
+            f"group_size {member.size()}"
+        )
+    if scatter_dim != 0:
+        self = flambeau.cat(self.chunk(member.size(), scatter_dim), 0)
+    name = reduceOp.lower()
+    return flambeau.ops._c10d_functional.reduce_scatter_tensor(self, name, member.size(), member.group_name)
+
+
+def all_to_all_single(self: Any, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = "") -> Any:
+    member = _resolve_group(group, tag)
+    if not output_split_sizes or not input_split_sizes:
+        part = self.shape[0] // member.size()
+        output_split_sizes = input_split_sizes = [part] * member.size()
+    return flambeau.ops._c10d_functional.all_to_all_single(
+        self, list(output_split_sizes), list(input_split_sizes), member.group_name
+    )
+
+
+def permute_tensor(self: Any, src_dst: list[int], group: Any, tag: str = "") -> Any:
+    """Rank i's tensor goes to rank src_dst[i]."""
+    member = _resolve_group(group, tag)
+    rank, size = member.rank(), member.size()
+    outgoing, incoming = [0] * size, [0] * size
+    for source, target in enumerate(src_dst):
+        if source == rank:
+            outgoing[target] = self.numel()
+        if target == rank:
+            incoming[source] = self.numel()
+    flat = all_to_all_single(self.contiguous().view(-1), incoming, outgoing, member)
+    return flat.view(self.shape)
+
+
+def all_reduce_coalesced(self: list[Any], reduceOp: str, group: Any, tag: str = "") -> list[Any]:
+    return [all_reduce(tensor, reduceOp, group, tag) for tensor in self]
+
+
+def all_gather_into_tensor_coalesced(self: list[Any], group: Any, tag: str = "") -> list[Any]:
+    return [all_gather_tensor(tensor, 0, group, tag) for tensor in self]
+
+
+def reduce_scatter_tensor_coalesced(
+    inputs: list[Any], reduceOp: str, scatter_dim: list[int], group: Any, tag: str = ""
+) -> list[Any]:
+    return [reduce_scatter_tensor(one, reduceOp, dim, group, tag) for one, dim in zip(inputs, scatter_dim)]
+
+
+all_gather_tensor_autograd = all_gather_tensor
+reduce_scatter_tensor_autograd = reduce_scatter_tensor
+all_to_all_single_autograd = all_to_all_single
+all_gather_single = all_gather_tensor
+reduce_scatter_single = reduce_scatter_tensor
+
+
+# ---------------------------------------------------------------------------------------------- operators
+
+
+def _run_all_reduce(tensor: Any, op: str, name: str) -> Any:
+    result = tensor.clone(memory_format=flambeau.contiguous_format)
+    collectives.all_reduce(result, _reduction(op), groups._resolve_process_group(name))
+    return result
+
+
+def _run_broadcast(tensor: Any, src: int, name: str) -> Any:
+    result = tensor.clone(memory_format=flambeau.contiguous_format)
+    collectives.broadcast(result, group=groups._resolve_process_group(name), group_src=src)
+    return result
+
+
+def _gathered_shape(tensor: Any, size: int) -> list[int]:
+    shape = list(tensor.shape)
+    return [shape[0] * size, *shape[1:]] if shape else [size]
+
+
+def _run_all_gather(tensor: Any, size: int, name: str) -> Any:
+    result = tensor.new_empty(_gathered_shape(tensor, size))
+    collectives.all_gather_into_tensor(result, tensor.contiguous(), groups._resolve_process_group(name))
+    return result
+
+
+def _run_reduce_scatter(tensor: Any, op: str, size: int, name: str) -> Any:
+    result = tensor.new_empty([tensor.shape[0] // size, *tensor.shape[1:]])
+    member = groups._resolve_process_group(name)
+    collectives.reduce_scatter_tensor(result, tensor.contiguous(), _reduction(op), member)
+    return result
+
+
+def _run_all_to_all(tensor: Any, output_sizes: list[int], input_sizes: list[int], name: str) -> Any:
+    result = tensor.new_empty([sum(output_sizes), *tensor.shape[1:]])
+    member = groups._resolve_process_group(name)
+    collectives.all_to_all_single(result, tensor.contiguous(), list(output_sizes), list(input_sizes), member)
+    return result
+
+
+def _define() -> None:
+    """Registers the operators: schema, kernel, shape rule, derivative."""
+    library = flambeau.library
+    ops = flambeau.ops._c10d_functional
+    like = flambeau.empty_like
+    table = (
+        (
+            "all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor",
+            _run_all_reduce,
+            lambda t, op, name: like(t),
+        ),
+        ("broadcast(Tensor input, int src, str group_name) -> Tensor", _run_broadcast, lambda t, src, name: like(t)),
+        (
+            "all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor",
+            _run_all_gather,
+            lambda t, size, name: t.new_empty(_gathered_shape(t, size)),
+        ),
+        (
+            "reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor",
+            _run_reduce_scatter,
+            lambda t, op, size, name: t.new_empty([t.shape[0] // size, *t.shape[1:]]),
+        ),
+        (
+            "all_to_all_single(Tensor input, int[] output_split_sizes, int[] input_split_sizes, str group_name) -> Tensor",
+            _run_all_to_all,
+            lambda t, outputs, inputs, name: t.new_empty([sum(outputs), *t.shape[1:]]),
+        ),
+        ("wait_tensor(Tensor tensor) -> Tensor", lambda t: t.clone(), lambda t: like(t)),
+    )
+    for schema, kernel, shape in table:
+        name = f"_c10d_functional::{schema.partition('(')[0]}"
+        library.define(name, schema[schema.index("(") :])
+        library.impl(name, ("cpu", "cuda"), kernel)
+        library.register_fake(name, shape)
+
+    def derivative(name: str, backward: Any, keep: Any) -> None:
+        library.register_autograd(f"_c10d_functional::{name}", backward, setup_context=keep)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.inputs, ctx.sizes = inputs[1:], inputs[0].shape
+
+    derivative("all_reduce", lambda ctx, g: (ops.all_reduce(g, ctx.inputs[0], ctx.inputs[1]), None, None), keep)
+    derivative("broadcast", lambda ctx, g: (ops.all_reduce(g, "sum", ctx.inputs[1]), None, None), keep)
+    derivative(
+        "all_gather_into_tensor",
+        lambda ctx, g: (
+            ops.reduce_scatter_tensor(g.contiguous(), "sum", *ctx.inputs).reshape(ctx.sizes),
+            None,
+            None,
+        ),
+        keep,
+    )
+    derivative("reduce_scatter_tensor", _scatter_backward, keep)
+    derivative(
+        "all_to_all_single",
+        lambda ctx, g: (
+            ops.all_to_all_single(g.contiguous(), ctx.inputs[1], ctx.inputs[0], ctx.inputs[2]),
+            None,
+            None,
+            None,
+        ),
+        keep,
+    )
+    derivative("wait_tensor", lambda ctx, g: g, keep)
+
+
+def _scatter_backward(ctx: Any, gradient: Any) -> Any:
+    op, size, name = ctx.inputs
+    whole = flambeau.ops._c10d_functional.all_gather_into_tensor(gradient.contiguous(), size, name)
+    return (whole / size if op in ("avg", "mean") else whole), None, None, None
+
+
+_define()

@@ -1,0 +1,1 @@
+"""Averaging of models that train apart for some steps."""

@@ -1,0 +1,6 @@
+"""Optimizers whose state is divided over processes, or that average models."""
+
+from flambeau.distributed.optim.post_localSGD_optimizer import PostLocalSGDOptimizer
+from flambeau.distributed.optim.zero_redundancy_optimizer import ZeroRedundancyOptimizer
+
+__all__ = ["PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]
