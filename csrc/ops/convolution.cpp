@@ -53,7 +53,7 @@ void batched(const Tensor& t, int ndim, Dims& sizes, Dims& strides) {
 
 // Of a batch of images, in the layout of input or weight.
 bool prefers_channels_last(const Geometry& g, const Tensor& input, const Tensor& weight) {
-  return input.dim() == g.ndim + 2 && (is_channels_last(input) || is_channels_last(weight));
+  return input.dim() == g.ndim + 2 && (fl::prefers_channels_last(input) || fl::prefers_channels_last(weight));
 }
 
 // Checks the operands and gives the output's sizes (with a batch).

@@ -136,7 +136,7 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
                 "[interpolate] expected a floating dtype or uint8, got ", name_of(t));
   Dims sizes(self.sizes());
   for (int d = 0; d < ndim; ++d) sizes[2 + d] = output_size[d];
-  const bool last = is_channels_last(self);
+  const bool last = prefers_channels_last(self);
   Tensor out = empty_laid(sizes, last, self.options());
   if (self.is_meta() || out.numel() == 0) return out;
   if (self.is_cpu() && t == DType::UInt8 && ndim == 2 && axes[2].taps > 1) {
@@ -145,7 +145,7 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
     if (!dense.same(out)) copy_into(out, dense);
     return out;
   }
-  const Tensor in = last ? self : contiguous(self);
+  const Tensor in = laid(self, last);
   ResizeArgs g;
   g.dtype = t;
   g.batch = self.size(0);

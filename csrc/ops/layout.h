@@ -12,6 +12,19 @@ inline bool is_channels_last(const Tensor& t) {
          (t.is_contiguous(MemoryFormat::ChannelsLast) || t.is_contiguous(MemoryFormat::ChannelsLast3d));
 }
 
+// Whether the strides are in the order of channels last, with or without gaps: results are then laid out so.
+inline bool prefers_channels_last(const Tensor& t) {
+  const int64_t n = t.dim();
+  if (t.is_contiguous() || (n != 4 && n != 5) || t.numel() == 0 || t.stride(1) == 0) return false;
+  int64_t least = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t d = k == 0 ? 1 : k == n - 1 ? 0 : n - k;  // channels, width, height, depth, batch
+    if (t.stride(d) < least || (d == 0 && least == t.stride(1))) return false;
+    least = t.stride(d) * t.size(d);
+  }
+  return true;
+}
+
 inline Tensor empty_laid(IntSpan sizes, bool channels_last, Options options) {
   if (!channels_last) return empty(sizes, options);
   numel_of(sizes);  // raises before strides overflow

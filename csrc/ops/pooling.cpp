@@ -36,7 +36,7 @@ struct Pooling {
     return sizes;
   }
   // Of a batch whose channels lie side by side; otherwise it is taken plane by plane.
-  bool channels_last(const Tensor& t) const { return t.dim() == ndim + 2 && is_channels_last(t); }
+  bool channels_last(const Tensor& t) const { return t.dim() == ndim + 2 && prefers_channels_last(t); }
   // The loops' arguments; those of the CPU look windows up.
   PoolArgs arguments(const Tensor& input, const Tensor& output, bool channels_last);
 
@@ -315,7 +315,7 @@ Tensor pool_scatter(const Tensor& self, const Tensor& indices, IntSpan output_si
   Dims sizes(self.sizes());
   for (int d = 0; d < ndim; ++d) sizes[self.dim() - ndim + d] = output_size[d];
   const int64_t space = numel_of(output_size);
-  const bool last = self.dim() == ndim + 2 && is_channels_last(self);
+  const bool last = self.dim() == ndim + 2 && prefers_channels_last(self);
   Tensor out = empty_laid(sizes, last, self.options());
   if (self.is_meta() || out.numel() == 0) return out;
   const DType compute = compute_of(self.dtype());

@@ -302,7 +302,7 @@ Tensor constant_pad_nd(const Tensor& self, IntSpan pad, const Scalar& value) {
     target_start[d] = std::max<int64_t>(low, 0);
     padded |= low > 0 || high > 0;
   }
-  const bool channels_last = is_channels_last(self);
+  const bool channels_last = prefers_channels_last(self);
   Tensor out = empty_laid(sizes, channels_last, self.options());
   if (out.is_meta() || out.numel() == 0) return out;
   int64_t from = self.offset(), to = 0;

@@ -134,10 +134,10 @@ void copy_padded(const Axes& axes, const U* src, U* dst) {
 
 Tensor edge_pad(const Tensor& self, IntSpan pad, std::string_view mode) {
   const Dims sizes = padded_sizes(self.sizes(), pad, mode);
-  const bool channels_last = is_channels_last(self);
+  const bool channels_last = prefers_channels_last(self);
   Tensor out = empty_laid(sizes, channels_last, self.options());
   if (out.is_meta() || out.numel() == 0) return out;
-  const Tensor in = channels_last ? self : contiguous(self);
+  const Tensor in = laid(self, channels_last);
   if (sizes.size() == 0) {
     copy_into(out, in);
     return out;
@@ -215,13 +215,13 @@ Tensor edge_pad_backward(const Tensor& grad, IntSpan sizes, IntSpan pad, std::st
   const Dims expected = padded_sizes(sizes, pad, mode);
   FL_CHECK(grad.sizes() == IntSpan(expected), "[pad] expected a gradient of shape ", IntSpan(expected),
            ", got ", grad.sizes());
-  const bool channels_last = is_channels_last(grad);
+  const bool channels_last = prefers_channels_last(grad);
   if (grad.dtype() != compute_of(grad.dtype()) && grad.dtype() != DType::BFloat16)
     return to_dtype(edge_pad_backward(to_dtype(grad, compute_of(grad.dtype())), sizes, pad, mode),
                     grad.dtype());
   Tensor out = empty_laid(sizes, channels_last, grad.options());
   if (out.is_meta() || out.numel() == 0) return out;
-  const Tensor in = channels_last ? grad : contiguous(grad);
+  const Tensor in = laid(grad, channels_last);
   if (sizes.size() == 0) {
     copy_into(out, in);
     return out;

@@ -154,8 +154,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Tensor&
            input.sizes());
   check_floating("group_norm", input);
   const DType statistics = parameter_dtype("group_norm", input, {&weight, &bias});
-  Tensor out =
-      is_channels_last(input) ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
+  Tensor out = empty_laid(input.sizes(), prefers_channels_last(input), input.options());
   Tensor mean = empty({batch, groups}, {statistics, input.device()}),
          rstd = empty({batch, groups}, {statistics, input.device()});
   if (input.is_meta() || batch == 0) return {out, mean, rstd};
@@ -305,7 +304,7 @@ DType check_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
 Channels channels_of(const Tensor& input) {
   const int64_t channels = input.size(1);
   const int64_t spatial = channels && input.size(0) ? input.numel() / (input.size(0) * channels) : 0;
-  return {input.size(0), channels, spatial, is_channels_last(input) || spatial == 1};
+  return {input.size(0), channels, spatial, prefers_channels_last(input) || spatial == 1};
 }
 
 // Normalising is a multiplication by these and an addition of those.
@@ -334,8 +333,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_statistics(const Tensor& i
   FL_CHECK(input.numel() > 0, "[batch_norm] expected at least one value for each channel, got ",
            input.sizes());
   std::vector<double> mean(channels), variance(channels), scale(channels), shift(channels);
-  batch_statistics(is_channels_last(input) ? input : contiguous(input), channels_of(input), running_mean,
-                   running_var, momentum, eps, save_mean, save_rstd, mean, variance);
+  batch_statistics(laid(input, prefers_channels_last(input)), channels_of(input), running_mean, running_var,
+                   momentum, eps, save_mean, save_rstd, mean, variance);
   batch_factors(weight, bias, input.dtype(), eps, mean, variance, scale, shift);
   store(save_scale, 0, scale);
   store(save_shift, 0, shift);
@@ -349,8 +348,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
            "[batch_norm] expected running_mean and running_var in evaluation mode, got None");
   const DType statistics = check_batch_norm(input, weight, bias, running_mean, running_var);
   const int64_t channels = input.size(1);
-  const bool last = is_channels_last(input);
-  Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
+  const bool last = prefers_channels_last(input);
+  Tensor out = empty_laid(input.sizes(), last, input.options());
   const int64_t saved = training || input.is_meta() ? channels : 0;
   Tensor save_mean = empty({saved}, {statistics, input.device()}),
          save_rstd = empty({saved}, {statistics, input.device()});
@@ -359,7 +358,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
            "[batch_norm] expected at least one value for each channel, got ", input.sizes());
   if (input.numel() == 0) return {out, save_mean, save_rstd};
 
-  const Tensor x = last ? input : contiguous(input);
+  const Tensor x = laid(input, last);
   const Channels g = channels_of(input);
   std::vector<double> mean(channels), variance(channels), scale(channels), shift(channels);
   if (training) {

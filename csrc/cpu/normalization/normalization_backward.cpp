@@ -127,16 +127,15 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
   FL_CHECK(input.is_meta() || (mean.numel() == channels && rstd.numel() == channels),
            "[batch_norm] expected statistics of ", channels, " channels, got ", mean.numel(), " and ",
            rstd.numel());
-  const bool last = is_channels_last(input);
+  const bool last = prefers_channels_last(input);
   const Options parameters{weight.defined() ? weight.dtype() : input.dtype(), input.device()};
-  Tensor grad_input = !mask[0] ? empty({0}, input.options())
-                      : last   ? empty_like(input, input.dtype())
-                               : empty(input.sizes(), input.options());
+  Tensor grad_input =
+      !mask[0] ? empty({0}, input.options()) : empty_laid(input.sizes(), last, input.options());
   Tensor grad_weight = mask[1] ? empty({channels}, parameters) : empty({0}, parameters);
   Tensor grad_bias = mask[2] ? empty({channels}, parameters) : empty({0}, parameters);
   if (input.is_meta()) return {grad_input, grad_weight, grad_bias};
   const int64_t plane = input.size(0) * channels, spatial = plane ? input.numel() / plane : 0;
-  const Tensor x = last ? input : contiguous(input), g = laid_out(grad, x);
+  const Tensor x = laid(input, last), g = laid_out(grad, x);
   const Channels at{input.size(0), channels, spatial, last || spatial == 1};
   const NormGradientLoops& loops = norm_gradient_loops(input.dtype());
   const int64_t item = input.itemsize();
