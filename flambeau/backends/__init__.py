@@ -100,8 +100,8 @@ class RegisteredDevice:
         if op._full_name in VALUES_DECIDE:
             return function(*args, **kwargs)
         expected = records.shape_of(op, args, kwargs)
-        made = function(*args, **kwargs)
-        return made if op._schema.is_mutable else records.laid_out(made, expected)
+        result = function(*args, **kwargs)
+        return result if op._schema.is_mutable else records.laid_out(result, expected)
 
     def _check_one_device(self, op: Any, values: Any) -> None:
         """Raise when tensors lie on several devices; numbers as CPU tensors may stand beside them, not in lists."""
@@ -163,7 +163,7 @@ def register_device(
     allocate       bytes -> address; without it memory comes from the CPU's allocator.
     free           (address, bytes), called when the last tensor on a block is gone.
     pointwise      (expr, operands, out, dtype): evaluate an expression for every element of out.
-    reduction      (plan, source, out): fold source along dimensions; see `records.ReductionPlan`.
+    reduction      (plan, source, out): reduce source along dimensions; see `records.ReductionPlan`.
     host_fallback  operators that the device lacks run on the CPU, with copies both ways.
     """
     if (allocate is None) != (free is None):

@@ -87,20 +87,20 @@ def run_pointwise(device: Any, op: Any, record: Any, args: Any, kwargs: Any) -> 
     from flambeau.ops import expr
 
     details = record.details
-    given = bind(op, args, kwargs)
-    device.check(op._opname, given.values(), zero_dim=True)
-    out = empty_as(shape_of(op, args, kwargs), _place(device, given.values()))
+    bound = bind(op, args, kwargs)
+    device.check(op._opname, bound.values(), zero_dim=True)
+    out = empty_as(shape_of(op, args, kwargs), _place(device, bound.values()))
     names = [a.name for a in record.schema.args if a.name != details["select"]]
     elements = [a.name for a in record.schema.args if a.is_tensor]
-    dtype = _C._promote_operands([given[n] for n in elements if n not in details["mask"]])
+    dtype = _C._promote_operands([bound[n] for n in elements if n not in details["mask"]])
     if details["promote"] == "float" and dtype_class(dtype) in "bi":
         dtype = flambeau.get_default_dtype()
     elif details["promote"] in ("first", "self"):
-        dtype = given[elements[0]].dtype
+        dtype = bound[elements[0]].dtype
     table = details["table"]
-    function = table[given[details["select"]]] if details["select"] else pick(table, dtype_class(dtype))
+    function = table[bound[details["select"]]] if details["select"] else pick(table, dtype_class(dtype))
     if out.numel():
-        operands = {n: _operand(given[n], out.shape) for n in names}
+        operands = {n: _operand(bound[n], out.shape) for n in names}
         device.pointwise(expr.lift(function(*map(expr.arg, names))), operands, out, dtype)
     return out
 
@@ -120,7 +120,7 @@ def _place(device: Any, values: Any) -> Any:
 
 @dataclass
 class ReductionPlan:
-    """A fold: finish(combine(... combine(init, load(x)) ...), n), over `dims` of the source."""
+    """A reduction: finish(combine(... combine(init, load(x)) ...), n), over `dims` of the source."""
 
     init: Any  # a number, or "lowest" / "highest" for the ends of the dtype's range
     load: Any  # expression of arg("x")
@@ -137,16 +137,16 @@ def run_reduction(device: Any, op: Any, record: Any, args: Any, kwargs: Any) -> 
     from flambeau.ops import expr
 
     details = record.details
-    given = bind(op, args, kwargs)
-    device.check(op._opname, given.values())
-    source = given["self"]
+    bound = bind(op, args, kwargs)
+    device.check(op._opname, bound.values())
+    source = bound["self"]
     meta = shape_of(op, args, kwargs)
-    dims = given.get("dim")
+    dims = bound.get("dim")
     dims = [dims] if isinstance(dims, int) else list(dims or range(source.dim()))
     dims = sorted(d % source.dim() for d in dims) if source.dim() else []
-    kept = [1 if d in dims else n for d, n in enumerate(source.shape)]
-    out = flambeau.empty(kept, dtype=meta.dtype, device=source.device)
-    dtype = given.get("dtype") or source.dtype
+    kept_sizes = [1 if d in dims else n for d, n in enumerate(source.shape)]
+    out = flambeau.empty(kept_sizes, dtype=meta.dtype, device=source.device)
+    dtype = bound.get("dtype") or source.dtype
     if details["result"] == "sum" and dtype_class(dtype) in "bi":
         dtype = flambeau.int64
     names = [a.name for a in record.schema.args if a.name not in ("self", "dim", "keepdim", "dtype")]
@@ -161,7 +161,7 @@ def run_reduction(device: Any, op: Any, record: Any, args: Any, kwargs: Any) -> 
         dims,
         dtype,
         details["accumulate"],
-        {name: given[name] for name in names},
+        {name: bound[name] for name in names},
     )
     if out.numel():
         device.reduction(plan, source, out)

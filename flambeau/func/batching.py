@@ -37,9 +37,9 @@ class Batched(Tensor):
     def __new__(cls, value: Tensor, axis: int, level: int) -> Batched:
         sizes = list(value.shape)
         sizes.pop(axis)
-        made = Tensor._make_wrapper_subclass(cls, sizes, dtype=value.dtype, device=value.device)
-        made.value, made.axis, made.level = value, axis, level
-        return made
+        batched = Tensor._make_wrapper_subclass(cls, sizes, dtype=value.dtype, device=value.device)
+        batched.value, batched.axis, batched.level = value, axis, level
+        return batched
 
     @property
     def _all_values(self) -> Tensor:
@@ -115,7 +115,7 @@ class VmapMode(TorchDispatchMode):
 
 
 class VmapInfo(NamedTuple):
-    """What the `vmap` of an autograd.Function is told of the batch."""
+    """What the `vmap` of an autograd.Function gets to know of the batch."""
 
     batch_size: int
     randomness: str
@@ -135,12 +135,12 @@ def _by_own_rule(function: Any, args: tuple[Any, ...]) -> Any:
         mode = taken[-1]
         values = pytree.tree_map(lambda x: x.value if mode.owns(x) else x, args)
         dims = pytree.tree_map(lambda x: x.axis if mode.owns(x) else None, args)
-        found = function.vmap(VmapInfo(mode.size, mode.randomness), dims, *values)
-        if not isinstance(found, tuple) or len(found) != 2:
+        returned = function.vmap(VmapInfo(mode.size, mode.randomness), dims, *values)
+        if not isinstance(returned, tuple) or len(returned) != 2:
             raise RuntimeError(
-                f"[vmap] expected {function.__name__}.vmap to return (output, out_dims), got {type(found).__name__}"
+                f"[vmap] expected {function.__name__}.vmap to return (output, out_dims), got {type(returned).__name__}"
             )
-        out, where = found
+        out, where = returned
         flat, spec = pytree.tree_flatten(out)
         outs = _matched(where, out, "out_dims")
         return pytree.tree_unflatten(
@@ -175,10 +175,10 @@ def _matched(dims: Any, tree: Any, op: str) -> list[int | None]:
 def _checked(leaves: list[Any], dims: list[int | None]) -> tuple[list[int | None], int]:
     """The dimensions of the inputs, not negative, and the size of the batch."""
     sizes = set()
-    found: list[int | None] = []
+    checked: list[int | None] = []
     for x, d in zip(leaves, dims):
         if d is None:
-            found.append(None)
+            checked.append(None)
             continue
         if not isinstance(x, Tensor):
             raise ValueError(f"[vmap] expected a Tensor for an input batched along {d}, got {type(x).__name__}")
@@ -186,13 +186,13 @@ def _checked(leaves: list[Any], dims: list[int | None]) -> tuple[list[int | None
             raise ValueError(
                 f"[vmap] expected in_dims below the dimensions of the input, got {d} for {x.dim()}-d tensor"
             )
-        found.append(d % x.dim())
+        checked.append(d % x.dim())
         sizes.add(x.shape[d])
     if not sizes:
         raise ValueError("[vmap] expected at least one input to be batched, got in_dims=None for all")
     if len(sizes) > 1:
         raise ValueError(f"[vmap] expected one batch size, got {sorted(sizes)}")
-    return found, sizes.pop()
+    return checked, sizes.pop()
 
 
 def _unwrapped(x: Any, d: int | None, mode: VmapMode) -> Tensor:

@@ -109,11 +109,11 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
         raise RuntimeError("[stack_module_state] expected models of one class, got several")
 
     def stacked(tables: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-        made = {}
+        state = {}
         for name, first in tables[0].items():
             value = fl.stack([t[name].detach() for t in tables])
-            made[name] = value.requires_grad_() if first.requires_grad else value
-        return made
+            state[name] = value.requires_grad_() if first.requires_grad else value
+        return state
 
     return stacked([dict(m.named_parameters()) for m in models]), stacked([dict(m.named_buffers()) for m in models])
 

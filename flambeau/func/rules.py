@@ -57,7 +57,9 @@ def _hold(mode: Any, values: Sequence[Any]) -> list[Any]:
     return [_hold_one(mode, x) for x in values]
 
 
-def _in_place(mode: Any, func: Any, base: str, given: Sequence[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _in_place(
+    mode: Any, func: Any, base: str, original_args: Sequence[Any], args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """The result of the functional form, copied into the first argument, which has to have the batch."""
     if not isinstance(args[0], Held):
         raise RuntimeError(
@@ -69,7 +71,7 @@ def _in_place(mode: Any, func: Any, base: str, given: Sequence[Any], args: list[
     if base in ("copy", "fill", "zero"):
         source = args[1] if base != "zero" else 0
         target.value.copy_(source.padded(target.rank) if isinstance(source, Held) else _as_tensor(source, target.value))
-        return given[0]
+        return original_args[0]
     try:
         functional = fl._C._operator_object(base)
     except (RuntimeError, KeyError, LookupError) as error:
@@ -79,7 +81,7 @@ def _in_place(mode: Any, func: Any, base: str, given: Sequence[Any], args: list[
         mode, functional, wrapped, {k: mode.wrap(v.value) if isinstance(v, Held) else v for k, v in kwargs.items()}
     )
     target.value.copy_(at_front(result) if mode.owns(result) else result)
-    return given[0]
+    return original_args[0]
 
 
 def _as_tensor(x: Any, like: Tensor) -> Tensor:
@@ -128,7 +130,7 @@ def random(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], ba
         args = list(args)
         args[sized] = [mode.size, *args[sized]]
         return mode.wrap(func(*args, **kwargs))
-    if not batched:  # numbers drawn from what is the same for all
+    if not batched:  # random numbers from arguments without the batch
         held = [Held(a.unsqueeze(0).expand(mode.size, *a.shape)) if isinstance(a, Tensor) else a for a in args]
         return mode.wrap(batching.one_by_one(mode, func, *held, **kwargs))
     held_args, held_kwargs = _hold(mode, args), {k: _hold_one(mode, v) for k, v in kwargs.items()}

@@ -99,15 +99,15 @@ def _chosen(argnums: Any, args: tuple[Any, ...], op: str) -> tuple[int, ...]:
     listed = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not listed:
         raise RuntimeError(f"[{op}] expected argnums to name an argument: argnums must be non-empty")
-    found = tuple(a + len(args) if a < 0 else a for a in listed)
-    for a in found:
+    positions = tuple(a + len(args) if a < 0 else a for a in listed)
+    for a in positions:
         if not 0 <= a < len(args):
             raise RuntimeError(
                 f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got {argnums}"
             )
-    if len(set(found)) != len(found):
+    if len(set(positions)) != len(positions):
         raise RuntimeError(f"[{op}] expected distinct argnums, got {argnums}")
-    return found
+    return positions
 
 
 def _gradients(out: Any, inputs: list[Tensor], v: Any, recorded: bool = True) -> list[Tensor]:
@@ -116,7 +116,7 @@ def _gradients(out: Any, inputs: list[Tensor], v: Any, recorded: bool = True) ->
     pairs = [(o, g) for o, g in zip(outs, vs) if o.requires_grad]
     if not pairs or not inputs:
         return [fl.zeros_like(x) for x in inputs]
-    found = autograd.grad(
+    gradients = autograd.grad(
         [o for o, _ in pairs],
         inputs,
         [g for _, g in pairs],
@@ -124,7 +124,7 @@ def _gradients(out: Any, inputs: list[Tensor], v: Any, recorded: bool = True) ->
         retain_graph=True,
         allow_unused=True,
     )
-    return [fl.zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
+    return [fl.zeros_like(x) if g is None else g for g, x in zip(gradients, inputs)]
 
 
 def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -153,9 +153,9 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
                     f"[grad] expected func to return a scalar tensor, got a tensor with {out.dim()} "
                     "dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
                 )
-            found = iter(_gradients(out, inputs, None))
+            gradients = iter(_gradients(out, inputs, None))
             grads = pytree.tree_unflatten(
-                [next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
+                [next(gradients) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
             )
             grads, out, aux = level.leave((grads, out, aux), inputs)
         return (grads, (out, aux)) if has_aux else (grads, out)
@@ -203,14 +203,14 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     inputs = [x for x in flat if isinstance(x, Tensor) and x.requires_grad]
 
     def pull(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        given = cotangents[0] if len(cotangents) == 1 else cotangents
-        vs = pytree.tree_leaves(given)
+        values = cotangents[0] if len(cotangents) == 1 else cotangents
+        vs = pytree.tree_leaves(values)
         if len(vs) != len(outputs):
             raise RuntimeError(f"[vjp] expected cotangents for {len(outputs)} outputs, got {len(vs)}")
         with _level() as level:
-            found = iter(_gradients(outputs, inputs, vs))
+            gradients = iter(_gradients(outputs, inputs, vs))
             tree = pytree.tree_unflatten(
-                [next(found) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
+                [next(gradients) if isinstance(x, Tensor) and x.requires_grad else x for x in flat], spec
             )
             tree = level.leave(tree, inputs)
         return tree

@@ -21,6 +21,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from flambeau import _ops
 
-    found = _ops.special_or_namespace(name)
-    globals()[name] = found  # so that the next look-up is an ordinary one
-    return found
+    namespace = _ops.special_or_namespace(name)
+    globals()[name] = namespace  # so that the next look-up is an ordinary one
+    return namespace

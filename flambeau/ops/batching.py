@@ -89,7 +89,7 @@ def _stacked(func: Any, rows: list[Any]) -> Any:
         return first
     raise RuntimeError(
         f"[vmap] expected {func._full_name} to return the same for all elements, got different values: it is not "
-        "possible to read a number or a truth value of a batched tensor"
+        "possible to read a number or a boolean of a batched tensor"
     )
 
 
@@ -134,8 +134,8 @@ def reduction(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     rank = max(held.rank, 1)
     if "dim" not in values:
         flat = held.value.reshape(held.value.shape[0], -1)
-        found = _along_rows(func._full_name, flat)
-        return one_by_one(mode, func, *args, **kwargs) if found is None else found
+        along_rows = _along_rows(func._full_name, flat)
+        return one_by_one(mode, func, *args, **kwargs) if along_rows is None else along_rows
     values[first] = held.value.unsqueeze(1) if single else held.value
     dim = values["dim"]
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):

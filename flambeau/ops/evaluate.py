@@ -55,11 +55,11 @@ def _function(name: str) -> Callable[..., Any]:
         return _PYTHON[name]
     path = _NAMES.get(name, name)
     for module in (fl, fl.special, fl._ops):
-        found = module
+        function = module
         for part in path.split("."):
-            found = getattr(found, part, None)
-        if found is not None:
-            return found
+            function = getattr(function, part, None)
+        if function is not None:
+            return function
     raise NotImplementedError(f"[expr] expected a function with a tensor op, got {name!r}")
 
 
@@ -108,8 +108,8 @@ def _call(function: Callable[..., Any], args: list[Any], values: dict[str, Any])
     return function(*lifted)
 
 
-# Where the slope is a step: its own derivative is zero rather than unknown, so that weights below get a zero
-# gradient from a penalty on slopes instead of none, and second derivatives exist.
+# Piecewise linear functions, whose gradient is a step function: its own derivative is zero and not undefined, so that the
+# weights get a zero gradient from a gradient penalty, instead of none, and second derivatives exist.
 _STEPS = {
     "relu", "relu6", "leaky_relu", "threshold", "hardtanh", "hardshrink", "softshrink", "_prelu_kernel", "abs",
 }  # fmt: skip
@@ -123,8 +123,8 @@ def _depending(result: fl.Tensor, on: Any) -> fl.Tensor:
 
 
 def _as_in_the_kernel(x: Any, dtype: Any) -> Any:
-    """Kernels compute in the dtype of the result: whole numbers do not wrap, and truth values have differences. Numbers of
-    the program take that dtype anyway."""
+    """An operand in the dtype of the result, in which kernels compute: integers do not wrap, and booleans can be
+    subtracted. Python scalars take that dtype anyway."""
     if not isinstance(x, fl.Tensor) or x.is_floating_point() or x.is_complex() or x._is_wrapped_number():
         return x
     return x.to(dtype)
@@ -143,10 +143,10 @@ def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -
     holomorphic = complex_valued and "nonholomorphic" not in record.tags
     values.update(g=g.conj_physical() if holomorphic and g.is_complex() else g, out=out)
     leaves = [expr.arg("g"), *(expr.arg(n) for n in names if n != select), expr.arg("out")]
-    found = vjp(*leaves)[operand]
-    if found is None:
+    derivative = vjp(*leaves)[operand]
+    if derivative is None:
         return None
-    result = evaluate(expr.lift(found), values)
+    result = evaluate(expr.lift(derivative), values)
     if not isinstance(result, fl.Tensor):
         return None
     if name in _STEPS:

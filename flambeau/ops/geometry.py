@@ -136,8 +136,8 @@ Comparison = Callable[[Int, Int], bool]
 def view_strides(geometry: Geometry, sizes: Ints, needed: bool = False) -> Ints | None:
     """Strides with which a view has other sizes, or None when the elements cannot be reached that way.
 
-    Runs of dimensions that lie in one piece are dealt out to the new sizes, from the innermost. What fits as expressions
-    is tried first; only then are sizes compared by value, which guards. Where a view is `needed`, sizes may also turn
+    Runs of contiguous dimensions are divided into the new sizes, from the innermost. What fits as expressions is tried
+    first; only then are sizes compared by value, which guards. Where a view is `needed`, sizes may also turn
     out to be 1.
     """
     if is_contiguous(geometry):
@@ -145,9 +145,9 @@ def view_strides(geometry: Geometry, sizes: Ints, needed: bool = False) -> Ints 
     attempts = [(same, same), (same, _equal_by_value), (_equal_by_value, _equal_by_value)]
     for joined, equal in attempts if needed else attempts[:2]:
         pieces = _pieces(geometry, joined)
-        found = _dealt_out(pieces, sizes, equal, joined) if pieces else contiguous_strides(sizes)
-        if found is not None:
-            return found
+        strides = _divided(pieces, sizes, equal, joined) if pieces else contiguous_strides(sizes)
+        if strides is not None:
+            return strides
     return None
 
 
@@ -170,7 +170,7 @@ def _equal_by_value(a: Int, b: Int) -> bool:
     return same(a, b) or (hint_of(a) == hint_of(b) and bool(a == b))
 
 
-def _dealt_out(pieces: list[tuple[Int, Int]], sizes: Ints, equal: Comparison, joined: Comparison) -> Ints | None:
+def _divided(pieces: list[tuple[Int, Int]], sizes: Ints, equal: Comparison, joined: Comparison) -> Ints | None:
     strides: list[Int] = [1] * len(sizes)
     at = len(sizes) - 1
     for count, step in pieces:
@@ -197,19 +197,19 @@ def dense_strides(sizes: Ints, strides: Sequence[int], hints: Sequence[int]) -> 
     """Symbolic strides of a tensor that lies densely, in the order of the strides it has at the hints. None when it
     does not lie densely there."""
     order = sorted(range(len(sizes)), key=lambda d: (-strides[d] if hints[d] != 1 else 0,))
-    # Dimensions of one element have no place of their own: they go where they are in the shape.
+    # The strides of dimensions of one element do not order them: they keep their position in the shape.
     if any(hints[d] == 1 for d in range(len(sizes))):
         order = _with_ones(strides, hints)
-    made: list[Int] = [1] * len(sizes)
+    symbolic: list[Int] = [1] * len(sizes)
     step: Int = 1
     at: int = 1
     for d in reversed(order):
         if hints[d] > 1 and strides[d] != at:
             return None
-        made[d] = step
+        symbolic[d] = step
         step = step * sizes[d]
         at *= max(hints[d], 1)
-    return tuple(made)
+    return tuple(symbolic)
 
 
 def _with_ones(strides: Sequence[int], hints: Sequence[int]) -> list[int]:
@@ -266,5 +266,5 @@ def of_self_twice(self: Geometry) -> list[Ints]:
 
 
 def of_size_argument(size: Ints) -> Ints:
-    """The rule of operators that are told the sizes of their result."""
+    """The rule of operators with an argument for the sizes of the result."""
     return tuple(size)

@@ -35,12 +35,12 @@ class Gradient:
 
 def _cases(record: Any, operand: int, sources: list[str]) -> dict[float, Any]:
     """The cheaper cases of a gradient: those of the record whose own gradient takes the same inputs but the last."""
-    found = {}
+    cases = {}
     for value, case in record.details["cases"].items():
         of = (gradients(case) or [None])[operand : operand + 1]
         if of and of[0] is not None and of[0].record is not None and [*of[0].sources, sources[-1]] == sources:
-            found[value] = of[0].record
-    return found
+            cases[value] = of[0].record
+    return cases
 
 
 def gradients(record: Any) -> list[Gradient | None] | None:
@@ -66,16 +66,16 @@ def gradients(record: Any) -> list[Gradient | None] | None:
         variants["c"] = own
     first = next(iter(variants.values()))
     operands = [a for a in record.schema.args if a.is_tensor]
-    found: list[Gradient | None] = []
+    by_operand: list[Gradient | None] = []
     for i in range(len(operands)):
         if first[i] is None:
-            found.append(None)
+            by_operand.append(None)
             continue
         if all(v[i] is not None and v[i].op == "arg" and v[i].args[0] == "g" for v in raw.values()):
-            found.append(Gradient("identity"))
+            by_operand.append(Gradient("identity"))
             continue
         if all(v[i] is not None and _is_zero(v[i]) for v in raw.values()):
-            found.append(Gradient("zero"))
+            by_operand.append(Gradient("zero"))
             continue
         used = [
             a
@@ -106,8 +106,8 @@ def gradients(record: Any) -> list[Gradient | None] | None:
         )
         if sum(a.is_tensor for a in schema.args) > 4:
             raise ValueError(f"[gradients] expected at most four operands, got {schema.text}")
-        made = Record(
+        derived = Record(
             schema, "pointwise", function=False, method=False, module="_ops", where=record.where, details=details
         )
-        found.append(Gradient("kernel", made, tuple(sources)))
-    return found
+        by_operand.append(Gradient("kernel", derived, tuple(sources)))
+    return by_operand

@@ -167,7 +167,7 @@ def reduction(
     out: bool = True,
     **options: Any,
 ) -> Record:
-    """A fold of the elements along some dimensions: `finish(combine(init, load(x) ...), n)`.
+    """A reduction of the elements along some dimensions: `finish(combine(init, load(x) ...), n)`.
 
     The schema's arguments are recognised by name: self, dim (absent or None: all), keepdim, dtype (in which to reduce);
     any others are parameters of `load` and `finish`.

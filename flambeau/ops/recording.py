@@ -1,7 +1,7 @@
-"""Definitions that look at data, and recorders that run them on tensors without any.
+"""Definitions that read data, and recorders that run them on tensors without data.
 
-A definition that takes another way on the meta device, because the real one depends on values, asks `without_data`; a
-recorder, to which the other way would be a lie, is told so.
+A definition that computes only the shape on the meta device, because its real computation depends on values, asks
+`without_data`. While a recorder runs, this raises: what it would record is not what the definition does on data.
 """
 
 from __future__ import annotations

@@ -25,6 +25,6 @@ def retrace(compose: Callable[..., Any], inputs: Sequence[Any], needs: Sequence[
         if not pairs:
             return (None,) * len(needs)
         wanted = [x for x, needed in zip(fresh, needs) if needed]
-        outputs, given = [r for r, _ in pairs], [g for _, g in pairs]
-        found = iter(fl.autograd.grad(outputs, wanted, given, create_graph=recorded, allow_unused=True))
-    return tuple(next(found) if needed else None for needed in needs)
+        outputs, output_grads = [r for r, _ in pairs], [g for _, g in pairs]
+        gradients = iter(fl.autograd.grad(outputs, wanted, output_grads, create_graph=recorded, allow_unused=True))
+    return tuple(next(gradients) if needed else None for needed in needs)

@@ -103,8 +103,8 @@ def _check_family(names: Sequence[str], package: str) -> None:
 def families() -> list[str]:
     """The packages of the families of operators."""
     root = importlib.import_module("flambeau.ops")
-    found = (module for module in pkgutil.iter_modules(root.__path__, "flambeau.ops.") if module.ispkg)
-    return [module.name for module in found if module.name.rpartition(".")[2] not in ("as_aten", "symbolic")]
+    packages = (module for module in pkgutil.iter_modules(root.__path__, "flambeau.ops.") if module.ispkg)
+    return [module.name for module in packages if module.name.rpartition(".")[2] not in ("as_aten", "symbolic")]
 
 
 @functools.cache

@@ -90,11 +90,11 @@ class Make:
         values = self._numbers(n, 0.15 if low is None else low, high)
         if low is None:
             values = [-x if (i + self._count) % 3 == 0 else x for i, x in enumerate(values)]
-        made = fl.tensor(values, dtype=fl.float64).reshape(shape)
+        tensor = fl.tensor(values, dtype=fl.float64).reshape(shape)
         if self.dtype.is_complex:
             other = fl.tensor(self._numbers(n, 0.15, 0.9), dtype=fl.float64).reshape(shape)
-            made = fl.complex(made, other)
-        return made.to(self.dtype)
+            tensor = fl.complex(tensor, other)
+        return tensor.to(self.dtype)
 
     def positive(self, *shape: int, low: float = 0.2, high: float = 0.9) -> Any:
         return self(*shape, low=low, high=high)
@@ -135,8 +135,8 @@ class Make:
 
     def real(self, *shape: int, low: float | None = None, high: float = 0.9) -> Any:
         """Of the real dtype that belongs to a complex one."""
-        made = self(*shape, low=low, high=high)
-        return made.real.clone() if made.is_complex() else made
+        tensor = self(*shape, low=low, high=high)
+        return tensor.real.clone() if tensor.is_complex() else tensor
 
 
 def first(results: Any) -> Any:
@@ -255,10 +255,10 @@ def _schema(record: Any) -> Callable[[Make], Iterator[Call]]:
         return Call(tuple(positional), named)
 
     def generate(make: Make) -> Iterator[Call]:
-        for made in (fill(make, lambda: make.positive(2, 3)), fill(make, lambda: make.strided(2, 3, low=0.2))):
-            if made is None:
+        for sample in (fill(make, lambda: make.positive(2, 3)), fill(make, lambda: make.strided(2, 3, low=0.2))):
+            if sample is None:
                 raise LookupError(f"[samples] expected samples of {record.name} to be written, got none")
-            yield made
+            yield sample
 
     return generate
 

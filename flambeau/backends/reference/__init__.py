@@ -43,7 +43,7 @@ def pointwise(expr: Any, operands: dict[str, Any], out: Any, dtype: Any) -> None
 
 
 def reduction(plan: Any, source: Any, out: Any) -> None:
-    """Fold source along plan.dims; out has size 1 there."""
+    """Reduce source along plan.dims; out has size 1 there."""
     names = list(plan.parameters)
     convert = _reader(plan.dtype)
     values = [convert(v) for v in plan.parameters.values()]
@@ -123,12 +123,12 @@ def mm(self: Any, mat2: Any) -> Any:
 def _places(index: Any, dim: int, size: int, op: str) -> list[tuple[int, ...]]:
     """For each element of an index tensor, where it points: its own position with `dim` replaced."""
     positions = itertools.product(*(range(n) for n in index.shape))
-    found = []
+    places = []
     for position, target in zip(positions, read(index)):
         if not -size <= target < size:
             raise IndexError(f"[{op}] expected an index in [{-size}, {size - 1}], got {target}")
-        found.append((*position[:dim], target % size, *position[dim + 1 :]))
-    return found
+        places.append((*position[:dim], target % size, *position[dim + 1 :]))
+    return places
 
 
 def _table(t: Any) -> dict[tuple[int, ...], Any]:
@@ -173,9 +173,9 @@ def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
 
 @device.kernel("nonzero")
 def nonzero(self: Any) -> Any:
-    found = [position for position, value in _table(self).items() if value != 0]
-    out = fl.empty((len(found), self.dim()), dtype=fl.int64, device=self.device)
-    write(out, [i for position in found for i in position])
+    positions = [position for position, value in _table(self).items() if value != 0]
+    out = fl.empty((len(positions), self.dim()), dtype=fl.int64, device=self.device)
+    write(out, [i for position in positions for i in position])
     return out
 
 

@@ -71,11 +71,11 @@ def converter(dtype: Any) -> Callable[[Any], Any]:
 
 def offsets(sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
     """Where each element lies, counted from the first."""
-    found = [0]
+    all_offsets = [0]
     for size, stride in zip(sizes, strides):
         steps = [i * stride for i in range(size)]
-        found = [base + step for base in found for step in steps]
-    return found
+        all_offsets = [base + step for base in all_offsets for step in steps]
+    return all_offsets
 
 
 def _window(t: Any) -> tuple[Any, list[int], int]:

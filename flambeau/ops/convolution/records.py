@@ -68,10 +68,10 @@ def _gradients(g, input, weight, stride, padding, dilation, transposed, output_p
         groups,
         list(needs),
     )
-    found = [x if needed else None for x, needed in zip(grads, needs)]
-    if single and found[0] is not None:
-        found[0] = found[0].squeeze(0)
-    return tuple(found)
+    wanted = [x if needed else None for x, needed in zip(grads, needs)]
+    if single and wanted[0] is not None:
+        wanted[0] = wanted[0].squeeze(0)
+    return tuple(wanted)
 
 
 @vjp("convolution", "_convolution")

@@ -64,8 +64,8 @@ def _ctc_loss(
     """The losses, and the logarithms of what the labels up to each state weigh at each time."""
     shape = fl.empty_like(log_probs, device="meta")
     like = fl.empty(targets.shape, dtype=targets.dtype, device="meta")
-    made = fl._ctc_loss(shape, like, input_lengths, target_lengths, blank, zero_infinity)[1]  # checks, and sizes
-    steps, count = made.shape[1:]
+    alpha_shape = fl._ctc_loss(shape, like, input_lengths, target_lengths, blank, zero_infinity)[1]  # checks, and sizes
+    steps, count = alpha_shape.shape[1:]
     states = _States(log_probs, targets, input_lengths, target_lengths, blank, count)
     seen, lengths, outside = states.seen, states.lengths, states.outside
     begins = states.inside & (states.places < 2)
@@ -78,7 +78,7 @@ def _ctc_loss(
             two = fl.where(states.skip, fl.constant_pad_nd(rows[-1], [2, 0], NEVER)[:, :count], outside)
             alpha = states.entered([rows[-1], one, two], t)
         rows.append(fl.where(seen > t, alpha, outside))
-    log_alpha = fl.stack(rows, 1) if rows else outside.new_empty(made.shape)
+    log_alpha = fl.stack(rows, 1) if rows else outside.new_empty(alpha_shape.shape)
     none = fl.where(lengths > 0, fl.full_like(outside[:, :1], float("inf")), fl.zeros_like(outside[:, :1])).squeeze(1)
     if not rows:
         return none.to(log_probs.dtype), log_alpha.to(log_probs.dtype)
@@ -124,6 +124,6 @@ def _ctc_loss_backward(
     possible = loss != float("inf")
     never = fl.full_like(grad, 0.0 if zero_infinity else float("nan")).reshape(-1)
     scale = fl.where(possible, grad.reshape(-1), never).unsqueeze(1)
-    found = (log_probs.double().exp() - taken.transpose(0, 1)) * scale
+    gradient = (log_probs.double().exp() - taken.transpose(0, 1)) * scale
     inside = fl.arange(steps, device=log_probs.device).unsqueeze(1) < states.seen.squeeze(1)
-    return fl.where(inside.unsqueeze(2), found, fl.zeros_like(found)).to(log_probs.dtype)
+    return fl.where(inside.unsqueeze(2), gradient, fl.zeros_like(gradient)).to(log_probs.dtype)

@@ -36,8 +36,8 @@ def cosine_similarity(x1: fl.Tensor, x2: fl.Tensor, dim: int = 1, eps: float = 1
 
 def _length(x: fl.Tensor, dim: int, least: float) -> fl.Tensor:
     """Of vectors, at least `least`, which does not touch the gradient."""
-    found = fl.linalg.vector_norm(x, 2, dim, True)
-    return found + (found.clamp_min(least) - found).detach()
+    norm = fl.linalg.vector_norm(x, 2, dim, True)
+    return norm + (norm.clamp_min(least) - norm).detach()
 
 
 @composite("pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", method=False)  # fmt: skip
@@ -211,14 +211,14 @@ def ctc_loss_gradient(grad, log_probs, targets, input_lengths, target_lengths, l
     def compose(x: fl.Tensor) -> fl.Tensor:
         return _ctc_composed(x, targets, input_lengths, target_lengths, blank)
 
-    (found,) = retrace(compose, (log_probs,), (True,), grad)[:1]
+    (gradient,) = retrace(compose, (log_probs,), (True,), grad)[:1]
     # As PyTorch has it, the gradient is the one of the scores of which log_probs is the log-softmax: a term that
     # log_softmax takes away again, so that it shows only where log_probs is a leaf.
     inside = fl.arange(log_probs.shape[0], device=log_probs.device).unsqueeze(1) < lengths
-    found = found + log_probs.exp() * fl.where(inside, grad, fl.zeros_like(grad)).unsqueeze(2)
+    gradient = gradient + log_probs.exp() * fl.where(inside, grad, fl.zeros_like(grad)).unsqueeze(2)
     if zero_infinity:
-        return found
-    return found.masked_fill((inside & possible.logical_not()).unsqueeze(2), float("nan"))
+        return gradient
+    return gradient.masked_fill((inside & possible.logical_not()).unsqueeze(2), float("nan"))
 
 
 @vjp("_ctc_loss")

@@ -189,8 +189,8 @@ def gelu_erf_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
 def gelu_tanh_vjp(g: e.Expr, x: e.Expr, out: e.Expr) -> tuple[e.Expr]:
     beta, kappa = math.sqrt(2 / math.pi), 0.044715
     s = e.sigmoid((2 * beta) * (x + kappa * (x * x * x)))  # (1 + tanh u) / 2, which takes one exponential
-    slope = (s * (1 - s)) * ((2 * beta) * (1 + 3 * kappa * (x * x)))
-    return (g * (s + x * slope),)
+    derivative = (s * (1 - s)) * ((2 * beta) * (1 + 3 * kappa * (x * x)))
+    return (g * (s + x * derivative),)
 
 
 pointwise(

@@ -1,6 +1,6 @@
-"""Bitwise and logical operators on integers and truth values.
+"""Bitwise and logical operators on integers and booleans.
 
-Integers of every width are computed in 64 bits and cut to their width when stored, so a shift by more than the
+Integers of every width are computed in 64 bits and truncated to their width when stored, so a shift by more than the
 width gives 0 (left) or the sign (right), and by a negative or too large count as well, as in PyTorch.
 """
 

@@ -64,7 +64,6 @@ sigmoid = unary("sigmoid", lambda g, x, out: (g * (1 - out) * out,))
 alias("special_expit", sigmoid)
 
 
-
 def sinc_derivative(x: e.Expr, sinc: e.Expr) -> e.Expr:
     """(cos(pi x) - sinc(x)) / x, near 0 by its Taylor series, where the difference cancels."""
     angle = PI * x

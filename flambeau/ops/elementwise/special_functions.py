@@ -177,8 +177,8 @@ def polynomial(name: str, derivative: Expression = lambda x, n: None) -> None:
     """The polynomial of degree n at x; PyTorch's have no derivative, ours where it is a polynomial of the list."""
 
     def vjp(g: e.Expr, x: e.Expr, n: e.Expr, out: e.Expr) -> tuple[e.Expr | None, None]:
-        slope = derivative(x, n)
-        return (None if slope is None else g * slope, None)
+        by_x = derivative(x, n)
+        return (None if by_x is None else g * by_x, None)
 
     record = pointwise(
         f"special_{name}(Tensor x, Tensor|Scalar n) -> Tensor",
@@ -191,7 +191,7 @@ def polynomial(name: str, derivative: Expression = lambda x, n: None) -> None:
     scalar_first(record, "x_scalar")
 
 
-def chebyshev_slope(x: e.Expr, n: e.Expr) -> e.Expr:
+def chebyshev_derivative(x: e.Expr, n: e.Expr) -> e.Expr:
     """The derivative of the polynomials of the second kind; at the ends of the interval it is a limit."""
     end = 1 - x * x
     limit = n * (n + 1) * (n + 2) / 3 * e.where(x > 0, 1, 1 - 2 * e.fmod(n + 1, 2))
@@ -202,11 +202,11 @@ def chebyshev_slope(x: e.Expr, n: e.Expr) -> e.Expr:
 
 
 polynomial("chebyshev_polynomial_t", lambda x, n: n * e.chebyshev_polynomial_u(x, n - 1))
-polynomial("chebyshev_polynomial_u", chebyshev_slope)
+polynomial("chebyshev_polynomial_u", chebyshev_derivative)
 polynomial("chebyshev_polynomial_v")
 polynomial("chebyshev_polynomial_w")
 polynomial("shifted_chebyshev_polynomial_t", lambda x, n: 2 * n * e.shifted_chebyshev_polynomial_u(x, n - 1))
-polynomial("shifted_chebyshev_polynomial_u", lambda x, n: 2 * chebyshev_slope(2 * x - 1, n))
+polynomial("shifted_chebyshev_polynomial_u", lambda x, n: 2 * chebyshev_derivative(2 * x - 1, n))
 polynomial("shifted_chebyshev_polynomial_v")
 polynomial("shifted_chebyshev_polynomial_w")
 polynomial("hermite_polynomial_h", lambda x, n: 2 * n * e.hermite_polynomial_h(x, n - 1))

@@ -16,8 +16,8 @@ def sparse_rows(indices, rows, size, padding_idx):
     from flambeau.sparse.construction import sparse_coo_tensor
 
     if padding_idx >= 0:
-        kept = (indices != padding_idx).nonzero().squeeze(1)
-        indices, rows = indices.index_select(0, kept), rows.index_select(0, kept)
+        used_places = (indices != padding_idx).nonzero().squeeze(1)
+        indices, rows = indices.index_select(0, used_places), rows.index_select(0, used_places)
     return sparse_coo_tensor(indices.unsqueeze(0), rows, size)
 
 

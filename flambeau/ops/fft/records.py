@@ -32,12 +32,12 @@ def r2c_vjp(g, self_sizes, dim, scale, forward, onesided):
 
 @vjp("_fft_c2r")
 def c2r_vjp(g, self_sizes, dim, scale, forward, last_size):
-    found = fl._ops._fft_r2c(g, dim, scale, not forward, True)
+    half_spectrum = fl._ops._fft_r2c(g, dim, scale, not forward, True)
     # Each frequency but the first (and the middle one of an even length) stands for two.
     last = dim[-1] % len(self_sizes)
-    twice = fl.ones(found.shape[last], dtype=g.dtype, device=g.device)
+    twice = fl.ones(half_spectrum.shape[last], dtype=g.dtype, device=g.device)
     twice[1 : (last_size - 1) // 2 + 1] = 2
-    return found * twice.reshape([-1] + [1] * (len(self_sizes) - 1 - last))
+    return half_spectrum * twice.reshape([-1] + [1] * (len(self_sizes) - 1 - last))
 
 
 TWO = "Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None"

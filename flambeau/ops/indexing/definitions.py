@@ -32,15 +32,15 @@ def _linear_index(self: Any, indices: Sequence[Any]) -> tuple[Any, Any, list[int
     spread.extend([None] * (self.dim() - len(spread)))
     used = [d for d, index in enumerate(spread) if index is not None]
     rest = [d for d in range(self.dim()) if d not in used]
-    given = fl.broadcast_tensors(*[spread[d] for d in used])
-    flat = fl.zeros(given[0].shape, dtype=fl.int64, device=self.device)
-    for d, index in zip(used, given):
+    broadcast = fl.broadcast_tensors(*[spread[d] for d in used])
+    flat = fl.zeros(broadcast[0].shape, dtype=fl.int64, device=self.device)
+    for d, index in zip(used, broadcast):
         n = self.shape[d]
         flat = flat * n + fl.where(index < 0, index + n, index)
     adjacent = used == list(range(used[0], used[-1] + 1))
     order = [*used, *rest]
     lead = rest.index(used[0]) if used[0] in rest else sum(d < used[0] for d in rest) if adjacent else 0
-    return self.permute(order), flat, [lead, *given[0].shape], [self.shape[d] for d in rest]
+    return self.permute(order), flat, [lead, *broadcast[0].shape], [self.shape[d] for d in rest]
 
 
 @definition("index.Tensor")
@@ -157,8 +157,8 @@ def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, in
     values = fl.where(hit, src.movedim(dim, -1).unsqueeze(-1), identity)
     if include_self:
         values = fl.cat([values, target.unsqueeze(-2)], -2)
-    fold = {"prod": fl.prod, "amax": fl.amax, "amin": fl.amin}.get(reduce, fl.sum)
-    result = fold(values, -2).to(self.dtype)
+    reduction = {"prod": fl.prod, "amax": fl.amax, "amin": fl.amin}.get(reduce, fl.sum)
+    result = reduction(values, -2).to(self.dtype)
     target.copy_(result if include_self else fl.where(fl.any(hit, -2), result, target))
     return out
 
@@ -254,8 +254,8 @@ def mode(self: Any, dim: int = -1, keepdim: bool = False) -> Any:
     lengths = fl.scatter_add(fl.zeros_like(runs), -1, runs, fl.ones_like(runs))
     best = fl.argmax(lengths, -1, keepdim=True)
     at = fl.sum(runs <= best, -1, keepdim=True) - 1
-    found = fl.gather(values, -1, at), fl.gather(places, -1, at)
-    return tuple(t.movedim(-1, dim) if keepdim else t.squeeze(-1) for t in found)
+    results = fl.gather(values, -1, at), fl.gather(places, -1, at)
+    return tuple(t.movedim(-1, dim) if keepdim else t.squeeze(-1) for t in results)
 
 
 def _median(self: Any, dim: int, keepdim: bool, skip: bool) -> Any:
@@ -267,8 +267,8 @@ def _median(self: Any, dim: int, keepdim: bool, skip: bool) -> Any:
     n = self.shape[dim]
     middle = fl.div(numbers - 1, 2, rounding_mode="floor").clamp(min=0)
     at = middle if skip else fl.where(numbers < n, numbers, middle)
-    found = fl.gather(values, dim, at), fl.gather(places, dim, at)
-    return found if keepdim else tuple(t.squeeze(dim) for t in found)
+    results = fl.gather(values, dim, at), fl.gather(places, dim, at)
+    return results if keepdim else tuple(t.squeeze(dim) for t in results)
 
 
 def _median_of_all(self: Any, skip: bool) -> Any:
@@ -288,8 +288,8 @@ definition("nanmedian")(lambda self: _median_of_all(self, True))
 def nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
     if size < 0:
         raise RuntimeError(f"[nonzero_static] expected a size that is not negative, got {size}")
-    found = fl.nonzero(self)
+    positions = fl.nonzero(self)
     out = fl.full((size, self.dim()), fill_value, dtype=fl.int64, device=self.device)
-    n = min(size, found.shape[0])
-    out.narrow(0, 0, n).copy_(found.narrow(0, 0, n))
+    n = min(size, positions.shape[0])
+    out.narrow(0, 0, n).copy_(positions.narrow(0, 0, n))
     return out

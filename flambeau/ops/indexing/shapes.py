@@ -81,11 +81,11 @@ def index_select(self: Geometry, dim: int, index: Geometry) -> Ints:
 @shape("index.Tensor")
 def index(self: Geometry, indices: Sequence[Geometry | None]) -> Ints:
     at = [i for i, geometry in enumerate(indices) if geometry is not None]
-    found = broadcast(*(indices[i].sizes for i in at))  # type: ignore[union-attr]
+    index_sizes = broadcast(*(indices[i].sizes for i in at))  # type: ignore[union-attr]
     rest = [size for i, size in enumerate(self.sizes) if i not in at]
     # Indices side by side put their result where they are; others put it first.
     place = at[0] if at == list(range(at[0], at[-1] + 1)) else 0
-    return (*rest[:place], *found, *rest[place:])
+    return (*rest[:place], *index_sizes, *rest[place:])
 
 
 @shape("topk")

@@ -69,11 +69,13 @@ def _taps(at: Any, size: int, mode: int, padding: int, align: bool) -> list[tupl
             taps = [(_padded(low + (k - 1), size, padding, align), w) for k, w in enumerate(_cubic(t))]
         else:
             taps = [(low, 1 - t), (low + 1, t)]
-    found = []
+    axis_taps = []
     for x, weight in taps:
         inside = (x >= 0) & (x < size)
-        found.append((fl.where(inside, x, fl.zeros_like(x)).long(), fl.where(inside, weight, fl.zeros_like(weight))))
-    return found
+        axis_taps.append(
+            (fl.where(inside, x, fl.zeros_like(x)).long(), fl.where(inside, weight, fl.zeros_like(weight)))
+        )
+    return axis_taps
 
 
 @definition("grid_sampler_2d", "grid_sampler_3d")

@@ -36,10 +36,10 @@ definition.without(
 
 def _coefficients(degree: int) -> list[float]:
     """Of the diagonal Padé approximant of the exponential."""
-    found = [1.0]
+    coefficients = [1.0]
     for j in range(1, degree + 1):
-        found.append(found[-1] * (degree - j + 1) / ((2 * degree - j + 1) * j))
-    return found
+        coefficients.append(coefficients[-1] * (degree - j + 1) / ((2 * degree - j + 1) * j))
+    return coefficients
 
 
 @definition("matrix_exp")

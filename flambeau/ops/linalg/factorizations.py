@@ -82,10 +82,10 @@ def _square_qr(grad_Q, grad_R, Q, R):
     if grad_Q is not None:
         turned = Q.mH @ grad_Q
         inner = -turned if inner is None else inner - turned
-    found = Q @ _both(inner.triu())
+    gradient = Q @ _both(inner.triu())
     if grad_Q is not None:
-        found = found + grad_Q
-    return fl.linalg.solve_triangular(R.mH, found, upper=False, left=False)
+        gradient = gradient + grad_Q
+    return fl.linalg.solve_triangular(R.mH, gradient, upper=False, left=False)
 
 
 @vjp("_linalg_svd")
@@ -115,15 +115,15 @@ def svd_vjp(g0, g1, g2, A, compute_uv, U, S, Vh):
         core = other if core is None else core + other
     if g1 is not None:
         core = core + fl.diag_embed(g1)
-    found = U @ core
+    gradient = U @ core
     if grad_U is not None and m > k:
         rest = grad_U / row
-        found = found + rest - U @ (U.mH @ rest)
-    found = found @ Vh
+        gradient = gradient + rest - U @ (U.mH @ rest)
+    gradient = gradient @ Vh
     if grad_Vh is not None and n > k:
         rest = grad_Vh / column
-        found = found + U @ (rest - (rest @ V) @ Vh)
-    return found
+        gradient = gradient + U @ (rest - (rest @ V) @ Vh)
+    return gradient
 
 
 @vjp("_linalg_eigh")
@@ -155,8 +155,8 @@ def eig_vjp(g0, g1, A, A_dtype, compute_v, eigenvalues, eigenvectors):
         core = core - fl.diag_embed(core.diagonal(0, -2, -1))
         if g0 is not None:
             core = core + fl.diag_embed(g0)
-    found = fl.linalg.solve(V.mH, core @ V.mH)
-    return found if A_dtype.is_complex else found.real
+    gradient = fl.linalg.solve(V.mH, core @ V.mH)
+    return gradient if A_dtype.is_complex else gradient.real
 
 
 @vjp("_linalg_pinv")
@@ -334,9 +334,9 @@ def lstsq(
 
 def _tolerance(A: fl.Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Absolute and relative tolerance with their defaults filled in."""
-    given = atol is not None and not (isinstance(atol, (int, float)) and atol <= 0 and not isinstance(atol, bool))
+    has_atol = atol is not None and not (isinstance(atol, (int, float)) and atol <= 0 and not isinstance(atol, bool))
     if rtol is None:
-        rtol = 0.0 if given and not isinstance(atol, fl.Tensor) else fl.finfo(A.dtype).eps * max(A.shape[-2:])
+        rtol = 0.0 if has_atol and not isinstance(atol, fl.Tensor) else fl.finfo(A.dtype).eps * max(A.shape[-2:])
         if isinstance(atol, fl.Tensor):
             default = fl.full((), rtol, dtype=atol.dtype, device=atol.device)
             rtol = fl.where(fl.gt(atol, 0), fl.zeros_like(default), default)

@@ -90,8 +90,8 @@ def cholesky_vjp(g0, upper, L):
         L, g0 = L.mH, g0.mH
     inner = _half_diagonal(L.mH @ g0)
     left = fl.linalg.solve_triangular(L.mH, inner, upper=True)
-    found = fl.linalg.solve_triangular(L, left, upper=False, left=False)
-    return 0.5 * (found + found.mH)
+    gradient = fl.linalg.solve_triangular(L, left, upper=False, left=False)
+    return 0.5 * (gradient + gradient.mH)
 
 
 @vjp("_cholesky_inverse")
@@ -113,27 +113,27 @@ def lu_factor_vjp(g0, LU, pivots):
     if m > k:
         above = above - L.narrow(-2, k, m - k).mH @ grad_L.narrow(-2, k, m - k)
     core = fl.linalg.solve_triangular(L1.mH, below.tril(-1) + above.triu(), upper=True, unitriangular=True)
-    found = fl.linalg.solve_triangular(U1.mH, core, upper=False, left=False)
+    gradient = fl.linalg.solve_triangular(U1.mH, core, upper=False, left=False)
     if n > k:
         right = fl.linalg.solve_triangular(L1.mH, grad_U.narrow(-1, k, n - k), upper=True, unitriangular=True)
-        found = fl.cat([found, right], -1)
+        gradient = fl.cat([gradient, right], -1)
     if m > k:
         lower = fl.linalg.solve_triangular(U1.mH, grad_L.narrow(-2, k, m - k), upper=False, left=False)
-        found = fl.cat([found, lower], -2)
-    return P @ found
+        gradient = fl.cat([gradient, lower], -2)
+    return P @ gradient
 
 
 @vjp("lu_unpack")
 def lu_unpack_vjp(g0, g1, g2, LU_data_sizes):
     m, n = LU_data_sizes[-2:]
     k = min(m, n)
-    found = None
+    gradient = None
     if g1 is not None:
-        found = fl.constant_pad_nd(g1.tril(-1), [0, n - k])
+        gradient = fl.constant_pad_nd(g1.tril(-1), [0, n - k])
     if g2 is not None:
         upper = fl.constant_pad_nd(g2.triu(), [0, 0, 0, m - k])
-        found = upper if found is None else found + upper
-    return found, None
+        gradient = upper if gradient is None else gradient + upper
+    return gradient, None
 
 
 @vjp("linalg_lu_solve")

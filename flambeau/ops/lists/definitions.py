@@ -30,13 +30,13 @@ def _for_each(record: Any) -> Callable[..., Any]:
         target = _C._operator_object(record.details["target"])
         places = [a.name for a in target._schema.arguments]
         names = [a.name if a.name in places else places[i] for i, a in enumerate(formals)]
-        given = [*args, *(kwargs[a.name] for a in formals[len(args) :])]
-        lists = [isinstance(value, (list, tuple)) for value in given]
-        if any(a.name == "scalars" and isinstance(v, fl.Tensor) for a, v in zip(formals, given)):
+        values = [*args, *(kwargs[a.name] for a in formals[len(args) :])]
+        lists = [isinstance(value, (list, tuple)) for value in values]
+        if any(a.name == "scalars" and isinstance(v, fl.Tensor) for a, v in zip(formals, values)):
             raise DataDependentOutput(f"[{record.name}] expected numbers that are known, got a tensor of them")
         results = []
-        for at in range(max(len(v) for v, is_list in zip(given, lists) if is_list)):
-            picked = {n: v[at] if is_list else v for n, v, is_list in zip(names, given, lists)}
+        for at in range(max(len(v) for v, is_list in zip(values, lists) if is_list)):
+            picked = {n: v[at] if is_list else v for n, v, is_list in zip(names, values, lists)}
             results.append(target(**picked))
         return results if record.schema.returns != "()" else None
 

@@ -12,12 +12,12 @@ from flambeau.ops.rules import definition
 @definition("_nll_loss_forward")
 def _nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
     dim = 0 if self.dim() == 1 else 1
-    kept = target != ignore_index
-    place = fl.where(kept, target, 0)
+    counted = target != ignore_index
+    place = fl.where(counted, target, 0)
     picked = -fl.gather(self, dim, place.unsqueeze(dim)).squeeze(dim)
     share = fl.ones_like(picked) if weight is None else fl.gather(weight, 0, place.reshape(-1)).reshape(place.shape)
-    share = fl.where(kept, share, 0)
-    loss = fl.where(kept, picked * share, 0)
+    share = fl.where(counted, share, 0)
+    loss = fl.where(counted, picked * share, 0)
     total = fl.sum(share)
     if reduction == 0 and self.dim() > 1:
         return loss, total

@@ -76,7 +76,7 @@ def smooth_step(x: e.Expr, y: e.Expr, beta: e.Expr) -> e.Expr:
     return e.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta)
 
 
-def smooth_slope(g: e.Expr, x: e.Expr, y: e.Expr, beta: e.Expr) -> e.Expr:
+def smooth_l1_gradient(g: e.Expr, x: e.Expr, y: e.Expr, beta: e.Expr) -> e.Expr:
     return g * e.where(e.abs(x - y) < beta, (x - y) / beta, e.where(x > y, 1.0, -1.0))
 
 
@@ -84,7 +84,7 @@ pointwise(
     "_smooth_l1(Tensor self, Tensor target, Scalar beta) -> Tensor",
     smooth_step,
     dtypes="f",
-    vjp=lambda g, x, y, beta, out: (smooth_slope(g, x, y, beta), -smooth_slope(g, x, y, beta)),
+    vjp=lambda g, x, y, beta, out: (smooth_l1_gradient(g, x, y, beta), -smooth_l1_gradient(g, x, y, beta)),
     **ELEMENTS,
 )
 
@@ -94,7 +94,7 @@ def huber_step(x: e.Expr, y: e.Expr, delta: e.Expr) -> e.Expr:
     return e.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
 
 
-def huber_slope(g: e.Expr, x: e.Expr, y: e.Expr, delta: e.Expr) -> e.Expr:
+def huber_gradient(g: e.Expr, x: e.Expr, y: e.Expr, delta: e.Expr) -> e.Expr:
     return g * e.where(e.abs(x - y) <= delta, x - y, e.where(x > y, delta, -delta))
 
 
@@ -102,11 +102,11 @@ pointwise(
     "_huber(Tensor self, Tensor target, Scalar delta) -> Tensor",
     huber_step,
     dtypes="f",
-    vjp=lambda g, x, y, delta, out: (huber_slope(g, x, y, delta), -huber_slope(g, x, y, delta)),
+    vjp=lambda g, x, y, delta, out: (huber_gradient(g, x, y, delta), -huber_gradient(g, x, y, delta)),
     **ELEMENTS,
 )
 
-# Logarithms are cut at -100, so that the loss stays finite at 0 and 1.
+# Logarithms are clamped at -100, so that the loss stays finite at 0 and 1.
 pointwise(
     "_bce(Tensor self, Tensor target) -> Tensor",
     lambda x, y: (y - 1) * e.maximum(e.log1p(-x), -100.0) - y * e.maximum(e.log(x), -100.0),
@@ -360,9 +360,9 @@ native("_cross_entropy_backward(Tensor grad, Tensor self, Tensor target, Tensor?
 
 def _row_gradients(g, target, weight, reduction, ignore_index, total):
     """For each row what its loss contributes, in the shape of the targets; and the targets with ignored ones at zero."""
-    kept = target != ignore_index
-    safe = target.masked_fill(kept.logical_not(), 0).to(fl.int64)
-    factor = kept.to(g.dtype)
+    counted = target != ignore_index
+    safe = target.masked_fill(counted.logical_not(), 0).to(fl.int64)
+    factor = counted.to(g.dtype)
     if weight is not None:
         factor = factor * weight.index_select(0, safe.reshape(-1)).reshape(safe.shape)
     if reduction == 1:
@@ -491,10 +491,10 @@ def smoothed_entropy(
     number = reduction_number("cross_entropy", reduction)
     nll, total = fl._ops._nll_loss_forward(scores, target, weight, number, ignore_index)
     smooth = -(scores if weight is None else scores * class_weight(input, weight)).sum(dim)
-    kept = target != ignore_index
-    smooth = smooth * kept if smooth.shape == kept.shape else smooth * kept.reshape(smooth.shape)
+    counted = target != ignore_index
+    smooth = smooth * counted if smooth.shape == counted.shape else smooth * counted.reshape(smooth.shape)
     if reduction == "mean":
-        smooth = smooth.sum() / (kept.sum() if weight is None else total)
+        smooth = smooth.sum() / (counted.sum() if weight is None else total)
     elif reduction == "sum":
         smooth = smooth.sum()
     return (1 - label_smoothing) * nll + smooth * (label_smoothing / input.shape[dim])
@@ -533,11 +533,11 @@ def entropy_in_pieces(
         return fl.cat(losses).to(input.dtype)
     total = fl.stack(losses).sum()
     if reduction == "mean":
-        kept = target != ignore_index
+        counted = target != ignore_index
         if weight is None:
-            total = total / kept.sum()
+            total = total / counted.sum()
         else:
-            total = total / (weight.to(wide)[fl.where(kept, target, 0)] * kept).sum()
+            total = total / (weight.to(wide)[fl.where(counted, target, 0)] * counted).sum()
     return total.to(input.dtype)
 
 

@@ -37,10 +37,10 @@ def _sum_of(first: Any, second: Tensor, rank: int, beta: Any, alpha: Any) -> Ten
 @batching("addmm", "addmv", "baddbmm")
 def addmm(mode: Any, func: Any, self: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     if not isinstance(a, Held) and not isinstance(b, Held):
-        made = fl.matmul(a, b)
-        return _sum_of(self, made, made.dim(), beta, alpha)
-    made = product(a, b)
-    return _sum_of(self, made, made.dim() - 1, beta, alpha)
+        out = fl.matmul(a, b)
+        return _sum_of(self, out, out.dim(), beta, alpha)
+    out = product(a, b)
+    return _sum_of(self, out, out.dim() - 1, beta, alpha)
 
 
 @batching("linear")
@@ -51,13 +51,13 @@ def linear(mode: Any, func: Any, input: Any, weight: Any, bias: Any = None) -> A
         turned: Any = Held(weight.value.transpose(-1, -2)) if weight.rank == 2 else weight
     else:
         turned = weight.t()
-    made = (
+    out = (
         fl.matmul(input, turned)
         if not isinstance(input, Held) and not isinstance(turned, Held)
         else product(input, turned)
     )
     if bias is None:
-        return made
+        return out
     has_batch = isinstance(input, Held) or isinstance(turned, Held)
-    rank = made.dim() - 1 if has_batch else made.dim()
-    return made + (bias.padded(rank) if isinstance(bias, Held) else bias)
+    rank = out.dim() - 1 if has_batch else out.dim()
+    return out + (bias.padded(rank) if isinstance(bias, Held) else bias)

@@ -96,13 +96,13 @@ def scaled_mm(
 ) -> Any:  # fmt: skip
     singles = scale_a.numel() == scale_b.numel() == 1
     left, right = (s.reshape(()) if singles else s for s in (scale_a, scale_b))
-    made = fl.mm(self.to(fl.float32) * left, mat2.to(fl.float32) * right)
+    out = fl.mm(self.to(fl.float32) * left, mat2.to(fl.float32) * right)
     if bias is not None:
-        made = made + bias.to(fl.float32)
+        out = out + bias.to(fl.float32)
     result = out_dtype or self.dtype
     if scale_result is not None and result in (fl.float8_e4m3fn, fl.float8_e5m2):
-        made = made * scale_result.reshape(())
-    return made.to(result)
+        out = out * scale_result.reshape(())
+    return out.to(result)
 
 
 definition("outer", "ger")(lambda self, vec2: self.unsqueeze(1) * vec2)

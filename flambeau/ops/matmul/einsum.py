@@ -90,17 +90,17 @@ def _parse(equation: str, shapes: tuple[Labels, ...]) -> tuple[list[list[int]], 
     most = max([h for h, part in zip(hidden, parts) if "..." in part], default=0)
     labels = []
     for part, own in zip(parts, hidden):
-        found = _side(part, own if "..." in part else None)
-        labels.append([x + most - own if x >= ELLIPSIS else x for x in found])
+        letters = _side(part, own if "..." in part else None)
+        labels.append([x + most - own if x >= ELLIPSIS else x for x in letters])
     if arrow:
         output = _side(right, most)
         if len(set(output)) != len(output):
             raise RuntimeError(f"[einsum] expected output subscripts to appear once, got {right!r}")
-        known = {x for found in labels for x in found}
+        known = {x for letters in labels for x in letters}
         if not set(output) <= known:
             raise RuntimeError(f"[einsum] expected output subscripts that an operand has, got {right!r}")
     else:
-        every = [x for found in labels for x in found]
+        every = [x for letters in labels for x in letters]
         output = [ELLIPSIS + i for i in range(most)] + sorted(
             x for x in set(every) if x < ELLIPSIS and every.count(x) == 1
         )
@@ -116,8 +116,8 @@ class _Planner:
         self.output = output
         self.rank = {x: n for n, x in enumerate(output)}
         self.size: dict[int, int] = {}
-        for found, shape in zip(labels, shapes):
-            for x, n in zip(found, shape):
+        for own, shape in zip(labels, shapes):
+            for x, n in zip(own, shape):
                 old = self.size.setdefault(x, n)
                 if old is n or old == n:  # a symbolic size is asked no more than it has to be
                     continue
@@ -132,23 +132,23 @@ class _Planner:
 
     def simplify(self, slot: int, shape: list[int]) -> None:
         """Takes diagonals of repeated labels and drops dimensions of size one that broadcast."""
-        found = self.labels[slot]
+        labels = self.labels[slot]
         d = 0
-        while d < len(found):
-            first = found.index(found[d])
-            full = self.size[found[d]]
+        while d < len(labels):
+            first = labels.index(labels[d])
+            full = self.size[labels[d]]
             if shape[d] is not full and shape[d] != full:  # one, then
                 self.steps.append(("select", slot, d))
-                del found[d], shape[d]
+                del labels[d], shape[d]
             elif first < d:
                 if shape[first] != shape[d]:
                     raise RuntimeError(
                         f"[einsum] expected one size for a repeated subscript, got {shape[first]} and {shape[d]}"
                     )
                 self.steps.append(("diagonal", slot, first, d))
-                x, n = found[d], shape[d]
-                del found[d], shape[d], found[first], shape[first]
-                found.append(x)
+                x, n = labels[d], shape[d]
+                del labels[d], shape[d], labels[first], shape[first]
+                labels.append(x)
                 shape.append(n)
                 d = 0
             else:
@@ -157,9 +157,9 @@ class _Planner:
     def arrange(self, slot: int, groups: list[list[int]], fold: list[bool]) -> None:
         """Permutes a slot into groups of labels, folding some groups into one dimension each."""
         order = [x for group in groups for x in group]
-        found = self.labels[slot]
-        if order != found:
-            self.steps.append(("permute", slot, tuple(found.index(x) for x in order)))
+        labels = self.labels[slot]
+        if order != labels:
+            self.steps.append(("permute", slot, tuple(labels.index(x) for x in order)))
         shape: list[int] = []
         plain = True
         for group, folded in zip(groups, fold):
@@ -173,16 +173,16 @@ class _Planner:
 
     def reduce(self, slot: int, needed: set[int]) -> None:
         """Sums over the labels that nothing else needs."""
-        found = self.labels[slot]
-        gone = tuple(d for d, x in enumerate(found) if x not in needed)
+        labels = self.labels[slot]
+        gone = tuple(d for d, x in enumerate(labels) if x not in needed)
         if gone:
-            kept = self.ordered(x for x in found if x in needed)
-            if kept != [x for x in found if x in needed]:
-                self.arrange(slot, [[*kept, *(x for x in found if x not in needed)]], [False])
-                self.labels[slot] = found = [*kept, *(x for x in found if x not in needed)]
-                gone = tuple(range(len(kept), len(found)))
+            remaining = self.ordered(x for x in labels if x in needed)
+            if remaining != [x for x in labels if x in needed]:
+                self.arrange(slot, [[*remaining, *(x for x in labels if x not in needed)]], [False])
+                self.labels[slot] = labels = [*remaining, *(x for x in labels if x not in needed)]
+                gone = tuple(range(len(remaining), len(labels)))
             self.steps.append(("sum", slot, gone))
-            self.labels[slot] = [x for x in found if x in needed]
+            self.labels[slot] = [x for x in labels if x in needed]
 
     def contract(self, i: int, j: int, later: set[int]) -> None:
         """Slot i becomes the product of slots i and j, summed over what `later` does not need."""
@@ -223,15 +223,15 @@ class _Planner:
     def is_output(self, labels: list[int]) -> bool:
         """Whether these are the labels of the output in its order, not counting dimensions of size one."""
 
-        def long(found: list[int]) -> list[int]:
-            return [x for x in found if not (type(self.size[x]) is int and self.size[x] == 1)]
+        def long(labels: list[int]) -> list[int]:
+            return [x for x in labels if not (type(self.size[x]) is int and self.size[x] == 1)]
 
         return long(labels) == long(self.output)
 
     def finish(self, slot: int) -> None:
-        found = self.labels[slot]
-        if found != self.output:
-            self.steps.append(("permute", slot, tuple(found.index(x) for x in self.output)))
+        labels = self.labels[slot]
+        if labels != self.output:
+            self.steps.append(("permute", slot, tuple(labels.index(x) for x in self.output)))
 
     def cost(self, i: int, j: int, later: set[int]) -> float:
         """Elements gained by a contraction, the measure of the greedy choice."""

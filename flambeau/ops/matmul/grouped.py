@@ -59,7 +59,7 @@ def grouped_mm(
     check_groups(mat_a, mat_b, offs, bias, out_dtype)
     if offs is None:
         return fl.bmm(mat_a, mat_b)
-    # What is cut: rows of a against a stack of b, columns of b against a stack of a, or the summed dimension of both.
+    # What is divided into groups: rows of a against a stack of b, columns of b against a stack of a, or the summed dimension of both.
     rows, columns = mat_a.shape[-2], mat_b.shape[-1]
     both = mat_a.dim() == mat_b.dim() == 2
     if without_data("grouped_mm", mat_a):

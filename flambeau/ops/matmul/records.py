@@ -168,7 +168,7 @@ def cross_vjp(g, self, other, dim, needs):
 
 @vjp("_cdist")
 def cdist_vjp(g, x1, x2, p, through_matmul, out, needs):
-    g = g.masked_fill(out.detach() == 0, 0)  # no slope where points meet, not even an infinite one
+    g = g.masked_fill(out.detach() == 0, 0)  # no gradient where points coincide, not even an infinite one
     if fl.is_grad_enabled():
         out = None  # its own history would come back here without end; distances are taken from the points again
     elif through_matmul:
@@ -178,15 +178,15 @@ def cdist_vjp(g, x1, x2, p, through_matmul, out, needs):
             (weight.sum(-2).unsqueeze(-1) * x2 - weight.mT @ x1).sum_to_size(x2.shape) if needs[1] else None,
         )
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
-    slope = _norm_slope(difference, p, None if out is None else out.unsqueeze(-1))
-    full = g.unsqueeze(-1) * slope
+    derivative = _norm_derivative(difference, p, None if out is None else out.unsqueeze(-1))
+    full = g.unsqueeze(-1) * derivative
     return (
         full.sum(-2).sum_to_size(x1.shape) if needs[0] else None,
         -full.sum(-3).sum_to_size(x2.shape) if needs[1] else None,
     )
 
 
-def _norm_slope(x: fl.Tensor, p: float, norm: fl.Tensor | None) -> fl.Tensor:
+def _norm_derivative(x: fl.Tensor, p: float, norm: fl.Tensor | None) -> fl.Tensor:
     """The derivative of the p-norm over the last dimension; zero where the norm is zero."""
     if p == 0:
         return fl.zeros_like(x)
@@ -207,7 +207,7 @@ def _norm_slope(x: fl.Tensor, p: float, norm: fl.Tensor | None) -> fl.Tensor:
     if p == 2:
         return (x / safe).masked_fill(zero, 0)
     ratio = x.abs() / safe
-    flat = ratio == 0  # a power below one has no slope there
+    flat = ratio == 0  # a power below one has no derivative there
     return (x.sign() * ratio.masked_fill(flat, 1).pow(p - 1).masked_fill(flat, 0)).masked_fill(zero, 0)
 
 

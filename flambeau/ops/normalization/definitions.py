@@ -86,13 +86,13 @@ def _batch_norm_statistics(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
     parameters = [t for t in (weight, bias, running_mean, running_var) if t is not None]
-    kept = input.dtype  # of the statistics; the factors are single where the input is half
-    if kept in (fl.bfloat16, fl.float16):
+    saved_dtype = input.dtype  # of the statistics; the factors are single where the input is half
+    if saved_dtype in (fl.bfloat16, fl.float16):
         input = input.float()
-        kept = fl.float32 if any(t.dtype is fl.float32 for t in parameters) else kept
+        saved_dtype = fl.float32 if any(t.dtype is fl.float32 for t in parameters) else saved_dtype
     mean, rstd = _channel_statistics(input, running_mean, running_var, momentum, eps)
     scale = rstd if weight is None else rstd * weight
-    return mean.to(kept), rstd.to(kept), scale, -mean * scale if bias is None else bias - mean * scale
+    return mean.to(saved_dtype), rstd.to(saved_dtype), scale, -mean * scale if bias is None else bias - mean * scale
 
 
 def _channel_statistics(input: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> Any:

@@ -20,8 +20,8 @@ def same_as_gradient(grad_output: Geometry) -> Ints:
 def layer_norm(
     input: Geometry, normalized_shape: Ints, weight: Geometry | None = None, bias: Geometry | None = None
 ) -> list[Ints]:
-    for given in (weight, bias):
-        for own, wanted in zip(given.sizes if given is not None else (), normalized_shape):
+    for parameter in (weight, bias):
+        for own, wanted in zip(parameter.sizes if parameter is not None else (), normalized_shape):
             equal_sizes(own, wanted, "layer_norm")
     lead = len(input.sizes) - len(normalized_shape)
     for own, wanted in zip(input.sizes[lead:], normalized_shape):
@@ -43,8 +43,8 @@ def batch_norm(
     running_mean: Geometry | None,
     running_var: Geometry | None,
 ) -> list[Ints]:
-    for given in (weight, bias, running_mean, running_var):
-        check_bias(given, input.sizes[1])
+    for parameter in (weight, bias, running_mean, running_var):
+        check_bias(parameter, input.sizes[1])
     statistics = (input.sizes[1],)  # as on the meta device; without training the kernels return none
     return [input.sizes, statistics, statistics]
 
@@ -81,7 +81,7 @@ def norm_backward(input: Geometry, mask: Sequence[bool], ndim: Any, weight: Geom
 def group_norm(
     input: Geometry, weight: Geometry | None, bias: Geometry | None, N: Int, C: Int, group: Int
 ) -> list[Ints]:
-    for given in (weight, bias):
-        check_bias(given, C)
+    for parameter in (weight, bias):
+        check_bias(parameter, C)
     require(C % group == 0, f"[group_norm] expected channels that {group} divides, got {C}")
     return [input.sizes, (N, group), (N, group)]

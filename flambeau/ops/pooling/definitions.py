@@ -26,8 +26,8 @@ def _window_maxima(self: Any, places: Sequence[Any]) -> Any:
     at = at.expand([*lead, *at.shape[at.dim() - 2 * ndim :]]).reshape([*lead, math.prod(outs), window])
     values = fl.gather(self.reshape([*lead, -1]), -1, at.reshape([*lead, -1])).reshape(at.shape)
     best, which = fl.max(values, -1)
-    found = fl.gather(at, -1, which.unsqueeze(-1)).squeeze(-1)
-    return best.reshape([*lead, *outs]), found.reshape([*lead, *outs])
+    positions = fl.gather(at, -1, which.unsqueeze(-1)).squeeze(-1)
+    return best.reshape([*lead, *outs]), positions.reshape([*lead, *outs])
 
 
 def _adaptive_max(ndim: int) -> Callable[..., Any]:
@@ -131,9 +131,9 @@ def _avg_pool(ndim: int) -> Callable[..., Any]:
             self, ndim, kernel_size, stride, padding, (1,), ceil_mode, 0
         )
         total = fl.sum(windows, [-1])
-        whole = not (self.is_floating_point() or self.is_complex())  # integers: quotients are cut
+        is_integral = not (self.is_floating_point() or self.is_complex())  # quotients are truncated
         if divisor_override is not None:
-            total = fl.div(total, divisor_override, rounding_mode="trunc" if whole else None)
+            total = fl.div(total, divisor_override, rounding_mode="trunc" if is_integral else None)
         else:
             by = total.new_ones((), dtype=total.dtype)
             for d, (k, s, p) in enumerate(zip(kernel, strides, pads)):
@@ -145,11 +145,11 @@ def _avg_pool(ndim: int) -> Callable[..., Any]:
                 view = [1] * total.dim()
                 view[2 + d] = len(counts)
                 share = fl.tensor(counts, dtype=total.dtype).to(self.device).reshape(view)
-                if whole:
+                if is_integral:
                     by = by * share
                 else:
                     total = total / share
-            total = fl.div(total, by, rounding_mode="trunc") if whole else total
+            total = fl.div(total, by, rounding_mode="trunc") if is_integral else total
         total = total.to(self.dtype)
         return total.squeeze(0) if single else total
 

@@ -177,7 +177,7 @@ _MAX = (
 
 
 def _max_pool(plain, with_indices, return_indices, input, *window):  # type: ignore[no-untyped-def]
-    """The places of the maxima are kept where backward will ask for them: cheaper than to look for them again."""
+    """The indices of the maxima are saved where backward needs them, which is cheaper than to search again."""
     if return_indices:
         return with_indices(input, *window)
     if input.requires_grad and fl.is_grad_enabled():

@@ -29,12 +29,12 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     return fl.where(keep, input / (1 - p) if p < 1 else fl.zeros_like(input), fl.zeros_like(input)), keep
 
 
-def _bernoulli(chances: Any, shape: Any, generator: Any) -> Any:
+def _bernoulli(probabilities: Any, shape: Any, generator: Any) -> Any:
     """The random words are those that the CPU kernels draw: one for each element."""
-    wide = chances.to(fl.float64).expand(shape)
+    wide = probabilities.to(fl.float64).expand(shape)
     if wide.numel() and not bool(fl.all(fl.logical_and(wide >= 0, wide <= 1))):
         raise RuntimeError("[bernoulli] expected probabilities in [0, 1], got one outside")
-    words = fl.randint(0, 1 << 32, shape, device=chances.device, generator=generator)
+    words = fl.randint(0, 1 << 32, shape, device=probabilities.device, generator=generator)
     return words.to(fl.float64) < wide * float(1 << 32)
 
 
@@ -51,8 +51,8 @@ def bernoulli_(self: Any, p: Any, *, generator: Any = None) -> Any:
 @definition("multinomial")
 def multinomial(self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
     if self.dim() not in (1, 2) or not self.is_floating_point():
-        given = f"{self.dim()} dimensions of {self.dtype}"
-        raise RuntimeError(f"[multinomial] expected floating point weights of 1 or 2 dimensions, got {given}")
+        received = f"{self.dim()} dimensions of {self.dtype}"
+        raise RuntimeError(f"[multinomial] expected floating point weights of 1 or 2 dimensions, got {received}")
     rows = self.reshape(-1, self.shape[-1]).to(fl.float64)
     n = rows.shape[1]
     if num_samples <= 0 or not (replacement or num_samples <= n):
@@ -63,15 +63,15 @@ def multinomial(self: Any, num_samples: int, replacement: bool = False, *, gener
     options = {"dtype": fl.float64, "device": self.device, "generator": generator}
     if replacement:
         totals = fl.cumsum(rows, 1)
-        chances = fl.rand(rows.shape[0], num_samples, **options) * totals.narrow(1, n - 1, 1)
-        at = fl._ops._search(totals, chances, True, False)
-        found = at.clamp(max=n - 1)
+        thresholds = fl.rand(rows.shape[0], num_samples, **options) * totals.narrow(1, n - 1, 1)
+        at = fl._ops._search(totals, thresholds, True, False)
+        chosen = at.clamp(max=n - 1)
     else:
         # Races of exponential clocks: the first to ring are a sample without replacement.
         steps = fl.floor(fl.rand(rows.shape, **options) * 2.0**52)
         rings = fl.where(rows > 0, -fl.log((steps + 0.5) * 2.0**-52) / rows, math.inf)
-        found = fl.topk(rings, num_samples, 1, False)[1] if num_samples > 1 else rings.argmin(1, True)
-    return found.reshape([*self.shape[:-1], num_samples]).contiguous()
+        chosen = fl.topk(rings, num_samples, 1, False)[1] if num_samples > 1 else rings.argmin(1, True)
+    return chosen.reshape([*self.shape[:-1], num_samples]).contiguous()
 
 
 for _name in "rand randn randint randint.low randperm rand_like randn_like randint_like randint_like.low_dtype poisson binomial _standard_gamma _sample_dirichlet".split():

@@ -87,7 +87,7 @@ def normal_tensor(
     mean: fl.Tensor | float, std: fl.Tensor | float = 1.0, *, generator: fl.Generator | None = None
 ) -> fl.Tensor:
     check_std(std)
-    given = [x for x in (mean, std) if isinstance(x, fl.Tensor) and x.requires_grad]
+    differentiable = [x for x in (mean, std) if isinstance(x, fl.Tensor) and x.requires_grad]
     mean, std = (x.detach() if isinstance(x, fl.Tensor) else x for x in (mean, std))
     like = mean + std if isinstance(mean, fl.Tensor) and isinstance(std, fl.Tensor) else mean
     like = like if isinstance(like, fl.Tensor) else std
@@ -97,7 +97,7 @@ def normal_tensor(
     if fl.is_grad_enabled():
         # The parameters take part in the graph, and their gradients are zero.
         yes = fl.ones((), dtype=fl.bool, device=drawn.device)
-        for x in given:
+        for x in differentiable:
             drawn = fl.where(yes, drawn, x.to(dtype))
     return drawn
 
@@ -275,9 +275,9 @@ def standard_gamma_vjp(g, self, out):
     """With the quantile kept, dx/da = -(dF/da) / (dF/dx), F being the distribution; dF/da by a central difference."""
     a, x = self.detach().double(), out.detach().double()
     step = 1e-5 * a
-    slope = (fl.igamma(a + step, x) - fl.igamma(a - step, x)) / (2 * step)
+    derivative = (fl.igamma(a + step, x) - fl.igamma(a - step, x)) / (2 * step)
     log_density = (a - 1) * x.log() - x - fl.lgamma(a)
-    return g * (-slope * (-log_density).exp()).to(g.dtype)
+    return g * (-derivative * (-log_density).exp()).to(g.dtype)
 
 
 @vjp("native_dropout")

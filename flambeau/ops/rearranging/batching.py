@@ -25,8 +25,8 @@ def pad(mode: Any, func: Any, held: Held, *args: Any, **kwargs: Any) -> Any:
 @batching("cat")
 def cat(mode: Any, func: Any, tensors: list[Any], dim: int = 0) -> Any:
     rank = max(rank_of(t) for t in tensors)
-    kept = [t for t in tensors if not (rank_of(t) == 1 and rank != 1)]  # empty ones that are left out
-    return func([with_batch(mode, t) for t in kept], shifted(dim, rank))
+    joined = [t for t in tensors if not (rank_of(t) == 1 and rank != 1)]  # empty ones that are left out
+    return func([with_batch(mode, t) for t in joined], shifted(dim, rank))
 
 
 @batching("stack")

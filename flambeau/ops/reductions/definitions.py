@@ -29,14 +29,14 @@ def _search(sequence: Any, values: Any, right: bool, int32: bool, sorter: Any = 
 
 
 def _extreme_at(self: Any, dim: int, keepdim: bool, largest: bool) -> Any:
-    """The extreme along a dimension and the first place where it is found; nan counts as the extreme."""
+    """The extreme along a dimension and its first index; NaN counts as the extreme."""
     best = fl.amax(self, dim, keepdim=True) if largest else fl.amin(self, dim, keepdim=True)
-    found = fl.logical_or(self == best, self != self)
+    is_extreme = fl.logical_or(self == best, self != self)
     n = self.shape[dim] if self.dim() else 1
     view = [1] * self.dim()
     if self.dim():
         view[dim] = n
-    places = fl.where(found, fl.arange(n, device=self.device).reshape(view), n)
+    places = fl.where(is_extreme, fl.arange(n, device=self.device).reshape(view), n)
     first = fl.amin(places, dim, keepdim=True)
     return (best, first) if keepdim or not self.dim() else (best.squeeze(dim), first.squeeze(dim))
 
@@ -112,8 +112,8 @@ def _running_extreme(self: Any, dim: int, largest: bool) -> Any:
     rows = moved.unsqueeze(-2).expand([*moved.shape[:-1], n, n])
     extreme = fl.where(allowed, rows, moved.unsqueeze(-1) if n else rows)
     best = fl.amax(extreme, -1, keepdim=True) if largest else fl.amin(extreme, -1, keepdim=True)
-    found = fl.logical_and(fl.logical_or(rows == best, rows != rows), allowed)
-    place = fl.amax(fl.where(found, prefix, -1), -1)
+    is_extreme = fl.logical_and(fl.logical_or(rows == best, rows != rows), allowed)
+    place = fl.amax(fl.where(is_extreme, prefix, -1), -1)
     return best.squeeze(-1).movedim(-1, dim), place.movedim(-1, dim)
 
 
@@ -131,7 +131,7 @@ def logcumsumexp(self: Any, dim: int) -> Any:
 
 
 def _starts(first: Any) -> tuple[Any, Any, Any]:
-    """Of a mask of the elements that begin a run: places of these, the run of each element, and the runs' lengths."""
+    """From a mask of the elements that begin a run: their indices, the run of each element, and the lengths of the runs."""
     n = first.shape[0]
     starts = fl.nonzero(first).reshape(-1)
     ends = fl.cat([starts.narrow(0, 1, max(starts.shape[0] - 1, 0)), fl.full((1,), n, device=first.device)])
@@ -244,8 +244,8 @@ def _histogramdd(points: Any, edges: Sequence[Any], uniform: bool, weight: Any =
     rows = points.reshape(-1, len(edges))
     at = fl.zeros(rows.shape[0], dtype=fl.int64, device=points.device)
     inside = fl.ones_like(at, dtype=fl.bool)
-    for d, (given, bins) in enumerate(zip(edges, counts)):
-        line, x = given.to(points.dtype).reshape(-1), rows.select(1, d).contiguous()
+    for d, (boundaries, bins) in enumerate(zip(edges, counts)):
+        line, x = boundaries.to(points.dtype).reshape(-1), rows.select(1, d).contiguous()
         inside = inside & (x >= line[0]) & (x <= line[bins])
         at = at * bins + (fl._ops._search(line, x, True, False) - 1).clamp(0, bins - 1)
     weight = fl.ones_like(at, dtype=points.dtype) if weight is None else weight.reshape(-1).to(points.dtype)

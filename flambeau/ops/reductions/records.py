@@ -433,10 +433,10 @@ def norm_p_vjp(g, self, p, dim, keepdim, out):
     size = self.abs()
     flat = size == 0
     if p < 1:
-        slope = self.sgn() * size.masked_fill(flat, 1).pow(p - 1).masked_fill(flat, 0)
-        return slope * g * out.masked_fill(out == 0, 1).pow(1 - p).masked_fill(out == 0, 0)
-    slope = self * size.masked_fill(flat, 1).pow(p - 2).masked_fill(flat, 0)
-    return slope * (g / out.masked_fill(out == 0, 1).pow(p - 1)).masked_fill(out == 0, 0)
+        derivative = self.sgn() * size.masked_fill(flat, 1).pow(p - 1).masked_fill(flat, 0)
+        return derivative * g * out.masked_fill(out == 0, 1).pow(1 - p).masked_fill(out == 0, 0)
+    derivative = self * size.masked_fill(flat, 1).pow(p - 2).masked_fill(flat, 0)
+    return derivative * (g / out.masked_fill(out == 0, 1).pow(p - 1)).masked_fill(out == 0, 0)
 
 
 # ---------------------------------------------------------------- norms
@@ -490,10 +490,10 @@ def renorm(self: fl.Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> fl.Tensor:
         raise RuntimeError(f"[renorm] expected maxnorm of at least 0, got {maxnorm}")
     if self.dim() < 2:
         raise RuntimeError(f"[renorm] expected at least 2 dimensions, got {self.dim()}")
-    kept = dim + self.dim() if dim < 0 else dim
-    if not 0 <= kept < self.dim():
+    slice_dim = dim + self.dim() if dim < 0 else dim
+    if not 0 <= slice_dim < self.dim():
         raise IndexError(f"[renorm] expected dim in [{-self.dim()}, {self.dim() - 1}], got {dim}")
-    others = [d for d in range(self.dim()) if d != kept]
+    others = [d for d in range(self.dim()) if d != slice_dim]
     wide = fl.float32 if self.dtype in (fl.float16, fl.bfloat16) else None
     size = vector_norm(self, p, others, True, wide)
     factor = fl.where(size > maxnorm, maxnorm / (size + 1e-7), fl.ones_like(size))

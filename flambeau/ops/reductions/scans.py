@@ -27,12 +27,12 @@ def cumprod_vjp(g, self, dim, out):
         return product.flip([dim]).cumsum(dim).flip([dim]) / self.conj()
     # One slice at a time: the gradient of element k is the sum over i >= k of the products that leave k out.
     n = self.shape[dim]
-    found = []
+    gradients = []
     for k in range(n):
         before = self.narrow(dim, 0, k).prod(dim, keepdim=True) if k else fl.ones_like(self.narrow(dim, 0, 1))
         after = fl.cat([fl.ones_like(before), self.narrow(dim, k + 1, n - k - 1)], dim).cumprod(dim)
-        found.append((g.narrow(dim, k, n - k) * (before * after).conj()).sum(dim, keepdim=True))
-    return fl.cat(found, dim)
+        gradients.append((g.narrow(dim, k, n - k) * (before * after).conj()).sum(dim, keepdim=True))
+    return fl.cat(gradients, dim)
 
 
 @vjp("logcumsumexp")

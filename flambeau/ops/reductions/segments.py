@@ -44,16 +44,20 @@ def segment_reduce(
         raise RuntimeError("[segment_reduce] expected either lengths or offsets, got both or neither")
     if indices is not None:
         raise RuntimeError("[segment_reduce] expected lengths or offsets, got indices, which have no meaning yet")
-    given = lengths if lengths is not None else offsets
-    if given.dim() != axis + 1:
-        raise RuntimeError(f"[segment_reduce] expected axis to be the last of {given.dim()} dimensions, got {axis}")
-    count = given.shape[-1] - (0 if lengths is not None else 1)
+    lengths_or_offsets = lengths if lengths is not None else offsets
+    if lengths_or_offsets.dim() != axis + 1:
+        raise RuntimeError(
+            f"[segment_reduce] expected axis to be the last of {lengths_or_offsets.dim()} dimensions, got {axis}"
+        )
+    count = lengths_or_offsets.shape[-1] - (0 if lengths is not None else 1)
     rest, batch = data.shape[axis + 1 :], data.shape[:axis]
-    if without_data("segment_reduce", data, given):
+    if without_data("segment_reduce", data, lengths_or_offsets):
         return data.new_empty((*batch, count, *rest))
     rows = data.reshape(-1, data.shape[axis], *rest) if axis else data.unsqueeze(0)
     results = []
-    for row, marks in zip(rows.unbind(0), given.reshape(-1, given.shape[-1]).tolist(), strict=True):
+    for row, marks in zip(
+        rows.unbind(0), lengths_or_offsets.reshape(-1, lengths_or_offsets.shape[-1]).tolist(), strict=True
+    ):
         bounds = marks if lengths is None else [sum(marks[:i]) for i in range(len(marks) + 1)]
         if lengths is not None and not unsafe and (min(marks, default=0) < 0 or bounds[-1] != data.shape[axis]):
             raise RuntimeError(f"[segment_reduce] expected lengths that add up to {data.shape[axis]}, got {marks}")

@@ -107,10 +107,10 @@ def isin(
     if elements.device != test_elements.device and not (elements.is_meta or test_elements.is_meta):
         raise RuntimeError(f"[isin] expected tensors on one device, got {elements.device} and {test_elements.device}")
     if test_elements.numel() <= 8:
-        found = fl.full(elements.shape, False, dtype=fl.bool, device=elements.device)
+        inside = fl.full(elements.shape, False, dtype=fl.bool, device=elements.device)
         for one in test_elements.reshape(-1):
-            found = fl.logical_or(found, fl.eq(elements, one))
-        return fl.logical_not(found) if invert else found
+            inside = fl.logical_or(inside, fl.eq(elements, one))
+        return fl.logical_not(inside) if invert else inside
     return fl._ops._isin_sorted(elements, fl.sort(test_elements.reshape(-1))[0], invert)
 
 
@@ -221,19 +221,21 @@ def cov(
     x = self if self.dim() == 2 else self.reshape(1, -1)
     count = x.size(1)
     weights = None
-    for name, given in (("fweights", fweights), ("aweights", aweights)):
-        if given is None:
+    for name, each_weight in (("fweights", fweights), ("aweights", aweights)):
+        if each_weight is None:
             continue
-        if given.dim() > 1 or given.numel() != count:
-            raise RuntimeError(f"[cov] expected {name} of {count} elements in one dimension, got {tuple(given.shape)}")
-        exact = not (given.is_floating_point() or given.is_complex())
-        if name == "fweights" and (not exact or given.dtype == fl.bool):
-            raise RuntimeError(f"[cov] expected fweights of integers, got {given.dtype}")
-        if name == "aweights" and not given.is_floating_point():
-            raise RuntimeError(f"[cov] expected aweights of floating point, got {given.dtype}")
-        if not given.is_meta and given.numel() and bool((all_values(given) < 0).any()):
+        if each_weight.dim() > 1 or each_weight.numel() != count:
+            raise RuntimeError(
+                f"[cov] expected {name} of {count} elements in one dimension, got {tuple(each_weight.shape)}"
+            )
+        exact = not (each_weight.is_floating_point() or each_weight.is_complex())
+        if name == "fweights" and (not exact or each_weight.dtype == fl.bool):
+            raise RuntimeError(f"[cov] expected fweights of integers, got {each_weight.dtype}")
+        if name == "aweights" and not each_weight.is_floating_point():
+            raise RuntimeError(f"[cov] expected aweights of floating point, got {each_weight.dtype}")
+        if not each_weight.is_meta and each_weight.numel() and bool((all_values(each_weight) < 0).any()):
             raise RuntimeError(f"[cov] expected {name} that are not negative, got negative ones")
-        weights = given if weights is None else weights * given
+        weights = each_weight if weights is None else weights * each_weight
     if weights is None:
         total = count
         mean = x.sum(1, True) / total

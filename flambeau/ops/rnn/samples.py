@@ -55,10 +55,10 @@ def rnn_layer_backward(make):
     import flambeau as fl
 
     x, h, (w_ih, w_hh, b_ih, b_hh) = make(3, 2, 2), make(2, 3), _weights(make, 3)
-    out, hy, _, gates, kept = fl._ops._rnn_layer(x, h, None, w_ih, w_hh, b_ih, b_hh, None, [], 3, False)
-    g0, g1, x, h, w_ih, w_hh, out, gates, kept = map(Constant, (out * 2, hy, x, h, w_ih, w_hh, out, gates, kept))
+    out, hy, _, gates, saved = fl._ops._rnn_layer(x, h, None, w_ih, w_hh, b_ih, b_hh, None, [], 3, False)
+    g0, g1, x, h, w_ih, w_hh, out, gates, saved = map(Constant, (out * 2, hy, x, h, w_ih, w_hh, out, gates, saved))
     mask = [True, True, False, True, True, True, True, False]
-    yield call(g0, g1, None, x, h, None, w_ih, w_hh, None, [], 3, False, out, gates, kept, mask)
+    yield call(g0, g1, None, x, h, None, w_ih, w_hh, None, [], 3, False, out, gates, saved, mask)
 
 
 @samples("_pack_padded_sequence")

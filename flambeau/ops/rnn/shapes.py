@@ -19,8 +19,8 @@ def rnn_layer(
         equal_sizes(steps[1], hx.sizes[-2], "rnn batch")
     gates = {2: 4, 3: 3}.get(int(mode), 1)  # of an LSTM, of a GRU
     hidden = w_hh.sizes[0] // gates
-    kept = (*steps, hidden) if gates > 1 else NOTHING
-    return [(*steps, hx.sizes[-1]), hx.sizes, NOTHING if cx is None else cx.sizes, (*steps, w_hh.sizes[0]), kept]
+    saved = (*steps, hidden) if gates > 1 else NOTHING
+    return [(*steps, hx.sizes[-1]), hx.sizes, NOTHING if cx is None else cx.sizes, (*steps, w_hh.sizes[0]), saved]
 
 
 @shape("_rnn_layer_backward")

@@ -18,11 +18,11 @@ def _sparse_groups(indices: Any, size: Sequence[int]) -> Any:
         if row.numel() and not (int(fl.amin(row)) >= 0 and int(fl.amax(row)) < n):
             raise RuntimeError(f"[coalesce] expected indices below {n} in dimension {d}, got one outside")
         keys = keys * n + row
-    found, groups, _ = _unique(keys, False)
+    unique_keys, groups, _ = _unique(keys, False)
     rows = []
     for n in reversed(size):
-        rows.append(fl.remainder(found, n) if n else found)
-        found = fl.div(found, n, rounding_mode="floor") if n else found
+        rows.append(fl.remainder(unique_keys, n) if n else unique_keys)
+        unique_keys = fl.div(unique_keys, n, rounding_mode="floor") if n else unique_keys
     unique = fl.stack(rows[::-1]) if rows else indices.narrow(1, 0, min(1, indices.shape[1])).clone()
     return unique, groups
 

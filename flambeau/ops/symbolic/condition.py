@@ -102,11 +102,11 @@ _ZERO = constant(0)
 
 def _make(kind: str, expr: Expr = _ZERO, parts: tuple[Condition, ...] = ()) -> Condition:
     key = (kind, expr, parts)
-    made = _CONDITIONS.get(key)
-    if made is None:
-        made = _CONDITIONS[key] = Condition.__new__(Condition)
-        made.kind, made.expr, made.parts = kind, expr, parts
-    return made
+    condition = _CONDITIONS.get(key)
+    if condition is None:
+        condition = _CONDITIONS[key] = Condition.__new__(Condition)
+        condition.kind, condition.expr, condition.parts = kind, expr, parts
+    return condition
 
 
 def _reduced(e: Expr) -> Expr:
@@ -153,10 +153,10 @@ def _combined(kind: str, parts: tuple[Condition, ...]) -> Condition:
     for part in parts:
         for piece in part.parts if part.kind == kind else (part,):
             flat[piece] = None
-    kept = [part for part in flat if part.decided() is not (kind == "and")]
-    if len(kept) == 1:
-        return kept[0]
-    return _make(kind, _ZERO, tuple(kept))
+    undecided = [part for part in flat if part.decided() is not (kind == "and")]
+    if len(undecided) == 1:
+        return undecided[0]
+    return _make(kind, _ZERO, tuple(undecided))
 
 
 TRUE = _make("and")

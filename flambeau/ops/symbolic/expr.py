@@ -72,15 +72,15 @@ class Expr:
     def symbols(self) -> frozenset[Atom]:
         """The symbols that occur anywhere in the expression."""
         if self._symbols is None:
-            found: set[Atom] = set()
+            symbols: set[Atom] = set()
             for monomial in self.terms:
                 for atom in monomial:
                     if atom.kind == "symbol":
-                        found.add(atom)
+                        symbols.add(atom)
                     else:
                         for arg in atom.args:
-                            found |= arg.symbols
-            self._symbols = frozenset(found)
+                            symbols |= arg.symbols
+            self._symbols = frozenset(symbols)
         return self._symbols
 
     @property
@@ -137,22 +137,22 @@ def _scrambled(number: int) -> int:
 
 def _keyed(key: int, terms: dict[Monomial, int]) -> Expr:
     """The one expression with these terms, none of which is zero, and the key that follows from them."""
-    made = _EXPRS.get(key)
+    expr = _EXPRS.get(key)
     place = key
-    while made is not None:
-        if made.terms == terms:
-            return made
+    while expr is not None:
+        if expr.terms == terms:
+            return expr
         place += 1
-        made = _EXPRS.get(place)
-    made = _new(Expr)
-    made.number = len(_EXPRS)
-    made.key = key
-    made.terms = terms
-    made.is_constant = not terms or (len(terms) == 1 and () in terms)
-    made._range = None
-    made._symbols = None
-    _EXPRS[place] = made
-    return made
+        expr = _EXPRS.get(place)
+    expr = _new(Expr)
+    expr.number = len(_EXPRS)
+    expr.key = key
+    expr.terms = terms
+    expr.is_constant = not terms or (len(terms) == 1 and () in terms)
+    expr._range = None
+    expr._symbols = None
+    _EXPRS[place] = expr
+    return expr
 
 
 def _intern(terms: dict[Monomial, int]) -> Expr:
@@ -175,17 +175,17 @@ def _from_items(items: tuple[tuple[Monomial, int], ...]) -> Expr:
 
 def _atom(kind: str, args: tuple[Expr, ...], name: str = "", lower: Number = -inf) -> Atom:
     key = (kind, args, name, lower)
-    made = _ATOMS.get(key)
-    if made is None:
-        made = _ATOMS[key] = Atom(kind, args, name, lower)
-    return made
+    atom = _ATOMS.get(key)
+    if atom is None:
+        atom = _ATOMS[key] = Atom(kind, args, name, lower)
+    return atom
 
 
 def constant(value: int) -> Expr:
-    made = _CONSTANTS.get(value)
-    if made is None:
-        made = _CONSTANTS[value] = _intern({(): value} if value else {})
-    return made
+    expr = _CONSTANTS.get(value)
+    if expr is None:
+        expr = _CONSTANTS[value] = _intern({(): value} if value else {})
+    return expr
 
 
 def symbol(name: str, lower: Number = 0) -> Expr:
@@ -242,9 +242,9 @@ def multiply(a: Expr, b: Expr) -> Expr:
     if a.is_constant:
         return scale(b, a.terms.get((), 0))
     place = a.number << 32 | b.number
-    made = _PRODUCTS.get(place)
-    if made is not None:
-        return made
+    cached = _PRODUCTS.get(place)
+    if cached is not None:
+        return cached
     if len(a.terms) > len(b.terms):
         a, b = b, a
     terms: dict[Monomial, int] = {}
@@ -264,8 +264,8 @@ def multiply(a: Expr, b: Expr) -> Expr:
                 terms[product] = total
             else:
                 terms[product] = v * w
-    made = _PRODUCTS[place] = _keyed(a.key * b.key & _MASK, terms)
-    return made
+    cached = _PRODUCTS[place] = _keyed(a.key * b.key & _MASK, terms)
+    return cached
 
 
 def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
@@ -294,11 +294,11 @@ def _divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     single = len(b.terms) == 1
     if single:
         taken: dict[Monomial, int] = {}
-        kept: dict[Monomial, int] = {}
+        remainder: dict[Monomial, int] = {}
         for monomial, value in a.terms.items():
             shared = _without(monomial, lead)
             if shared is None:
-                kept[monomial] = value
+                remainder[monomial] = value
                 continue
             # The constant's part is made positive; others keep their sign, which reads better.
             whole = value // factor if value >= 0 or not monomial else -(-value // factor)
@@ -306,8 +306,8 @@ def _divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
             if whole:
                 taken[shared] = whole
             if part:
-                kept[monomial] = part
-        return _intern(taken), _intern(kept)
+                remainder[monomial] = part
+        return _intern(taken), _intern(remainder)
     while left.terms:
         monomial = _leading(left)
         value = left.terms[monomial]
@@ -324,19 +324,19 @@ def _divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 def _content(e: Expr) -> int:
-    found = 0
+    divisor = 0
     for value in e.terms.values():
-        found = gcd(found, value)
-    return found
+        divisor = gcd(divisor, value)
+    return divisor
 
 
 def floordiv(a: Expr, b: Expr) -> Expr:
     """a // b, rounding down."""
     key = a.number << 32 | b.number
-    made = _QUOTIENTS.get(key)
-    if made is None:
-        made = _QUOTIENTS[key] = _floordiv(a, b)
-    return made
+    quotient = _QUOTIENTS.get(key)
+    if quotient is None:
+        quotient = _QUOTIENTS[key] = _floordiv(a, b)
+    return quotient
 
 
 def _floordiv(a: Expr, b: Expr) -> Expr:
@@ -395,12 +395,12 @@ def _common_atoms(a: Expr, b: Expr) -> list[Atom]:
             common = [atom for atom in monomial if _atom_range(atom)[0] > 0]
         else:
             left = list(monomial)
-            kept = []
+            shared = []
             for atom in common:
                 if atom in left:
                     left.remove(atom)
-                    kept.append(atom)
-            common = kept
+                    shared.append(atom)
+            common = shared
         if not common:
             return []
     return common or []
@@ -423,22 +423,22 @@ def _extreme(kind: str, args: tuple[Expr, ...]) -> Expr:
     for arg in args:
         inner = _as_atom(arg)
         flat.extend(inner.args if inner is not None and inner.kind == kind else (arg,))
-    kept: list[Expr] = []
+    remaining: list[Expr] = []
     for candidate in dict.fromkeys(flat):
         beaten = False
-        for other in list(kept):
+        for other in list(remaining):
             low, high = range_of(candidate - other if kind == "max" else other - candidate)
             if high <= 0:
                 beaten = True
                 break
             if low >= 0:
-                kept.remove(other)
+                remaining.remove(other)
         if not beaten:
-            kept.append(candidate)
-    if len(kept) == 1:
-        return kept[0]
-    kept.sort(key=lambda e: (e.is_constant, e.number))
-    return _intern({(_atom(kind, tuple(kept)),): 1})
+            remaining.append(candidate)
+    if len(remaining) == 1:
+        return remaining[0]
+    remaining.sort(key=lambda e: (e.is_constant, e.number))
+    return _intern({(_atom(kind, tuple(remaining)),): 1})
 
 
 def _as_atom(e: Expr) -> Atom | None:
@@ -458,10 +458,10 @@ def maximum(*args: Expr) -> Expr:
 
 
 def power(a: Expr, n: int) -> Expr:
-    made = constant(1)
+    result = constant(1)
     for _ in range(n):
-        made = multiply(made, a)
-    return made
+        result = multiply(result, a)
+    return result
 
 
 # ---------------------------------------------------------------------------------------------- remainders
@@ -469,7 +469,7 @@ def power(a: Expr, n: int) -> Expr:
 
 def split_remainders(e: Expr) -> tuple[list[tuple[int, Expr, Expr]], Expr]:
     """An expression as a sum of factor * (a % b) and a rest, undoing what `modulo` wrote."""
-    found: list[tuple[int, Expr, Expr]] = []
+    pairs: list[tuple[int, Expr, Expr]] = []
     rest = e
     for monomial, value in e.terms.items():
         for atom in monomial:
@@ -484,10 +484,10 @@ def split_remainders(e: Expr) -> tuple[list[tuple[int, Expr, Expr]], Expr]:
             factor = -value // b.terms[lead]
             candidate = add(rest, scale(modulo_form(a, b, atom), -factor))
             if len(candidate.terms) < len(rest.terms):
-                found.append((factor, a, b))
+                pairs.append((factor, a, b))
                 rest = candidate
                 break
-    return found, rest
+    return pairs, rest
 
 
 def modulo_form(a: Expr, b: Expr, quotient: Atom) -> Expr:

@@ -400,11 +400,11 @@ def _operation(on_exprs: Callable[..., Expr], on_numbers: Callable[[Any, Any], A
             hint = None if hint is None or other_hint is None else on_numbers(hint, other_hint)
         if expr.is_constant:
             return expr.constant
-        made = _new(SymInt)
-        made.expr = expr
-        made.env = self.env
-        made.hint = hint
-        return made
+        result = _new(SymInt)
+        result.expr = expr
+        result.env = self.env
+        result.hint = hint
+        return result
 
     return method
 

@@ -88,23 +88,23 @@ class ShapeEnv:
         self, hint: int, source: str = "", *, lower: Number = 0, upper: Number = inf, name: str | None = None
     ) -> SymInt:
         """A symbol for a size (or an integer, with lower=-inf) that is `hint` in the example."""
-        made = symbol(name or f"s{len(self._symbols)}", lower)
-        atom = single_symbol(made)
+        new_symbol = symbol(name or f"s{len(self._symbols)}", lower)
+        atom = single_symbol(new_symbol)
         assert atom is not None
         self._symbols.append(atom)
         self.hints[atom] = hint
         self.sources[atom] = source or atom.name
         self.ranges[atom] = (lower, upper)
-        return SymInt(made, self, hint)
+        return SymInt(new_symbol, self, hint)
 
     def create_unbacked(self, lower: Number = 0, upper: Number = inf) -> SymInt:
         """A symbol for a number that only the data decides: it has no hint, and asking for its value raises."""
-        made = symbol(f"u{self._unbacked}", lower)
+        new_symbol = symbol(f"u{self._unbacked}", lower)
         self._unbacked += 1
-        atom = single_symbol(made)
+        atom = single_symbol(new_symbol)
         assert atom is not None
         self.ranges[atom] = (lower, upper)
-        return SymInt(made, self, None)
+        return SymInt(new_symbol, self, None)
 
     create_unbacked_symint = create_unbacked
 
@@ -260,8 +260,8 @@ class ShapeEnv:
             self.replacements = {a: substitute(x, {atom: other}) for a, x in self.replacements.items()}
             self.replacements[atom] = other
             low, high = self.ranges.get(atom, (atom.lower, inf))
-            kept, self._facts = self._facts, set()
-            for fact in kept:
+            facts, self._facts = self._facts, set()
+            for fact in facts:
                 replaced = fact.substituted({atom: other})
                 if replaced.decided() is None:
                     self._facts.add(replaced)

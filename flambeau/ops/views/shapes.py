@@ -160,8 +160,8 @@ def unsqueeze(self: Geometry, dim: int) -> Geometry:
 
 def _squeezed(self: Geometry, dims: Sequence[int]) -> Geometry:
     # Whether a dimension goes is decided by its size: a guard when it is symbolic.
-    kept = [d for d in range(len(self.sizes)) if d not in dims or bool(self.sizes[d] != 1)]
-    return _permuted(self, kept)
+    remaining = [d for d in range(len(self.sizes)) if d not in dims or bool(self.sizes[d] != 1)]
+    return _permuted(self, remaining)
 
 
 @shape("squeeze")
@@ -184,8 +184,8 @@ def select(self: Geometry, dim: int, index: Int) -> Geometry:
     if index < 0:
         index = index + size
     rest = [i for i in range(len(self.sizes)) if i != d]
-    made = _permuted(self, rest)
-    return made._replace(offset=self.offset + index * self.strides[d])
+    permuted = _permuted(self, rest)
+    return permuted._replace(offset=self.offset + index * self.strides[d])
 
 
 def _clamped(value: Int, size: Int) -> Int:
@@ -233,11 +233,11 @@ def narrow(self: Geometry, dim: int, start: Int, length: Int) -> Geometry:
 
 
 def _pieces(self: Geometry, d: int, lengths: Sequence[Int]) -> list[Geometry]:
-    made, at = [], 0
+    pieces, at = [], 0
     for length in lengths:
-        made.append(Geometry((*self.sizes[:d], length, *self.sizes[d + 1 :]), self.strides, self.offset + at * self.strides[d]))  # fmt: skip
+        pieces.append(Geometry((*self.sizes[:d], length, *self.sizes[d + 1 :]), self.strides, self.offset + at * self.strides[d]))  # fmt: skip
         at = at + length
-    return made
+    return pieces
 
 
 @shape("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor")

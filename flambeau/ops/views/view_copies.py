@@ -41,7 +41,7 @@ _copying("permute_copy(Tensor self, int[] dims) -> Tensor", lambda self, dims: s
 _copying("select_copy(Tensor self, int dim, int index) -> Tensor", lambda self, dim, index: self.select(dim, index))
 _copying(
     "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
-    lambda self, *cut: fl._ops.slice(self, *cut),
+    lambda self, *bounds: fl._ops.slice(self, *bounds),
 )
 _copying("squeeze_copy(Tensor self) -> Tensor", lambda self: self.squeeze())
 _copying("squeeze_copy.dim(Tensor self, int dim) -> Tensor", lambda self, dim: self.squeeze(dim))
