@@ -26,8 +26,9 @@ void refresh_included() {
   state.included = modes().empty() ? state.included - KeySet(Key::Python) : state.included | Key::Python;
 }
 
-// What a handler sees of an operator that ATen has no single operator for: `aten_parts` of flambeau/ops/rules.py
-// has a function for each such operator, by which the call is made of ATen's operators or has another name.
+// What a handler sees of an operator that ATen has no single operator for: `aten_parts` of
+// flambeau/ops/rules.py has a function for each such operator, by which the call is made of ATen's operators
+// or has another name.
 PyObject* parts_of(const Operator& op) {
   static auto* known = new std::unordered_map<std::string, PyObject*>;  // nullptr: the operator is the same
   const std::string name = op.schema.full_name();

@@ -109,7 +109,7 @@ class Derivative:
         alias = next((tag[6:] for tag in record.tags if tag.startswith("alias:")), record.name)
         if alias == record.name:
             return gradients(record) or [None] * len(self.tensors)
-        original = find(alias)
+        original = find(alias) or record
         renamed = dict(zip((a.name for a in original.schema.args), self.arguments))
         return [
             None if g is None else Gradient(g.kind, g.record, tuple(renamed.get(s, s) for s in g.sources))
