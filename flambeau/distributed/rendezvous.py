@@ -45,7 +45,8 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -
 
 def _meet(host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta) -> Store:
     """The store at an address, held by rank 0 unless a launcher holds it."""
-    held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    agent = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
+    held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and agent == (host, str(port))
     key = (host, port, os.getpid())
     if key not in _stores:
         _stores[key] = TCPStore(
@@ -54,7 +55,8 @@ def _meet(host: str, port: int, rank: int, world_size: int, timeout: datetime.ti
     store = _stores[key]
     store.set_timeout(timeout)
     _meetings[key] = number = _meetings.get(key, 0) + 1
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    # A launcher counts the rounds in which it started workers.
+    attempt = os.environ.get("FLAMBEAU_ROUND", os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     return PrefixStore(f"attempt{attempt}/meeting{number}", store)
 
 

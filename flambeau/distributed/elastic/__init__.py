@@ -1,0 +1,1 @@
+"""Launching of workers that are watched and restarted."""

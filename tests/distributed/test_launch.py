@@ -1,0 +1,171 @@
+"""The launcher: environments, failures, restarts, several nodes, functions."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent))
+from launching import child_environment, free_port
+
+REPORT = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+t = torch.ones(1)
+dist.all_reduce(t)
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
+sys.stdout.write(f"sum {int(t)} of " + " ".join(os.environ[name] for name in names) + " " + " ".join(sys.argv[1:]) + "\\n")
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    def start(body, *options, arguments=(), module="torch.distributed.run", wait=True):
+        program = tmp_path / f"program{len(list(tmp_path.iterdir()))}.py"
+        program.write_text(textwrap.dedent(body))
+        command = [sys.executable, "-m", module, *options, str(program), *arguments]
+        process = subprocess.Popen(
+            command, env=child_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
+        )
+        if not wait:
+            return process
+        output, _ = process.communicate(timeout=60)
+        return process.returncode, output
+
+    return start
+
+
+def lines(output):
+    return sorted(line.strip() for line in output.splitlines() if line.startswith("sum"))
+
+
+def test_workers_find_each_other(launch):
+    code, output = launch(REPORT, "--standalone", "--nproc-per-node=3", arguments=("--flag", "x"))
+    assert code == 0, output
+    assert lines(output) == [f"sum 3 of {r} {r} 3 0 3 0 --flag x" for r in range(3)], output
+
+
+def test_default_options_and_old_spellings(launch):
+    code, output = launch(REPORT, "--nnodes=1", "--nproc_per_node", "2")
+    assert code == 0 and len(lines(output)) == 2, output
+
+
+def test_a_failing_worker_is_reported_and_ends_the_others(launch):
+    code, output = launch(
+        """
+        import os, time
+        from torch.distributed.elastic.multiprocessing.errors import record
+        @record
+        def main():
+            if os.environ["RANK"] == "1":
+                raise ValueError("broken on purpose")
+            time.sleep(100)
+        main()
+        """,
+        "--standalone", "--nproc-per-node=2",
+    )  # fmt: skip
+    assert code == 1 and "FAILED" in output and "broken on purpose" in output and "rank      : 1" in output, output
+
+
+def test_workers_are_restarted(launch, tmp_path):
+    code, output = launch(
+        """
+        import os, signal, sys, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+        dist.all_reduce(torch.ones(1))
+        if dist.get_rank() == 1 and attempt < 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        t = torch.ones(1)
+        dist.all_reduce(t)
+        sys.stdout.write(f"sum {int(t)} attempt {attempt}\\n")
+        """,
+        "--standalone", "--nproc-per-node=3", "--max-restarts=3",
+    )  # fmt: skip
+    assert code == 0 and lines(output) == ["sum 3 attempt 2"] * 3, output
+
+
+def test_two_agents_are_two_nodes(launch):
+    port = free_port()
+    options = (
+        "--nnodes=2",
+        "--nproc-per-node=2",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint=127.0.0.1:{port}",
+        "--rdzv-id=job",
+    )
+    agents = [launch(REPORT, *options, wait=False) for _ in range(2)]
+    outputs = [agent.communicate(timeout=60)[0] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], outputs
+    ranks = sorted(line.split()[3] for output in outputs for line in lines(output))
+    assert ranks == ["0", "1", "2", "3"] and all("sum 4" in line for output in outputs for line in lines(output)), (
+        outputs
+    )
+
+
+def test_static_nodes(launch):
+    port = free_port()
+    agents = [
+        launch(
+            REPORT, "--nnodes=2", "--nproc-per-node=1", f"--node-rank={node}", "--master-addr=127.0.0.1",
+            f"--master-port={port}", wait=False,
+        )
+        for node in (1, 0)
+    ]  # fmt: skip
+    outputs = [agent.communicate(timeout=60)[0] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], outputs
+    assert [lines(output)[0].split()[3] for output in outputs] == ["1", "0"], outputs
+
+
+def test_output_goes_to_files(launch, tmp_path):
+    logs = tmp_path / "logs"
+    code, output = launch(REPORT, "--standalone", "--nproc-per-node=2", "--redirects=3", f"--log-dir={logs}")
+    assert code == 0 and not lines(output), output
+    written = [path.read_text() for path in logs.rglob("stdout.log")]
+    assert len(written) == 2 and all("sum 2" in text for text in written)
+    code, output = launch(REPORT, "--standalone", "--nproc-per-node=2", "--tee=3", f"--log-dir={logs}")
+    assert code == 0 and "[default0]:sum 2" in output and "[default1]:sum 2" in output, output
+
+
+def test_functions_are_launched(launch):
+    program = """
+        import torch, torch.distributed as dist
+        from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+        def work(scale):
+            dist.init_process_group("gloo")
+            t = torch.tensor([float(dist.get_rank() + 1)])
+            dist.all_reduce(t)
+            dist.destroy_process_group()
+            return scale * t.item()
+        def spawned(rank, size, port):
+            dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+            t = torch.ones(2)
+            dist.all_reduce(t)
+            assert t.tolist() == [size, size]
+            dist.destroy_process_group()
+        if __name__ == "__main__":
+            import sys, torch.multiprocessing as mp
+            mp.spawn(spawned, args=(2, int(sys.argv[1])), nprocs=2)
+            config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2, run_id="x", rdzv_backend="c10d",
+                                  rdzv_endpoint="localhost:0", max_restarts=0)
+            assert elastic_launch(config, work)(10) == {0: 30.0, 1: 30.0}
+            print("sum ok")
+    """
+    process = launch(program, "--standalone", arguments=(str(free_port()),), wait=False)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and lines(output) == ["sum ok"], output
+
+
+def test_command_line(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(REPORT)
+    command = [sys.executable, "-m", "flambeau", "launch", "--nproc-per-node=2", str(program)]
+    environment = {k: v for k, v in os.environ.items() if k != "FLAMBEAU_AS_TORCH"} | {
+        "PYTHONPATH": child_environment()["PYTHONPATH"]
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and len(lines(done.stdout)) == 2, done.stdout + done.stderr
