@@ -42,6 +42,29 @@ class Batch {
 
   void run(cpu::GemmArgs g) {
     if (empty_) return;
+    merge_rows(g);
+    if (count_ > 0) {
+      const Axis& inner = axes_[count_ - 1];
+      g.batch = inner.size;
+      g.a_batch = inner.a;
+      g.b_batch = inner.b;
+      g.c_batch = inner.c;
+    }
+    loop(g, 0, size_of(g.dtype));
+  }
+
+  // Calls of gemm that `run` makes.
+  int64_t calls(cpu::GemmArgs g) const {
+    Batch merged = *this;
+    merged.merge_rows(g);
+    int64_t product = empty_ ? 0 : 1;
+    for (int i = 0; i + 1 < merged.count_; ++i) product *= merged.axes_[i].size;
+    return product;
+  }
+
+ private:
+  // A batch that shares B becomes rows of A.
+  void merge_rows(cpu::GemmArgs& g) {
     while (count_ > 0) {
       const Axis& inner = axes_[count_ - 1];
       if (inner.b != 0) break;
@@ -54,17 +77,8 @@ class Batch {
       g.m *= inner.size;
       --count_;
     }
-    if (count_ > 0) {
-      const Axis& inner = axes_[count_ - 1];
-      g.batch = inner.size;
-      g.a_batch = inner.a;
-      g.b_batch = inner.b;
-      g.c_batch = inner.c;
-    }
-    loop(g, 0, size_of(g.dtype));
   }
 
- private:
   void loop(const cpu::GemmArgs& g, int level, int64_t item) {
     if (level >= count_ - 1) return g.device >= 0 ? the_accelerator().gemm(g) : cpu::gemm(g);
     const Axis& axis = axes_[level];
@@ -106,6 +120,27 @@ bool rows_of_one_matrix(const Tensor& t) {
   return true;
 }
 
+// An operand whose matrices lie at one distance from each other, over the batch of `out`: itself, or a copy.
+Tensor in_one_batch(const Tensor& t, const Tensor& out) {
+  const int64_t n = out.dim() - 2, lead = out.dim() - t.dim();
+  Dims sizes(static_cast<size_t>(n)), strides(static_cast<size_t>(n));
+  bool regular = true;
+  int64_t inner = -1;  // the batch dimension before, from the innermost on
+  for (int64_t d = n - 1; d >= 0; --d) {
+    sizes[d] = out.size(d);
+    strides[d] = d < lead || t.size(d - lead) == 1 ? 0 : t.stride(d - lead);
+    if (sizes[d] == 1) continue;
+    if (inner >= 0) regular = regular && strides[d] == sizes[inner] * strides[inner];
+    inner = d;
+  }
+  if (regular) return t;
+  for (const int64_t d : {-2, -1}) {
+    sizes.push_back(t.size(d));
+    strides.push_back(t.stride(d));
+  }
+  return contiguous(alias(t, sizes, strides, t.offset()));
+}
+
 // out = alpha * a @ b + beta * out for operands of two or more dimensions whose batches broadcast to that of
 // out.
 void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<double> alpha = 1,
@@ -143,6 +178,11 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<
     const int64_t sa = d < lead_a || a.size(d - lead_a) == 1 ? 0 : a.stride(d - lead_a);
     const int64_t sb = d < lead_b || b.size(d - lead_b) == 1 ? 0 : b.stride(d - lead_b);
     batch.add(out.size(d), sa, sb, out.stride(d));
+  }
+  // On an accelerator a copy takes less time than a launch for each part of a batch.
+  if (g.device >= 0 && batch.calls(g) > 1) {
+    const Tensor one = in_one_batch(a, out), two = in_one_batch(b, out);
+    if (!one.same(a) || !two.same(b)) return multiply(one, two, out, alpha, beta, bias);
   }
   batch.run(g);
 }

@@ -65,6 +65,7 @@ struct Layer {
   Sizes sizes;
   Tensor input, w_ih, w_hh, b_ih, b_hh, w_hr;
   Tensor output, gates, kept;
+  bool narrow = false;  // the tensors that the operator got have 16 bits an element
 };
 void forward_elsewhere(const Layer& layer, const Tensor& h, const Tensor& c);
 struct Gradients {

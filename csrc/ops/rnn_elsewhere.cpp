@@ -19,9 +19,10 @@ char* row_or_null(const Tensor& t, int64_t i) {
 // c = op(a) op(b) (+ c) with rows of m x k, k x n and m x n.
 class Product {
  public:
-  Product(const Tensor& like, int64_t m, int64_t n, int64_t k) {
-    g_.dtype = like.dtype();
-    g_.device = like.device().index;
+  Product(const Layer& l, int64_t m, int64_t n, int64_t k) {
+    g_.dtype = l.gates.dtype();
+    g_.device = l.gates.device().index;
+    g_.narrow = l.narrow;
     g_.m = m, g_.n = n, g_.k = k;
   }
   Product& a(const void* p, int64_t row, int64_t column = 1) {
@@ -88,7 +89,7 @@ void forward_elsewhere(const Layer& l, const Tensor& h, const Tensor& c) {
   const Steps& s = l.steps;
   const int64_t n = l.sizes.hidden, state = l.sizes.state, wide = l.sizes.gates;
   const bool gru = l.mode == Mode::Gru, projected = l.w_hr.defined();
-  Product(l.gates, s.rows, wide, l.sizes.input)
+  Product(l, s.rows, wide, l.sizes.input)
       .a(l.input.raw(), l.sizes.input)
       .b(l.w_ih.raw(), 1, l.sizes.input)
       .bias(l.b_ih)
@@ -98,7 +99,7 @@ void forward_elsewhere(const Layer& l, const Tensor& h, const Tensor& c) {
   for (int64_t i = 0; i < s.size(); ++i) {
     const int64_t t = s.at(i), first = s.first[t], count = s.count[t];
     char* gates = row(l.gates, first);
-    Product(l.gates, count, wide, state)
+    Product(l, count, wide, state)
         .a(h.raw(), state)
         .b(l.w_hh.raw(), 1, state)
         .into(gru ? recurrent.raw() : gates, wide, !gru);
@@ -113,7 +114,7 @@ void forward_elsewhere(const Layer& l, const Tensor& h, const Tensor& c) {
     step.out = projected ? nullptr : row(l.output, first);
     the_accelerator().recurrent(step);
     if (projected) {
-      Product(l.gates, count, state, n).a(hidden.raw(), n).b(l.w_hr.raw(), 1, n).into(h.raw(), state);
+      Product(l, count, state, n).a(hidden.raw(), n).b(l.w_hr.raw(), 1, n).into(h.raw(), state);
       copy_rows(l.output, first, h, 0, count);
     }
   }
@@ -146,7 +147,7 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
         the_accelerator().recurrent(sum);
       }
       copy_rows(d_state, first, d.h, 0, count);
-      Product(l.gates, count, n, state).a(d.h.raw(), state).b(l.w_hr.raw(), n).into(d_hidden.raw(), n);
+      Product(l, count, n, state).a(d.h.raw(), state).b(l.w_hr.raw(), n).into(d_hidden.raw(), n);
       step.more = nullptr;
       step.d_out = d_hidden.raw();
     }
@@ -167,7 +168,7 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
       step.out = row(l.output, first);
     }
     the_accelerator().recurrent(step);
-    Product(l.gates, count, state, wide)
+    Product(l, count, state, wide)
         .a(row(d_recurrent, first), wide)
         .b(l.w_hh.raw(), state)
         .into(d.h.raw(), state, gru);
@@ -183,16 +184,16 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
   }
   const int64_t in = l.sizes.input;
   if (d.input.defined())
-    Product(l.gates, s.rows, in, wide).a(d_gates.raw(), wide).b(l.w_ih.raw(), in).into(d.input.raw(), in);
+    Product(l, s.rows, in, wide).a(d_gates.raw(), wide).b(l.w_ih.raw(), in).into(d.input.raw(), in);
   if (d.w_ih.defined())
-    Product(l.gates, wide, in, s.rows).a(d_gates.raw(), 1, wide).b(l.input.raw(), in).into(d.w_ih.raw(), in);
+    Product(l, wide, in, s.rows).a(d_gates.raw(), 1, wide).b(l.input.raw(), in).into(d.w_ih.raw(), in);
   if (d.w_hh.defined())
-    Product(l.gates, wide, state, s.rows)
+    Product(l, wide, state, s.rows)
         .a(d_recurrent.raw(), 1, wide)
         .b(before.raw(), state)
         .into(d.w_hh.raw(), state);
   if (d.w_hr.defined())
-    Product(l.gates, state, n, s.rows)
+    Product(l, state, n, s.rows)
         .a(d_state.raw(), 1, state)
         .b(unprojected.raw(), n)
         .into(d.w_hr.raw(), n);
@@ -203,7 +204,7 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
   the_accelerator().fill(ones, options.dtype == DType::Double ? static_cast<const void*>(&one) : &one_float);
   for (const auto& [to, from] : {std::pair(d.b_ih, d_gates), std::pair(d.b_hh, d_recurrent)})
     if (to.defined())
-      Product(l.gates, 1, wide, s.rows).a(ones.raw(), s.rows).b(from.raw(), wide).into(to.raw(), wide);
+      Product(l, 1, wide, s.rows).a(ones.raw(), s.rows).b(from.raw(), wide).into(to.raw(), wide);
 }
 
 }  // namespace fl::rnn

@@ -3,6 +3,10 @@
 Forward keeps the largest score and the sum of weights of each query while it walks over the keys, and leaves the logsumexp
 for backward. Backward is three kernels: the products of outputs and their gradients, then gradients of keys and values
 (each program has some keys and walks over queries), then those of queries. Query heads may share key heads.
+
+A bias is added to the scores, or a mask hides some; its gradient is one more kernel, whose programs have a block of queries
+by keys and walk over the batches and heads that share the bias. Dropout multiplies the weights by a tensor that says which
+are kept: what it costs to read is little beside what it costs to draw the numbers three times.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from flambeau._inductor.ir import Buffer, OperatorCall
 from flambeau._inductor.tiles import Target, power
 from flambeau._inductor.triton import Kernel
 
-__all__ = ["attention", "attention_backward"]
+__all__ = ["attention", "attention_backward", "biased_attention", "biased_attention_backward"]
 
 _LOG2E = 1.4426950408889634
 
@@ -77,10 +81,23 @@ class _Writer:
 
 
 class _Geometry:
-    """What the kernels of one call share."""
+    """What the kernels of one call share. A `bias` is added to scores or, as booleans, hides some; `keep` says which weights
+    dropout keeps."""
 
-    def __init__(self, query: _Operand, key: _Operand, value: _Operand, causal: bool, scale: float | None) -> None:
+    def __init__(
+        self,
+        query: _Operand,
+        key: _Operand,
+        value: _Operand,
+        causal: bool,
+        scale: float | None,
+        bias: _Operand | None = None,
+        keep: _Operand | None = None,
+        dropout: float = 0.0,
+    ) -> None:
         self.query, self.key, self.value = query, key, value
+        self.bias, self.keep = bias, keep
+        self.kept_factor = 1 / (1 - dropout) if dropout < 1 else 0.0
         self.batch, self.heads, self.queries, self.depth = query.size
         self.keys, self.value_depth = key.size[2], value.size[3]
         self.group = self.heads // key.size[1]
@@ -111,6 +128,28 @@ class _Geometry:
             f"group = {writer.number('group', self.group)}",
         ]
 
+    def bases(self, writer: _Writer) -> list[str]:
+        """Where the bias of a head begins, and which of its weights are kept."""
+        parts = (("bias", self.bias), ("keep", self.keep))
+        return [writer.base(name, operand, "h") for name, operand in parts if operand is not None]
+
+    def biased(self, writer: _Writer, masks: dict[str, str], turned: bool = False) -> list[str]:
+        """The lines that add the bias to scores, which are exponents of two."""
+        if self.bias is None:
+            return []
+        address, where = writer.tile("bias", self.bias, "m", "n", turned), _where(masks, "m", "n", turned)
+        if self.bias.buffer.dtype is fl.bool:
+            return [f's = tl.where({_load(address, where, "0")} != 0, s, float("-inf"))']
+        return [f"s += {_load(address, where)}.to(tl.float32) * {_LOG2E!r}"]
+
+    def dropped(self, writer: _Writer, masks: dict[str, str], names: dict[str, str], turned: bool = False) -> list[str]:
+        """The lines that set new names to values where their weights are kept, times a factor, and to zero elsewhere."""
+        if self.keep is None:
+            return [f"{new} = {old}" for new, old in names.items() if new != old]
+        address, where = writer.tile("keep", self.keep, "m", "n", turned), _where(masks, "m", "n", turned)
+        lines = [f"kept = {_load(address, where, '0')} != 0"]
+        return lines + [f"{new} = tl.where(kept, {old} * {self.kept_factor!r}, 0.0)" for new, old in names.items()]
+
     def seen(self, masks: dict[str, str], diagonal: bool, turned: bool = False) -> str:
         """The condition under which a query sees a key, queries by keys or turned; empty where all do."""
         down, across = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
@@ -120,10 +159,10 @@ class _Geometry:
         return " & ".join(parts)
 
 
-def _load(address: str, masks: list[str]) -> str:
+def _load(address: str, masks: list[str], other: str = "0.0") -> str:
     """A load of a tile, with zeros where nothing is."""
     text = " & ".join(masks)
-    return f"tl.load({address}, {text}, other=0.0)" if text else f"tl.load({address})"
+    return f"tl.load({address}, {text}, other={other})" if text else f"tl.load({address})"
 
 
 def _where(masks: dict[str, str], row: str, column: str, turned: bool = False) -> list[str]:
@@ -139,15 +178,38 @@ def _result(buffer: Buffer) -> _Operand:
     return _Operand(buffer, buffer.size, buffer.stride, 0)
 
 
-def _fits(call: Any) -> bool:
-    """Whether the kernels take a call: no mask, heads of a usual depth, something to do."""
-    query, key, value, mask = call.args[:4]
+def _broadcast(operand: _Operand, full: tuple[int, ...]) -> _Operand:
+    """A bias or mask with strides of zero where it is the same for all, with four dimensions."""
+    lead = 4 - len(operand.size)
+    sizes, strides = (1,) * lead + operand.size, (0,) * lead + operand.stride
+    strides = tuple(0 if n == 1 else s for n, s in zip(sizes, strides))
+    return _Operand(operand.buffer, full, strides, operand.offset)
+
+
+def _geometry(operands: list[_Operand], bias: Any, keep: Any, causal: bool, scale: Any, dropout: float) -> _Geometry:
+    """Takes query, key and value, and bias and keep where there are some, from the front of the operands."""
+    query, key, value = (operands.pop(0) for _ in range(3))
+    full = (*query.size[:3], key.size[2])
+    parts = [None if value is None else _broadcast(operands.pop(0), full) for value in (bias, keep)]
+    return _Geometry(query, key, value, causal, scale, parts[0], parts[1], dropout)
+
+
+def _fits(query: Any, key: Any, value: Any, bias: Any = None) -> bool:
+    """Whether the kernels take a call: heads of a usual depth, something to do."""
     return (
-        mask is None
-        and all(0 not in v.size for v in (query, key, value))
+        all(0 not in v.size for v in (query, key, value))
         and max(query.size[3], value.size[3]) <= 256
         and query.dtype in (fl.float32, fl.bfloat16, fl.float16)
+        and (bias is None or bias.dtype in (fl.bool, fl.float32, fl.bfloat16, fl.float16))
     )
+
+
+def _is_better_called(query: Any, value: Any, bias: Any, target: Target) -> bool:
+    """Whether the library's kernel is quicker: that of Hopper for wide heads (140 us instead of 260 for a forward pass of
+    4 x 16 x 2048 x 128, causal)."""
+    depth = query.size[3]
+    wide = 64 < depth <= 128 and depth % 8 == 0 and value.size[3] == depth
+    return target.capability == 90 and wide and bias is None and query.dtype in (fl.bfloat16, fl.float16)
 
 
 def _forward_tile(geometry: _Geometry, target: Target) -> tuple[int, int, int, int]:
@@ -163,13 +225,25 @@ def _forward_tile(geometry: _Geometry, target: Target) -> tuple[int, int, int, i
 
 
 def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
-    """The kernel of a forward call, (query, key, value, no mask, causal, scale)."""
-    call = item.call
-    output, sums = item.results
-    if not _fits(call) or output is None or sums is None:
+    """The kernel of a forward call, (query, key, value, mask, causal, scale)."""
+    query, key, value, mask, causal, scale = item.call.args
+    if not _fits(query, key, value, mask) or _is_better_called(query, value, mask, target) or None in item.results:
         return None
-    query, key, value = _operands(item)
-    g = _Geometry(query, key, value, call.args[4], call.args[5])
+    return _forward(item, target, _geometry(_operands(item), mask, None, causal, scale, 0.0))
+
+
+def biased_attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
+    """The kernel of a forward call, (query, key, value, bias, keep, causal, scale, dropout)."""
+    query, key, value, bias, keep, causal, scale, dropout = item.call.args
+    if not _fits(query, key, value, bias) or None in item.results:
+        return None
+    return _forward(item, target, _geometry(_operands(item), bias, keep, causal, scale, dropout))
+
+
+def _forward(item: OperatorCall, target: Target, g: _Geometry) -> list[Kernel]:
+    output, sums = item.results
+    assert output is not None and sums is not None
+    query, key, value = g.query, g.key, g.value
     m, n, warps, stages = _forward_tile(g, target)
     w = _Writer()
     masks = g.masks(m, n)
@@ -180,6 +254,7 @@ def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
         w.base("q", query, "h"),
         w.base("k", key, "(h // group)"),
         w.base("v", value, "(h // group)"),
+        *g.bases(w),
         "first = tl.program_id(0) * M",
         "m = first + tl.arange(0, M)",
         "d = tl.arange(0, D)",
@@ -196,12 +271,16 @@ def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
             "n = start + tl.arange(0, N)",
             f"y = {_load(w.tile('k', key, 'n', 'd', turned=True), _where(masks, 'n', 'd', turned=True))}",
             f"s = tl.dot(x, y{g.precision}) * {g.scale * _LOG2E!r}",
+            *g.biased(w, masks),
             *([f's = tl.where({seen}, s, float("-inf"))'] if seen else []),
             "top = tl.maximum(best, tl.max(s, 1))",
-            "weight = tl.exp2(s - top[:, None])",
-            "shrink = tl.exp2(best - top)",
+            # A query that has seen no key yet has no largest score.
+            "base = top" if g.bias is None else 'base = tl.where(top == float("-inf"), 0.0, top)',
+            "weight = tl.exp2(s - base[:, None])",
+            "shrink = tl.exp2(best - base)",
             "total = total * shrink + tl.sum(weight, 1)",
             "made = made * shrink[:, None]",
+            *g.dropped(w, masks, {"weight": "weight"}),
             f"z = {_load(w.tile('v', value, 'n', 'e'), _where(masks, 'n', 'e'))}",
             f"made = tl.dot(weight.to(tl.{g.dtype}), z, made{g.precision})",
             "best = top",
@@ -224,6 +303,7 @@ def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
         f"tl.store({at} + tl.program_id(1).to(tl.int64) * queries + m, "
         f"(best + tl.log2(total)) * {1 / _LOG2E!r}{', ' + masks['m'] if masks['m'] else ''})",
         w.base("o", out, "h"),
+        *([] if g.bias is None else ["total = tl.where(total > 0, total, 1.0)"]),
         f"tl.store({w.tile('o', out, 'm', 'e')}, (made / total[:, None]).to(tl.{g.dtype}){', ' + inside if inside else ''})",
     ]
     grid = (-(-g.queries // m), g.batch * g.heads, 1)
@@ -234,19 +314,43 @@ def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
 
 
 def attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | None:
-    """The kernels of (gradient, query, key, value, no mask, output, logsumexp, causal, scale)."""
-    call = item.call
-    if not _fits(type(call)(call.op, call.args[1:], {}, [], [])) or len(item.results) != 3 or None in item.results:
+    """The kernels of (gradient, query, key, value, mask, output, logsumexp, causal, scale)."""
+    _, query, key, value, mask, _, _, causal, scale = item.call.args
+    if not _fits(query, key, value, mask) or _is_better_called(query, value, mask, target) or None in item.results:
         return None
-    grad, query, key, value, output, sums = _operands(item)
-    g = _Geometry(query, key, value, call.args[7], call.args[8])
+    grad, *rest = _operands(item)
+    return _backward(item, target, _geometry(rest, mask, None, causal, scale, 0.0), grad, *rest, of_bias=None)
+
+
+def biased_attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | None:
+    """The kernels of (gradient, query, key, value, bias, keep, output, logsumexp, causal, scale, dropout, bias gradient)."""
+    _, query, key, value, bias, keep, _, _, causal, scale, dropout, bias_gradient = item.call.args
+    if not _fits(query, key, value, bias) or None in item.results[:3]:
+        return None
+    grad, *rest = _operands(item)
+    g = _geometry(rest, bias, keep, causal, scale, dropout)
+    of_bias = item.results[3] if bias_gradient else None
+    if of_bias is not None and not _takes_bias_gradient(g, of_bias):
+        return None
+    return _backward(item, target, g, grad, *rest, of_bias=of_bias)
+
+
+def _backward(
+    item: OperatorCall,
+    target: Target,
+    g: _Geometry,
+    grad: _Operand,
+    output: _Operand,
+    sums: _Operand,
+    of_bias: Buffer | None,
+) -> list[Kernel] | None:
     plain = (g.heads * g.queries, g.queries, 1)
     if tuple(s for s, n in zip(sums.stride, sums.size) if n != 1) != tuple(
         s for s, n in zip(plain, sums.size) if n != 1
     ):
         return None
     deltas = Buffer(-1, fl.float32, sums.size, plain, "loop")
-    to_query, to_key, to_value = (_result(b) for b in item.results if b is not None)
+    to_query, to_key, to_value = (_result(b) for b in item.results[:3] if b is not None)
     first = _deltas(g, grad, output, deltas)
     first.scratch = (deltas,)
     sums_at = (sums.buffer, sums.offset)
@@ -254,6 +358,7 @@ def attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | Non
         first,
         _keys_and_values(g, target, grad, sums_at, deltas, to_key, to_value),
         _queries(g, target, grad, sums_at, deltas, to_query),
+        *([] if of_bias is None else _of_bias(g, target, grad, sums_at, deltas, of_bias)),
     ]
 
 
@@ -289,25 +394,30 @@ def _backward_tile(g: _Geometry, target: Target) -> tuple[int, int, int, int]:
     return 64, 64, 8, 2 if target.capability >= 90 else 1
 
 
-def _scores(g: _Geometry, masks: dict[str, str], diagonal: bool, turned: bool) -> list[str]:
-    """Weights (queries by keys, or turned: keys by queries) and the gradients of the scores. Tiles are x, dy and, each
-    turned unless the result is, y and z."""
+def _scores(w: _Writer, g: _Geometry, masks: dict[str, str], diagonal: bool, turned: bool) -> list[str]:
+    """Weights (queries by keys, or turned: keys by queries), those that dropout keeps, and the gradients of the scores.
+    Tiles are x, dy and, each turned unless the result is, y and z."""
     seen = g.seen(masks, diagonal, turned)
     row = "[None, :]" if turned else "[:, None]"
     factors = ("y, tl.trans(x)", "z, tl.trans(dy)") if turned else ("x, y", "dy, z")
     return [
         f"s = tl.dot({factors[0]}{g.precision}) * {g.scale * _LOG2E!r}",
+        *g.biased(w, masks, turned),
         f"weight = tl.exp2(s - total{row} * {_LOG2E!r})",
         *([f"weight = tl.where({seen}, weight, 0.0)"] if seen else []),
         f"dw = tl.dot({factors[1]}{g.precision})",
+        *g.dropped(w, masks, {"used": "weight", "dw": "dw"}, turned),
         f"ds = weight * (dw - delta{row})",
     ]
 
 
-def _row_lines(masks: dict[str, str], sums: str, deltas: str) -> list[str]:
+def _row_lines(g: _Geometry, masks: dict[str, str], sums: str, deltas: str) -> list[str]:
     inside = f", {masks['m']}, other=0.0" if masks["m"] else ""
+    # The weights of a query that sees no key are zero.
+    guard = [] if g.bias is None else ['total = tl.where(total == float("-inf"), float("inf"), total)']
     return [
         f"total = tl.load({sums} + head.to(tl.int64) * queries + m{inside})",
+        *guard,
         f"delta = tl.load({deltas} + head.to(tl.int64) * queries + m{inside})",
     ]
 
@@ -341,14 +451,20 @@ def _keys_and_values(
             "m = start + tl.arange(0, M)",
             f"x = {_load(w.tile('q', g.query, 'm', 'd'), _where(masks, 'm', 'd'))}",
             f"dy = {_load(w.tile('g', grad, 'm', 'e'), _where(masks, 'm', 'e'))}",
-            *_row_lines(masks, sums_at, deltas_at),
-            *_scores(g, masks, diagonal, turned=True),
-            f"dv = tl.dot(weight.to(tl.{g.dtype}), dy, dv{g.precision})",
+            *_row_lines(g, masks, sums_at, deltas_at),
+            *_scores(w, g, masks, diagonal, turned=True),
+            f"dv = tl.dot(used.to(tl.{g.dtype}), dy, dv{g.precision})",
             f"dk = tl.dot(ds.to(tl.{g.dtype}), x, dk{g.precision})",
         ]
         return [f"for start in range({start}, {stop}, M):", *(f"    {line}" for line in body)]
 
-    inner = ["h = kh * group + i", "head = b * heads + h", w.base("q", g.query, "h"), w.base("g", grad, "h")]
+    inner = [
+        "h = kh * group + i",
+        "head = b * heads + h",
+        w.base("q", g.query, "h"),
+        w.base("g", grad, "h"),
+        *g.bases(w),
+    ]
     if g.causal:
         # The blocks that the diagonal crosses, then those in which every query sees every key.
         inner += [
@@ -391,7 +507,8 @@ def _queries(
         w.base("v", g.value, "(h // group)"),
         f"x = {_load(w.tile('q', g.query, 'm', 'd'), _where(masks, 'm', 'd'))}",
         f"dy = {_load(w.tile('g', grad, 'm', 'e'), _where(masks, 'm', 'e'))}",
-        *_row_lines(masks, w.pointer(*sums), w.pointer(deltas)),
+        *g.bases(w),
+        *_row_lines(g, masks, w.pointer(*sums), w.pointer(deltas)),
         "dq = tl.zeros([M, D], tl.float32)",
     ]
 
@@ -400,7 +517,7 @@ def _queries(
             "n = start + tl.arange(0, N)",
             f"y = {_load(w.tile('k', g.key, 'n', 'd', turned=True), _where(masks, 'n', 'd', turned=True))}",
             f"z = {_load(w.tile('v', g.value, 'n', 'e', turned=True), _where(masks, 'n', 'e', turned=True))}",
-            *_scores(g, masks, diagonal, turned=False),
+            *_scores(w, g, masks, diagonal, turned=False),
             f"dq = tl.dot(ds.to(tl.{g.dtype}), tl.trans(y), dq{g.precision})",
         ]
         return [f"for start in range({start}, {stop}, N):", *(f"    {line}" for line in body)]
@@ -416,3 +533,91 @@ def _queries(
         f"tl.store({w.tile('dq_at', dq, 'm', 'd')}, (dq * {g.scale!r}).to(tl.{g.dtype}){', ' + inside if inside else ''})",
     ]
     return w.kernel(lines, g.constants(m, n), warps, stages, (-(-g.queries // m), g.batch * g.heads, 1))
+
+
+# ---------------------------------------------------------------- the gradient of a bias
+
+
+def _takes_bias_gradient(g: _Geometry, of_bias: Buffer) -> bool:
+    """Whether there is a kernel: the bias has rows and columns of its own, and its gradient lies in order."""
+    strides = tuple(math.prod(of_bias.size[i + 1 :]) for i in range(4))
+    in_order = all(n == 1 or s == t for n, s, t in zip(of_bias.size, of_bias.stride, strides))
+    return in_order and of_bias.size[2:] == (g.queries, g.keys)
+
+
+def _of_bias(
+    g: _Geometry, target: Target, grad: _Operand, sums: tuple[Buffer, int], deltas: Buffer, of_bias: Buffer
+) -> list[Kernel]:
+    """Programs have a block of queries by keys and add up what the batches and heads that share it give. Where few programs
+    would have many of those, each has a part of them, and a second kernel adds the parts."""
+    m, n, warps, stages = _backward_tile(g, target)
+    own_batches, own_heads = of_bias.size[:2]
+    batches, heads = g.batch // own_batches, g.heads // own_heads
+    blocks = -(-g.queries // m) * -(-g.keys // n) * own_batches * own_heads
+    parts = max(min(-(-4 * target.processors // blocks), batches * heads // 4), 1)
+    part = -(-batches * heads // parts)
+    made = of_bias
+    if parts > 1:
+        size = (parts, math.prod(of_bias.size))
+        made = Buffer(-1, fl.float32, size, (size[1], 1), "loop")
+    w = _Writer()
+    masks = g.masks(m, n)
+    body = [
+        f"b = own // {own_heads} + i // {heads}" if own_batches == 1 else f"b = own // {own_heads}",
+        f"h = own * 0 + i % {heads}" if own_heads == 1 else f"h = own % {own_heads}",
+        "head = b * heads + h",
+        w.base("q", g.query, "h"),
+        w.base("g", grad, "h"),
+        w.base("k", g.key, "(h // group)"),
+        w.base("v", g.value, "(h // group)"),
+        *g.bases(w),
+        f"x = {_load(w.tile('q', g.query, 'm', 'd'), _where(masks, 'm', 'd'))}",
+        f"dy = {_load(w.tile('g', grad, 'm', 'e'), _where(masks, 'm', 'e'))}",
+        f"y = {_load(w.tile('k', g.key, 'n', 'd', turned=True), _where(masks, 'n', 'd', turned=True))}",
+        f"z = {_load(w.tile('v', g.value, 'n', 'e', turned=True), _where(masks, 'n', 'e', turned=True))}",
+        *_row_lines(g, masks, w.pointer(*sums), w.pointer(deltas)),
+        *_scores(w, g, masks, g.causal, turned=False),
+        "db += ds",
+    ]
+    address = f"{w.pointer(made)} + (tl.program_id(2) * tl.num_programs(1) + own).to(tl.int64) * queries * keys"
+    inside = " & ".join(_where(masks, "m", "n"))
+    dtype = {fl.float32: "float32", fl.bfloat16: "bfloat16", fl.float16: "float16"}[made.dtype]
+    lines = [
+        *g.sizes(w),
+        "own = tl.program_id(1)",
+        "columns = (keys + N - 1) // N",
+        "m = tl.program_id(0) // columns * M + tl.arange(0, M)",
+        "n = tl.program_id(0) % columns * N + tl.arange(0, N)",
+        "d = tl.arange(0, D)",
+        "e = tl.arange(0, V)",
+        "db = tl.zeros([M, N], tl.float32)",
+        f"begin = tl.program_id(2) * {part}",
+        f"for i in range(begin, tl.minimum(begin + {part}, {batches * heads})):",
+        *(f"    {line}" for line in body),
+        f"tl.store({address} + m[:, None] * keys + n[None, :], db.to(tl.{dtype}){', ' + inside if inside else ''})",
+    ]
+    grid = (-(-g.queries // m) * -(-g.keys // n), own_batches * own_heads, parts)
+    kernel = w.kernel(lines, g.constants(m, n), warps, min(stages, 2), grid)
+    if parts == 1:
+        return [kernel]
+    kernel.scratch = (made,)
+    return [kernel, _sum_of_parts(made, of_bias)]
+
+
+def _sum_of_parts(parts: Buffer, result: Buffer) -> Kernel:
+    """Adds the rows of one buffer into another."""
+    w = _Writer()
+    dtype = {fl.float32: "float32", fl.bfloat16: "bfloat16", fl.float16: "float16"}[result.dtype]
+    count, length = parts.size
+    lines = [
+        f"length = {w.number('length', length)}",
+        f"count = {w.number('count', count)}",
+        "at = tl.program_id(0) * X + tl.arange(0, X)",
+        "total = tl.zeros([X], tl.float32)",
+        "place = at.to(tl.int64)",
+        "for _ in range(0, count):",
+        f"    total += tl.load({w.pointer(parts)} + place, at < length, other=0.0)",
+        "    place += length",
+        f"tl.store({w.pointer(result)} + at, total.to(tl.{dtype}), at < length)",
+    ]
+    return w.kernel(lines, {"X": 512}, 4, 1, (-(-length // 512), 1, 1))

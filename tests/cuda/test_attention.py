@@ -146,3 +146,27 @@ def test_results_lie_as_on_the_cpu(layout):
         query, key = (make((2, 3, n, 64), fl.bfloat16, rng, x, device)[0] for n, x in ((20, layout), (30, "plain")))
         strides.append((query.stride(), F.scaled_dot_product_attention(query, key, key).stride()))
     assert strides[0] == strides[1]
+
+
+@pytest.mark.parametrize("bias", [None, (1, 3, 70, 150), (2, 1, 70, 150), (2, 3, 70, 150), (70, 150)], ids=str)
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_compiled_dropout_and_gradient_of_a_bias(bias, dropout):
+    """Compiled kernels agree with the definition, which draws the same numbers, in eager mode."""
+    shapes = ((2, 3, 70, 64), (2, 3, 150, 64), (2, 3, 150, 64))
+    results = []
+    for compiled in (False, True):
+        parts = [make(s, fl.bfloat16, np.random.default_rng(i))[0].requires_grad_() for i, s in enumerate(shapes)]
+        if bias is not None:
+            rng = np.random.default_rng(9)
+            parts.append(fl.from_numpy(rng.standard_normal(bias, np.float32)).to("cuda").requires_grad_())
+
+        def attend(q, k, v, b=None):
+            return F.scaled_dot_product_attention(q, k, v, b, dropout_p=dropout)
+
+        fl.manual_seed(3)
+        out = (fl.compile(attend) if compiled else attend)(*parts)
+        out.float().square().sum().backward()
+        results.append([t.detach().cpu().to(fl.float64).numpy() for t in (out, *(p.grad for p in parts))])
+    for got, want in zip(*results):
+        worst = max(1.0, np.abs(want).max())
+        np.testing.assert_allclose(got, want, atol=3e-2 * worst, rtol=3e-2)

@@ -149,6 +149,37 @@ CASES = {
         [floats(1, 4, 128, 64, dtype=fl.bfloat16)] + [floats(1, 2, 128, 64, dtype=fl.bfloat16)] * 2,
         True,
     ),
+    "attention with a bias that all batches share": (
+        lambda q, k, v, b: fl._ops._biased_attention(q, k, v, b, None, False, None, 0.0)[0],
+        [floats(9, 2, 20, 16)] * 3 + [floats(1, 2, 20, 20)],
+        True,
+    ),
+    "attention with a bias that all heads share, and dropout": (
+        lambda q, k, v, b, keep: fl._ops._biased_attention(q, k, v, b, keep, False, 0.4, 0.25)[0],
+        [floats(2, 4, 49, 16), floats(2, 2, 70, 16), floats(2, 2, 70, 24), floats(2, 1, 49, 70),
+         lambda: fl.rand(2, 4, 49, 70) > 0.25],
+        True,
+    ),
+    "attention with a bias for each weight": (
+        lambda q, k, v, b: fl._ops._biased_attention(q, k, v, b, None, False, None, 0.0)[0],
+        [floats(2, 2, 30, 16, dtype=fl.bfloat16)] * 3 + [floats(2, 2, 30, 30, dtype=fl.bfloat16)],
+        True,
+    ),
+    "causal attention with dropout": (
+        lambda q, k, v: fl._ops._biased_attention(q, k, v, None, fl.native_dropout(fl.zeros(1, 2, 70, 70), 0.3, True)[1], True, None, 0.3)[0],
+        [floats(1, 2, 70, 16)] * 3,
+        True,
+    ),
+    "attention with a mask that hides all keys of some queries": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),
+        [floats(2, 2, 30, 16)] * 3 + [lambda: fl.arange(30)[:, None] > fl.arange(30)],
+        True,
+    ),
+    "attention with a floating mask": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask.detach()),
+        [floats(2, 2, 1, 16), floats(2, 2, 70, 16), floats(2, 2, 70, 16), floats(2, 1, 1, 70)],
+        True,
+    ),
     "a product and an activation": (
         lambda x, w, b, y: F.gelu(F.linear(x, w, b)) * y,
         [floats(3, 11, 70, dtype=fl.bfloat16), floats(45, 70, dtype=fl.bfloat16), floats(45, dtype=fl.bfloat16), floats(45, dtype=fl.bfloat16)],

@@ -254,7 +254,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input
   const Tensor x = in_row_order(input, s, compute), wi = as_run(w_ih, compute), wh = as_run(w_hh, compute),
                bi = as_run(b_ih, compute), bh = as_run(b_hh, compute), wr = as_run(w_hr, compute);
   if (input.device().type == DeviceType::CUDA)
-    forward_elsewhere({s, mode, z, x, wi, wh, bi, bh, wr, output, gates, kept}, h, c);
+    forward_elsewhere({s, mode, z, x, wi, wh, bi, bh, wr, output, gates, kept, size_of(dtype) == 2}, h, c);
   else if (compute == DType::Double)
     run_forward<double>(s, mode, z, x.data<double>(), wi.data<double>(), wh.data<double>(),
                         pointer<double>(bi), pointer<double>(bh), pointer<double>(wr), h.data<double>(),
@@ -399,7 +399,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
                  k = kept.numel() ? in_row_order(kept, s, compute) : kept,
                  d_out = grad_output.defined() ? in_row_order(grad_output, s, compute) : grad_output;
     if (input.device().type == DeviceType::CUDA)
-      backward_elsewhere({s, mode, z, x, wi, wh, Tensor(), Tensor(), wr, out, g, k}, h0, c0, d_out,
+      backward_elsewhere({s, mode, z, x, wi, wh, Tensor(), Tensor(), wr, out, g, k, size_of(input.dtype()) == 2}, h0, c0, d_out,
                          {d_input, d_h, d_c, d_w_ih, d_w_hh, d_b_ih, d_b_hh, d_w_hr});
     else if (compute == DType::Double)
       run_backward<double>(

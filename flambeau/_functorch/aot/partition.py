@@ -32,7 +32,8 @@ _REPEATABLE = frozenset(
 )
 _PRODUCTS = frozenset(("linear", "mm", "addmm", "bmm", "baddbmm", "matmul", "_product_pitched"))
 _DEAR = frozenset(
-    "convolution _convolution conv1d conv2d conv3d _convolution_backward _flash_attention _flash_attention_backward".split()
+    "convolution _convolution conv1d conv2d conv3d _convolution_backward _flash_attention _flash_attention_backward "
+    "_biased_attention _biased_attention_backward".split()
 )
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations

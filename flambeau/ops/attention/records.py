@@ -1,7 +1,8 @@
 """Scaled dot-product attention and the multi-head form built on it.
 
 `_flash_attention` is the blocked native kernel; it returns the logsumexp of each query's scores for the backward pass.
-What it does not cover (dropout, double precision, broadcast batches) runs as the plain composition of products.
+`_biased_attention` is the same with dropout and with a bias that has a gradient, where compiled code has a kernel for that.
+What neither covers (double precision, broadcast batches) runs as the plain composition of products.
 """
 
 from __future__ import annotations
@@ -21,6 +22,33 @@ native(
     "_flash_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, "
     "Tensor logsumexp, bool is_causal, float? scale) -> (Tensor, Tensor, Tensor)"
 )
+
+
+native(
+    "_biased_attention(Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor? keep, bool is_causal, float? scale, "
+    "float dropout_p) -> (Tensor output, Tensor logsumexp)"
+)
+native(
+    "_biased_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor? keep, Tensor output, "
+    "Tensor logsumexp, bool is_causal, float? scale, float dropout_p, bool bias_gradient) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+
+
+@vjp("_biased_attention")
+def biased_attention_vjp(g0, query, key, value, bias, keep, is_causal, scale, dropout_p, output, logsumexp, needs):
+    if fl.is_grad_enabled():
+        grouped = query.shape[1] != key.shape[1]
+
+        def compose(q, k, v, b):
+            return _attention_math(q, k, v, b, dropout_p, is_causal, scale, grouped, keep)
+
+        given = (query, key, value, *(() if bias is None else (bias,)))
+        wanted = needs[: len(given)]
+        return retrace(lambda q, k, v, b=None: compose(q, k, v, b), given, wanted, g0)
+    *grads, of_bias = fl._ops._biased_attention_backward(
+        g0, query, key, value, bias, keep, output, logsumexp, is_causal, scale, dropout_p, needs[3]
+    )
+    return tuple(x if needed else None for x, needed in zip((*grads, of_bias), needs))
 
 
 @vjp("_flash_attention")
@@ -74,6 +102,42 @@ def _is_on_device(
     )
 
 
+def _is_biased(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, gqa: bool) -> bool:
+    """Whether attention with dropout, or with a bias whose gradient is wanted, is one operator: compiled code for CUDA has
+    kernels for it, which keep no scores."""
+    return (
+        query.device.type == "cuda"
+        and query.dim() == key.dim() == value.dim() == 4
+        and query.dtype in (fl.float32, fl.bfloat16, fl.float16)
+        and query.shape[0] == key.shape[0] == value.shape[0]
+        and key.shape[1:3] == value.shape[1:3]
+        and query.shape[3] == key.shape[3]
+        and (query.shape[1] == key.shape[1] or (gqa and key.shape[1] > 0 and query.shape[1] % key.shape[1] == 0))
+        and query.numel() > 0
+        and key.numel() > 0
+        and (mask is None or (mask.dim() <= 4 and mask.dtype in (fl.bool, query.dtype, fl.float32)))
+    )
+
+
+def _biased(
+    query: fl.Tensor,
+    key: fl.Tensor,
+    value: fl.Tensor,
+    mask: fl.Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> fl.Tensor:
+    """Attention with dropout or a bias that has a gradient; the weights that are kept are drawn before."""
+    keep = None
+    if dropout_p > 0.0:
+        weights = fl.empty((*query.shape[:3], key.shape[2]), dtype=query.dtype, device=query.device)
+        keep = fl.native_dropout(weights, dropout_p, True)[1]
+    if mask is not None:
+        mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
+    return fl._ops._biased_attention(query, key, value, mask, keep, is_causal, scale, dropout_p)[0]
+
+
 def _is_blocked(
     query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tensor | None, scale: float | None, gqa: bool
 ) -> bool:
@@ -107,6 +171,8 @@ def scaled_dot_product_attention(
     _check(query, key, value, attn_mask, is_causal)
     if dropout_p == 0.0 and _is_blocked(query, key, value, attn_mask, scale, enable_gqa):
         return fl._ops._flash_attention(query, key, value, attn_mask, is_causal, scale)[0]
+    if _is_biased(query, key, value, attn_mask, enable_gqa):
+        return _biased(query, key, value, attn_mask, dropout_p, is_causal, scale)
     return _attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
@@ -119,12 +185,14 @@ def _attention_math(
     is_causal: bool,
     scale: float | None,
     gqa: bool,
+    keep: fl.Tensor | None = None,
 ) -> fl.Tensor:
-    """Attention as products and a softmax, over any batch dimensions that broadcast."""
+    """Attention as products and a softmax, over any batch dimensions that broadcast. `keep` says which weights dropout keeps,
+    if they have been drawn."""
     if query.dtype in (fl.bfloat16, fl.float16):
         # Scores and weights are kept in float, as the blocked kernel keeps them.
         wide = [x.to(fl.float32) for x in (query, key, value)]
-        return _attention_math(*wide, mask, dropout_p, is_causal, scale, gqa).to(query.dtype)
+        return _attention_math(*wide, mask, dropout_p, is_causal, scale, gqa, keep).to(query.dtype)
     length, keys, depth = query.shape[-2], key.shape[-2], query.shape[-1]
     if gqa and query.dim() > 2:
         heads = query.shape[-3]
@@ -151,7 +219,9 @@ def _attention_math(
         # A query that sees no key gets zero instead of the 0 / 0 of its softmax.
         blind = (scores == float("-inf")).all(-1, keepdim=True)
         weights = weights.masked_fill(blind, 0.0)
-    if dropout_p > 0.0:
+    if keep is not None:
+        weights = weights * keep * (1 / (1 - dropout_p) if dropout_p < 1 else 0.0)
+    elif dropout_p > 0.0:
         weights = fl.nn.functional.dropout(weights, dropout_p, True)
     return fl.matmul(weights, value)
 

@@ -27,6 +27,27 @@ def flash_attention_backward(make):
     yield call(g, q, k, v, None, out, sums, True, None)
 
 
+@samples("_biased_attention")
+def biased_attention(make):
+    import flambeau as fl
+
+    q, k, v = (make.real(1, 2, 3, 2).float() for _ in range(3))
+    bias, keep = make.real(1, 1, 3, 3).float(), fl.ones(1, 2, 3, 3).tril().bool()
+    yield call(*map(Constant, (q, k, v, bias, keep)), False, None, 0.25)
+    yield call(Constant(q), Constant(k), Constant(v), None, None, True, 0.7, 0.0)
+
+
+@samples("_biased_attention_backward")
+def biased_attention_backward(make):
+    import flambeau as fl
+
+    q, k, v, g = (make.real(1, 2, 3, 2).float() for _ in range(4))
+    bias, keep = make.real(1, 1, 3, 3).float(), fl.ones(1, 2, 3, 3).tril().bool()
+    out, sums = fl._ops._biased_attention(q, k, v, bias, keep, False, None, 0.25)
+    g, q, k, v, bias, keep, out, sums = map(Constant, (g, q, k, v, bias, keep, out, sums))
+    yield call(g, q, k, v, bias, keep, out, sums, False, None, 0.25, True)
+
+
 @samples("nn_multi_head_attention_forward")
 def multi_head_attention(make):
     query, key, value = make(3, 2, 4), make(2, 2, 4), make(2, 2, 4)

@@ -21,6 +21,18 @@ def flash_attention_backward(query: Geometry, key: Geometry, value: Geometry) ->
     return [query.sizes, key.sizes, value.sizes]
 
 
+@shape("_biased_attention")
+def biased_attention(query: Geometry, key: Geometry, value: Geometry, bias: Geometry | None) -> list[Ints]:
+    return flash_attention(query, key, value, bias)
+
+
+@shape("_biased_attention_backward")
+def biased_attention_backward(
+    query: Geometry, key: Geometry, value: Geometry, bias: Geometry | None, bias_gradient: bool
+) -> list[Ints]:
+    return [query.sizes, key.sizes, value.sizes, bias.sizes if bias is not None and bias_gradient else (0,)]
+
+
 @shape("scaled_dot_product_attention")
 def attention(query: Geometry, key: Geometry, value: Geometry, enable_gqa: bool) -> Ints:
     equal_sizes(query.sizes[-1], key.sizes[-1], "attention width")
