@@ -19,7 +19,7 @@ from flambeau._inductor import config, stages, verify
 from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
 from flambeau._inductor.freezing import frozen_storages, hoist
 from flambeau._inductor.ir import Access, Buffer, Loop
-from flambeau._inductor.layout import choose_layouts
+from flambeau._inductor.layout import choose_layouts, straighten_rows
 from flambeau._inductor.lower import Lowering, defined
 from flambeau._inductor.pitch import choose_pitches
 from flambeau._inductor.plan import Plan
@@ -127,6 +127,8 @@ class GraphCompiler:
             trace = self._trace(record, inputs, defined(printer.column_groups) if printer.fuses else {})
             if printer.channels_last:
                 choose_layouts(trace, printer.channels_last, printer.channels_last_weights)
+            if printer.column_groups:
+                straighten_rows(trace)
             if printer.epilogues and not trace.tangents:
                 self._finish(trace)
             if printer.pads_rows and config.shape_padding:

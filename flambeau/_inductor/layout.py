@@ -1,10 +1,16 @@
-"""Layout: activations around convolutions lie channels-last, whatever eager mode would choose.
+"""Layout: where intermediate results lie, whatever eager mode would choose.
+
+**Convolutions.** Activations around them lie channels-last.
 
 Convolutions compute in that order and would otherwise rearrange what they read and write, each of them. The pass runs over
 recorded calls, where it is known who sees a storage: one that is only ever used as a whole, and that nobody outside gets,
 may lie in memory as the compiler likes. From a convolution on the order is inherited as operators do it: each call is
 answered again by its kernel for tensors without data, in the new layout, and where its results do not come as the record
 says, a copy is entered behind it.
+
+**Rows.** An image cut into patches by a convolution is a sequence whose features are far apart, and pointwise operators keep
+that order: every normalisation of the transformer that follows would read its rows with strides. Pointwise results that are
+reduced along their last dimension lie contiguously instead; the first one reads what is turned.
 """
 
 from __future__ import annotations
@@ -13,8 +19,9 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace, Unsupported
+from flambeau.backends import records
 
-__all__ = ["choose_layouts"]
+__all__ = ["choose_layouts", "straighten_rows"]
 
 CONVOLUTIONS = frozenset(("conv2d", "conv3d", "convolution", "_convolution"))
 TRANSPOSED = frozenset(("conv_transpose2d", "conv_transpose3d"))
@@ -235,3 +242,59 @@ def _tensors(item: Any) -> Any:
     if isinstance(item, fl.device):
         return fl.device("meta")
     return item
+
+
+# ---------------------------------------------------------------- rows
+
+
+def straighten_rows(trace: Trace) -> None:
+    """Makes pointwise results contiguous, in place, where results of their size are reduced along rows that are not."""
+    ends = [*trace.inputs, *trace.outputs, *trace.tangents, *trace.gradients]
+    fixed = {v.storage for v in ends if v is not None} | {v.storage for v, _ in trace.constants.values()}
+    fixed |= {v.storage for call in trace.calls for v in call.writes}
+    turned = {
+        value.storage: value
+        for call in trace.calls
+        if _is_pointwise(call)
+        for value in call.results
+        if value is not None and value.storage not in fixed and _is_turned(value)
+    }
+    if not turned:
+        return
+    on: dict[int, list[RecordedValue]] = {}
+    for value in trace.values.values():
+        on.setdefault(value.storage, []).append(value)
+    reduced = {v.size for call in trace.calls for v in call.reads if v.storage in turned and _reduces_rows(call, v)}
+    for storage, value in turned.items():
+        whole = all((v.size, v.stride, v.offset) == (value.size, value.stride, 0) for v in on[storage])
+        if value.size in reduced and whole:
+            for v in on[storage]:
+                trace.kept.append(v.tensor)
+                v.stride = _plain(v.size)
+                v.tensor = fl.empty_strided(v.size, v.stride, dtype=v.dtype, device="meta")
+
+
+def _is_pointwise(call: RecordedCall) -> bool:
+    record = records.find(call.op)
+    return call.op._opname in ("_to_copy", "clone") or (record is not None and record.kind == "pointwise")
+
+
+def _is_turned(value: RecordedValue) -> bool:
+    """Whether a dense value of three dimensions or more has its last one outside; channels-last images do not count."""
+    size, stride = value.size, value.stride
+    if len(size) < 3 or size[-1] == 1 or stride[-1] == 1 or value.offset != 0 or 0 in size:
+        return False
+    if len(size) > 3 and _alike(size, stride, _last(size)):
+        return False
+    order = sorted((s, n) for n, s in zip(size, stride) if n != 1)
+    dense = all(s == _product(n for _, n in order[:i]) for i, (s, _) in enumerate(order))
+    return dense and _alike(value.size, value.stride, value.tensor.stride())
+
+
+def _reduces_rows(call: RecordedCall, value: RecordedValue) -> bool:
+    """Whether a call folds a value along its last dimension alone."""
+    record = records.find(call.op)
+    if record is None or record.kind != "reduction" or not call.results or call.results[0] is None:
+        return False
+    size = call.results[0].size
+    return size in ((*value.size[:-1], 1), value.size[:-1])

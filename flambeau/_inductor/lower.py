@@ -59,10 +59,19 @@ def defined(both_directions: bool = False) -> dict[str, Callable[..., Any]]:
             "native_batch_norm": normalization.batch_norm,
             "_batch_norm_backward": normalization.batch_norm_backward,
             "native_layer_norm": normalization.layer_norm,
+            "conv2d": _convolution,
         }
     else:
         own = {"native_batch_norm": normalization.batch_norm_by_statistics, "linear": _linear}
     return found | own
+
+
+def _convolution(input: Any, weight: Any, bias: Any = None, *settings: Any) -> Any:
+    """The bias is added by a loop, which fuses with the normalisation or activation that follows, and so does the sum that
+    is its gradient."""
+    if bias is None or bias.dtype != input.dtype or input.dim() != 4:
+        return NotImplemented
+    return fl.nn.functional.conv2d(input, weight, None, *settings) + bias.reshape(1, -1, 1, 1)
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:

@@ -76,6 +76,20 @@ def _warps(elements: int) -> int:
     return min(max(power(elements // (32 * 32)), 1), 32)
 
 
+def _warps_for(group: Group, elements: int) -> int:
+    """The same for a group that holds several rows at once, those that it reads and sums of columns: a thread's registers are
+    for all of them. With six of 2048 columns, two warps spill 4 KB a thread, eight nothing."""
+    assert group.split is not None
+    read = {
+        (a.buffer, a.offset)
+        for m in group.members
+        for a in m.reads
+        if a.buffer not in group.made and any(a.strides[: group.split]) and any(a.strides[group.split :])
+    }
+    rows = len(read) + sum(m.level is Level.COLUMN_REDUCTION for m in group.members)
+    return min(_warps(elements) * (4 if rows >= 6 else 2 if rows >= 4 else 1), 16)
+
+
 def _registers(group: Group) -> int | None:
     """64 leave room for one more program on a processor, and are enough where a thread holds its 32 elements of one row."""
     assert group.split is not None
@@ -113,7 +127,8 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
         x = min(max(2048 // power(width), 1), power(height))
         while x > 1 and height // x < target.processors:
             x //= 2
-        tile = Tile(TileKind.BY_ROWS, x, power(width), _warps(x * power(width)), registers=_registers(group))
+        warps = _warps_for(group, x * power(width))
+        tile = Tile(TileKind.BY_ROWS, x, power(width), warps, registers=_registers(group))
         return [Part(group, stored, tile)]
     if height >= target.processors:
         return [Part(group, stored, Tile(TileKind.BY_ROWS, 1, 4096, 8, full_rows=False))]
@@ -279,7 +294,8 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
         r = min(power(width), 128)
         x, waves = (8192 // r, 2) if width <= r else (4096 // r, 4)
     x = min(x, power(height))
-    tile = Tile(TileKind.BY_COLUMNS, x, r, _warps(x * r), full_rows=full_rows or width <= r)
+    warps = _warps_for(group, x * r) if full_rows else _warps(x * r)
+    tile = Tile(TileKind.BY_COLUMNS, x, r, warps, full_rows=full_rows or width <= r)
     blocks = 1 if full_rows else -(-width // r)
     splits = max(min(-(-waves * target.processors // blocks), height // (x * 4)), 1)
     if splits == 1:

@@ -200,6 +200,11 @@ CASES = {
         [floats(20, 30, dtype=fl.bfloat16), floats(30, 20, dtype=fl.bfloat16)],
         False,
     ),
+    "patches of an image, normalised": (
+        lambda x, w, p, g, b: F.layer_norm(F.layer_norm(y := F.conv2d(x, w, None, 4).flatten(2).transpose(1, 2) + p, (24,), g, b) + y, (24,)),
+        [floats(2, 3, 12, 16), floats(24, 3, 4, 4), floats(1, 12, 24), floats(24), floats(24)],
+        True,
+    ),
     "a convolution and a residual": (
         lambda x, w, b, y: fl.relu(F.conv2d(x, w, b, 1, 1) + y),
         [planes(2, 20, 9, 7, dtype=fl.bfloat16), planes(37, 20, 3, 3, dtype=fl.bfloat16), floats(37, dtype=fl.bfloat16), planes(2, 37, 9, 7, dtype=fl.bfloat16)],
