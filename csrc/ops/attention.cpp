@@ -129,15 +129,19 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(const Tensor& grad, 
 
 // ---------------------------------------------------------------- with dropout and a gradient of the bias
 
-// What the rows of both passes share, in single precision. These loops define the operators; compiled code for
-// accelerators has kernels of its own.
+// What the rows of both passes share, in single precision. These loops define the operators; compiled code
+// for accelerators has kernels of its own.
 struct Biased {
   const AttentionArgs& args;
   Tensor query, key, value, bias, keep;
   float factor;  // of the weights that are kept
 
   Biased(const Call& c, const Tensor& keep_mask, double dropout)
-      : args(c.args), query(flat(c.query)), key(flat(c.key)), value(flat(c.value)), bias(c.mask),
+      : args(c.args),
+        query(flat(c.query)),
+        key(flat(c.key)),
+        value(flat(c.value)),
+        bias(c.mask),
         keep(keep_mask.defined() ? contiguous(keep_mask) : keep_mask),
         factor(dropout < 1 ? static_cast<float>(1 / (1 - dropout)) : 0.0f) {}
 
@@ -222,17 +226,20 @@ std::tuple<Tensor, Tensor> biased_attention(const Tensor& query, const Tensor& k
   return {out, lse};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> biased_attention_backward(
-    const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
-    const Tensor& keep, const Tensor& output, const Tensor& lse, bool causal, std::optional<double> scale,
-    double dropout, bool bias_gradient) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> biased_attention_backward(const Tensor& grad, const Tensor& query,
+                                                                     const Tensor& key, const Tensor& value,
+                                                                     const Tensor& bias, const Tensor& keep,
+                                                                     const Tensor& output, const Tensor& lse,
+                                                                     bool causal, std::optional<double> scale,
+                                                                     double dropout, bool bias_gradient) {
   const Call c = prepare(query, key, value, bias, causal, scale);
   const AttentionArgs& g = c.args;
   check_keep(g, keep);
   FL_CHECK(!bias_gradient || (bias.defined() && bias.dim() == 4 && is_floating(bias.dtype())), "[", kOp,
            "] expected a floating bias of 4 dimensions for its gradient, got ",
            bias.defined() ? bias.sizes() : IntSpan());
-  const Tensor dq = heads_inside(query.sizes(), query.options()), dk = heads_inside(key.sizes(), query.options()),
+  const Tensor dq = heads_inside(query.sizes(), query.options()),
+               dk = heads_inside(key.sizes(), query.options()),
                dv = heads_inside(value.sizes(), query.options());
   const Tensor db = bias_gradient ? empty(bias.sizes(), bias.options()) : empty({0}, query.options());
   if (query.is_meta()) return {dq, dk, dv, db};

@@ -193,10 +193,7 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
         .b(before.raw(), state)
         .into(d.w_hh.raw(), state);
   if (d.w_hr.defined())
-    Product(l, state, n, s.rows)
-        .a(d_state.raw(), 1, state)
-        .b(unprojected.raw(), n)
-        .into(d.w_hr.raw(), n);
+    Product(l, state, n, s.rows).a(d_state.raw(), 1, state).b(unprojected.raw(), n).into(d.w_hr.raw(), n);
   if (!d.b_ih.defined() && !d.b_hh.defined()) return;
   const Tensor ones = empty({1, s.rows}, options);
   const double one = 1;

@@ -319,7 +319,9 @@ def attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | Non
     if not _fits(query, key, value, mask) or _is_better_called(query, value, mask, target) or None in item.results:
         return None
     grad, *rest = _operands(item)
-    return _backward(item, target, _geometry(rest, mask, None, causal, scale, 0.0), grad, *rest, of_bias=None)
+    g = _geometry(rest, mask, None, causal, scale, 0.0)
+    output, sums = rest
+    return _backward(item, target, g, grad, output, sums, None)
 
 
 def biased_attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | None:
@@ -332,7 +334,8 @@ def biased_attention_backward(item: OperatorCall, target: Target) -> list[Kernel
     of_bias = item.results[3] if bias_gradient else None
     if of_bias is not None and not _takes_bias_gradient(g, of_bias):
         return None
-    return _backward(item, target, g, grad, *rest, of_bias=of_bias)
+    output, sums = rest
+    return _backward(item, target, g, grad, output, sums, of_bias)
 
 
 def _backward(

@@ -479,7 +479,11 @@ class _Writer:
         if folds or arguments:
             walk = _full_range(inner, body.lines, arguments, block) if arguments else block(body.lines)
             start = [f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};", *parts]
-            walk = [f"for (int64_t b = {first}; b < {last}; b += {BLOCK}) {{", *_indented([*start, *walk, *closing]), "}"]
+            walk = [
+                f"for (int64_t b = {first}; b < {last}; b += {BLOCK}) {{",
+                *_indented([*start, *walk, *closing]),
+                "}",
+            ]
         else:
             walk = _walked(inner, body.lines, first, last)
         for name, (low, high) in reversed(list(zip(columns[:-1], bounds))):

@@ -399,8 +399,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
                  k = kept.numel() ? in_row_order(kept, s, compute) : kept,
                  d_out = grad_output.defined() ? in_row_order(grad_output, s, compute) : grad_output;
     if (input.device().type == DeviceType::CUDA)
-      backward_elsewhere({s, mode, z, x, wi, wh, Tensor(), Tensor(), wr, out, g, k, size_of(input.dtype()) == 2}, h0, c0, d_out,
-                         {d_input, d_h, d_c, d_w_ih, d_w_hh, d_b_ih, d_b_hh, d_w_hr});
+      backward_elsewhere(
+          {s, mode, z, x, wi, wh, Tensor(), Tensor(), wr, out, g, k, size_of(input.dtype()) == 2}, h0, c0,
+          d_out, {d_input, d_h, d_c, d_w_ih, d_w_hh, d_b_ih, d_b_hh, d_w_hr});
     else if (compute == DType::Double)
       run_backward<double>(
           s, mode, z, pointer<double>(d_out), x.data<double>(), h0.data<double>(), pointer<double>(c0),

@@ -226,7 +226,7 @@ void gemm(const cpu::GemmArgs& g, DType result) {
   key.type = type;
   key.result = cuda_type(result);
   key.compute = g.dtype == DType::Double || g.dtype == DType::ComplexDouble ? kCompute64F
-                : g.dtype == DType::Float && (tf32 || g.narrow)               ? kComputeTF32
+                : g.dtype == DType::Float && (tf32 || g.narrow)             ? kComputeTF32
                                                                             : kCompute32F;
   key.epilogue = bias ? (g.relu ? kEpilogueReluBias : kEpilogueBias) : g.relu ? kEpilogueRelu : kEpilogueNone;
   key.align_a = alignment(b.data);
