@@ -132,6 +132,15 @@ bool watch(const Tensor& t) {
   return !m.base.defined();
 }
 
+bool has_hooks(const TensorImpl& t) {
+  const auto* m = static_cast<const Meta*>(t.autograd.get());
+  if (m == nullptr) return false;
+  if (m->grad_fn) return m->grad_fn->extras && !m->grad_fn->extras->tensor_hooks.empty();
+  if (m->extras && !(m->extras->hooks.empty() && m->extras->post_accumulate.empty())) return true;
+  const NodeExtras* end = m->accumulate ? m->accumulate->extras.get() : nullptr;
+  return end && !(end->pre_hooks.empty() && end->tensor_hooks.empty() && end->post_hooks.empty());
+}
+
 void detach_in_place(const Tensor& t) {
   Meta* m = meta_of(t);
   if (!m) return;

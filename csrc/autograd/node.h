@@ -146,6 +146,9 @@ void set_requires_grad(const Tensor& t, bool requires_grad);
 // From now on a change of whether the tensor requires grad counts as a change of a tensor. False for a view,
 // which may get to require grad by a write to its base.
 bool watch(const Tensor& t);
+// Whether functions of the user's run when a gradient arrives at a tensor. Setting and removing those of a
+// leaf is counted as a change of it.
+bool has_hooks(const TensorImpl& t);
 // The tensor becomes a leaf that requires no grad.
 void detach_in_place(const Tensor& t);
 bool is_leaf(const Tensor& t);

@@ -3,6 +3,7 @@
 #include "autograd/node.h"
 #include "autograd/node_names.h"
 #include "compiled/kept_value.h"
+#include "core/changes.h"
 
 #include <cstring>
 #include <deque>
@@ -222,6 +223,7 @@ void remove_hook(Remover& r) {
       drop(m->extras->hooks);
       drop(m->extras->post_accumulate);
     }
+  count_tensor_change();
 }
 PyObject* make_remover(Remover r) {
   static PyMethodDef def{"remove",
@@ -243,6 +245,7 @@ PyObject* node_add_hook(PyObject* self, PyObject* fn, PyHook::Kind kind) {
     Ref<Node> node(&self_node(self));
     Ref<autograd::Hook> hook(new PyHook(fn, kind));
     (kind == PyHook::Pre ? node->more().pre_hooks : node->more().post_hooks).push_back(hook);
+    if (dynamic_cast<autograd::Accumulate*>(node.get())) count_tensor_change();
     return make_remover({node, Tensor(), hook.get()});
   });
 }
@@ -665,12 +668,16 @@ PyObject* register_hook(PyObject* self, PyObject* fn) {
     auto& m = autograd::ensure_meta(t);
     if (autograd::is_leaf(t)) {
       m.more().hooks.push_back(hook);
+      count_tensor_change();
       return make_remover({Ref<Node>(), t, hook.get()});
     }
     Ref<Node> node = autograd::grad_fn_of(t);
     node->more().tensor_hooks.push_back({m.output, hook});
     return make_remover({node, Tensor(), hook.get()});
   });
+}
+PyObject* has_hooks(PyObject* self, PyObject*) {
+  return PyBool_FromLong(autograd::has_hooks(*impl_of(self)));
 }
 PyObject* register_post_accumulate(PyObject* self, PyObject* fn) {
   return guarded([&]() -> PyObject* {
@@ -679,6 +686,7 @@ PyObject* register_post_accumulate(PyObject* self, PyObject* fn) {
              "[register_post_accumulate_grad_hook] expected a leaf that requires grad, got another tensor");
     Ref<autograd::Hook> hook(new PyHook(fn, PyHook::PostAccumulate));
     autograd::ensure_meta(t).more().post_accumulate.push_back(hook);
+    count_tensor_change();
     return make_remover({Ref<Node>(), t, hook.get()});
   });
 }
@@ -694,6 +702,7 @@ PyMethodDef methods[] = {
     {"requires_grad_", reinterpret_cast<PyCFunction>(requires_grad_), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"retain_grad", retain_grad, METH_NOARGS, nullptr},
     {"_register_hook", register_hook, METH_O, nullptr},
+    {"_has_hooks", has_hooks, METH_NOARGS, "Whether functions run when a gradient arrives here."},
     {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
     {}};
 

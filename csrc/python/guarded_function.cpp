@@ -44,7 +44,11 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(c->function);
   Py_VISIT(c->compiler);
   Py_VISIT(c->dict);
-  for (const Entry& entry : *c->entries) Py_VISIT(entry.artifact.get());
+  for (const Entry& entry : *c->entries) {
+    Py_VISIT(entry.artifact.get());
+    if (!entry.guards) continue;
+    if (const int result = entry.guards->traverse(visit, arg)) return result;
+  }
   return 0;
 }
 

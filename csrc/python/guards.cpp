@@ -62,7 +62,7 @@ struct TensorFacts {
   PyTypeObject* type;
   DType dtype;
   Device device;
-  bool requires_grad, inference, dynamic, contiguous = false;
+  bool requires_grad, inference, dynamic, hooked, contiguous = false;
   uint32_t keys;
   Dims sizes, strides;
   std::vector<int> symbols;  // of each size: index of the symbol it defines, or -1
@@ -73,6 +73,7 @@ struct TensorFacts {
     if (t->dtype != dtype || t->device != device || t->inference != inference || t->keys.bits() != keys)
       return false;
     if ((t->autograd && t->autograd->requires_grad) != requires_grad) return false;
+    if (requires_grad && autograd::has_hooks(*t) != hooked) return false;
     const size_t n = sizes.size();
     if (t->sizes.size() != n) return false;
     if (!dynamic) {
@@ -99,6 +100,7 @@ struct TensorFacts {
 struct Check {
   CheckKind kind;
   Object value;
+  Object code;  // of a function, when it was captured
   Py_ssize_t number = 0;
   std::unique_ptr<TensorFacts> tensor;
   std::vector<Object> keys;
@@ -237,8 +239,90 @@ bool same_value(PyObject* a, PyObject* b) {
   return equal > 0;
 }
 
+// A function of the program, and the code that was captured.
+struct FunctionFact {
+  Object function, code;
+
+  explicit FunctionFact(PyObject* f)
+      : function(Object::borrow(f)), code(Object::borrow(PyFunction_GET_CODE(f))) {}
+  bool holds() const { return PyFunction_GET_CODE(function.get()) == code.get(); }
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(function.get());
+    Py_VISIT(code.get());
+    return 0;
+  }
+};
+
+// A class whose bases and special methods are what they were. While its version is the same, nothing changed;
+// otherwise they are looked up again.
+class ClassFact {
+ public:
+  ClassFact(PyObject* type, PyObject* names)
+      : type_(Object::borrow(type)),
+        names_(Object::borrow(names)),
+        bases_(Object::borrow(this->type()->tp_mro)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i)
+      members_.push_back(Object::borrow(_PyType_Lookup(this->type(), PyTuple_GET_ITEM(names, i))));
+    version_ = current_version();
+  }
+
+  bool holds() {
+    const unsigned now = current_version();
+    if (now != 0 && now == version_) return true;
+    PyObject* bases = type()->tp_mro;
+    const Py_ssize_t count = PyTuple_GET_SIZE(bases_.get());
+    if (PyTuple_GET_SIZE(bases) != count) return false;
+    for (Py_ssize_t i = 0; i < count; ++i)
+      if (PyTuple_GET_ITEM(bases, i) != PyTuple_GET_ITEM(bases_.get(), i)) return false;
+    for (size_t i = 0; i < members_.size(); ++i)
+      if (_PyType_Lookup(type(), PyTuple_GET_ITEM(names_.get(), i)) != members_[i].get()) return false;
+    version_ = current_version();
+    return true;
+  }
+
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(type_.get());
+    Py_VISIT(names_.get());
+    Py_VISIT(bases_.get());
+    for (const Object& member : members_) Py_VISIT(member.get());
+    return 0;
+  }
+
+ private:
+  PyTypeObject* type() const { return reinterpret_cast<PyTypeObject*>(type_.get()); }
+  // Unique in the process; 0 when the class changed and nothing was looked up in it since.
+  unsigned current_version() const {
+#if PY_VERSION_HEX < 0x030D0000
+    if (!PyType_HasFeature(type(), Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+    return type()->tp_version_tag;
+  }
+
+  Object type_, names_, bases_;
+  std::vector<Object> members_;  // null for what is absent
+  unsigned version_ = 0;
+};
+
+int traverse_node(const Node& node, visitproc visit, void* arg) {
+  Py_VISIT(node.key.get());
+  Py_VISIT(node.name.get());
+  Py_VISIT(node.seen.get());
+  for (const Check& check : node.checks) {
+    Py_VISIT(check.value.get());
+    Py_VISIT(check.code.get());
+    for (const Object& key : check.keys) Py_VISIT(key.get());
+  }
+  for (const Later& later : node.remembered.always) Py_VISIT(later.object.get());
+  for (const Later& later : node.remembered.tensors) Py_VISIT(later.object.get());
+  for (const auto& child : node.children)
+    if (const int result = traverse_node(*child, visit, arg)) return result;
+  return 0;
+}
+
 class Tree final : public GuardTree {
  public:
+  std::vector<FunctionFact> functions;
+  mutable std::vector<ClassFact> classes;
   std::vector<std::unique_ptr<Node>> roots;
   std::vector<std::pair<int, int>> same;
   std::vector<int> distinct;  // slots of things that are not each other, nor members
@@ -252,6 +336,7 @@ class Tree final : public GuardTree {
   mutable bool members_known = false;
   mutable PyObject* failure = nullptr;
   mutable Remembered* recorder = nullptr;
+  Object function_failure, class_failure;  // what failed() says of them
   ThreadState state;
   DType default_type;
   bool busy_ = false;
@@ -307,7 +392,7 @@ class Tree final : public GuardTree {
       case CheckKind::Function: {
         if (!PyFunction_Check(o)) return false;
         PyObject* wanted = check.value.get();
-        return PyFunction_GET_CODE(o) == PyFunction_GET_CODE(wanted) &&
+        return PyFunction_GET_CODE(o) == check.code.get() &&
                PyFunction_GET_GLOBALS(o) == PyFunction_GET_GLOBALS(wanted) &&
                (PyFunction_GET_CLOSURE(o) == nullptr) == (PyFunction_GET_CLOSURE(wanted) == nullptr) &&
                (PyFunction_GET_DEFAULTS(o) == nullptr) == (PyFunction_GET_DEFAULTS(wanted) == nullptr) &&
@@ -499,6 +584,16 @@ class Tree final : public GuardTree {
       if (!visit(*root, o)) return false;
       if (never_cached) forget(*root);
     }
+    for (const FunctionFact& fact : functions)
+      if (!fact.holds()) {
+        failure = function_failure.get();
+        return false;
+      }
+    for (ClassFact& fact : classes)
+      if (!fact.holds()) {
+        failure = class_failure.get();
+        return false;
+      }
     for (auto [a, b] : same)
       if (slots[a] != slots[b]) {
         failure = nullptr;
@@ -545,6 +640,16 @@ class Tree final : public GuardTree {
     for (const auto& child : node.children) forget(*child);
   }
 
+  int traverse(visitproc visit, void* arg) const override {
+    for (const auto& root : roots)
+      if (const int result = traverse_node(*root, visit, arg)) return result;
+    for (const FunctionFact& fact : functions)
+      if (const int result = fact.traverse(visit, arg)) return result;
+    for (const ClassFact& fact : classes)
+      if (const int result = fact.traverse(visit, arg)) return result;
+    return 0;
+  }
+
   bool busy() const override { return busy_; }
   PyObject* failed() const override { return failure; }
 };
@@ -579,6 +684,7 @@ std::unique_ptr<TensorFacts> tensor_facts(PyObject* description) {
   facts->device = t->device;
   facts->inference = t->inference;
   facts->requires_grad = t->autograd && t->autograd->requires_grad;
+  facts->hooked = autograd::has_hooks(*t);
   facts->keys = t->keys.bits();
   facts->sizes = t->sizes;
   facts->strides = t->strides;
@@ -618,6 +724,13 @@ Check make_check(PyObject* description) {
     case CheckKind::Present:
     case CheckKind::Float:
       break;
+    case CheckKind::Function: {
+      PyObject* function = item(description, 1);
+      FL_CHECK_KIND(PyFunction_Check(function), Value, "[guards] expected a function");
+      check.value = Object::borrow(function);
+      check.code = Object::borrow(PyFunction_GET_CODE(function));
+      break;
+    }
     default:
       check.value = Object::borrow(item(description, 1));
   }
@@ -687,7 +800,7 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-// (roots, same, distinct, slots, symbols, relations, members)
+// (roots, same, distinct, slots, symbols, relations, members, functions, classes, names of special methods)
 std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
   auto tree = std::make_unique<Tree>();
   PyObject* roots = item(description, 0);
@@ -718,6 +831,18 @@ std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
     relation.name = Object::borrow(item(given, 1));
     tree->relations.push_back(std::move(relation));
   }
+  PyObject* functions = item(description, 7);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(functions); ++i) {
+    FL_CHECK_KIND(PyFunction_Check(item(functions, i)), Value, "[guards] expected a function");
+    tree->functions.emplace_back(item(functions, i));
+  }
+  PyObject* classes = item(description, 8);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    FL_CHECK_KIND(PyType_Check(item(classes, i)), Value, "[guards] expected a class");
+    tree->classes.emplace_back(item(classes, i), item(description, 9));
+  }
+  tree->function_failure = own(PyUnicode_FromString("the code of a function"));
+  tree->class_failure = own(PyUnicode_FromString("the bases or special methods of a class"));
   tree->state = thread_state();
   tree->default_type = default_dtype();
   return tree;

@@ -15,6 +15,8 @@ class GuardTree {
   virtual ~GuardTree() = default;
   // Whether all checks hold for these arguments. Never raises; an error while looking is a failed check.
   virtual bool check(PyObject* const* args, size_t count) = 0;
+  // For the garbage collector: everything that the tree refers to.
+  virtual int traverse(visitproc visit, void* arg) const = 0;
   // Whether a check is under way: it runs code of the user's, which came back, or lets another thread run.
   virtual bool busy() const = 0;
   // The place of the check that failed last, as the description names it; borrowed, may be null.

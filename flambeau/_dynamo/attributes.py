@@ -17,7 +17,7 @@ from flambeau import _C
 from flambeau._dynamo import arrays, breaks, draws, gradients, mappings, overriding
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
-from flambeau._dynamo.kinds import CONSTANTS, MISSING, fl_module, is_result_tuple, lookup_type
+from flambeau._dynamo.kinds import CONSTANTS, MISSING, fl_module, is_mutable_class, is_result_tuple, lookup_type
 from flambeau._dynamo.outside import Outside
 from flambeau._dynamo.sizes import SYMBOLIC, SymInt
 from flambeau._dynamo.source import Source
@@ -35,9 +35,9 @@ from flambeau._dynamo.traced import (
 from flambeau._subclasses.fake_tensor import RESHAPES
 
 # Attributes of a tensor that are known from its shape and type alone.
-_SHAPE_ATTRIBUTES = frozenset(
-    "shape device dtype ndim requires_grad is_leaf layout itemsize nbytes output_nr retains_grad".split()
-)
+_SHAPE_ATTRIBUTES = frozenset("shape device dtype ndim requires_grad layout itemsize nbytes".split())
+# Those that depend on how it came to require gradients.
+_HISTORY_ATTRIBUTES = frozenset("is_leaf output_nr retains_grad".split())
 _DEVICE_ATTRIBUTES = frozenset(
     "is_cuda is_cpu is_meta is_mps is_xpu is_xla is_vulkan is_ipu is_mkldnn is_quantized is_sparse is_sparse_csr is_nested".split()
 )
@@ -134,7 +134,14 @@ def _native_attribute(tracer: Tracer, value: Any, name: str) -> Any:
 def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     if tensor.cls is not _C.Tensor and overriding.lookup_member(tensor.cls, name) is not NULL:
         return _load_from_subclass(tracer, tensor, name)
-    if name in _SHAPE_ATTRIBUTES or name in _DEVICE_ATTRIBUTES:
+    if (
+        name in _HISTORY_ATTRIBUTES
+        and tensor.source is not None
+        and tensor.real.requires_grad
+        and tensor.fake.is_leaf == tensor.real.is_leaf  # and not written to since
+    ):
+        return tracer.outside.wrap(getattr(tensor.real, name), tensor.source.attribute(name))
+    if name in _SHAPE_ATTRIBUTES or name in _DEVICE_ATTRIBUTES or name in _HISTORY_ATTRIBUTES:
         return getattr(tensor.fake, name)
     if name in _VIEW_ATTRIBUTES:
         return tracer.builder.call_function(getattr, (tensor, name), {})
@@ -191,7 +198,7 @@ _OPERATOR_METHODS = frozenset(
 
 
 def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
-    pending = tracer.outside.pending(module, name)
+    pending = tracer.outside.pending(module.__dict__, name)
     if pending is not MISSING:
         if pending is NULL:
             raise UserError(AttributeError(f"module '{module.__name__}' has no attribute '{name}'"))
@@ -248,6 +255,7 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
             return types.MethodType(raw, owner)
         return raw.__get__(owner, cls)
     get = lookup_type(kind, "__get__")
+    tracer.outside.guard_class(kind)
     if get is NULL:
         return tracer.outside.wrap(raw, source)
     if isinstance(get, types.FunctionType):
@@ -273,21 +281,21 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
 
 
 def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
-    if cls.__module__ == "builtins" or not (cls.__flags__ & (1 << 9)):
+    if not is_mutable_class(cls):
         return _native_attribute(tracer, cls, name)
     pending = _pending_in_class(tracer, cls, name)
     if pending is not MISSING:
         return pending
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__annotations__"):
         value = _native_attribute(tracer, cls, name)
-        return (
-            value
-            if not isinstance(value, dict)
-            else tracer.outside.wrap(value, tracer.outside.sources.constant(cls).attribute(name))
-        )
+        if name in ("__mro__", "__bases__"):
+            tracer.outside.guard_class(cls)
+            return value
+        return tracer.outside.wrap(value, tracer.outside.sources.constant(cls).attribute(name))
     if name == "__class__":
         return type(cls)
     meta = lookup_type(type(cls), name)
+    tracer.outside.guard_type_attribute(type(cls), name)
     if meta is not NULL and lookup_type(type(meta), "__set__") is not NULL:
         if isinstance(meta, property) and isinstance(meta.fget, types.FunctionType):
             return tracer.call(meta.fget, (cls,), {})
@@ -315,7 +323,11 @@ def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
 def _load_from_function(tracer: Tracer, function: Any, name: str) -> Any:
     known = tracer.outside.known.get(id(function))
     if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-        return _native_attribute(tracer, function, name)
+        value = _native_attribute(tracer, function, name)
+        if id(function) in tracer.outside.fresh:
+            return value
+        source = tracer.outside.sources.constant(function) if known is None else known.source
+        return tracer.outside.wrap(value, source.attribute(name))
     if name in (
         "__code__",
         "__globals__",
@@ -584,6 +596,8 @@ def store(tracer: Tracer, value: Any, name: str, new: Any) -> None:
             return
         if cls is types.FunctionType and name.startswith("__"):
             raise Unsupported(breaks.STORE, name)
+        if isinstance(value, types.ModuleType):
+            value = tracer.outside.namespace(value.__dict__)
         tracer.outside.overlay(value).values[name] = new
         return
     special = "__delattr__" if new is NULL else "__setattr__"

@@ -204,6 +204,13 @@ RESHAPED_OUT = _record(
     "The tensor is resized to the result, or decides the dtype that is computed in; the call is made in Python.",
     "Give an out= that has the shape and the dtype of the result.",
 )
+FRAME = _record(
+    30,
+    "code that looks at its own frame",
+    "locals(), globals(), eval(), sys._getframe() and the like see the variables and callers of the program, which compiled "
+    "code does not have; the function that calls them runs in plain Python.",
+    "Move the call into a function of its own.",
+)
 INTERNAL = _record(
     99,
     "capture failed",

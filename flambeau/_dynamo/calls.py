@@ -30,7 +30,7 @@ from flambeau._dynamo import arrays, attributes, breaks, config, draws, gradient
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
-from flambeau._dynamo.kinds import CONSTANTS, Function, OverridableFunction, fl_module, lookup_type
+from flambeau._dynamo.kinds import CONSTANTS, Function, OverridableFunction, fl_module, is_native_class, lookup_type
 from flambeau._dynamo.operations import _sort, subscript, to_text
 from flambeau._dynamo.sizes import SYMBOLIC, plain
 from flambeau._dynamo.trace import Tracer
@@ -119,16 +119,21 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise UserError(TypeError(f"'{real_type(function).__name__}' object is not callable"))
     wrapped = getattr(function, "__wrapped__", None)
     if cls is weakref.ReferenceType and not args and id(function) in tracer.outside.known:
-        tracer.outside.known[id(function)].source.check("id", function)
-        referent = function()
-        return (
-            referent if referent is None else tracer.outside.wrap(referent, tracer.outside.sources.constant(referent))
-        )
+        return _call_weak_reference(tracer, function)
     if cls is _CACHED and isinstance(wrapped, types.FunctionType):
         return _call_cached(tracer, function, args, kwargs)
     if arrays.is_numpy(cls):
         raise Unsupported(breaks.NUMPY, getattr(function, "__name__", cls.__name__))
     raise Unsupported(breaks.UNKNOWN_CALL, f"{getattr(function, '__qualname__', cls.__name__)}")
+
+
+def _call_weak_reference(tracer: Tracer, reference: Any) -> Any:
+    """What a weak reference refers to is looked up again by each call, and not kept alive by the guards."""
+    place = tracer.outside.known[id(reference)].source.apply(weakref.ReferenceType.__call__)
+    referent = reference()
+    if isinstance(referent, (type, types.FunctionType, types.BuiltinFunctionType)):
+        raise Unsupported(breaks.UNKNOWN_CALL, "a weak reference to a function or class")
+    return tracer.outside.wrap(referent, place)
 
 
 def _call_getter(tracer: Tracer, function: Any, args: Args) -> Any:
@@ -162,8 +167,27 @@ def _call_cached(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     rest = args[1:] if args and isinstance(args[0], logging.Logger) else args  # warning_once: what was said, was said
     if not all(type(a) in CONSTANTS for a in (*rest, *kwargs.values())):
         raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
+    known = tracer.outside.known.get(id(function))
+    source = tracer.outside.sources.constant(function) if known is None else known.source
     result = native(function, *args, **kwargs)
-    return tracer.outside.wrap(result, tracer.outside.sources.constant(result))
+    return tracer.outside.wrap(result, source.apply(_CachedCall(args, kwargs)))
+
+
+class _CachedCall:
+    """Calls a cached function again, at each check of the guards: its cache may have been cleared."""
+
+    def __init__(self, args: Args, kwargs: Kwargs) -> None:
+        self.args, self.kwargs = args, kwargs
+        self.key = (args, tuple(map(type, args)), tuple(kwargs.items()), tuple(map(type, kwargs.values())))
+
+    def __call__(self, function: Any) -> Any:
+        return function(*self.args, **self.kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _CachedCall) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 _SINGLE_DISPATCH = functools.singledispatch(lambda value: None).__code__
@@ -380,7 +404,7 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     if isinstance(owner, type):
         if function.__name__ == "__new__":
             return make(tracer, args[0], args[1:], kwargs, function)
-        if (owner in NATIVE_CLASSES or owner.__module__ == "builtins") and is_transparent(args):
+        if (owner in NATIVE_CLASSES or is_native_class(owner)) and is_transparent(args):
             return native(function, *args, **kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"{owner.__name__}.{function.__name__}")
     if draws.is_draw(owner, function.__name__):
@@ -503,7 +527,7 @@ SAFE: frozenset[Any] = frozenset(
     + [v for k, v in vars(operator).items() if isinstance(v, types.BuiltinFunctionType)]
     + [v for k, v in vars(cmath).items() if isinstance(v, types.BuiltinFunctionType)]
     + [v for m in (_heapq, _bisect) for v in vars(m).values() if isinstance(v, types.BuiltinFunctionType)]
-    + [sys.intern, sys.getrecursionlimit, itertools.tee, os.fspath, _collections._count_elements]
+    + [sys.intern, itertools.tee, os.fspath, _collections._count_elements]
 )
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dis
+import inspect
 import os
 import threading
 import time
@@ -32,6 +33,7 @@ from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
 from flambeau._dynamo.utils import counters
 from flambeau.fx.graph_module import GraphModule
 
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _lock = threading.RLock()
 _active = threading.local()
 _units: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -259,6 +261,9 @@ class Unit:
 
     def _root(self, tracer: Tracer, arguments: tuple[Any, ...]) -> Frame:
         function = self.function
+        if function.__code__.co_flags & _SUSPENDS:
+            raise SkipFrame("a generator or coroutine; the functions that it calls are compiled")
+        tracer.outside.guard_code(function)
         frame = Frame(tracer, function.__code__, function.__globals__, function.__closure__)
         frame.root = True
         frame.function = function
@@ -341,7 +346,7 @@ class Unit:
             except Unsupported as stop:
                 raise SkipFrame(f"{cause.record.title}; {stop.record.title} {stop.detail}") from None
         runner = self._run_backend(tracer, rebuilder)
-        tracer.builder.sizes.mode.forget_tensors()
+        tracer.builder.sizes.forget_program()
         artifact, text = rebuilder.finish(
             runner,
             code.co_filename,
@@ -350,6 +355,8 @@ class Unit:
             None if tracer.effects.impure else self._replay(),
         )
         description = guards.Builder(tracer).build()
+        for node in tracer.builder.graph.nodes:
+            node.meta.pop("source", None)  # its guards refer to the tensors and modules of the program
         report = settings.report
         if report is not None:
             report.guards += guards.describe(tracer)

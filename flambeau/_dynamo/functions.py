@@ -24,10 +24,10 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import arrays, attributes, breaks, classes, gradients, mappings, opaque, overriding, subgraphs
 from flambeau._dynamo.arrays import TracedArray
-from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.breaks import SkipFrame, Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
 from flambeau._dynamo.effects import Printed
-from flambeau._dynamo.kinds import CONSTANTS, LITERALS, fl_module, lookup_type
+from flambeau._dynamo.kinds import CONSTANTS, LITERALS, fl_module, is_mutable_class, lookup_type
 from flambeau._dynamo.operations import (
     _COMPARISONS,
     _INPLACE,
@@ -70,6 +70,7 @@ def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:
             return bool(native(issubclass, value.cls, classes))
         return bool(native(isinstance, _EMPTY, classes))
     cls = real_type(value)
+    _guard_registrations(tracer, cls, classes)
     if cls is not type(value):
         return bool(native(issubclass, cls, classes))
     for candidate in classes if isinstance(classes, tuple) else (classes,):
@@ -79,6 +80,34 @@ def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:
         ) and type(candidate).__module__.partition(".")[0] not in ("flambeau", "typing", "enum"):
             raise Unsupported(breaks.UNKNOWN_CALL, f"isinstance with {type(candidate).__name__}")
     return bool(native(isinstance, value, classes))
+
+
+@dataclasses.dataclass(frozen=True)
+class _SubclassOf:
+    """Asks an abstract class, at each check of the guards, whether a class is registered with it."""
+
+    cls: type
+
+    def __call__(self, candidate: Any) -> bool:
+        return issubclass(self.cls, candidate)
+
+
+def _guard_registrations(tracer: Tracer, cls: type, classes: Any) -> None:
+    """Classes may be registered with an abstract class later, which changes neither."""
+    for candidate in classes if isinstance(classes, tuple) else (classes,):
+        if isinstance(candidate, tuple):
+            _guard_registrations(tracer, cls, candidate)
+            continue
+        fixed = candidate.__module__ == "collections.abc" and not is_mutable_class(cls)
+        if isinstance(candidate, abc.ABCMeta) and candidate not in cls.__mro__ and not fixed:
+            place = tracer.outside.sources.constant(candidate).apply(_SubclassOf(cls))
+            place.check("equals", native(issubclass, cls, candidate))
+
+
+def _issubclass(tracer: Tracer, cls: Any, classes: Any) -> bool:
+    if isinstance(cls, type):
+        _guard_registrations(tracer, cls, classes)
+    return bool(native(issubclass, cls, classes))
 
 
 _EMPTY = _C.Tensor()
@@ -362,9 +391,35 @@ def _allow_breaks(tracer: Tracer, owner: Any, *error: Any) -> None:
         tracer.modes.refuse_breaks.pop()
 
 
+def _look_at_frame(name: str) -> Callable[..., Any]:
+    def run(tracer: Tracer, *args: Any, **kwargs: Any) -> Any:
+        if tracer.frame is tracer.root:
+            raise SkipFrame(f"{breaks.FRAME.title}: {name}()")
+        raise Unsupported(breaks.FRAME, f"{name}()")
+
+    return run
+
+
+def _evaluate(name: str) -> Callable[..., Any]:
+    """eval() and exec(): with a namespace of their own they see nothing else."""
+
+    def run(tracer: Tracer, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 or kwargs:
+            raise Unsupported(breaks.UNKNOWN_CALL, name)
+        return _look_at_frame(name)(tracer)
+
+    return run
+
+
+def _dir(tracer: Tracer, *args: Any) -> Any:
+    if args:
+        raise Unsupported(breaks.UNKNOWN_CALL, "dir()")
+    return _look_at_frame("dir")(tracer)
+
+
 def _vars(tracer: Tracer, *args: Any) -> Any:
     if not args:
-        raise Unsupported(breaks.UNKNOWN_CALL, "vars()")
+        return _look_at_frame("vars")(tracer)
     return attributes.load(tracer, args[0], "__dict__")
 
 
@@ -544,6 +599,8 @@ def _build_special() -> dict[int, Callable[..., Any]]:
     put(autograd.Function.apply.__func__, opaque.apply_function)
     if "inspect" in sys.modules:
         put(sys.modules["inspect"].signature, _signature)
+        for name in ("currentframe", "stack", "trace"):
+            put(getattr(sys.modules["inspect"], name), _look_at_frame(name))
     pairs: list[tuple[Any, Callable[..., Any]]] = [
         (isinstance, _isinstance), (type, _type), (len, _len), (getattr, _getattr), (hasattr, _hasattr), (setattr, _setattr),
         (delattr, _delattr), (iter, _iter), (next, _next), (super, _super), (print, _print), (sum, _float_sum),
@@ -553,7 +610,9 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (json.dumps, _on_plain(json.dumps)), (json.loads, _on_plain(json.loads)),
         *((getattr(re, name), _on_plain(getattr(re, name))) for name in "match search fullmatch sub subn split findall compile".split()),
         (sys.exc_info, _exc_info), (sys.exception, lambda tracer: tracer.handled),
-        (id, _identity), (repr, lambda tracer, value: to_text(tracer, value, repr)), (vars, _vars),
+        (id, _identity), (repr, lambda tracer, value: to_text(tracer, value, repr)), (vars, _vars), (dir, _dir),
+        *((function, _look_at_frame(function.__name__)) for function in (locals, globals, sys._getframe)),
+        (eval, _evaluate("eval")), (exec, _evaluate("exec")),
         (operator.getitem, subscript), (operator.contains, lambda tracer, a, b: contains(tracer, b, a)),
         (operator.truth, truth), (operator.not_, lambda tracer, value: not truth(tracer, value)),
         (operator.is_, identical), (operator.is_not, lambda tracer, a, b: not identical(tracer, a, b)),
@@ -561,7 +620,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (operator.pos, _unary(operator.pos, "__pos__")), (operator.invert, _unary(operator.invert, "__invert__")),
         (operator.abs, _unary(abs, "__abs__")), (operator.index, _unary(operator.index, "__index__")),
         (math.sqrt, _natively(math.sqrt)), (functools.update_wrapper, _update_wrapper),
-        (issubclass, _natively(issubclass)), (itertools.chain.from_iterable, _chain_from_iterable),
+        (issubclass, _issubclass), (itertools.chain.from_iterable, _chain_from_iterable),
         (_C._set_grad_enabled, _mode(_C._set_grad_enabled)), (_C.is_grad_enabled, _natively(_C.is_grad_enabled)),
         (_C.is_inference_mode_enabled, lambda tracer: tracer.modes.inference), (_C._set_inference_mode, _set_inference),
         (_C.get_default_dtype, _natively(_C.get_default_dtype)), (_C.promote_types, _natively(_C.promote_types)),

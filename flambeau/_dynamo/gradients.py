@@ -258,6 +258,8 @@ def grad(
         raise Unsupported(breaks.BACKWARD, "of a batch")
     roots, wanted = _listed(outputs), _listed(inputs)
     gradients = None if grad_outputs is None else _listed(grad_outputs)
+    for tensor in wanted:
+        _check_hooks(tensor)
     options = {
         "retain_graph": bool(create_graph if retain_graph is None else retain_graph),
         "create_graph": bool(create_graph), "allow_unused": allow_unused, "materialize_grads": materialize_grads,
@@ -294,10 +296,13 @@ def _check_leaf(leaf: TracedTensor) -> None:
         raise Unsupported(breaks.BACKWARD, "into the history of an argument")
     if leaf.cls is _C.Tensor:
         leaf.source.attribute("is_leaf").check("equals", True)
-    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-        if getattr(leaf.real, name, None) is not None:
-            raise Unsupported(breaks.BACKWARD, "to a tensor with hooks")
-        leaf.source.attribute(name).check("equals", None)
+    _check_hooks(leaf)
+
+
+def _check_hooks(tensor: Any) -> None:
+    """That a tensor has no hooks is part of every guard on it."""
+    if isinstance(tensor, TracedTensor) and tensor.real is not None and tensor.real._has_hooks():
+        raise Unsupported(breaks.BACKWARD, "to a tensor with hooks")
 
 
 def static_result(tracer: Tracer, item: Any, value: Any) -> TracedTensor:

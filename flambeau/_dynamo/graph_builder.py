@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
@@ -19,6 +20,7 @@ from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.fx.graph import Graph
 from flambeau.ops.geometry import same_all
+from flambeau.ops.symbolic.numbers import hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class GraphBuilder:
         self.inputs: list[TracedTensor | TracedNumber] = []
         self.last_input: Any = None
         self.traced_by_fake: dict[int, TracedTensor] = {}
+        self.runs: list[tuple[list[Any], list[Any]]] = []  # fakes that operators were given, and returned
         self.operations = 0
         self.device = "cpu"  # type of the device that tensors are on
         self.rehearsal: Any = None  # of the graph, for derivatives
@@ -93,7 +96,13 @@ class GraphBuilder:
 
     def _record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an operator on shapes and adds it to the graph."""
-        name = target if op == "call_method" else getattr(target, "__name__", str(target))
+        name = (
+            target
+            if op == "call_method"
+            else args[1]
+            if target is getattr
+            else getattr(target, "__name__", str(target))
+        )
         overridden = overriding.dispatch(self.tracer, op, target, args, kwargs)
         if overridden is not NULL:
             return overridden
@@ -111,6 +120,9 @@ class GraphBuilder:
             result = None  # a mask says where to write; nothing gets a new shape
         except Exception as error:
             raise Unsupported(breaks.OPERATOR_FAILED, f"{name}: {error}") from None
+        self._follow_write(versions)
+        if name not in _DETACHED:
+            self.runs.append(([t for t, _ in versions], list(tensors_in((result,)))))
         if op == "call_method" and target in _MAY_RETURN_SELF and _is_unchanged(fake_args[0], result, kwargs):
             return args[0]
         if isinstance(result, (bool, int, float, str, type(fl.float32), fl.device)) or type(result) in (
@@ -118,7 +130,7 @@ class GraphBuilder:
             SymInt,
             SymbolicSize,
         ):
-            return result
+            return self._fact(op, name, args, kwargs, result, bool(versions))
         writes = is_inplace(op, target) or (result is None and target is operator.setitem)
         known = self.traced_by_fake.get(id(result)) if isinstance(result, _C.Tensor) else None
         if known is not None:
@@ -135,6 +147,53 @@ class GraphBuilder:
         if result is None:
             return None
         return self.add_tensor(node, result) if isinstance(result, _C.Tensor) else self._sequence(node, result)
+
+    def _follow_write(self, versions: list[tuple[Any, int]]) -> None:
+        """A write that brings in a gradient makes the tensor and all views of it require one."""
+        written = [t for t, before in versions if t._version != before]
+        if not written or not _C.is_grad_enabled() or not any(t.requires_grad for t, _ in versions):
+            return
+        bases = self._bases()
+        roots = {id(bases.get(id(t), t)) for t in written}
+        for traced in self.traced_by_fake.values():
+            fake = traced.fake
+            if id(bases.get(id(fake), fake)) not in roots:
+                continue
+            if fake.dtype.is_floating_point or fake.dtype.is_complex:
+                fake.fake_requires_grad, fake.fake_is_leaf = True, False
+
+    def _bases(self) -> dict[int, Any]:
+        """By id of a fake that is a view: the fake that it is a window on."""
+        bases: dict[int, Any] = {}
+        for sources, results in self.runs:
+            by_storage = {_storage(t): t for t in sources}
+            for view in results:
+                source = by_storage.get(_storage(view))
+                if source is not None and source is not view:
+                    bases.setdefault(id(view), bases.get(id(source), source))
+        return bases
+
+    def _fact(
+        self, op: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, has_tensors: bool
+    ) -> Any:
+        """What an operator says of tensors without looking at their values, and the guard that it needs."""
+        if not has_tensors or name in _GUARDED_FACTS:
+            return result
+        if name in _STRIDE_FACTS:
+            self.sizes.exact_strides = True
+            if not all(_has_own_strides(t) for t in self.inputs if isinstance(t, TracedTensor)):
+                raise Unsupported(breaks.UNKNOWN_CALL, f"{name}, beside a tensor with unusual strides")
+            return result
+        tensor = args[0] if op == "call_method" else None
+        rest = args[1:]
+        plain = not kwargs and all(type(a) in LITERALS for a in rest)
+        if not isinstance(tensor, TracedTensor) or tensor.source is None or tensor.real is None or not plain:
+            raise Unsupported(breaks.UNKNOWN_CALL, f"{name}, which depends on more than shapes")
+        value = getattr(tensor.real, name)(*rest)
+        if type(value) not in LITERALS:
+            raise Unsupported(breaks.UNKNOWN_CALL, f"{name}, which depends on more than shapes")
+        tensor.source.apply(_MethodCall(name, rest)).check("equals", value)
+        return value
 
     def _check_out(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Graphs have tensors that keep their sizes: an out= that the operator would resize or compute for is not for them."""
@@ -238,6 +297,38 @@ class GraphBuilder:
             self.tracer.modes.grad_at_exit = bool(args[0])
         self.add_node("call_function", function, args, {})
         return previous
+
+
+_DETACHED = frozenset(("detach", "detach_", "data"))  # share memory with a tensor, but not its history
+
+
+def _storage(fake: Any) -> int:
+    return int(fake.meta().untyped_storage()._cdata)
+
+
+def _has_own_strides(tensor: TracedTensor) -> bool:
+    """Whether a fake has the strides of the tensor that it stands for; those of single elements may differ."""
+    return tensor.real is None or [hint_of(s) for s in tensor.first_geometry.strides] == list(tensor.real.stride())
+
+
+@dataclass(frozen=True)
+class _MethodCall:
+    """Calls a method of a tensor, at each check of the guards."""
+
+    name: str
+    args: tuple[Any, ...]
+
+    def __call__(self, tensor: Any) -> Any:
+        return getattr(tensor, self.name)(*self.args)
+
+
+# Methods and functions whose results follow from what every guard on a tensor checks: sizes, dtype and device.
+_GUARDED_FACTS = frozenset(
+    "size dim ndimension numel nelement element_size is_floating_point is_complex is_signed get_device is_conj is_neg "
+    "is_inference is_same_size is_tensor is_sparse result_type sym_size sym_numel".split()
+)
+# Those that tell the strides, also of dimensions of one element, which guards otherwise leave open.
+_STRIDE_FACTS = frozenset("stride is_contiguous dim_order sym_stride".split())
 
 
 def _fake_of(value: Any, name: str) -> Any:

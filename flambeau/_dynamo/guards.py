@@ -12,6 +12,20 @@ from flambeau._dynamo.trace import Tracer
 _ACCESS, _CHECK, _ = _C._guard_names()  # the evaluator's numbers, by name
 
 
+# Methods that the language looks up in a class, present or not.
+_BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod"
+SPECIAL_NAMES = tuple(
+    f"__{name}__"
+    for name in (
+        "getattribute getattr setattr delattr call new init get set delete bool len iter next contains getitem setitem delitem "
+        "missing reversed length_hint eq ne lt le gt ge hash str repr format bytes int float complex index trunc round neg pos "
+        "invert abs enter exit instancecheck subclasscheck init_subclass class_getitem mro_entries prepare copy deepcopy "
+        "reduce reduce_ex torch_function torch_dispatch array array_ufunc array_function fspath "
+        + " ".join(f"{name} r{name} i{name}" for name in _BINARY.split())
+    ).split()
+)
+
+
 class GuardNode(NamedTuple):
     """A place with its checks, in the order in which the evaluator reads the fields."""
 
@@ -34,6 +48,9 @@ class GuardTree(NamedTuple):
     symbol_count: int
     relations: tuple[Any, ...]  # what was assumed of sizes
     members: tuple[int, ...]  # slots of members of modules, which are all different, too
+    functions: tuple[Any, ...]  # whose code was captured
+    classes: tuple[type, ...]  # whose bases and special methods were relied on
+    special_names: tuple[str, ...]  # of these methods
 
 
 class Builder:
@@ -56,7 +73,10 @@ class Builder:
         places = [root for root in outside.sources.roots() if id(root.key) not in outside.fresh]
         roots = [node for node in (self.node(root, False) for root in places) if node is not None]
         symbol_count, relations = self.tracer.builder.sizes.all_relations()
-        return GuardTree(tuple(roots), same, distinct, len(self.slots), symbol_count, relations, member_slots)
+        return GuardTree(
+            tuple(roots), same, distinct, len(self.slots), symbol_count, relations, member_slots,
+            tuple(outside.functions.values()), tuple(outside.classes.values()), SPECIAL_NAMES,
+        )  # fmt: skip
 
     def node(self, source: Source, of_module: bool) -> GuardNode | None:
         """The node of a place; None when nothing below it is checked."""

@@ -129,10 +129,7 @@ def _load_global(frame: Frame, inst: Instruction) -> None:
 @_op("STORE_GLOBAL", "DELETE_GLOBAL")
 def _store_global(frame: Frame, inst: Instruction) -> None:
     tracer = frame.tracer
-    names = frame.globals
-    if id(names) in tracer.outside.memo and id(names) not in tracer.outside.known:
-        raise Unsupported(breaks.STORE, "global of a module whose dict is in use")
-    tracer.outside.register(names, tracer.outside.sources.constant(names))
+    names = tracer.outside.namespace(frame.globals)
     new = frame.stack.pop() if inst.name == "STORE_GLOBAL" else NULL
     if new is NULL:
         frame.global_value(inst.value)

@@ -59,6 +59,7 @@ class Frame:
     @classmethod
     def enter(cls, tracer: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         """A frame for an inlined call."""
+        tracer.outside.guard_code(function)
         frame = cls(tracer, function.__code__, function.__globals__, function.__closure__)
         frame.function = function
         frame.bind(function, args, kwargs)

@@ -50,6 +50,12 @@ def is_native_class(cls: type) -> bool:
     return not (cls.__flags__ & (1 << 9))  # not a heap type
 
 
+def is_mutable_class(cls: type) -> bool:
+    """Whether attributes of a class can be set. What its `__module__` says proves nothing: a class made by exec() in a bare
+    namespace claims to be a built-in."""
+    return not (cls.__flags__ & (1 << 8))
+
+
 def is_parameter_class(cls: type) -> bool:
     module = cls.__module__
     return module == "flambeau.nn.parameter" and cls.__name__ in ("Parameter", "Buffer")

@@ -27,6 +27,7 @@ from flambeau._dynamo.kinds import (
     Size,
     fl_module,
     has_default_equality,
+    is_mutable_class,
     is_namedtuple,
     is_parameter_class,
     is_result_tuple,
@@ -65,6 +66,8 @@ class Outside:
         self.constructed: dict[int, tuple[Any, ...]] = {}  # modules made during capture: class and arguments
         self.relations: list[tuple[Source, Source]] = []  # places that hold the same object
         self.distinct: list[Source] = []  # places that hold different objects
+        self.functions: dict[int, Any] = {}  # by id: functions whose code is captured
+        self.classes: dict[int, type] = {}  # by id: classes that can change, and of which something is known
         self.numbers: dict[Source, Any] = {}
         self.written_classes = False
 
@@ -99,6 +102,9 @@ class Outside:
         if cls.__name__ == "Registry" and cls.__module__ == "flambeau.nn.modules.registry":
             return self._wrap_registry(value, source)
         if isinstance(value, type) or cls in CALLABLES or cls in self.value_types:
+            if isinstance(value, type):
+                self.guard_class(value)
+                self.guard_class(cls)
             source.check("id", value)
             self.register(value, self.sources.constant(value))
             return value
@@ -328,10 +334,11 @@ class Outside:
     def wrap_object(self, value: Any, source: Source) -> Any:
         """An instance of some class: it stands for itself, and its attributes are loaded one by one."""
         cls = type(value)
+        self.guard_class(cls)
         source.check("type", cls)
         if isinstance(value, fl_module()):
             source.in_module = True
-            source.check("module", value)
+            source.check("module")
         self.distinct.append(source)
         self.register(value, source)
         return value
@@ -345,6 +352,13 @@ class Outside:
             overlay = self.overlays[id(target)] = Overlay(target, known.source)
         return overlay
 
+    def namespace(self, names: dict[str, Any]) -> dict[str, Any]:
+        """The globals of a module, which stand for themselves: what functions and attributes store shows in both."""
+        if id(names) in self.memo and id(names) not in self.known:
+            raise Unsupported(breaks.STORE, "global of a module whose dict is in use")
+        self.register(names, self.sources.constant(names))
+        return names
+
     def pending(self, target: Any, name: str) -> Any:
         """A value stored by the program that the outside does not have yet; MISSING if there is none."""
         overlay = self.overlays.get(id(target))
@@ -354,9 +368,22 @@ class Outside:
         self.fresh[id(value)] = value
         return value
 
+    def guard_code(self, function: Any) -> None:
+        """The code of a function is what is captured."""
+        known = self.known.get(id(function))
+        if id(function) in self.fresh or (known is not None and ("function", None) in known.source.checks):
+            return  # made during capture, or anew for each call, where a guard compares the code
+        self.functions[id(function)] = function
+
+    def guard_class(self, cls: type) -> None:
+        """The bases and special methods of a class are as they are."""
+        if is_mutable_class(cls) and id(cls) not in self.fresh:
+            self.classes[id(cls)] = cls
+
     def guard_type_attribute(self, cls: type, name: str) -> None:
-        if cls.__module__.partition(".")[0] == "builtins":
+        if not is_mutable_class(cls):
             return
+        self.guard_class(cls)
         raw = lookup_type(cls, name)
         source = self.sources.constant(cls).type_attribute(name)
         source.check("absent" if raw is NULL else "id", *(() if raw is NULL else (raw,)))

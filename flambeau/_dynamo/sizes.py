@@ -41,6 +41,7 @@ class Sizes:
         self.nodes: dict[Expr, Any] = {}
         self.origins: dict[Atom, Any] = {}
         self.pending: list[tuple[int, Any]] = []  # slots of strides, and what they must be
+        self.exact_strides = False  # the program read strides: those of dimensions of one element count, too
 
     def fake(self, value: Any, source: Source, dynamic: list[int]) -> tuple[Any, list[int]]:
         """The stand-in of a tensor from outside, with symbols for the given dimensions; the slots of its sizes."""
@@ -54,6 +55,11 @@ class Sizes:
             slots[dim] = self.slots[atom] = len(self.slots)
             self.places[atom] = (source, dim)
         return fake, slots
+
+    def forget_program(self) -> None:
+        """Lets go of the capture and its tensors: graphs keep their symbols, and with them what those refer to."""
+        self.env.where = user_line
+        self.mode.forget_tensors()
 
     def forget_nodes(self, erased: set[Any]) -> None:
         self.nodes = {e: node for e, node in self.nodes.items() if isinstance(node, int) or node not in erased}
@@ -156,7 +162,7 @@ class Sizes:
         value = traced.real
         if all(slot < 0 for slot in traced.slots):
             return (value,)
-        contiguous = value.is_contiguous()
+        contiguous = value.is_contiguous() and not self.exact_strides
         symbols = list(traced.slots)
         for dim in range(value.ndim):
             if contiguous:

@@ -154,3 +154,41 @@ def test_backward_hooks_with_effects_run_in_python(backend):
     for other in found[1:]:
         assert [kind for kind, _ in found[0]] == [kind for kind, _ in other]
         assert all(fl.allclose(a, b, atol=1e-6) for (_, a), (_, b) in zip(found[0], other))
+
+
+def leaf_hook(w):
+    return w.register_hook(lambda g: g * 10)
+
+
+def post_accumulate_hook(w):
+    def scale(p):
+        p.grad.mul_(7)
+
+    return w.register_post_accumulate_grad_hook(scale)
+
+
+@pytest.mark.parametrize("register", [leaf_hook, post_accumulate_hook])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_hooks_that_come_and_go_on_leaves_run_in_captured_backwards(register, backend):
+    w = fl.ones(3, requires_grad=True)
+
+    def step(x):
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad * 1
+
+    compiled = fl.compile(step, backend=backend)
+    for hooked in (False, True, False, True):
+        handle = register(w) if hooked else None
+        for _ in range(2):
+            assert fl.equal(compiled(fl.ones(3) * 2), step(fl.ones(3) * 2))
+        if handle is not None:
+            handle.remove()
+
+
+def test_hooks_on_inputs_of_grad_run():
+    w = fl.ones(3, requires_grad=True)
+    compiled = fl.compile(lambda x: fl.autograd.grad((w * x).sum(), w)[0])
+    assert compiled(fl.ones(3)).tolist() == [1, 1, 1]
+    w.register_hook(lambda g: g * 10)
+    assert compiled(fl.ones(3)).tolist() == [10, 10, 10]

@@ -92,3 +92,57 @@ def test_cached_functions_run_once():
     assert fast(fl.ones(3)).tolist() == [1.0, 2.0, 3.0]
     assert fast(fl.zeros(3)).tolist() == [0.0, 1.0, 2.0]
     assert calls == [3]
+
+
+class Hundredfold(fl.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 100
+
+
+def write_item(x, y):
+    x[0] = y[0]
+    return Hundredfold.apply(x).sum()
+
+
+def write_item_of_result(x, y):
+    x = x * 1
+    x[0] = y[0]
+    return Hundredfold.apply(x).sum()
+
+
+def write_view(x, y):
+    view = x[:2]
+    view.mul_(y[:2])
+    return Hundredfold.apply(x).sum() + Hundredfold.apply(view).sum()
+
+
+def write_beside_detached(x, y):
+    apart = x.detach()
+    x.mul_(y)
+    return Hundredfold.apply(x).sum() + (1000 if apart.requires_grad else 0)
+
+
+@pytest.mark.parametrize("program", [write_item, write_item_of_result, write_view, write_beside_detached])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_tensor_that_got_a_gradient_by_a_write_has_its_own_backward(program, backend):
+    results = []
+    for run in (program, fl.compile(program, backend=backend)):
+        x, y = fl.ones(3), fl.ones(3, requires_grad=True)
+        result = run(x, y)
+        result.backward()
+        results.append((result.detach(), y.grad))
+    fl.testing.assert_close(results[1], results[0])
+
+
+def test_a_written_tensor_is_no_leaf():
+    def program(x, y):
+        x.mul_(y)
+        return x * 1, x.requires_grad, x.is_leaf, x.grad_fn is None
+
+    got = fl.compile(program)(fl.ones(3), fl.ones(3, requires_grad=True))
+    assert got[1:] == (True, False, False)
