@@ -125,8 +125,13 @@ class SchemaArgument:
         self._has_default = has_default
 
     @property
+    def is_written(self) -> bool:
+        """Whether the operator writes to the argument."""
+        return self.alias_info is not None and self.alias_info.is_write
+
+    @property
     def is_out(self) -> bool:
-        return self.kwarg_only and self.alias_info is not None and self.alias_info.is_write
+        return self.kwarg_only and self.is_written
 
     def has_default_value(self) -> bool:
         return self._has_default
@@ -156,7 +161,7 @@ class FunctionSchema:
         self.overload_name = overload_name
         self.arguments = arguments
         self.returns = returns
-        self.is_mutable = any(a.alias_info is not None and a.alias_info.is_write for a in arguments)
+        self.is_mutable = any(a.is_written for a in arguments)
 
     def __str__(self) -> str:
         parts = []
@@ -231,7 +236,7 @@ def read_schema(text: str, flags: int = 0) -> FunctionSchema:
         arguments[0].alias_info = AliasInfo({"a"}, False)
         for result in returns:
             result.alias_info = AliasInfo({"a"} if not result.type.text.endswith("]") else set(), False)
-    written = [a for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    written = [a for a in arguments if a.is_written]
     if "::" not in name and written and all(r.alias_info is None for r in returns):
         for result, source in zip(returns, written):
             result.alias_info = AliasInfo(set(source.alias_info.before_set), True)  # type: ignore[union-attr]

@@ -593,9 +593,7 @@ class CustomOpDef:
         """The arguments that the schema says are written."""
         formals = self._opoverload._schema.arguments
         given = {**dict(zip((a.name for a in formals), args)), **kwargs}
-        return [
-            given[a.name] for a in formals if a.alias_info is not None and a.alias_info.is_write and a.name in given
-        ]
+        return [given[a.name] for a in formals if a.is_written and a.name in given]
 
     def _run_fake(self, *args: Any, **kwargs: Any) -> Any:
         if self._fake is not None:

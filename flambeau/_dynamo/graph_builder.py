@@ -362,7 +362,7 @@ def is_inplace(op: str, target: Any) -> bool:
     if target in _INPLACE_OPERATORS:
         return True
     if isinstance(target, OpOverload):
-        return bool(any(a.alias_info is not None and a.alias_info.is_write for a in target._schema.arguments))
+        return any(a.is_written for a in target._schema.arguments)
     return bool(name.endswith("_") and not name.endswith("__") and getattr(operator, name, None) is not target)
 
 

@@ -35,12 +35,10 @@ class OperatorInfo:
         last = arguments[len(self.positional) - 1].type.text if self.positional else ""
         self.last_list = "" if "[]" not in last else ("tensors" if last.startswith("Tensor") else "numbers")
         first = arguments[0] if arguments else None
-        self.writes_first = (
-            not flags & OUT and first is not None and first.alias_info is not None and bool(first.alias_info.is_write)
-        )
+        self.writes_first = not flags & OUT and first is not None and first.is_written
         self.outs: list[str] = []
         if flags & OUT:
-            self.outs = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+            self.outs = [a.name for a in arguments if a.is_written]
 
 
 _INFOS: dict[OpOverload, OperatorInfo] = {}

@@ -112,7 +112,7 @@ def _writes(node: Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     first = node.target._schema.arguments[:1]
-    return bool(first and first[0].alias_info is not None and first[0].alias_info.is_write)
+    return bool(first and first[0].is_written)
 
 
 def _functional(op: OpOverload) -> Any:

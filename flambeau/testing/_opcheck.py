@@ -39,7 +39,7 @@ def _test_schema(op: Any, args: Any, kwargs: Any, close: Callable[..., None]) ->
     given = dict(zip((a.name for a in schema.arguments), args)) | kwargs
     was = dict(zip((a.name for a in schema.arguments), before[0])) | before[1]
     for argument in schema.arguments:
-        if argument.alias_info is not None and argument.alias_info.is_write:
+        if argument.is_written:
             continue
         for now, then in zip(_tensors(given.get(argument.name)), _tensors(was.get(argument.name))):
             if not fl.equal(now.detach().nan_to_num(), then.detach().nan_to_num()):

@@ -30,6 +30,32 @@ class TorchDispatchMode(Mode):
         raise NotImplementedError(f"{type(self).__name__} does not define __torch_dispatch__")
 
 
+class OperatorRecorder(TorchDispatchMode):
+    """Records operator calls below autograd. An operator that has a decomposition is recorded as the calls of that."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        decomposition = self.decomposition(func)
+        if decomposition is not None:
+            with self:
+                result = decomposition(*args, **kwargs)
+            if result is not NotImplemented:
+                return self.decomposed(func, args, kwargs, result)
+        return self.call(func, args, kwargs)
+
+    def decomposition(self, op: Any) -> Callable[..., Any] | None:
+        """The function to run in place of an operator; its result NotImplemented is as if there were none."""
+        raise NotImplementedError
+
+    def decomposed(self, op: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """The result of a decomposition, as the operator would return it."""
+        return result
+
+    def call(self, op: Any, args: Any, kwargs: Any) -> Any:
+        """Calls the operator and enters the call in the record."""
+        raise NotImplementedError
+
+
 class BaseTorchDispatchMode(TorchDispatchMode):
     """A mode that changes nothing; a convenient base class."""
 

@@ -22,7 +22,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau.ops.recording import DependsOnData, refused
 from flambeau.ops.recording import state as recording
-from flambeau.utils._python_dispatch import TorchDispatchMode
+from flambeau.utils._python_dispatch import OperatorRecorder
 
 __all__ = ["RecordedCall", "Failed", "Trace", "Unsupported", "RecordedValue", "trace_joint"]
 
@@ -145,8 +145,8 @@ _RUNNING = ("running_mean", "running_var")
 _HIDDEN_WRITES = {"native_batch_norm": _RUNNING, "_batch_norm_statistics": _RUNNING}
 
 
-class Recorder(TorchDispatchMode):
-    """Sees every operator call below autograd and enters it in a trace."""
+class Recorder(OperatorRecorder):
+    """Enters operator calls in a trace."""
 
     _sees_parts = False
 
@@ -156,14 +156,10 @@ class Recorder(TorchDispatchMode):
         self.trace = trace
         self.definitions = definitions
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        definition = self.definitions.get(func._full_name)
-        if definition is not None:
-            with self:
-                made = definition(*args, **kwargs)
-            if made is not NotImplemented:
-                return self._laid_out(func, args, kwargs, made)
+    def decomposition(self, func: Any) -> Callable[..., Any] | None:
+        return self.definitions.get(func._full_name)
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._opname in _LOOK_AT_DATA:
             raise Unsupported(f"{func} looks at the values of a tensor")
         device = self._placed(func, args, kwargs)
@@ -179,8 +175,8 @@ class Recorder(TorchDispatchMode):
                 self.trace.value(result)
         return results
 
-    def _laid_out(self, func: Any, args: Any, kwargs: Any, made: Any) -> Any:
-        """Results of a definition, in memory as the operator's own would be."""
+    def decomposed(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """Results of a definition, with the strides that the operator's own would have."""
         args = _map(self._without_data, args)
         expected = func(*args, **{k: _map(self._without_data, v) for k, v in kwargs.items()})
 
@@ -190,9 +186,9 @@ class Recorder(TorchDispatchMode):
             with self:
                 return mine.contiguous()
 
-        if isinstance(made, fl.Tensor):
-            return laid(made, expected)
-        return tuple(laid(mine, own) for mine, own in zip(made, expected))
+        if isinstance(result, fl.Tensor):
+            return laid(result, expected)
+        return tuple(laid(mine, own) for mine, own in zip(result, expected))
 
     def _without_data(self, tensor: Any) -> Any:
         """A tensor that the function refers to and did not get: it becomes a constant."""
@@ -274,7 +270,7 @@ class Recorder(TorchDispatchMode):
             return []
         found = []
         for i, argument in enumerate(func._schema.arguments):
-            if argument.name in hidden or (argument.alias_info is not None and argument.alias_info.is_write):
+            if argument.name in hidden or argument.is_written:
                 value = args[i] if i < len(args) else kwargs.get(argument.name)
                 found += [t for t in _flat((value,)) if isinstance(t, fl.Tensor)]
         return found

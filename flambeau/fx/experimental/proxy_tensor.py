@@ -29,7 +29,7 @@ from flambeau.ops.recording import DependsOnData, refused
 from flambeau.ops.symbolic import Atom, DataDependentOutput, Expr, ShapeEnv, SymBool, SymFloat, SymInt
 from flambeau.overrides import TorchFunctionMode
 from flambeau.utils import _pytree as pytree
-from flambeau.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from flambeau.utils._python_dispatch import OperatorRecorder, _get_current_dispatch_mode_stack
 
 __all__ = ["ProxyTorchDispatchMode", "PythonKeyTracer", "get_proxy_mode", "make_fx", "maybe_disable_fake_tensor_mode"]
 
@@ -195,7 +195,7 @@ def _without_data(value: Any) -> Any:
 _META_MODE = FakeTensorMode()
 
 
-class ProxyTorchDispatchMode(TorchDispatchMode):
+class ProxyTorchDispatchMode(OperatorRecorder):
     """While active, operators on tracked tensors become nodes."""
 
     def __init__(
@@ -213,19 +213,14 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.enable_tracing = True
         self._sees_parts = not pre_dispatch  # else operators are recorded as the program called them
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not self.enable_tracing:
-            return func(*args, **kwargs)
-        decomposed = self.record.decompose(func)
-        if decomposed is not None:
-            with self:
-                result = decomposed(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
+    def decomposition(self, func: Any) -> Callable[..., Any] | None:
+        return self.record.decompose(func) if self.enable_tracing else None
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
-        schema = func._schema
-        if schema.is_mutable and schema.arguments[0].alias_info is not None and schema.arguments[0].alias_info.is_write:
+        if not self.enable_tracing:
+            return result
+        if func._schema.is_mutable and func._schema.arguments[0].is_written:
             result = args[0]
         self.record.call(func, args, kwargs, result)
         return result
