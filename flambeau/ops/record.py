@@ -201,16 +201,19 @@ def native(schema: str, **options: Any) -> Record:
     return _add(Schema.parse(schema), "native", options, _caller())
 
 
-def composite(schema: str = "", **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def composite(
+    schema: str = "", *, results: str = "", **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: a Python function over other ops is the definition of this operator, on every device.
 
-    The schema follows from the function's annotations and defaults; its name is the function's, or what is given. Where
-    annotations cannot say it (a list for which one value stands for all, named results), the schema is written out.
+    The schema follows from the function's annotations and defaults; its name is the function's, or what is given, and
+    `results` are the names of its results. Where annotations cannot express the schema (a list for which one value stands
+    for all, an argument that is written), it is written out.
     """
     where = _caller()
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
-        parsed = Schema.parse(schema) if "(" in schema else of_function(fn, schema or fn.__name__)
+        parsed = Schema.parse(schema) if "(" in schema else of_function(fn, schema or fn.__name__, results)
         _add(parsed, "composite", options, where, fn=fn)
         return fn
 

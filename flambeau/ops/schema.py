@@ -77,8 +77,11 @@ _ANNOTATIONS = {
 }
 
 
-def of_function(function: Callable[..., Any], name: str) -> Schema:
-    """The schema of a Python function that is an operator, from its annotations and defaults, which are all written."""
+def of_function(function: Callable[..., Any], name: str, results: str = "") -> Schema:
+    """The schema of a Python function that is an operator, from its annotations and defaults.
+
+    results  names of the results, separated by spaces, where they have any.
+    """
     code, annotations = function.__code__, function.__annotations__
     count = code.co_argcount
     defaults = dict(zip(reversed(code.co_varnames[:count]), reversed(function.__defaults__ or ())))
@@ -89,7 +92,10 @@ def of_function(function: Callable[..., Any], name: str) -> Schema:
         args.append(Argument(_type_of(annotations[arg]), arg, default, at >= count))
     returns = annotations["return"]
     if returns.startswith("tuple[") and not returns.endswith(", ...]"):
-        returned = f"({', '.join(map(_type_of, split(returns[6:-1])))})"
+        types = [_type_of(part) for part in split(returns[6:-1])]
+        if results:
+            types = [f"{kind} {label}" for kind, label in zip(types, results.split(), strict=True)]
+        returned = f"({', '.join(types)})"
     else:
         returned = _type_of(returns)
     head, _, overload = name.partition(".")

@@ -17,7 +17,9 @@ def test_arguments_and_results_follow_from_annotations():
     ) -> tuple[fl.Tensor, fl.Tensor]:
         return self, self
 
-    written = "op.two(Tensor self, Tensor|Scalar other, int? dim=None, *, str mode='mean', any rest=None) -> (Tensor, Tensor)"
+    written = (
+        "op.two(Tensor self, Tensor|Scalar other, int? dim=None, *, str mode='mean', any rest=None) -> (Tensor, Tensor)"
+    )
     assert of_function(op, "op.two") == Schema.parse(written)
 
 
@@ -26,6 +28,15 @@ def test_lists_follow_from_annotations():
         return tuple(tensors)
 
     assert of_function(op, "op") == Schema.parse("op(Tensor[] tensors, int[] sizes, Scalar alpha=1) -> Tensor[]")
+
+
+def test_results_may_have_names():
+    def op(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
+        return self, self
+
+    assert of_function(op, "op", "sign logabsdet") == Schema.parse("op(Tensor self) -> (Tensor sign, Tensor logabsdet)")
+    with pytest.raises(ValueError, match="zip"):
+        of_function(op, "op", "sign")
 
 
 def test_annotations_without_a_type_are_refused():

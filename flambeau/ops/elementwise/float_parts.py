@@ -6,7 +6,7 @@ import flambeau as fl
 from flambeau.ops.record import composite
 
 
-@composite("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)", out=True)
+@composite(results="mantissa exponent", out=True)
 def frexp(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
     """self = mantissa * 2 ** exponent with 0.5 <= |mantissa| < 1; zeros, infinities and NaNs have exponent 0."""
     if not self.dtype.is_floating_point:

@@ -205,7 +205,7 @@ def orgqr(self: fl.Tensor, input2: fl.Tensor) -> fl.Tensor:
     return fl.linalg.householder_product(self, input2)
 
 
-@composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", out=True)
+@composite(results="Q R", out=True)
 def qr(self: fl.Tensor, some: bool = True) -> tuple[fl.Tensor, fl.Tensor]:
     return fl.linalg.qr(self, "reduced" if some else "complete")
 
@@ -221,10 +221,10 @@ def _svd(A: fl.Tensor, full_matrices: bool, driver: str | None, compute_uv: bool
     return U, S, Vh
 
 
-@composite(
-    "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", out=True
-)
-def linalg_svd(A: fl.Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Sequence[fl.Tensor]:
+@composite(results="U S Vh", out=True)
+def linalg_svd(
+    A: fl.Tensor, full_matrices: bool = True, *, driver: str | None = None
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     return _svd(A, full_matrices, driver)
 
 
@@ -233,8 +233,8 @@ def svdvals(A: fl.Tensor, *, driver: str | None = None) -> fl.Tensor:
     return _svd(A, False, driver, compute_uv=False)[1]
 
 
-@composite("svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", out=True)
-def svd(self: fl.Tensor, some: bool = True, compute_uv: bool = True) -> Sequence[fl.Tensor]:
+@composite(results="U S V", out=True)
+def svd(self: fl.Tensor, some: bool = True, compute_uv: bool = True) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     U, S, Vh = _svd(self, not some, None, compute_uv)
     if compute_uv:
         return U, S, adjoint(Vh)
@@ -251,7 +251,7 @@ def adjoint(A: fl.Tensor) -> fl.Tensor:
 # ---------------------------------------------------------------- eigenvalues
 
 
-@composite("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", out=True)
+@composite("linalg_eigh", results="eigenvalues eigenvectors", out=True)
 def eigh(self: fl.Tensor, UPLO: str = "L") -> tuple[fl.Tensor, fl.Tensor]:
     values, vectors, info = fl._ops._linalg_eigh(self, UPLO, True)
     raise_on("linalg.eigh", info, "a matrix whose eigenvalues converge")
@@ -265,7 +265,7 @@ def eigvalsh(self: fl.Tensor, UPLO: str = "L") -> fl.Tensor:
     return values
 
 
-@composite("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", out=True)
+@composite("linalg_eig", results="eigenvalues eigenvectors", out=True)
 def eig(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
     values, vectors, info = fl._ops._linalg_eig(self, True)
     raise_on("linalg.eig", info, "a matrix whose eigenvalues converge")
@@ -282,14 +282,10 @@ def eigvals(self: fl.Tensor) -> fl.Tensor:
 # ---------------------------------------------------------------- least squares
 
 
-@composite(
-    "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
-    " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-    out=True,
-)
+@composite("linalg_lstsq", results="solution residuals rank singular_values", out=True)
 def lstsq(
     self: fl.Tensor, b: fl.Tensor, rcond: float | None = None, *, driver: str | None = None
-) -> Sequence[fl.Tensor]:
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor, fl.Tensor]:
     op = "linalg.lstsq"
     if self.dim() < 2:
         raise RuntimeError(f"[{op}] expected a matrix, got {tuple(self.shape)}")

@@ -211,7 +211,7 @@ def raise_on(op: str, info: fl.Tensor, what: str) -> None:
 # ---------------------------------------------------------------- inverses and systems
 
 
-@composite("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", out=True)
+@composite("linalg_inv_ex", results="inverse info", out=True)
 def inv_ex(A: fl.Tensor, *, check_errors: bool = False) -> tuple[fl.Tensor, fl.Tensor]:
     inverse, info = fl._ops._linalg_inv_ex(A)
     if check_errors:
@@ -248,10 +248,7 @@ def _solve(op: str, A: fl.Tensor, B: fl.Tensor, left: bool) -> tuple[fl.Tensor, 
     return (result.squeeze(-1) if vector else result), info
 
 
-@composite(
-    "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
-    out=True,
-)
+@composite("linalg_solve_ex", results="result info", out=True)
 def solve_ex(
     A: fl.Tensor, B: fl.Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[fl.Tensor, fl.Tensor]:
@@ -268,11 +265,7 @@ def solve(A: fl.Tensor, B: fl.Tensor, *, left: bool = True) -> fl.Tensor:
     return result
 
 
-@composite(
-    "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False)"
-    " -> (Tensor solution, Tensor cloned_coefficient)",
-    out=True,
-)
+@composite(results="solution cloned_coefficient", out=True)
 def triangular_solve(
     self: fl.Tensor, A: fl.Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[fl.Tensor, fl.Tensor]:
@@ -331,11 +324,7 @@ def _product(sizes: tuple[int, ...]) -> int:
 # ---------------------------------------------------------------- LU
 
 
-@composite(
-    "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)"
-    " -> (Tensor LU, Tensor pivots, Tensor info)",
-    out=True,
-)
+@composite("linalg_lu_factor_ex", results="LU pivots info", out=True)
 def lu_factor_ex(
     A: fl.Tensor, *, pivot: bool = True, check_errors: bool = False
 ) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
@@ -345,14 +334,14 @@ def lu_factor_ex(
     return factors
 
 
-@composite("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", out=True)
+@composite("linalg_lu_factor", results="LU pivots", out=True)
 def lu_factor(A: fl.Tensor, *, pivot: bool = True) -> tuple[fl.Tensor, fl.Tensor]:
     LU, pivots, info = fl._ops._linalg_lu_factor_ex(A, pivot)
     raise_on("linalg.lu_factor", info, "a matrix of full rank")
     return LU, pivots
 
 
-@composite("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", out=True)
+@composite("linalg_lu", results="P L U", out=True)
 def lu(A: fl.Tensor, *, pivot: bool = True) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     LU, pivots, _ = fl._ops._linalg_lu_factor_ex(A, pivot)
     return fl.lu_unpack(LU, pivots)
@@ -385,12 +374,12 @@ def det(self: fl.Tensor) -> fl.Tensor:
     return fl._ops._linalg_det(self)[0]
 
 
-@composite("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", out=True)
+@composite(results="sign logabsdet", out=True)
 def linalg_slogdet(A: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
     return tuple(fl._ops._linalg_slogdet(A))[:2]
 
 
-@composite("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", out=True)
+@composite(results="sign logabsdet", out=True)
 def slogdet(self: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
     return tuple(fl._ops._linalg_slogdet(self))[:2]
 
@@ -406,9 +395,7 @@ def logdet(self: fl.Tensor) -> fl.Tensor:
 # ---------------------------------------------------------------- Cholesky and LDL
 
 
-@composite(
-    "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)", out=True
-)
+@composite("linalg_cholesky_ex", results="L info", out=True)
 def cholesky_ex(self: fl.Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[fl.Tensor, fl.Tensor]:
     factor, info = fl._ops._linalg_cholesky_ex(self, upper)
     if check_errors:
@@ -437,11 +424,7 @@ def cholesky_inverse(self: fl.Tensor, upper: bool = False) -> fl.Tensor:
     return inverse
 
 
-@composite(
-    "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False)"
-    " -> (Tensor LD, Tensor pivots, Tensor info)",
-    out=True,
-)
+@composite("linalg_ldl_factor_ex", results="LD pivots info", out=True)
 def ldl_factor_ex(
     self: fl.Tensor, *, hermitian: bool = False, check_errors: bool = False
 ) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
@@ -451,7 +434,7 @@ def ldl_factor_ex(
     return factors
 
 
-@composite("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", out=True)
+@composite("linalg_ldl_factor", results="LD pivots", out=True)
 def ldl_factor(self: fl.Tensor, *, hermitian: bool = False) -> tuple[fl.Tensor, fl.Tensor]:
     LD, pivots, info = fl._ops._linalg_ldl_factor_ex(self, hermitian)
     raise_on("linalg.ldl_factor", info, "a matrix of full rank")

@@ -142,7 +142,7 @@ for name, record in (("max", amax), ("min", amin)):
     native(f"arg{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", out=True, tags=("no_grad",))
 
 
-@composite("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", out=True)
+@composite(results="min max", out=True)
 def aminmax(self: fl.Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[fl.Tensor, fl.Tensor]:
     if dim is not None:
         return fl.amin(self, dim, keepdim), fl.amax(self, dim, keepdim)

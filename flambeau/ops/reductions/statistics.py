@@ -311,11 +311,7 @@ def _check_histogram(x: fl.Tensor, weight: fl.Tensor | None, points: list[int]) 
         raise RuntimeError(f"[histogram] expected weights of the input's dtype {x.dtype}, got {weight.dtype}")
 
 
-@composite(
-    "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False)"
-    " -> (Tensor hist, Tensor bin_edges)",
-    out=True,
-)
+@composite("histogram.bins_tensor", results="hist bin_edges", out=True)
 def histogram_edges(
     self: fl.Tensor, bins: fl.Tensor, *, weight: fl.Tensor | None = None, density: bool = False
 ) -> tuple[fl.Tensor, fl.Tensor]:
