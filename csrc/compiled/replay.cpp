@@ -51,8 +51,9 @@ const Library& library() {
 std::atomic<uint64_t> next_pool{uint64_t(1) << 40};  // beyond those that programs number themselves
 
 int random_steps(const Program& program) {
-  return static_cast<int>(std::count_if(program.steps.begin(), program.steps.end(),
-                                        [](const Step& s) { return std::holds_alternative<RandomStateStep>(s); }));
+  return static_cast<int>(std::count_if(program.steps.begin(), program.steps.end(), [](const Step& s) {
+    return std::holds_alternative<RandomStateStep>(s);
+  }));
 }
 
 // Whether a program can be recorded at all: everything it touches is on the device.

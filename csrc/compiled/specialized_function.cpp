@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "autograd/autocast.h"
+#include "compiled/plan_family.h"
 #include "core/accelerator.h"
 
 namespace fl::compiled {
 namespace {
 
-// Geometries that a function keeps programs for; the one unused for longest goes first.
-constexpr size_t kMostGraphs = 256;
+// Geometries that a function keeps programs for, and families of them; what is unused for longest goes first.
+constexpr size_t kMaxGraphs = 256, kMaxFamilies = 16;
 
 struct CompiledBackward final : autograd::Node {
   explicit CompiledBackward(Ref<CompiledGraph> graph) : graph_(std::move(graph)) {}
@@ -105,6 +106,7 @@ bool FixedInputs::fits(const CompiledGraph& graph, const Tensor* given) {
   for (const Known& known : fitting_)
     if (known.graph.get() == &graph) return graph.fits(given, rest_);
   if (!graph.fits(given)) return false;
+  if (fitting_.size() >= kMaxGraphs) fitting_.erase(fitting_.begin(), fitting_.begin() + kMaxGraphs / 2);
   // Where it holds because of an input that is not fixed, all are looked at in every call.
   fitting_.push_back({Ref<CompiledGraph>(const_cast<CompiledGraph*>(&graph)), graph.entangled(given)});
   return true;
@@ -189,37 +191,91 @@ std::vector<Tensor> CompiledGraph::run(const Tensor* given, FixedInputs* fixed) 
   return made;
 }
 
+Ref<CompiledGraph> CompiledGraph::copy() const {
+  Ref<CompiledGraph> made(new CompiledGraph());
+  made->inputs = inputs;
+  made->refused = refused;
+  made->grad_mode = grad_mode;
+  made->autocast = autocast;
+  made->forward = forward;
+  if (backward) made->backward = std::make_unique<Program>(*backward);
+  made->results = results;
+  made->gradients_of = gradients_of;
+  made->gradients_from = gradients_from;
+  made->gradient_strides = gradient_strides;
+  made->recorded = recorded;
+  return made;
+}
+
+std::atomic<int64_t> instantiated_graphs{0};
+
+SpecializedFunction::SpecializedFunction() = default;
+SpecializedFunction::~SpecializedFunction() = default;
+
 std::vector<Tensor> SpecializedFunction::call(const Tensor* given, FixedInputs* fixed) {
-  Ref<CompiledGraph> graph;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<CompiledGraph>& g) {
-      return fixed ? fixed->fits(*g, given) : g->fits(given);
-    });
-    if (found != graphs_.end()) {
-      graph = *found;
-      std::rotate(graphs_.begin(), found, found + 1);
-    }
-  }
-  if (!graph) {
-    const ExcludeKeys unchanged{KeySet()};
-    // Recording listens to calls, also where an operator of a program that runs made this one.
-    thread_state().excluded = thread_state().excluded - KeySet(Key::Python);
-    graph = miss(given);
-    if (!graph) {
-      graph = Ref<CompiledGraph>(new CompiledGraph());
-      graph->refused = true;
-      for (int i = 0; i < inputs; ++i) graph->inputs.push_back(spec_of(given[i]));
-      graph->grad_mode = thread_state().grad_mode;
-      graph->autocast = autocast::signature();
-    }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    graphs_.insert(graphs_.begin(), graph);
-    if (graphs_.size() > kMostGraphs) graphs_.pop_back();
-  }
+  Ref<CompiledGraph> graph = find(given, fixed);
+  if (!graph && parametric) graph = instantiate(given);
+  if (!graph) graph = compile(given);
   if (graph->refused) return original(given);
   const bool entangled = fixed ? fixed->entangled(*graph, given) : graph->entangled(given);
   return entangled ? original(given) : graph->run(given, fixed);
+}
+
+Ref<CompiledGraph> SpecializedFunction::find(const Tensor* given, FixedInputs* fixed) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<CompiledGraph>& g) {
+    return fixed ? fixed->fits(*g, given) : g->fits(given);
+  });
+  if (found == graphs_.end()) return {};
+  std::rotate(graphs_.begin(), found, found + 1);
+  return graphs_.front();
+}
+
+Ref<CompiledGraph> SpecializedFunction::instantiate(const Tensor* given) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto family = families_.begin(); family != families_.end(); ++family) {
+    Ref<CompiledGraph> graph = (*family)->instantiate(given);
+    if (!graph) continue;
+    std::rotate(families_.begin(), family, family + 1);
+    keep(graph);
+    ++instantiated_graphs;
+    return graph;
+  }
+  return {};
+}
+
+Ref<CompiledGraph> SpecializedFunction::compile(const Tensor* given) {
+  const ExcludeKeys unchanged{KeySet()};
+  // Recording listens to calls, also where an operator of a program that runs made this one.
+  thread_state().excluded = thread_state().excluded - KeySet(Key::Python);
+  Ref<CompiledGraph> graph = miss(given);
+  if (!graph) {
+    graph = Ref<CompiledGraph>(new CompiledGraph());
+    graph->refused = true;
+    for (int i = 0; i < inputs; ++i) graph->inputs.push_back(spec_of(given[i]));
+    graph->grad_mode = thread_state().grad_mode;
+    graph->autocast = autocast::signature();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  keep(graph);
+  if (parametric && PlanFamily::accepts(*graph)) keep_as_sample(graph);
+  return graph;
+}
+
+void SpecializedFunction::keep(const Ref<CompiledGraph>& graph) {
+  graphs_.insert(graphs_.begin(), graph);
+  if (graphs_.size() > kMaxGraphs) graphs_.pop_back();
+}
+
+void SpecializedFunction::keep_as_sample(const Ref<CompiledGraph>& graph) {
+  for (auto family = families_.begin(); family != families_.end(); ++family) {
+    if (!(*family)->add(*graph)) continue;
+    std::rotate(families_.begin(), family, family + 1);
+    if (families_.front()->is_hopeless()) families_.front() = std::make_unique<PlanFamily>(graph);
+    return;
+  }
+  families_.insert(families_.begin(), std::make_unique<PlanFamily>(graph));
+  if (families_.size() > kMaxFamilies) families_.pop_back();
 }
 
 }  // namespace fl::compiled

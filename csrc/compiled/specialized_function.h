@@ -1,6 +1,7 @@
 // Compiled functions: programs behind a check of the inputs' geometry, and the node that runs their backward.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -79,12 +80,23 @@ struct CompiledGraph : Counted {
   // of; with `some`, whether one of these has a part in it.
   bool entangled(const Tensor* given, const std::vector<int>* some = nullptr) const;
   std::vector<Tensor> run(const Tensor* given, FixedInputs* fixed);
+  Ref<CompiledGraph> copy() const;
 };
 
+class PlanFamily;
+
+// Graphs that were made from others instead of being recorded, in this process.
+extern std::atomic<int64_t> instantiated_graphs;
+
 // A function compiled for every geometry it has met; `miss` compiles it for a new one. Where it cannot, it
-// returns null, and `original` runs, for inputs of that geometry from then on.
+// returns null, and `original` runs, for inputs of that geometry from then on. Of the graphs, and of the
+// families that make graphs for other sizes, those unused for longest are forgotten.
 struct SpecializedFunction : Counted {
+  SpecializedFunction();
+  ~SpecializedFunction() override;
+
   int inputs = 0;
+  bool parametric = false;  // graphs may be made for sizes that were not recorded
   std::function<Ref<CompiledGraph>(const Tensor* given)> miss;
   std::function<std::vector<Tensor>(const Tensor* given)> original;
 
@@ -92,7 +104,14 @@ struct SpecializedFunction : Counted {
 
  private:
   std::mutex mutex_;
-  std::vector<Ref<CompiledGraph>> graphs_;  // the latest used first
+  std::vector<Ref<CompiledGraph>> graphs_;             // the latest used first
+  std::vector<std::unique_ptr<PlanFamily>> families_;  // the latest used first
+
+  Ref<CompiledGraph> find(const Tensor* given, FixedInputs* fixed);
+  Ref<CompiledGraph> instantiate(const Tensor* given);
+  Ref<CompiledGraph> compile(const Tensor* given);
+  void keep(const Ref<CompiledGraph>& graph);
+  void keep_as_sample(const Ref<CompiledGraph>& graph);
 };
 
 }  // namespace fl::compiled

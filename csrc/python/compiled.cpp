@@ -525,6 +525,7 @@ PyObject* make_function_object(PyObject*, PyObject* args) {
     Ref<SpecializedFunction> function(new SpecializedFunction());
     function->inputs = static_cast<int>(int_value(item(args, 0)));
     const int inputs = function->inputs;
+    function->parametric = item(args, 3) == Py_True;
     function->miss = [callable = shared(item(args, 1)), inputs](const Tensor* given) {
       WithGIL lock;
       Object list = list_of({given, given + inputs});
@@ -559,7 +560,13 @@ PyObject* load_kernel(PyObject*, PyObject* args) {
   });
 }
 
+// _instantiated_graphs(): how many graphs were made from others instead of being recorded.
+PyObject* instantiated_graphs(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(compiled::instantiated_graphs);
+}
+
 PyMethodDef functions[] = {
+    {"_instantiated_graphs", instantiated_graphs, METH_NOARGS, nullptr},
     {"_load_kernel", load_kernel, METH_VARARGS, nullptr},
     {"_compiled_graph", make_graph, METH_O, nullptr},
     {"_lay_out_arena", lay_out_arena, METH_O, nullptr},

@@ -48,7 +48,14 @@ def compile_fx(
     if _returns_number(graph):
         return function
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
-        return compile_tensor_function(function, len(example_inputs), fuse, settings=settings, members=_members(graph))
+        return compile_tensor_function(
+            function,
+            len(example_inputs),
+            fuse,
+            settings=settings,
+            members=_members(graph),
+            parametric=hasattr(graph, "graph"),
+        )
     from flambeau._inductor.numbers import with_numbers
 
     return with_numbers(graph, example_inputs, fuse, settings)
@@ -76,19 +83,23 @@ def compile_tensor_function(
     printer: Printer | None = None,
     settings: dict[str, Any] | None = None,
     members: Sequence[int] = (),
+    parametric: bool = False,
 ) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
     recorded forward and backward runs as it is. Loops are printed by the printer of the inputs' device, or the given.
-    `members` are the inputs that `config.freezing` is about."""
-    return specialized_function(inputs, GraphCompiler(function, fuse, printer, settings, members).graph_for, function)
+    `members` are the inputs that `config.freezing` is about. `parametric` is for functions whose control flow does not depend
+    on sizes, or is guarded."""
+    compiler = GraphCompiler(function, fuse, printer, settings, members)
+    return specialized_function(inputs, compiler.graph_for, function, parametric and compiler.parametric)
 
 
 def specialized_function(
-    inputs: int, graph_for: Callable[[list[Any]], Any], original: Callable[..., Any]
+    inputs: int, graph_for: Callable[[list[Any]], Any], original: Callable[..., Any], parametric: bool = False
 ) -> Callable[..., Any]:
-    """A native function that asks for a graph where it has none for its inputs."""
-    made: Callable[..., Any] = _C._specialized_function(inputs, graph_for, original)
-    return made
+    """A native function that asks for a graph where it has none for its inputs. With `parametric`, graphs for sizes between
+    recorded ones are made from those (`csrc/compiled/plan_family.h`)."""
+    function: Callable[..., Any] = _C._specialized_function(inputs, graph_for, original, parametric)
+    return function
 
 
 class GraphCompiler:
@@ -108,6 +119,7 @@ class GraphCompiler:
         self.printer = printer
         self.members = members
         self.kept: dict[str, Any] = {}  # what frozen inputs became, for all geometries
+        self.parametric = bool(self.settings.get("parametric_plans", config.parametric_plans))
 
     def _printer(self, inputs: list[Any]) -> Printer:
         device = next((t.device for t in inputs if not t.is_cpu), fl.device("cpu"))

@@ -26,6 +26,8 @@ memory_budget: float | None = None
 # Intermediate results lie in one arena and take the places of what dies; otherwise each has memory of its own, in which
 # a sanitizer sees its ends.
 allow_buffer_reuse = os.environ.get("FLAMBEAU_ARENA", "1") not in ("", "0")
+# Programs for sizes between recorded ones are made from those instead of being recorded too.
+parametric_plans = True
 # Rows of matrices begin at even addresses, where matrix products gain from it (`pitch.py`).
 shape_padding = True
 

@@ -5,7 +5,7 @@ weights before them, converted weights stay converted. The values are kept besid
 packed matrix takes four bytes for each element, weights of a 3 x 3 convolution 16 / 9 of their size. Geometries of one
 compiled function share them.
 
-Parameters stay inputs of the graph. In every run `csrc/compiled/kept.h` looks whether they are the same and whether they were
+Parameters stay inputs of the graph. In every run `csrc/compiled/kept_value.h` looks whether they are the same and whether they were
 written, and computes again what depends on them if so. It does not see what is written through a NumPy array, a pointer,
 or a `.data` that is older than the first run.
 """

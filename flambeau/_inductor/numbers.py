@@ -77,7 +77,8 @@ def with_numbers(
     else:
         kinds = [Kind.TENSOR if isinstance(a, fl.Tensor) else Kind.VALUE for a in examples]
         divided = Divided(lambda *args: args, graph, kinds)
-    run = _DividedFunction(divided, fuse, settings)
+    parametric = isinstance(graph, GraphModule)  # what it does with sizes is guarded
+    run = _DividedFunction(divided, fuse, settings, parametric)
 
     def call(*args: Any) -> Any:
         nonlocal run
@@ -86,7 +87,7 @@ def with_numbers(
                 return run(args)
             except _Refused:
                 del attempts[0]
-                run = _DividedFunction(divide(graph, attempts[0]), fuse, settings)
+                run = _DividedFunction(divide(graph, attempts[0]), fuse, settings, parametric)
 
     return call
 
@@ -220,8 +221,9 @@ class _Refused(Exception):
 class _DividedFunction:
     """A divided graph, compiled for each set of values that it depends on."""
 
-    def __init__(self, divided: Divided, fuse: bool, settings: dict[str, Any] | None) -> None:
+    def __init__(self, divided: Divided, fuse: bool, settings: dict[str, Any] | None, parametric: bool) -> None:
         self.divided = divided
+        self.parametric = parametric
         self.fuse = fuse
         self.settings = settings
         self.values = [i for i, kind in enumerate(divided.kinds) if kind is Kind.VALUE]
@@ -268,7 +270,7 @@ class _DividedFunction:
                 others = iter(rest)
                 return self.divided.main(*(fixed[i] if i in fixed else next(others) for i in range(count)))
 
-        compiled = self.compiled[key] = _with_scalars(main, kinds, self.fuse, self.settings)
+        compiled = self.compiled[key] = _with_scalars(main, kinds, self.fuse, self.settings, self.parametric)
         return compiled
 
 
@@ -278,19 +280,19 @@ def _identity(value: Any) -> Any:
 
 
 def _with_scalars(
-    main: Callable[..., Any], kinds: Sequence[Kind], fuse: bool, settings: dict[str, Any] | None
+    main: Callable[..., Any], kinds: Sequence[Kind], fuse: bool, settings: dict[str, Any] | None, parametric: bool
 ) -> Callable[[Sequence[Any]], Any]:
     """A function of tensors and scalars that are read from memory, compiled; it takes a list."""
     scalars = [i for i, kind in enumerate(kinds) if kind is not Kind.TENSOR]
     if not scalars:
-        run = compile_tensor_function(main, len(kinds), fuse, settings=settings)
+        run = compile_tensor_function(main, len(kinds), fuse, settings=settings, parametric=parametric)
         return lambda inputs: run(*inputs)
 
     def original(*args: Any) -> Any:
         return main(*(a.item() if i in scalars else a for i, a in enumerate(args)))
 
     compiler = ScalarGraphCompiler(main, fuse, kinds, settings)
-    run = specialized_function(len(kinds), compiler.graph_for, original)
+    run = specialized_function(len(kinds), compiler.graph_for, original, parametric and compiler.parametric)
 
     def call(inputs: Sequence[Any]) -> Any:
         tensors = list(inputs)

@@ -1,9 +1,10 @@
 """Fuzzing `compile` as users call it: random source text, captured once and called with batches of several sizes.
 
-    python tests/inductor/dynamic_fuzz.py FIRST LAST
+    python tests/inductor/dynamic_fuzz.py FIRST LAST [--many]
 
 compares results, gradients and written inputs with eager mode for each size, and prints the programs that differ. What a
-program does depends on its seed; sizes enter it as numbers, conditions and shapes, as in models.
+program does depends on its seed; sizes enter it as numbers, conditions and shapes, as in models. With `--many`, programs do
+more with their sizes (remainders, halves, limits) and meet a dozen of them, so that most graphs are made from others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 from typing import Any
 
 import flambeau as fl
-from flambeau import _dynamo
+from flambeau import _C, _dynamo
 from flambeau._inductor import build
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -36,6 +37,16 @@ WHOLE = [
     "{a} * x.shape[0] ** 0.5", "torch.einsum('ij,kj->ik', {a}.tanh(), w)", "{a}.chunk(2, 1)[0].repeat(1, 2)", "sum([{a}, {b}, 1.0])",
     "F.pad({a}, (0, 0, 1, 0))[1:]", "{a} + torch.full(({a}.shape[0], N), 2.0)", "{a} * (y.argmax(-1, keepdim=True) + 1)",
     "F.scaled_dot_product_attention({a}[None, None], {b}[None, None], {a}[None, None])[0, 0]", "{a}.unsqueeze(1).transpose(0, 1)[0]",
+]  # fmt: skip
+# What sizes that are divided, limited and rounded go into, for programs that meet many of them.
+SIZED = [
+    "{a}[: {a}.shape[0] // 2 * 2].sum(0) * 0.1 + {b}", "F.pad({a}, (0, 0, 0, -{a}.shape[0] % 4)).sum(0) * 0.1 + {b}",
+    "{a}[:7].sum(0) * 0.2 + {b}", "{a}.unfold(0, 2, 2).sum((0, 2)) * 0.1 + {b}", "{a}.chunk(3)[0].sum(0) * 0.1 + {b}",
+    "{a}[::2].tanh().sum(0) * 0.1 + {b}", "torch.cat([{a}, {b}[: len({b}) // 2]])[len({b}) // 2 :]", "({a} @ {b}.t()).softmax(-1) @ {b}",
+    "F.max_pool1d({a}.t()[None], 2, ceil_mode=True)[0].sum(1) * 0.1 + {b}", "{a}.reshape(-1)[: max(9, len({a}))].sum() * 0.05 + {b}",
+    "F.conv1d({a}.t()[None], {b}[:2].t()[None] * 0.3, stride=2)[0].sum() * 0.05 + {b}", "torch.outer({a}[:, 0], {b}[:, 1]).tril() @ {b} * 0.1",
+    "F.interpolate({a}.t()[None], scale_factor=0.5)[0].sum(1) * 0.1 + {b}", "{a}.repeat(2, 1)[1 : len({a}) + 1]", "{a}.tensor_split(2)[1].sum(0) + {b}",
+    "F.pad({a}, (0, 0, min(len({a}), 9), 0))[-len({a}) :]", "torch.stack({a}.split(4, 1)[0].unbind(1), 1).sum(1, keepdim=True) + {b}",
 ]  # fmt: skip
 SMALLER = ["{a}.sum()", "{a}.mean(0, keepdim=True)", "{a}.amax(-1, keepdim=True)", "{a}.logsumexp(0)", "{a}.var(1, correction=0, keepdim=True)", "{a}[0]"]  # fmt: skip
 STATEMENTS = [
@@ -60,9 +71,10 @@ def function(x, y, w):
 """
 
 
-def source(seed: int) -> str:
+def source(seed: int, many: bool = False) -> str:
     """The text of a program, as a module."""
     choice = random.Random(seed)
+    whole = [*WHOLE, *SIZED, *SIZED] if many else WHOLE
     names = ["x", "y"]
     lines = []
     for k in range(choice.randint(3, 12)):
@@ -77,7 +89,7 @@ def source(seed: int) -> str:
             lines.append(f"v{k} = {b} * s{k} * 0.3")
             names.append(f"v{k}")
         else:
-            lines.append(f"v{k} = {choice.choice(WHOLE).format(a=a, b=b)}")
+            lines.append(f"v{k} = {choice.choice(whole).format(a=a, b=b)}")
             names.append(f"v{k}")
     ends = [n for n in names if n not in "xy"][-2:] or ["x * 1"]
     lines.append(f"return [{', '.join([*ends, *(['*kept'] if choice.random() < 0.5 else [])])}]")
@@ -89,16 +101,28 @@ def _inputs(rows: int) -> list[Any]:
     return [fl.randn(rows, N, requires_grad=True), fl.randn(rows, N), fl.randn(N, N, requires_grad=True)]
 
 
-def run(seed: int) -> str | None:
+def many_sizes(choice: random.Random) -> list[int]:
+    """A dozen numbers of rows: some that are recorded, and then others between them and beyond."""
+    low, high = choice.randint(2, 9), choice.randint(20, 90)
+    step = choice.choice([1, 1, 2, 4, 8])
+    anchors = [
+        low,
+        low + (high - low) // step * step,
+        *(low + step * choice.randint(0, (high - low) // step) for _ in range(2)),
+    ]
+    return [*anchors, *(choice.randint(low, high) for _ in range(7)), choice.choice([0, 1, 2, high + 5])]
+
+
+def run(seed: int, many: bool = False) -> str | None:
     """What differs, with the program, or None."""
-    text = source(seed)
+    text = source(seed, many)
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
         file.write(text)
     space: dict[str, Any] = {"__name__": "program"}
     exec(compile(text, file.name, "exec"), space)  # a file, because capture reads the lines
     function = space["function"]
     choice = random.Random(seed)
-    sizes = choice.sample(SIZES, 4)
+    sizes = many_sizes(choice) if many else choice.sample(SIZES, 4)
     _dynamo.reset()
     compiled = fl.compile(function, dynamic=choice.choice([None, True]))
     try:
@@ -127,11 +151,12 @@ def run(seed: int) -> str | None:
 
 def main() -> None:
     build.FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
-    first, last = map(int, sys.argv[1:])
+    many = "--many" in sys.argv
+    first, last = (int(a) for a in sys.argv[1:] if a != "--many")
     ran = different = doubtful = 0
     for seed in range(first, last):
         try:
-            problem = run(seed)
+            problem = run(seed, many)
         except Refused:
             continue
         ran += 1
@@ -142,6 +167,7 @@ def main() -> None:
         if ran % 50 == 0:
             print(f"# up to {seed}: {ran} cases, {different} differ", file=sys.stderr, flush=True)
     print(f"{ran} cases, {different} differ, {doubtful} have no digits to compare")
+    print(f"{_C._instantiated_graphs()} graphs were made from others")
 
 
 if __name__ == "__main__":

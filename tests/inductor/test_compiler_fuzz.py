@@ -30,3 +30,13 @@ def test_random_calls_agree(seed):
 @pytest.mark.parametrize("seed", [0, 1, 2, 24])
 def test_source_text_agrees_for_several_sizes(seed):
     assert dynamic_fuzz.run(seed) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_functions_of_many_sizes(seed):
+    """Most of their graphs are made from those of other sizes."""
+    try:
+        problem = dynamic_fuzz.run(seed, many=True)
+    except compiler_fuzz.Refused as reason:
+        pytest.skip(str(reason))
+    assert problem is None or problem.startswith(dynamic_fuzz.UNSTABLE)

@@ -46,7 +46,9 @@ def _random_blocks(choice, count):
     for _ in range(count):
         first = choice.randrange(40)
         blocks.append(
-            Block([choice.choice([0, 4, 64, 100, 4096, choice.randrange(1 << 16)])], first, first + choice.randrange(12))
+            Block(
+                [choice.choice([0, 4, 64, 100, 4096, choice.randrange(1 << 16)])], first, first + choice.randrange(12)
+            )
         )
     return blocks
 
