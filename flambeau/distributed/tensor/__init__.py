@@ -1,10 +1,20 @@
-"""Tensors spread over processes: the words to describe them are here, the tensors are not written yet."""
+"""Distributed tensors: one tensor over a mesh of processes, with operators that communicate as placements need it."""
 
-from __future__ import annotations
-
-from flambeau._compat import absent
+from flambeau.distributed.device_mesh import DeviceMesh, init_device_mesh
+from flambeau.distributed.tensor._api import (
+    DTensor,
+    distribute_module,
+    distribute_tensor,
+    empty,
+    full,
+    ones,
+    rand,
+    randn,
+    zeros,
+)
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["Partial", "Placement", "Replicate", "Shard"]
-
-__getattr__ = absent.names_of(__name__)
+__all__ = [
+    "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor",
+    "empty", "full", "init_device_mesh", "ones", "rand", "randn", "zeros",
+]  # fmt: skip

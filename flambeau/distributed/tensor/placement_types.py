@@ -1,4 +1,4 @@
-"""How a tensor would lie on the processes of a mesh: cut along a dimension, copied, or to be summed."""
+"""How a tensor lies on the processes along a dimension of a mesh: divided, replicated, or as parts to be reduced."""
 
 from __future__ import annotations
 
@@ -25,12 +25,9 @@ class Placement:
     def __hash__(self) -> int:
         return hash((type(self), *self.__dict__.values()))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
-
 
 class Shard(Placement):
-    """Cut along a dimension."""
+    """Divided along a dimension, in parts as `chunk` makes them; the last ones may be smaller or empty."""
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -42,9 +39,17 @@ class Shard(Placement):
         start = min(full * rank, curr_local_size)
         return min(full, curr_local_size - start), start
 
+    _local_shard_size_and_offset = local_shard_size_and_offset
+
+    def __repr__(self) -> str:
+        return f"Shard(dim={self.dim})"
+
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
 
 class _StridedShard(Shard):
-    """Cut along a dimension whose parts were cut before."""
+    """Divided along a dimension whose parts were divided before."""
 
     def __init__(self, dim: int, *, split_factor: int) -> None:
         super().__init__(dim)
@@ -54,12 +59,24 @@ class _StridedShard(Shard):
 class Replicate(Placement):
     """The same on each."""
 
+    def __repr__(self) -> str:
+        return "Replicate()"
+
+    def __str__(self) -> str:
+        return "R"
+
 
 class Partial(Placement):
-    """Parts that have to be reduced."""
+    """Parts that have to be reduced: by "sum", "avg", "max", "min" or "product"."""
 
     def __init__(self, reduce_op: str = "sum") -> None:
         self.reduce_op = reduce_op
+
+    def __repr__(self) -> str:
+        return f"Partial({self.reduce_op})"
+
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
 
 
 _Partial: Any = Partial

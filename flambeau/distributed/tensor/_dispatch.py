@@ -1,0 +1,164 @@
+"""Operators on distributed tensors: ask the rules, move the inputs, run the operator on the local parts, wrap the results."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import flambeau
+from flambeau.distributed.tensor import _rules
+from flambeau.distributed.tensor._redistribute import redistribute_local
+from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape
+from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from flambeau.utils import _pytree as pytree
+
+__all__ = ["dispatch"]
+
+# Operators with a shape among their arguments, which is that of the whole: argument number.
+_SHAPE_ARGUMENT = {"view": 1, "_unsafe_view": 1, "reshape": 1, "expand": 1}
+_told: set[str] = set()
+implicit_replication = False
+
+
+def _name(func: Any) -> str:
+    return func.__name__.partition(".")[0]
+
+
+def _meta(tensor: Any) -> Any:
+    """A tensor without data of the whole shape."""
+    return flambeau.empty_strided(tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta")
+
+
+def _collect(values: list[Any], kind: type) -> tuple[list[int], Any]:
+    """Places of tensors among the arguments, and their mesh."""
+    places, mesh = [], None
+    for place, value in enumerate(values):
+        if isinstance(value, flambeau.Tensor):
+            places.append(place)
+            if isinstance(value, kind):
+                if mesh is not None and value._spec.mesh != mesh:  # type: ignore[attr-defined]
+                    raise RuntimeError(
+                        f"[DTensor] expected tensors of one mesh, got {mesh} and {value._spec.mesh}"  # type: ignore[attr-defined]
+                    )
+                mesh = value._spec.mesh  # type: ignore[attr-defined]
+    return places, mesh
+
+
+def _placements(name: str, value: Any, kind: type, mesh: Any) -> tuple[Placement, ...]:
+    if isinstance(value, kind):
+        return value._spec.placements  # type: ignore[attr-defined]
+    if value.dim() == 0 or value.numel() == 1 or implicit_replication:
+        return (Replicate(),) * mesh.ndim
+    raise RuntimeError(
+        f"[{name}] got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling distributed "
+        "operators!"
+    )
+
+
+def _decide(
+    name: str, mesh: Any, metas: list[Any], args: list[Any], current: list[tuple[Placement, ...]], outputs: list[Any]
+) -> tuple[list[tuple[Placement, ...]], list[tuple[Placement, ...]]]:
+    """Placements of inputs and outputs, from the rules' answers for each mesh dimension."""
+    required: list[list[Placement]] = [[] for _ in metas]
+    given: list[list[Placement]] = [[] for _ in outputs]
+    for mesh_dim in range(mesh.ndim):
+        placements = [own[mesh_dim] for own in current]
+        decision = None
+        if any(not p.is_replicate() for p in placements):
+            decision = _rules.decide(name, metas, args, placements, outputs, mesh.size(mesh_dim))
+            if decision is None:
+                _tell(name, placements)
+        inputs, results = decision or ([Replicate()] * len(metas), [Replicate()] * len(outputs))
+        for i in range(len(metas)):
+            required[i].append(inputs[i])
+        for j in range(len(outputs)):
+            given[j].append(results[j])
+    return [tuple(one) for one in required], [tuple(one) for one in given]
+
+
+def _tell(name: str, placements: list[Placement]) -> None:
+    if name in _told or all(isinstance(p, (Partial, Replicate)) for p in placements):
+        return
+    _told.add(name)
+    if name in ("_cross_entropy_forward", "_cross_entropy_backward"):
+        return
+    warnings.warn(f"[DTensor] {name} has no rule for {placements}: its inputs are replicated", stacklevel=6)
+
+
+def _local(value: Any, kind: type, mesh: Any, current: Any, target: Any) -> Any:
+    local = value._local_tensor if isinstance(value, kind) else value
+    return redistribute_local(local, mesh, value.shape, current, target)
+
+
+def _wrap(kind: Any, local: Any, mesh: Any, placements: tuple[Placement, ...], meta: Any) -> Any:
+    tensor_meta = TensorMeta(meta.shape, tuple(meta.stride()), meta.dtype)
+    return kind(local, DTensorSpec(mesh, placements, tensor_meta), requires_grad=False)
+
+
+def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name = _name(func)
+    values, structure = pytree.tree_flatten((args, kwargs))
+    places, mesh = _collect(values, kind)
+    current = [_placements(name, values[place], kind, mesh) for place in places]
+    metas = [_meta(values[place]) for place in places]
+    on_meta = list(values)
+    for place, meta in zip(places, metas):
+        on_meta[place] = meta
+    meta_args, meta_kwargs = pytree.tree_unflatten(on_meta, structure)
+    in_place = name.endswith("_") and not name.endswith("__")
+    if name in ("equal", "_local_scalar_dense", "item", "is_same_size", "allclose"):
+        outputs: list[Any] = []
+        result_structure: Any = None
+    else:
+        result_on_meta = func(*meta_args, **meta_kwargs)
+        flat, result_structure = pytree.tree_flatten(result_on_meta)
+        outputs = [value for value in flat if isinstance(value, flambeau.Tensor)]
+    required, given = _decide(name, mesh, metas, list(meta_args), current, outputs)
+    if in_place and required[0] != current[0]:
+        return _in_place_by_copy(kind, func, values, structure, places, current, mesh)
+    locals_ = list(values)
+    for place, own, target in zip(places, current, required):
+        locals_[place] = _local(values[place], kind, mesh, own, target)
+    local_args, local_kwargs = pytree.tree_unflatten(locals_, structure)
+    if name in _SHAPE_ARGUMENT and outputs:
+        local_args = list(local_args)
+        local_args[_SHAPE_ARGUMENT[name]] = local_shape(outputs[0].shape, mesh, given[0])
+    result = func(*local_args, **local_kwargs)
+    if in_place:
+        return args[0]
+    if result_structure is None:
+        return result
+    return _wrap_all(kind, result, result_on_meta, mesh, given)
+
+
+def _wrap_all(kind: Any, result: Any, on_meta: Any, mesh: Any, given: list[tuple[Placement, ...]]) -> Any:
+    flat, structure = pytree.tree_flatten(result)
+    meta_flat, _ = pytree.tree_flatten(on_meta)
+    wrapped, index = [], 0
+    for value, meta in zip(flat, meta_flat):
+        if isinstance(value, flambeau.Tensor):
+            wrapped.append(_wrap(kind, value, mesh, given[index], meta))
+            index += 1
+        else:
+            wrapped.append(value)
+    return pytree.tree_unflatten(wrapped, structure)
+
+
+def _in_place_by_copy(
+    kind: Any, func: Any, values: list[Any], structure: Any, places: list[int], current: list[Any], mesh: Any
+) -> Any:
+    """A write for which no rule keeps the placement: on whole tensors, then back."""
+    everywhere = (Replicate(),) * mesh.ndim
+    locals_ = list(values)
+    for place, own in zip(places, current):
+        whole = _local(values[place], kind, mesh, own, everywhere)
+        locals_[place] = whole.clone() if place == places[0] else whole
+    args, kwargs = pytree.tree_unflatten(locals_, structure)
+    result = func(*args, **kwargs)
+    target = values[places[0]]
+    keep = tuple(p if isinstance(p, Shard) else Replicate() for p in current[0])
+    target._local_tensor.copy_(redistribute_local(result, mesh, target.shape, everywhere, keep))
+    if any(isinstance(p, Partial) for p in current[0]):
+        meta = target._spec.tensor_meta
+        target._spec = DTensorSpec(mesh, keep, meta)
+    return target

@@ -1,0 +1,118 @@
+"""Changes of placement of a local tensor, by collectives along one mesh dimension after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import flambeau
+from flambeau.distributed import _collectives as collectives
+from flambeau.distributed._types import ReduceOp
+from flambeau.distributed.device_mesh import DeviceMesh
+from flambeau.distributed.tensor._spec import local_shape
+from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+
+__all__ = ["redistribute_local"]
+
+_OPS = {
+    "sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "product": ReduceOp.PRODUCT,
+}  # fmt: skip
+communications: list[tuple[str, int]] = []  # what ran while somebody counts (`debug.CommDebugMode`)
+counting = 0
+
+
+def _note(kind: str, tensor: Any) -> None:
+    if counting:
+        communications.append((kind, tensor.numel() * tensor.element_size()))
+
+
+def _chunk(tensor: Any, dim: int, count: int, index: int) -> Any:
+    size, start = Shard.local_shard_size_and_offset(tensor.shape[dim], count, index)
+    return tensor.narrow(dim, min(start, tensor.shape[dim]), size).contiguous()
+
+
+def _all_gather(tensor: Any, dim: int, whole: int, group: Any) -> Any:
+    """Parts of a dimension of size `whole`, side by side; parts may be uneven."""
+    count = group.size()
+    full = -(-whole // count)
+    sizes = [Shard.local_shard_size_and_offset(whole, count, rank)[0] for rank in range(count)]
+    shape = list(tensor.shape)
+    shape[dim] = full
+    padded = tensor.contiguous()
+    if tensor.shape[dim] != full:
+        padded = tensor.new_zeros(shape)
+        padded.narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
+    parts = [tensor.new_empty(shape) for _ in range(count)]
+    _note("all_gather_into_tensor", padded)
+    collectives.all_gather(parts, padded, group)
+    return flambeau.cat([part.narrow(dim, 0, size) for part, size in zip(parts, sizes)], dim)
+
+
+def _reduce_scatter(tensor: Any, dim: int, op: str, group: Any) -> Any:
+    count = group.size()
+    if tensor.shape[dim] % count:
+        reduced = tensor.clone(memory_format=flambeau.contiguous_format)
+        _note("all_reduce", reduced)
+        collectives.all_reduce(reduced, _OPS[op], group)
+        return _chunk(reduced, dim, count, group.rank())
+    parts = [part.contiguous() for part in tensor.chunk(count, dim)]
+    result = flambeau.empty_like(parts[0])
+    _note("reduce_scatter_tensor", tensor)
+    collectives.reduce_scatter(result, parts, _OPS[op], group)
+    return result
+
+
+def _all_reduce(tensor: Any, op: str, group: Any) -> Any:
+    result = tensor.clone(memory_format=flambeau.contiguous_format)
+    _note("all_reduce", result)
+    collectives.all_reduce(result, _OPS[op], group)
+    return result
+
+
+def _replicate_to_partial(tensor: Any, op: str, group: Any) -> Any:
+    if op == "sum" and group.rank() != 0:
+        return flambeau.zeros_like(tensor)
+    return tensor
+
+
+def _must_open(source: Sequence[Placement], target: Sequence[Placement]) -> list[int]:
+    """Mesh dimensions whose division has to be undone: those that change, and later divisions of the same dimension."""
+    opened = [i for i in range(len(source)) if source[i] != target[i]]
+    for i in list(opened):
+        dims = {p.dim for p in (source[i], target[i]) if isinstance(p, Shard)}
+        for j in range(i + 1, len(source)):
+            same = any(isinstance(p, Shard) and p.dim in dims for p in (source[j], target[j]))
+            if same and j not in opened:
+                opened.append(j)
+    return sorted(opened)
+
+
+def redistribute_local(
+    local: Any, mesh: DeviceMesh, shape: Sequence[int], source: Sequence[Placement], target: Sequence[Placement]
+) -> Any:
+    """This process's part of a tensor under other placements."""
+    if tuple(source) == tuple(target):
+        return local
+    opened = _must_open(source, target)
+    current = list(source)
+    for mesh_dim in reversed(opened):
+        placement, group = current[mesh_dim], mesh.get_group(mesh_dim)
+        wanted = target[mesh_dim]
+        alone = len(opened) == 1
+        if isinstance(placement, Partial):
+            if isinstance(wanted, Partial):
+                raise RuntimeError(f"[DTensor] redistribute from {placement} to {wanted} not supported yet")
+            if alone and isinstance(wanted, Shard):
+                return _reduce_scatter(local, wanted.dim, placement.reduce_op, group)
+            local = _all_reduce(local, placement.reduce_op, group)
+        elif isinstance(placement, Shard):
+            outer = local_shape(shape, mesh, current[:mesh_dim])
+            local = _all_gather(local, placement.dim, outer[placement.dim], group)
+        current[mesh_dim] = Replicate()
+    for mesh_dim in opened:
+        wanted, group = target[mesh_dim], mesh.get_group(mesh_dim)
+        if isinstance(wanted, Shard):
+            local = _chunk(local, wanted.dim, mesh.size(mesh_dim), mesh.get_local_rank(mesh_dim))
+        elif isinstance(wanted, Partial):
+            local = _replicate_to_partial(local, wanted.reduce_op, group)
+    return local

@@ -1,0 +1,97 @@
+"""What is known of a distributed tensor: its mesh, its placements, and the shape, strides and dtype of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flambeau.distributed.device_mesh import DeviceMesh
+from flambeau.distributed.tensor.placement_types import Placement, Shard
+
+__all__ = ["DTensorSpec", "TensorMeta", "compute_local_shape_and_global_offset", "local_shape", "normalize_placements"]
+
+
+class TensorMeta(NamedTuple):
+    shape: Any
+    stride: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class DTensorSpec:
+    mesh: DeviceMesh
+    placements: tuple[Placement, ...]
+    tensor_meta: TensorMeta | None = None
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        return self.mesh
+
+    @property
+    def shape(self) -> Any:
+        return self.tensor_meta.shape  # type: ignore[union-attr]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dim_map(self) -> list[int]:
+        """For each dimension of the tensor the mesh dimension that divides it, or -1."""
+        mapped = [-1] * self.ndim
+        for mesh_dim, placement in enumerate(self.placements):
+            if isinstance(placement, Shard):
+                mapped[placement.dim] = mesh_dim
+        return mapped
+
+    def is_replicated(self) -> bool:
+        return all(placement.is_replicate() for placement in self.placements)
+
+
+def normalize_placements(placements: Any, mesh: DeviceMesh, ndim: int) -> tuple[Placement, ...]:
+    from flambeau.distributed.tensor.placement_types import Replicate
+
+    given = [Replicate() for _ in range(mesh.ndim)] if placements is None else list(placements)
+    if len(given) != mesh.ndim:
+        raise ValueError(
+            f"[DTensor] `placements` must have the same length as `device_mesh.ndim`! Found placements length: {len(given)}, "
+            f"and device_mesh.ndim: {mesh.ndim}."
+        )
+    normal: list[Placement] = []
+    for placement in given:
+        if isinstance(placement, Shard) and placement.dim < 0:
+            placement = type(placement)(placement.dim + ndim)
+        if isinstance(placement, Shard) and placement.dim >= max(ndim, 1):
+            raise AssertionError(f"[DTensor] expected a dimension below {ndim} to shard along, got {placement.dim}")
+        normal.append(placement)
+    return tuple(normal)
+
+
+def local_shape_and_offset(
+    shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
+) -> tuple[list[int], list[int]]:
+    sizes, offsets = list(shape), [0] * len(shape)
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        return [0] * len(shape), offsets
+    for mesh_dim, placement in enumerate(placements):
+        if isinstance(placement, Shard):
+            part, start = Shard.local_shard_size_and_offset(
+                sizes[placement.dim], mesh.size(mesh_dim), coordinate[mesh_dim]
+            )
+            offsets[placement.dim] += start
+            sizes[placement.dim] = part
+    return sizes, offsets
+
+
+def local_shape(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]) -> list[int]:
+    """The shape of this process's part."""
+    return local_shape_and_offset(shape, mesh, placements)[0]
+
+
+def compute_local_shape_and_global_offset(
+    global_shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    sizes, offsets = local_shape_and_offset(global_shape, mesh, placements)
+    return tuple(sizes), tuple(offsets)
