@@ -51,9 +51,7 @@ class _FromLocal(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         wanted = _for_gradient(ctx.placements)
-        local = redistribute_local(
-            gradient._local_tensor, ctx.mesh, gradient.shape, gradient._spec.placements, wanted
-        )
+        local = redistribute_local(gradient._local_tensor, ctx.mesh, gradient.shape, gradient._spec.placements, wanted)
         return local, None, None, None, None
 
 
@@ -132,7 +130,9 @@ class DTensor(flambeau.Tensor):
         """This process's part; gradients flow back to the whole."""
         if not flambeau.is_grad_enabled():
             return self._local_tensor
-        normal = None if grad_placements is None else normalize_placements(grad_placements, self.device_mesh, self.dim())
+        normal = (
+            None if grad_placements is None else normalize_placements(grad_placements, self.device_mesh, self.dim())
+        )
         return _ToLocal.apply(self, normal)
 
     def redistribute(
@@ -151,7 +151,9 @@ class DTensor(flambeau.Tensor):
         normal = normalize_placements(placements, mesh, self.dim())
         for before, after in zip(self.placements, normal):
             if isinstance(after, Partial) and before != after:
-                raise RuntimeError("[DTensor.redistribute] Can not redistribute to Partial, redistributing to Partial is for internal use only!")
+                raise RuntimeError(
+                    "[DTensor.redistribute] Can not redistribute to Partial, redistributing to Partial is for internal use only!"
+                )
         return _Redistribute.apply(self, mesh, normal)
 
     def full_tensor(self, *, grad_placements: Any = None) -> Any:
@@ -213,7 +215,13 @@ class DTensor(flambeau.Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         meta = self._spec.tensor_meta
         state = (self._local_tensor.detach(), self._spec.mesh.mesh.tolist(), self._spec.mesh.device_type)
-        return _rebuild, (*state, self._spec.mesh.mesh_dim_names, self.placements, tuple(meta.shape), self.requires_grad)
+        return _rebuild, (
+            *state,
+            self._spec.mesh.mesh_dim_names,
+            self.placements,
+            tuple(meta.shape),
+            self.requires_grad,
+        )
 
     def __tensor_flatten__(self) -> Any:
         return ["_local_tensor"], (self._spec, self.requires_grad)
@@ -254,16 +262,24 @@ def distribute_tensor(
     or each process's own with `src_data_rank=None`."""
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     if not tensor.is_leaf:
-        raise RuntimeError("[distribute_tensor] `distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!")
+        raise RuntimeError(
+            "[distribute_tensor] `distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
+        )
     if isinstance(tensor, DTensor):
         if tensor.device_mesh != mesh:
-            raise ValueError(f"[distribute_tensor] Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}.")
+            raise ValueError(
+                f"[distribute_tensor] Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}."
+            )
         if placements is not None and tuple(placements) != tensor.placements:
-            raise ValueError(f"[distribute_tensor] Cannot distribute a DTensor with placements {tensor.placements} to different placements {placements}. do you want to call `redistribute` instead?")
+            raise ValueError(
+                f"[distribute_tensor] Cannot distribute a DTensor with placements {tensor.placements} to different placements {placements}. do you want to call `redistribute` instead?"
+            )
         return tensor
     normal = normalize_placements(placements, mesh, tensor.dim())
     if any(isinstance(p, Partial) for p in normal):
-        raise RuntimeError(f"[distribute_tensor] Trying to distribute tensor with unsupported placements {normal} on device mesh!")
+        raise RuntimeError(
+            f"[distribute_tensor] Trying to distribute tensor with unsupported placements {normal} on device mesh!"
+        )
     with flambeau.no_grad():
         whole = tensor.detach()
         if src_data_rank is not None and whole.device.type != "meta":

@@ -22,7 +22,6 @@ Decision = tuple[list[Placement], list[Placement]]  # required of each tensor in
 Rule = Callable[[str, Sequence[Any], list[Any], list[Placement], Any], "Decision | None"]
 
 _LINEAR = {"add", "sub", "neg", "clone", "detach", "alias", "_to_copy", "positive", "contiguous", "view_as", "to"}
-_SCALING = {"mul", "div"}
 _POINTWISE = {
     "clone", "detach", "alias", "_to_copy", "copy_", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like",
     "randn_like", "fill_", "zero_", "native_dropout", "bernoulli", "where", "lerp", "addcmul", "addcdiv", "clamp",
@@ -32,7 +31,7 @@ _FRESH = {"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "ra
 _SUMS = {"sum": "sum", "mean": "avg", "amax": "max", "amin": "min"}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def is_pointwise(name: str) -> bool:
     base = name.rstrip("_") if not name.startswith("_") else name
     if name in _POINTWISE or base in _POINTWISE or name.startswith("_grad_"):
@@ -49,7 +48,9 @@ def _aligned(placement: Placement, ndim: int, result_ndim: int) -> int | None:
     return placement.dim + result_ndim - ndim if isinstance(placement, Shard) else None
 
 
-def pointwise(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def pointwise(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     count = len(outputs)
     if name.endswith("_") and not name.endswith("__"):  # written in place: the first operand's placement stays
         result_ndim, dim = tensors[0].dim(), _aligned(placements[0], tensors[0].dim(), tensors[0].dim())
@@ -77,27 +78,43 @@ def pointwise(name: str, tensors: Sequence[Any], args: list[Any], placements: li
 def _partial_pointwise(
     name: str, tensors: Sequence[Any], placements: list[Placement], partial: list[Partial], count: int
 ) -> Decision | None:
+    """Operators that commute with a sum (or mean) of parts keep the parts; the others get the sum."""
     if name in _FRESH:
-        return [R] * len(tensors) if False else list(placements), [R] * count
-    base = name
-    if base in _LINEAR and all(p == partial[0] for p in placements) and partial[0].reduce_op in ("sum", "avg"):
-        return list(placements), [partial[0]] * count
-    if base in _SCALING and len(partial) == 1 and (base == "mul" or isinstance(placements[0], Partial)):
-        if all(isinstance(p, Partial) or p.is_replicate() for p in placements) and partial[0].reduce_op in ("sum", "avg"):
-            return list(placements), [partial[0]] * count
-    if len(tensors) == 1 and base in ("clone", "detach", "alias"):
-        return list(placements), [partial[0]] * count
+        return list(placements), [R] * count
+    first = partial[0]
+    if len(tensors) == 1 and name in ("clone", "detach", "alias"):
+        return list(placements), [first] * count
+    if first.reduce_op not in ("sum", "avg"):
+        return None
+    if name in _LINEAR and all(p == first for p in placements):
+        return list(placements), [first] * count
+    scales = name == "mul" or (name == "div" and isinstance(placements[0], Partial))
+    others_whole = all(isinstance(p, Partial) or p.is_replicate() for p in placements)
+    if scales and len(partial) == 1 and others_whole:
+        return list(placements), [first] * count
     return None
 
 
-def reduction(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def reduction(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     tensor, placement = tensors[0], placements[0]
     if isinstance(placement, Partial):
-        return (list(placements), [placement]) if name in ("sum", "mean") and placement.reduce_op in ("sum", "avg") else None
+        return (
+            (list(placements), [placement])
+            if name in ("sum", "mean") and placement.reduce_op in ("sum", "avg")
+            else None
+        )
     if not isinstance(placement, Shard):
         return [R], [R] * len(outputs)
     given = args[1] if len(args) > 1 else None
-    dims = list(range(tensor.dim())) if given is None or given == [] else [given] if isinstance(given, int) else list(given)
+    dims = (
+        list(range(tensor.dim()))
+        if given is None or given == []
+        else [given]
+        if isinstance(given, int)
+        else list(given)
+    )
     dims = [d % max(tensor.dim(), 1) for d in dims]
     if placement.dim not in dims:
         kept = outputs[0].dim() == tensor.dim()
@@ -120,7 +137,9 @@ class _MeshSize:
 _mesh_size = _MeshSize()
 
 
-def product(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def product(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     """mm, bmm and addmm: rows of the first operand, columns of the second, batches, or the summed dimension."""
     bias = 1 if name in ("addmm", "baddbmm") else 0
     batch = tensors[bias].dim() - 2
@@ -169,7 +188,9 @@ def _dim_map(placement: Placement, mapping: dict[int, int | None], count: int = 
     return None if target is None else ([placement], [Shard(target)] * count)
 
 
-def view(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def view(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     tensor, placement, ndim = tensors[0], placements[0], tensors[0].dim()
     if not isinstance(placement, Shard):
         return [placement], [placement] * len(outputs)
@@ -186,8 +207,23 @@ def view(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Pl
         return [placement], [Shard(placement.dim + (at <= placement.dim))]
     if name == "squeeze":
         gone = _squeezed(tensor, args)
-        return None if placement.dim in gone else ([placement], [Shard(placement.dim - sum(d < placement.dim for d in gone))])
-    if name in ("slice", "select", "narrow", "split", "split_with_sizes", "unbind", "chunk", "index_select", "roll", "flip"):
+        return (
+            None
+            if placement.dim in gone
+            else ([placement], [Shard(placement.dim - sum(d < placement.dim for d in gone))])
+        )
+    if name in (
+        "slice",
+        "select",
+        "narrow",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "chunk",
+        "index_select",
+        "roll",
+        "flip",
+    ):
         dim = _dim_argument(name, args) % ndim
         whole = name == "slice" and tuple(outputs[0].shape) == tuple(tensor.shape)
         if dim == placement.dim and not whole:
@@ -225,7 +261,9 @@ def _reshape(tensor: Any, placement: Shard, shape: Sequence[int]) -> Decision | 
     return None
 
 
-def concatenate(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def concatenate(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     dim = args[1] if len(args) > 1 and isinstance(args[1], int) else 0
     ndim = outputs[0].dim()
     dim %= ndim
@@ -239,7 +277,9 @@ def concatenate(name: str, tensors: Sequence[Any], args: list[Any], placements: 
     return [first] * len(placements), [Shard(target)]
 
 
-def along_rows(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def along_rows(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     """Softmax, layer norm and their like: independent along the dimensions that they do not normalise."""
     tensor, placement = tensors[0], placements[0]
     if name in ("native_layer_norm", "layer_norm"):
@@ -263,7 +303,9 @@ def along_rows(name: str, tensors: Sequence[Any], args: list[Any], placements: l
     return [sharded] * len(tensors), [sharded] * len(outputs)
 
 
-def embedding(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def embedding(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     table, indices = placements[0], placements[1]
     if isinstance(table, Shard) and table.dim == 1:
         return [table, R], [Shard(outputs[0].dim() - 1)]
@@ -272,13 +314,16 @@ def embedding(name: str, tensors: Sequence[Any], args: list[Any], placements: li
     return [R, R], [R]
 
 
-def attention(name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any) -> Decision | None:
+def attention(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
     """Batches and heads are independent of each other."""
     sharded = next((p for p in placements if isinstance(p, Shard)), None)
     if sharded is None or sharded.dim > 1 or tensors[0].dim() != 4:
         return [R] * len(tensors), [R] * len(outputs)
     required: list[Placement] = [
-        sharded if t.dim() > sharded.dim and t.shape[sharded.dim] == tensors[0].shape[sharded.dim] else R for t in tensors
+        sharded if t.dim() > sharded.dim and t.shape[sharded.dim] == tensors[0].shape[sharded.dim] else R
+        for t in tensors
     ]
     return required, [sharded] * len(outputs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
@@ -23,10 +24,8 @@ class ErrorHandler:
     def initialize(self) -> None:
         import faulthandler
 
-        try:
+        with contextlib.suppress(Exception):
             faulthandler.enable(all_threads=True)
-        except Exception:
-            pass
 
     def record_exception(self, e: BaseException) -> None:
         path = os.environ.get("TORCHELASTIC_ERROR_FILE")

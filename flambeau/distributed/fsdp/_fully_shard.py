@@ -1,0 +1,263 @@
+"""`fully_shard`: the parameters of a module divided over a mesh, whole only while it computes.
+
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)          # what no block owns
+
+Before forward and before backward of a module its parameters are gathered; after each they are given up again. Gradients
+are averaged into parts as soon as all of a module's are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import flambeau
+from flambeau import _C
+from flambeau.distributed import _groups
+from flambeau.distributed.device_mesh import DeviceMesh, init_device_mesh
+from flambeau.distributed.fsdp._parameters import ParameterGroup, ShardedParameter
+from flambeau.distributed.tensor.placement_types import Shard
+
+__all__ = [
+    "CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
+    "register_fsdp_forward_method",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """Dtypes in which modules compute, gradients are reduced and outputs are returned."""
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    output_dtype: Any = None
+    cast_forward_inputs: bool = True
+
+
+@dataclass
+class OffloadPolicy:
+    """Where parts are kept: on the device."""
+
+
+@dataclass
+class CPUOffloadPolicy(OffloadPolicy):
+    """Where parts are kept: in the memory of the host."""
+
+    pin_memory: bool = True
+
+
+class UnshardHandle:
+    """A gathering that was started; it is complete."""
+
+    def wait(self) -> None: ...
+
+
+def _map(value: Any, function: Callable[[Any], Any]) -> Any:
+    from flambeau.utils import _pytree as pytree
+
+    return pytree.tree_map(lambda one: function(one) if isinstance(one, flambeau.Tensor) else one, value)
+
+
+class _State:
+    """What a module that was passed to `fully_shard` carries."""
+
+    def __init__(self, module: Any, group: ParameterGroup, policy: MixedPrecisionPolicy) -> None:
+        self.module, self.group, self.policy = module, group, policy
+        self.is_last_backward = True
+        self.queued = False
+
+    def before_forward(self, module: Any, inputs: Any, kwargs: Any) -> Any:
+        self.group.unshard()
+        if self.policy.cast_forward_inputs and self.policy.param_dtype is not None:
+            dtype = self.policy.param_dtype
+
+            def cast(tensor: Any) -> Any:
+                return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+            inputs, kwargs = _map(inputs, cast), _map(kwargs, cast)
+        return inputs, kwargs
+
+    def after_forward(self, module: Any, inputs: Any, output: Any) -> Any:
+        if self.policy.output_dtype is not None:
+            dtype = self.policy.output_dtype
+            output = _map(output, lambda t: t.to(dtype) if t.is_floating_point() else t)
+        if flambeau.is_grad_enabled():
+            _map(output, self._watch)
+        if self.group.reshard_after_forward or not flambeau.is_grad_enabled():
+            self.group.reshard()
+        return output
+
+    def _watch(self, tensor: Any) -> Any:
+        if tensor.requires_grad and tensor.grad_fn is not None:
+            tensor.register_hook(self.before_backward)
+        return tensor
+
+    def before_backward(self, gradient: Any) -> None:
+        if not self.queued:
+            self.queued = True
+            _C._queue_callback(self.finish)
+            self.group.unshard()
+            self.group.expect_gradients(self._complete)
+
+    def _complete(self, group: ParameterGroup) -> None:
+        group.reduce()
+        if group.reshard_after_backward:
+            group.reshard()
+
+    def finish(self) -> None:
+        """At the end of backward: parameters that got no gradient do not keep the others waiting."""
+        self.queued = False
+        if self.group._pending > 0:
+            self.group._pending = 0
+            self._complete(self.group)
+        elif self.group.reshard_after_backward:
+            self.group.reshard()
+
+
+class FSDPModule(flambeau.nn.Module):
+    """What the class of a module gets beside its own. A module itself, because objects have to fit their new class."""
+
+    _fsdp_state: _State
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        original = cls.__mro__[2]
+        made = original.__new__(original)
+        made.__init__(*args, **kwargs)
+        return made
+
+    def _states(self, recurse: bool = True) -> list[_State]:
+        modules = self.modules() if recurse else [self]  # type: ignore[attr-defined]
+        return [module._fsdp_state for module in modules if isinstance(module, FSDPModule)]
+
+    def reshard(self) -> None:
+        self._fsdp_state.group.reshard()
+
+    def unshard(self, async_op: bool = False) -> UnshardHandle | None:
+        self._fsdp_state.group.unshard()
+        return UnshardHandle() if async_op else None
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        self._fsdp_state.is_last_backward = is_last_backward
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        for state in self._states(recurse):
+            state.group.reduces = requires_gradient_sync
+
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None: ...
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        for state in self._states(recurse):
+            state.group.reshard_after_forward = reshard_after_forward
+
+    def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
+        for state in self._states(recurse):
+            state.group.reshard_after_backward = reshard_after_backward
+
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        self._fsdp_state.group.divide_factor = factor
+
+    set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None: ...
+
+    def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None: ...
+
+    def set_unshard_in_backward(self, unshard_in_backward: bool) -> None: ...
+
+    def set_force_sum_reduction_for_comms(self, enable: bool) -> None: ...
+
+    def _set_unshard_async_op(self, async_op: bool) -> None: ...
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self.reshard()
+        return super()._apply(*args, **kwargs)  # type: ignore[misc]
+
+
+def _default_mesh() -> DeviceMesh:
+    if not _groups.is_initialized():
+        _groups.init_process_group()
+    kind = "cuda" if flambeau.cuda.is_available() else "cpu"
+    return init_device_mesh(kind, (_groups.get_world_size(),))
+
+
+def _owned(modules: list[Any], ignored: set[Any]) -> dict[int, tuple[Any, list[tuple[Any, str]]]]:
+    """Parameters that belong to the modules and to no module that was sharded before, with the places where they are."""
+    taken = {id(module) for root in modules for module in root.modules() if isinstance(module, FSDPModule)}
+    inner = {
+        id(child) for root in modules for module in root.modules() if id(module) in taken for child in module.modules()
+    }
+    places: dict[int, tuple[Any, list[tuple[Any, str]]]] = {}
+    for root in modules:
+        for module in root.modules():
+            if id(module) in inner:
+                continue
+            for name, parameter in module._parameters.items():
+                if parameter is None or any(parameter is one for one in ignored):
+                    continue
+                places.setdefault(id(parameter), (parameter, []))[1].append((module, name))
+    return places
+
+
+def fully_shard(
+    module: Any,
+    *,
+    mesh: DeviceMesh | None = None,
+    reshard_after_forward: bool | int | None = None,
+    shard_placement_fn: Callable[[Any], Shard | None] | None = None,
+    mp_policy: MixedPrecisionPolicy | None = None,
+    offload_policy: OffloadPolicy | None = None,
+    ignored_params: set[Any] | None = None,
+    dp_mesh_dims: Any = None,
+) -> Any:
+    """Divides the parameters of a module (or of several, as one group) over a mesh of one dimension, or over the second of two;
+    along the first they are then replicated."""
+    modules = list(module) if isinstance(module, (list, tuple)) else [module]
+    for one in modules:
+        if isinstance(one, (flambeau.nn.ModuleList, flambeau.nn.ModuleDict)):
+            raise ValueError(
+                f"[fully_shard] fully_shard does not support containers that do not implement forward: {one}"
+            )
+        if isinstance(one, FSDPModule):
+            raise AssertionError("[fully_shard] expected a module that is not sharded yet, got one that is")
+    mesh = mesh or _default_mesh()
+    if mesh.ndim not in (1, 2):
+        raise ValueError(f"[fully_shard] fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+    policy = mp_policy or MixedPrecisionPolicy()
+    shared: list[ShardedParameter] = []
+    for parameter, owners in _owned(modules, ignored_params or set()).values():
+        placement = shard_placement_fn(parameter) if shard_placement_fn is not None else None
+        dim = 0 if placement is None else placement.dim % parameter.dim()
+        shared.append(ShardedParameter(owners, parameter, mesh, dim, policy))
+    reshard = True if reshard_after_forward is None else bool(reshard_after_forward)
+    group = ParameterGroup(shared, mesh, policy, reshard)
+    for sharded in shared:
+        sharded.show(False)
+    for one in modules:
+        _attach(one, _State(one, group, policy))
+    return module
+
+
+def _attach(module: Any, state: _State) -> None:
+    original = module.__class__
+    body = {"__module__": original.__module__}
+    module.__class__ = type(f"FSDP{original.__name__}", (FSDPModule, original), body)
+    object.__setattr__(module, "_fsdp_state", state)
+    module.register_forward_pre_hook(state.before_forward, prepend=True, with_kwargs=True)
+    module.register_forward_hook(state.after_forward, prepend=False)
+
+
+def register_fsdp_forward_method(module: Any, method_name: str) -> None:
+    """A method that computes, beside `forward`: parameters are gathered for it, too."""
+    if not isinstance(module, FSDPModule):
+        return
+    method = getattr(module, method_name)
+    state = module._fsdp_state
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = state.before_forward(module, args, kwargs)
+        return state.after_forward(module, args, method(*args, **kwargs))
+
+    setattr(module, method_name, wrapped)

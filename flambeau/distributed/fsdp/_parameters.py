@@ -1,0 +1,226 @@
+"""The parameters of one `fully_shard` call: their parts, the gathered wholes, and the reduction of their gradients.
+
+All parts of a group lie in one flat buffer, so that a group is gathered, and its gradients reduced, by one collective.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau
+from flambeau.autograd.grad_mode import _unsafe_preserve_version_counter
+from flambeau.distributed import _collectives as collectives
+from flambeau.distributed._types import ReduceOp
+from flambeau.distributed.device_mesh import DeviceMesh
+from flambeau.distributed.tensor._api import DTensor
+from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta
+from flambeau.distributed.tensor.placement_types import Replicate, Shard
+
+__all__ = ["ParameterGroup", "ShardedParameter"]
+
+
+class ShardedParameter:
+    """One parameter: the part that the optimizer sees, and the whole while it is gathered."""
+
+    def __init__(self, owners: list[tuple[Any, str]], parameter: Any, mesh: DeviceMesh, dim: int, policy: Any) -> None:
+        self.owners, self.policy, self.dim = owners, policy, dim
+        self.shard_group = mesh.get_group(mesh.ndim - 1)
+        self.tensor_spec: DTensorSpec | None = parameter._spec if isinstance(parameter, DTensor) else None
+        whole = parameter._local_tensor if isinstance(parameter, DTensor) else parameter
+        whole = whole.detach()
+        self.shape, self.dtype = whole.shape, whole.dtype
+        count, rank = self.shard_group.size(), self.shard_group.rank()
+        self.part_size = -(-whole.shape[dim] // count) if whole.dim() else 1
+        flat_first = whole.movedim(dim, 0)
+        size, start = Shard.local_shard_size_and_offset(flat_first.shape[0], count, rank)
+        part = flat_first.narrow(0, min(start, flat_first.shape[0]), size)
+        self.padded_shape = [self.part_size, *flat_first.shape[1:]]
+        # The parts of all ranks have one size in collectives; what is beyond the end is zero.
+        self.padded = flambeau.zeros(self.padded_shape, dtype=self.dtype, device=whole.device)
+        self.padded[:size].copy_(part)
+        local = self.padded[:size].movedim(0, dim)
+        self.sharded = flambeau.nn.Parameter(
+            DTensor(local, self._spec(mesh, parameter)), requires_grad=parameter.requires_grad
+        )
+        for name, value in getattr(parameter, "__dict__", {}).items():
+            if not name.startswith("_"):
+                setattr(self.sharded, name, value)
+        self.unsharded: Any = None
+        self.accumulated: Any = None  # gradients of backward passes without reduction
+
+    def _spec(self, mesh: DeviceMesh, parameter: Any) -> DTensorSpec:
+        meta = TensorMeta(parameter.shape, tuple(parameter.stride()), parameter.dtype)
+        data = [*[Replicate()] * (mesh.ndim - 1), Shard(self.dim)]
+        if self.tensor_spec is None:
+            return DTensorSpec(mesh, tuple(data), meta)
+        # Divided over another mesh already: that division is the outer one.
+        outer = self.tensor_spec.mesh
+        names = (*(outer.mesh_dim_names or ()), *(mesh.mesh_dim_names or ()))
+        root = mesh._root or outer._root
+        if root is None or len(names) != outer.ndim + mesh.ndim:
+            raise ValueError("[fully_shard] expected meshes that are slices by name of one mesh, got others")
+        return DTensorSpec(root[names], (*self.tensor_spec.placements, *data), meta)
+
+    @property
+    def compute_dtype(self) -> Any:
+        lowered = self.policy.param_dtype
+        return lowered if lowered is not None and self.dtype.is_floating_point else self.dtype
+
+    def fill(self, parts: list[Any]) -> None:
+        """Makes the whole of everybody's parts; a whole that was made before gets its memory back."""
+        rows = flambeau.cat([part.view(self.padded_shape) for part in parts])[: self._rows()]
+        values = rows.movedim(0, self.dim) if self.shape else rows.view(())
+        if self.unsharded is None:
+            whole = values.contiguous()
+            if self.tensor_spec is not None:
+                meta = self.tensor_spec.tensor_meta
+                spec = DTensorSpec(
+                    self.tensor_spec.mesh, self.tensor_spec.placements, TensorMeta(meta.shape, meta.stride, whole.dtype)
+                )  # type: ignore[union-attr]
+                whole = DTensor(whole, spec)
+            self.unsharded = flambeau.nn.Parameter(whole, requires_grad=self.sharded.requires_grad)
+            return
+        target = self._memory()
+        with flambeau.no_grad(), _unsafe_preserve_version_counter(target):
+            target.untyped_storage().resize_(target.numel() * target.element_size())
+            target.copy_(values)
+
+    def _rows(self) -> int:
+        return self.shape[self.dim] if len(self.shape) else 1
+
+    def _memory(self) -> Any:
+        return self.unsharded._local_tensor if isinstance(self.unsharded, DTensor) else self.unsharded
+
+    def release(self) -> None:
+        self._memory().untyped_storage().resize_(0)
+
+    def show(self, whole: bool) -> None:
+        """Which of the two the modules have."""
+        shown = self.unsharded if whole else self.sharded
+        for module, name in self.owners:
+            module._parameters[name] = shown
+            if name in module.__dict__:
+                module.__dict__[name] = shown
+        self._changed()
+
+    def _changed(self) -> None:
+        for module, name in self.owners:
+            module.register_parameter(name, module._parameters[name])
+
+    def take_gradient(self) -> Any:
+        """The gradient of the whole as a plain tensor, with what was accumulated before; None when there is none."""
+        gradient = None if self.unsharded is None else self.unsharded.grad
+        if isinstance(gradient, DTensor):
+            target = self.tensor_spec.placements  # type: ignore[union-attr]
+            if gradient.placements != target:
+                gradient = gradient.redistribute(placements=target)
+            gradient = gradient._local_tensor
+        if self.unsharded is not None:
+            self.unsharded.grad = None
+        if self.accumulated is not None:
+            gradient = self.accumulated if gradient is None else gradient + self.accumulated
+            self.accumulated = None
+        return gradient
+
+    def padded_gradient(self, gradient: Any, dtype: Any) -> Any:
+        """A gradient as equally large parts for all ranks, one after the other."""
+        rows = gradient.to(dtype).movedim(self.dim, 0) if self.shape else gradient.to(dtype).view(1)
+        missing = self.part_size * self.shard_group.size() - rows.shape[0]
+        if missing:
+            rows = flambeau.cat([rows, rows.new_zeros([missing, *rows.shape[1:]])])
+        return rows.reshape(self.shard_group.size(), -1)
+
+    def store_gradient(self, flat: Any) -> None:
+        """The reduced gradient of this rank's part."""
+        local = self.sharded._local_tensor
+        size = local.shape[self.dim] if local.dim() else 1
+        part = flat.view(self.padded_shape)[:size].movedim(0, self.dim).to(self.dtype)
+        gradient = DTensor(part.clone(), self.sharded._spec)
+        if self.sharded.grad is None:
+            self.sharded.grad = gradient
+        else:
+            self.sharded.grad._local_tensor.add_(gradient._local_tensor)
+
+
+class ParameterGroup:
+    """The parameters that are gathered and reduced together."""
+
+    def __init__(self, parameters: list[ShardedParameter], mesh: DeviceMesh, policy: Any, reshard: bool) -> None:
+        self.parameters, self.mesh, self.policy = parameters, mesh, policy
+        self.shard_group = mesh.get_group(mesh.ndim - 1)
+        self.replicate_group = mesh.get_group(0) if mesh.ndim > 1 else None
+        self.reshard_after_forward, self.reshard_after_backward = reshard, True
+        self.reduces = True
+        self.divide_factor: float | None = None
+        self.is_whole = False
+        self._pending = 0
+
+    def unshard(self) -> None:
+        if self.is_whole or not self.parameters:
+            return
+        with flambeau.no_grad():
+            for dtype in {parameter.compute_dtype for parameter in self.parameters}:
+                self._gather([p for p in self.parameters if p.compute_dtype == dtype], dtype)
+        for parameter in self.parameters:
+            parameter.show(True)
+        self.is_whole = True
+
+    def _gather(self, members: list[ShardedParameter], dtype: Any) -> None:
+        flat = flambeau.cat([parameter.padded.reshape(-1).to(dtype) for parameter in members])
+        count = self.shard_group.size()
+        whole = flat.new_empty(count, flat.numel())
+        collectives.all_gather_into_tensor(whole, flat, self.shard_group)
+        sizes = [parameter.padded.numel() for parameter in members]
+        columns = whole.split(sizes, 1)
+        for parameter, column in zip(members, columns):
+            parameter.fill(list(column.contiguous().unbind(0)))
+
+    def reshard(self) -> None:
+        if not self.is_whole:
+            return
+        for parameter in self.parameters:
+            parameter.show(False)
+            parameter.release()
+        self.is_whole = False
+
+    def expect_gradients(self, notify: Any) -> None:
+        """Calls `notify` when all gathered parameters have their gradients."""
+        trained = [parameter for parameter in self.parameters if parameter.sharded.requires_grad]
+        self._pending = len(trained)
+        for parameter in trained:
+            if not getattr(parameter.unsharded, "_fsdp_watched", False):
+                parameter.unsharded._fsdp_watched = True
+                parameter.unsharded.register_post_accumulate_grad_hook(lambda _: self._count(notify))
+
+    def _count(self, notify: Any) -> None:
+        self._pending -= 1
+        if self._pending == 0:
+            notify(self)
+
+    def reduce(self) -> None:
+        """Gradients of the wholes become gradients of the parts, averaged over all ranks."""
+        if not self.reduces:
+            for parameter in self.parameters:
+                if parameter.unsharded is not None and parameter.unsharded.grad is not None:
+                    parameter.accumulated = parameter.take_gradient()
+            return
+        gradients = [(parameter, parameter.take_gradient()) for parameter in self.parameters]
+        present = [(parameter, gradient) for parameter, gradient in gradients if gradient is not None]
+        with flambeau.no_grad():
+            for dtype in {self._reduce_dtype(gradient) for _, gradient in present}:
+                self._reduce([pair for pair in present if self._reduce_dtype(pair[1]) == dtype], dtype)
+
+    def _reduce_dtype(self, gradient: Any) -> Any:
+        return self.policy.reduce_dtype or gradient.dtype
+
+    def _reduce(self, pairs: list[tuple[ShardedParameter, Any]], dtype: Any) -> None:
+        rows = flambeau.cat([parameter.padded_gradient(gradient, dtype) for parameter, gradient in pairs], 1)
+        own = rows.new_empty(rows.shape[1])
+        ranks = self.shard_group.size() * (self.replicate_group.size() if self.replicate_group else 1)
+        collectives.reduce_scatter_tensor(own, rows.contiguous(), ReduceOp.SUM, self.shard_group)
+        if self.replicate_group is not None:
+            collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
+        own.div_(self.divide_factor or ranks)
+        sizes = [parameter.padded.numel() for parameter, _ in pairs]
+        for (parameter, _), part in zip(pairs, own.split(sizes)):
+            parameter.store_gradient(part)
