@@ -5,11 +5,12 @@ VENV    ?= .venv$(subst python3,,$(notdir $(PYTHON)))
 INSIDE  := $(VENV)/bin/python
 JOBS    ?= 2
 SAMPLES ?= 2
-PARITY  ?= ../shared/parity
-COMPARE ?= ../shared/bench/compare.py
+# Other programs for `make parity` and `make bench`, with the arguments of those named here.
+PARITY  ?= tools/parity
+COMPARE ?= benchmarks/compare.py
 
 BUILD_DEPS := cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
-TEST_DEPS  := pytest pytest-xdist hypothesis pybind11
+TEST_DEPS  := pytest pytest-xdist hypothesis pybind11 pillow
 LINT_DEPS  := ruff==0.17.4 clang-format==23.1.3 mypy==2.4.1
 
 TAG       = $(shell $(INSIDE) -c 'import sys; print(sys.implementation.cache_tag)')
@@ -21,7 +22,11 @@ RUN       = PYTHONPATH=$(CURDIR) $(INSIDE)
 export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: cuda demo test test-cuda parity bench docs lint format sanitize dev wheel matrix clean replay
+.DEFAULT_GOAL := dev
+.PHONY: help cuda demo test test-cuda parity bench docs lint format sanitize dev wheel matrix clean replay
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -49,53 +54,53 @@ $(VENV)/.flambeau-parity: | $(VENV)/bin/python
 
 # In-tree incremental build: libraries land in ./flambeau, so PYTHONPATH=. is all it takes to use them. The checkout's own
 # virtual environment is told where they are, and gets the command `flambeau`.
-dev: $(VENV)/.flambeau-deps
+dev: $(VENV)/.flambeau-deps ## build in the tree (the default)
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) -DFLAMBEAU_OUTPUT_DIR=$(CURDIR)/flambeau
 	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
 ifneq ($(filter .venv%,$(VENV)),)
 	@$(INSIDE) tools/link.py
 endif
 
-test: dev $(VENV)/.flambeau-test
+test: dev $(VENV)/.flambeau-test ## run the tests
 	$(RUN) -m pytest -q -n $(JOBS) tests
 
 # The CUDA library, on any machine with nvcc; where there is a driver `make dev` builds it too.
-cuda: dev
+cuda: dev ## build the CUDA library too
 	@$(VENV)/bin/cmake -DFLAMBEAU_CUDA=ON $(BUILD)
 	@$(VENV)/bin/cmake --build $(BUILD) -j $(JOBS)
 
 # What needs a device, then the tests of operators, layers, derivatives, capture and the compiler with their tensors there.
-test-cuda: cuda $(VENV)/.flambeau-test
+test-cuda: cuda $(VENV)/.flambeau-test ## run what needs a CUDA device
 	$(RUN) -m pytest -q tests/cuda
 	FLAMBEAU_TEST_DEVICE=cuda $(RUN) -m pytest -q -n $(JOBS) tests/ops tests/nn tests/autograd tests/dynamo tests/inductor
 
 # Trains a small GPT on Shakespeare's sonnets; the curve is saved as build/char_gpt.png.
-demo: dev
+demo: dev ## train a small GPT
 	$(RUN) examples/char_gpt.py
 
 # Operators beside PyTorch's, then whole workloads, as a table and as the chart of the README.
-bench: dev $(VENV)/.flambeau-parity
+bench: dev $(VENV)/.flambeau-parity ## measure beside PyTorch: operators, then whole workloads
 	$(RUN) benchmarks/run.py $(ARGS)
-	@if test -f $(COMPARE); then $(RUN) $(COMPARE) --rounds 1 --json benchmarks/results/compiled.json \
-	  | tee benchmarks/results/compiled.txt && $(RUN) tools/chart.py; fi
+	$(RUN) $(COMPARE) --rounds 1 --json benchmarks/results/compiled.json | tee benchmarks/results/compiled.txt
+	$(RUN) tools/chart.py
 
-parity: dev $(VENV)/.flambeau-test $(VENV)/.flambeau-parity
+parity: dev $(VENV)/.flambeau-test $(VENV)/.flambeau-parity ## compare operators and programs with PyTorch
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
 	$(RUN) -m pytest -q -n $(JOBS) tests/parity
 
 # docs/operators.md from the op records, docs/graph-breaks.md from the kinds of breaks.
-docs: | $(VENV)/bin/python
+docs: | $(VENV)/bin/python ## write the generated pages of docs/
 	$(INSIDE) tools/document.py
 	$(INSIDE) tools/document_breaks.py
 
-lint: $(VENV)/.flambeau-lint
+lint: $(VENV)/.flambeau-lint ## check style and types
 	$(INSIDE) tools/lint.py
 
-format: $(VENV)/.flambeau-lint
+format: $(VENV)/.flambeau-lint ## mend style
 	$(INSIDE) tools/lint.py --fix
 
 # A second package folder holds the sanitized libraries beside copies of the Python files.
-sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test
+sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test ## run the tests of native code under ASan and UBSan
 	@mkdir -p $(SANITIZE)/package/flambeau
 	@test -f $(SANITIZE)/build.ninja || $(CONFIGURE) -S . -B $(SANITIZE) -DFLAMBEAU_SANITIZE=ON \
 	  -DFLAMBEAU_KERNEL_ARCHS=x86-64-v3 -DFLAMBEAU_OUTPUT_DIR=$(abspath $(SANITIZE))/package/flambeau
@@ -103,19 +108,19 @@ sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test
 	$(INSIDE) tools/run_sanitized.py $(SANITIZE)
 
 # For another Python: make wheel PYTHON=python3.12. What the build needs is in pyproject.toml.
-wheel: | $(VENV)/bin/python
+wheel: | $(VENV)/bin/python ## build a wheel into dist/
 	@echo "building a wheel for all processors into dist, which takes some minutes"
 	@$(INSIDE) -m pip wheel -q . --no-deps -w dist
 
 # Wheels for all Pythons that are found, and the corpus of captured programs with each of them installed.
-matrix:
+matrix: ## build and test wheels for all Pythons that are found
 	$(PYTHON) tools/matrix.py $(PYTHONS) -- $(or $(ARGS),-n $(JOBS) tests/dynamo)
 
 # Which generated kernels differ from those of another revision: make replay BASE=main ARGS=--diff
 BASE ?= HEAD
-replay: dev
+replay: dev ## say which generated kernels differ from those of another revision
 	$(RUN) tools/replay.py $(BASE) $(ARGS)
 
-clean:
+clean: ## remove what was built
 	rm -rf build dist flambeau/*.so
 	find flambeau tests tools -name __pycache__ -prune -exec rm -rf {} +

@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON_FOLDERS = ("flambeau", "tools", "tests", "benchmarks", "examples")
-CPP_FOLDERS = ("csrc", "tests/native")
+CPP_FOLDERS = ("csrc",)
 CPP_SUFFIXES = (".h", ".hpp", ".cpp", ".cu", ".cuh")
 
 

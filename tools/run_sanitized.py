@@ -1,4 +1,4 @@
-"""Run the native tests, then the Python tests that reach most of the native code, against a build made with FLAMBEAU_SANITIZE.
+"""Run the Python tests that reach most of the native code against a build made with FLAMBEAU_SANITIZE.
 
     python tools/run_sanitized.py build/sanitize-cpython-311
 
@@ -44,9 +44,6 @@ def main(build: str) -> int:
         FLAMBEAU_ARENA="0",  # compiled programs work in blocks of their own, whose ends are seen
     )
     status = 0
-    for program in sorted((folder / "native").glob("*")):
-        print(f"native {program.name}", flush=True)
-        status |= subprocess.run([program], env=environment).returncode
     copy_sources(folder / "package")
     tests = [name for name in PYTHON_TESTS if (ROOT / name).is_dir()]
     if tests:

@@ -17,8 +17,16 @@ _WITH_RELU[nn.BatchNorm2d] = intrinsic.BNReLU2d
 _NORMS = {nn.Conv1d: nn.BatchNorm1d, nn.Conv2d: nn.BatchNorm2d, nn.Linear: nn.BatchNorm1d}
 
 
-def fuse_modules(model: Module, modules_to_fuse: Any, inplace: bool = False, **ignored: Any) -> Module:
+def fuse_modules(
+    model: Module,
+    modules_to_fuse: Any,
+    inplace: bool = False,
+    fuser_func: Any = None,
+    fuse_custom_config_dict: dict[str, Any] | None = None,
+) -> Module:
     """The model with each list of modules, by name, replaced: the first by what all compute, the others by nothing."""
+    if fuser_func is not None or fuse_custom_config_dict:
+        raise NotImplementedError("[fuse_modules] expected no fuser_func and no fuse_custom_config_dict, got one")
     model = model if inplace else copy.deepcopy(model)
     groups = (
         modules_to_fuse if all(isinstance(group, (list, tuple)) for group in modules_to_fuse) else [modules_to_fuse]

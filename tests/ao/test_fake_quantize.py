@@ -1,0 +1,50 @@
+"""Fake quantization: values on the grid in floating point, and gradients that stop at its ends."""
+
+import pytest
+
+import flambeau as fl
+
+
+def test_values_are_the_nearest_of_the_grid():
+    x = fl.tensor([-10.0, -0.26, -0.24, 0.0, 0.13, 3.0])
+    y = fl.fake_quantize_per_tensor_affine(x, 0.5, 2, 0, 7)
+    assert y.tolist() == [-1.0, -0.5, 0.0, 0.0, 0.0, 2.5]
+    quantized = fl.quantize_per_tensor(x.clamp(-1, 2.5), 0.5, 2, fl.quint8)
+    assert fl.equal(y, quantized.dequantize())
+
+
+def test_a_scale_for_each_channel():
+    x = fl.tensor([[0.3, 1.3], [0.3, 1.3]])
+    y = fl.fake_quantize_per_channel_affine(x, fl.tensor([0.5, 0.25]), fl.zeros(2, dtype=fl.int32), 0, -2, 2)
+    assert y.tolist() == [[0.5, 1.0], [0.25, 0.5]]
+
+
+@pytest.mark.parametrize("channels", [False, True])
+def test_gradients_pass_inside_the_grid_only(channels):
+    x = fl.tensor([-5.0, -0.4, 0.2, 5.0], requires_grad=True)
+    if channels:
+        y = fl.fake_quantize_per_channel_affine(x, fl.full((4,), 0.5), fl.zeros(4, dtype=fl.int32), 0, -4, 3)
+    else:
+        y = fl.fake_quantize_per_tensor_affine(x, 0.5, 0, -4, 3)
+    y.backward(fl.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert x.grad.tolist() == [0, 2, 3, 0]
+
+
+def test_scale_and_zero_point_may_be_tensors():
+    x = fl.randn(8)
+    wanted = fl.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 15)
+    got = fl.fake_quantize_per_tensor_affine(x, fl.tensor([0.25]), fl.tensor([3], dtype=fl.int32), 0, 15)
+    assert fl.equal(got, wanted)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(RuntimeError, match="floating point"):
+        fl.fake_quantize_per_tensor_affine(fl.ones(2, dtype=fl.int64), 1.0, 0, 0, 1)
+    with pytest.raises(RuntimeError, match="quant_min"):
+        fl.fake_quantize_per_tensor_affine(fl.ones(2), 1.0, 0, 2, 1)
+    with pytest.raises(RuntimeError, match="zero_point"):
+        fl.fake_quantize_per_tensor_affine(fl.ones(2), 1.0, 9, 0, 7)
+    with pytest.raises(RuntimeError, match="axis"):
+        fl.fake_quantize_per_channel_affine(fl.ones(2), fl.ones(2), fl.zeros(2), 1, 0, 7)
+    with pytest.raises(RuntimeError, match="scales"):
+        fl.fake_quantize_per_channel_affine(fl.ones(2), fl.ones(3), fl.zeros(3), 0, 0, 7)
