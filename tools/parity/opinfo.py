@@ -228,6 +228,7 @@ def measure(op: Any, mode: str, library: Any, options: argparse.Namespace) -> di
     """What became of an operator in a mode; None where nothing could be compared."""
     function = function_of(op, library, mode == "inplace")
     reference = function_of(op, torch, mode == "inplace")
+    library.manual_seed(0)
     tried, failures = 0, []
     for dtype in dtypes_of(op, mode, options.dtypes.split(",")):
         for sample in samples_of(op, mode, dtype, options.samples):
