@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import flambeau as fl
 from flambeau.ops import expr
@@ -49,13 +49,13 @@ _NAMES = {
 }
 
 
-def _function(name: str) -> Callable[..., Any]:
+def _function(name: str) -> Any:
     """The tensor op that stands for a function of the expression language."""
     if name in _PYTHON:
         return _PYTHON[name]
     path = _NAMES.get(name, name)
     for module in (fl, fl.special, fl._ops):
-        function = module
+        function: Any = module
         for part in path.split("."):
             function = getattr(function, part, None)
         if function is not None:
@@ -71,11 +71,11 @@ def evaluate(node: expr.Expr, values: dict[str, Any], memo: dict[int, Any] | Non
     if node.op == "const":
         return node.args[0]
     if node.op == "arg":
-        return values[node.args[0]]
-    args = [evaluate(a, values, memo) for a in node.args]
+        return values[str(node.args[0])]
+    args = [evaluate(a, values, memo) for a in cast(tuple[expr.Expr, ...], node.args)]
     if node.op == "where":
         cond, a, b = args
-        like = next((x for x in (a, b, *values.values()) if isinstance(x, fl.Tensor)), None)
+        like: Any = next((x for x in (a, b, *values.values()) if isinstance(x, fl.Tensor)), None)
         a, b = (
             x if isinstance(x, fl.Tensor) else fl.scalar_tensor(x, dtype=like.dtype, device=like.device) for x in (a, b)
         )
@@ -115,7 +115,7 @@ _STEPS = {
 }  # fmt: skip
 
 
-def _depending(result: fl.Tensor, on: Any) -> fl.Tensor:
+def _depending(result: Any, on: Any) -> Any:
     """The same values, as a function of another tensor too, on which they depend with a derivative of zero."""
     if not isinstance(on, fl.Tensor) or not on.requires_grad or on.shape != result.shape or on.dtype != result.dtype:
         return result
@@ -133,6 +133,8 @@ def _as_in_the_kernel(x: Any, dtype: Any) -> Any:
 def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -> Any:
     """The gradient of one operand of a pointwise op, from its record's derivative."""
     record = find(name)
+    if record is None:
+        raise LookupError(f"[expr] expected an operator with a record, got {name}")
     select = record.details["select"]
     names = [a.name for a in record.schema.args]
     values = {n: _as_in_the_kernel(x, g.dtype) for n, x in zip(names, args)}

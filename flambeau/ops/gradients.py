@@ -63,7 +63,8 @@ def gradients(record: Any) -> list[Gradient | None] | None:
         own = variants.get("c", variants.get(""))
         if "nonholomorphic" not in record.tags and own is not None and "c" not in table:
             own = tuple(None if x is None else expr.call("conj", _replace_g(x, expr)) for x in own)
-        variants["c"] = own
+        if own is not None:
+            variants["c"] = own
     first = next(iter(variants.values()))
     operands = [a for a in record.schema.args if a.is_tensor]
     by_operand: list[Gradient | None] = []

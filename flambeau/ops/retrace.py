@@ -20,8 +20,8 @@ def retrace(compose: Callable[..., Any], inputs: Sequence[Any], needs: Sequence[
         fresh = [x if x is None else fl._ops.alias(x) if recorded else x.detach().requires_grad_() for x in inputs]
         results = compose(*fresh)
         several = isinstance(results, tuple)
-        pairs = zip(results if several else (results,), grads if several else (grads,))
-        pairs = [(r, g) for r, g in pairs if r is not None and g is not None and r.requires_grad]
+        all_pairs = zip(results if several else (results,), grads if several else (grads,))
+        pairs = [(r, g) for r, g in all_pairs if r is not None and g is not None and r.requires_grad]
         if not pairs:
             return (None,) * len(needs)
         wanted = [x for x, needed in zip(fresh, needs) if needed]

@@ -86,7 +86,7 @@ def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: i
     coordinates = places.flip(-1).unbind(-1)
     axes = [_taps(at, n, interpolation_mode, padding_mode, align_corners) for at, n in zip(coordinates, sizes)]
     flat = input.reshape(*input.shape[:2], -1)
-    total = None
+    total: Any = None
     for taps in itertools.product(*axes):
         index, weight = taps[0]
         for n, (x, w) in zip(sizes[1:], taps[1:]):

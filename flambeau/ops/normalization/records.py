@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
@@ -41,7 +43,7 @@ def _of_nothing(input, shape, needs):
     )
 
 
-def normalised_gradient(g, x, mean, rstd, dims):
+def normalised_gradient(g: Any, x: Any, mean: Any, rstd: Any, dims: Any) -> Any:
     """The gradient of (x - mean) * rstd, with mean (None: zero) and rstd the statistics of x over dims; and xhat."""
     if mean is None:
         xhat = x * rstd
@@ -50,7 +52,9 @@ def normalised_gradient(g, x, mean, rstd, dims):
     return rstd * (g - g.mean(dims, True) - xhat * (g * xhat).mean(dims, True)), xhat
 
 
-def layer_norm_gradients(grad, input, mean, rstd, weight, ndim, needs):
+def layer_norm_gradients(
+    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, ndim: int, needs: Sequence[bool]
+) -> Any:
     dims, batch = list(range(input.dim() - ndim, input.dim())), list(range(input.dim() - ndim))
     grad_input, xhat = normalised_gradient(grad if weight is None else grad * weight, input, mean, rstd, dims)
     return (
@@ -60,7 +64,18 @@ def layer_norm_gradients(grad, input, mean, rstd, weight, ndim, needs):
     )
 
 
-def group_norm_gradients(grad, input, mean, rstd, weight, N, C, HxW, group, needs):
+def group_norm_gradients(
+    grad: Any,
+    input: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    needs: Sequence[bool],
+) -> Any:
     x, g = (t.reshape(N, group, C // group, HxW) for t in (input, grad))
     mean, rstd = (t.reshape(N, group, 1, 1) for t in (mean, rstd))
     scaled = g if weight is None else g * weight.reshape(1, group, C // group, 1)
@@ -72,7 +87,9 @@ def group_norm_gradients(grad, input, mean, rstd, weight, N, C, HxW, group, need
     )
 
 
-def batch_norm_gradients(grad, input, mean, rstd, weight, training, needs):
+def batch_norm_gradients(
+    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, training: bool, needs: Sequence[bool]
+) -> Any:
     dims = [d for d in range(input.dim()) if d != 1]
     shape = [1, -1] + [1] * (input.dim() - 2)
     mean, rstd = mean.reshape(shape), rstd.reshape(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
@@ -15,12 +16,12 @@ native("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype
 native("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype input_dtype) -> Tensor", module="")
 
 
-def softmax_gradient(g, out, dim):
+def softmax_gradient(g: Any, out: Any, dim: int) -> Any:
     product = g * out
     return product - out * product.sum(dim, keepdim=True)
 
 
-def log_softmax_gradient(g, out, dim):
+def log_softmax_gradient(g: Any, out: Any, dim: int) -> Any:
     return g - out.exp() * g.sum(dim, keepdim=True)
 
 

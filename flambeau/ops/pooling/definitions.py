@@ -124,8 +124,14 @@ def _max_pool(ndim: int, with_indices: bool) -> Callable[..., Any]:
 
 def _avg_pool(ndim: int) -> Callable[..., Any]:
     def run(
-        self, kernel_size, stride=None, padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None
-    ):  # type: ignore[no-untyped-def]
+        self: Any,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] | None = None,
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
         self, single = _batched(self, ndim)
         windows, (kernel, strides, pads, _) = _pool_windows(
             self, ndim, kernel_size, stride, padding, (1,), ceil_mode, 0
