@@ -26,19 +26,20 @@ def test_functions_fail_when_called_with_their_name_and_a_reason():
 
 
 def test_classes_serve_in_annotations_and_isinstance():
-    from flambeau.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+    from flambeau.distributed.rpc import RRef
+    from flambeau.numa.binding import AffinityMode
 
-    def take(module: FullyShardedDataParallel | None, other: Optional[FullyShardedDataParallel] = None) -> None: ...  # noqa: UP045
+    def take(module: RRef | None, other: Optional[RRef] = None) -> None: ...  # noqa: UP045
 
     assert inspect.signature(take)
-    assert not isinstance(flambeau.ones(1), FullyShardedDataParallel)
-    assert ShardingStrategy.FULL_SHARD != ShardingStrategy.NO_SHARD
+    assert not isinstance(flambeau.ones(1), RRef)
+    assert AffinityMode.NODE != AffinityMode.SOCKET
 
-    class Own(FullyShardedDataParallel):
+    class Own(RRef):
         pass
 
-    for cls in (FullyShardedDataParallel, Own):
-        with pytest.raises(NotImplementedError, match="FullyShardedDataParallel"):
+    for cls in (RRef, Own):
+        with pytest.raises(NotImplementedError, match="RRef"):
             cls(1)
 
 
