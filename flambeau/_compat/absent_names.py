@@ -19,15 +19,8 @@ _ROCM = "ROCm is not supported"
 _GPU = "this part of CUDA is not written"
 
 _FSDP = (
-    "FullyShardedDataParallel{full_optim_state_dict,optim_state_dict,optim_state_dict_to_load,rekey_optim_state_dict,"
-    "scatter_full_optim_state_dict,shard_full_optim_state_dict,state_dict_type,set_state_dict_type,summon_full_params,"
-    "fsdp_modules} "
-    "BackwardPrefetch{BACKWARD_PRE,BACKWARD_POST} ~CPUOffload ~CPUOffloadPolicy DataParallelMeshDims FSDPModule "
-    "FlatParameter ~FullStateDictConfig ~FullOptimStateDictConfig ~LocalStateDictConfig ~LocalOptimStateDictConfig "
-    "ShardedStateDictConfig ~ShardedOptimStateDictConfig ~MixedPrecision ~MixedPrecisionPolicy ~OffloadPolicy "
-    "OptimStateKeyType{PARAM_ID,PARAM_NAME} ~StateDictConfig ~OptimStateDictConfig StateDictSettings UnshardHandle "
-    "ShardingStrategy{FULL_SHARD,NO_SHARD,SHARD_GRAD_OP,HYBRID_SHARD,_HYBRID_SHARD_ZERO2} "
-    "StateDictType{FULL_STATE_DICT,SHARDED_STATE_DICT,LOCAL_STATE_DICT} fully_shard register_fsdp_forward_method"
+    "DataParallelMeshDims FlatParameter ~LocalOptimStateDictConfig ~ShardedOptimStateDictConfig "
+    "OptimStateKeyType{PARAM_ID,PARAM_NAME} ~StateDictConfig ~OptimStateDictConfig StateDictSettings"
 )
 _QUANT_NAMES = (
     "QConfigMapping FakeQuantize FakeQuantizeBase default_qat_qconfig disable_observer disable_fake_quant enable_fake_quant "
@@ -35,7 +28,6 @@ _QUANT_NAMES = (
     "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare_qat quantize_qat"
 )
 _QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
-_HOOKS = "distributed.algorithms.ddp_comm_hooks"
 _CHECKPOINT = "distributed.checkpoint"
 
 TABLE: dict[str, tuple[str, str]] = {
@@ -122,24 +114,11 @@ TABLE: dict[str, tuple[str, str]] = {
     "quantization.fake_quantize": (_QUANT, "FakeQuantize"),
     "quantization.quantize_fx": (_QUANT, _QUANT_FX),
     # ------------------------------------------------------------------------------------------ several processes
-    "distributed.algorithms": ("", ""),
-    _HOOKS: ("", ""),
-    f"{_HOOKS}.default_hooks": (
-        _MANY,
-        "allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook fp16_compress_wrapper",
-    ),
-    f"{_HOOKS}.post_localSGD_hook": (_MANY, "PostLocalSGDState post_localSGD_hook"),
-    f"{_HOOKS}.powerSGD_hook": (_MANY, "PowerSGDState batched_powerSGD_hook powerSGD_hook"),
     "distributed.algorithms._checkpoint": ("", ""),
     "distributed.algorithms._checkpoint.checkpoint_wrapper": (
         _MANY,
         "CheckpointImpl{NO_REENTRANT,REENTRANT} CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
     ),
-    "distributed.algorithms.join": (_MANY, "Join JoinHook Joinable"),
-    "distributed.algorithms.model_averaging.averagers": (_MANY, "ModelAverager PeriodicModelAverager"),
-    "distributed._composable": (_SHARD, "checkpoint contract replicate"),
-    "distributed._composable.fsdp": (_SHARD, _FSDP),
-    "distributed._functional_collectives": (_MANY, "AsyncCollectiveTensor wait_tensor all_to_all_single_autograd all_gather_tensor_autograd reduce_scatter_tensor_autograd broadcast permute_tensor all_gather_tensor all_reduce all_to_all_single reduce_scatter_tensor"),
     "distributed._shard": ("", ""),
     "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),
     "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
@@ -147,49 +126,22 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.autograd": (_RPC, "backward context get_gradients"),
     _CHECKPOINT: (
         _SHARD,
-        "DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter HuggingFaceStorageReader "
-        "HuggingFaceStorageWriter LoadPlan LoadPlanner SavePlan SavePlanner StorageReader StorageWriter async_save load "
-        "load_state_dict save save_state_dict",
+        "HuggingFaceStorageReader HuggingFaceStorageWriter LoadPlan LoadPlanner SavePlan SavePlanner StorageReader "
+        "StorageWriter",
     ),
-    f"{_CHECKPOINT}._nested_dict": (_SHARD, "flatten_state_dict"),
-    f"{_CHECKPOINT}.default_planner": (_SHARD, "DefaultLoadPlanner DefaultSavePlanner"),
-    f"{_CHECKPOINT}.filesystem": (_SHARD, "FileSystemReader FileSystemWriter"),
-    f"{_CHECKPOINT}.format_utils": (_SHARD, "dcp_to_torch_save torch_save_to_dcp"),
     f"{_CHECKPOINT}.hf_storage": (_SHARD, "HuggingFaceStorageReader HuggingFaceStorageWriter"),
-    f"{_CHECKPOINT}.metadata": (_SHARD, "Metadata MetadataIndex StorageMeta TensorStorageMetadata STATE_DICT_TYPE"),
     f"{_CHECKPOINT}.optimizer": (_SHARD, "load_sharded_optimizer_state_dict"),
     f"{_CHECKPOINT}.planner": (_SHARD, "LoadItemType{BYTE_IO,TENSOR} LoadPlan LoadPlanner ReadItem SavePlan SavePlanner"),
     f"{_CHECKPOINT}.quantized_hf_storage": (_SHARD, "QuantizedHuggingFaceStorageReader"),
     f"{_CHECKPOINT}.staging": (_SHARD, "BlockingAsyncStager DefaultStager StagingOptions"),
-    f"{_CHECKPOINT}.state_dict_loader": (_SHARD, "load load_state_dict"),
-    f"{_CHECKPOINT}.state_dict_saver": (_SHARD, "AsyncCheckpointerType{PROCESS,THREAD} AsyncSaveResponse async_save save"),
-    f"{_CHECKPOINT}.stateful": (_SHARD, "Stateful"),
     "distributed.config": (_MANY, "patch compile_on_one_rank=False use_torchcomms=False"),
-    "distributed.device_mesh": (_SHARD, "DeviceMesh init_device_mesh"),
-    "distributed.elastic": ("", ""),
     "distributed.elastic.agent.server.health_check_server": (_MANY, "HealthCheckServer"),
-    "distributed.elastic.multiprocessing": (_MANY, "start_processes DefaultLogsSpecs LogsSpecs Std"),
-    "distributed.elastic.multiprocessing.errors": (_MANY, "!ChildFailedError ErrorHandler ProcessFailure @record"),
     "distributed.elastic.rendezvous": (_MANY, "RendezvousParameters"),
     "distributed.fsdp": (_SHARD, _FSDP),
     "distributed.fsdp._common_utils": (_SHARD, "_FSDPState clean_tensor_name"),
-    "distributed.fsdp._fully_shard": (_SHARD, _FSDP),
     "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),
     "distributed.fsdp._traversal_utils": (_SHARD, "_get_fsdp_handles"),
-    "distributed.fsdp.api": (_SHARD, _FSDP),
-    "distributed.fsdp.fully_sharded_data_parallel": (_SHARD, _FSDP),
     "distributed.fsdp.sharded_grad_scaler": (_SHARD, "ShardedGradScaler"),
-    "distributed.fsdp.wrap": (
-        _SHARD,
-        "CustomPolicy ModuleWrapPolicy always_wrap_policy enable_wrap lambda_auto_wrap_policy _module_wrap_policy "
-        "size_based_auto_wrap_policy transformer_auto_wrap_policy wrap _or_policy",
-    ),
-    "distributed.launch": (_MANY, "main"),
-    "distributed.launcher": (_MANY, "LaunchConfig elastic_launch"),
-    "distributed.launcher.api": (_MANY, "LaunchConfig elastic_launch"),
-    "distributed.nn": (_MANY, "RemoteModule"),
-    "distributed.nn.functional": (_MANY, "all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter"),
-    "distributed.optim": (_MANY, "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer"),
     "distributed.pipelining": (
         _MANY,
         "PipelineStage Schedule1F1B ScheduleGPipe ScheduleInterleaved1F1B SplitPoint{BEGINNING,END} pipe_split pipeline",
@@ -205,23 +157,8 @@ TABLE: dict[str, tuple[str, str]] = {
         "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
     ),
     "distributed.rpc.functions": (_RPC, "@async_execution"),
-    "distributed.run": (_MANY, "get_args_parser main run parse_args config_from_args"),
-    "distributed.tensor": (
-        _SHARD,
-        "DTensor{from_local} DeviceMesh init_device_mesh distribute_module distribute_tensor empty full ones rand randn zeros",
-    ),
-    "distributed.tensor._dtensor_spec": (_SHARD, "DTensorSpec TensorMeta"),
-    "distributed.tensor._utils": (_SHARD, "compute_local_shape_and_global_offset"),
-    "distributed.tensor.debug": (_SHARD, "CommDebugMode visualize_sharding"),
-    "distributed.tensor.device_mesh": (_SHARD, "DeviceMesh init_device_mesh"),
     "distributed.tensor.experimental": (_SHARD, "context_parallel implicit_replication local_map register_sharding"),
     "distributed.tensor.experimental._attention": (_SHARD, "context_parallel_unshard set_rotate_method _set_cp_global_var"),
-    "distributed.tensor.parallel": (
-        _SHARD,
-        "~ColwiseParallel ~ParallelStyle ~PrepareModuleInput ~PrepareModuleInputOutput ~PrepareModuleOutput ~RowwiseParallel "
-        "~SequenceParallel loss_parallel parallelize_module",
-    ),
-    "distributed.tensor.parallel.style": (_SHARD, "~ColwiseParallel ~ParallelStyle ~PrepareModuleInput ~RowwiseParallel ~SequenceParallel"),
     "numa": ("", ""),
     "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),
     # ------------------------------------------------------------------------------------------ tools and native code

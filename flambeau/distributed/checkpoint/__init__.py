@@ -1,7 +1,21 @@
-"""Checkpoints of programs for several processes. State dicts by full names work; writing them in parts is not written."""
-
-from __future__ import annotations
+"""Checkpoints of many processes: sharded, atomic, loadable into another division or number of processes."""
 
 from flambeau._compat import absent
+from flambeau.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from flambeau.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from flambeau.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    TensorStorageMetadata,
+)
+from flambeau.distributed.checkpoint.state_dict_loader import load, load_state_dict
+from flambeau.distributed.checkpoint.state_dict_saver import CheckpointException, async_save, save, save_state_dict
+
+__all__ = [
+    "BytesStorageMetadata", "CheckpointException", "ChunkStorageMetadata", "DefaultLoadPlanner", "DefaultSavePlanner",
+    "FileSystemReader", "FileSystemWriter", "Metadata", "TensorStorageMetadata", "async_save", "load",
+    "load_state_dict", "save", "save_state_dict",
+]  # fmt: skip
 
 __getattr__ = absent.names_of(__name__)

@@ -1,7 +1,7 @@
 """State dicts of models and optimizers that do not depend on how a model is wrapped or its parameters are numbered.
 
-Parameters are called by their full names, in the state of optimizers too. In a world of one process nothing is gathered
-or divided.
+Parameters are called by their full names, in the state of optimizers too. Tensors that are divided over processes stay so,
+or are gathered with `full_state_dict`; whole ones are divided again when they are loaded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.distributed import _collectives, _groups
+from flambeau.distributed.tensor._api import DTensor, distribute_tensor
 from flambeau.optim import Optimizer
 
 __all__ = [
@@ -24,7 +26,7 @@ _WRAPPER = "_orig_mod."  # of compiled modules
 
 @dataclass
 class StateDictOptions:
-    """What a state dict holds. Options about several processes change nothing here."""
+    """What a state dict holds. With `full_state_dict` and `cpu_offload` only the first process gets it."""
 
     full_state_dict: bool = False
     cpu_offload: bool = False
@@ -54,7 +56,32 @@ def _listed(optimizers: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
 
 
 def _on_cpu(value: Any, options: StateDictOptions) -> Any:
+    """A value as the options want it: whole, in the memory of the host."""
+    if options.full_state_dict and isinstance(value, DTensor):
+        with fl.no_grad():
+            value = value.full_tensor()
     return value.cpu() if options.cpu_offload and isinstance(value, fl.Tensor) else value
+
+
+def _only_first(state: dict[str, Any], options: StateDictOptions) -> dict[str, Any]:
+    """A whole state in host memory is for one process, which saves it."""
+    if options.full_state_dict and options.cpu_offload and _groups.is_initialized() and _groups.get_rank() != 0:
+        return {}
+    return state
+
+
+def _placed(value: Any, own: Any, options: StateDictOptions) -> Any:
+    """A value as the one that it replaces: divided as that is."""
+    if isinstance(own, DTensor) and not isinstance(value, DTensor):
+        if options.broadcast_from_rank0 and value is None:
+            value = fl.empty(own.shape, dtype=own.dtype)
+        source = 0 if options.broadcast_from_rank0 else None
+        return distribute_tensor(value, own.device_mesh, own.placements, src_data_rank=source)
+    if options.broadcast_from_rank0 and isinstance(own, fl.Tensor) and _groups.is_initialized():
+        received = fl.empty_like(own) if value is None else value.detach().clone()
+        _collectives.broadcast(received, src=0)
+        return received
+    return value
 
 
 def get_model_state_dict(
@@ -72,7 +99,7 @@ def get_model_state_dict(
         chosen = {name: p for name in state for p in prefixes if name.startswith(p)}
         cut = not options.keep_submodule_prefixes
         state = {name[len(prefix) :] if cut else name: state[name] for name, prefix in chosen.items()}
-    return state
+    return _only_first(state, options)
 
 
 def set_model_state_dict(
@@ -81,8 +108,14 @@ def set_model_state_dict(
     """Loads what `get_model_state_dict` gave."""
     options = options or StateDictOptions()
     model = _unwrapped(model)
-    own = {name.replace(_WRAPPER, ""): name for name in model.state_dict()}
-    given = {own.get(name, name): value for name, value in model_state_dict.items()}
+    values = model.state_dict()
+    own = {name.replace(_WRAPPER, ""): name for name in values}
+    if options.broadcast_from_rank0:
+        model_state_dict = {name: model_state_dict.get(name) for name in own}
+    given = {
+        own.get(name, name): _placed(value, values.get(own.get(name, name)), options)
+        for name, value in model_state_dict.items()
+    }
     return model.load_state_dict(given, strict=options.strict)
 
 

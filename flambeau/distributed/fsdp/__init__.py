@@ -1,5 +1,6 @@
 """Sharded data parallelism: every process keeps a part of each parameter, and gathers the whole when it computes."""
 
+from flambeau._compat import absent
 from flambeau.distributed.fsdp._fully_shard import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -28,3 +29,5 @@ __all__ = [
     "MixedPrecisionPolicy", "OffloadPolicy", "ShardedStateDictConfig", "ShardingStrategy", "StateDictType",
     "UnshardHandle", "fully_shard", "register_fsdp_forward_method",
 ]  # fmt: skip
+
+__getattr__ = absent.names_of(__name__)
