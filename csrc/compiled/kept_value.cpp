@@ -41,21 +41,21 @@ bool KeptValue::Seen::holds(const TensorImpl& t) const {
          data_counter->load(std::memory_order_relaxed) == data_version;
 }
 
-Tensor KeptValue::get(const Tensor* given) {
+Tensor KeptValue::get(const Tensor* tensors) {
   const std::lock_guard<std::mutex> lock(mutex_);
   bool holds = value_.defined();
-  for (size_t i = 0; holds && i < inputs.size(); ++i) holds = seen_[i].holds(*given[inputs[i]].impl());
+  for (size_t i = 0; holds && i < inputs.size(); ++i) holds = seen_[i].holds(*tensors[inputs[i]].impl());
   if (holds) return value_;
   // Counters are read first: what is written meanwhile is seen the next time.
   std::vector<Tensor> own;
   seen_.clear();
   value_ = Tensor();
   for (int i : inputs) {
-    const Ref<Storage>& storage = given[i]->storage;
+    const Ref<Storage>& storage = tensors[i]->storage;
     std::shared_ptr<Counter> data_counter = counter_of(storage.get());
     seen_.push_back(
-        {storage, given[i].offset(), storage->version.load(), data_counter->load(), data_counter});
-    own.push_back(given[i]);
+        {storage, tensors[i].offset(), storage->version.load(), data_counter->load(), data_counter});
+    own.push_back(tensors[i]);
   }
   value_ = program.run(own.data())[0];
   return value_;

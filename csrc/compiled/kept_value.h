@@ -18,7 +18,7 @@ struct KeptValue {
   Program program;          // with one output
 
   // The value for inputs of the program that it is for; made again where one of them changed.
-  Tensor get(const Tensor* given);
+  Tensor get(const Tensor* tensors);
 
  private:
   struct Seen {

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "autograd/autocast.h"
 #include "compiled/plan_integers.h"
@@ -52,6 +54,40 @@ int128 greatest_divisor(int128 a, int128 b) {
   b = magnitude(b);
   while (b != 0) a = std::exchange(b, a % b);
   return a;
+}
+
+// Coefficients of n unknowns, then the right-hand side.
+using Row = std::array<int128, 5>;
+
+// Solves equations in integers, as numerators over one denominator; false if they have no solution, or many.
+bool solve(std::vector<Row>& rows, size_t n, std::array<int64_t, 4>& numerators, int64_t& denominator) {
+  // Elimination without fractions: in the end all pivots are equal, and the rows that are left must be zero.
+  int128 pivot = 1;
+  for (size_t k = 0; k < n; ++k) {
+    const auto usable = std::find_if(rows.begin() + static_cast<ptrdiff_t>(k), rows.end(),
+                                     [&](const Row& row) { return row[k] != 0; });
+    if (usable == rows.end()) return false;
+    std::swap(*usable, rows[k]);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if (r == k) continue;
+      const int128 factor = rows[r][k];
+      for (size_t j = 0; j <= n; ++j) rows[r][j] = (rows[k][k] * rows[r][j] - factor * rows[k][j]) / pivot;
+    }
+    pivot = rows[k][k];
+  }
+  for (size_t r = n; r < rows.size(); ++r)
+    if (rows[r][n] != 0) return false;
+  int128 divisor = pivot;
+  for (size_t k = 0; k < n; ++k) divisor = greatest_divisor(divisor, rows[k][n]);
+  if (pivot < 0) divisor = -divisor;
+  const auto fits = [](int128 x) { return magnitude(x) < (int128(1) << 62); };
+  if (!fits(pivot / divisor)) return false;
+  denominator = static_cast<int64_t>(pivot / divisor);
+  for (size_t k = 0; k < n; ++k) {
+    if (!fits(rows[k][n] / divisor)) return false;
+    numerators[k] = static_cast<int64_t>(rows[k][n] / divisor);
+  }
+  return true;
 }
 
 }  // namespace
@@ -157,50 +193,20 @@ std::optional<PlanFamily::Polynomial> PlanFamily::fit(const std::vector<int64_t>
   for (size_t b = 1; b < tried; ++b) {
     const std::vector<Monomial>& basis = bases()[b];
     const size_t n = basis.size();
-    std::vector<std::array<int64_t, 4>> distinct;
-    std::vector<std::array<int128, 5>> rows;
+    std::vector<Row> rows;
+    std::set<std::array<int64_t, 4>> distinct;
     for (size_t s = 0; s < samples_; ++s) {
       std::array<int64_t, 4> monomials{};
       for (size_t k = 0; k < n; ++k) monomials[k] = value_of(basis[k], points_[s]);
-      if (std::find(distinct.begin(), distinct.end(), monomials) == distinct.end())
-        distinct.push_back(monomials);
-      std::array<int128, 5> row{};
-      for (size_t k = 0; k < n; ++k) row[k] = monomials[k];
+      distinct.insert(monomials);
+      Row row{};
+      std::copy_n(monomials.begin(), n, row.begin());
       row[n] = values[s];
       rows.push_back(row);
     }
     if (distinct.size() <= n) continue;
-    // Elimination without fractions: in the end all pivots are equal, and rows that are left must be zero.
-    int128 pivot = 1;
-    bool solved = true;
-    for (size_t k = 0; k < n && solved; ++k) {
-      const auto found = std::find_if(rows.begin() + static_cast<ptrdiff_t>(k), rows.end(),
-                                      [&](const auto& row) { return row[k] != 0; });
-      solved = found != rows.end();
-      if (!solved) break;
-      std::swap(*found, rows[k]);
-      for (size_t r = 0; r < rows.size(); ++r) {
-        if (r == k) continue;
-        const int128 factor = rows[r][k];
-        for (size_t j = 0; j <= n; ++j) rows[r][j] = (rows[k][k] * rows[r][j] - factor * rows[k][j]) / pivot;
-      }
-      pivot = rows[k][k];
-    }
-    for (size_t r = n; r < rows.size() && solved; ++r) solved = rows[r][n] == 0;
-    if (!solved) continue;
     Polynomial polynomial{static_cast<int>(b), {}, 1};
-    int128 divisor = pivot;
-    for (size_t k = 0; k < n; ++k) divisor = greatest_divisor(divisor, rows[k][n]);
-    if (pivot < 0) divisor = -divisor;
-    const auto fits = [](int128 x) { return magnitude(x) < (int128(1) << 62); };
-    if (!fits(pivot / divisor)) continue;
-    polynomial.denominator = static_cast<int64_t>(pivot / divisor);
-    bool small = true;
-    for (size_t k = 0; k < n; ++k) {
-      small &= fits(rows[k][n] / divisor);
-      polynomial.numerators[k] = static_cast<int64_t>(rows[k][n] / divisor);
-    }
-    if (!small) continue;
+    if (!solve(rows, n, polynomial.numerators, polynomial.denominator)) continue;
     bool right = true;
     for (size_t s = 0; s < samples_ && right; ++s) right = evaluate(polynomial, points_[s]) == values[s];
     if (right) return polynomial;
@@ -265,25 +271,26 @@ bool PlanFamily::covers(Point at) const {
   return false;
 }
 
-bool PlanFamily::looks_alike(const Tensor* given) const {
+bool PlanFamily::looks_alike(const Tensor* tensors) const {
   if (thread_state().grad_mode != model_->grad_mode || autocast::signature() != model_->autocast)
     return false;
   for (size_t i = 0; i < model_->inputs.size(); ++i) {
     const InputSpec& spec = model_->inputs[i];
-    const TensorImpl& t = *given[i].impl();
-    if (t.dtype != spec.dtype || given[i].requires_grad() != spec.requires_grad || t.device != spec.device ||
-        t.sizes.size() != spec.sizes.size() || is_aligned(given[i]) != spec.aligned)
+    const TensorImpl& t = *tensors[i].impl();
+    if (t.dtype != spec.dtype || tensors[i].requires_grad() != spec.requires_grad ||
+        t.device != spec.device || t.sizes.size() != spec.sizes.size() ||
+        is_aligned(tensors[i]) != spec.aligned)
       return false;
   }
   return true;
 }
 
-Ref<CompiledGraph> PlanFamily::instantiate(const Tensor* given) const {
-  if (!ready_ || !looks_alike(given)) return {};
+Ref<CompiledGraph> PlanFamily::instantiate(const Tensor* tensors) const {
+  if (!ready_ || !looks_alike(tensors)) return {};
   std::vector<int64_t> inputs;
   inputs.reserve(input_integers_);
   for (size_t i = 0; i < model_->inputs.size(); ++i) {
-    const TensorImpl& t = *given[i].impl();
+    const TensorImpl& t = *tensors[i].impl();
     inputs.insert(inputs.end(), t.sizes.begin(), t.sizes.end());
     inputs.insert(inputs.end(), t.strides.begin(), t.strides.end());
   }

@@ -38,7 +38,7 @@ class PlanFamily {
   // samples.
   bool add(const CompiledGraph& graph);
   // The graph for these inputs; null where the samples do not speak for them.
-  Ref<CompiledGraph> instantiate(const Tensor* given) const;
+  Ref<CompiledGraph> instantiate(const Tensor* tensors) const;
   // Whether this many samples should have been enough: their sizes have nothing simple in common.
   bool is_hopeless() const { return !ready_ && samples_ >= 6; }
 
@@ -61,7 +61,7 @@ class PlanFamily {
   std::optional<Polynomial> fit(const std::vector<int64_t>& values, int symbols) const;
   static std::optional<int64_t> evaluate(const Polynomial& polynomial, Point at);
   bool covers(Point at) const;
-  bool looks_alike(const Tensor* given) const;
+  bool looks_alike(const Tensor* tensors) const;
 
   Ref<CompiledGraph> model_;                  // the first graph, which the others are copies of
   std::vector<int32_t> class_of_;             // of each integer: those that were equal in all samples

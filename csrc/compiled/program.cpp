@@ -52,8 +52,8 @@ Scalar scalar_at(const Tensor& t) {
 class Runner {
  public:
   // Inputs are used where they are; steps fill the other slots.
-  Runner(const Tensor* given, const Program& program, const Tensor* states)
-      : given_(given),
+  Runner(const Tensor* tensors, const Program& program, const Tensor* states)
+      : tensors_(tensors),
         inputs_(program.inputs),
         made_(program.slots - program.inputs),
         device_(program.device),
@@ -75,7 +75,7 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  const Tensor& at(int slot) const { return slot < inputs_ ? given_[slot] : made_[slot - inputs_]; }
+  const Tensor& at(int slot) const { return slot < inputs_ ? tensors_[slot] : made_[slot - inputs_]; }
   Tensor& make(int slot) { return made_[slot - inputs_]; }
 
   void operator()(const AllocateStep& s) {
@@ -86,9 +86,9 @@ class Runner {
     const int64_t skipped = base.offset() * base.itemsize(), itemsize = size_of(s.dtype);
     FL_CHECK(skipped % itemsize == 0, "[view] expected memory that begins at a multiple of ", itemsize,
              " bytes to view as ", name_of(s.dtype), ", got one that begins at byte ", skipped);
-    Tensor made = alias(base, s.sizes, s.strides, skipped / itemsize + s.offset);
-    made->dtype = s.dtype;
-    make(s.slot) = made;
+    Tensor view = alias(base, s.sizes, s.strides, skipped / itemsize + s.offset);
+    view->dtype = s.dtype;
+    make(s.slot) = view;
   }
   void operator()(const ArenaTensorStep& s) {
     const size_t bytes = static_cast<size_t>(extent(s.sizes, s.strides)) * size_of(s.dtype);
@@ -98,12 +98,12 @@ class Runner {
     placed_.push_back(std::move(here.taken));
   }
   void operator()(const UnshareStep& s) {
-    Tensor& made = make(s.slot);
-    const int64_t known = made->storage->foreign_delete ? 2 : 1;  // one is in `placed_`
-    if (made->use_count() == 1 && made->storage->use_count() == known) return;
-    Tensor copy = empty_strided(made.sizes(), made.strides(), made.options());
-    copy_into(copy, made);
-    made = copy;
+    Tensor& tensor = make(s.slot);
+    const int64_t known = tensor->storage->foreign_delete ? 2 : 1;  // one is in `placed_`
+    if (tensor->use_count() == 1 && tensor->storage->use_count() == known) return;
+    Tensor copy = empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+    copy_into(copy, tensor);
+    tensor = copy;
   }
   void operator()(const ReleaseStep& s) {
     for (int slot : s.slots) make(slot) = Tensor();
@@ -155,14 +155,14 @@ class Runner {
       return;
     }
     const Generator::State state = default_generator(device_.type).take();
-    Tensor made = empty({2}, {DType::Int64, device_});
+    Tensor words = empty({2}, {DType::Int64, device_});
     if (device_.type == DeviceType::CUDA) {
-      the_accelerator().random_state(made, state.seed, state.offset);
+      the_accelerator().random_state(words, state.seed, state.offset);
     } else {
-      made.data<int64_t>()[0] = static_cast<int64_t>(state.seed);
-      made.data<int64_t>()[1] = static_cast<int64_t>(state.offset);
+      words.data<int64_t>()[0] = static_cast<int64_t>(state.seed);
+      words.data<int64_t>()[1] = static_cast<int64_t>(state.offset);
     }
-    make(s.slot) = made;
+    make(s.slot) = words;
   }
 
   void operator()(const CallStep& s) {
@@ -207,14 +207,14 @@ class Runner {
   }
 
   // What comes after a call relies on the recorded layout of its results.
-  static Tensor laid(const Tensor& made, const CallStep& s, size_t i) {
-    if (i >= s.strides.size() || s.strides[i].size() != made.sizes().size()) return made;
+  static Tensor laid(const Tensor& result, const CallStep& s, size_t i) {
+    if (i >= s.strides.size() || s.strides[i].size() != result.sizes().size()) return result;
     const Dims& wanted = s.strides[i];
     bool same = true;
-    for (int64_t d = 0; d < made.dim(); ++d) same &= made.size(d) == 1 || made.stride(d) == wanted[d];
-    if (same || made.numel() == 0) return made;
-    Tensor moved = empty_strided(made.sizes(), wanted, made.options());
-    copy_into(moved, made);
+    for (int64_t d = 0; d < result.dim(); ++d) same &= result.size(d) == 1 || result.stride(d) == wanted[d];
+    if (same || result.numel() == 0) return result;
+    Tensor moved = empty_strided(result.sizes(), wanted, result.options());
+    copy_into(moved, result);
     return moved;
   }
 
@@ -252,7 +252,7 @@ class Runner {
       placed_.push_back(std::move(offer.taken));
   }
 
-  const Tensor* given_;
+  const Tensor* tensors_;
   const int inputs_;
   std::vector<Tensor> made_;
   const Device device_;
@@ -270,14 +270,14 @@ void Program::lay_out() {
   arena = static_cast<size_t>(lay_out_arena(blocks, block_offsets));
 }
 
-std::vector<Tensor> Program::execute(const Tensor* given, const Tensor* states) const {
+std::vector<Tensor> Program::execute(const Tensor* tensors, const Tensor* states) const {
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
-  Runner runner(given, *this, states);
+  Runner runner(tensors, *this, states);
   for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
   const int after = inputs + static_cast<int>(constants.size());
-  for (size_t i = 0; i < kept.size(); ++i) runner.make(after + static_cast<int>(i)) = kept[i]->get(given);
+  for (size_t i = 0; i < kept.size(); ++i) runner.make(after + static_cast<int>(i)) = kept[i]->get(tensors);
   for (const Step& step : steps) std::visit([&](const auto& s) { runner(s); }, step);
-  for (int i : written) given[i].bump_version();
+  for (int i : written) tensors[i].bump_version();
   std::vector<Tensor> results;
   results.reserve(outputs.size());
   for (int slot : outputs) results.push_back(slot < 0 ? Tensor() : runner.at(slot));

@@ -142,11 +142,11 @@ struct Program {
   void lay_out();
 
   // Runs on the given inputs and returns the outputs, without history.
-  std::vector<Tensor> run(const Tensor* given) const {
-    return replay ? replay->run(*this, given) : execute(given);
+  std::vector<Tensor> run(const Tensor* tensors) const {
+    return replay ? replay->run(*this, tensors) : execute(tensors);
   }
   // Runs step by step. States of random streams are rows of `states`, if that is given, and else fresh.
-  std::vector<Tensor> execute(const Tensor* given, const Tensor* states = nullptr) const;
+  std::vector<Tensor> execute(const Tensor* tensors, const Tensor* states = nullptr) const;
 };
 
 }  // namespace fl::compiled

@@ -57,9 +57,9 @@ int random_steps(const Program& program) {
 }
 
 // Whether a program can be recorded at all: everything it touches is on the device.
-bool on_device(const Program& program, const Tensor* given) {
+bool on_device(const Program& program, const Tensor* tensors) {
   const auto there = [&](const Tensor& t) { return t.device() == program.device; };
-  return std::all_of(given, given + program.inputs, there) &&
+  return std::all_of(tensors, tensors + program.inputs, there) &&
          std::all_of(program.constants.begin(), program.constants.end(), there) && library().complete;
 }
 
@@ -101,17 +101,17 @@ Replay::Recording::~Recording() {
   library().release_pool(device, pool);
 }
 
-std::vector<Tensor> Replay::run(const Program& program, const Tensor* given) {
+std::vector<Tensor> Replay::run(const Program& program, const Tensor* tensors) {
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock || state_ == State::Off) return program.execute(given);
-  if (state_ == State::Cold) return first_run(program, given);
+  if (!lock || state_ == State::Off) return program.execute(tensors);
+  if (state_ == State::Cold) return first_run(program, tensors);
   bool usable = state_ == State::Recorded;
   for (int i = 0; i < program.inputs; ++i) {
     const bool lent = std::any_of(lent_.begin(), lent_.end(),
-                                  [&](const Ref<Storage>& s) { return s == given[i]->storage; });
-    if (!in_place_[i] || (given[i].raw() == addresses_[i] && !lent)) continue;
-    if (state_ == State::Warm && !lent && Places::get().has(given[i]->storage->data)) {
-      addresses_[i] = given[i].raw();
+                                  [&](const Ref<Storage>& s) { return s == tensors[i]->storage; });
+    if (!in_place_[i] || (tensors[i].raw() == addresses_[i] && !lent)) continue;
+    if (state_ == State::Warm && !lent && Places::get().has(tensors[i]->storage->data)) {
+      addresses_[i] = tensors[i].raw();
       continue;
     }
     in_place_[i] = false;
@@ -119,68 +119,68 @@ std::vector<Tensor> Replay::run(const Program& program, const Tensor* given) {
   }
   if (!usable) {
     constexpr int kMostRecordings = 3;
-    if (recordings_ == kMostRecordings || !record(program, given)) {
+    if (recordings_ == kMostRecordings || !record(program, tensors)) {
       recording_.reset();
       state_ = State::Off;
-      return program.execute(given);
+      return program.execute(tensors);
     }
   }
-  return replay(program, given);
+  return replay(program, tensors);
 }
 
 // Runs step by step, so that libraries set themselves up, and looks whether the program can be recorded.
-std::vector<Tensor> Replay::first_run(const Program& program, const Tensor* given) {
+std::vector<Tensor> Replay::first_run(const Program& program, const Tensor* tensors) {
   Generator& generator = default_generator(program.device.type);
   const uint64_t before = generator.state().offset;
-  std::vector<Tensor> made = program.execute(given);
+  std::vector<Tensor> outputs = program.execute(tensors);
   // Operators that draw random numbers by themselves would draw the same ones in every run.
   const bool draws = generator.state().offset - before != static_cast<uint64_t>(random_steps(program));
-  if (draws || !on_device(program, given)) {
+  if (draws || !on_device(program, tensors)) {
     state_ = State::Off;
-    return made;
+    return outputs;
   }
   state_ = State::Warm;
   in_place_.assign(program.inputs, true);
-  for (int i = 0; i < program.inputs; ++i) addresses_.push_back(given[i].raw());
-  return made;
+  for (int i = 0; i < program.inputs; ++i) addresses_.push_back(tensors[i].raw());
+  return outputs;
 }
 
-bool Replay::record(const Program& program, const Tensor* given) {
+bool Replay::record(const Program& program, const Tensor* tensors) {
   const Library& cuda = library();
   move_held_results();
   recording_.reset();
   ++recordings_;
-  auto made = std::make_shared<Recording>(program.device);
-  const int device = made->device;
-  inputs_.assign(given, given + program.inputs);
+  auto recording = std::make_shared<Recording>(program.device);
+  const int device = recording->device;
+  inputs_.assign(tensors, tensors + program.inputs);
   for (int i = 0; i < program.inputs; ++i)
     if (!in_place_[i])
-      inputs_[i] = empty_strided(given[i].sizes(), given[i].strides(), given[i].options());
-    else if (Places::get().has(given[i]->storage->data))
-      inputs_[i] = alias(given[i], given[i].sizes(), given[i].strides(), given[i].offset());
+      inputs_[i] = empty_strided(tensors[i].sizes(), tensors[i].strides(), tensors[i].options());
+    else if (Places::get().has(tensors[i]->storage->data))
+      inputs_[i] = alias(tensors[i], tensors[i].sizes(), tensors[i].strides(), tensors[i].offset());
   if (const int n = random_steps(program)) states_ = empty({n, 2}, {DType::Int64, program.device});
   void* const current = cuda.current_stream(device);
   if (!stream_ && cuda.make_stream(device, 0, &stream_) != 0) return false;
   cuda.synchronize(current);
   cuda.set_stream(device, stream_);
   constexpr int kRelaxed = 2;  // other threads may go on with what they do
-  bool whole = cuda.begin(device, stream_, made->pool, kRelaxed) == 0;
-  if (whole) {
+  bool complete = cuda.begin(device, stream_, recording->pool, kRelaxed) == 0;
+  if (complete) {
     try {
-      made->outputs = program.execute(inputs_.data(), &states_);
+      recording->outputs = program.execute(inputs_.data(), &states_);
     } catch (const std::exception&) {
-      whole = false;
+      complete = false;
     } catch (const ForeignError& error) {  // of an operator that is Python, and waits for the device, say
       error.forget();
-      whole = false;
+      complete = false;
     }
-    whole = cuda.end(device, stream_, &made->graph, &made->executable) == 0 && whole;
+    complete = cuda.end(device, stream_, &recording->graph, &recording->executable) == 0 && complete;
   }
   cuda.set_stream(device, current);
-  if (!whole) return false;
+  if (!complete) return false;
   state_ = State::Recorded;
   results_.clear();
-  for (const Tensor& t : made->outputs) {
+  for (const Tensor& t : recording->outputs) {
     Result result;
     if (t.defined()) {
       for (int i = 0; i < program.inputs && result.input < 0; ++i)
@@ -188,10 +188,10 @@ bool Replay::record(const Program& program, const Tensor* given) {
       const bool constant = std::any_of(program.constants.begin(), program.constants.end(),
                                         [&](const Tensor& c) { return c->storage == t->storage; });
       if (result.input < 0 && !constant) {
-        const auto found = std::find(made->blocks.begin(), made->blocks.end(), t->storage);
-        result.block = static_cast<int>(found - made->blocks.begin());
-        if (found == made->blocks.end()) {
-          made->blocks.push_back(t->storage);
+        const auto found = std::find(recording->blocks.begin(), recording->blocks.end(), t->storage);
+        result.block = static_cast<int>(found - recording->blocks.begin());
+        if (found == recording->blocks.end()) {
+          recording->blocks.push_back(t->storage);
           Places::get().add(t->storage->data);
         }
       }
@@ -202,7 +202,7 @@ bool Replay::record(const Program& program, const Tensor* given) {
   for (int i = 0; i < program.inputs; ++i)
     if (in_place_[i] && Places::get().has(inputs_[i]->storage->data))
       inputs_[i]->storage = Storage::adopt(nullptr, 0, program.device, [](void*) {});
-  recording_ = std::move(made);
+  recording_ = std::move(recording);
   return true;
 }
 
@@ -235,38 +235,38 @@ void Replay::move_held_results() {
   lent_.clear();
 }
 
-std::vector<Tensor> Replay::replay(const Program& program, const Tensor* given) {
+std::vector<Tensor> Replay::replay(const Program& program, const Tensor* tensors) {
   const Library& cuda = library();
   for (int i = 0; i < program.inputs; ++i)
-    if (!in_place_[i]) copy_into(inputs_[i], given[i]);
+    if (!in_place_[i]) copy_into(inputs_[i], tensors[i]);
   move_held_results();
   take_states(program);
   FL_CHECK(cuda.launch(recording_->executable, cuda.current_stream(recording_->device)) == 0,
            "[compile] expected a recorded graph to run, got an error of the device");
   for (int i : program.written) {
-    if (!in_place_[i]) copy_into(given[i], inputs_[i]);
-    given[i].bump_version();
+    if (!in_place_[i]) copy_into(tensors[i], inputs_[i]);
+    tensors[i].bump_version();
   }
   for (const Ref<Storage>& block : recording_->blocks)
     lent_.push_back(Storage::adopt(block->data, block->bytes, block->device, [kept = recording_](void*) {}));
-  std::vector<Tensor> made;
-  made.reserve(recording_->outputs.size());
+  std::vector<Tensor> results;
+  results.reserve(recording_->outputs.size());
   for (size_t k = 0; k < recording_->outputs.size(); ++k) {
     const Tensor& t = recording_->outputs[k];
     const Result& from = results_[k];
     if (from.input >= 0) {
       const Tensor& mine = inputs_[from.input];
       const bool itself = t.same(mine);
-      const Tensor& its = given[from.input];
-      made.push_back(itself ? its
-                            : alias(its, t.sizes(), t.strides(), t.offset() - mine.offset() + its.offset()));
+      const Tensor& its = tensors[from.input];
+      results.push_back(
+          itself ? its : alias(its, t.sizes(), t.strides(), t.offset() - mine.offset() + its.offset()));
       continue;
     }
     Tensor own = t.defined() ? alias(t, t.sizes(), t.strides(), t.offset()) : Tensor();
     if (from.block >= 0) own->storage = lent_[from.block];
-    made.push_back(std::move(own));
+    results.push_back(std::move(own));
   }
-  return made;
+  return results;
 }
 
 }  // namespace fl::compiled

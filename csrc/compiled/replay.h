@@ -20,7 +20,7 @@ struct Program;
 
 class Replay {
  public:
-  std::vector<Tensor> run(const Program& program, const Tensor* given);
+  std::vector<Tensor> run(const Program& program, const Tensor* tensors);
 
  private:
   // Where a result comes from: memory of the graph (`block`), or an input.
@@ -42,9 +42,9 @@ class Replay {
   };
   enum class State { Cold, Warm, Recorded, Off };
 
-  std::vector<Tensor> first_run(const Program& program, const Tensor* given);
-  bool record(const Program& program, const Tensor* given);
-  std::vector<Tensor> replay(const Program& program, const Tensor* given);
+  std::vector<Tensor> first_run(const Program& program, const Tensor* tensors);
+  bool record(const Program& program, const Tensor* tensors);
+  std::vector<Tensor> replay(const Program& program, const Tensor* tensors);
   void take_states(const Program& program);
   void move_held_results();
 

@@ -30,9 +30,9 @@ struct CompiledBackward final : autograd::Node {
       }
     }
     if (thread_state().grad_mode && graph_->recorded) {
-      std::vector<Tensor> given;
-      for (const auto& saved : inputs_) given.push_back(saved.unpack(this, name()));
-      return graph_->recorded(given, grads);
+      std::vector<Tensor> tensors;
+      for (const auto& saved : inputs_) tensors.push_back(saved.unpack(this, name()));
+      return graph_->recorded(tensors, grads);
     }
     std::vector<Tensor> arguments;
     arguments.reserve(saved_.size() + grads.size());
@@ -48,13 +48,14 @@ struct CompiledBackward final : autograd::Node {
     for (auto& saved : inputs_) saved.reset();
   }
 
-  void save(const Tensor* given, size_t inputs, const std::vector<Tensor>& made, int results) {
-    saved_.reserve(made.size() - results);
+  void save(const Tensor* tensors, size_t inputs, const std::vector<Tensor>& results_and_saved, int results) {
+    saved_.reserve(results_and_saved.size() - results);
     if (graph_->recorded) {
       inputs_.reserve(inputs);
-      for (size_t i = 0; i < inputs; ++i) inputs_.emplace_back(given[i], false);
+      for (size_t i = 0; i < inputs; ++i) inputs_.emplace_back(tensors[i], false);
     }
-    for (size_t i = results; i < made.size(); ++i) saved_.emplace_back(made[i], false);
+    for (size_t i = results; i < results_and_saved.size(); ++i)
+      saved_.emplace_back(results_and_saved[i], false);
   }
 
  private:
@@ -102,62 +103,62 @@ void forget_edges() {
   }
 }
 
-bool FixedInputs::fits(const CompiledGraph& graph, const Tensor* given) {
+bool FixedInputs::fits(const CompiledGraph& graph, const Tensor* tensors) {
   for (const Known& known : fitting_)
-    if (known.graph.get() == &graph) return graph.fits(given, rest_);
-  if (!graph.fits(given)) return false;
+    if (known.graph.get() == &graph) return graph.fits(tensors, rest_);
+  if (!graph.fits(tensors)) return false;
   if (fitting_.size() >= kMaxGraphs) fitting_.erase(fitting_.begin(), fitting_.begin() + kMaxGraphs / 2);
   // Where it holds because of an input that is not fixed, all are looked at in every call.
-  fitting_.push_back({Ref<CompiledGraph>(const_cast<CompiledGraph*>(&graph)), graph.entangled(given)});
+  fitting_.push_back({Ref<CompiledGraph>(const_cast<CompiledGraph*>(&graph)), graph.entangled(tensors)});
   return true;
 }
 
-bool FixedInputs::entangled(const CompiledGraph& graph, const Tensor* given) const {
+bool FixedInputs::entangled(const CompiledGraph& graph, const Tensor* tensors) const {
   for (const Known& known : fitting_)
-    if (known.graph.get() == &graph && !known.entangled) return graph.entangled(given, &rest_);
-  return graph.entangled(given);
+    if (known.graph.get() == &graph && !known.entangled) return graph.entangled(tensors, &rest_);
+  return graph.entangled(tensors);
 }
 
-void FixedInputs::connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* given) {
+void FixedInputs::connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* tensors) {
   for (int i : inputs) {
     if (edges_[i]) {
       node.next.push_back(edges_[i]);
       continue;
     }
-    autograd::Edge found = autograd::gradient_edge(given[i]);
+    autograd::Edge edge = autograd::gradient_edge(tensors[i]);
     // A leaf stays one while it is not counted as changed; other history may be replaced.
     const bool fixed = !std::binary_search(rest_.begin(), rest_.end(), i);
-    if (fixed && found && autograd::is_leaf(given[i])) edges_[i] = found;
-    node.next.push_back(std::move(found));
+    if (fixed && edge && autograd::is_leaf(tensors[i])) edges_[i] = edge;
+    node.next.push_back(std::move(edge));
   }
 }
 
 namespace {
-bool matches(const InputSpec& spec, const Tensor& given) {
-  const TensorImpl& t = *given.impl();
-  return t.dtype == spec.dtype && given.requires_grad() == spec.requires_grad &&
+bool matches(const InputSpec& spec, const Tensor& tensor) {
+  const TensorImpl& t = *tensor.impl();
+  return t.dtype == spec.dtype && tensor.requires_grad() == spec.requires_grad &&
          IntSpan(t.sizes) == IntSpan(spec.sizes) && IntSpan(t.strides) == IntSpan(spec.strides) &&
-         t.device == spec.device && is_aligned(given) == spec.aligned;
+         t.device == spec.device && is_aligned(tensor) == spec.aligned;
 }
 }  // namespace
 
-bool CompiledGraph::fits(const Tensor* given) const {
+bool CompiledGraph::fits(const Tensor* tensors) const {
   if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (!matches(inputs[i], given[i])) return false;
+    if (!matches(inputs[i], tensors[i])) return false;
   return true;
 }
 
-bool CompiledGraph::fits(const Tensor* given, const std::vector<int>& some) const {
+bool CompiledGraph::fits(const Tensor* tensors, const std::vector<int>& some) const {
   if (thread_state().grad_mode != grad_mode || autocast::signature() != autocast) return false;
   for (int i : some)
-    if (!matches(inputs[i], given[i])) return false;
+    if (!matches(inputs[i], tensors[i])) return false;
   return true;
 }
 
-bool CompiledGraph::entangled(const Tensor* given, const std::vector<int>* some) const {
+bool CompiledGraph::entangled(const Tensor* tensors, const std::vector<int>* some) const {
   const auto share = [&](int a, int b) {
-    return a != b && given[a]->storage.get() == given[b]->storage.get();
+    return a != b && tensors[a]->storage.get() == tensors[b]->storage.get();
   };
   for (int w : forward.written) {
     if (some && !std::binary_search(some->begin(), some->end(), w)) {
@@ -171,40 +172,40 @@ bool CompiledGraph::entangled(const Tensor* given, const std::vector<int>* some)
   return false;
 }
 
-std::vector<Tensor> CompiledGraph::run(const Tensor* given, FixedInputs* fixed) {
-  std::vector<Tensor> made = forward.run(given);
+std::vector<Tensor> CompiledGraph::run(const Tensor* tensors, FixedInputs* fixed) {
+  std::vector<Tensor> results_and_saved = forward.run(tensors);
   if (backward) {
     Ref<CompiledBackward> node(new CompiledBackward(Ref<CompiledGraph>(this)));
     node->next.reserve(gradients_of.size());
     if (fixed) {
-      fixed->connect(*node, gradients_of, given);
+      fixed->connect(*node, gradients_of, tensors);
     } else {
-      for (int i : gradients_of) node->next.push_back(autograd::gradient_edge(given[i]));
+      for (int i : gradients_of) node->next.push_back(autograd::gradient_edge(tensors[i]));
     }
-    node->save(given, inputs.size(), made, results);
+    node->save(tensors, inputs.size(), results_and_saved, results);
     for (int i : gradients_from) {
-      const uint32_t output = node->add_output(made[i]);
-      autograd::set_history(made[i], Ref<autograd::Node>(node.get()), output);
+      const uint32_t output = node->add_output(results_and_saved[i]);
+      autograd::set_history(results_and_saved[i], Ref<autograd::Node>(node.get()), output);
     }
-    made.resize(results);
+    results_and_saved.resize(results);
   }
-  return made;
+  return results_and_saved;
 }
 
 Ref<CompiledGraph> CompiledGraph::copy() const {
-  Ref<CompiledGraph> made(new CompiledGraph());
-  made->inputs = inputs;
-  made->refused = refused;
-  made->grad_mode = grad_mode;
-  made->autocast = autocast;
-  made->forward = forward;
-  if (backward) made->backward = std::make_unique<Program>(*backward);
-  made->results = results;
-  made->gradients_of = gradients_of;
-  made->gradients_from = gradients_from;
-  made->gradient_strides = gradient_strides;
-  made->recorded = recorded;
-  return made;
+  Ref<CompiledGraph> duplicate(new CompiledGraph());
+  duplicate->inputs = inputs;
+  duplicate->refused = refused;
+  duplicate->grad_mode = grad_mode;
+  duplicate->autocast = autocast;
+  duplicate->forward = forward;
+  if (backward) duplicate->backward = std::make_unique<Program>(*backward);
+  duplicate->results = results;
+  duplicate->gradients_of = gradients_of;
+  duplicate->gradients_from = gradients_from;
+  duplicate->gradient_strides = gradient_strides;
+  duplicate->recorded = recorded;
+  return duplicate;
 }
 
 std::atomic<int64_t> instantiated_graphs{0};
@@ -212,29 +213,29 @@ std::atomic<int64_t> instantiated_graphs{0};
 SpecializedFunction::SpecializedFunction() = default;
 SpecializedFunction::~SpecializedFunction() = default;
 
-std::vector<Tensor> SpecializedFunction::call(const Tensor* given, FixedInputs* fixed) {
-  Ref<CompiledGraph> graph = find(given, fixed);
-  if (!graph && parametric) graph = instantiate(given);
-  if (!graph) graph = compile(given);
-  if (graph->refused) return original(given);
-  const bool entangled = fixed ? fixed->entangled(*graph, given) : graph->entangled(given);
-  return entangled ? original(given) : graph->run(given, fixed);
+std::vector<Tensor> SpecializedFunction::call(const Tensor* tensors, FixedInputs* fixed) {
+  Ref<CompiledGraph> graph = find(tensors, fixed);
+  if (!graph && parametric) graph = instantiate(tensors);
+  if (!graph) graph = compile(tensors);
+  if (graph->refused) return original(tensors);
+  const bool entangled = fixed ? fixed->entangled(*graph, tensors) : graph->entangled(tensors);
+  return entangled ? original(tensors) : graph->run(tensors, fixed);
 }
 
-Ref<CompiledGraph> SpecializedFunction::find(const Tensor* given, FixedInputs* fixed) {
+Ref<CompiledGraph> SpecializedFunction::find(const Tensor* tensors, FixedInputs* fixed) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<CompiledGraph>& g) {
-    return fixed ? fixed->fits(*g, given) : g->fits(given);
+    return fixed ? fixed->fits(*g, tensors) : g->fits(tensors);
   });
   if (found == graphs_.end()) return {};
   std::rotate(graphs_.begin(), found, found + 1);
   return graphs_.front();
 }
 
-Ref<CompiledGraph> SpecializedFunction::instantiate(const Tensor* given) {
+Ref<CompiledGraph> SpecializedFunction::instantiate(const Tensor* tensors) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto family = families_.begin(); family != families_.end(); ++family) {
-    Ref<CompiledGraph> graph = (*family)->instantiate(given);
+    Ref<CompiledGraph> graph = (*family)->instantiate(tensors);
     if (!graph) continue;
     std::rotate(families_.begin(), family, family + 1);
     keep(graph);
@@ -244,15 +245,15 @@ Ref<CompiledGraph> SpecializedFunction::instantiate(const Tensor* given) {
   return {};
 }
 
-Ref<CompiledGraph> SpecializedFunction::compile(const Tensor* given) {
+Ref<CompiledGraph> SpecializedFunction::compile(const Tensor* tensors) {
   const ExcludeKeys unchanged{KeySet()};
   // Recording listens to calls, also where an operator of a program that runs made this one.
   thread_state().excluded = thread_state().excluded - KeySet(Key::Python);
-  Ref<CompiledGraph> graph = miss(given);
+  Ref<CompiledGraph> graph = miss(tensors);
   if (!graph) {
     graph = Ref<CompiledGraph>(new CompiledGraph());
     graph->refused = true;
-    for (int i = 0; i < inputs; ++i) graph->inputs.push_back(spec_of(given[i]));
+    for (int i = 0; i < inputs; ++i) graph->inputs.push_back(spec_of(tensors[i]));
     graph->grad_mode = thread_state().grad_mode;
     graph->autocast = autocast::signature();
   }

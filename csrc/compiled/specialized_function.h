@@ -39,10 +39,10 @@ struct FixedInputs {
   FixedInputs& operator=(const FixedInputs&) = delete;
 
   void forget();  // a tensor changed, or these are others
-  bool fits(const CompiledGraph& graph, const Tensor* given);
-  bool entangled(const CompiledGraph& graph, const Tensor* given) const;
+  bool fits(const CompiledGraph& graph, const Tensor* tensors);
+  bool entangled(const CompiledGraph& graph, const Tensor* tensors) const;
   // Adds the edges to some inputs.
-  void connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* given);
+  void connect(autograd::Node& node, const std::vector<int>& inputs, const Tensor* tensors);
 
  private:
   friend void forget_edges();
@@ -74,12 +74,12 @@ struct CompiledGraph : Counted {
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs, const std::vector<Tensor>& grads)>
       recorded;
 
-  bool fits(const Tensor* given) const;  // whether the inputs are as the graph expects them
-  bool fits(const Tensor* given, const std::vector<int>& some) const;  // whether these inputs are
+  bool fits(const Tensor* tensors) const;  // whether the inputs are as the graph expects them
+  bool fits(const Tensor* tensors, const std::vector<int>& some) const;  // whether these inputs are
   // Whether an input that the graph writes to shares memory with another one, which the record knows nothing
   // of; with `some`, whether one of these has a part in it.
-  bool entangled(const Tensor* given, const std::vector<int>* some = nullptr) const;
-  std::vector<Tensor> run(const Tensor* given, FixedInputs* fixed);
+  bool entangled(const Tensor* tensors, const std::vector<int>* some = nullptr) const;
+  std::vector<Tensor> run(const Tensor* tensors, FixedInputs* fixed);
   Ref<CompiledGraph> copy() const;
 };
 
@@ -97,19 +97,19 @@ struct SpecializedFunction : Counted {
 
   int inputs = 0;
   bool parametric = false;  // graphs may be made for sizes that were not recorded
-  std::function<Ref<CompiledGraph>(const Tensor* given)> miss;
-  std::function<std::vector<Tensor>(const Tensor* given)> original;
+  std::function<Ref<CompiledGraph>(const Tensor* tensors)> miss;
+  std::function<std::vector<Tensor>(const Tensor* tensors)> original;
 
-  std::vector<Tensor> call(const Tensor* given, FixedInputs* fixed = nullptr);
+  std::vector<Tensor> call(const Tensor* tensors, FixedInputs* fixed = nullptr);
 
  private:
   std::mutex mutex_;
   std::vector<Ref<CompiledGraph>> graphs_;             // the latest used first
   std::vector<std::unique_ptr<PlanFamily>> families_;  // the latest used first
 
-  Ref<CompiledGraph> find(const Tensor* given, FixedInputs* fixed);
-  Ref<CompiledGraph> instantiate(const Tensor* given);
-  Ref<CompiledGraph> compile(const Tensor* given);
+  Ref<CompiledGraph> find(const Tensor* tensors, FixedInputs* fixed);
+  Ref<CompiledGraph> instantiate(const Tensor* tensors);
+  Ref<CompiledGraph> compile(const Tensor* tensors);
   void keep(const Ref<CompiledGraph>& graph);
   void keep_as_sample(const Ref<CompiledGraph>& graph);
 };

@@ -167,8 +167,8 @@ class GraphCompiler:
             return []
 
         def make(calls: list[RecordedCall], inputs: list[int], value: RecordedValue) -> Any:
-            given = [trace.inputs[i] for i in inputs]
-            return _C._kept(inputs, _program(calls, given, trace, [value], printer, "kept", set()))
+            values = [trace.inputs[i] for i in inputs]
+            return _C._kept(inputs, _program(calls, values, trace, [value], printer, "kept", set()))
 
         return hoist(trace, self.members, self.kept, make)
 
@@ -206,17 +206,19 @@ class GraphCompiler:
     def _recorded(self, sources: list[int], inputs: list[Any], grads: list[Any]) -> list[Any]:
         """Gradients of the inputs by the original function, recorded for further derivatives."""
         with fl.enable_grad():
-            made = self.function(*inputs)
-            made = list(made) if isinstance(made, (list, tuple)) else [made]
+            results = self.function(*inputs)
+            results = list(results) if isinstance(results, (list, tuple)) else [results]
             wanted = [t for t in inputs if t.requires_grad]
-            found = fl.autograd.grad([made[k] for k in sources], wanted, grads, create_graph=True, allow_unused=True)
-        return [g for g in found if g is not None]
+            gradients = fl.autograd.grad(
+                [results[k] for k in sources], wanted, grads, create_graph=True, allow_unused=True
+            )
+        return [g for g in gradients if g is not None]
 
 
 def _unaligned(trace: Trace, inputs: Sequence[Any]) -> set[int]:
     """Storages whose addresses are not multiples of sixteen, which the kernels of accelerators ask about."""
-    given = [*zip(trace.inputs, inputs), *trace.constants.values()]
-    return {value.storage for value, tensor in given if tensor.data_ptr() % 16}
+    tensors = [*zip(trace.inputs, inputs), *trace.constants.values()]
+    return {value.storage for value, tensor in tensors if tensor.data_ptr() % 16}
 
 
 def _live(calls: list[RecordedCall], wanted: list[RecordedValue]) -> list[RecordedCall]:
@@ -244,14 +246,14 @@ def _program(
     shown.recorded(calls, inputs, outputs)
     owners = {v.storage for call in calls for v in call.writes} | {v.storage for v in outputs if v is not None}
     lowering = Lowering(printer, frozenset(owners), trace.host, unaligned, trace.padded)
-    given = [lowering.enter(v, "input") for v in inputs]
+    input_buffers = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]
     constants += [(lowering.enter(v, "constant"), keeper) for v, keeper in kept]
     for call in calls:
         lowering.lower(call)
     last = []
-    for value, buffer in zip(inputs, given):
+    for value, buffer in zip(inputs, input_buffers):
         state = lowering.current[value.storage]
         if state.memory is not buffer.memory:
             last.append(_write_back(value, buffer, state, lowering))
@@ -260,12 +262,12 @@ def _program(
     steps = schedule(items, last, columns=printer.column_groups)
     shown.scheduled(steps)
     replay = config.triton.cudagraphs and printer.records_graphs
-    plan = Plan(lowering, given, constants, inputs, trace.device, replay)
+    plan = Plan(lowering, input_buffers, constants, inputs, trace.device, replay)
     program = plan.run(steps, outputs)
     shown.printed(plan.launches)
     shown.planned(program)
     if config.verify_stages:
-        known = [*given, *(buffer for buffer, _ in constants)]
+        known = [*input_buffers, *(buffer for buffer, _ in constants)]
         verify.verify_lowered([*items, *last], known)
         verify.verify_scheduled(steps, known, sum(isinstance(i, Loop) for i in (*items, *last)))
         verify.verify_memory(plan.memory_plan)

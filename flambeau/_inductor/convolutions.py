@@ -83,10 +83,10 @@ class _AfterConvolutions(Epilogues):
 
 class _Finishing(_AfterConvolutions):
     def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
-        given = records.bind(call.op, call.args, call.kwargs)
+        arguments = records.bind(call.op, call.args, call.kwargs)
         value = call.results[0]
-        packs = given["weight"].storage in self.frozen
-        if value is None or not _fits(given, value) or not _pays(given, value, packs):
+        packs = arguments["weight"].storage in self.frozen
+        if value is None or not _fits(arguments, value) or not _pays(arguments, value, packs):
             return None
         operands, value, places = self.follow(at, call, "residual")
         following = self.only_reader(value, places)
@@ -94,21 +94,21 @@ class _Finishing(_AfterConvolutions):
         if following is not None and relu:
             places.append(following[0])
             value = following[2]
-        packed, made = None, []
+        packed, calls = None, []
         if packs:
-            packed, packing = made_by(self.trace, fl.ops.aten._convolution_packed.default, given["weight"])
-            made.append(packing)
+            packed, packing = made_by(self.trace, fl.ops.aten._convolution_packed.default, arguments["weight"])
+            calls.append(packing)
         args = (
-            given["input"], given["weight"], given["bias"], *operands.values(), relu, pair(given["padding"]), packed,
+            arguments["input"], arguments["weight"], arguments["bias"], *operands.values(), relu, pair(arguments["padding"]), packed,
         )  # fmt: skip
-        made.append(RecordedCall(fl.ops.aten._convolution_finished.default, args, {}, [value], []))
-        return made, places
+        calls.append(RecordedCall(fl.ops.aten._convolution_finished.default, args, {}, [value], []))
+        return calls, places
 
 
 class _Folding(_AfterConvolutions):
     def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
-        given = records.bind(call.op, call.args, call.kwargs)
-        held = [v for v in (given["weight"], given["bias"]) if v is not None]
+        arguments = records.bind(call.op, call.args, call.kwargs)
+        held = [v for v in (arguments["weight"], arguments["bias"]) if v is not None]
         value = call.results[0]
         if value is None or len(value.size) != 4 or any(v.storage not in self.frozen for v in held):
             return None
@@ -116,16 +116,16 @@ class _Folding(_AfterConvolutions):
         if len(places) == 1:
             return None
         before = len(self.trace.calls)
-        weight, bias = given["weight"], given["bias"]
+        weight, bias = arguments["weight"], arguments["bias"]
         with fl.no_grad(), Recorder(self.trace, {}):
             folded = _folded(weight.tensor.detach(), None if bias is None else bias.tensor.detach(), operands)
-        made = self.trace.calls[before:]
+        calls = self.trace.calls[before:]
         del self.trace.calls[before:]
-        kwargs = {k: given[k] for k in ("stride", "padding", "dilation", "groups")}
+        kwargs = {k: arguments[k] for k in ("stride", "padding", "dilation", "groups")}
         weight, bias = (None if t is None else self.trace.value(t) for t in folded)
-        args = (given["input"], weight, bias, *kwargs.values())
-        made.append(RecordedCall(call.op, args, {}, [value], []))
-        return made, places
+        args = (arguments["input"], weight, bias, *kwargs.values())
+        calls.append(RecordedCall(call.op, args, {}, [value], []))
+        return calls, places
 
 
 def _folded(weight: Any, bias: Any, operands: dict[str, RecordedValue | None]) -> tuple[Any, Any]:
@@ -154,34 +154,34 @@ def _operand(call: RecordedCall, value: RecordedValue, step: int) -> tuple[int, 
     return None
 
 
-def _fits(given: dict[str, Any], result: RecordedValue) -> bool:
+def _fits(arguments: dict[str, Any], result: RecordedValue) -> bool:
     """Whether a convolution is one that the algorithm does."""
     return (
-        given["weight"].size[2:] == (3, 3)
-        and pair(given["stride"]) == pair(given["dilation"]) == [1, 1]
-        and given["groups"] == 1
+        arguments["weight"].size[2:] == (3, 3)
+        and pair(arguments["stride"]) == pair(arguments["dilation"]) == [1, 1]
+        and arguments["groups"] == 1
         and result.dtype is fl.float32
         and len(result.size) == 4
-        and _is_channels_last(given["input"])
+        and _is_channels_last(arguments["input"])
         and _is_channels_last(result)
     )
 
 
-def _pays(given: dict[str, Any], result: RecordedValue, packs: bool) -> bool:
+def _pays(arguments: dict[str, Any], result: RecordedValue, packs: bool) -> bool:
     """Whether the algorithm takes less time; without packing it has to transform the weights in each call."""
     if config.max_autotune:
-        return _is_measured_quicker(given, packs)
+        return _is_measured_quicker(arguments, packs)
     batch, channels, height, width = map(int, result.size)
-    tiles, least = batch * ((height + 1) // 2) * ((width + 1) // 2), min(channels, int(given["input"].size[1]))
+    tiles, least = batch * ((height + 1) // 2) * ((width + 1) // 2), min(channels, int(arguments["input"].size[1]))
     if packs:
         return tiles >= LEAST_PACKED_TILES and least >= LEAST_PACKED_CHANNELS
     return tiles >= channels and least >= LEAST_CHANNELS
 
 
-def _is_measured_quicker(given: dict[str, Any], packs: bool) -> bool:
+def _is_measured_quicker(arguments: dict[str, Any], packs: bool) -> bool:
     from flambeau._inductor.tune import quickest
 
-    size, kernel, padding = given["input"].size, given["weight"].size, pair(given["padding"])
+    size, kernel, padding = arguments["input"].size, arguments["weight"].size, pair(arguments["padding"])
     x = fl.ones(size, device="cpu").contiguous(memory_format=fl.channels_last)
     weight = fl.ones(kernel, device="cpu")
     packed = fl._ops._convolution_packed(weight) if packs else None
@@ -193,9 +193,9 @@ def _is_measured_quicker(given: dict[str, Any], packs: bool) -> bool:
         return quickest(f"convolution {size} {kernel} {padding}{' packed' if packs else ''}", ways) == 1
 
 
-def pair(given: Any) -> list[int]:
+def pair(argument: Any) -> list[int]:
     """An argument that is one number for both dimensions, or one for each."""
-    numbers = [given] if isinstance(given, int) else list(given)
+    numbers = [argument] if isinstance(argument, int) else list(argument)
     return numbers * 2 if len(numbers) == 1 else numbers
 
 

@@ -4,9 +4,9 @@ The function takes pointers and numbers: the number of threads, the sizes of the
 neither 0 nor 1. Sizes are never printed, so one function serves every size for which the loops lie in memory alike.
 
     rows, in parallel
-      for each pass over the columns: a vectorised loop that computes, stores, and folds
+      for each pass over the columns: a vectorised loop that computes, stores, and reduces
       between the passes: what is computed once a row
-    after the rows: folds along the rows are completed over the threads
+    after the rows: column reductions are completed over the threads
 
 A value that a later pass needs is read back if it was stored, computed again if it is cheap, and otherwise kept in a
 scratch row.
@@ -54,15 +54,15 @@ _CHEAP = frozenset((*_INFIX, *_PREFIX, "where", "abs", "maximum", "minimum", "co
 # Of complex numbers. Quotients and functions, whose special values the standard library settles, stay with operators.
 _OF_COMPLEX = frozenset("add sub mul neg conj real imag abs make_complex where eq ne land lor lnot const load".split())
 _EXTREMES = frozenset(("maximum", "minimum"))
-_FOLDS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
+_OPENMP_REDUCTIONS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 SMALL_WORK = _C._PARALLEL_GRAIN  # operations for which a kernel runs on one thread
 # Their vectorised forms are right for arguments up to math::trig_limit; sin_any and the like take any argument.
 TRIGONOMETRY = frozenset(("sin", "cos", "tan"))
 _TRIGONOMETRIC_CALL = re.compile(r"math::(sin|cos|tan)\(((?:[^()]|\([^()]*\))*)\)")
 BLOCK = 1024  # elements that are summed in single precision before a sum goes on in double
-STREAMS = 4  # of columns that are folded side by side
-FEW_LINES = 10  # of a fold that waits for itself
-LANES = 32  # columns whose extremes are kept side by side; build.py folds them in halves
+STREAMS = 4  # of columns that are reduced side by side
+FEW_LINES = 10  # of a reduction that waits for itself
+LANES = 32  # columns whose extremes are kept side by side; build.py reduces them in halves
 
 
 @dataclass
@@ -157,8 +157,8 @@ class _Writer:
         self.row_values: dict[Buffer, str] = {}  # what is known once a row
         self.reciprocals: dict[str, str] = {}  # of those
         self.before_walk: list[str] = []  # statements that a walk over the columns needs
-        self.fold_names: dict[Buffer, str] = {}  # accumulators of folds along the columns
-        self.column_names: dict[Buffer, str] = {}  # accumulators of folds along the rows
+        self.row_accumulators: dict[Buffer, str] = {}  # accumulators of row reductions
+        self.column_accumulators: dict[Buffer, str] = {}  # accumulators of column reductions
         self._arrange()
         self._depths()
 
@@ -296,7 +296,7 @@ class _Writer:
         return body.seen[key]
 
     def _named(self, body: _Body, member: Member, text: str) -> str:
-        """A variable for a member's value, rounded or cut to what its buffer holds: what is computed again must be what
+        """A variable for a member's value, rounded or truncated to what its buffer holds: what is computed again must be what
         was stored, for backward compares values."""
         memory, ctype = TYPES[member.loop.write.buffer.dtype]
         name = self.fresh("v")
@@ -337,13 +337,13 @@ class _Writer:
         if difference is None or difference.loop.expr.op != "sub":
             return False
         element, largest = difference.loop.expr.args
-        fold = self._maker(difference, largest)
-        if element.op != "load" or fold is None or fold.loop.reduce is None:
+        reduction = self._maker(difference, largest)
+        if element.op != "load" or reduction is None or reduction.loop.reduce is None:
             return False
         return (
-            fold.loop.reduce.combine.op == "maximum"
-            and fold.loop.expr.op == "load"
-            and fold.reads[0] == difference.reads[element.args[0]]
+            reduction.loop.reduce.combine.op == "maximum"
+            and reduction.loop.expr.op == "load"
+            and reduction.reads[0] == difference.reads[element.args[0]]
         )
 
     def _maker(self, member: Member, node: Any) -> Member | None:
@@ -362,9 +362,9 @@ class _Writer:
 
     def write(self) -> str:
         members = self.group.members
-        self.column_folds = [m for m in members if m.level is Level.COLUMN_REDUCTION]
-        whole = self.rows == 0 and any(m.level is Level.ROW_REDUCTION for m in members)
-        inner = self._whole() if whole else self._by_rows()
+        self.column_reductions = [m for m in members if m.level is Level.COLUMN_REDUCTION]
+        reduces_everything = self.rows == 0 and any(m.level is Level.ROW_REDUCTION for m in members)
+        inner = self._reduce_everything() if reduces_everything else self._by_rows()
         head = []
         for k, ((buffer, _), name) in enumerate(self.pointers.items()):
             ctype = TYPES[buffer.dtype][0]
@@ -378,7 +378,7 @@ class _Writer:
     def _by_rows(self) -> list[str]:
         rows = self.size_names[: self.rows]
         total = " * ".join(rows) or "1"
-        flat = self.rows == 0 and not self.column_folds  # one dimension: the threads divide it
+        flat = self.rows == 0 and not self.column_reductions  # one dimension: the threads divide it
         lines: list[str] = []
         accumulators = self._column_accumulators(lines)
         body: list[str] = []
@@ -437,7 +437,7 @@ class _Writer:
         body = _Body(self, walks=True)
         lines: list[str] = []  # before the walk
         parts: list[str] = []  # of single precision, before a block
-        folds: dict[str, Any] = {}  # which fold each of those parts belongs to
+        reductions: dict[str, Any] = {}  # which reduction each of those parts belongs to
         closing: list[str] = []  # after a block
         for member in members:
             buffer = member.loop.write.buffer
@@ -453,15 +453,15 @@ class _Writer:
             ctype, wide = TYPES[reduce.accumulate][1], _wide(reduce)
             operand = f"({ctype}){self.operand(body, member, at, columns)}"
             if member.level is Level.COLUMN_REDUCTION:
-                target = f"{self.column_names[buffer]}[{self.linear(columns)}]"
+                target = f"{self.column_accumulators[buffer]}[{self.linear(columns)}]"
                 operand = operand if wide == ctype else f"({wide}){operand}"
                 body.lines.append(f"{target} = {self._combined(reduce, target, operand, wide)};")
                 continue
-            total = prefix + self.fold_names.setdefault(buffer, self.fresh("fold"))
+            total = prefix + self.row_accumulators.setdefault(buffer, self.fresh("fold"))
             part = self.fresh("part")
             lines.append(f"{wide} {total} = {self._initial(reduce, wide)};")
             parts.append(f"{ctype} {part} = {self._initial(reduce, ctype)};")
-            folds[part] = reduce
+            reductions[part] = reduce
             body.lines.append(f"{part} = {self._combined(reduce, part, operand, ctype)};")
             closing.append(f"{total} = {self._combined(reduce, total, f'({wide}){part}', wide)};")
         lines += self.before_walk
@@ -473,10 +473,10 @@ class _Writer:
         inner, (first, last) = columns[-1], bounds[-1]
 
         def block(statements: list[str]) -> list[str]:
-            return self._walk_folds(inner, statements, folds) if folds else _walked(inner, statements)
+            return self._walk_reductions(inner, statements, reductions) if reductions else _walked(inner, statements)
 
         arguments = _TRIGONOMETRIC_CALL.findall("\n".join(body.lines))
-        if folds or arguments:
+        if reductions or arguments:
             walk = _full_range(inner, body.lines, arguments, block) if arguments else block(body.lines)
             start = [f"const int64_t e = b + {BLOCK} < {last} ? b + {BLOCK} : {last};", *parts]
             walk = [
@@ -490,21 +490,22 @@ class _Writer:
             walk = [f"for (int64_t {name} = {low}; {name} < {high}; ++{name}) {{", *_indented(walk), "}"]
         return [*lines, *walk]
 
-    def _walk_folds(self, inner: str, lines: list[str], folds: dict[str, Any]) -> list[str]:
-        """Folds of the columns from b to e into the parts. Where there is little to compute, each step waits for the
+    def _walk_reductions(self, inner: str, lines: list[str], reductions: dict[str, Any]) -> list[str]:
+        """Reduces the columns from b to e into the parts. Where there is little to compute, each step waits for the
         one before; then the columns are walked in several streams with parts of their own. Extremes have lanes of their
-        own: OpenMP has no name for folds in which NaN wins, and would combine its lanes one after the other."""
+        own: OpenMP has no name for reductions in which NaN wins, and would combine its lanes one after the other."""
 
         def clauses(names: Any) -> str:
             return "".join(
-                f" reduction({self._operation(reduce)} : {', '.join(names(part))})" for part, reduce in folds.items()
+                f" reduction({self._operation(reduce)} : {', '.join(names(part))})"
+                for part, reduce in reductions.items()
             )
 
-        if all(reduce.combine.op in _EXTREMES for reduce in folds.values()):
-            return self._walk_extremes(inner, lines, folds)
+        if all(reduce.combine.op in _EXTREMES for reduce in reductions.values()):
+            return self._walk_extremes(inner, lines, reductions)
         rest = _walked(inner, lines, clauses=clauses(lambda part: [part]))
         called = {name for line in lines for name in re.findall(r"math::(\w+)", line)}
-        named = all(reduce.combine.op in _FOLDS for reduce in folds.values())
+        named = all(reduce.combine.op in _OPENMP_REDUCTIONS for reduce in reductions.values())
         if len(lines) > FEW_LINES or not called <= _CHEAP or not named:
             return rest
         opening: list[str] = []
@@ -512,7 +513,7 @@ class _Writer:
         joined: list[str] = []
         for k in range(STREAMS):
             text = "\n".join(lines)
-            for part, reduce in folds.items():
+            for part, reduce in reductions.items():
                 ctype = TYPES[reduce.accumulate][1]
                 text = re.sub(rf"\b{part}\b", f"{part}_{k}", text)
                 opening.append(f"{ctype} {part}_{k} = {self._initial(reduce, ctype)};")
@@ -531,12 +532,12 @@ class _Writer:
             *rest[2:],
         ]
 
-    def _walk_extremes(self, inner: str, lines: list[str], folds: dict[str, Any]) -> list[str]:
+    def _walk_extremes(self, inner: str, lines: list[str], reductions: dict[str, Any]) -> list[str]:
         """The same for maxima and minima, each in an array of lanes that stays in registers."""
         text = "\n".join(lines)
         opening: list[str] = []
         closing: list[str] = []
-        for part, reduce in folds.items():
+        for part, reduce in reductions.items():
             ctype = TYPES[reduce.accumulate][1]
             text = re.sub(rf"\b{part}\b", f"{part}_lanes[k]", text)
             opening.append(f"{ctype} {part}_lanes[{LANES}];")
@@ -555,7 +556,7 @@ class _Writer:
         ]
 
     def _combined(self, reduce: Any, a: str, b: str, ctype: str) -> str:
-        """One step of a fold, as an expression."""
+        """One step of a reduction, as an expression."""
         scope = _Body(self)
         scope.expression(reduce.combine, lambda node: {"a": a, "b": b}[node.args[0]], ctype)
         (line,) = scope.lines
@@ -571,14 +572,14 @@ class _Writer:
 
     def _operation(self, reduce: Any) -> str:
         """The operation of an OpenMP reduction clause."""
-        known = _FOLDS.get(reduce.combine.op)
+        known = _OPENMP_REDUCTIONS.get(reduce.combine.op)
         if known is not None:
             return known
         self.functions.add(reduce.combine.op)
         return f"fold_{reduce.combine.op}"
 
     def _row_level(self, at: int) -> list[str]:
-        """What is known once a row's pass `at` is through: the ends of its folds, and loops over rows only."""
+        """What is known once a row's pass `at` is through: the results of its reductions, and loops over rows only."""
         body = _Body(self)
         for member in self.group.members:
             if self.depth[member.loop.write.buffer] != at or member.level not in (Level.ROW_REDUCTION, Level.ROW):
@@ -596,20 +597,20 @@ class _Writer:
         else:
             wide = _wide(reduce)
             count = " * ".join(self.size_names[self.rows :]) or "1"
-            total = self.fold_names[member.loop.write.buffer]
+            total = self.row_accumulators[member.loop.write.buffer]
             ends = {"a": total, "n": f"({wide})({count})"}
             text = body.expression(reduce.finish, lambda node: ends[node.args[0]], wide)
         return self._named(body, member, text)
 
     def _row_operand(self, body: _Body, member: Member, node: Expr, ctype: str) -> str:
         access = member.reads[node.args[0]]  # type: ignore[call-overload]
-        made = access.buffer in self.group.made
-        name = self.row_values[access.buffer] if made else self.load(body, access, None)
+        is_own = access.buffer in self.group.made
+        name = self.row_values[access.buffer] if is_own else self.load(body, access, None)
         return name if TYPES[access.buffer.dtype][1] == ctype else f"({ctype}){name}"
 
-    # ---------------------------------------------------------------- folds of everything
+    # ---------------------------------------------------------------- reductions of everything
 
-    def _whole(self) -> list[str]:
+    def _reduce_everything(self) -> list[str]:
         """No rows: each pass is divided over the threads by itself."""
         lines = self._scratch_lines()
         outer = self.size_names[0] if self.sizes else "1"
@@ -620,13 +621,13 @@ class _Writer:
                 f"const int64_t begin = {outer} * thread / team, end = {outer} * (thread + 1) / team;",
                 *walk,
             ]
-            folds = [
+            reductions = [
                 m
                 for m in self.group.members
                 if m.level is Level.ROW_REDUCTION and self.depth[m.loop.write.buffer] == at
             ]
-            for member in folds:
-                reduce, total = member.loop.reduce, self.fold_names[member.loop.write.buffer]
+            for member in reductions:
+                reduce, total = member.loop.reduce, self.row_accumulators[member.loop.write.buffer]
                 wide = _wide(reduce)
                 lines.append(f"{wide} {total} = {self._initial(reduce, wide)};")
                 combined = self._combined(reduce, total, f"mine_{total}", wide)
@@ -635,15 +636,15 @@ class _Writer:
             lines += self._row_level(at)
         return lines + self._scratch_free()
 
-    # ---------------------------------------------------------------- folds along the rows
+    # ---------------------------------------------------------------- column reductions
 
     def _column_accumulators(self, lines: list[str]) -> dict[str, tuple[str, str, str]]:
-        made: dict[str, tuple[str, str, str]] = {}
-        if not self.column_folds:
-            return made
+        accumulators: dict[str, tuple[str, str, str]] = {}
+        if not self.column_reductions:
+            return accumulators
         width = " * ".join(self.size_names[self.rows :]) or "1"
         lines.append(f"const int64_t width = {width};")
-        for member in self.column_folds:
+        for member in self.column_reductions:
             reduce = member.loop.reduce
             assert reduce is not None
             ctype = _wide(reduce)  # there may be many rows
@@ -651,19 +652,19 @@ class _Writer:
             lines.append(f"{ctype}* {array} = ({ctype}*)malloc(sizeof({ctype}) * width * threads);")
             initial = self._initial(reduce, ctype)
             lines.append(f"for (int64_t i = 0; i < width * threads; ++i) {array}[i] = {initial};")
-            made[name] = (array, ctype, "width")
-            self.column_names[member.loop.write.buffer] = name
-        return made
+            accumulators[name] = (array, ctype, "width")
+            self.column_accumulators[member.loop.write.buffer] = name
+        return accumulators
 
     def _finish_columns(self, accumulators: dict[str, tuple[str, str, str]]) -> list[str]:
         lines: list[str] = []
         sizes = self.size_names[self.rows :]
         columns = [f"c{k}" for k in range(len(sizes))]
         count = " * ".join(self.size_names[: self.rows]) or "1"
-        for member in self.column_folds:
+        for member in self.column_reductions:
             buffer, reduce = member.loop.write.buffer, member.loop.reduce
             assert reduce is not None
-            array, ctype, _ = accumulators[self.column_names[buffer]]
+            array, ctype, _ = accumulators[self.column_accumulators[buffer]]
             body = _Body(self)
             at = self.linear(columns)
             combined = self._combined(reduce, "all", f"{array}[k * width + {at}]", ctype)

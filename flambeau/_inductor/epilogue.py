@@ -34,12 +34,12 @@ class Epilogues:
         """Changes the calls of the trace."""
         made_at: dict[int, list[RecordedCall]] = {}
         for at, call in enumerate(list(self.trace.calls)):
-            if call.op._full_name in self.names and (found := self.finished(at, call)) is not None:
-                made, places = found
+            if call.op._full_name in self.names and (finished := self.finished(at, call)) is not None:
+                calls, places = finished
                 self.taken.update(places)
-                for one in made:
+                for one in calls:
                     one.line = call.line
-                made_at[places[-1]] = made
+                made_at[places[-1]] = calls
         if made_at:
             kept = enumerate(self.trace.calls)
             self.trace.calls = [one for at, call in kept for one in made_at.get(at, [] if at in self.taken else [call])]
@@ -56,10 +56,10 @@ class Epilogues:
     def only_reader(self, value: RecordedValue, places: list[int]) -> tuple[int, RecordedCall, RecordedValue] | None:
         """The call that alone uses a value, and the one like it that it makes; None where something is written
         meanwhile."""
-        found = set(self.readers.get(value.storage, ()))
-        if value.storage in self.returned or len(found) != 1:
+        readers = set(self.readers.get(value.storage, ()))
+        if value.storage in self.returned or len(readers) != 1:
             return None
-        (at,) = found
+        (at,) = readers
         user = self.trace.calls[at]
         if at in self.taken or any(call.writes for call in self.trace.calls[places[0] : at + 1]):
             return None

@@ -23,11 +23,11 @@ __all__ = ["frozen_storages", "hoist"]
 
 def frozen_storages(trace: Trace, members: Iterable[int]) -> set[int]:
     """The storages of some inputs and of all that is computed from these alone, where nobody writes to them."""
-    found = {trace.inputs[i].storage for i in members} - _touched(trace)
+    frozen = {trace.inputs[i].storage for i in members} - _touched(trace)
     for call in trace.calls:
-        if _is_frozen(call, found):
-            found |= {v.storage for v in call.results if v is not None}
-    return found - {v.storage for v in trace.outputs if v is not None}
+        if _is_frozen(call, frozen):
+            frozen |= {v.storage for v in call.results if v is not None}
+    return frozen - {v.storage for v in trace.outputs if v is not None}
 
 
 def _touched(trace: Trace) -> set[int]:
@@ -57,14 +57,14 @@ def hoist(
     maker: dict[int, RecordedCall] = {}
     rest = []
     for call in trace.calls:
-        made = {v.storage for v in call.results if v is not None}
-        if made and made <= frozen and _is_frozen(call, frozen):
-            maker.update(dict.fromkeys(made, call))
+        results = {v.storage for v in call.results if v is not None}
+        if results and results <= frozen and _is_frozen(call, frozen):
+            maker.update(dict.fromkeys(results, call))
         else:
             rest.append(call)
     trace.calls = rest
     trace.forward_calls = len(rest)
-    found = []
+    hoisted = []
     for storage in dict.fromkeys(v.storage for call in rest for v in call.reads if v.storage in maker):
         value = trace.roots[storage]
         key = _described(value, maker, positions)
@@ -72,23 +72,23 @@ def hoist(
             calls = _needed(storage, maker)
             inputs = sorted({positions[v.storage] for call in calls for v in call.reads if v.storage not in maker})
             kept[key] = make(calls, inputs, value)
-        found.append((value, kept[key]))
-    return found
+        hoisted.append((value, kept[key]))
+    return hoisted
 
 
 def _needed(storage: int, maker: dict[int, RecordedCall]) -> list[RecordedCall]:
     """The calls that make a storage, in order."""
-    found: dict[int, RecordedCall] = {}
+    needed: dict[int, RecordedCall] = {}
 
     def visit(at: int) -> None:
         call = maker.get(at)
-        if call is not None and id(call) not in found:
+        if call is not None and id(call) not in needed:
             for value in call.reads:
                 visit(value.storage)
-            found[id(call)] = call
+            needed[id(call)] = call
 
     visit(storage)
-    return list(found.values())
+    return list(needed.values())
 
 
 def _described(item: Any, maker: dict[int, RecordedCall], positions: dict[int, int]) -> str:
@@ -99,8 +99,8 @@ def _described(item: Any, maker: dict[int, RecordedCall], positions: dict[int, i
         if call is None:
             return f"input{positions[item.storage]}{window}"
         which = next(i for i, v in enumerate(call.results) if v is not None and v.storage == item.storage)
-        given = [*call.args, *sorted(call.kwargs.items())]
-        return f"{call.op}({', '.join(_described(a, maker, positions) for a in given)}).{which}{window}"
+        arguments = [*call.args, *sorted(call.kwargs.items())]
+        return f"{call.op}({', '.join(_described(a, maker, positions) for a in arguments)}).{which}{window}"
     if isinstance(item, (list, tuple)):
         return f"[{', '.join(_described(x, maker, positions) for x in item)}]"
     return repr(item)

@@ -1,7 +1,7 @@
 """Loop IR: what is computed at one point of an iteration space, and where it is read and written.
 
 A `Loop` has a domain (the sizes of its dimensions), an expression whose leaves are loads, and one store. A reduction
-folds the expression over some of the dimensions. Expressions are those of the op records (`ops/expr.py`) with
+combines the expression over some of the dimensions. Expressions are those of the op records (`ops/expr.py`) with
 `Expr("load", i)` for the element that access i of the loop reads.
 """
 
@@ -58,7 +58,7 @@ class Access:
 
 @dataclass
 class Reduce:
-    """How a loop folds: finish(combine(... combine(init, x) ...), n) over the dimensions that are not kept."""
+    """How a loop reduces: finish(combine(... combine(init, x) ...), n) over the dimensions that are not kept."""
 
     init: Any  # a number, "lowest" or "highest"
     combine: Expr  # of arg("a") and arg("b")
@@ -75,11 +75,11 @@ class Loop:
     domain: tuple[int, ...]
     expr: Expr
     reads: list[Access]
-    write: Access  # of a reduction: over the whole domain too, with stride 0 where it folds
+    write: Access  # of a reduction: over the whole domain too, with stride 0 along reduced dimensions
     compute: Any
     reduce: Reduce | None = None
     line: str | None = None  # of the program that it comes from, where somebody wants to know
-    count: int = 0  # what a fold of parts says it has folded: the elements of all parts
+    count: int = 0  # of a reduction of partial results: the elements of all parts
 
 
 class ScalarInput(RecordedValue):
@@ -99,8 +99,8 @@ class OperatorCall:
 
 
 def in_memory_order(loop: Loop) -> Loop:
-    """The loop with its dimensions in the order in which they lie in memory, so that a fold over all but the channels of
-    channels-last memory is one along rows; as it is, where that would leave a fold in the middle."""
+    """The loop with its dimensions in the order in which they lie in memory, so that a reduction over all but the channels of
+    channels-last memory is one along rows; as it is, where that would leave a reduction in the middle."""
     lead = loop.write if loop.reduce is None else max(loop.reads, key=lambda a: sum(map(bool, a.strides)), default=None)
     if lead is None:
         return loop
@@ -110,8 +110,8 @@ def in_memory_order(loop: Loop) -> Loop:
     reduce = loop.reduce
     if reduce is not None:
         kept = tuple(reduce.kept[i] for i in order)
-        told = [k for k, i in zip(kept, order) if loop.domain[i] != 1]
-        if sum(a != b for a, b in itertools.pairwise(told)) > 1:
+        is_kept = [k for k, i in zip(kept, order) if loop.domain[i] != 1]
+        if sum(a != b for a, b in itertools.pairwise(is_kept)) > 1:
             return loop
         reduce = replace(reduce, kept=kept)
 
@@ -125,43 +125,43 @@ def in_memory_order(loop: Loop) -> Loop:
 def refine(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
     """The coarsest dimensions of which both lists of sizes are products of neighbours; None if there are none."""
     left, right = [n for n in a if n != 1], [n for n in b if n != 1]
-    made: list[int] = []
+    refined: list[int] = []
     i, j = len(left) - 1, len(right) - 1
     x = left[i] if i >= 0 else 1
     y = right[j] if j >= 0 else 1
     while i >= 0 and j >= 0:
         if x == y:
-            made.append(x)
+            refined.append(x)
             i, j = i - 1, j - 1
             x = left[i] if i >= 0 else 1
             y = right[j] if j >= 0 else 1
         elif x > y:
             if y == 0 or x % y:
                 return None
-            made.append(y)
+            refined.append(y)
             x //= y
             j -= 1
             y = right[j] if j >= 0 else 1
         else:
             if x == 0 or y % x:
                 return None
-            made.append(x)
+            refined.append(x)
             y //= x
             i -= 1
             x = left[i] if i >= 0 else 1
-    return tuple(reversed(made)) if i < 0 and j < 0 else None
+    return tuple(reversed(refined)) if i < 0 and j < 0 else None
 
 
 def split_strides(strides: tuple[int, ...], domain: tuple[int, ...], refined: tuple[int, ...]) -> tuple[int, ...]:
     """Strides over a domain as strides over a refinement of it."""
-    made: list[int] = []
+    split: list[int] = []
     at = len(refined) - 1
     for size, stride in zip(reversed(domain), reversed(strides)):
         if size == 1:
             continue
         covered = 1
         while covered < size:
-            made.append(stride * covered)
+            split.append(stride * covered)
             covered *= refined[at]
             at -= 1
-    return tuple(reversed(made))
+    return tuple(reversed(split))

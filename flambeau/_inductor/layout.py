@@ -77,12 +77,12 @@ class _Layouts:
         self.copies: dict[int, RecordedValue] = {}  # channels-last copies of values that stay as they are, by storage
 
     def run(self) -> None:
-        given, at = self.trace.calls, self.trace.forward_calls
-        for call in given[:at]:
+        calls, at = self.trace.calls, self.trace.forward_calls
+        for call in calls[:at]:
             self._visit(call)
         self.trace.forward_calls = len(self.calls)
         self.copies.clear()  # a copy that backward used, too, would have to be kept until then
-        for call in given[at:]:
+        for call in calls[at:]:
             self._visit(call)
         self.trace.calls = self.calls
 
@@ -113,33 +113,33 @@ class _Layouts:
         if not any(v.storage in self.moved for v in call.reads):
             self.calls.append(call)
             return
-        made = _answer(call)
-        if made is None or not self._accepts(call, made):
+        answers = _answer(call)
+        if answers is None or not self._accepts(call, answers):
             if any(v.storage in self.moved for v in call.writes):
                 raise Unsupported(f"{call.op} cannot write channels-last memory")
             self.calls.append(self._with_plain_arguments(call))
             return
         after: list[RecordedCall] = []
         results = list(call.results)
-        for i, (value, tensor) in enumerate(zip(results, made)):
+        for i, (value, tensor) in enumerate(zip(results, answers)):
             if value is None or _alike(value.size, value.stride, tensor.stride()):
                 continue
             if self._movable(value) and _alike(value.size, _last(value.size), tensor.stride()):
                 self._move(value)
                 continue
-            came = self.trace.value(tensor)
-            self.on[came.storage] = [came]
-            results[i] = came
-            after.append(self._copy(came, value, call.backward))
+            returned = self.trace.value(tensor)
+            self.on[returned.storage] = [returned]
+            results[i] = returned
+            after.append(self._copy(returned, value, call.backward))
         call.results = results
         self.calls += [call, *after]
 
     @staticmethod
-    def _accepts(call: RecordedCall, made: list[Any]) -> bool:
+    def _accepts(call: RecordedCall, answers: list[Any]) -> bool:
         """Whether each result comes as the record says, or can be copied into what it says."""
         return all(
             value is None or _alike(value.size, value.stride, tensor.stride()) or value.stride == _plain(value.size)
-            for value, tensor in zip(call.results, made)
+            for value, tensor in zip(call.results, answers)
         )
 
     def _with_plain_arguments(self, call: RecordedCall) -> RecordedCall:
@@ -220,18 +220,18 @@ def _format_of(value: RecordedValue) -> Any:
 
 
 def _replaced(call: RecordedCall, args: Any, kwargs: Any) -> RecordedCall:
-    made = RecordedCall(call.op, args, kwargs, call.results, call.writes)
-    made.backward = call.backward
-    return made
+    replaced = RecordedCall(call.op, args, kwargs, call.results, call.writes)
+    replaced.backward = call.backward
+    return replaced
 
 
 def _answer(call: RecordedCall) -> list[Any] | None:
     """What the operator returns for its arguments as they lie now, without data; None if it refuses them."""
     try:
-        made = call.op(*_tensors(call.args), **{k: _tensors(v) for k, v in call.kwargs.items()})
+        answer = call.op(*_tensors(call.args), **{k: _tensors(v) for k, v in call.kwargs.items()})
     except RuntimeError:
         return None
-    return list(made) if isinstance(made, (list, tuple)) else [made]
+    return list(answer) if isinstance(answer, (list, tuple)) else [answer]
 
 
 def _tensors(item: Any) -> Any:

@@ -4,7 +4,7 @@ In:  calls on values (`_functorch.aot.trace`), which are windows on numbered sto
 Out: `Loop`s and `Operator`s on buffers, in order. A storage that is written becomes a new buffer where that can be done
      without a copy; otherwise the call stays and writes in place.
 
-The arithmetic comes from the op records: pointwise expressions, folds, and for some operators a definition in terms of
+The arithmetic comes from the op records: pointwise expressions, reductions, and for some operators a definition in terms of
 those (`DEFINED`), which the recorder applies before calls get here.
 """
 
@@ -52,7 +52,7 @@ def defined(both_directions: bool = False) -> dict[str, Callable[..., Any]]:
     from flambeau.ops.rules import definition
 
     names = DEFINED_BOTH_DIRECTIONS if both_directions else DEFINED
-    found = {name: made for name in names if (made := definition.find(name)) is not None}
+    definitions = {name: function for name in names if (function := definition.find(name)) is not None}
     own: dict[str, Callable[..., Any]]
     if both_directions:
         own = {
@@ -63,7 +63,7 @@ def defined(both_directions: bool = False) -> dict[str, Callable[..., Any]]:
         }
     else:
         own = {"native_batch_norm": normalization.batch_norm_by_statistics, "linear": _linear}
-    return found | own
+    return definitions | own
 
 
 def _convolution(input: Any, weight: Any, bias: Any = None, *settings: Any) -> Any:
@@ -145,12 +145,12 @@ class Lowering:
         buffer = self.current[value.storage]
         if buffer.dtype is value.dtype:
             return buffer
-        made = self.recasts.get((buffer, value.dtype))
-        if made is None:
-            made = self.recasts[buffer, value.dtype] = self.new_buffer(value, "recast")
-            made.memory = buffer.memory
-            self.items.append(OperatorCall(None, [(buffer, value)], [], [made]))
-        return made
+        recast = self.recasts.get((buffer, value.dtype))
+        if recast is None:
+            recast = self.recasts[buffer, value.dtype] = self.new_buffer(value, "recast")
+            recast.memory = buffer.memory
+            self.items.append(OperatorCall(None, [(buffer, value)], [], [recast]))
+        return recast
 
     def read(self, value: RecordedValue, shape: tuple[int, ...] | None = None) -> Access:
         """The window of a value, broadcast to a shape."""
@@ -178,7 +178,7 @@ class Lowering:
         """The items without loops that make what nobody reads."""
         read = {self.current[v.storage] for v in outputs if v is not None}
         read |= {a.buffer for loop in last for a in loop.reads}
-        kept: list[Loop | OperatorCall] = []
+        needed: list[Loop | OperatorCall] = []
         for item in reversed(self.items):
             if isinstance(item, OperatorCall):
                 read |= {b for b, _ in item.reads}
@@ -186,11 +186,11 @@ class Lowering:
                 read |= {a.buffer for a in item.reads}
             else:
                 continue
-            kept.append(item)
-        kept.reverse()
+            needed.append(item)
+        needed.reverse()
         if not self.printer.orders_by_memory:
-            return kept
-        return [in_memory_order(item) if isinstance(item, Loop) else item for item in kept]
+            return needed
+        return [in_memory_order(item) if isinstance(item, Loop) else item for item in needed]
 
     # ---------------------------------------------------------------- calls
 
@@ -265,9 +265,9 @@ class Lowering:
         if expr.op == "load" and self._is_the_same(value, reads[0]):
             self.current[value.storage] = reads[0].buffer
             return True
-        made = self.result(value)
+        buffer = self.result(value)
         self.items.append(
-            Loop(name, value.size, expr, reads, Access(made, value.offset, _flat_strides(value)), compute)
+            Loop(name, value.size, expr, reads, Access(buffer, value.offset, _flat_strides(value)), compute)
         )
         return True
 
@@ -288,24 +288,24 @@ class Lowering:
         if target is None:
             return False
         details = record.details
-        given = records.bind(call.op, call.args, call.kwargs)
-        given = {k: v.item() if isinstance(v, fl.Tensor) else v for k, v in given.items()}
+        arguments = records.bind(call.op, call.args, call.kwargs)
+        arguments = {k: v.item() if isinstance(v, fl.Tensor) else v for k, v in arguments.items()}
         names = [a.name for a in record.schema.args if a.name != details["select"]]
         elements = [a.name for a in record.schema.args if a.is_tensor]
-        typed = [_exemplar(given[n]) for n in elements if n not in details["mask"]]
+        typed = [_exemplar(arguments[n]) for n in elements if n not in details["mask"]]
         compute = _C._promote_operands(typed)
         if details["promote"] == "float" and records.dtype_class(compute) in "bi":
             compute = fl.get_default_dtype()
         elif details["promote"] in ("first", "self"):
-            compute = given[elements[0]].dtype
-        if compute not in self.dtypes or any(_is_truncated(given[n], compute) for n in elements):
+            compute = arguments[elements[0]].dtype
+        if compute not in self.dtypes or any(_is_truncated(arguments[n], compute) for n in elements):
             return False
-        case = details["cases"].get(given[names[-1]]) if isinstance(given[names[-1]], (int, float)) else None
+        case = details["cases"].get(arguments[names[-1]]) if isinstance(arguments[names[-1]], (int, float)) else None
         if case is not None:
             details, names = case.details, names[:-1]
         table = details["table"]
         if details["select"]:
-            function = table.get(given[details["select"]])
+            function = table.get(arguments[details["select"]])
         else:
             function = records.pick(table, records.dtype_class(compute))
         if function is None:
@@ -313,7 +313,7 @@ class Lowering:
         reads: list[Access] = []
         leaves: dict[str, e.Expr] = {}
         for name in names:
-            operand = given[name]
+            operand = arguments[name]
             if isinstance(operand, RecordedValue):
                 leaves[name] = e.Expr("load", len(reads))
                 reads.append(self.read(operand, target[0].size))
@@ -331,22 +331,22 @@ class Lowering:
     def _reduction(self, call: RecordedCall, record: Any) -> bool:
         result = call.results[0]
         details = record.details
-        given = records.bind(call.op, call.args, call.kwargs)
-        source = given["self"]
+        arguments = records.bind(call.op, call.args, call.kwargs)
+        source = arguments["self"]
         if result is None or not {source.dtype, result.dtype} <= _REAL:
             return False
-        dims = given.get("dim")
+        dims = arguments.get("dim")
         dims = [dims] if isinstance(dims, int) else list(dims or range(len(source.size)))
         dims = {d % len(source.size) for d in dims} if source.size else set()
         if record.name.startswith("sum") and self._is_small_sum_of_rows(source, dims):
             return False
-        compute = given.get("dtype") or source.dtype
+        compute = arguments.get("dtype") or source.dtype
         if details["result"] == "sum" and records.dtype_class(compute) in "bi":
             compute = fl.int64
         names = [a.name for a in record.schema.args if a.name not in ("self", "dim", "keepdim", "dtype")]
-        if any(not isinstance(given[n], (bool, int, float)) for n in names):
+        if any(not isinstance(arguments[n], (bool, int, float)) for n in names):
             return False
-        parameters = [e.Expr("const", given[n]) for n in names]
+        parameters = [e.Expr("const", arguments[n]) for n in names]
         load = records.pick(details["load"], records.dtype_class(compute))
         a, b, n = map(e.arg, "abn")
         combine = e.lift(details["combine"](a, b))
@@ -357,25 +357,25 @@ class Lowering:
         finish = e.lift(details["finish"](a, n, *parameters))
         if not self.printer.knows(body, compute) or not self.printer.knows(finish, accumulate):
             return False
-        kept = tuple(d not in dims for d in range(len(source.size)))
-        made = self.result(result)
+        is_kept = tuple(d not in dims for d in range(len(source.size)))
+        buffer = self.result(result)
         own = iter(_flat_strides(result))
         keeps_dims = len(result.size) == len(source.size)
-        strides = tuple(s if k else 0 for k, s in _placed(kept, own, keeps_dims))
+        strides = tuple(s if k else 0 for k, s in _placed(is_kept, own, keeps_dims))
         self.items.append(
             Loop(
                 record.name,
                 source.size,
                 body,
                 [self.read(source)],
-                Access(made, 0, strides),
+                Access(buffer, 0, strides),
                 compute,
                 Reduce(
                     details["init"],
                     combine,
                     finish,
                     accumulate,
-                    kept,
+                    is_kept,
                 ),
             )
         )
@@ -394,18 +394,18 @@ class Lowering:
 
     def _operator(self, call: RecordedCall) -> None:
         reads = [(self.state(v), v) for v in call.reads]
-        made: list[Buffer | None] = []
+        results: list[Buffer | None] = []
         late: list[Loop | OperatorCall] = []
         for value in call.results:
             if value is None:
-                made.append(None)
+                results.append(None)
             elif value.storage in self.current:
-                made.append(None)  # the operator gave back (a window on) something it was given
+                results.append(None)  # the operator gave back (a window on) something it was given
             elif value.storage in self.padded and call.op._full_name != "_product_pitched":
-                made.append(self._spread(value, late))
+                results.append(self._spread(value, late))
             else:
-                made.append(self.result(value, "operator"))
-        item = OperatorCall(call, reads, made)
+                results.append(self.result(value, "operator"))
+        item = OperatorCall(call, reads, results)
         if call.writes:
             self.widened.clear()  # what they are copies of may be written
         for value in call.writes:
@@ -420,12 +420,12 @@ class Lowering:
     def _spread(self, value: RecordedValue, late: list[Loop | OperatorCall]) -> Buffer:
         """The buffer of a result as the operator makes it, and the copy of it to where its rows should lie."""
         size, plain = value.size, _contiguous(value.size)
-        came = Buffer(self.count, value.dtype, size, plain, "operator")
+        contiguous = Buffer(self.count, value.dtype, size, plain, "operator")
         self.count += 1
-        reads = [Access(came, 0, tuple(0 if n == 1 else s for n, s in zip(size, plain)))]
+        reads = [Access(contiguous, 0, tuple(0 if n == 1 else s for n, s in zip(size, plain)))]
         write = Access(self.result(value), value.offset, _flat_strides(value))
         late.append(Loop("copy", size, e.Expr("load", 0), reads, write, value.dtype))
-        return came
+        return contiguous
 
 
 def _numel(size: tuple[int, ...]) -> int:
@@ -439,9 +439,9 @@ def _flat_strides(value: RecordedValue) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(value.size, value.stride))
 
 
-def _placed(kept: tuple[bool, ...], strides: Any, keeps_dims: bool) -> Any:
-    """For each dimension of a fold's source whether it is kept, and the result's stride there."""
-    for k in kept:
+def _placed(is_kept: tuple[bool, ...], strides: Any, keeps_dims: bool) -> Any:
+    """For each dimension of a reduction's source whether it is kept, and the result's stride there."""
+    for k in is_kept:
         yield k, next(strides) if k or keeps_dims else 0
 
 
@@ -503,8 +503,8 @@ def _dropout(lowering: Lowering, call: RecordedCall) -> bool:
     """native_dropout(input, p, train): a word of random bits for each element decides whether it is kept."""
     source, p, train = call.args
     result, mask = call.results
-    kept = int((1 - p) * 2.0**32)  # of so many words
-    if not lowering.printer.random or train is False or kept >= 1 << 32 or result is None or mask is None:
+    threshold = int((1 - p) * 2.0**32)  # of so many words
+    if not lowering.printer.random or train is False or threshold >= 1 << 32 or result is None or mask is None:
         return False
     if not lowering._computes(call):
         return False
@@ -515,7 +515,7 @@ def _dropout(lowering: Lowering, call: RecordedCall) -> bool:
     lowering.count += 1
     lowering.items.append(OperatorCall(None, [], [state]))
     word = Access(state, 0, tuple(0 if n == 1 else s for n, s in zip(source.size, order)))
-    lowering._store("random", (mask, False), e.Expr("load", 0) < kept, [word], fl.int64)
+    lowering._store("random", (mask, False), e.Expr("load", 0) < threshold, [word], fl.int64)
     factor = e.where(e.Expr("load", 1), 0.0 if p == 1 else 1 / (1 - p), 0.0)
     reads = [lowering.read(source), lowering.read(mask)]
     return lowering._store("native_dropout", (result, False), e.Expr("load", 0) * factor, reads, source.dtype)

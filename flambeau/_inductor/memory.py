@@ -146,7 +146,7 @@ def _take_places(at: int, group: Group, lives: _Lives, escaping: set[Buffer], pl
                 reads.setdefault(memory, {})[access] = None
                 if member.level not in EVERY_POINT:
                     by_row.add(memory)
-    free = {m: next(iter(found)) for m, found in reads.items() if len(found) == 1 and m not in by_row}
+    free = {m: next(iter(accesses)) for m, accesses in reads.items() if len(accesses) == 1 and m not in by_row}
     if not free:
         return
     pass_of, passes = assign_passes(group)

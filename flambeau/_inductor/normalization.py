@@ -77,7 +77,7 @@ def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: A
 def batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """For GPUs, where folds are loops too."""
+    """For GPUs, where reductions are loops too."""
     if not _fits(input, (weight, bias, running_mean, running_var), _GPU):
         return NotImplemented
     if not training and (running_mean is None or running_var is None):

@@ -45,14 +45,14 @@ class Plan:
         lowering: Lowering,
         inputs: list[Buffer],
         constants: list[tuple[Buffer, Any]],
-        given: list[RecordedValue],
+        values: list[RecordedValue],
         device: Any,
         replay: bool,
     ) -> None:
         self.device = device
         self.replay = replay  # the program is recorded by the device, and runs as one launch
         self.lowering = lowering
-        self.is_input = {id(v) for v in given}.__contains__
+        self.is_input = {id(v) for v in values}.__contains__
         self.inputs = len(inputs)
         self.constants = [tensor for _, tensor in constants]
         self.slots: dict[Any, int] = {}
@@ -165,10 +165,10 @@ class Plan:
     def _result(self, value: RecordedValue, others: list[int]) -> int:
         """The slot of a result. Each is a tensor of its own, which may get a history, unless it is an input itself."""
         slot = self.window(self.lowering.current[value.storage], value)
-        given = slot < self.inputs + len(self.constants)
-        if given and self.is_input(id(value)):
+        is_given = slot < self.inputs + len(self.constants)
+        if is_given and self.is_input(id(value)):
             return slot
-        if given or slot in others:
+        if is_given or slot in others:
             fresh = self.count
             self.count += 1
             self._step(ViewStep(fresh, slot, value.size, value.stride, 0, value.dtype), [fresh, slot])
@@ -258,14 +258,14 @@ class Plan:
 
     def _with_releases(self, results: list[int]) -> list[Step]:
         """The steps with slots let go after their last use; inputs, constants and results are kept."""
-        kept = set(results) | set(range(self.inputs + len(self.constants)))
+        never_released = set(results) | set(range(self.inputs + len(self.constants)))
         last: dict[int, int] = {}
         for at, uses in enumerate(self.uses):
             for slot in uses:
                 last[slot] = at
         dying: dict[int, list[int]] = {}
         for slot, at in last.items():
-            if slot not in kept:
+            if slot not in never_released:
                 dying.setdefault(at, []).append(slot)
         steps: list[Step] = []
         for at, step in enumerate(self.steps):

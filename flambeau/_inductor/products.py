@@ -59,10 +59,10 @@ class _Finishing(Epilogues):
 
     def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
         value = call.results[0]
-        given = self._operands(call)
-        if value is None or given is None or value.dtype not in _DTYPES or not self.alike(value, value):
+        parts = self._operands(call)
+        if value is None or parts is None or value.dtype not in _DTYPES or not self.alike(value, value):
             return None
-        first, second, bias = given
+        first, second, bias = parts
         places = [at]
         steps: list[int] = []
         operands: list[RecordedValue] = []
@@ -87,29 +87,29 @@ class _Finishing(Epilogues):
         way = _way(first, second, bias, steps, operands, frozen)
         if way == _APART or (way == _FINISHED and len(places) == 1):
             return None
-        packed, made = None, []
+        packed, calls = None, []
         if way == _PACKED:
             packed, packing = made_by(self.trace, fl.ops.aten._product_packed.default, second)
-            made.append(packing)
+            calls.append(packing)
         args = (first, second, bias, packed, *(*operands, None, None)[:_OPERANDS], steps)
-        made.append(RecordedCall(fl.ops.aten._product_finished.default, args, {}, [value], []))
-        return made, places
+        calls.append(RecordedCall(fl.ops.aten._product_finished.default, args, {}, [value], []))
+        return calls, places
 
     def _operands(self, call: RecordedCall) -> tuple[RecordedValue, RecordedValue, RecordedValue | None] | None:
         """A product as (..., m, k) @ (k, n) + bias; None if it is another one."""
-        given = records.bind(call.op, call.args, call.kwargs)
+        arguments = records.bind(call.op, call.args, call.kwargs)
         name = call.op._full_name
         bias = None
         if name == "linear":
-            first, second, bias = given["input"], given["weight"], given["bias"]
+            first, second, bias = arguments["input"], arguments["weight"], arguments["bias"]
             if len(second.size) == 2:
                 second = self.trace.value(second.tensor.detach().t())
         elif name == "addmm":
-            if given["beta"] != 1 or given["alpha"] != 1:
+            if arguments["beta"] != 1 or arguments["alpha"] != 1:
                 return None
-            bias, first, second = given["self"], given["mat1"], given["mat2"]
+            bias, first, second = arguments["self"], arguments["mat1"], arguments["mat2"]
         else:
-            first, second = given["self"], given["mat2" if name == "mm" else "other"]
+            first, second = arguments["self"], arguments["mat2" if name == "mm" else "other"]
         if len(first.size) < 2 or len(second.size) != 2 or (bias is not None and bias.size != second.size[1:]):
             return None
         return first, second, bias
@@ -169,25 +169,25 @@ def _measured(
     from flambeau._inductor.tune import quickest
 
     values = [first, second, *([] if bias is None else [bias]), *operands]
-    given = [_example(v) for v in values]
+    examples = [_example(v) for v in values]
     kinds = steps if bias is None else [_ADD, *steps]
 
     def apart(a: Any, b: Any, *others: Any) -> list[Any]:
-        made, rest = a @ b, iter(others)
+        product, rest = a @ b, iter(others)
         for kind in kinds:
-            made = _FUNCTIONS[kind](made, *([next(rest)] if kind in (_ADD, _MUL) else []))
-        return [made]
+            product = _FUNCTIONS[kind](product, *([next(rest)] if kind in (_ADD, _MUL) else []))
+        return [product]
 
-    compiled = compile_tensor_function(apart, len(given), settings={"max_autotune": False, "epilogue_fusion": False})
-    added = None if bias is None else given[2]
-    others = (*given[len(given) - len(operands) :], None, None)[:_OPERANDS]
+    compiled = compile_tensor_function(apart, len(examples), settings={"max_autotune": False, "epilogue_fusion": False})
+    added = None if bias is None else examples[2]
+    others = (*examples[len(examples) - len(operands) :], None, None)[:_OPERANDS]
 
     def finished(packed: Any) -> Callable[[], Any]:
-        return lambda: fl._ops._product_finished(given[0], given[1], added, packed, *others, steps)
+        return lambda: fl._ops._product_finished(examples[0], examples[1], added, packed, *others, steps)
 
     with fl.no_grad():
-        ways = [lambda: compiled(*given), finished(None)]
-        ways += [finished(fl._ops._product_packed(given[1]))] if frozen else []
+        ways = [lambda: compiled(*examples), finished(None)]
+        ways += [finished(fl._ops._product_packed(examples[1]))] if frozen else []
         sizes = [(v.size, v.stride) for v in values]
         return quickest(f"product {first.dtype} {sizes} {kinds}{' packed' if frozen else ''}", ways)
 

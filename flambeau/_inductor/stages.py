@@ -53,8 +53,8 @@ class Stages:
             arguments = ", ".join(f"{v}: {_kind(v)}" for v in inputs)
             lines = [f"def {self.title}({arguments}):"]
             for call in calls:
-                made = ", ".join(f"{v}: {_kind(v)}" for v in call.results if v is not None)
-                lines.append(f"    {call}  # {made or 'in place'}{_at(call)}")
+                results = ", ".join(f"{v}: {_kind(v)}" for v in call.results if v is not None)
+                lines.append(f"    {call}  # {results or 'in place'}{_at(call)}")
             lines.append(f"    return {', '.join(map(str, outputs))}")
             self._write("recorded", "py", lines)
 

@@ -44,12 +44,12 @@ def tuned(kernels: list[Kernel]) -> list[tuple[int, int]]:
             build.write(_place(kernel), json.dumps({"variant": variant, "threads": threads}))
         _show(len(unknown), len(unknown))
         winners = [_remembered(kernel) for kernel in kernels]
-    made: list[tuple[int, int]] = []
+    choices: list[tuple[int, int]] = []
     for kernel, winner in zip(kernels, winners):
         variant, threads = winner or (0, fl.get_num_threads())  # another process may have spoilt what was written
         (address,) = build.addresses([kernel], VARIANTS[variant])
-        made.append((address, 0 if threads == 1 else _ALL))
-    return made
+        choices.append((address, 0 if threads == 1 else _ALL))
+    return choices
 
 
 def quickest(what: str, ways: list[Callable[[], Any]], wait: Callable[[], Any] | None = None) -> int:
@@ -81,8 +81,8 @@ def _file(key: str) -> Any:
 
 def _remembered(kernel: Kernel) -> tuple[int, int] | None:
     try:
-        found = json.loads(_place(kernel).read_text())
-        variant, threads = int(found["variant"]), int(found["threads"])
+        winner = json.loads(_place(kernel).read_text())
+        variant, threads = int(winner["variant"]), int(winner["threads"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return (variant, threads) if 0 <= variant < len(VARIANTS) else None

@@ -49,8 +49,8 @@ def _inside(access: Access, domain: tuple[int, ...], where: object) -> None:
         _rule(first >= 0 and end <= extent(access.buffer.memory), "an access stays inside of its memory", where)
 
 
-def verify_lowered(items: Iterable[Loop | OperatorCall], given: Iterable[Buffer]) -> None:
-    known = set(given)
+def verify_lowered(items: Iterable[Loop | OperatorCall], inputs: Iterable[Buffer]) -> None:
+    known = set(inputs)
     for item in items:
         if isinstance(item, OperatorCall):
             for buffer, _ in item.reads:
@@ -67,17 +67,17 @@ def verify_lowered(items: Iterable[Loop | OperatorCall], given: Iterable[Buffer]
         _rule(item.write.buffer not in known, "a loop writes a buffer that is new", item.name)
         if item.reduce is not None:
             kept = item.reduce.kept
-            _rule(len(kept) == len(item.domain), "a fold says of each dimension whether it is kept", item.name)
+            _rule(len(kept) == len(item.domain), "a reduction says of each dimension whether it is kept", item.name)
             _rule(
                 all(k or s == 0 for k, s in zip(kept, item.write.strides)),
-                "a fold writes once for what it folds",
+                "a reduction writes once for what it reduces",
                 item.name,
             )
         known.add(item.write.buffer)
 
 
-def verify_scheduled(steps: Iterable[Group | OperatorCall], given: Iterable[Buffer], loops: int) -> None:
-    known = set(given)
+def verify_scheduled(steps: Iterable[Group | OperatorCall], inputs: Iterable[Buffer], loops: int) -> None:
+    known = set(inputs)
     seen = 0
     for step in steps:
         if isinstance(step, OperatorCall):
@@ -88,8 +88,8 @@ def verify_scheduled(steps: Iterable[Group | OperatorCall], given: Iterable[Buff
         for member in step.members:
             seen += 1
             for access in member.reads:
-                made = access.buffer in known or access.buffer.source == "index"
-                _rule(made, "a group runs after those that make what it reads", member.loop.name)
+                is_known = access.buffer in known or access.buffer.source == "index"
+                _rule(is_known, "a group runs after those that make what it reads", member.loop.name)
                 _rule(
                     len(access.strides) == len(step.dims), "accesses are over the group's dimensions", member.loop.name
                 )
@@ -113,8 +113,8 @@ def verify_memory(plan: MemoryPlan) -> None:
 
 
 def verify_planned(program: ProgramSpec) -> None:
-    given = program.inputs + len(program.constants)
-    filled = set(range(given))
+    count = program.inputs + len(program.constants)
+    filled = set(range(count))
     for step in program.steps:
         for slot in _slots_read(step):
             _rule(slot in filled, "a slot is filled before it is used, and not let go", (slot, step))

@@ -56,8 +56,8 @@ def enter(ctx: Any, function: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
     derivative = Derivative(type(ctx), function, attributes, take(ctx.saved_tensors), take(grads), wanted)
     number = next(_number)
     _derivatives[number] = derivative
-    found = iter(operator(number, tensors))
-    return tuple(None if geometry is None else next(found) for geometry in wanted)
+    gradients = iter(operator(number, tensors))
+    return tuple(None if geometry is None else next(gradients) for geometry in wanted)
 
 
 def _within(value: Any, function: Any) -> Any:
@@ -83,17 +83,17 @@ def _run(number: int, tensors: list[Any]) -> list[Any]:
     ctx.to_save = put(derivative.saved)
     grads = put(derivative.grads)
     device = next(g.device for g in grads if g is not None)
-    found = derivative.function(ctx, *grads)
-    found = found if isinstance(found, (tuple, list)) else (found,)
-    return [_laid_out(g, geometry, device) for g, geometry in zip(found, derivative.wanted) if geometry is not None]
+    gradients = derivative.function(ctx, *grads)
+    gradients = gradients if isinstance(gradients, (tuple, list)) else (gradients,)
+    return [_laid_out(g, geometry, device) for g, geometry in zip(gradients, derivative.wanted) if geometry is not None]
 
 
 def _laid_out(grad: Any, geometry: tuple[Any, ...], device: Any) -> Any:
     size, stride, dtype = geometry
     if grad is not None and (tuple(grad.shape), grad.stride(), grad.dtype) == geometry:
         return grad.clone() if grad._is_view() else grad
-    made = fl.empty_strided(size, stride, dtype=dtype, device=device)
-    return made.zero_() if grad is None else made.copy_(grad)
+    laid_out = fl.empty_strided(size, stride, dtype=dtype, device=device)
+    return laid_out.zero_() if grad is None else laid_out.copy_(grad)
 
 
 @functools.cache

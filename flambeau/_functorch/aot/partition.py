@@ -70,15 +70,15 @@ def _placed(
     placed: list[RecordedCall] = []
 
     def place(values: list[RecordedValue]) -> None:
-        found: dict[int, RecordedCall] = {}
+        repeats: dict[int, RecordedCall] = {}
         waiting = [v.storage for v in values]
         while waiting:
             at, call = maker.get(waiting.pop(), (-1, None))
-            if call is not None and at not in found and at not in done:
-                found[at] = call
+            if call is not None and at not in repeats and at not in done:
+                repeats[at] = call
                 waiting += [v.storage for v in call.reads]
-        done.update(found)
-        placed.extend(found[at] for at in sorted(found))
+        done.update(repeats)
+        placed.extend(repeats[at] for at in sorted(repeats))
 
     done: set[int] = set()
     for call in backward:
@@ -106,15 +106,15 @@ def _first(
 
 def saved(backward: list[RecordedCall], trace: Trace) -> list[RecordedValue]:
     """The storages that backward reads and does not make itself, each as the value it was made as."""
-    made = {v.storage for call in backward for v in call.results if v is not None}
-    made |= {v.storage for v in trace.tangents}
+    computed = {v.storage for call in backward for v in call.results if v is not None}
+    computed |= {v.storage for v in trace.tangents}
     constants = {v.storage for v, _ in trace.constants.values()}
-    found: dict[int, RecordedValue] = {}
+    values: dict[int, RecordedValue] = {}
     read = [v for call in backward for v in call.reads] + [g for g in trace.gradients if g is not None]
     for value in read:
-        if value.storage not in made and value.storage not in constants:
-            found.setdefault(value.storage, trace.roots[value.storage])
-    return list(found.values())
+        if value.storage not in computed and value.storage not in constants:
+            values.setdefault(value.storage, trace.roots[value.storage])
+    return list(values.values())
 
 
 def _operands(calls: list[RecordedCall]) -> set[int]:
@@ -171,9 +171,9 @@ class _Network:
 
     def may_repeat(self, call: RecordedCall) -> bool:
         """Whether nothing that the call touches is written, so that it computes the same again, to the last bit or so."""
-        made = {r.storage for r in call.results if r is not None}
-        touched = made | {v.storage for v in call.reads}
-        return not (call.writes or None in call.results or touched & self.written or made & self.compared)
+        results = {r.storage for r in call.results if r is not None}
+        touched = results | {v.storage for v in call.reads}
+        return not (call.writes or None in call.results or touched & self.written or results & self.compared)
 
     def minimum_cut(self, repeatable: list[RecordedCall]) -> tuple[list[RecordedCall], int]:
         """The calls to repeat, of those that may be, in order; and the bytes that are saved then."""
@@ -204,9 +204,9 @@ class _Network:
             for source in {v.storage for v in call.reads} - self.free:
                 flow.edge(node(source) + 1, nodes[storage], math.inf)
         after = flow.side_of_the_sink()
-        kept = [s for s, n in nodes.items() if after[n + 1] and not after[n]]
+        cut_storages = [s for s, n in nodes.items() if after[n + 1] and not after[n]]
         wanted = {id(self.maker[s]) for s, n in nodes.items() if after[n] and s in self.maker}
-        return [call for call in self.forward if id(call) in wanted], sum(sizes[s] for s in kept)
+        return [call for call in self.forward if id(call) in wanted], sum(sizes[s] for s in cut_storages)
 
 
 class _Flow:

@@ -72,8 +72,8 @@ class RecordedCall:
 
     def __repr__(self) -> str:
         arguments = ", ".join([*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs.items())])
-        made = ", ".join(map(repr, self.results)) or "_"
-        return f"{made} = {self.op}({arguments})"
+        results = ", ".join(map(repr, self.results)) or "_"
+        return f"{results} = {self.op}({arguments})"
 
 
 class Trace:
@@ -98,14 +98,14 @@ class Trace:
 
     def value(self, tensor: Any) -> RecordedValue:
         """The value of a meta tensor, made when it is new."""
-        found = self.values.get(id(tensor))
-        if found is None:
+        value = self.values.get(id(tensor))
+        if value is None:
             storage = tensor.untyped_storage()
             self.kept.append(storage)
             number = self.storages.setdefault(storage._cdata, len(self.storages))
-            found = self.values[id(tensor)] = RecordedValue(len(self.values), tensor, number)
-            self.roots.setdefault(number, found)
-        return found
+            value = self.values[id(tensor)] = RecordedValue(len(self.values), tensor, number)
+            self.roots.setdefault(number, value)
+        return value
 
     def place(self, value: RecordedValue, device: Any) -> None:
         """Notes where a new value is."""
@@ -220,10 +220,12 @@ class Recorder(OperatorRecorder):
         if device is not None:
             device = fl.device(device)
             return _CPU if device == _CPU else trace.device
-        given = [a for a in _flat((*args, *kwargs.values())) if isinstance(a, fl.Tensor) and not a._is_wrapped_number()]
-        if not given:
+        tensors = [
+            a for a in _flat((*args, *kwargs.values())) if isinstance(a, fl.Tensor) and not a._is_wrapped_number()
+        ]
+        if not tensors:
             return _CPU if "device" in _names(func) and fl.get_default_device() == _CPU else trace.device
-        on_host = all(trace.value(t).storage in trace.host if t.is_meta else t.device == _CPU for t in given)
+        on_host = all(trace.value(t).storage in trace.host if t.is_meta else t.device == _CPU for t in tensors)
         return _CPU if on_host else trace.device
 
     def derive(self, ctx: Any, derivative: Any, grads: tuple[Any, ...]) -> Any:
@@ -240,22 +242,22 @@ class Recorder(OperatorRecorder):
     def _enter(self, func: Any, args: Any, kwargs: Any, results: Any, device: Any) -> None:
         trace = self.trace
         written = {id(t): t for t in self._written(func, args, kwargs)}
-        made: list[RecordedValue | None] = []
+        entered_results: list[RecordedValue | None] = []
         for result in results if isinstance(results, (list, tuple)) else (results,):
             if not isinstance(result, fl.Tensor):
                 if result is not None and func._schema.returns:
                     raise Unsupported(f"{func} returns {type(result).__name__}")
-                made.append(None)
+                entered_results.append(None)
             elif id(result) in written:
-                made.append(None)
+                entered_results.append(None)
             else:
                 value = trace.value(result)
                 trace.place(value, device)
-                made.append(value)
+                entered_results.append(value)
         writes = [trace.value(t) for t in written.values()]
         recorded = {k: device if v is _META or v == _META else v for k, v in kwargs.items()}
         entered = {k: _map(self._entered, v) for k, v in recorded.items()}
-        trace.calls.append(RecordedCall(func, _map(self._entered, args), entered, made, writes))
+        trace.calls.append(RecordedCall(func, _map(self._entered, args), entered, entered_results, writes))
         if self.lines and not trace.tangents:
             trace.calls[-1].line = _line_of_program()
 
@@ -268,12 +270,12 @@ class Recorder(OperatorRecorder):
         hidden = _HIDDEN_WRITES.get(func._full_name, ())
         if not func._schema.is_mutable and not hidden:
             return []
-        found = []
+        written = []
         for i, argument in enumerate(func._schema.arguments):
             if argument.name in hidden or argument.is_written:
                 value = args[i] if i < len(args) else kwargs.get(argument.name)
-                found += [t for t in _flat((value,)) if isinstance(t, fl.Tensor)]
-        return found
+                written += [t for t in _flat((value,)) if isinstance(t, fl.Tensor)]
+        return written
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(fl.__file__ or ""))
@@ -305,10 +307,10 @@ def _names(func: Any) -> set[str]:
 
 def _twin(tensor: Any) -> Any:
     """A tensor without data that looks like the given one, as a leaf."""
-    made = fl.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+    twin = fl.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
     if tensor._is_wrapped_number():
-        return made._mark_wrapped_number()
-    return made.requires_grad_() if tensor.requires_grad else made
+        return twin._mark_wrapped_number()
+    return twin.requires_grad_() if tensor.requires_grad else twin
 
 
 @contextlib.contextmanager
@@ -334,8 +336,8 @@ def _input(tensor: Any) -> Any:
     if tensor.is_leaf:
         return twin
     with fl.enable_grad():
-        made = twin.clone()
-    return made if made.stride() == twin.stride() else twin
+        with_history = twin.clone()
+    return with_history if with_history.stride() == twin.stride() else twin
 
 
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -346,10 +348,10 @@ def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any])
     for value, tensor in zip(trace.inputs, inputs):
         trace.place(value, tensor.device)
     with _running(recorder, trace.device.type):
-        made = function(*twins)
+        results = function(*twins)
     if any(t.grad_fn is not history for t, history in zip(twins, histories)):  # a result's alone can be handed over
         raise Unsupported("an input that is written with values that require a gradient")
-    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
+    outputs = list(results) if isinstance(results, (list, tuple)) else [results]
     for output in outputs:
         if output is not None and not isinstance(output, fl.Tensor):
             raise Unsupported(f"a result of type {type(output).__name__}")
@@ -369,8 +371,10 @@ def trace_joint(
     with fl.set_grad_enabled(fl.is_grad_enabled()):  # the function may leave another mode behind
         twins, outputs = _run(trace, recorder, function, inputs)
     wanted = [t for t in twins if t.requires_grad]
-    given = {id(t) for t in twins}
-    trace.sources = [k for k, t in enumerate(outputs) if t is not None and t.grad_fn is not None and id(t) not in given]
+    inputs_by_identity = {id(t) for t in twins}
+    trace.sources = [
+        k for k, t in enumerate(outputs) if t is not None and t.grad_fn is not None and id(t) not in inputs_by_identity
+    ]
     if not trace.sources:
         return trace
     if not wanted:
