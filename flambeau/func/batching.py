@@ -1,7 +1,7 @@
 """vmap: a function of single values called once on a whole batch.
 
 Inside, a batched input is a `Batched`: a tensor that hides one dimension of the tensor it holds. A mode sees every
-operator and computes it on the held tensors by a rule of `func/rules.py`: the hidden dimension is added to shapes and
+operator and computes it on the held tensors by its batching rule (`ops/batching.py`): the hidden dimension is added to shapes and
 counted in dimensions. What has no rule is computed element by element.
 
 `Batched` lies below autograd: it is differentiated as a whole, and what the rules compute is recorded in turn for the

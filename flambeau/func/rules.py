@@ -39,12 +39,14 @@ def _rule_of(name: str) -> Any:
 
 
 def run(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result of an operator on batched tensors. A rule that wrote to the first argument returns it."""
     name = func._full_name
     held_args, held_kwargs = _hold(mode, args), {k: _hold_one(mode, v) for k, v in kwargs.items()}
     base = _functional(name)
     if base is not None and rules.find(name) is None:
         return _in_place(mode, func, base, args, held_args, held_kwargs)
-    return mode.wrap(_rule_of(name)(mode, func, *held_args, **held_kwargs))
+    result = _rule_of(name)(mode, func, *held_args, **held_kwargs)
+    return args[0] if isinstance(result, Held) else mode.wrap(result)
 
 
 def _hold_one(mode: Any, x: Any) -> Any:
@@ -61,17 +63,7 @@ def _in_place(
     mode: Any, func: Any, base: str, original_args: Sequence[Any], args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """The result of the functional form, copied into the first argument, which has to have the batch."""
-    if not isinstance(args[0], Held):
-        raise RuntimeError(
-            f"[vmap] expected a batched tensor to write to in {func._full_name}, got one without the batch: vmap: "
-            "inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args "
-            "that has more elements than `self`"
-        )
-    target = args[0]
-    if base in ("copy", "fill", "zero"):
-        source = args[1] if base != "zero" else 0
-        target.value.copy_(source.padded(target.rank) if isinstance(source, Held) else _as_tensor(source, target.value))
-        return original_args[0]
+    target = batching.written(func, args[0])
     try:
         functional = fl._C._operator_object(base)
     except (RuntimeError, KeyError, LookupError) as error:
@@ -82,10 +74,6 @@ def _in_place(
     )
     target.value.copy_(at_front(result) if mode.owns(result) else result)
     return original_args[0]
-
-
-def _as_tensor(x: Any, like: Tensor) -> Tensor:
-    return x if isinstance(x, Tensor) else fl.scalar_tensor(x, dtype=like.dtype, device=like.device)
 
 
 # ---------------------------------------------------------------- random operators

@@ -1,7 +1,7 @@
 """Batching rules: how an operator is computed on tensors with a hidden batch dimension, for `func.vmap`.
 
 A rule gets the mode, the operator and its arguments, in which every batched tensor is a `Held`: the tensor with the batch
-as first dimension. It returns tensors with the batch first. Pointwise and reduction records share a rule each; the others
+as first dimension. It returns tensors with the batch first, or the `Held` that it wrote to. Pointwise and reduction records share a rule each; the others
 are in `batching.py` of their family, found by the operator's name, and are often one of the common ones here. An operator
 without a rule is computed element by element.
 """
@@ -46,6 +46,17 @@ def shifted(d: int, rank: int) -> int:
 def with_batch(mode: Any, x: Any) -> Tensor:
     """With the batch, repeated if need be."""
     return x.value if isinstance(x, Held) else x.unsqueeze(0).expand([mode.size, *x.shape])
+
+
+def written(func: Any, target: Any) -> Held:
+    """The argument that an operator writes to, which has to have the batch."""
+    if not isinstance(target, Held):
+        raise RuntimeError(
+            f"[vmap] expected a batched tensor to write to in {func._full_name}, got one without the batch: vmap: "
+            "inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args "
+            "that has more elements than `self`"
+        )
+    return target
 
 
 def _named(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.ops.batching import Held, on_value, one_by_one
+from flambeau._C import Tensor
+from flambeau.ops.batching import Held, on_value, one_by_one, written
 from flambeau.ops.rules import batching
 
 batching("clone", "_to_copy", "zeros_like", "ones_like", "empty_like", "full_like")(on_value)
@@ -29,3 +30,15 @@ def new_full(mode: Any, func: Any, held: Held, size: Sequence[int], fill_value: 
     if isinstance(fill_value, Held) or not isinstance(held, Held):
         return one_by_one(mode, func, held, size, fill_value, **kwargs)
     return func(held.value, [mode.size, *size], fill_value, **kwargs)
+
+
+@batching("copy_", "fill_", "zero_")
+def write(mode: Any, func: Any, target: Any, source: Any = 0, non_blocking: bool = False) -> Held:
+    value = written(func, target).value
+    if isinstance(source, Held):
+        value.copy_(source.padded(target.rank))
+    elif isinstance(source, Tensor):
+        value.copy_(source)
+    else:
+        value.fill_(source)
+    return target  # type: ignore[no-any-return]
