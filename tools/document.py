@@ -42,7 +42,7 @@ def native_decompositions() -> set[str]:
     found = set()
     for path in (ROOT / "csrc").rglob("*.cpp"):
         text = path.read_text()
-        found.update(re.findall(r'FL_COMPOSITE\("([^"]+)"', text))
+        found.update(re.findall(r'FL_KERNEL\("([^"]+)", [^;]*kComposite\)', text))
         found.update(re.findall(r'Register \w+\{"([^"]+)", \{Key::Composite\}', text))
     return found
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from generate import (
     ONCE,
     REAL,
+    chunks,
     functor_body,
     identifier,
     operands_and_params,
@@ -23,6 +24,7 @@ from generate import (
     reduction_params,
     update_parts,
     write,
+    write_chunks,
 )
 
 POINTWISE_PER_FILE = 16
@@ -212,14 +214,11 @@ def generate(records, out: Path) -> None:
         chosen = [
             r for r in records if r.kind == of and (dtypes is None or set(r.details.get("dtypes", "f")) & set(dtypes))
         ]
-        groups = [chosen[i : i + per_file] for i in range(0, len(chosen), per_file)]
         includes = "\n".join(f'#include "cuda/engine/{header}.cuh"' for header in headers)
-        for number, group in enumerate(groups):
-            text = HEAD.format(what=of, includes=includes) + "\n".join(map(code, group))
-            write(out / f"{kind}_{number:02}.cu", text + "}  // namespace\n}  // namespace fl::cuda\n")
-        for stale in out.glob(f"{kind}_[0-9]*.cu"):
-            if int(stale.stem.rsplit("_", 1)[1]) >= len(groups):
-                stale.unlink()
+        head = HEAD.format(what=of, includes=includes)
+        tail = "}  // namespace\n}  // namespace fl::cuda\n"
+        texts = {name: head + "\n".join(map(code, group)) + tail for name, group in chunks(chosen, per_file)}
+        write_chunks(out / kind, kind, ".cu", texts)
         names = [prefix + identifier(r) for r in chosen]
         declarations += [f"extern {table} {name};" for name in names]
         lists.append(f"{table}* const {kind}_tables[] = {{{', '.join('&' + n for n in names)}}};")

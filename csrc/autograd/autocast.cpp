@@ -50,8 +50,8 @@ Tensor convert(const Tensor& t, DType dtype) {
   const bool keep = s.cache_on && thread_state().grad_mode && t.dtype() == DType::Float &&
                     t.requires_grad() && dtype != DType::Float && autograd::is_leaf(t);
   if (keep) {
-    const auto found = s.cache.find(t.impl());
-    if (found != s.cache.end() && found->second.second.dtype() == dtype) return found->second.second;
+    const auto entry = s.cache.find(t.impl());
+    if (entry != s.cache.end() && entry->second.second.dtype() == dtype) return entry->second.second;
   }
   Value args[5] = {Value(t), Value(dtype), Value(false), Value(false), Value()};
   Value result[1];
@@ -140,9 +140,9 @@ DeviceType set_recorded_device(DeviceType device) {
 uint64_t signature() {
   if (!thread_state().included.has(Key::Autocast)) return 0;
   const State& s = state();
-  uint64_t made = 1;
-  for (int k = 0; k < kDevices; ++k) made = made * 31 + (s.on[k] ? 1 + static_cast<uint64_t>(s.lower[k]) : 0);
-  return made;
+  uint64_t hash = 1;
+  for (int k = 0; k < kDevices; ++k) hash = hash * 31 + (s.on[k] ? 1 + static_cast<uint64_t>(s.lower[k]) : 0);
+  return hash;
 }
 bool cache_enabled() {
   return state().cache_on;

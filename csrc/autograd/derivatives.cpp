@@ -14,25 +14,25 @@ const Operator& op(const char* name) {
 }
 
 // Calls an operator by name, looked up once at each place.
-#define CALL(name, ...)                      \
-  [&] {                                      \
-    static const Operator& found = op(name); \
-    return call_tensor(found, __VA_ARGS__);  \
+#define CALL(name, ...)                       \
+  [&] {                                       \
+    static const Operator& target = op(name); \
+    return call_tensor(target, __VA_ARGS__);  \
   }()
 
 Tensor reshape(const Tensor& t, IntSpan sizes) {
   if (t.sizes() == sizes) return t;
-  static const Operator& found = op("reshape");
+  static const Operator& target = op("reshape");
   Value args[2] = {Value::borrow(t.impl()), Value::borrow(sizes)};
   Value result[1];
-  found.call(args, result);
+  target.call(args, result);
   return result[0].take_tensor();
 }
 Tensor sum_over(const Tensor& t, IntSpan dims, bool keepdim) {
-  static const Operator& found = op("sum");
+  static const Operator& target = op("sum");
   Value args[4] = {Value::borrow(t.impl()), Value::borrow(dims), Value(keepdim), Value()};
   Value result[1];
-  found.call(args, result);
+  target.call(args, result);
   return result[0].take_tensor();
 }
 Tensor adjoint(const Tensor& t) {
@@ -112,11 +112,11 @@ Grads addmm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
 
 Tensor rows_of(const Tensor& t) {
   if (t.dim() == 2) return t;
-  static const Operator& found = op("reshape");
+  static const Operator& target = op("reshape");
   const int64_t width = t.size(-1);
   int64_t rows = 1;
   for (int64_t d = 0; d + 1 < t.dim(); ++d) rows *= t.size(d);
-  return call_tensor(found, t, std::vector<int64_t>{rows, width});
+  return call_tensor(target, t, std::vector<int64_t>{rows, width});
 }
 
 Grads linear_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
@@ -184,10 +184,10 @@ Tensor restored(const Tensor& g, const Dims& sizes, const Value& dim, bool keepd
 }
 Tensor spread(const Tensor& g, const Dims& sizes) {
   if (g->sizes == sizes) return g;
-  static const Operator& found = op("expand");
+  static const Operator& target = op("expand");
   Value args[3] = {Value::borrow(g.impl()), Value::borrow(IntSpan(sizes)), Value(false)};
   Value result[1];
-  found.call(args, result);
+  target.call(args, result);
   return result[0].take_tensor();
 }
 Grads sum_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
@@ -343,18 +343,18 @@ void install_native_derivatives() {
   size_t count;
   const Entry* table = entries(count);
   for (size_t i = 0; i < count; ++i) {
-    Operator* found = OperatorTable::get().find(table[i].name);
-    if (!found) continue;
+    Operator* target = OperatorTable::get().find(table[i].name);
+    if (!target) continue;
     auto* d = new Derivative;
     d->apply = table[i].apply;
     d->saves_args_for = table[i].saves_args_for;
     if (!d->saves_args_for.empty()) {
-      d->saves_args_for.resize(found->schema.args.size());
-      d->saves_results_for.resize(found->schema.args.size());
+      d->saves_args_for.resize(target->schema.args.size());
+      d->saves_results_for.resize(target->schema.args.size());
     }
     d->saves_results = table[i].saves_results;
-    choices().push_back({found, d, found->autograd});
-    set_derivative(*found, d);
+    choices().push_back({target, d, target->autograd});
+    set_derivative(*target, d);
   }
 }
 

@@ -184,10 +184,10 @@ std::vector<Tensor> run_node(Node& node, std::vector<Tensor>&& in) {
     if (node.extras && !(node.extras->pre_hooks.empty() && node.extras->post_hooks.empty())) {
       const auto before = node.extras->pre_hooks;
       for (const auto& hook : before) hook->call(in, nullptr);
-      const std::vector<Tensor> kept = in;
+      const std::vector<Tensor> arrived = in;
       out = node.apply(std::move(in));
       const auto after = node.extras->post_hooks;
-      for (const auto& hook : after) hook->call(out, &kept);
+      for (const auto& hook : after) hook->call(out, &arrived);
     } else {
       out = node.apply(std::move(in));
     }
@@ -215,124 +215,158 @@ Node* current_node() {
   return running;
 }
 
-std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads,
-                                 const std::vector<Edge>& inputs, BackwardOptions options) {
-  GradMode mode(options.create_graph);
-  Session session;
-  Tasks tasks;
-  // Dependencies, by a walk over everything reachable.
-  {
-    std::vector<Node*> stack;
-    for (const Edge& e : roots)
-      if (e && tasks.insert(e.node.get()).second) stack.push_back(e.node.get());
-    while (!stack.empty()) {
-      Node* node = stack.back();
-      stack.pop_back();
-      for (const Edge& e : node->next) {
-        if (!e) continue;
-        auto [task, fresh] = tasks.insert(e.node.get());
-        ++task->waiting;
-        if (fresh) stack.push_back(e.node.get());
-      }
+namespace {
+
+// How many gradients each node waits for, by a walk over everything reachable.
+void count_dependencies(Tasks& tasks, const std::vector<Edge>& roots) {
+  std::vector<Node*> stack;
+  for (const Edge& e : roots)
+    if (e && tasks.insert(e.node.get()).second) stack.push_back(e.node.get());
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    for (const Edge& e : node->next) {
+      if (!e) continue;
+      auto [task, fresh] = tasks.insert(e.node.get());
+      ++task->waiting;
+      if (fresh) stack.push_back(e.node.get());
     }
   }
-  // With inputs given, only nodes on a path to one of them run.
-  std::vector<Tensor> captured(inputs.size());
-  if (!inputs.empty()) {
-    for (Task& task : tasks.all()) task.needed = false;
-    for (size_t i = inputs.size(); i-- > 0;)
-      if (inputs[i])
-        if (Task* task = tasks.find(inputs[i].node.get())) {
-          task->needed = true;
-          task->capture = static_cast<int>(i);
-        }
-    // In post-order, without recursion.
-    std::vector<std::pair<Task*, size_t>> stack;
-    for (const Edge& e : roots) {
-      if (!e || tasks[e.node.get()].visited) continue;
-      tasks[e.node.get()].visited = true;
-      stack.push_back({&tasks[e.node.get()], 0});
-      while (!stack.empty()) {
-        auto& [task, at] = stack.back();
-        if (at < task->node->next.size()) {
-          const Edge& edge = task->node->next[at++];
-          if (!edge) continue;
-          Task& next = tasks[edge.node.get()];
-          if (!next.visited) {
-            next.visited = true;
-            stack.push_back({&next, 0});
-          }
-          continue;
-        }
-        Task* done = task;
-        for (const Edge& edge : done->node->next)
-          if (edge && tasks[edge.node.get()].needed) done->needed = true;
-        stack.pop_back();
+}
+
+// With inputs asked for, only nodes on a path to one of them run.
+void mark_needed(Tasks& tasks, const std::vector<Edge>& roots, const std::vector<Edge>& inputs) {
+  for (Task& task : tasks.all()) task.needed = false;
+  for (size_t i = inputs.size(); i-- > 0;)
+    if (inputs[i])
+      if (Task* task = tasks.find(inputs[i].node.get())) {
+        task->needed = true;
+        task->capture = static_cast<int>(i);
       }
+  // In post-order, without recursion.
+  std::vector<std::pair<Task*, size_t>> stack;
+  for (const Edge& e : roots) {
+    if (!e || tasks[e.node.get()].visited) continue;
+    tasks[e.node.get()].visited = true;
+    stack.push_back({&tasks[e.node.get()], 0});
+    while (!stack.empty()) {
+      auto& [task, at] = stack.back();
+      if (at < task->node->next.size()) {
+        const Edge& edge = task->node->next[at++];
+        if (!edge) continue;
+        Task& next = tasks[edge.node.get()];
+        if (!next.visited) {
+          next.visited = true;
+          stack.push_back({&next, 0});
+        }
+        continue;
+      }
+      Task* done = task;
+      for (const Edge& edge : done->node->next)
+        if (edge && tasks[edge.node.get()].needed) done->needed = true;
+      stack.pop_back();
     }
+  }
+}
+
+// One run of the backward pass: tasks become ready when all their gradients have arrived.
+class Pass {
+ public:
+  Pass(const std::vector<Edge>& inputs, BackwardOptions options)
+      : inputs_(inputs), options_(options), captured_(inputs.size()) {}
+
+  std::vector<Tensor> run(const std::vector<Edge>& roots, std::vector<Tensor> grads) {
+    count_dependencies(tasks_, roots);
+    if (!inputs_.empty()) mark_needed(tasks_, roots, inputs_);
+    start(roots, std::move(grads));
+    while (!ready_.empty()) {
+      Task* task = ready_.top();
+      ready_.pop();
+      hand_on(*task->node, run_task(*task));
+    }
+    return std::move(captured_);
   }
 
-  std::priority_queue<Task*, std::vector<Task*>, Later> ready;
-  for (size_t i = 0; i < roots.size(); ++i) {
-    if (!roots[i]) continue;
-    Task& task = tasks[roots[i].node.get()];
-    task.grads.resize(std::max<size_t>(task.grads.size(), roots[i].node->outputs.size()));
-    if (grads[i].defined()) conform(*roots[i].node, i, grads[i], roots[i].node->outputs[roots[i].input]);
-    accumulate(task.grads[roots[i].input], std::move(grads[i]), options.create_graph);
-  }
-  for (const Edge& e : roots)
-    if (e) {
-      Task& task = tasks[e.node.get()];
-      if (task.waiting == 0) {
-        task.waiting = -1;  // queued
-        ready.push(&task);
-      }
+ private:
+  // Gives the roots their gradients.
+  void start(const std::vector<Edge>& roots, std::vector<Tensor> grads) {
+    for (size_t i = 0; i < roots.size(); ++i) {
+      if (!roots[i]) continue;
+      Task& task = tasks_[roots[i].node.get()];
+      task.grads.resize(std::max<size_t>(task.grads.size(), roots[i].node->outputs.size()));
+      if (grads[i].defined()) conform(*roots[i].node, i, grads[i], roots[i].node->outputs[roots[i].input]);
+      accumulate(task.grads[roots[i].input], std::move(grads[i]), options_.create_graph);
     }
-  while (!ready.empty()) {
-    Task* task = ready.top();
-    ready.pop();
-    Node* node = task->node;
-    std::vector<Tensor> in = std::move(task->grads);
+    for (const Edge& e : roots)
+      if (e) {
+        Task& task = tasks_[e.node.get()];
+        if (task.waiting == 0) {
+          task.waiting = -1;  // queued
+          ready_.push(&task);
+        }
+      }
+  }
+
+  // The gradients that a node makes of those that arrived; none where it is not needed.
+  std::vector<Tensor> run_task(Task& task) {
+    Node* node = task.node;
+    std::vector<Tensor> in = std::move(task.grads);
     in.resize(std::max(in.size(), node->outputs.size()));
     for (Tensor& g : in)
       if (g.defined() && __builtin_expect(bool(g->sparse), 0) && !node->takes_sparse()) {
         static const Operator& to_dense = OperatorTable::get().at("_sparse_to_dense");
         g = call_tensor(to_dense, g);
       }
-    std::vector<Tensor> out;
-    if (task->needed) {
-      auto* leaf = node->sequence == UINT64_MAX ? dynamic_cast<Accumulate*>(node) : nullptr;
-      if (leaf || node->extras) {
-        Running scope(node);
-        tensor_hooks(*node, leaf, in);
-      }
-      bool run = true;
-      if (task->capture >= 0) {
-        for (size_t i = task->capture; i < inputs.size(); ++i)
-          if (inputs[i].node.get() == node) captured[i] = in[inputs[i].input];
-        // A captured leaf does not accumulate for grad(); a captured inner node runs on only when something
-        // further is needed.
-        run = leaf && options.accumulate;
-        for (const Edge& e : node->next) run |= e && tasks[e.node.get()].needed;
-      }
-      if (run) {
-        out = run_node(*node, std::move(in));
-        if (!options.retain_graph) node->release_saved();
-      }
+    if (!task.needed) return {};
+    auto* leaf = node->sequence == UINT64_MAX ? dynamic_cast<Accumulate*>(node) : nullptr;
+    if (leaf || node->extras) {
+      Running scope(node);
+      tensor_hooks(*node, leaf, in);
     }
-    in.clear();
-    for (size_t i = 0; i < node->next.size(); ++i) {
-      const Edge& e = node->next[i];
+    if (task.capture >= 0 && !capture(task, leaf, in)) return {};
+    std::vector<Tensor> out = run_node(*node, std::move(in));
+    if (!options_.retain_graph) node->release_saved();
+    return out;
+  }
+
+  // Keeps what arrived for the caller. A captured leaf does not accumulate for grad(); a captured inner node
+  // runs on only when something further is needed: the answer.
+  bool capture(const Task& task, const Accumulate* leaf, const std::vector<Tensor>& in) {
+    for (size_t i = task.capture; i < inputs_.size(); ++i)
+      if (inputs_[i].node.get() == task.node) captured_[i] = in[inputs_[i].input];
+    bool run = leaf && options_.accumulate;
+    for (const Edge& e : task.node->next) run |= e && tasks_[e.node.get()].needed;
+    return run;
+  }
+
+  void hand_on(const Node& node, std::vector<Tensor> out) {
+    for (size_t i = 0; i < node.next.size(); ++i) {
+      const Edge& e = node.next[i];
       if (!e) continue;
-      Task& next = tasks[e.node.get()];
+      Task& next = tasks_[e.node.get()];
       if (i < out.size() && next.needed && out[i].defined()) {
         if (next.grads.size() < e.node->outputs.size()) next.grads.resize(e.node->outputs.size());
-        if (e.input < e.node->outputs.size()) conform(*node, i, out[i], e.node->outputs[e.input]);
-        accumulate(next.grads[e.input], std::move(out[i]), options.create_graph);
+        if (e.input < e.node->outputs.size()) conform(node, i, out[i], e.node->outputs[e.input]);
+        accumulate(next.grads[e.input], std::move(out[i]), options_.create_graph);
       }
-      if (--next.waiting == 0) ready.push(&next);
+      if (--next.waiting == 0) ready_.push(&next);
     }
   }
+
+  const std::vector<Edge>& inputs_;
+  const BackwardOptions options_;
+  Tasks tasks_;
+  std::priority_queue<Task*, std::vector<Task*>, Later> ready_;
+  std::vector<Tensor> captured_;
+};
+
+}  // namespace
+
+std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads,
+                                 const std::vector<Edge>& inputs, BackwardOptions options) {
+  GradMode mode(options.create_graph);
+  Session session;
+  std::vector<Tensor> captured = Pass(inputs, options).run(roots, std::move(grads));
   session.finish();
   return captured;
 }

@@ -98,11 +98,11 @@ std::string of_interpolation(const OperatorNode& node) {
                                                                      {"nearest-exact", "NearestExact"},
                                                                      {"cubic", "Bicubic"},
                                                                      {"bicubic", "Bicubic"}};
-  const auto found = names.find(mode);
+  const auto entry = names.find(mode);
   const bool straight = mode.size() >= 6 && mode.compare(mode.size() - 6, 6, "linear") == 0;
-  if (rank < 1 || rank > 3 || (!straight && found == names.end())) return "InterpolateBackward0";
+  if (rank < 1 || rank > 3 || (!straight && entry == names.end())) return "InterpolateBackward0";
   const bool smoothed = node.args[5].to_bool();
-  return std::string("Upsample") + (straight ? linear[rank - 1] : found->second) + char('0' + rank) +
+  return std::string("Upsample") + (straight ? linear[rank - 1] : entry->second) + char('0' + rank) +
          (smoothed ? "DAaBackward0" : "DBackward0");
 }
 
@@ -159,8 +159,8 @@ std::string OperatorNode::name() const {
     if (name == "native_dropout") return "MulBackward0";
     if (name == "_flash_attention") return "ScaledDotProductFlashAttentionForCpuBackward0";
   }
-  const auto found = others().find(base.schema.full_name());
-  return found == others().end() ? derived(name) : found->second;
+  const auto entry = others().find(base.schema.full_name());
+  return entry == others().end() ? derived(name) : entry->second;
 }
 
 }  // namespace fl::autograd

@@ -2,8 +2,8 @@
 // generated table.
 #include "autograd/derivative.h"
 #include "autograd/node.h"
+#include "dispatch/builtin.h"
 #include "dispatch/kernel.h"
-#include "ops/builtin.h"
 
 namespace fl::autograd {
 

@@ -25,8 +25,8 @@ void open() {
       reason = "no CUDA driver (libcuda.so.1) was found";
       return;
     }
-    const char* given = std::getenv("FLAMBEAU_CUDA_LIB");
-    std::string path = given ? given : "";
+    const char* named = std::getenv("FLAMBEAU_CUDA_LIB");
+    std::string path = named ? named : "";
     Dl_info here;
     if (path.empty() && dladdr(reinterpret_cast<void*>(&open), &here)) {
       path = here.dli_fname;

@@ -1,28 +1,11 @@
-// The seam between libflambeau and an accelerator's library (libflambeau_cuda): memory, copies, streams,
-// launches, and the loops of generated kernels. libflambeau knows this interface only; the library is opened
-// when a CUDA device is first named and the machine has a driver.
+// What libflambeau asks of an accelerator's library (libflambeau_cuda) below the operators: memory, copies,
+// streams and launches. Kernels are attached to device functions (core/device_function.h). The library is
+// opened when a CUDA device is first named and the machine has a driver.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace fl {
-
-class Operator;
-struct PointwiseCall;
-struct ReduceCall;
-struct UpdateCall;
-struct RandomCall;
-struct ResizeArgs;
-struct GridArgs;
-namespace cpu {
-struct GemmArgs;
-}
-namespace linalg {
-class Solver;
-}
-namespace rnn {
-struct Step;
-}
 
 class Accelerator {
  public:
@@ -58,23 +41,8 @@ class Accelerator {
   virtual void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared,
                       void* stream, void** params, const void* bytes, size_t size) = 0;
 
-  // Loops generated from op records; geometry and dtypes have been settled and checked.
-  virtual void pointwise(const PointwiseCall& call) = 0;
-  virtual void reduce(const ReduceCall& call) = 0;
-  virtual void update(const UpdateCall& call) = 0;
-  virtual void random(const Tensor& contiguous, const RandomCall& call) = 0;
   // Seed and offset of a stream of random numbers, in a tensor of two integers.
   virtual void random_state(const Tensor& to, uint64_t seed, uint64_t offset) = 0;
-  virtual void gemm(const cpu::GemmArgs& args) = 0;
-  // Interpolation and sampling at the places of a grid, with their gradients.
-  virtual void resize(const ResizeArgs& args, bool backward) = 0;
-  virtual void grid_sample(const GridArgs& args) = 0;
-  // Fourier transforms of the dimensions `dims` of `from`, the last of which is halved in the complex tensor
-  // when the other is real; all three kinds by the tensors' dtypes. `forward` is the sign of the exponent.
-  virtual void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale) = 0;
-  // Raises when there is no library for factorisations.
-  virtual linalg::Solver& solver() = 0;
-  virtual void recurrent(const rnn::Step& step) = 0;
 };
 
 // The accelerator of this machine, opened at the first call; null when there is none.

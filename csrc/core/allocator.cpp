@@ -76,10 +76,10 @@ struct LargeCache {
     }
     const auto chosen = best == arenas.end() ? largest : best;
     if (chosen == arenas.end()) return {nullptr, 0};
-    const Idle found = *chosen;
+    const Idle block = *chosen;
     arenas.erase(chosen);
-    bytes -= found.bytes;
-    return found;
+    bytes -= block.bytes;
+    return block;
   }
   bool put_arena(Idle arena) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -120,11 +120,11 @@ struct LargeCache {
 };
 LargeCache& large_cache() {
   static auto* cache = [] {
-    auto* made = new LargeCache;  // never destroyed: tensors may outlive static destruction
+    auto* cache = new LargeCache;  // never destroyed: tensors may outlive static destruction
     // A child forked while another thread holds the lock would wait for it for ever.
     pthread_atfork([] { large_cache().mutex.lock(); }, [] { large_cache().mutex.unlock(); },
                    [] { large_cache().mutex.unlock(); });
-    return made;
+    return cache;
   }();
   return *cache;
 }
@@ -236,13 +236,13 @@ ArenaBlock::ArenaBlock(size_t bytes) : data_(nullptr), asked_(bytes), bytes_(byt
     return;
   }
 #ifndef FL_PLAIN_ALLOCATION
-  const auto [found, size] = large_cache().take_arena(bytes);
+  const auto [arena, size] = large_cache().take_arena(bytes);
   if (size >= bytes) {
-    data_ = found;
+    data_ = arena;
     bytes_ = size;
     stats.cache_hits.fetch_add(1, std::memory_order_relaxed);
-  } else if (found) {
-    std::free(found);
+  } else if (arena) {
+    std::free(arena);
     stats.reserved.fetch_sub(size, std::memory_order_relaxed);
   }
 #endif

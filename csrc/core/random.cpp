@@ -32,21 +32,12 @@ Generator::State Generator::take(uint64_t count) {
 Generator& default_generator(DeviceType device) {
   constexpr int kDeviceTypes = 16;
   static auto* all = [] {
-    auto* made = new Ref<Generator>[kDeviceTypes];
+    auto* generators = new Ref<Generator>[kDeviceTypes];
     for (int i = 0; i < kDeviceTypes; ++i)
-      made[i] = Ref<Generator>(new Generator(Device{static_cast<DeviceType>(i)}));
-    return made;
+      generators[i] = Ref<Generator>(new Generator(Device{static_cast<DeviceType>(i)}));
+    return generators;
   }();
   return *all[static_cast<int>(device)];
-}
-
-Generator& generator_of(Opaque* given, Device device) {
-  if (given == nullptr) return default_generator(device.type);
-  Generator* g = given->generator();
-  FL_CHECK_KIND(g != nullptr, Type, "[random] expected a Generator, got another object");
-  FL_CHECK(g->device.type == device.type, "[random] expected a generator for ", to_string(device),
-           ", got one for ", to_string(g->device));
-  return *g;
 }
 
 }  // namespace fl

@@ -4,8 +4,9 @@
 
 #include <mutex>
 
+#include "core/device.h"
+#include "core/intrusive.h"
 #include "core/philox.h"
-#include "dispatch/value.h"
 
 namespace fl {
 
@@ -32,7 +33,5 @@ struct Generator : Counted {
 
 // The generator of operators that are given none. One for each device type.
 Generator& default_generator(DeviceType device = DeviceType::CPU);
-// The generator an operator was given, or the default one of the device.
-Generator& generator_of(Opaque* given, Device device);
 
 }  // namespace fl

@@ -41,8 +41,8 @@ bool fits(const Scalar& value, DType dtype) {
            real_fits(value.im, dtype);
   if (is_stored_only(dtype)) {
     const double most = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)));
-    const double given = value.is_integral() ? static_cast<double>(value.i) : value.re;
-    return given < most && (value.is_integral() ? given > -most : given >= 0);
+    const double number = value.is_integral() ? static_cast<double>(value.i) : value.re;
+    return number < most && (value.is_integral() ? number > -most : number >= 0);
   }
   return dispatch(dtype, [&](auto type) {
     using T = typename decltype(type)::type;

@@ -120,20 +120,20 @@ Ref<Storage> map_shared(int descriptor, size_t bytes, bool keep_descriptor) {
   // Touching a page beyond the end of the file would end the process.
   FL_CHECK(static_cast<uint64_t>(status.st_size) >= mapped_length(bytes), "[shared memory] expected ",
            static_cast<int64_t>(bytes), " bytes, got ", static_cast<int64_t>(status.st_size));
-  int kept = -1;
+  int duplicate = -1;
   if (keep_descriptor) {
-    kept = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
-    FL_CHECK(kept >= 0,
+    duplicate = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+    FL_CHECK(duplicate >= 0,
              "[shared memory] expected a free descriptor, got: ", std::string(std::strerror(errno)));
   }
   void* address;
   try {
     address = map(descriptor, bytes);
   } catch (...) {
-    if (kept >= 0) ::close(kept);
+    if (duplicate >= 0) ::close(duplicate);
     throw;
   }
-  return Storage::adopt(address, bytes, Device{}, Mapping{mapped_length(bytes), kept, nullptr, 0});
+  return Storage::adopt(address, bytes, Device{}, Mapping{mapped_length(bytes), duplicate, nullptr, 0});
 }
 
 Ref<Storage> shared_window(Ref<Storage> mapped, size_t bytes, std::function<void()> release) {

@@ -99,11 +99,11 @@ void Storage::resize(size_t new_bytes) {
   if (fresh && data && device.type == DeviceType::CPU)
     std::memcpy(fresh, data, bytes < new_bytes ? bytes : new_bytes);
   if (fresh && data && device.type == DeviceType::CUDA && std::min(bytes, new_bytes) > 0) {
-    const int64_t kept = static_cast<int64_t>(std::min(bytes, new_bytes));
+    const int64_t shared_bytes = static_cast<int64_t>(std::min(bytes, new_bytes));
     const auto bytes_at = [&](void* at) {
       Ref<TensorImpl> t(new TensorImpl);
-      t->storage = adopt(at, kept, device, [](void*) {});
-      t->sizes.assign(IntSpan(&kept, 1));
+      t->storage = adopt(at, shared_bytes, device, [](void*) {});
+      t->sizes.assign(IntSpan(&shared_bytes, 1));
       t->strides = contiguous_strides(t->sizes);
       t->dtype = DType::UInt8;
       t->device = device;

@@ -201,9 +201,9 @@ Tensor empty_like(const Tensor& like, DType dtype) {
   std::iota(order.begin(), order.end(), 0);
   for (int64_t i = n - 1; i-- > 0;)
     for (int64_t at = i, other = i + 1; other < n; ++other) {
-      const int found = inner(order[at], order[other]);
-      if (found < 0) break;
-      if (found > 0) {
+      const int order_of_two = inner(order[at], order[other]);
+      if (order_of_two < 0) break;
+      if (order_of_two > 0) {
         std::swap(order[at], order[other]);
         at = other;
       }

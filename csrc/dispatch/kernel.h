@@ -1,12 +1,13 @@
 // Typed C++ functions as kernels: converts Values to the parameters of the function and its result back.
 //
 //   Tensor sum_dim(const Tensor& self, std::optional<IntSpan> dim, bool keepdim, std::optional<DType> dtype);
-//   FL_KERNEL("sum.dim_IntList", sum_dim);          // on the CPU and, when it stops early for it, on meta
+//   FL_KERNEL("sum.dim_IntList", sum_dim, kDevices);
 #pragma once
 
 #include <optional>
 #include <tuple>
 
+#include "core/device_function.h"
 #include "dispatch/operator.h"
 
 namespace fl {
@@ -17,6 +18,14 @@ struct Operand {
   bool is_tensor() const { return value->is_tensor(); }
   Tensor tensor() const { return value->is_tensor() ? value->tensor() : wrapped_number(value->to_scalar()); }
 };
+
+// Where a kernel runs. On meta it computes shapes and returns before it touches data.
+constexpr KeySet kCpu = KeySet(Key::CPU) | Key::Meta;    // it touches the data of CPU tensors
+constexpr KeySet kDevices = kCpu | Key::CUDA;            // it touches data through device functions only
+constexpr KeySet kEverywhere((1u << kDeviceTypes) - 1);  // it touches no data: views, metadata
+// A decomposition into other operators, on every device and above autograd, as composite records are in
+// Python.
+constexpr KeySet kComposite = Key::Composite;
 
 namespace detail {
 
@@ -144,6 +153,10 @@ constexpr KernelFn adapter(R (*)(A...)) {
 }
 
 struct Register {
+  Register(const char* name, KeySet keys, Kernel kernel) {
+    for (int k = 0; k < kKeys; ++k)
+      if (keys.has(static_cast<Key>(k))) OperatorTable::add_kernel(name, static_cast<Key>(k), kernel);
+  }
   Register(const char* name, std::initializer_list<Key> keys, Kernel kernel) {
     for (Key k : keys) OperatorTable::add_kernel(name, k, kernel);
   }
@@ -158,33 +171,11 @@ constexpr Kernel kernel_of() {
 
 #define FL_CONCAT2(a, b) a##b
 #define FL_CONCAT(a, b) FL_CONCAT2(a, b)
-// CPU kernel that also answers on meta: it computes shapes, then returns before touching data when is_meta().
-#define FL_KERNEL(name, function)                                         \
-  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) {    \
-    name, {::fl::Key::CPU, ::fl::Key::Meta}, ::fl::kernel_of<&function>() \
-  }
-// The same for a kernel that touches data only through the functions of core/tensor.h, which know the
-// accelerator.
-#define FL_KERNEL_DEVICES(name, function)                                                  \
-  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) {                     \
-    name, {::fl::Key::CPU, ::fl::Key::Meta, ::fl::Key::CUDA}, ::fl::kernel_of<&function>() \
-  }
-// Device-independent kernel (views, metadata): runs on every device below autograd.
-#define FL_KERNEL_ALL(name, function)                                  \
+// Registers a typed C++ function as the kernel of an operator, once for all the devices it serves: `where` is
+// one of the sets above, or keys of one's own.
+#define FL_KERNEL(name, function, where)                               \
   static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) { \
-    name,                                                              \
-        {::fl::Key::CPU,                                               \
-         ::fl::Key::Meta,                                              \
-         ::fl::Key::CUDA,                                              \
-         static_cast<::fl::Key>(3),                                    \
-         static_cast<::fl::Key>(4),                                    \
-         static_cast<::fl::Key>(5),                                    \
-         static_cast<::fl::Key>(6),                                    \
-         static_cast<::fl::Key>(7),                                    \
-         static_cast<::fl::Key>(8),                                    \
-         static_cast<::fl::Key>(9),                                    \
-         static_cast<::fl::Key>(10)},                                  \
-        ::fl::kernel_of<&function>()                                   \
+    name, where, ::fl::kernel_of<&function>()                          \
   }
 
 // Calls an operator from C++ by name, through the dispatcher. Look the operator up once at the call site:

@@ -54,16 +54,16 @@ std::string sizes_text(const TensorImpl* t) {
 Open& push(const Operator* op, std::string name) {
   auto& open = stack();
   open.emplace_back();
-  Open& made = open.back();
-  made.op = op;
-  made.generation = generation.load(std::memory_order_relaxed);
-  made.event.name = std::move(name);
-  made.event.thread = thread_number();
-  made.event.depth = static_cast<int>(open.size()) - 1;
-  made.event.sequence = sequence.fetch_add(1, std::memory_order_relaxed);
-  if (options.stack && describe_stack) made.event.stack = describe_stack();
-  if (options.memory) made.event.memory = -cpu_memory_stats().allocated;
-  return made;
+  Open& scope = open.back();
+  scope.op = op;
+  scope.generation = generation.load(std::memory_order_relaxed);
+  scope.event.name = std::move(name);
+  scope.event.thread = thread_number();
+  scope.event.depth = static_cast<int>(open.size()) - 1;
+  scope.event.sequence = sequence.fetch_add(1, std::memory_order_relaxed);
+  if (options.stack && describe_stack) scope.event.stack = describe_stack();
+  if (options.memory) scope.event.memory = -cpu_memory_stats().allocated;
+  return scope;
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ std::vector<Event> stop() {
 void Scope::open(const Operator& op, const Value* args) {
   // One call passes the dispatcher once for each of its keys.
   if (!stack().empty() && stack().back().op == &op) return;
-  Open& made = push(&op, op.schema.name);
+  Open& scope = push(&op, op.schema.name);
   if (options.shapes)
     for (size_t i = 0; i < op.schema.args.size(); ++i) {
       std::string text;
@@ -99,16 +99,16 @@ void Scope::open(const Operator& op, const Value* args) {
             text += (k ? ", " : "") + sizes_text(args[i].tensors()[k].impl());
         text = "[" + text + "]";
       }
-      made.event.shapes.push_back(std::move(text));
+      scope.event.shapes.push_back(std::move(text));
     }
   open_ = true;
-  made.event.start = now();
+  scope.event.start = now();
 }
 
 void Scope::open(std::string name) {
-  Open& made = push(nullptr, std::move(name));
+  Open& scope = push(nullptr, std::move(name));
   open_ = true;
-  made.event.start = now();
+  scope.event.start = now();
 }
 
 void Scope::close() {

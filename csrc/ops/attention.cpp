@@ -5,11 +5,15 @@
 #include <cmath>
 #include <vector>
 
-#include "cpu/attention/kernel.h"
 #include "dispatch/kernel.h"
+#include "ops/attention_kernel.h"
 #include "ops/iterator.h"
 
 namespace fl {
+
+DeviceFunction<void(const AttentionArgs&)> device::attention_forward{"scaled_dot_product_attention"};
+DeviceFunction<void(const AttentionArgs&)> device::attention_backward{"scaled_dot_product_attention"};
+
 namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
@@ -90,7 +94,7 @@ std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& ke
   if (query.is_meta() || out.numel() == 0) return {out, lse};
   g.output = operand(out);
   g.logsumexp = lse.data<float>();
-  picked_attention_table().forward(g);
+  device::attention_forward(query.device().type, g);
   return {out, lse};
 }
 
@@ -123,7 +127,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(const Tensor& grad, 
   g.grad_query = operand(dq);
   g.grad_key = operand(dk);
   g.grad_value = operand(dv);
-  picked_attention_table().backward(g);
+  device::attention_backward(query.device().type, g);
   return {dq, dk, dv};
 }
 
@@ -292,10 +296,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> biased_attention_backward(const Tenso
   return {dq, dk, dv, db};
 }
 
-FL_KERNEL("_biased_attention", biased_attention);
-FL_KERNEL("_biased_attention_backward", biased_attention_backward);
-FL_KERNEL("_flash_attention", flash_attention);
-FL_KERNEL("_flash_attention_backward", flash_attention_backward);
+FL_KERNEL("_biased_attention", biased_attention, kCpu);
+FL_KERNEL("_biased_attention_backward", biased_attention_backward, kCpu);
+FL_KERNEL("_flash_attention", flash_attention, kCpu);
+FL_KERNEL("_flash_attention_backward", flash_attention_backward, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -1,8 +1,9 @@
 // Turns the generated table into operators, with the derived in-place and out= forms of each.
-#include "ops/builtin.h"
+#include "dispatch/builtin.h"
 
 #include "dispatch/kernel.h"
 
+#include "ops/outputs.h"
 #include "ops/pointwise.h"
 
 namespace fl {
@@ -39,10 +40,10 @@ void run_inplace(const Operator& op, void*, KeySet, Value* args, Value* results)
   Value fresh[1];
   if (recorded(op, args)) {
     static const Operator& clone = OperatorTable::get().at("clone");
-    const Value kept = args[0];
+    const Value self_value = args[0];
     args[0] = Value(call_tensor(clone, self, Value()));
     op.functional->call(args, fresh);
-    args[0] = kept;
+    args[0] = self_value;
   } else {
     op.functional->call(args, fresh);
   }

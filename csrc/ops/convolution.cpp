@@ -1,6 +1,5 @@
-// Convolution operators: argument checks, output shapes and layouts, and the call of the engine in
-// convolution_kernel.h.
-#include "cpu/convolution/kernel.h"
+// Convolution operators: argument checks, output shapes and layouts, and the call of the device's kernels.
+#include "ops/convolution.h"
 
 #include <string>
 
@@ -10,6 +9,11 @@
 #include "ops/windows.h"
 
 namespace fl {
+
+DeviceFunction<void(const ConvArgs&)> device::convolution_forward{"convolution"};
+DeviceFunction<void(const ConvArgs&)> device::convolution_backward_data{"convolution"};
+DeviceFunction<void(const ConvArgs&)> device::convolution_backward_weights{"convolution"};
+
 namespace {
 
 struct Geometry {
@@ -117,9 +121,8 @@ Tensor make_output(const Tensor& like, IntSpan sizes, bool channels_last, bool u
 
 // Fills in the engine's arguments. "small" is the side with strided windows, i.e. the output of a plain
 // convolution.
-cpu::ConvArgs engine_args(const Geometry& g, const Tensor& input, const Tensor& weight,
-                          const Tensor& output) {
-  cpu::ConvArgs a;
+ConvArgs engine_args(const Geometry& g, const Tensor& input, const Tensor& weight, const Tensor& output) {
+  ConvArgs a;
   Dims in_sizes, in_strides, out_sizes, out_strides;
   batched(g.transposed ? output : input, g.ndim, in_sizes, in_strides);
   batched(g.transposed ? input : output, g.ndim, out_sizes, out_strides);
@@ -152,17 +155,17 @@ Tensor convolve(const Geometry& g, const Tensor& input, const Tensor& weight, co
     return to_dtype(convolve(g, wide(input), wide(weight), wide(bias)), input.dtype());
   }
   const Tensor w = contiguous(weight), b = bias.defined() ? contiguous(bias) : bias;
-  cpu::ConvArgs a = engine_args(g, input, w, out);
+  ConvArgs a = engine_args(g, input, w, out);
   a.weight = w.raw();
   if (b.defined()) a.bias = b.raw();
   if (g.transposed) {
     a.grad_output = input.raw();
     a.grad_input = out.raw();
-    cpu::convolution_backward_data(a);
+    device::convolution_backward_data(input.device().type, a);
   } else {
     a.input = input.raw();
     a.output = out.raw();
-    cpu::convolution_forward(a);
+    device::convolution_forward(input.device().type, a);
   }
   return out;
 }
@@ -249,16 +252,16 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
   if (input.is_meta()) return {grad_input, grad_weight, grad_bias};
   const Tensor w = contiguous(weight);
   if (mask[0] && grad_input.numel()) {
-    cpu::ConvArgs a = engine_args(g, grad_input, w, grad_output);
+    ConvArgs a = engine_args(g, grad_input, w, grad_output);
     a.weight = w.raw();
     if (transposed) {
       a.input = grad_output.raw();
       a.output = grad_input.raw();
-      cpu::convolution_forward(a);
+      device::convolution_forward(input.device().type, a);
     } else {
       a.grad_output = grad_output.raw();
       a.grad_input = grad_input.raw();
-      cpu::convolution_backward_data(a);
+      device::convolution_backward_data(input.device().type, a);
     }
   }
   const bool bias_with_weight = mask[2] && !transposed;
@@ -267,27 +270,27 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
       copy_into(grad_weight, scalar_tensor(Scalar(int64_t(0)), options));
       if (mask[2]) copy_into(grad_bias, scalar_tensor(Scalar(int64_t(0)), options));
     } else {
-      cpu::ConvArgs a = engine_args(g, input, w, grad_output);
+      ConvArgs a = engine_args(g, input, w, grad_output);
       a.input = transposed ? grad_output.raw() : input.raw();
       a.grad_output = transposed ? input.raw() : grad_output.raw();
       if (mask[1]) a.grad_weight = grad_weight.raw();
       if (bias_with_weight) a.grad_bias = grad_bias.raw();
-      cpu::convolution_backward_weights(a);
+      device::convolution_backward_weights(input.device().type, a);
     }
   }
   if (mask[2] && transposed) sum_channels(grad_output, g.ndim, grad_bias);
   return {grad_input, grad_weight, grad_bias};
 }
 
-FL_KERNEL("convolution", convolution);
-FL_KERNEL("_convolution", convolution);
-FL_KERNEL("_convolution_backward", convolution_backward);
-FL_KERNEL("conv1d", conv<1>);
-FL_KERNEL("conv2d", conv<2>);
-FL_KERNEL("conv3d", conv<3>);
-FL_KERNEL("conv_transpose1d", conv_transpose<1>);
-FL_KERNEL("conv_transpose2d", conv_transpose<2>);
-FL_KERNEL("conv_transpose3d", conv_transpose<3>);
+FL_KERNEL("convolution", convolution, kCpu);
+FL_KERNEL("_convolution", convolution, kCpu);
+FL_KERNEL("_convolution_backward", convolution_backward, kCpu);
+FL_KERNEL("conv1d", conv<1>, kCpu);
+FL_KERNEL("conv2d", conv<2>, kCpu);
+FL_KERNEL("conv3d", conv<3>, kCpu);
+FL_KERNEL("conv_transpose1d", conv_transpose<1>, kCpu);
+FL_KERNEL("conv_transpose2d", conv_transpose<2>, kCpu);
+FL_KERNEL("conv_transpose3d", conv_transpose<3>, kCpu);
 
 }  // namespace
 }  // namespace fl

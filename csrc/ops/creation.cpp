@@ -9,16 +9,14 @@
 #include "core/scalar_range.h"
 #include "core/stored_dtypes.h"
 #include "dispatch/kernel.h"
-#include "ops/device_sequences.h"
 #include "ops/layout.h"
-#include "ops/pointwise.h"
+#include "ops/sequences.h"
 
 namespace fl {
 
-DeviceSequences& device_sequences() {
-  static DeviceSequences sequences;
-  return sequences;
-}
+DeviceFunction<void(const Tensor&, const Scalar&, const Scalar&, std::optional<double>)> device::spaced{
+    "linspace"};
+DeviceFunction<void(const Tensor&, int64_t, int64_t, int64_t, bool)> device::triangle{"tril_indices"};
 
 namespace {
 
@@ -37,13 +35,13 @@ Wanted options(const char* op, MaybeDType dtype, MaybeLayout layout, MaybeDevice
                Options otherwise = {default_dtype(), Device{}}) {
   FL_CHECK(layout.value_or(Layout::Strided) == Layout::Strided, "[", op,
            "] expected a strided layout, got a sparse one");
-  const Wanted made{{dtype.value_or(otherwise.dtype), device.value_or(otherwise.device)},
-                    pin_memory.value_or(false)};
-  FL_CHECK(!made.pinned || accelerator(), "[", op,
+  const Wanted wanted{{dtype.value_or(otherwise.dtype), device.value_or(otherwise.device)},
+                      pin_memory.value_or(false)};
+  FL_CHECK(!wanted.pinned || accelerator(), "[", op,
            "] expected pin_memory=False, because no accelerator is available, got True");
-  FL_CHECK(!made.pinned || made.device.type == DeviceType::CPU, "[", op,
-           "] expected the CPU for pin_memory=True, got ", to_string(made.device));
-  return made;
+  FL_CHECK(!wanted.pinned || wanted.device.type == DeviceType::CPU, "[", op,
+           "] expected the CPU for pin_memory=True, got ", to_string(wanted.device));
+  return wanted;
 }
 
 Wanted options_like(const char* op, const Tensor& like, MaybeDType dtype, MaybeLayout layout,
@@ -193,9 +191,9 @@ Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout
 }
 Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                         MaybeBool pin) {
-  const Wanted made = options("scalar_tensor", dtype, layout, device, pin);
-  check_fits("scalar_tensor", s, made.dtype);
-  return scalar_tensor(s, made);
+  const Wanted wanted = options("scalar_tensor", dtype, layout, device, pin);
+  check_fits("scalar_tensor", s, wanted.dtype);
+  return scalar_tensor(s, wanted);
 }
 
 // ---------------------------------------------------------------- like another tensor
@@ -391,13 +389,13 @@ bool made_there(const Wanted& o) {
 Tensor spaced_there(const Wanted& o, int64_t steps, const Scalar& start, const Scalar& end,
                     std::optional<double> base) {
   const Tensor out = empty({steps}, o);
-  device_sequences().spaced(out, start, end, base);
+  device::spaced(o.device.type, out, start, end, base);
   return out;
 }
-Tensor placed(const Tensor& made, const Wanted& o) {
-  if (made.device().type == o.device.type) return made;
-  const Tensor out = empty(made.sizes(), o);
-  copy_into(out, made);
+Tensor placed(const Tensor& sequence, const Wanted& o) {
+  if (sequence.device().type == o.device.type) return sequence;
+  const Tensor out = empty(sequence.sizes(), o);
+  copy_into(out, sequence);
   return out;
 }
 
@@ -441,33 +439,33 @@ Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double 
   return placed(to_dtype(wide, o.dtype), o);
 }
 
-FL_KERNEL_ALL("empty", empty_op);
-FL_KERNEL_ALL("empty_strided", empty_strided_op);
-FL_KERNEL_ALL("empty_permuted", empty_permuted);
-FL_KERNEL_ALL("empty_like", empty_like_op);
-FL_KERNEL_ALL("new_empty", new_empty);
-FL_KERNEL_ALL("new_empty_strided", new_empty_strided);
-FL_KERNEL_DEVICES("zeros", zeros);
-FL_KERNEL_DEVICES("ones", ones);
-FL_KERNEL_DEVICES("full", full);
-FL_KERNEL_DEVICES("eye", eye);
-FL_KERNEL_DEVICES("eye.m", eye_m);
-FL_KERNEL_DEVICES("scalar_tensor", scalar_tensor_op);
-FL_KERNEL_DEVICES("zeros_like", zeros_like);
-FL_KERNEL_DEVICES("ones_like", ones_like);
-FL_KERNEL_DEVICES("full_like", full_like);
-FL_KERNEL_DEVICES("new_zeros", new_zeros);
-FL_KERNEL_DEVICES("new_ones", new_ones);
-FL_KERNEL_DEVICES("new_full", new_full);
-FL_KERNEL_DEVICES("fill_", fill_);
-FL_KERNEL_DEVICES("fill", fill);
-FL_KERNEL_DEVICES("zero_", zero_);
-FL_KERNEL_DEVICES("arange", arange);
-FL_KERNEL_DEVICES("arange.start", arange_start);
-FL_KERNEL_DEVICES("arange.start_step", arange_start_step);
-FL_KERNEL_DEVICES("range", range);
-FL_KERNEL_DEVICES("linspace", linspace);
-FL_KERNEL_DEVICES("logspace", logspace);
+FL_KERNEL("empty", empty_op, kEverywhere);
+FL_KERNEL("empty_strided", empty_strided_op, kEverywhere);
+FL_KERNEL("empty_permuted", empty_permuted, kEverywhere);
+FL_KERNEL("empty_like", empty_like_op, kEverywhere);
+FL_KERNEL("new_empty", new_empty, kEverywhere);
+FL_KERNEL("new_empty_strided", new_empty_strided, kEverywhere);
+FL_KERNEL("zeros", zeros, kDevices);
+FL_KERNEL("ones", ones, kDevices);
+FL_KERNEL("full", full, kDevices);
+FL_KERNEL("eye", eye, kDevices);
+FL_KERNEL("eye.m", eye_m, kDevices);
+FL_KERNEL("scalar_tensor", scalar_tensor_op, kDevices);
+FL_KERNEL("zeros_like", zeros_like, kDevices);
+FL_KERNEL("ones_like", ones_like, kDevices);
+FL_KERNEL("full_like", full_like, kDevices);
+FL_KERNEL("new_zeros", new_zeros, kDevices);
+FL_KERNEL("new_ones", new_ones, kDevices);
+FL_KERNEL("new_full", new_full, kDevices);
+FL_KERNEL("fill_", fill_, kDevices);
+FL_KERNEL("fill", fill, kDevices);
+FL_KERNEL("zero_", zero_, kDevices);
+FL_KERNEL("arange", arange, kDevices);
+FL_KERNEL("arange.start", arange_start, kDevices);
+FL_KERNEL("arange.start_step", arange_start_step, kDevices);
+FL_KERNEL("range", range, kDevices);
+FL_KERNEL("linspace", linspace, kDevices);
+FL_KERNEL("logspace", logspace, kDevices);
 
 }  // namespace
 }  // namespace fl

@@ -42,13 +42,13 @@ void each_kernel(const Operator& op, void* definition, KeySet, Value* args, Valu
   const char* name = op.schema.name.c_str();
   const auto& formals = op.schema.args;
   size_t n = 0;
-  bool found = false;
+  bool any_list = false;
   for (size_t i = 0; i < formals.size(); ++i) {
     if (!formals[i].list) continue;
-    FL_CHECK(!found || args[i].length() == n, "[", name, "] expected lists of one length, got ", int64_t(n),
-             " and ", int64_t(args[i].length()));
+    FL_CHECK(!any_list || args[i].length() == n, "[", name, "] expected lists of one length, got ",
+             int64_t(n), " and ", int64_t(args[i].length()));
     n = args[i].length();
-    found = true;
+    any_list = true;
   }
   FL_CHECK(n > 0, "[", name, "] expected at least one tensor, got an empty list");
 
@@ -63,8 +63,8 @@ void each_kernel(const Operator& op, void* definition, KeySet, Value* args, Valu
     stack[def.position[i]] = args[i];
   }
   const bool returns = !op.schema.returns.empty();
-  std::vector<Tensor> made;
-  made.reserve(returns ? n : 0);
+  std::vector<Tensor> tensors;
+  tensors.reserve(returns ? n : 0);
   for (size_t at = 0; at < n; ++at) {
     for (size_t i = 0; i < formals.size(); ++i) {
       Value& slot = stack[def.position[i]];
@@ -77,9 +77,9 @@ void each_kernel(const Operator& op, void* definition, KeySet, Value* args, Valu
     }
     Value result[1];
     def.op->call(stack.data(), result);
-    if (returns) made.push_back(result[0].take_tensor());
+    if (returns) tensors.push_back(result[0].take_tensor());
   }
-  if (returns) results[0] = Value(made);
+  if (returns) results[0] = Value(tensors);
 }
 
 }  // namespace fl

@@ -1,10 +1,15 @@
-// Discrete Fourier transforms of tensors over the strided one-dimensional kernels: checks, trimming and
-// padding are done before (in Python, on views), several dimensions are transformed one after the other.
-#include "core/accelerator.h"
-#include "cpu/fft/kernel.h"
+// Discrete Fourier transforms of tensors: checks and results. Trimming and padding are done before (in
+// Python, on views).
+#include "ops/fft.h"
+
+#include <cstring>
+
 #include "dispatch/kernel.h"
 
 namespace fl {
+
+DeviceFunction<void(const Tensor&, const Tensor&, IntSpan, bool, double)> device::fft{"fft"};
+
 namespace {
 
 void check_transform(const char* op, const Tensor& self, IntSpan dim, bool complex) {
@@ -19,25 +24,6 @@ void check_transform(const char* op, const Tensor& self, IntSpan dim, bool compl
   }
 }
 
-// Transforms dimension d of `from` into `to`, which may be the same tensor for complex to complex.
-template <class T>
-cpu::FftGeometry geometry(const Tensor& from, const Tensor& to, int64_t d, const Dims& sizes) {
-  return {static_cast<int>(sizes.size()), static_cast<int>(d), sizes.data(), from.strides().data(),
-          to.strides().data()};
-}
-
-template <class T>
-void transform_rest(const Tensor& from, const Tensor& to, IntSpan dim, bool forward, double scale) {
-  const Dims sizes(to.sizes());
-  Tensor source = from;
-  for (int64_t d : dim) {
-    cpu::fft_c2c<T>(source.data<std::complex<T>>(), to.data<std::complex<T>>(),
-                    geometry<T>(source, to, d, sizes), forward, static_cast<T>(scale));
-    scale = 1;
-    source = to;
-  }
-}
-
 Tensor fft_c2c(const Tensor& self, IntSpan dim, double scale, bool forward) {
   check_transform("fft", self, dim, true);
   const Tensor out = empty(self.sizes(), self.options());
@@ -46,13 +32,7 @@ Tensor fft_c2c(const Tensor& self, IntSpan dim, double scale, bool forward) {
     copy_into(out, self);
     return out;
   }
-  if (!self.is_cpu()) {
-    the_accelerator().fft(out, self, dim, forward, scale);
-    return out;
-  }
-  dispatch_float(real_of(self.dtype()), [&](auto type) {
-    transform_rest<typename decltype(type)::type>(self, out, dim, forward, scale);
-  });
+  device::fft(self.device().type, out, self, dim, forward, scale);
   return out;
 }
 
@@ -65,17 +45,9 @@ Tensor fft_r2c(const Tensor& self, IntSpan dim, double scale, bool forward, bool
   if (onesided) sizes[last] = sizes[last] / 2 + 1;
   const Tensor out = empty(sizes, {complex_of(self.dtype()), self.device()});
   if (self.is_meta() || self.numel() == 0) return out;
-  if (!self.is_cpu()) {
-    the_accelerator().fft(out, onesided ? self : to_dtype(self, out.dtype()), dim, forward, scale);
-    return out;
-  }
-  dispatch_float(self.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    const Dims lengths(self.sizes());
-    cpu::fft_r2c<T>(self.data<T>(), out.data<std::complex<T>>(), geometry<T>(self, out, last, lengths),
-                    forward, onesided, static_cast<T>(scale));
-    transform_rest<T>(out, out, IntSpan(dim.data(), dim.size() - 1), forward, 1);
-  });
+  // Only the CPU makes all outputs from real input.
+  const Tensor source = onesided || self.is_cpu() ? self : to_dtype(self, out.dtype());
+  device::fft(self.device().type, out, source, dim, forward, scale);
   return out;
 }
 
@@ -91,20 +63,7 @@ Tensor fft_c2r(const Tensor& self, IntSpan dim, double scale, bool forward, int6
   sizes[last] = last_size;
   const Tensor out = empty(sizes, {real_of(self.dtype()), self.device()});
   if (self.is_meta() || out.numel() == 0) return out;
-  if (!self.is_cpu()) {
-    the_accelerator().fft(out, self, dim, forward, scale);
-    return out;
-  }
-  dispatch_float(out.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    Tensor source = self;
-    if (dim.size() > 1) {
-      source = empty(self.sizes(), self.options());
-      transform_rest<T>(self, source, IntSpan(dim.data(), dim.size() - 1), forward, 1);
-    }
-    cpu::fft_c2r<T>(source.data<std::complex<T>>(), out.data<T>(), geometry<T>(source, out, last, sizes),
-                    forward, static_cast<T>(scale));
-  });
+  device::fft(self.device().type, out, self, dim, forward, scale);
   return out;
 }
 
@@ -134,10 +93,10 @@ Tensor overlap_add(const Tensor& self, int64_t hop) {
   return out;
 }
 
-FL_KERNEL("_overlap_add", overlap_add);
-FL_KERNEL("_fft_c2c", fft_c2c);
-FL_KERNEL("_fft_r2c", fft_r2c);
-FL_KERNEL("_fft_c2r", fft_c2r);
+FL_KERNEL("_overlap_add", overlap_add, kCpu);
+FL_KERNEL("_fft_c2c", fft_c2c, kCpu);
+FL_KERNEL("_fft_r2c", fft_r2c, kCpu);
+FL_KERNEL("_fft_c2r", fft_c2r, kCpu);
 
 }  // namespace
 }  // namespace fl

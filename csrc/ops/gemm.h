@@ -1,6 +1,6 @@
-// Dense products on the CPU: batched C = alpha * A @ B + beta * C (+ bias) (relu).
+// Dense products: batched C = alpha * A @ B + beta * C (+ bias) (relu).
 //
-// The layer knows nothing about tensors: it takes raw pointers, sizes and element strides.  Any
+// The kernels know nothing about tensors: they take raw pointers, sizes and element strides.  Any
 // stride is accepted for A, B and C (transposed, sliced, broadcast with a batch stride of 0);
 // operands are read where they lie, and only the blocks being multiplied are rearranged.
 #pragma once
@@ -8,11 +8,14 @@
 #include <complex>
 #include <cstdint>
 
+#include "core/device_function.h"
 #include "core/dtype.h"
 
-namespace fl::cpu {
+namespace fl {
 
+namespace cpu {
 struct ProductFinish;
+}
 
 // One batched product.  A is m x k, B is k x n, C is m x n; strides count elements.
 struct GemmArgs {
@@ -35,17 +38,20 @@ struct GemmArgs {
   const void* bias = nullptr;  // n values added to every row, not scaled; null: none
   int64_t bias_stride = 1;
   bool relu = false;  // max(0, .) last of all; ignored by complex types
-  const ProductFinish* finish =
-      nullptr;          // what follows, on the CPU (product_finish.h): after all of the above
+  const cpu::ProductFinish* finish =
+      nullptr;          // what follows, on the CPU (cpu/gemm/product_finish.h): after all of the above
   bool narrow = false;  // floats of 16-bit origin: the accelerator may multiply with as few bits (TF32)
   int8_t device = -1;   // of the accelerator, where all operands lie; -1: on the CPU
 };
 
-// Computes the product.  m, n, k or batch may be 0 (k = 0 leaves beta * C + bias).
-// bfloat16 and half accumulate in float; integers wrap around.
-void gemm(const GemmArgs& args);
+// alpha * A @ B + beta * C + bias. m, n, k or batch may be 0 (k = 0 leaves beta * C + bias). bfloat16 and
+// half accumulate in float; integers wrap around.
+namespace device {
+extern DeviceFunction<void(const GemmArgs&)> gemm;
+// sum_i x[i] * y[i] of n elements, written to *out; no conjugation. Devices without it multiply matrices.
+extern DeviceFunction<void(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y,
+                           int64_t y_stride, void* out)>
+    dot;
+}  // namespace device
 
-// sum_i x[i] * y[i], written to *out (one element of dtype); no conjugation.
-void dot(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y, int64_t y_stride, void* out);
-
-}  // namespace fl::cpu
+}  // namespace fl

@@ -3,13 +3,15 @@
 #include <cmath>
 #include <string>
 
-#include "core/accelerator.h"
 #include "core/parallel.h"
 #include "dispatch/kernel.h"
 #include "ops/layout.h"
-#include "ops/resize_kernel.h"
+#include "ops/resize.h"
 
 namespace fl {
+
+DeviceFunction<void(const ResizeArgs&, bool)> device::resize{"interpolate"};
+
 namespace {
 
 ResizeMode mode_of(std::string_view name) {
@@ -154,12 +156,8 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
   g.input = in.raw();
   g.output = out.raw();
   g.channels_last = last;
-  if (self.is_cpu()) {
-    picked_resize_table().forward(g);
-  } else {
-    g.device = self.device().index;
-    the_accelerator().resize(g, false);
-  }
+  g.device = self.device().index;
+  device::resize(self.device().type, g, false);
   return out;
 }
 
@@ -187,17 +185,13 @@ Tensor interpolate_backward(const Tensor& grad, IntSpan input_size, std::string_
   g.axes = axes;
   g.input = from.raw();
   g.output = sums.raw();
-  if (!grad.is_cpu()) {
-    g.device = grad.device().index;
-    the_accelerator().resize(g, true);
-  } else if (sums.numel()) {
-    picked_resize_table().backward(g);
-  }
+  g.device = grad.device().index;
+  if (!grad.is_cpu() || sums.numel()) device::resize(grad.device().type, g, true);
   return to_dtype(sums, grad.dtype());
 }
 
-FL_KERNEL_DEVICES("_interpolate", interpolate);
-FL_KERNEL_DEVICES("_interpolate_backward", interpolate_backward);
+FL_KERNEL("_interpolate", interpolate, kDevices);
+FL_KERNEL("_interpolate_backward", interpolate_backward, kDevices);
 
 }  // namespace
 }  // namespace fl

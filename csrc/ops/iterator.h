@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/pointwise_loops.h"
 
 namespace fl {
 
@@ -28,8 +29,9 @@ class StridedIterator {
 
   int64_t numel() const { return numel_; }
 
-  // Runs loop(in, out, n) over all blocks, in parallel where it pays. `cost` scales the work of one element.
-  using Loop = void (*)(const void* const* in, void* out, int64_t n, const Scalar* params);
+  // Runs loop(in, out, n) on the CPU over all blocks, in parallel where it pays. `cost` scales the work of
+  // one element.
+  using Loop = PointwiseLoop;
   void run(Loop loop, const Scalar* params, int64_t cost = 1);
 
   int ndim() const { return static_cast<int>(sizes_.size()); }
@@ -38,6 +40,7 @@ class StridedIterator {
   const Dims& sizes() const { return sizes_; }
 
  private:
+  struct Walk;
   void run_range(Loop loop, const Scalar* params, int64_t begin, int64_t end) const;
 
   IntSpan shape_;

@@ -1,14 +1,14 @@
-// Joining tensors: cat and stack, as one copy shared by all threads.
-#include <cstring>
-
-#include "core/parallel.h"
-#include "cpu/engine/cast.h"
+// Joining tensors: cat and stack, as one copy of all their rows where they lie as the result does.
 #include "dispatch/kernel.h"
-#include "ops/device_lists.h"
 #include "ops/layout.h"
-#include "ops/pointwise.h"
+#include "ops/lists.h"
+#include "ops/outputs.h"
+#include "ops/promotion.h"
 
 namespace fl {
+
+DeviceFunction<bool(const std::vector<JoinPart>&, int64_t, const Tensor&)> device::join{"cat"};
+
 namespace {
 
 DType common_dtype(const std::vector<Tensor>& tensors) {
@@ -21,64 +21,6 @@ DType common_dtype(const std::vector<Tensor>& tensors) {
   std::vector<const Value*> pointers;
   for (const Value& v : values) pointers.push_back(&v);
   return result_type(pointers.data(), static_cast<int>(pointers.size()));
-}
-
-// Interleaves the rows of the parts: out = row 0 of each part, then row 1 of each, ...
-void join_rows(const std::vector<JoinPart>& parts, int64_t rows, int64_t item, DType dtype, char* out) {
-  int64_t width = 0, smallest = std::numeric_limits<int64_t>::max();
-  for (const JoinPart& p : parts) {
-    width += p.bytes;
-    smallest = std::min(smallest, p.bytes);
-  }
-  if (rows > 1 && smallest <= 64) {
-    // Short pieces: a block of rows at a time, part by part, so that each copy is one strided loop.
-    const int64_t block = std::max<int64_t>(1, 16384 / width);
-    const CastFn copy = cast_fn(dtype, dtype);
-    parallel_for((rows + block - 1) / block, std::max<int64_t>(1, kGrain / (block * width / item + 1)),
-                 [&](int64_t b, int64_t e) {
-                   for (int64_t r0 = b * block; r0 < std::min(rows, e * block); r0 += block) {
-                     const int64_t n = std::min(block, rows - r0);
-                     char* to = out + r0 * width;
-                     for (const JoinPart& p : parts) {
-                       const char* from = p.data + r0 * p.bytes;
-                       if (p.bytes <= 4 * item) {
-                         for (int64_t k = 0; k < p.bytes; k += item)
-                           copy(from + k, p.bytes, to + k, width, n);
-                       } else {
-                         for (int64_t i = 0; i < n; ++i)
-                           std::memcpy(to + i * width, from + i * p.bytes, p.bytes);
-                       }
-                       to += p.bytes;
-                     }
-                   }
-                 });
-    return;
-  }
-  // Long pieces: threads share the bytes of the output wherever the cuts fall.
-  parallel_for(rows * width, kGrain * 8, [&](int64_t begin, int64_t end) {
-    int64_t row = begin / width, skip = begin % width, at = begin;
-    for (; at < end; ++row) {
-      for (const JoinPart& p : parts) {
-        if (skip >= p.bytes) {
-          skip -= p.bytes;
-          continue;
-        }
-        const int64_t n = std::min(p.bytes - skip, end - at);
-        if (n <= 0) break;
-        std::memcpy(out + at, p.data + row * p.bytes + skip, n);
-        at += n;
-        skip = 0;
-      }
-    }
-  });
-}
-
-// By the loops above, or the device's; false where that has none for it.
-bool joined(const std::vector<JoinPart>& parts, int64_t rows, const Tensor& out) {
-  if (out.device().type == DeviceType::CUDA)
-    return device_lists().join(parts, rows, out.raw(), out.device().index);
-  join_rows(parts, rows, out.itemsize(), out.dtype(), out.raw());
-  return true;
 }
 
 bool is_legacy_empty(const Tensor& t) {
@@ -126,7 +68,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
     std::vector<JoinPart> parts;
     for (const Tensor& t : tensors)
       if (t.numel()) parts.push_back({t.raw(), t.size(d) * inner});
-    if (joined(parts, rows, out)) return out;
+    if (device::join(device.type, parts, rows, out)) return out;
   }
   int64_t at = 0;
   for (const Tensor& t : tensors) {
@@ -176,7 +118,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
     for (int64_t k = d; k < model.dim(); ++k) inner *= model.size(k);
     std::vector<JoinPart> parts;
     for (const Tensor& t : tensors) parts.push_back({t.raw(), inner});
-    if (joined(parts, rows, out)) return out;
+    if (device::join(out.device().type, parts, rows, out)) return out;
   }
   Dims strides(out.strides());
   const int64_t step = strides[d];
@@ -186,9 +128,9 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   return out;
 }
 
-FL_KERNEL_DEVICES("cat", cat);
-FL_KERNEL_DEVICES("cat.out", cat_out);
-FL_KERNEL_DEVICES("stack", stack);
+FL_KERNEL("cat", cat, kDevices);
+FL_KERNEL("cat.out", cat_out, kDevices);
+FL_KERNEL("stack", stack, kDevices);
 
 }  // namespace
 }  // namespace fl

@@ -1,4 +1,4 @@
-// Matrix products: checks shapes and dtypes, folds or broadcasts batches, and hands the strides as they are
+// Matrix products: checks shapes and dtypes, merges or broadcasts batches, and hands the strides as they are
 // to gemm.
 #include "core/accelerator.h"
 #include "dispatch/kernel.h"
@@ -6,6 +6,9 @@
 #include "ops/iterator.h"
 
 namespace fl {
+
+DeviceFunction<void(const GemmArgs&)> device::gemm{"matmul"};
+DeviceFunction<void(DType, int64_t, const void*, int64_t, const void*, int64_t, void*)> device::dot{"dot"};
 
 namespace {
 
@@ -40,7 +43,7 @@ class Batch {
     axes_[count_++] = {size, a, b, c};
   }
 
-  void run(cpu::GemmArgs g) {
+  void run(GemmArgs g) {
     if (empty_) return;
     merge_rows(g);
     if (count_ > 0) {
@@ -54,7 +57,7 @@ class Batch {
   }
 
   // Calls of gemm that `run` makes.
-  int64_t calls(cpu::GemmArgs g) const {
+  int64_t calls(GemmArgs g) const {
     Batch merged = *this;
     merged.merge_rows(g);
     int64_t product = empty_ ? 0 : 1;
@@ -64,7 +67,7 @@ class Batch {
 
  private:
   // A batch that shares B becomes rows of A.
-  void merge_rows(cpu::GemmArgs& g) {
+  void merge_rows(GemmArgs& g) {
     while (count_ > 0) {
       const Axis& inner = axes_[count_ - 1];
       if (inner.b != 0) break;
@@ -79,10 +82,10 @@ class Batch {
     }
   }
 
-  void loop(const cpu::GemmArgs& g, int level, int64_t item) {
-    if (level >= count_ - 1) return g.device >= 0 ? the_accelerator().gemm(g) : cpu::gemm(g);
+  void loop(const GemmArgs& g, int level, int64_t item) {
+    if (level >= count_ - 1) return device::gemm(g.device >= 0 ? DeviceType::CUDA : DeviceType::CPU, g);
     const Axis& axis = axes_[level];
-    cpu::GemmArgs step = g;
+    GemmArgs step = g;
     for (int64_t i = 0; i < axis.size; ++i) {
       step.a = static_cast<const char*>(g.a) + i * axis.a * item;
       step.b = static_cast<const char*>(g.b) + i * axis.b * item;
@@ -151,7 +154,7 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<
   if (b.dim() == 2 && a.dim() > 2 && a.size(-2) < 128 && out.is_cpu() && !a.is_contiguous() &&
       !rows_of_one_matrix(a))
     return multiply(contiguous(a), b, out, alpha, beta, bias);
-  cpu::GemmArgs g;
+  GemmArgs g;
   g.dtype = out.dtype();
   g.m = out.size(-2);
   g.n = out.size(-1);
@@ -259,11 +262,12 @@ Tensor dot(const Tensor& self, const Tensor& tensor) {
            " and ", tensor.size(0));
   check_operands("dot", self, tensor);
   const Tensor out = empty({}, self.options());
-  if (out.device().type == DeviceType::CUDA)
+  if (out.is_meta()) return out;
+  if (device::dot.exists_on(out.device().type))
+    device::dot(out.device().type, out.dtype(), self.size(0), self.raw(), self.stride(0), tensor.raw(),
+                tensor.stride(0), out.raw());
+  else
     multiply(row(self), column(tensor), with_dims(out, {1, 1}, {1, 1}));
-  else if (!out.is_meta())
-    cpu::dot(out.dtype(), self.size(0), self.raw(), self.stride(0), tensor.raw(), tensor.stride(0),
-             out.raw());
   return out;
 }
 
@@ -474,18 +478,18 @@ Tensor outer(const Tensor& self, const Tensor& vec2) {
 
 const detail::Register register_outer{"outer", {Key::Composite}, kernel_of<&outer>()};
 const detail::Register register_ger{"ger", {Key::Composite}, kernel_of<&outer>()};
-FL_KERNEL_DEVICES("mm", mm);
-FL_KERNEL_DEVICES("bmm", bmm);
-FL_KERNEL_DEVICES("mv", mv);
-FL_KERNEL_DEVICES("dot", dot);
-FL_KERNEL_DEVICES("matmul", matmul);
-FL_KERNEL_DEVICES("linear", linear);
-FL_KERNEL_DEVICES("_product_pitched", product_pitched);
-FL_KERNEL_DEVICES("addmm", addmm);
-FL_KERNEL_DEVICES("addmv", addmv);
-FL_KERNEL_DEVICES("baddbmm", baddbmm);
-FL_KERNEL_DEVICES("addbmm", addbmm);
-FL_KERNEL("linalg_cross", cross);
+FL_KERNEL("mm", mm, kDevices);
+FL_KERNEL("bmm", bmm, kDevices);
+FL_KERNEL("mv", mv, kDevices);
+FL_KERNEL("dot", dot, kDevices);
+FL_KERNEL("matmul", matmul, kDevices);
+FL_KERNEL("linear", linear, kDevices);
+FL_KERNEL("_product_pitched", product_pitched, kDevices);
+FL_KERNEL("addmm", addmm, kDevices);
+FL_KERNEL("addmv", addmv, kDevices);
+FL_KERNEL("baddbmm", baddbmm, kDevices);
+FL_KERNEL("addbmm", addbmm, kDevices);
+FL_KERNEL("linalg_cross", cross, kCpu);
 
 }  // namespace
 }  // namespace fl

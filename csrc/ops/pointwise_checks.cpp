@@ -35,9 +35,9 @@ void no_bool(const PointwiseDef& def, const Value* const* operand, const Scalar*
 }
 
 void mask_condition(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {
-  const DType given = dtype_of(*operand[0]);
-  FL_CHECK(given == DType::Bool || given == DType::UInt8, "[", def.name, "] expected a bool condition, got ",
-           name_of(given));
+  const DType condition = dtype_of(*operand[0]);
+  FL_CHECK(condition == DType::Bool || condition == DType::UInt8, "[", def.name,
+           "] expected a bool condition, got ", name_of(condition));
 }
 
 void no_integer_division(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {

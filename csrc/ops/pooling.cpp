@@ -1,20 +1,18 @@
-// Pooling operators: checks, window geometry, output layouts, and the call of the loops in
-// kernels/max_pool.cpp and kernels/average_pool.cpp, or of the device's.
+// Pooling operators: checks, window geometry, output layouts, and the call of the device's loops.
 #include <string>
 
+#include "core/bytes.h"
 #include "core/parallel.h"
-#include "cpu/engine/bytes.h"
 #include "dispatch/kernel.h"
 #include "ops/layout.h"
-#include "ops/pool_kernel.h"
+#include "ops/pooling.h"
 #include "ops/windows.h"
 
 namespace fl {
 
-DevicePools& device_pools() {
-  static DevicePools pools;
-  return pools;
-}
+using PoolFunction = DeviceFunction<void(const PoolArgs&, int)>;
+PoolFunction device::max_pool{"max_pool"}, device::average_pool{"avg_pool"},
+    device::average_pool_backward{"avg_pool_backward"};
 
 namespace {
 
@@ -95,10 +93,7 @@ std::tuple<Tensor, Tensor> run_max(Pooling p, const Tensor& self, bool indexed) 
   Tensor result = in.dtype() == t ? out : empty_laid(sizes, last, in.options());
   PoolArgs g = p.arguments(in, result, last);
   if (indexed) g.indices = indices.data<int64_t>();
-  if (on_host(self))
-    picked_max_pool_table().run(g);
-  else
-    device_pools().max(g, self.device().index);
+  device::max_pool(self.device().type, g, self.device().index);
   if (!result.same(out)) copy_into(out, result);
   return {out, indices};
 }
@@ -113,10 +108,7 @@ Tensor run_average(Pooling p, const Tensor& self, int64_t divisor) {
   const Tensor in = laid(self, last);
   PoolArgs g = p.arguments(in, out, last);
   g.divisor = divisor;
-  if (on_host(self))
-    picked_average_pool_table().run(g);
-  else
-    device_pools().average(g, self.device().index);
+  device::average_pool(self.device().type, g, self.device().index);
   return out;
 }
 
@@ -294,7 +286,7 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& self, IntSpan kerne
     g.input = in.raw() + plane * in_plane * in.itemsize();
     g.output = result.raw() + plane * out_plane * in.itemsize();
     g.indices = indices.data<int64_t>() + plane * out_plane;
-    picked_max_pool_table().run(g);
+    device::max_pool(self.device().type, g, self.device().index);
   }
   return {result, indices};
 }
@@ -414,10 +406,7 @@ Tensor run_average_backward(Pooling p, const Tensor& grad, IntSpan input_size, i
   Tensor sums = from.dtype() == grad.dtype() ? out : empty_laid(input_size, last, from.options());
   PoolArgs g = p.arguments(sums, from, last);
   g.divisor = divisor;
-  if (host)
-    picked_average_pool_table().backward(g);
-  else
-    device_pools().average_backward(g, grad.device().index);
+  device::average_pool_backward(grad.device().type, g, grad.device().index);
   if (!sums.same(out)) copy_into(out, sums);
   return out;
 }
@@ -444,27 +433,27 @@ Tensor adaptive_avg_pool_backward(const Tensor& grad, IntSpan input_size, int64_
                               0);
 }
 
-FL_KERNEL_DEVICES("max_pool1d", max_pool<1>);
-FL_KERNEL_DEVICES("max_pool2d", max_pool<2>);
-FL_KERNEL_DEVICES("max_pool3d", max_pool<3>);
-FL_KERNEL_DEVICES("max_pool1d_with_indices", max_pool_with_indices<1>);
-FL_KERNEL_DEVICES("max_pool2d_with_indices", max_pool_with_indices<2>);
-FL_KERNEL_DEVICES("max_pool3d_with_indices", max_pool_with_indices<3>);
-FL_KERNEL_DEVICES("avg_pool1d", avg_pool1d);
-FL_KERNEL_DEVICES("avg_pool2d", avg_pool<2>);
-FL_KERNEL_DEVICES("avg_pool3d", avg_pool<3>);
-FL_KERNEL_DEVICES("adaptive_avg_pool1d", adaptive_avg_pool<1>);
-FL_KERNEL_DEVICES("adaptive_avg_pool2d", adaptive_avg_pool<2>);
-FL_KERNEL_DEVICES("adaptive_avg_pool3d", adaptive_avg_pool<3>);
-FL_KERNEL_DEVICES("adaptive_max_pool1d", adaptive_max_pool<1>);
-FL_KERNEL_DEVICES("_adaptive_max_pool2d", adaptive_max_pool<2>);
-FL_KERNEL_DEVICES("_adaptive_max_pool3d", adaptive_max_pool<3>);
-FL_KERNEL("_fractional_max_pool2d", fractional_max_pool<2>);
-FL_KERNEL("_fractional_max_pool3d", fractional_max_pool<3>);
-FL_KERNEL("_pool_scatter", pool_scatter);
-FL_KERNEL("_pool_gather", pool_gather);
-FL_KERNEL_DEVICES("_avg_pool_backward", avg_pool_backward);
-FL_KERNEL_DEVICES("_adaptive_avg_pool_backward", adaptive_avg_pool_backward);
+FL_KERNEL("max_pool1d", max_pool<1>, kDevices);
+FL_KERNEL("max_pool2d", max_pool<2>, kDevices);
+FL_KERNEL("max_pool3d", max_pool<3>, kDevices);
+FL_KERNEL("max_pool1d_with_indices", max_pool_with_indices<1>, kDevices);
+FL_KERNEL("max_pool2d_with_indices", max_pool_with_indices<2>, kDevices);
+FL_KERNEL("max_pool3d_with_indices", max_pool_with_indices<3>, kDevices);
+FL_KERNEL("avg_pool1d", avg_pool1d, kDevices);
+FL_KERNEL("avg_pool2d", avg_pool<2>, kDevices);
+FL_KERNEL("avg_pool3d", avg_pool<3>, kDevices);
+FL_KERNEL("adaptive_avg_pool1d", adaptive_avg_pool<1>, kDevices);
+FL_KERNEL("adaptive_avg_pool2d", adaptive_avg_pool<2>, kDevices);
+FL_KERNEL("adaptive_avg_pool3d", adaptive_avg_pool<3>, kDevices);
+FL_KERNEL("adaptive_max_pool1d", adaptive_max_pool<1>, kDevices);
+FL_KERNEL("_adaptive_max_pool2d", adaptive_max_pool<2>, kDevices);
+FL_KERNEL("_adaptive_max_pool3d", adaptive_max_pool<3>, kDevices);
+FL_KERNEL("_fractional_max_pool2d", fractional_max_pool<2>, kCpu);
+FL_KERNEL("_fractional_max_pool3d", fractional_max_pool<3>, kCpu);
+FL_KERNEL("_pool_scatter", pool_scatter, kCpu);
+FL_KERNEL("_pool_gather", pool_gather, kCpu);
+FL_KERNEL("_avg_pool_backward", avg_pool_backward, kDevices);
+FL_KERNEL("_adaptive_avg_pool_backward", adaptive_avg_pool_backward, kDevices);
 
 }  // namespace
 }  // namespace fl

@@ -4,60 +4,23 @@
 
 #include <cmath>
 
-#include "core/accelerator.h"
-#include "core/parallel.h"
-#include "core/random.h"
-#include "cpu/engine/cast.h"
+#include "dispatch/generator.h"
 #include "dispatch/kernel.h"
-#include "ops/device_sequences.h"
 #include "ops/layout.h"
+#include "ops/sequences.h"
 
 namespace fl {
 
+DeviceFunction<void(const Tensor&, const RandomCall&)> device::random{"random"};
+DeviceFunction<void(const Tensor&, const RandomCall&, double, const Tensor&, const Tensor&)> device::dropout{
+    "native_dropout"};
+DeviceFunction<void(const Tensor&, Generator::State)> device::shuffle{"randperm"};
+
 namespace {
 
-constexpr int64_t kWords = 1024;  // made at a time: 4 KiB, 16 groups
-
-RandomCall call_of(RandomLoop loop, Generator::State state, const RandomParams& params) {
-  const RandomTable& t = picked_random_table();
-  const RandomLoop* pairs[] = {t.uniform, t.normal, t.exponential, t.cauchy, t.log_normal};
-  for (int k = 0; k < 5; ++k)
-    for (bool wide : {false, true})
-      if (pairs[k][wide] == loop) return {static_cast<RandomKind>(k), wide, state.seed, state.offset, params};
-  const RandomKind kind = loop == t.geometric ? RandomKind::Geometric
-                          : loop == t.range32 ? RandomKind::Range32
-                          : loop == t.range64 ? RandomKind::Range64
-                                              : RandomKind::Bernoulli;
-  return {kind, false, state.seed, state.offset, params};
-}
-
-// Fills a contiguous tensor. The loop writes `made` elements from `per` words each.
-void fill_contiguous(const Tensor& out, Generator::State state, RandomLoop loop, const RandomParams& params,
-                     DType made, int per) {
-  if (!out.is_cpu()) return the_accelerator().random(out, call_of(loop, state, params));
-  const RandomTable& table = picked_random_table();
-  const int64_t n = out.numel(), step = kWords / per;
-  const bool direct = out.dtype() == made;
-  const CastFn cast = cast_fn(made, out.dtype());
-  const int64_t made_size = size_of(made), out_size = out.itemsize();
-  char* data = out.raw();
-  parallel_for((n + step - 1) / step, 8, [&](int64_t begin, int64_t end) {
-    alignas(64) uint32_t words[kWords];
-    alignas(64) char staged[kWords * 8];
-    for (int64_t c = begin; c < end; ++c) {
-      const int64_t first = c * step, count = std::min(step, n - first);
-      const int64_t groups = (count * per + philox::kGroup - 1) / philox::kGroup;
-      table.words(state.seed, state.offset, c * (kWords / philox::kGroup), groups, words);
-      char* to = data + first * out_size;
-      loop(words, count, params, direct ? to : staged);
-      if (!direct) cast(staged, made_size, to, out_size, count);
-    }
-  });
-}
-
 // Fills any tensor, in place; complex ones as twice as many reals.
-Tensor fill(const char* op, const Tensor& self, Opaque* generator, RandomLoop loop,
-            const RandomParams& params, DType made, int per) {
+Tensor fill(const char* op, const Tensor& self, Opaque* generator, RandomKind kind,
+            const RandomParams& params, bool wide = false) {
   FL_CHECK(!has_internal_overlap(self), "[", op,
            "] expected a tensor whose elements are distinct in memory, got an expanded tensor");
   self.bump_version();
@@ -70,15 +33,14 @@ Tensor fill(const char* op, const Tensor& self, Opaque* generator, RandomLoop lo
     real = alias(flat, {flat.numel() * 2}, {1}, flat.offset() * 2);
     real->dtype = real_of(self.dtype());
   }
-  fill_contiguous(real, state, loop, params, made, per);
+  device::random(real.device().type, real, {kind, wide, state.seed, state.offset, params});
   if (!flat.same(self)) copy_into(self, flat);
   return self;
 }
 
-Tensor fill_floating(const char* op, const Tensor& self, Opaque* generator, const RandomLoop (&loops)[2],
+Tensor fill_floating(const char* op, const Tensor& self, Opaque* generator, RandomKind kind,
                      const RandomParams& params) {
-  const bool wide = compute_of(real_of(self.dtype())) == DType::Double;
-  return fill(op, self, generator, loops[wide], params, wide ? DType::Double : DType::Float, wide ? 2 : 1);
+  return fill(op, self, generator, kind, params, compute_of(real_of(self.dtype())) == DType::Double);
 }
 
 void check_floating(const char* op, const Tensor& self, bool complex = false) {
@@ -126,7 +88,7 @@ Tensor uniform_(const Tensor& self, double from, double to, Opaque* generator) {
   p.a = from;
   p.b = to;
   p.bits = std::min(24, mantissa_bits(self.dtype()));
-  return fill_floating("uniform_", self, generator, picked_random_table().uniform, p);
+  return fill_floating("uniform_", self, generator, RandomKind::Uniform, p);
 }
 
 Tensor normal_(const Tensor& self, double mean, double std, Opaque* generator) {
@@ -135,7 +97,7 @@ Tensor normal_(const Tensor& self, double mean, double std, Opaque* generator) {
   RandomParams p;
   p.a = mean;
   p.b = is_complex(self.dtype()) ? std / std::sqrt(2.0) : std;
-  fill_floating("normal_", self, generator, picked_random_table().normal, p);
+  fill_floating("normal_", self, generator, RandomKind::Normal, p);
   if (is_complex(self.dtype()) && mean != 0 && self.is_cpu()) {
     // The mean is real; the loop gave it to both parts.
     dispatch(self.dtype(), [&](auto type) {
@@ -156,7 +118,7 @@ Tensor exponential_(const Tensor& self, double lambd, Opaque* generator) {
   FL_CHECK(lambd > 0.0, "[exponential_] expected lambd > 0, got ", lambd);
   RandomParams p;
   p.a = lambd;
-  return fill_floating("exponential_", self, generator, picked_random_table().exponential, p);
+  return fill_floating("exponential_", self, generator, RandomKind::Exponential, p);
 }
 
 Tensor cauchy_(const Tensor& self, double median, double sigma, Opaque* generator) {
@@ -165,7 +127,7 @@ Tensor cauchy_(const Tensor& self, double median, double sigma, Opaque* generato
   RandomParams p;
   p.a = median;
   p.b = sigma;
-  return fill_floating("cauchy_", self, generator, picked_random_table().cauchy, p);
+  return fill_floating("cauchy_", self, generator, RandomKind::Cauchy, p);
 }
 
 Tensor log_normal_(const Tensor& self, double mean, double std, Opaque* generator) {
@@ -174,7 +136,7 @@ Tensor log_normal_(const Tensor& self, double mean, double std, Opaque* generato
   RandomParams p;
   p.a = mean;
   p.b = std;
-  return fill_floating("log_normal_", self, generator, picked_random_table().log_normal, p);
+  return fill_floating("log_normal_", self, generator, RandomKind::LogNormal, p);
 }
 
 Tensor geometric_(const Tensor& self, double prob, Opaque* generator) {
@@ -183,7 +145,7 @@ Tensor geometric_(const Tensor& self, double prob, Opaque* generator) {
   FL_CHECK(0 < prob && prob < 1, "[geometric_] expected p in (0, 1), got ", prob);
   RandomParams p;
   p.a = prob;
-  return fill("geometric_", self, generator, picked_random_table().geometric, p, DType::Double, 2);
+  return fill("geometric_", self, generator, RandomKind::Geometric, p);
 }
 
 // ---------------------------------------------------------------- integers
@@ -193,8 +155,7 @@ Tensor fill_range(const char* op, const Tensor& self, int64_t low, uint64_t rang
   p.low = low;
   p.range = range;
   const bool narrow = range != 0 && range <= uint64_t(1) << 32;
-  const RandomTable& table = picked_random_table();
-  return fill(op, self, generator, narrow ? table.range32 : table.range64, p, DType::Int64, narrow ? 1 : 2);
+  return fill(op, self, generator, narrow ? RandomKind::Range32 : RandomKind::Range64, p);
 }
 
 // Largest integer up to which every integer is a value of the dtype, and the smallest.
@@ -270,7 +231,7 @@ Tensor bernoulli_float_(const Tensor& self, double p, Opaque* generator) {
                 name_of(self.dtype()));
   RandomParams params;
   params.range = static_cast<uint64_t>(std::ldexp(p, 32));
-  return fill("bernoulli_", self, generator, picked_random_table().bernoulli, params, DType::Bool, 1);
+  return fill("bernoulli_", self, generator, RandomKind::Bernoulli, params);
 }
 
 // ---------------------------------------------------------------- factories
@@ -335,23 +296,6 @@ Tensor randint_like(const Tensor& self, int64_t high, Opaque* generator, std::op
   return randint_like_low(self, 0, high, generator, dtype, layout, device, pin_memory, format);
 }
 
-// 0 to n - 1 in random order.
-void shuffle(const Tensor& order, Generator::State state) {
-  const int64_t n = order.numel();
-  int64_t* p = order.data<int64_t>();
-  for (int64_t i = 0; i < n; ++i) p[i] = i;
-  alignas(64) uint32_t words[kWords];
-  for (int64_t i = 0; i + 1 < n; ++i) {
-    const int64_t in = i % (kWords / 2);
-    if (in == 0)
-      picked_random_table().words(state.seed, state.offset, i / (philox::kGroup / 2), kWords / philox::kGroup,
-                                  words);
-    const uint64_t w = uint64_t(words[2 * in]) << 32 | words[2 * in + 1];
-    const uint64_t left = static_cast<uint64_t>(n - i);
-    std::swap(p[i], p[i + static_cast<int64_t>(static_cast<unsigned __int128>(w) * left >> 64)]);
-  }
-}
-
 Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::optional<Layout> layout,
                 std::optional<Device> device, std::optional<bool>) {
   FL_CHECK(n >= 0, "[randperm] expected n >= 0, got ", n);
@@ -363,13 +307,7 @@ Tensor randperm(int64_t n, Opaque* generator, std::optional<DType> dtype, std::o
   FL_CHECK(n - 1 <= high, "[randperm] expected n to fit in ", name_of(out.dtype()), ", got ", n);
   if (out.is_meta()) return out;
   const Generator::State state = generator_of(generator, out.device()).take();
-  if (!out.is_cpu()) {
-    device_sequences().shuffle(out, state);
-    return out;
-  }
-  const Tensor order = out.dtype() == DType::Int64 ? out : empty({n}, {DType::Int64, Device{}});
-  shuffle(order, state);
-  if (!order.same(out)) copy_into(out, order);
+  device::shuffle(out.device().type, out, state);
   return out;
 }
 
@@ -391,68 +329,45 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
   const bool plain = out.strides() == input.strides() && is_dense(input);
   const Tensor source = plain ? input : contiguous(input);
   const Tensor target = plain || out.is_contiguous() ? out : empty(out.sizes(), out.options());
-  const Tensor kept = plain || mask.is_contiguous() ? mask : empty(mask.sizes(), mask.options());
+  const Tensor drawn = plain || mask.is_contiguous() ? mask : empty(mask.sizes(), mask.options());
   const Generator::State state = default_generator(input.device().type).take();
-  const RandomTable& table = picked_random_table();
   RandomParams params;
   params.range = static_cast<uint64_t>(std::ldexp(1 - p, 32));
-  if (!input.is_cpu()) {
+  const RandomCall call{RandomKind::Bernoulli, false, state.seed, state.offset, params};
+  const double scale = p == 1 ? 0.0 : 1 / (1 - p);
+  const DeviceType device = input.device().type;
+  if (!device::dropout.exists_on(device)) {
     static const Operator& mul = OperatorTable::get().at("mul.Tensor");
-    the_accelerator().random(kept, call_of(table.bernoulli, state, params));
-    if (!kept.same(mask)) copy_into(mask, kept);
-    const Tensor scaled = call_tensor(mul, input, Scalar(p == 1 ? 0.0 : 1 / (1 - p)));
-    return {call_tensor(mul, scaled, mask), mask};
+    device::random(device, drawn, call);
+    if (!drawn.same(mask)) copy_into(mask, drawn);
+    return {call_tensor(mul, call_tensor(mul, input, Scalar(scale)), mask), mask};
   }
-  const double scale = p == 1 ? 0 : 1 / (1 - p);
-  const int64_t n = input.numel();
-  bool* m = kept.data<bool>();
-  dispatch(input.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    if constexpr (std::is_floating_point_v<T> || is_reduced_type<T> || is_complex_type<T>) {
-      using C = std::conditional_t<is_reduced_type<T>, float, T>;
-      const T* x = source.template data<T>();
-      T* o = target.template data<T>();
-      const C factor = C(scale);
-      parallel_for((n + kWords - 1) / kWords, 8, [&](int64_t begin, int64_t end) {
-        alignas(64) uint32_t words[kWords];
-        for (int64_t c = begin; c < end; ++c) {
-          const int64_t first = c * kWords, count = std::min(kWords, n - first);
-          table.words(state.seed, state.offset, c * (kWords / philox::kGroup),
-                      (count + philox::kGroup - 1) / philox::kGroup, words);
-          bool* keep = m + first;
-          table.bernoulli(words, count, params, keep);
-#pragma GCC ivdep
-          for (int64_t i = 0; i < count; ++i)
-            o[first + i] = static_cast<T>(static_cast<C>(x[first + i]) * (keep[i] ? factor : C(0)));
-        }
-      });
-    }
-  });
+  device::dropout(device, source, call, scale, target, drawn);
   if (!target.same(out)) copy_into(out, target);
-  if (!kept.same(mask)) copy_into(mask, kept);
+  if (!drawn.same(mask)) copy_into(mask, drawn);
   return {out, mask};
 }
 
-FL_KERNEL_DEVICES("uniform_", uniform_);
-FL_KERNEL_DEVICES("normal_", normal_);
-FL_KERNEL_DEVICES("exponential_", exponential_);
-FL_KERNEL_DEVICES("cauchy_", cauchy_);
-FL_KERNEL_DEVICES("log_normal_", log_normal_);
-FL_KERNEL_DEVICES("geometric_", geometric_);
-FL_KERNEL_DEVICES("random_", random_);
-FL_KERNEL_DEVICES("random_.from", random_from);
-FL_KERNEL_DEVICES("random_.to", random_to);
-FL_KERNEL_DEVICES("bernoulli_.float", bernoulli_float_);
-FL_KERNEL_DEVICES("rand", rand);
-FL_KERNEL_DEVICES("randn", randn);
-FL_KERNEL_DEVICES("randint", randint);
-FL_KERNEL_DEVICES("randint.low", randint_low);
-FL_KERNEL_DEVICES("rand_like", rand_like);
-FL_KERNEL_DEVICES("randn_like", randn_like);
-FL_KERNEL_DEVICES("randint_like", randint_like);
-FL_KERNEL_DEVICES("randint_like.low_dtype", randint_like_low);
-FL_KERNEL_DEVICES("randperm", randperm);
-FL_KERNEL_DEVICES("native_dropout", native_dropout);
+FL_KERNEL("uniform_", uniform_, kDevices);
+FL_KERNEL("normal_", normal_, kDevices);
+FL_KERNEL("exponential_", exponential_, kDevices);
+FL_KERNEL("cauchy_", cauchy_, kDevices);
+FL_KERNEL("log_normal_", log_normal_, kDevices);
+FL_KERNEL("geometric_", geometric_, kDevices);
+FL_KERNEL("random_", random_, kDevices);
+FL_KERNEL("random_.from", random_from, kDevices);
+FL_KERNEL("random_.to", random_to, kDevices);
+FL_KERNEL("bernoulli_.float", bernoulli_float_, kDevices);
+FL_KERNEL("rand", rand, kDevices);
+FL_KERNEL("randn", randn, kDevices);
+FL_KERNEL("randint", randint, kDevices);
+FL_KERNEL("randint.low", randint_low, kDevices);
+FL_KERNEL("rand_like", rand_like, kDevices);
+FL_KERNEL("randn_like", randn_like, kDevices);
+FL_KERNEL("randint_like", randint_like, kDevices);
+FL_KERNEL("randint_like.low_dtype", randint_like_low, kDevices);
+FL_KERNEL("randperm", randperm, kDevices);
+FL_KERNEL("native_dropout", native_dropout, kDevices);
 
 }  // namespace
 }  // namespace fl

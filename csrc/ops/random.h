@@ -1,13 +1,14 @@
-// Loops of the random operators: words of a Philox stream, and words turned into numbers of a distribution.
+// What random operators ask of a device: elements of a distribution from a Philox stream.
 #pragma once
 
 #include <cstdint>
 
-#include "cpu/engine/arch.h"
+#include "core/device_function.h"
+#include "core/tensor.h"
 
 namespace fl {
 
-// Parameters of a distribution; their meaning is the loop's.
+// Parameters of a distribution; their meaning depends on it.
 struct RandomParams {
   double a = 0, b = 1;
   int bits = 24;  // random bits of a floating uniform number
@@ -15,22 +16,7 @@ struct RandomParams {
   int64_t low = 0;
 };
 
-// Turns n words (or 2 n, for loops that use 64 bits an element) into n numbers. n need not be whole groups;
-// the words are there for the whole group.
-using RandomLoop = void (*)(const uint32_t* words, int64_t n, const RandomParams& params, void* out);
-
-struct RandomTable {
-  // Groups [group, group + groups) of the stream (seed, offset), 64 words each.
-  void (*words)(uint64_t seed, uint64_t offset, int64_t group, int64_t groups, uint32_t* out);
-  // Out is float for the first, double for the second.
-  RandomLoop uniform[2], normal[2], exponential[2], cauchy[2], log_normal[2];
-  RandomLoop geometric;  // double from 64 bits
-  RandomLoop range32;    // int64: low + [0, range) from one word
-  RandomLoop range64;    // int64 from two
-  RandomLoop bernoulli;  // bool, true with probability range / 2**32
-};
-
-// The same by name, for the accelerator. Floating ones come in float or double, as `wide` says.
+// Floating ones come in float or double, as `wide` says.
 enum class RandomKind : int8_t {
   Uniform,
   Normal,
@@ -49,6 +35,13 @@ struct RandomCall {
   RandomParams params;
 };
 
-FL_DECLARE_ARCH(const RandomTable, random_table)
+namespace device {
+// Fills a contiguous tensor of a real dtype.
+extern DeviceFunction<void(const Tensor& out, const RandomCall& call)> random;
+// mask = Bernoulli, output = input * mask * scale; all three dense and alike. Devices without it multiply.
+extern DeviceFunction<void(const Tensor& input, const RandomCall& call, double scale, const Tensor& output,
+                           const Tensor& mask)>
+    dropout;
+}  // namespace device
 
 }  // namespace fl

@@ -1,51 +1,12 @@
-// Reductions over any subset of the dimensions of a strided tensor. The engine orders and merges dimensions,
-// splits the work over threads and hands contiguous runs (or tiles staged to be so) to loops that know only
-// the arithmetic.
+// Reductions over any subset of the dimensions of a strided tensor: what fronts settle, and what they ask of
+// a device.
 #pragma once
 
+#include "core/device_function.h"
 #include "dispatch/operator.h"
-#include "ops/iterator.h"
+#include "ops/reduce_loops.h"
 
 namespace fl {
-
-// The arithmetic of one reduction for one element type. Accumulators are opaque blocks of `acc_size` bytes.
-struct ReduceLoops {
-  int64_t acc_size = 0;
-  void (*init)(void* acc, int64_t n) = nullptr;
-  // Takes n contiguous elements into one accumulator; `base` is the index of the first along the reduced
-  // dimension.
-  void (*row)(const void* src, int64_t n, void* acc, int64_t base, const Scalar* params) = nullptr;
-  // Takes `rows` rows (row_stride bytes apart) of contiguous columns into one accumulator for each column.
-  void (*column)(const char* src, int64_t row_stride, int64_t rows, int64_t columns, void* acc, int64_t base,
-                 const Scalar* params) = nullptr;
-  // acc[i] takes in other[i], which has seen later elements.
-  void (*merge)(void* acc, const void* other, int64_t n) = nullptr;
-  // Writes the results of n accumulators, each over `count` elements, to contiguous arrays.
-  void (*finish)(const void* acc, int64_t n, int64_t count, void* const* out, const Scalar* params) = nullptr;
-  // Takes `rows` whole rows of n contiguous elements into one accumulator each; not all reductions have it.
-  void (*many)(const char* src, int64_t row_stride, int64_t rows, int64_t n, void* acc) = nullptr;
-};
-
-// Loops are stored by element type; other dtypes are converted to their compute type on the way.
-enum ReduceSlot {
-  kReduceFloat,
-  kReduceDouble,
-  kReduceInt,
-  kReduceByte,
-  kReduceBFloat16,
-  kReduceComplexFloat,
-  kReduceComplexDouble,
-  kReduceSlots
-};
-
-struct ReduceOutput {
-  Tensor tensor;   // its dimensions are the kept ones, or all with size 1 where reduced
-  DType computed;  // what finish() writes
-};
-
-// Reduces the dimensions in `mask` of `self`, whose elements are handed to the loops as `element`.
-void reduce(const Tensor& self, uint64_t mask, DType element, const ReduceLoops& loops, const Scalar* params,
-            ReduceOutput* outputs, int n_outputs);
 
 // Dimensions as a bit mask; an absent or empty list means all. Raises on repeats and out-of-range dimensions.
 uint64_t reduced_dims(const char* op, const Tensor& self, std::optional<IntSpan> dims);
@@ -69,7 +30,7 @@ struct ReduceDef {
   const void* device = nullptr;  // the accelerator's kernels, when it has been opened
 };
 
-// A call as the accelerator gets it.
+// A reduction of a record as a device gets it: dtypes and shapes are settled, the result is allocated.
 struct ReduceCall {
   const ReduceDef& def;
   ReduceSlot slot;
@@ -78,6 +39,24 @@ struct ReduceCall {
   const Tensor& out;
   const Scalar* params;
 };
+
+// Reductions whose accumulators are more than one number.
+enum class StructuredReduction : int8_t { MaxWithIndex, MinWithIndex, ArgMax, ArgMin, Moments, LogSumExp };
+struct StructuredReduceCall {
+  StructuredReduction kind;
+  const Tensor& self;
+  uint64_t mask;          // of reduced dimensions
+  DType element;          // as which elements are read
+  const Scalar* params;   // of Moments: the correction of the count, and whether the root is wanted
+  const Tensor* results;  // one; values and indices of extremes; variance and, when there are two, mean
+  int n_results;
+};
+
+namespace device {
+extern DeviceFunction<void(const ReduceCall&)> reduce;
+extern DeviceFunction<void(const StructuredReduceCall&)> reduce_structured;
+}  // namespace device
+
 void reduce_kernel(const Operator& op, void* definition, KeySet keys, Value* args, Value* results);
 
 }  // namespace fl

@@ -1,20 +1,20 @@
-// Reductions that are more than a fold of numbers: extremes with their index, variance, log-sum-exp.
+// Reductions with structured accumulators: extremes with their index, variance, log-sum-exp.
 #include <cmath>
 
-#include "cpu/engine/reduce_more.h"
 #include "dispatch/kernel.h"
+#include "ops/reduce.h"
 
 namespace fl {
+
+DeviceFunction<void(const StructuredReduceCall&)> device::reduce_structured{"reduction"};
+
 namespace {
 
-// The slot among those that reduce_more has.
-ReduceSlot slot_of(DType t) {
-  if (t == DType::Double) return kReduceDouble;
-  if (t == DType::BFloat16) return kReduceBFloat16;
-  return is_floating(t) ? kReduceFloat : kReduceInt;
-}
-DType computed_of(ReduceSlot slot) {
-  return slot == kReduceDouble ? DType::Double : slot == kReduceInt ? DType::Int64 : DType::Float;
+using Kind = StructuredReduction;
+
+void run(Kind kind, const Tensor& self, uint64_t mask, DType element, const Scalar* params,
+         const Tensor* results, int n_results) {
+  device::reduce_structured(self.device().type, {kind, self, mask, element, params, results, n_results});
 }
 
 void check_ordered(const char* op, const Tensor& self) {
@@ -24,7 +24,7 @@ void check_ordered(const char* op, const Tensor& self) {
 
 using Pair = std::tuple<Tensor, Tensor>;
 
-Pair extreme(const char* op, const Tensor& self, int64_t dim, bool keepdim, const ReduceLoops* table) {
+Pair extreme(const char* op, const Tensor& self, int64_t dim, bool keepdim, Kind kind) {
   check_ordered(op, self);
   const int64_t d = wrap_dim(op, dim, self.dim());
   const uint64_t mask = self.dim() == 0 ? 0 : uint64_t(1) << d;
@@ -32,22 +32,19 @@ Pair extreme(const char* op, const Tensor& self, int64_t dim, bool keepdim, cons
                 "] expected a reduced dimension that is not empty, got shape ", self.sizes(), " and dim ",
                 dim);
   const Dims sizes = reduced_sizes(self, mask, keepdim);
-  const ReduceSlot slot = slot_of(self.dtype());
-  ReduceOutput out[2] = {{empty(sizes, self.options()), computed_of(slot)},
-                         {empty(sizes, {DType::Int64, self.device()}), DType::Int64}};
-  if (!self.is_meta()) reduce(self, mask, reduce_element(slot), table[slot], nullptr, out, 2);
-  return {std::move(out[0].tensor), std::move(out[1].tensor)};
+  const Tensor results[2] = {empty(sizes, self.options()), empty(sizes, {DType::Int64, self.device()})};
+  if (!self.is_meta()) run(kind, self, mask, self.dtype(), nullptr, results, 2);
+  return {results[0], results[1]};
 }
 
 Pair max_dim(const Tensor& self, int64_t dim, bool keepdim) {
-  return extreme("max", self, dim, keepdim, picked_reduce_more().max_with_index);
+  return extreme("max", self, dim, keepdim, Kind::MaxWithIndex);
 }
 Pair min_dim(const Tensor& self, int64_t dim, bool keepdim) {
-  return extreme("min", self, dim, keepdim, picked_reduce_more().min_with_index);
+  return extreme("min", self, dim, keepdim, Kind::MinWithIndex);
 }
 
-Tensor arg_extreme(const char* op, const Tensor& input, std::optional<int64_t> dim, bool keepdim,
-                   const ReduceLoops* table) {
+Tensor arg_extreme(const char* op, const Tensor& input, std::optional<int64_t> dim, bool keepdim, Kind kind) {
   check_ordered(op, input);
   FL_CHECK_KIND(input.dtype() != DType::Bool, NotImplemented, "[", op,
                 "] expected a numeric tensor, got bool");
@@ -66,24 +63,23 @@ Tensor arg_extreme(const char* op, const Tensor& input, std::optional<int64_t> d
     if (keepdim) sizes = Dims(self.dim(), 1);
     mask = 1;
   }
-  ReduceOutput out{empty(sizes, {DType::Int64, self.device()}), DType::Int64};
-  if (self.is_meta()) return out.tensor;
-  const Tensor result = out.tensor;
+  const Tensor result = empty(sizes, {DType::Int64, self.device()});
+  if (self.is_meta()) return result;
+  Tensor written = result;
   if (!dim) {  // the index into the flattened tensor
     self = contiguous(self);
     self = alias(self, {self.numel()}, {1}, self.offset());
-    if (keepdim) out.tensor = alias(result, IntSpan(), IntSpan(), 0);
+    if (keepdim) written = alias(result, IntSpan(), IntSpan(), 0);
   }
-  const ReduceSlot slot = slot_of(self.dtype());
-  reduce(self, mask, reduce_element(slot), table[slot], nullptr, &out, 1);
+  run(kind, self, mask, self.dtype(), nullptr, &written, 1);
   return result;
 }
 
 Tensor argmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
-  return arg_extreme("argmax", self, dim, keepdim, picked_reduce_more().argmax);
+  return arg_extreme("argmax", self, dim, keepdim, Kind::ArgMax);
 }
 Tensor argmin(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
-  return arg_extreme("argmin", self, dim, keepdim, picked_reduce_more().argmin);
+  return arg_extreme("argmin", self, dim, keepdim, Kind::ArgMin);
 }
 
 // ---------------------------------------------------------------- variance
@@ -117,28 +113,24 @@ Pair moments(const char* op, const Tensor& self, std::optional<IntSpan> dim,
            name_of(t));
   const uint64_t mask = reduced_dims(op, self, dim);
   const Dims sizes = reduced_sizes(self, mask, keepdim);
-  ReduceOutput out[2];
-  out[0].tensor = empty(sizes, {real_of(t), self.device()});
-  if (with_mean) out[1].tensor = empty(sizes, {t, self.device()});
+  Tensor results[2] = {empty(sizes, {real_of(t), self.device()}),
+                       with_mean ? empty(sizes, {t, self.device()}) : Tensor()};
   if (!self.is_meta()) {
     const Scalar one(1.0);
-    Scalar params[2] = {correction.value_or(one), Scalar(root && !is_complex(t))};
-    const ReduceSlot slot = slot_of(real_of(t));
-    const ReduceLoops& loops = picked_reduce_more().moments[slot];
+    const Scalar params[2] = {correction.value_or(one), Scalar(root && !is_complex(t))};
     if (is_complex(t)) {
-      ReduceOutput parts[2][2];
+      Tensor parts[2][2];  // variance and mean of the real and of the imaginary parts
       for (int k = 0; k < 2; ++k) {
-        for (auto& o : parts[k]) o = {empty(sizes, {real_of(t), self.device()}), computed_of(slot)};
-        reduce(part(self, k == 1), mask, reduce_element(slot), loops, params, parts[k], 2);
+        for (Tensor& moment : parts[k]) moment = empty(sizes, {real_of(t), self.device()});
+        run(Kind::Moments, part(self, k == 1), mask, real_of(t), params, parts[k], 2);
       }
-      combine_parts(out[0].tensor, parts[0][0].tensor, parts[1][0].tensor, root);
-      if (with_mean) combine_parts(out[1].tensor, parts[0][1].tensor, parts[1][1].tensor, false);
+      combine_parts(results[0], parts[0][0], parts[1][0], root);
+      if (with_mean) combine_parts(results[1], parts[0][1], parts[1][1], false);
     } else {
-      out[0].computed = out[1].computed = computed_of(slot);
-      reduce(self, mask, reduce_element(slot), loops, params, out, with_mean ? 2 : 1);
+      run(Kind::Moments, self, mask, t, params, results, with_mean ? 2 : 1);
     }
   }
-  return {std::move(out[0].tensor), std::move(out[1].tensor)};
+  return {std::move(results[0]), std::move(results[1])};
 }
 
 Scalar correction_of(bool unbiased) {
@@ -167,12 +159,12 @@ Scalar correction_of(bool unbiased) {
                               std::optional<Scalar> correction, bool keepdim) {                              \
     return moments(#name "_mean", self, dim, correction, keepdim, root, true);                               \
   }                                                                                                          \
-  FL_KERNEL(#name, name##_all);                                                                              \
-  FL_KERNEL(#name ".dim", name##_dim);                                                                       \
-  FL_KERNEL(#name ".correction", name##_correction);                                                         \
-  FL_KERNEL(#name "_mean", name##_mean_all);                                                                 \
-  FL_KERNEL(#name "_mean.dim", name##_mean_dim);                                                             \
-  FL_KERNEL(#name "_mean.correction", name##_mean_correction);
+  FL_KERNEL(#name, name##_all, kCpu);                                                                        \
+  FL_KERNEL(#name ".dim", name##_dim, kCpu);                                                                 \
+  FL_KERNEL(#name ".correction", name##_correction, kCpu);                                                   \
+  FL_KERNEL(#name "_mean", name##_mean_all, kCpu);                                                           \
+  FL_KERNEL(#name "_mean.dim", name##_mean_dim, kCpu);                                                       \
+  FL_KERNEL(#name "_mean.correction", name##_mean_correction, kCpu);
 
 FL_MOMENTS(var, false)
 FL_MOMENTS(std, true)
@@ -181,18 +173,17 @@ Tensor logsumexp(const Tensor& self, IntSpan dim, bool keepdim) {
   const DType t = is_integral(self.dtype(), true) ? default_dtype() : self.dtype();
   FL_CHECK_KIND(is_floating(t), NotImplemented, "[logsumexp] expected a real dtype, got ", name_of(t));
   const uint64_t mask = reduced_dims("logsumexp", self, dim);
-  const ReduceSlot slot = slot_of(t == DType::BFloat16 && self.dtype() != t ? DType::Float : t);
-  ReduceOutput out{empty(reduced_sizes(self, mask, keepdim), {t, self.device()}), computed_of(slot)};
-  if (!self.is_meta())
-    reduce(self, mask, reduce_element(slot), picked_reduce_more().logsumexp[slot], nullptr, &out, 1);
-  return out.tensor;
+  const Tensor result = empty(reduced_sizes(self, mask, keepdim), {t, self.device()});
+  const DType element = t == DType::BFloat16 && self.dtype() != t ? DType::Float : t;
+  if (!self.is_meta()) run(Kind::LogSumExp, self, mask, element, nullptr, &result, 1);
+  return result;
 }
 
-FL_KERNEL("max.dim", max_dim);
-FL_KERNEL("min.dim", min_dim);
-FL_KERNEL("argmax", argmax);
-FL_KERNEL("argmin", argmin);
-FL_KERNEL("_logsumexp", logsumexp);
+FL_KERNEL("max.dim", max_dim, kCpu);
+FL_KERNEL("min.dim", min_dim, kCpu);
+FL_KERNEL("argmax", argmax, kCpu);
+FL_KERNEL("argmin", argmin, kCpu);
+FL_KERNEL("_logsumexp", logsumexp, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -1,7 +1,7 @@
 // Reshaping ops that are other views in disguise, or copy when no view will do: decompositions above the
 // dispatcher, so that derivatives and other transformations see only the primitive views.
 #include "core/views.h"
-#include "dispatch/composite.h"
+#include "dispatch/kernel.h"
 
 namespace fl {
 namespace {
@@ -164,31 +164,31 @@ Tensor imag(const Tensor& self) {
   return CALL("select", CALL("view_as_real", self), Value(int64_t(-1)), Value(int64_t(1)));
 }
 
-FL_COMPOSITE("reshape", reshape);
-FL_COMPOSITE("flatten", flatten);
-FL_COMPOSITE("unflatten", unflatten);
-FL_COMPOSITE("ravel", ravel);
-FL_COMPOSITE("reshape_as", reshape_as);
-FL_COMPOSITE("view_as", view_as);
-FL_COMPOSITE("expand_as", expand_as);
-FL_COMPOSITE("contiguous", contiguous_op);
-FL_COMPOSITE("t", t);
-FL_COMPOSITE("adjoint", mH);
-FL_COMPOSITE("swapaxes", transpose);
-FL_COMPOSITE("swapdims", transpose);
-FL_COMPOSITE("movedim.int", movedim_int);
-FL_COMPOSITE("movedim.intlist", movedim);
-FL_COMPOSITE("moveaxis.int", movedim_int);
-FL_COMPOSITE("moveaxis.intlist", movedim);
-FL_COMPOSITE("real", real);
-FL_COMPOSITE("imag", imag);
-FL_COMPOSITE("resolve_conj", same);
-FL_COMPOSITE("resolve_neg", same);
-FL_COMPOSITE("conj", conj);
-FL_COMPOSITE("_numpy_T", numpy_T);
-FL_COMPOSITE("_mT", mT);
-FL_COMPOSITE("_H", H);
-FL_COMPOSITE("_mH", mH);
+FL_KERNEL("reshape", reshape, kComposite);
+FL_KERNEL("flatten", flatten, kComposite);
+FL_KERNEL("unflatten", unflatten, kComposite);
+FL_KERNEL("ravel", ravel, kComposite);
+FL_KERNEL("reshape_as", reshape_as, kComposite);
+FL_KERNEL("view_as", view_as, kComposite);
+FL_KERNEL("expand_as", expand_as, kComposite);
+FL_KERNEL("contiguous", contiguous_op, kComposite);
+FL_KERNEL("t", t, kComposite);
+FL_KERNEL("adjoint", mH, kComposite);
+FL_KERNEL("swapaxes", transpose, kComposite);
+FL_KERNEL("swapdims", transpose, kComposite);
+FL_KERNEL("movedim.int", movedim_int, kComposite);
+FL_KERNEL("movedim.intlist", movedim, kComposite);
+FL_KERNEL("moveaxis.int", movedim_int, kComposite);
+FL_KERNEL("moveaxis.intlist", movedim, kComposite);
+FL_KERNEL("real", real, kComposite);
+FL_KERNEL("imag", imag, kComposite);
+FL_KERNEL("resolve_conj", same, kComposite);
+FL_KERNEL("resolve_neg", same, kComposite);
+FL_KERNEL("conj", conj, kComposite);
+FL_KERNEL("_numpy_T", numpy_T, kComposite);
+FL_KERNEL("_mT", mT, kComposite);
+FL_KERNEL("_H", H, kComposite);
+FL_KERNEL("_mH", mH, kComposite);
 
 }  // namespace
 }  // namespace fl

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/device_function.h"
 #include "core/tensor.h"
 
 namespace fl::rnn {
@@ -75,3 +76,7 @@ void backward_elsewhere(const Layer& layer, const Tensor& hx, const Tensor& cx, 
                         const Gradients& d);
 
 }  // namespace fl::rnn
+
+namespace fl::device {
+extern DeviceFunction<void(const rnn::Step&)> recurrent_step;
+}

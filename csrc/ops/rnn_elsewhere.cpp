@@ -6,6 +6,10 @@
 #include "ops/gemm.h"
 #include "ops/rnn.h"
 
+namespace fl {
+DeviceFunction<void(const rnn::Step&)> device::recurrent_step{"rnn"};
+}
+
 namespace fl::rnn {
 namespace {
 
@@ -40,11 +44,11 @@ class Product {
   void into(void* p, int64_t row, bool add = false) {
     g_.c = p, g_.c_row = row;
     g_.beta = add ? 1.0 : 0.0;
-    if (g_.m > 0 && g_.n > 0) the_accelerator().gemm(g_);
+    if (g_.m > 0 && g_.n > 0) device::gemm(DeviceType::CUDA, g_);
   }
 
  private:
-  cpu::GemmArgs g_;
+  GemmArgs g_;
 };
 
 Step step_of(const Layer& l, int64_t t) {
@@ -68,19 +72,19 @@ void copy_rows(const Tensor& to, int64_t to_row, const Tensor& from, int64_t fro
 // The state that each row starts from: the rows of the step before, then those of the initial state.
 Tensor states_before(const Steps& s, const Tensor& states, const Tensor& initial) {
   const int64_t n = initial.size(-1);
-  const Tensor made = empty({s.rows, n}, initial.options());
+  const Tensor before = empty({s.rows, n}, initial.options());
   if (!s.packed) {
     const int64_t rest = s.rows - s.batch;
-    copy_rows(made, s.reverse ? rest : 0, initial, 0, s.batch);
-    copy_rows(made, s.reverse ? 0 : s.batch, states, s.reverse ? s.batch : 0, rest);
-    return made;
+    copy_rows(before, s.reverse ? rest : 0, initial, 0, s.batch);
+    copy_rows(before, s.reverse ? 0 : s.batch, states, s.reverse ? s.batch : 0, rest);
+    return before;
   }
   for (int64_t i = 0; i < s.size(); ++i) {
     const int64_t t = s.at(i), earlier = i ? std::min(s.count[s.at(i - 1)], s.count[t]) : 0;
-    if (earlier) copy_rows(made, s.first[t], states, s.first[s.at(i - 1)], earlier);
-    copy_rows(made, s.first[t] + earlier, initial, earlier, s.count[t] - earlier);
+    if (earlier) copy_rows(before, s.first[t], states, s.first[s.at(i - 1)], earlier);
+    copy_rows(before, s.first[t] + earlier, initial, earlier, s.count[t] - earlier);
   }
-  return made;
+  return before;
 }
 
 }  // namespace
@@ -112,13 +116,43 @@ void forward_elsewhere(const Layer& l, const Tensor& h, const Tensor& c) {
     step.kept = l.kept.numel() ? row(l.kept, first) : nullptr;
     step.h = projected ? hidden.raw() : h.raw();
     step.out = projected ? nullptr : row(l.output, first);
-    the_accelerator().recurrent(step);
+    device::recurrent_step(DeviceType::CUDA, step);
     if (projected) {
       Product(l, count, state, n).a(hidden.raw(), n).b(l.w_hr.raw(), 1, n).into(h.raw(), state);
       copy_rows(l.output, first, h, 0, count);
     }
   }
 }
+
+namespace {
+// Gradients of the input and of the weights, by products over all steps at once.
+void weight_gradients(const Layer& l, const Tensor& before, const Tensor& d_gates, const Tensor& d_recurrent,
+                      const Tensor& d_state, const Tensor& unprojected, const Gradients& d) {
+  const Steps& s = l.steps;
+  const int64_t n = l.sizes.hidden, state = l.sizes.state, wide = l.sizes.gates;
+  const Options options = l.gates.options();
+  const int64_t in = l.sizes.input;
+  if (d.input.defined())
+    Product(l, s.rows, in, wide).a(d_gates.raw(), wide).b(l.w_ih.raw(), in).into(d.input.raw(), in);
+  if (d.w_ih.defined())
+    Product(l, wide, in, s.rows).a(d_gates.raw(), 1, wide).b(l.input.raw(), in).into(d.w_ih.raw(), in);
+  if (d.w_hh.defined())
+    Product(l, wide, state, s.rows)
+        .a(d_recurrent.raw(), 1, wide)
+        .b(before.raw(), state)
+        .into(d.w_hh.raw(), state);
+  if (d.w_hr.defined())
+    Product(l, state, n, s.rows).a(d_state.raw(), 1, state).b(unprojected.raw(), n).into(d.w_hr.raw(), n);
+  if (!d.b_ih.defined() && !d.b_hh.defined()) return;
+  const Tensor ones = empty({1, s.rows}, options);
+  const double one = 1;
+  const float one_float = 1;
+  the_accelerator().fill(ones, options.dtype == DType::Double ? static_cast<const void*>(&one) : &one_float);
+  for (const auto& [to, from] : {std::pair(d.b_ih, d_gates), std::pair(d.b_hh, d_recurrent)})
+    if (to.defined())
+      Product(l, 1, wide, s.rows).a(ones.raw(), s.rows).b(from.raw(), wide).into(to.raw(), wide);
+}
+}  // namespace
 
 void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, const Tensor& d_output,
                         const Gradients& d) {
@@ -144,7 +178,7 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
         Step sum = step;
         sum.kind = Step::Add;
         sum.hidden = state;
-        the_accelerator().recurrent(sum);
+        device::recurrent_step(DeviceType::CUDA, sum);
       }
       copy_rows(d_state, first, d.h, 0, count);
       Product(l, count, n, state).a(d.h.raw(), state).b(l.w_hr.raw(), n).into(d_hidden.raw(), n);
@@ -167,7 +201,7 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
       step.kind = Step::PlainGradient;
       step.out = row(l.output, first);
     }
-    the_accelerator().recurrent(step);
+    device::recurrent_step(DeviceType::CUDA, step);
     Product(l, count, state, wide)
         .a(row(d_recurrent, first), wide)
         .b(l.w_hh.raw(), state)
@@ -180,28 +214,9 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
     all.gates = l.gates.raw();
     all.kept = l.kept.raw();
     all.h = unprojected.raw();
-    the_accelerator().recurrent(all);
+    device::recurrent_step(DeviceType::CUDA, all);
   }
-  const int64_t in = l.sizes.input;
-  if (d.input.defined())
-    Product(l, s.rows, in, wide).a(d_gates.raw(), wide).b(l.w_ih.raw(), in).into(d.input.raw(), in);
-  if (d.w_ih.defined())
-    Product(l, wide, in, s.rows).a(d_gates.raw(), 1, wide).b(l.input.raw(), in).into(d.w_ih.raw(), in);
-  if (d.w_hh.defined())
-    Product(l, wide, state, s.rows)
-        .a(d_recurrent.raw(), 1, wide)
-        .b(before.raw(), state)
-        .into(d.w_hh.raw(), state);
-  if (d.w_hr.defined())
-    Product(l, state, n, s.rows).a(d_state.raw(), 1, state).b(unprojected.raw(), n).into(d.w_hr.raw(), n);
-  if (!d.b_ih.defined() && !d.b_hh.defined()) return;
-  const Tensor ones = empty({1, s.rows}, options);
-  const double one = 1;
-  const float one_float = 1;
-  the_accelerator().fill(ones, options.dtype == DType::Double ? static_cast<const void*>(&one) : &one_float);
-  for (const auto& [to, from] : {std::pair(d.b_ih, d_gates), std::pair(d.b_hh, d_recurrent)})
-    if (to.defined())
-      Product(l, 1, wide, s.rows).a(ones.raw(), s.rows).b(from.raw(), wide).into(to.raw(), wide);
+  weight_gradients(l, before, d_gates, d_recurrent, d_state, unprojected, d);
 }
 
 }  // namespace fl::rnn

@@ -20,14 +20,14 @@ Tensor scaled_mm(const Tensor& self, const Tensor& mat2, const Tensor& scale_a, 
     return call_tensor(mul, to_dtype(matrix, DType::Float),
                        p.by_rows ? scale : alias(scale, {}, {}, scale.offset()));
   };
-  Tensor made = call_tensor(mm, scaled(self, scale_a), scaled(mat2, scale_b));
-  if (bias.defined()) made = call_tensor(add, made, to_dtype(bias, DType::Float), Scalar(int64_t(1)));
+  Tensor product = call_tensor(mm, scaled(self, scale_a), scaled(mat2, scale_b));
+  if (bias.defined()) product = call_tensor(add, product, to_dtype(bias, DType::Float), Scalar(int64_t(1)));
   if (scale_result.defined() && is_float8(p.result))
-    made = call_tensor(mul, made, alias(scale_result, {}, {}, scale_result.offset()));
-  return to_dtype(made, p.result);
+    product = call_tensor(mul, product, alias(scale_result, {}, {}, scale_result.offset()));
+  return to_dtype(product, p.result);
 }
 
-FL_KERNEL("_scaled_mm", scaled_mm);
+FL_KERNEL("_scaled_mm", scaled_mm, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -3,6 +3,7 @@
 // LAPACK's.
 #pragma once
 
+#include "core/device_function.h"
 #include "core/tensor.h"
 
 namespace fl::linalg {
@@ -53,3 +54,8 @@ class Solver {
 };
 
 }  // namespace fl::linalg
+
+namespace fl::device {
+// Raises when there is no library for factorisations.
+extern DeviceFunction<linalg::Solver&()> solver;
+}  // namespace fl::device

@@ -85,14 +85,14 @@ Tensor sparse_coalesced_(const Tensor& self, bool coalesced) {
   return self;
 }
 
-FL_KERNEL_ALL("_sparse_coo", sparse_coo);
-FL_KERNEL_ALL("_sparse_compressed", sparse_compressed);
-FL_KERNEL_ALL("_sparse_values", sparse_values);
-FL_KERNEL_ALL("_sparse_indices", sparse_indices);
-FL_KERNEL_ALL("_sparse_starts", sparse_starts);
-FL_KERNEL_ALL("_sparse_is_coalesced", sparse_is_coalesced);
-FL_KERNEL_ALL("_sparse_assign_", sparse_assign_);
-FL_KERNEL_ALL("_sparse_coalesced_", sparse_coalesced_);
+FL_KERNEL("_sparse_coo", sparse_coo, kEverywhere);
+FL_KERNEL("_sparse_compressed", sparse_compressed, kEverywhere);
+FL_KERNEL("_sparse_values", sparse_values, kEverywhere);
+FL_KERNEL("_sparse_indices", sparse_indices, kEverywhere);
+FL_KERNEL("_sparse_starts", sparse_starts, kEverywhere);
+FL_KERNEL("_sparse_is_coalesced", sparse_is_coalesced, kEverywhere);
+FL_KERNEL("_sparse_assign_", sparse_assign_, kEverywhere);
+FL_KERNEL("_sparse_coalesced_", sparse_coalesced_, kEverywhere);
 
 void pass(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   op.call_with(keys.below(Key::Sparse), args, results);

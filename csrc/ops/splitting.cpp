@@ -1,7 +1,7 @@
 // Cutting a tensor into views along a dimension. split and unbind make all their views at once, which may not
 // be written in place while gradients are recorded; the NumPy-style relatives are decompositions into slice.
 #include "autograd/node.h"
-#include "dispatch/composite.h"
+#include "dispatch/kernel.h"
 
 namespace fl {
 namespace {
@@ -120,15 +120,15 @@ std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, 
 std::vector<Tensor> tensor_split_indices(const Tensor& self, IntSpan indices, int64_t dim) {
   return cut_indices("tensor_split", self, indices, dim);
 }
-std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& given, int64_t dim) {
-  FL_CHECK(given.is_cpu(), "[tensor_split] expected sections or indices on the CPU, got ",
-           to_string(given.device()));
-  FL_CHECK(given.dtype() == DType::Int64, "[tensor_split] expected sections or indices of dtype int64, got ",
-           name_of(given.dtype()));
-  FL_CHECK(given.dim() <= 1, "[tensor_split] expected a number or a vector of indices, got shape ",
-           given.sizes());
-  if (given.dim() == 0) return cut_sections("tensor_split", self, item(given).to<int64_t>(), dim);
-  const Tensor dense = contiguous(given);
+std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& sections, int64_t dim) {
+  FL_CHECK(sections.is_cpu(), "[tensor_split] expected sections or indices on the CPU, got ",
+           to_string(sections.device()));
+  FL_CHECK(sections.dtype() == DType::Int64,
+           "[tensor_split] expected sections or indices of dtype int64, got ", name_of(sections.dtype()));
+  FL_CHECK(sections.dim() <= 1, "[tensor_split] expected a number or a vector of indices, got shape ",
+           sections.sizes());
+  if (sections.dim() == 0) return cut_sections("tensor_split", self, item(sections).to<int64_t>(), dim);
+  const Tensor dense = contiguous(sections);
   return cut_indices("tensor_split", self, {dense.data<int64_t>(), static_cast<size_t>(dense.numel())}, dim);
 }
 
@@ -204,26 +204,26 @@ Tensor broadcast_to(const Tensor& self, IntSpan size) {
   return result[0].take_tensor();
 }
 
-FL_COMPOSITE("broadcast_to", broadcast_to);
-FL_KERNEL_ALL("split.Tensor", split);
-FL_KERNEL_ALL("split.sizes", split_with_sizes);
-FL_KERNEL_ALL("split_with_sizes", split_with_sizes);
-FL_KERNEL_ALL("unbind.int", unbind);
-FL_COMPOSITE("unsafe_split.Tensor", unsafe_split);
-FL_COMPOSITE("unsafe_split_with_sizes", unsafe_split_with_sizes);
-FL_COMPOSITE("chunk", chunk);
-FL_COMPOSITE("unsafe_chunk", unsafe_chunk);
-FL_COMPOSITE("tensor_split.sections", tensor_split_sections);
-FL_COMPOSITE("tensor_split.indices", tensor_split_indices);
-FL_COMPOSITE("tensor_split.tensor_indices_or_sections", tensor_split_tensor);
-FL_COMPOSITE("hsplit.int", hsplit);
-FL_COMPOSITE("hsplit.array", hsplit_at);
-FL_COMPOSITE("vsplit.int", vsplit);
-FL_COMPOSITE("vsplit.array", vsplit_at);
-FL_COMPOSITE("dsplit.int", dsplit);
-FL_COMPOSITE("dsplit.array", dsplit_at);
-FL_COMPOSITE("narrow", narrow);
-FL_COMPOSITE("narrow.Tensor", narrow_tensor);
+FL_KERNEL("broadcast_to", broadcast_to, kComposite);
+FL_KERNEL("split.Tensor", split, kEverywhere);
+FL_KERNEL("split.sizes", split_with_sizes, kEverywhere);
+FL_KERNEL("split_with_sizes", split_with_sizes, kEverywhere);
+FL_KERNEL("unbind.int", unbind, kEverywhere);
+FL_KERNEL("unsafe_split.Tensor", unsafe_split, kComposite);
+FL_KERNEL("unsafe_split_with_sizes", unsafe_split_with_sizes, kComposite);
+FL_KERNEL("chunk", chunk, kComposite);
+FL_KERNEL("unsafe_chunk", unsafe_chunk, kComposite);
+FL_KERNEL("tensor_split.sections", tensor_split_sections, kComposite);
+FL_KERNEL("tensor_split.indices", tensor_split_indices, kComposite);
+FL_KERNEL("tensor_split.tensor_indices_or_sections", tensor_split_tensor, kComposite);
+FL_KERNEL("hsplit.int", hsplit, kComposite);
+FL_KERNEL("hsplit.array", hsplit_at, kComposite);
+FL_KERNEL("vsplit.int", vsplit, kComposite);
+FL_KERNEL("vsplit.array", vsplit_at, kComposite);
+FL_KERNEL("dsplit.int", dsplit, kComposite);
+FL_KERNEL("dsplit.array", dsplit_at, kComposite);
+FL_KERNEL("narrow", narrow, kComposite);
+FL_KERNEL("narrow.Tensor", narrow_tensor, kComposite);
 
 }  // namespace
 }  // namespace fl

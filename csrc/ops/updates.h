@@ -1,9 +1,10 @@
 // Updates of lists of tensors in place: the steps of the optimizers. The loops are generated from the update
-// records; the engine (updates.cpp) runs one over all tensors of the lists in one parallel region.
+// records; updates.cpp runs one over all tensors of the lists in one parallel region, or asks the device.
 #pragma once
 
-#include "cpu/engine/arch.h"
+#include "core/device_function.h"
 #include "dispatch/operator.h"
+#include "ops/update_loops.h"
 
 namespace fl {
 
@@ -11,17 +12,6 @@ constexpr int kUpdateLists = 8;
 constexpr int kUpdateScalars = 4;
 constexpr int kUpdateNumbers = 16;
 constexpr int kUpdateValues = 16;
-
-// What depends on scalar states s and numbers h alone: the values u that the loop uses, the new scalar states
-// o.
-using UpdateOnce = void (*)(const double* s, const double* h, double* o, double* u);
-// New values of n elements of each list's tensor, in place.
-using UpdateLoop = void (*)(void* const* a, int64_t n, const double* u);
-
-struct UpdateLoops {
-  UpdateOnce once;
-  UpdateLoop single, twice;  // in float, in double
-};
 
 struct UpdateDef {
   const char* name;
@@ -37,15 +27,35 @@ struct UpdateDef {
   const void* device = nullptr;  // the accelerator's kernels, when it has been opened
 };
 
-// A step as the accelerator gets it. Tensors of one position lie alike and are dense.
+// One element of each list.
+struct UpdateJob {
+  char* data[kUpdateLists];
+  DType dtype[kUpdateLists];
+  int64_t end = 0;  // in the sequence of all elements
+  int64_t numel = 0;
+  int values = 0;       // where its values begin
+  bool wide = false;    // computes in double
+  bool direct = false;  // all tensors are of the type of computation
+};
+
+// A step as a device gets it. Tensors of one position lie alike and are dense.
 struct UpdateCall {
   const UpdateDef& def;
   size_t length;
+  // On an accelerator.
   const Tensor* const* lists;    // def.lists of them
   const double* const* values;   // for each position, what the loop uses; null if that is to be computed of
   const Tensor* const* scalars;  // scalar states on the device, which are to be changed then,
   const double* numbers;         // and numbers
+  // On the CPU.
+  const UpdateJob* jobs;  // `length` of them
+  int64_t total;          // elements of all jobs
+  const double* table;    // values of the jobs
 };
+
+namespace device {
+extern DeviceFunction<void(const UpdateCall&)> update;
+}
 
 void update_kernel(const Operator& op, void* definition, KeySet keys, Value* args, Value* results);
 

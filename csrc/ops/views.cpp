@@ -348,33 +348,33 @@ Tensor t_(const Tensor& self) {
   return self.dim() < 2 ? self : transpose_(self, 0, 1);
 }
 
-FL_KERNEL_ALL("view", view);
-FL_KERNEL_ALL("detach", alias_op);
-FL_KERNEL_ALL("view_as_real", view_as_real);
-FL_KERNEL_ALL("view_as_complex", view_as_complex);
-FL_KERNEL_ALL("as_strided_", as_strided_);
-FL_KERNEL_ALL("transpose_", transpose_);
-FL_KERNEL_ALL("swapaxes_", transpose_);
-FL_KERNEL_ALL("swapdims_", transpose_);
-FL_KERNEL_ALL("unsqueeze_", unsqueeze_);
-FL_KERNEL_ALL("squeeze_", squeeze_);
-FL_KERNEL_ALL("squeeze_.dim", squeeze_dim_);
-FL_KERNEL_ALL("squeeze_.dims", squeeze_dims_);
-FL_KERNEL_ALL("t_", t_);
-FL_KERNEL_ALL("view.dtype", view_dtype);
-FL_KERNEL_ALL("as_strided", as_strided);
-FL_KERNEL_ALL("select", select);
-FL_KERNEL_ALL("slice", slice);
-FL_KERNEL_ALL("transpose", transpose);
-FL_KERNEL_ALL("permute", permute);
-FL_KERNEL_ALL("expand", expand);
-FL_KERNEL_ALL("unsqueeze", unsqueeze);
-FL_KERNEL_ALL("squeeze", squeeze);
-FL_KERNEL_ALL("squeeze.dim", squeeze_dim);
-FL_KERNEL_ALL("squeeze.dims", squeeze_dims);
-FL_KERNEL_ALL("alias", alias_op);
-FL_KERNEL_ALL("unfold", unfold);
-FL_KERNEL_ALL("diagonal", diagonal);
+FL_KERNEL("view", view, kEverywhere);
+FL_KERNEL("detach", alias_op, kEverywhere);
+FL_KERNEL("view_as_real", view_as_real, kEverywhere);
+FL_KERNEL("view_as_complex", view_as_complex, kEverywhere);
+FL_KERNEL("as_strided_", as_strided_, kEverywhere);
+FL_KERNEL("transpose_", transpose_, kEverywhere);
+FL_KERNEL("swapaxes_", transpose_, kEverywhere);
+FL_KERNEL("swapdims_", transpose_, kEverywhere);
+FL_KERNEL("unsqueeze_", unsqueeze_, kEverywhere);
+FL_KERNEL("squeeze_", squeeze_, kEverywhere);
+FL_KERNEL("squeeze_.dim", squeeze_dim_, kEverywhere);
+FL_KERNEL("squeeze_.dims", squeeze_dims_, kEverywhere);
+FL_KERNEL("t_", t_, kEverywhere);
+FL_KERNEL("view.dtype", view_dtype, kEverywhere);
+FL_KERNEL("as_strided", as_strided, kEverywhere);
+FL_KERNEL("select", select, kEverywhere);
+FL_KERNEL("slice", slice, kEverywhere);
+FL_KERNEL("transpose", transpose, kEverywhere);
+FL_KERNEL("permute", permute, kEverywhere);
+FL_KERNEL("expand", expand, kEverywhere);
+FL_KERNEL("unsqueeze", unsqueeze, kEverywhere);
+FL_KERNEL("squeeze", squeeze, kEverywhere);
+FL_KERNEL("squeeze.dim", squeeze_dim, kEverywhere);
+FL_KERNEL("squeeze.dims", squeeze_dims, kEverywhere);
+FL_KERNEL("alias", alias_op, kEverywhere);
+FL_KERNEL("unfold", unfold, kEverywhere);
+FL_KERNEL("diagonal", diagonal, kEverywhere);
 
 }  // namespace
 }  // namespace fl

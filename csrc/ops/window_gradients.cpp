@@ -32,9 +32,9 @@ Tensor diagonal_backward(const Tensor& grad, IntSpan sizes, int64_t offset, int6
                       [&](const Tensor& t) { return call_tensor(diagonal, t, offset, dim1, dim2); });
 }
 
-FL_KERNEL_ALL("_select_backward", select_backward);
-FL_KERNEL_ALL("_slice_backward", slice_backward);
-FL_KERNEL_ALL("_diagonal_backward", diagonal_backward);
+FL_KERNEL("_select_backward", select_backward, kEverywhere);
+FL_KERNEL("_slice_backward", slice_backward, kEverywhere);
+FL_KERNEL("_diagonal_backward", diagonal_backward, kEverywhere);
 
 }  // namespace
 }  // namespace fl

@@ -9,7 +9,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include "ops/builtin.h"
+#include "dispatch/builtin.h"
 #include "python/autograd.h"
 #include "python/library.h"
 #include "python/parse.h"

@@ -7,7 +7,7 @@
 #include <deque>
 #include <map>
 
-#include "ops/builtin.h"
+#include "dispatch/builtin.h"
 #include "python/library.h"
 #include "python/parse.h"
 

@@ -2,7 +2,7 @@
 // backward.
 #include <cstring>
 
-#include "ops/builtin.h"
+#include "dispatch/builtin.h"
 #include "python/autograd.h"
 #include "python/library.h"
 
@@ -37,89 +37,69 @@ PyObject* size_list(const Dims& sizes) {
   return make_size(sizes);
 }
 
-std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::OperatorNode& node,
-                                 std::vector<Tensor>&& grads) {
-  WithGIL gil;
-  auto& d = *static_cast<PythonDerivative*>(self.context);
-  if (!d.function) {
-    Object module = own(PyImport_ImportModule(d.row->vjp_module));
-    d.function = check(PyObject_GetAttrString(module.get(), d.row->vjp_function));
-  }
-  TorchFunctionSwitch not_the_user(true);
-  const auto& schema = node.op->schema;
-  // Gradients of results that the derivative does not mention make no difference.
-  bool any = schema.returns_list;
-  for (const auto& source : d.sources)
-    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) &&
-           grads[source.index].defined();
-  if (!any) return std::vector<Tensor>(node.next.size());
-  Object args = own(PyTuple_New(d.sources.size()));
-  for (size_t s = 0; s < d.sources.size(); ++s) {
-    const auto [kind, index] = d.sources[s];
-    PyObject* value = nullptr;
-    switch (kind) {
-      case PythonDerivative::Source::Grad:
-        if (schema.returns_list)
-          value = tuple_of(grads).release();
-        else
-          value = wrap(index < static_cast<int>(grads.size()) ? grads[index] : Tensor());
-        break;
-      case PythonDerivative::Source::Arg:
-        value = argument_of(node, index);
-        break;
-      case PythonDerivative::Source::Sizes: {
-        const size_t begin = node.arg_begin[index], end = node.arg_begin[index + 1];
-        if (schema.args[index].list) {
-          value = check(PyList_New(end - begin));
-          for (size_t k = begin; k < end; ++k)
-            PyList_SET_ITEM(value, k - begin, size_list(node.inputs[k].sizes));
-        } else {
-          value = end > begin ? size_list(node.inputs[begin].sizes) : Py_NewRef(Py_None);
-        }
-        break;
-      }
-      case PythonDerivative::Source::DTypeOf: {
-        const size_t begin = node.arg_begin[index];
-        value = Py_NewRef(dtype_object(node.inputs[begin].dtype));
-        break;
-      }
-      case PythonDerivative::Source::Result:
-        value = wrap(node.saved_result(index));
-        break;
-      case PythonDerivative::Source::Window: {
-        const size_t flat = node.arg_begin[index];
-        value = wrap(node.saved_args[flat].peek(&node, node.op_name()));
-        break;
-      }
-      case PythonDerivative::Source::DeviceOf: {
-        value = make_device(node.inputs[node.arg_begin[index]].device);
-        break;
-      }
-      case PythonDerivative::Source::Needs: {
-        // One entry for each tensor argument of the schema, a tuple for a list.
-        Object list = own(PyList_New(0));
-        for (size_t i = 0; i < schema.args.size(); ++i) {
-          const auto& arg = schema.args[i];
-          if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
-          Object entry;
-          if (arg.list) {
-            const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
-            entry = own(PyTuple_New(end - begin));
-            for (size_t k = begin; k < end; ++k)
-              PyTuple_SET_ITEM(entry.get(), k - begin, PyBool_FromLong(node.needs(k)));
-          } else {
-            entry = own(PyBool_FromLong(node.has(i) && node.needs(node.arg_begin[i])));
-          }
-          check(PyList_Append(list.get(), entry.get()));
-        }
-        value = PyList_AsTuple(list.get());
-        break;
-      }
+bool takes_tensors(const Argument& arg) {
+  return arg.type == ArgType::Tensor || arg.type == ArgType::TensorOrScalar;
+}
+
+// The shape of an argument, or the list of those of a list of tensors.
+PyObject* sizes_of(const autograd::OperatorNode& node, int index) {
+  const size_t begin = node.arg_begin[index], end = node.arg_begin[index + 1];
+  if (!node.op->schema.args[index].list)
+    return end > begin ? size_list(node.inputs[begin].sizes) : Py_NewRef(Py_None);
+  PyObject* list = check(PyList_New(end - begin));
+  for (size_t k = begin; k < end; ++k) PyList_SET_ITEM(list, k - begin, size_list(node.inputs[k].sizes));
+  return list;
+}
+
+// Which gradients are needed: one entry for each tensor argument of the schema, a tuple for a list.
+PyObject* needs_of(const autograd::OperatorNode& node) {
+  const auto& args = node.op->schema.args;
+  Object list = own(PyList_New(0));
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!takes_tensors(args[i])) continue;
+    Object entry;
+    if (args[i].list) {
+      const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
+      entry = own(PyTuple_New(end - begin));
+      for (size_t k = begin; k < end; ++k)
+        PyTuple_SET_ITEM(entry.get(), k - begin, PyBool_FromLong(node.needs(k)));
+    } else {
+      entry = own(PyBool_FromLong(node.has(i) && node.needs(node.arg_begin[i])));
     }
-    PyTuple_SET_ITEM(args.get(), s, check(value));
+    check(PyList_Append(list.get(), entry.get()));
   }
-  Object result = own(PyObject_CallObject(d.function, args.get()));
-  // One gradient for each tensor argument; lists laid out.
+  return PyList_AsTuple(list.get());
+}
+
+// One argument of the derivative's function.
+PyObject* source_value(const PythonDerivative::Source& source, autograd::OperatorNode& node,
+                       const std::vector<Tensor>& grads) {
+  const auto [kind, index] = source;
+  switch (kind) {
+    case PythonDerivative::Source::Grad:
+      if (node.op->schema.returns_list) return tuple_of(grads).release();
+      return wrap(index < static_cast<int>(grads.size()) ? grads[index] : Tensor());
+    case PythonDerivative::Source::Arg:
+      return argument_of(node, index);
+    case PythonDerivative::Source::Sizes:
+      return sizes_of(node, index);
+    case PythonDerivative::Source::DTypeOf:
+      return Py_NewRef(dtype_object(node.inputs[node.arg_begin[index]].dtype));
+    case PythonDerivative::Source::Result:
+      return wrap(node.saved_result(index));
+    case PythonDerivative::Source::Window:
+      return wrap(node.saved_args[node.arg_begin[index]].peek(&node, node.op_name()));
+    case PythonDerivative::Source::DeviceOf:
+      return make_device(node.inputs[node.arg_begin[index]].device);
+    case PythonDerivative::Source::Needs:
+      return needs_of(node);
+  }
+  return nullptr;
+}
+
+// One gradient for each tensor argument, from what the function returned; lists laid out.
+std::vector<Tensor> gradients_from(const autograd::OperatorNode& node, const Object& result) {
+  const auto& schema = node.op->schema;
   std::vector<Tensor> out(node.next.size());
   const auto put = [&](size_t at, PyObject* o) {
     if (o == Py_None) return;
@@ -131,12 +111,11 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
   Py_ssize_t k = 0;
   const Py_ssize_t n = PyTuple_GET_SIZE(tuple.get());
   for (size_t i = 0; i < schema.args.size(); ++i) {
-    const auto& arg = schema.args[i];
-    if (arg.type != ArgType::Tensor && arg.type != ArgType::TensorOrScalar) continue;
+    if (!takes_tensors(schema.args[i])) continue;
     if (k >= n) break;  // what is left has none
     PyObject* o = PyTuple_GET_ITEM(tuple.get(), k++);
     const size_t begin = node.arg_begin[i], end = node.arg_begin[i + 1];
-    if (arg.list) {
+    if (schema.args[i].list) {
       if (o == Py_None) continue;
       Object fast = own(PySequence_Fast(o, "[autograd] expected a list of gradients"));
       for (size_t j = begin; j < end && j - begin < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get()));
@@ -147,6 +126,27 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
     }
   }
   return out;
+}
+
+std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::OperatorNode& node,
+                                 std::vector<Tensor>&& grads) {
+  WithGIL gil;
+  auto& d = *static_cast<PythonDerivative*>(self.context);
+  if (!d.function) {
+    Object module = own(PyImport_ImportModule(d.row->vjp_module));
+    d.function = check(PyObject_GetAttrString(module.get(), d.row->vjp_function));
+  }
+  TorchFunctionSwitch not_the_user(true);
+  // Gradients of results that the derivative does not mention make no difference.
+  bool any = node.op->schema.returns_list;
+  for (const auto& source : d.sources)
+    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) &&
+           grads[source.index].defined();
+  if (!any) return std::vector<Tensor>(node.next.size());
+  Object args = own(PyTuple_New(d.sources.size()));
+  for (size_t s = 0; s < d.sources.size(); ++s)
+    PyTuple_SET_ITEM(args.get(), s, check(source_value(d.sources[s], node, grads)));
+  return gradients_from(node, own(PyObject_CallObject(d.function, args.get())));
 }
 
 void install_python_derivatives() {

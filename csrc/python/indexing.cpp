@@ -139,8 +139,25 @@ int64_t consumes(PyObject* o) {
   return 1;
 }
 
-Parsed parse_key(PyObject* self, PyObject* key) {
-  // The items of the key; arrays and lists turn into tensors first because a mask uses up several dimensions.
+bool is_mask(const Tensor& index) {
+  return index.dtype() == DType::Bool || index.dtype() == DType::UInt8;
+}
+
+// An item that is neither a number, a slice nor a tensor, as a tensor where it is an array or a list.
+void convert_item(Object& item) {
+  PyObject* o = item.get();
+  FL_CHECK_KIND(!PyFloat_Check(o), Index,
+                "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got a float");
+  if (!is_index_sequence(o) && PyIndex_Check(o) && !PySequence_Check(o)) return;
+  FL_CHECK_KIND(is_index_sequence(o) || PySequence_Check(o) || PyObject_HasAttrString(o, "__array__"), Index,
+                "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got ",
+                std::string(Py_TYPE(o)->tp_name));
+  item = own(wrap(index_tensor(o)));
+}
+
+// The items of a key, and how many dimensions they use; arrays and lists turn into tensors first because a
+// mask uses up several dimensions.
+std::vector<Object> items_of(PyObject* key, int64_t& used) {
   std::vector<Object> items;
   if (PyTuple_Check(key) || is_list_of_indices(key)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(key); ++i)
@@ -148,107 +165,113 @@ Parsed parse_key(PyObject* self, PyObject* key) {
   } else {
     items.push_back(Object::borrow(key));
   }
-  int64_t used = 0;
+  used = 0;
   for (auto& item : items) {
     PyObject* o = item.get();
     const bool simple = o == Py_None || o == Py_Ellipsis || PySlice_Check(o) || PyBool_Check(o) ||
                         PyLong_Check(o) || is_tensor(o);
-    if (!simple) {
-      FL_CHECK_KIND(
-          !PyFloat_Check(o), Index,
-          "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got a float");
-      if (is_index_sequence(o) || !PyIndex_Check(o) || PySequence_Check(o)) {
-        FL_CHECK_KIND(is_index_sequence(o) || PySequence_Check(o) || PyObject_HasAttrString(o, "__array__"),
-                      Index,
-                      "[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got ",
-                      std::string(Py_TYPE(o)->tp_name));
-        item = own(wrap(index_tensor(o)));
-        o = item.get();
-      }
-    }
-    used += consumes(o);
+    if (!simple) convert_item(item);
+    used += consumes(item.get());
   }
+  return items;
+}
+
+// Goes through the items of a key: views are taken at once, index tensors collected by dimension.
+class KeyReader {
+ public:
+  KeyReader(const Tensor& base, int64_t used) : base_(base), viewer_(base), used_(used) {}
+
+  void read(PyObject* o) {
+    if (o == Py_None) {
+      viewer_.unsqueeze(std::min(dim_, viewer_.dim()));
+      ++dim_;
+    } else if (o == Py_Ellipsis) {
+      dim_ += base_.dim() - used_;
+      position_ += base_.dim() - used_;
+    } else if (PySlice_Check(o)) {
+      read_slice(o);
+    } else if (PyBool_Check(o)) {
+      Tensor one = scalar_tensor(Scalar(o == Py_True), {DType::Bool, base_.device()});
+      one->sizes.push_back(1);
+      one->strides.push_back(1);
+      put_scalar_mask(one);
+    } else if (is_tensor(o)) {
+      read_tensor(o);
+    } else {
+      viewer_.select(dim_, int_value(o), position_++);
+    }
+  }
+  Parsed finish() {
+    parsed_.view = viewer_.finish(!parsed_.advanced);
+    return std::move(parsed_);
+  }
+
+ private:
+  void put(const Tensor& index) {
+    const int64_t at = dim_ - extra_;
+    if (static_cast<int64_t>(parsed_.indices.size()) <= at) parsed_.indices.resize(at + 1);
+    parsed_.indices[at] = index;
+    if (is_mask(index)) extra_ += index.dim() - 1;
+    parsed_.advanced = true;
+  }
+  // A new dimension of size one or nothing.
+  void put_scalar_mask(const Tensor& one) {
+    dim_ = std::min(dim_, viewer_.dim());
+    viewer_.unsqueeze(dim_);
+    put(one);
+    ++dim_;
+  }
+  void read_slice(PyObject* o) {
+    Py_ssize_t start, stop, step;
+    if (PySlice_Unpack(o, &start, &stop, &step) < 0) throw PythonError();
+    FL_CHECK_KIND(step > 0, Value, "[index] expected a slice step greater than zero, got ",
+                  static_cast<int64_t>(step));
+    viewer_.check(dim_);
+    PySlice_AdjustIndices(viewer_.size(dim_), &start, &stop, step);
+    viewer_.slice(dim_, start, std::max(start, stop), step);
+    ++dim_;
+    ++position_;
+  }
+  void read_tensor(PyObject* o) {
+    const Tensor index = unwrap(o);
+    FL_CHECK_KIND(is_integral(index.dtype(), true), Index,
+                  "[index] expected integer or bool tensors as indices, got ", name_of(index.dtype()));
+    const bool mask = is_mask(index);
+    // One number for each element of a batch cannot be read: it indexes as a tensor.
+    const bool batched = Py_TYPE(o) != tensor_type && PyObject_HasAttrString(o, "_all_values");
+    if (!mask && index.dim() == 0 && !batched && (index.is_cpu() || index.device().type == DeviceType::CUDA))
+      return viewer_.select(dim_, item_value(index), position_++);
+    if (mask && index.dim() == 0)
+      return put_scalar_mask(alias(index, IntSpan({1}), IntSpan({1}), index.offset()));
+    const int64_t n = mask ? index.dim() : 1;
+    viewer_.check(dim_ + n - 1);
+    put(index);
+    for (int64_t k = 0; mask && k < n; ++k)
+      FL_CHECK_KIND(index.size(k) == viewer_.size(dim_ + k), Index, "[index] expected a mask of size ",
+                    viewer_.size(dim_ + k), " at dimension ", position_ + k, ", got a mask of shape ",
+                    index.sizes());
+    dim_ += n;
+    position_ += n;
+  }
+
+  const Tensor& base_;
+  Viewer viewer_;
+  const int64_t used_;
+  int64_t dim_ = 0;       // next dimension of the view
+  int64_t position_ = 0;  // next dimension of the original tensor, for messages
+  int64_t extra_ = 0;     // dimensions that masks use beyond their one place in the list
+  Parsed parsed_;
+};
+
+Parsed parse_key(PyObject* self, PyObject* key) {
+  int64_t used;
+  const std::vector<Object> items = items_of(key, used);
   const Tensor base = unwrap(self);
   FL_CHECK_KIND(used <= base.dim(), Index, "[index] expected at most ", base.dim(), " indices for shape ",
                 base.sizes(), ", got ", used);
-
-  Parsed parsed;
-  Viewer viewer(base);
-  int64_t d = 0;         // next dimension of the view
-  int64_t position = 0;  // next dimension of the original tensor, for messages
-  int64_t extra = 0;     // dimensions that masks use beyond their one place in the list
-  const auto put = [&](int64_t dim, const Tensor& index) {
-    const int64_t at = dim - extra;
-    if (static_cast<int64_t>(parsed.indices.size()) <= at) parsed.indices.resize(at + 1);
-    parsed.indices[at] = index;
-    if (index.dtype() == DType::Bool || index.dtype() == DType::UInt8) extra += index.dim() - 1;
-    parsed.advanced = true;
-  };
-  for (auto& item : items) {
-    PyObject* o = item.get();
-    if (o == Py_None) {
-      viewer.unsqueeze(std::min(d, viewer.dim()));
-      ++d;
-    } else if (o == Py_Ellipsis) {
-      d += base.dim() - used;
-      position += base.dim() - used;
-    } else if (PySlice_Check(o)) {
-      Py_ssize_t start, stop, step;
-      if (PySlice_Unpack(o, &start, &stop, &step) < 0) throw PythonError();
-      FL_CHECK_KIND(step > 0, Value, "[index] expected a slice step greater than zero, got ",
-                    static_cast<int64_t>(step));
-      viewer.check(d);
-      const int64_t n = viewer.size(d);
-      PySlice_AdjustIndices(n, &start, &stop, step);
-      viewer.slice(d, start, std::max(start, stop), step);
-      ++d;
-      ++position;
-    } else if (PyBool_Check(o)) {
-      // A scalar mask: a new dimension of size one or nothing.
-      d = std::min(d, viewer.dim());
-      viewer.unsqueeze(d);
-      Tensor one = scalar_tensor(Scalar(o == Py_True), {DType::Bool, base.device()});
-      one->sizes.push_back(1);
-      one->strides.push_back(1);
-      put(d, one);
-      ++d;
-    } else if (is_tensor(o)) {
-      const Tensor index = unwrap(o);
-      FL_CHECK_KIND(is_integral(index.dtype(), true), Index,
-                    "[index] expected integer or bool tensors as indices, got ", name_of(index.dtype()));
-      const bool mask = index.dtype() == DType::Bool || index.dtype() == DType::UInt8;
-      // One number for each element of a batch cannot be read: it indexes as a tensor.
-      const bool batched = Py_TYPE(o) != tensor_type && PyObject_HasAttrString(o, "_all_values");
-      if (!mask && index.dim() == 0 && !batched &&
-          (index.is_cpu() || index.device().type == DeviceType::CUDA)) {
-        viewer.select(d, item_value(index), position++);
-        continue;
-      }
-      if (mask && index.dim() == 0) {
-        d = std::min(d, viewer.dim());
-        viewer.unsqueeze(d);
-        Tensor one = alias(index, IntSpan({1}), IntSpan({1}), index.offset());
-        put(d, one);
-        ++d;
-        continue;
-      }
-      const int64_t n = mask ? index.dim() : 1;
-      viewer.check(d + n - 1);
-      put(d, index);
-      if (mask) {
-        for (int64_t k = 0; k < n; ++k)
-          FL_CHECK_KIND(index.size(k) == viewer.size(d + k), Index, "[index] expected a mask of size ",
-                        viewer.size(d + k), " at dimension ", position + k, ", got a mask of shape ",
-                        index.sizes());
-      }
-      d += n;
-      position += n;
-    } else {
-      viewer.select(d, int_value(o), position++);
-    }
-  }
-  parsed.view = viewer.finish(!parsed.advanced);
-  return parsed;
+  KeyReader reader(base, used);
+  for (const Object& item : items) reader.read(item.get());
+  return reader.finish();
 }
 
 }  // namespace

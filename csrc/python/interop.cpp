@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "core/scalar_range.h"
 #include "cpu/engine/library.h"
-#include "ops/pointwise.h"
+#include "ops/promotion.h"
 #include "python/parse.h"
 
 namespace fl::py {

@@ -10,7 +10,7 @@
 
 #include "core/allocator.h"
 #include "dispatch/record_places.h"
-#include "ops/pointwise.h"
+#include "ops/promotion.h"
 #include "python/parse.h"
 
 namespace fl::py {

@@ -110,6 +110,24 @@ bool read_list(const Argument& arg, PyObject* const* items, Py_ssize_t n, Value&
   }
 }
 
+// A dtype, or the Python type of numbers that stands for one.
+bool read_dtype(PyObject* o, Value& value) {
+  if (is_dtype(o)) {
+    value = Value(dtype_value(o));
+  } else if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) {
+    value = Value(DType::Double);
+  } else if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) {
+    value = Value(DType::Int64);
+  } else if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) {
+    value = Value(DType::Bool);
+  } else if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) {
+    value = Value(DType::ComplexDouble);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 bool read_single(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
   switch (arg.type) {
     case ArgType::Tensor:
@@ -162,20 +180,7 @@ bool read_single(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
       return true;
     }
     case ArgType::DType:
-      if (is_dtype(o)) {
-        value = Value(dtype_value(o));
-      } else if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) {
-        value = Value(DType::Double);
-      } else if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) {
-        value = Value(DType::Int64);
-      } else if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) {
-        value = Value(DType::Bool);
-      } else if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) {
-        value = Value(DType::ComplexDouble);
-      } else {
-        return false;
-      }
-      return true;
+      return read_dtype(o, value);
     case ArgType::Device:
       if (!is_device(o) && !PyUnicode_Check(o) && !(PyLong_Check(o) && !PyBool_Check(o))) return false;
       value = Value(device_from(o));
@@ -327,27 +332,33 @@ template <class Formals>
 bool takes_default_device(const Formals& formals, size_t i) {
   return formals[i].keyword_only && formals[i].type == ArgType::Device && formals[0].type != ArgType::Tensor;
 }
-}  // namespace
+// One call being parsed: the arguments seen so far are bits of `seen`.
+struct Parse {
+  const Operator& op;
+  const std::vector<Argument>& formals;
+  Value* values;
+  Arena& arena;
+  std::string* why;  // what was expected, for messages; or null
+  uint64_t seen = 0;
 
-bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values,
-           Arena& arena, PyObject** out, std::string* why) {
-  const auto& formals = op.schema.args;
-  const size_t n = formals.size();
-  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  size_t positional = 0;  // formals that may be given by position
-  while (positional < n && !formals[positional].keyword_only) ++positional;
+  bool positional(PyObject* const* args, Py_ssize_t nargs);
+  bool keyword(const char* name, PyObject* o, PyObject** out);
+  bool defaults();
+};
 
-  uint64_t given = 0;
+bool Parse::positional(PyObject* const* args, Py_ssize_t nargs) {
+  size_t most = 0;  // formals that may be passed by position
+  while (most < formals.size() && !formals[most].keyword_only) ++most;
   for (Py_ssize_t i = 0; i < nargs; ++i) {
-    if (static_cast<size_t>(i) >= positional) {
+    if (static_cast<size_t>(i) >= most) {
       if (why)
-        *why = message("at most ", static_cast<int64_t>(positional), " positional arguments, got ",
+        *why = message("at most ", static_cast<int64_t>(most), " positional arguments, got ",
                        static_cast<int64_t>(nargs));
       return false;
     }
     const Argument& arg = formals[i];
     // x.view(2, 3): the rest of the positional arguments is the list.
-    if (arg.list && arg.broadcast == 0 && !is_sequence(args[i]) && static_cast<size_t>(i) + 1 == positional &&
+    if (arg.list && arg.broadcast == 0 && !is_sequence(args[i]) && static_cast<size_t>(i) + 1 == most &&
         args[i] != Py_None) {
       if ((arg.type == ArgType::Int &&
            (PyIndex_Check(args[i]) && !(is_tensor(args[i]) && impl_of(args[i])->sizes.size() == 1))) ||
@@ -356,7 +367,7 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
           if (why) *why = message(describe(arg), " for '", arg.name, "', got other types");
           return false;
         }
-        given |= uint64_t(1) << i;
+        seen |= uint64_t(1) << i;
         break;
       }
     }
@@ -366,44 +377,49 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
                        "), got ", describe_given(arg, args[i]));
       return false;
     }
-    given |= uint64_t(1) << i;
+    seen |= uint64_t(1) << i;
   }
-  for (Py_ssize_t k = 0; k < nkw; ++k) {
-    const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
-    PyObject* o = args[nargs + k];
-    size_t at = 0;
-    while (at < n && formals[at].name != name) ++at;
-    if (at == n) {
-      at = 0;
-      while (at < n && !same_name(formals[at].name, name)) ++at;
-    }
-    if (at == n) {
-      if (out && !std::strcmp(name, "out")) {
-        if (o != Py_None) *out = o;
-        continue;
-      }
-      // Not an argument of the operator: the caller marks the result (see wants_grad in call.cpp).
-      if (!std::strcmp(name, "requires_grad") && PyBool_Check(o) && (o == Py_False || makes_tensor(op)))
-        continue;
-      if (why) *why = message("one of the arguments ", argument_names(op), ", got '", name, "'");
-      return false;
-    }
-    if (given >> at & 1) {
-      if (why) *why = message("one value for '", name, "', got two");
-      return false;
-    }
-    if (!read(formals[at], o, values[at], arena)) {
-      if (why)
-        *why = message(describe(formals[at]), " for '", formals[at].name, "', got ",
-                       describe_given(formals[at], o));
-      return false;
-    }
-    if (__builtin_expect(default_device().active, 0) && o == Py_None && takes_default_device(formals, at))
-      values[at] = Value(default_device().device);
-    given |= uint64_t(1) << at;
+  return true;
+}
+
+bool Parse::keyword(const char* name, PyObject* o, PyObject** out) {
+  const size_t n = formals.size();
+  size_t at = 0;
+  while (at < n && formals[at].name != name) ++at;
+  if (at == n) {
+    at = 0;
+    while (at < n && !same_name(formals[at].name, name)) ++at;
   }
-  for (size_t i = 0; i < n; ++i) {
-    if (given >> i & 1) continue;
+  if (at == n) {
+    if (out && !std::strcmp(name, "out")) {
+      if (o != Py_None) *out = o;
+      return true;
+    }
+    // Not an argument of the operator: the caller marks the result (see wants_grad in call.cpp).
+    if (!std::strcmp(name, "requires_grad") && PyBool_Check(o) && (o == Py_False || makes_tensor(op)))
+      return true;
+    if (why) *why = message("one of the arguments ", argument_names(op), ", got '", name, "'");
+    return false;
+  }
+  if (seen >> at & 1) {
+    if (why) *why = message("one value for '", name, "', got two");
+    return false;
+  }
+  if (!read(formals[at], o, values[at], arena)) {
+    if (why)
+      *why = message(describe(formals[at]), " for '", formals[at].name, "', got ",
+                     describe_given(formals[at], o));
+    return false;
+  }
+  if (__builtin_expect(default_device().active, 0) && o == Py_None && takes_default_device(formals, at))
+    values[at] = Value(default_device().device);
+  seen |= uint64_t(1) << at;
+  return true;
+}
+
+bool Parse::defaults() {
+  for (size_t i = 0; i < formals.size(); ++i) {
+    if (seen >> i & 1) continue;
     if (!formals[i].has_default) {
       if (why) *why = message("a value for '", formals[i].name, "', got none");
       return false;
@@ -426,6 +442,17 @@ bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject
       values[i] = Value(default_device().device);
   }
   return true;
+}
+
+}  // namespace
+
+bool parse(const Operator& op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Value* values,
+           Arena& arena, PyObject** out, std::string* why) {
+  Parse call{op, op.schema.args, values, arena, why};
+  if (!call.positional(args, nargs)) return false;
+  for (Py_ssize_t k = 0, n = kwnames ? PyTuple_GET_SIZE(kwnames) : 0; k < n; ++k)
+    if (!call.keyword(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k)), args[nargs + k], out)) return false;
+  return call.defaults();
 }
 
 bool number_value(PyObject* o, Value& out) {

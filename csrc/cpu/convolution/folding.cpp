@@ -1,6 +1,6 @@
 // Sliding blocks of an image as columns, and columns summed back into an image.
+#include "core/bytes.h"
 #include "core/parallel.h"
-#include "cpu/engine/bytes.h"
 #include "dispatch/kernel.h"
 #include "ops/windows.h"
 
@@ -117,8 +117,8 @@ Tensor col2im(const Tensor& self, IntSpan output_size, IntSpan kernel, IntSpan d
   return to_dtype(out, self.dtype());
 }
 
-FL_KERNEL("_im2col", im2col);
-FL_KERNEL("_col2im", col2im);
+FL_KERNEL("_im2col", im2col, kCpu);
+FL_KERNEL("_col2im", col2im, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -1,9 +1,9 @@
-// Convolution on the CPU: see convolution_kernel.h.
+// Convolution on the CPU: see ops/convolution.h.
 //
 // Copies between layouts and types, the choice of the path, and the unfold-and-multiply path of the types
 // that have no other.  bfloat16 and half are converted to float while they are rearranged, which is also
 // faster than oneDNN's own bfloat16 on processors that only emulate it.
-#include "cpu/convolution/kernel.h"
+#include "ops/convolution.h"
 
 #include <omp.h>
 #include <xmmintrin.h>
@@ -17,7 +17,7 @@
 
 #include "cpu/convolution/passes.h"
 #include "cpu/engine/onednn.h"
-#include "ops/gemm.h"
+#include "cpu/gemm/gemm.h"
 
 namespace fl::cpu {
 
@@ -162,6 +162,57 @@ void fill_zero(T* data, int64_t n) {
   std::fill(data, data + n, T(0));
 }
 
+// Sets the gradient of the input to the bias of its channel (of a transposed convolution), or to zero.
+template <class T>
+void fill_grad_input(const ConvArgs& g, const Space& space) {
+  const View v = view_of(g, false);
+  const int64_t positions = volume(g.in_size, g.ndim);
+  for (int64_t n = 0; n < g.batch; ++n)
+    for (int64_t c = 0; c < g.in_channels; ++c) {
+      T* plane = static_cast<T*>(g.grad_input) + n * v.stride[0] + c * v.stride[1];
+      const T value = g.bias ? static_cast<const T*>(g.bias)[c] : T(0);
+      for (int64_t i = 0; i < positions; ++i) {
+        const int64_t x = i % space.in[2], y = i / space.in[2] % space.in[1];
+        const int64_t z = i / (space.in[2] * space.in[1]);
+        plane[z * space.in_stride[0] + y * space.in_stride[1] + x * space.in_stride[2]] = value;
+      }
+    }
+}
+
+// The product of one group with `count` unfolded columns; offsets are those of the group in the operands.
+template <class T>
+GemmArgs unfolded_product(const ConvArgs& g, Pass pass, T* columns, int64_t count, int64_t group,
+                          int64_t out_at) {
+  const int64_t rows = g.in_channels / g.groups * volume(g.kernel, g.ndim),
+                out_each = g.out_channels / g.groups;
+  const int64_t weight_at = group * out_each * rows, out_step = g.out_strides[g.ndim + 1];
+  GemmArgs p;
+  p.dtype = g.dtype;
+  switch (pass) {
+    case Pass::Forward:  // output^T = columns^T @ weight^T + bias
+      p.m = count, p.n = out_each, p.k = rows;
+      p.a = columns, p.a_row = 1, p.a_col = count;
+      p.b = static_cast<const T*>(g.weight) + weight_at, p.b_row = 1, p.b_col = rows;
+      p.c = static_cast<T*>(g.output) + out_at, p.c_row = out_step, p.c_col = g.out_strides[1];
+      if (g.bias) p.bias = static_cast<const T*>(g.bias) + group * out_each;
+      break;
+    case Pass::BackwardData:  // columns = weight^T @ grad_output
+      p.m = rows, p.n = count, p.k = out_each;
+      p.a = static_cast<const T*>(g.weight) + weight_at, p.a_row = 1, p.a_col = rows;
+      p.b = static_cast<const T*>(g.grad_output) + out_at, p.b_row = g.out_strides[1], p.b_col = out_step;
+      p.c = columns, p.c_row = count;
+      break;
+    case Pass::BackwardWeights:  // grad_weight += grad_output @ columns^T
+      p.m = out_each, p.n = rows, p.k = count;
+      p.a = static_cast<const T*>(g.grad_output) + out_at, p.a_row = g.out_strides[1], p.a_col = out_step;
+      p.b = columns, p.b_row = 1, p.b_col = count;
+      p.c = static_cast<T*>(g.grad_weight) + weight_at, p.c_row = rows;
+      p.beta = 1;
+      break;
+  }
+  return p;
+}
+
 // g's output side has its spatial dimensions adjoining, so one stride walks them all.
 template <class T>
 void run_unfolded(const ConvArgs& g, Pass pass) {
@@ -176,27 +227,13 @@ void run_unfolded(const ConvArgs& g, Pass pass) {
   T* columns = scratch.as<T>();
 
   if (pass == Pass::BackwardWeights) fill_zero(static_cast<T*>(g.grad_weight), g.out_channels * rows);
-  if (pass == Pass::BackwardData) {
-    const View v = view_of(g, false);
-    const int64_t positions = volume(g.in_size, g.ndim);
-    for (int64_t n = 0; n < g.batch; ++n)
-      for (int64_t c = 0; c < g.in_channels; ++c) {
-        T* plane = static_cast<T*>(g.grad_input) + n * v.stride[0] + c * v.stride[1];
-        const T value = g.bias ? static_cast<const T*>(g.bias)[c] : T(0);
-        for (int64_t i = 0; i < positions; ++i) {
-          const int64_t x = i % space.in[2], y = i / space.in[2] % space.in[1];
-          const int64_t z = i / (space.in[2] * space.in[1]);
-          plane[z * space.in_stride[0] + y * space.in_stride[1] + x * space.in_stride[2]] = value;
-        }
-      }
-  }
+  if (pass == Pass::BackwardData) fill_grad_input<T>(g, space);
   for (int64_t n = 0; n < g.batch; ++n)
     for (int64_t l0 = 0; l0 < length; l0 += chunk)
       for (int64_t group = 0; group < g.groups; ++group) {
         const int64_t l1 = std::min(l0 + chunk, length), count = l1 - l0;
         const int64_t in_at = n * g.in_strides[0] + group * in_each * g.in_strides[1];
         const int64_t out_at = n * g.out_strides[0] + group * out_each * g.out_strides[1] + l0 * out_step;
-        const int64_t weight_at = group * out_each * rows;
         const int threads = team_for(double(rows) * count);
         if (pass != Pass::BackwardData) {
           const T* input = static_cast<const T*>(g.input) + in_at;
@@ -208,33 +245,7 @@ void run_unfolded(const ConvArgs& g, Pass pass) {
                        [&](int64_t at, int64_t l) { column[l] = at < 0 ? T(0) : plane[at]; });
           }
         }
-        GemmArgs p;
-        p.dtype = g.dtype;
-        switch (pass) {
-          case Pass::Forward:  // output^T = columns^T @ weight^T + bias
-            p.m = count, p.n = out_each, p.k = rows;
-            p.a = columns, p.a_row = 1, p.a_col = count;
-            p.b = static_cast<const T*>(g.weight) + weight_at, p.b_row = 1, p.b_col = rows;
-            p.c = static_cast<T*>(g.output) + out_at, p.c_row = out_step, p.c_col = g.out_strides[1];
-            if (g.bias) p.bias = static_cast<const T*>(g.bias) + group * out_each;
-            break;
-          case Pass::BackwardData:  // columns = weight^T @ grad_output
-            p.m = rows, p.n = count, p.k = out_each;
-            p.a = static_cast<const T*>(g.weight) + weight_at, p.a_row = 1, p.a_col = rows;
-            p.b = static_cast<const T*>(g.grad_output) + out_at, p.b_row = g.out_strides[1],
-            p.b_col = out_step;
-            p.c = columns, p.c_row = count;
-            break;
-          case Pass::BackwardWeights:  // grad_weight += grad_output @ columns^T
-            p.m = out_each, p.n = rows, p.k = count;
-            p.a = static_cast<const T*>(g.grad_output) + out_at, p.a_row = g.out_strides[1],
-            p.a_col = out_step;
-            p.b = columns, p.b_row = 1, p.b_col = count;
-            p.c = static_cast<T*>(g.grad_weight) + weight_at, p.c_row = rows;
-            p.beta = 1;
-            break;
-        }
-        gemm(p);
+        gemm(unfolded_product(g, pass, columns, count, group, out_at));
         if (pass == Pass::BackwardData) {
           T* grad = static_cast<T*>(g.grad_input) + in_at;
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
@@ -392,25 +403,8 @@ void run(const ConvArgs& g, Pass pass) {
 
 }  // namespace
 
-void convolution_forward(const ConvArgs& args) {
-  run(args, Pass::Forward);
-}
-void convolution_backward_data(const ConvArgs& args) {
-  run(args, Pass::BackwardData);
-}
-void convolution_backward_weights(const ConvArgs& args) {
-  run(args, Pass::BackwardWeights);
-}
-
-bool is_channels_last(int ndim, int64_t batch, int64_t channels, const int64_t* size,
-                      const int64_t* strides) {
-  View v;
-  v.dims = ndim + 2;
-  v.size[0] = batch;
-  v.size[1] = channels;
-  std::copy_n(size, ndim, v.size + 2);
-  std::copy_n(strides, v.dims, v.stride);
-  return same_layout(v, channels_last(v));
-}
+FL_ATTACH(convolution_forward, CPU, [](const ConvArgs& args) { run(args, Pass::Forward); });
+FL_ATTACH(convolution_backward_data, CPU, [](const ConvArgs& args) { run(args, Pass::BackwardData); });
+FL_ATTACH(convolution_backward_weights, CPU, [](const ConvArgs& args) { run(args, Pass::BackwardWeights); });
 
 }  // namespace fl::cpu

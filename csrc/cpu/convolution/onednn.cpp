@@ -30,6 +30,40 @@ struct ConvPlan {
   bool usable() const { return conv && (reorder || weights_bytes == 0); }
 };
 
+// Weights as [groups,] out, in, kernel..., contiguous; returns the number of dimensions.
+int describe_weights(const ConvArgs& g, dnnl_dims_t& dims, dnnl_dims_t& strides) {
+  int n = 0;
+  if (g.groups > 1) dims[n++] = g.groups;
+  dims[n++] = g.out_channels / g.groups;
+  dims[n++] = g.in_channels / g.groups;
+  for (int i = 0; i < g.ndim; ++i) dims[n++] = g.kernel[i];
+  int64_t stride = 1;
+  for (int i = n - 1; i >= 0; --i) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  return n;
+}
+
+// What the primitive of a plan says about its memory, and how weights get there.
+void query_plan(ConvPlan& p, Pass pass) {
+  const OneDnn& d = *onednn();
+  const bool gradient = pass == Pass::BackwardWeights;
+  p.weights =
+      d.primitive_desc_query_md(p.desc, gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+  p.scratchpad = d.primitive_desc_query_md(p.desc, dnnl_query_scratchpad_md, 0);
+  p.scratchpad_bytes = d.memory_desc_get_size(p.scratchpad);
+  if (d.memory_desc_equal(p.weights, p.plain_weights)) return;
+  p.weights_bytes = d.memory_desc_get_size(p.weights);
+  dnnl_primitive_desc_t reorder = nullptr;
+  const_dnnl_memory_desc_t from = p.plain_weights, to = p.weights;
+  if (gradient) std::swap(from, to);
+  if (d.reorder_primitive_desc_create(&reorder, from, d.engine, to, d.engine, nullptr) == dnnl_success) {
+    d.primitive_create(&p.reorder, reorder);
+    d.primitive_desc_destroy(reorder);
+  }
+}
+
 void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
   const OneDnn& d = *onednn();
   const int nd = g.ndim;
@@ -37,18 +71,8 @@ void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
     const View v = channels_last(view_of(g, output));
     return d.memory_desc_create_with_strides(md, v.dims, v.size, dnnl_f32, v.stride) == dnnl_success;
   };
-  // Weights are [groups,] out, in, kernel...
   dnnl_dims_t wdims, wstrides;
-  int wn = 0;
-  if (g.groups > 1) wdims[wn++] = g.groups;
-  wdims[wn++] = g.out_channels / g.groups;
-  wdims[wn++] = g.in_channels / g.groups;
-  for (int i = 0; i < nd; ++i) wdims[wn++] = g.kernel[i];
-  int64_t s = 1;
-  for (int i = wn - 1; i >= 0; --i) {
-    wstrides[i] = s;
-    s *= wdims[i];
-  }
+  const int wn = describe_weights(g, wdims, wstrides);
   dnnl_dims_t strides, dilates, before, after;
   for (int i = 0; i < nd; ++i) {
     strides[i] = g.stride[i];
@@ -91,23 +115,7 @@ void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
                                                                       after, hint, attr);
       if (hint) d.primitive_desc_destroy(hint);
     }
-    if (status == dnnl_success && d.primitive_create(&p.conv, p.desc) == dnnl_success) {
-      const bool gradient = pass == Pass::BackwardWeights;
-      p.weights =
-          d.primitive_desc_query_md(p.desc, gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-      p.scratchpad = d.primitive_desc_query_md(p.desc, dnnl_query_scratchpad_md, 0);
-      p.scratchpad_bytes = d.memory_desc_get_size(p.scratchpad);
-      if (!d.memory_desc_equal(p.weights, p.plain_weights)) {
-        p.weights_bytes = d.memory_desc_get_size(p.weights);
-        dnnl_primitive_desc_t r = nullptr;
-        const_dnnl_memory_desc_t from = p.plain_weights, to = p.weights;
-        if (gradient) std::swap(from, to);
-        if (d.reorder_primitive_desc_create(&r, from, d.engine, to, d.engine, nullptr) == dnnl_success) {
-          d.primitive_create(&p.reorder, r);
-          d.primitive_desc_destroy(r);
-        }
-      }
-    }
+    if (status == dnnl_success && d.primitive_create(&p.conv, p.desc) == dnnl_success) query_plan(p, pass);
   }
   if (attr) d.primitive_attr_destroy(attr);
   if (any) d.memory_desc_destroy(any);

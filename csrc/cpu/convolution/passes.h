@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "core/parallel.h"
-#include "cpu/convolution/kernel.h"
 #include "cpu/engine/onednn.h"
+#include "ops/convolution.h"
 
 namespace fl::cpu::convolutions {
 

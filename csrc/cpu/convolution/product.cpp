@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cpu/convolution/passes.h"
-#include "ops/gemm.h"
+#include "cpu/gemm/gemm.h"
 
 namespace fl::cpu::convolutions {
 namespace {
@@ -84,7 +84,7 @@ class Windows {
   void fold(const float* rows, int64_t images, const float* bias, float* input) const {
     const int64_t width = channels_ * taps_;
     parallel_for(images * in_positions(), std::max<int64_t>(1, kGrain / width), [&](int64_t b, int64_t e) {
-      std::vector<const float*> found(static_cast<size_t>(taps_));
+      std::vector<const float*> sources(static_cast<size_t>(taps_));
       for (int64_t p = b; p < e; ++p) {
         const int64_t at[3] = {p / (in_[2] * in_[1]) % in_[0], p / in_[2] % in_[1], p % in_[2]};
         const float* image = rows + p / in_positions() * out_positions() * width;
@@ -96,15 +96,15 @@ class Windows {
             for (int64_t kx = 0; oy >= 0 && kx < kernel_[2]; ++kx) {
               const int64_t ox = window_of(at[2], kx, 2);
               if (ox >= 0)
-                found[count++] = image + ((oz * out_[1] + oy) * out_[2] + ox) * width +
-                                 (kz * kernel_[1] + ky) * kernel_[2] + kx;
+                sources[count++] = image + ((oz * out_[1] + oy) * out_[2] + ox) * width +
+                                   (kz * kernel_[1] + ky) * kernel_[2] + kx;
             }
           }
         }
         float* to = input + p * channels_;
         for (int64_t c = 0; c < channels_; ++c) {
           float sum = bias ? bias[c] : 0.0f;
-          for (int64_t i = 0; i < count; ++i) sum += found[i][c * taps_];
+          for (int64_t i = 0; i < count; ++i) sum += sources[i][c * taps_];
           to[c] = sum;
         }
       }

@@ -47,7 +47,7 @@ struct Weights {
 void multiply(int64_t rows, int64_t out, int64_t in, const float* a, const Weights& weights, int product,
               float* c) {
   const float* b = weights.first + product * weights.step;
-  cpu::GemmArgs g;
+  GemmArgs g;
   g.m = rows, g.n = out, g.k = in;
   g.a = a, g.a_row = in;
   g.c = c, g.c_row = out;
@@ -207,18 +207,18 @@ Tensor convolution_packed(const Tensor& weight) {
            name_of(weight.dtype()));
   const int64_t out = weight.size(0), in = weight.size(1), step = out * in + kPad;
   const int64_t packed_step = cpu::packed_count(DType::Float, in, out);
-  const Tensor made = empty({kWinogradProducts * packed_step}, weight.options());
-  if (made.is_meta() || made.numel() == 0) return made;
+  const Tensor packed = empty({kWinogradProducts * packed_step}, weight.options());
+  if (packed.is_meta() || packed.numel() == 0) return packed;
   const cpu::convolutions::Scratch room(2, sizeof(float) * static_cast<size_t>(kWinogradProducts * step));
   transform(contiguous(weight).data<float>(), out, in, room.as<float>());
   for (int p = 0; p < kWinogradProducts; ++p)
     cpu::pack_matrix(DType::Float, in, out, room.as<float>() + p * step, out, 1,
-                     made.data<float>() + p * packed_step);
-  return made;
+                     packed.data<float>() + p * packed_step);
+  return packed;
 }
 
-FL_KERNEL("_convolution_finished", convolution_finished);
-FL_KERNEL("_convolution_packed", convolution_packed);
+FL_KERNEL("_convolution_finished", convolution_finished, kCpu);
+FL_KERNEL("_convolution_packed", convolution_packed, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -1,4 +1,4 @@
-// Ordering, merging and blocked walking of strided operands.
+// Walks strided operands in blocks, on the CPU.
 #include "ops/iterator.h"
 
 #include <cstring>
@@ -7,84 +7,6 @@
 #include "cpu/engine/cast.h"
 
 namespace fl {
-
-Dims broadcast_shapes(const char* op, IntSpan a, IntSpan b) {
-  if (a == b) return a;
-  const size_t n = std::max(a.size(), b.size());
-  Dims out(n);
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
-    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    FL_CHECK(x == y || x == 1 || y == 1, "[", op, "] expected shapes that broadcast together, got ", a,
-             " and ", b, " (sizes ", x, " and ", y, " at dimension ", static_cast<int64_t>(n - 1 - i), ")");
-    out[n - 1 - i] = x == 1 ? y : x;
-  }
-  return out;
-}
-
-void StridedIterator::add(const Tensor& t, DType compute) {
-  StridedOperand& o = operands_[count_++];
-  o.data = t.raw();
-  o.dtype = t.dtype();
-  o.compute = compute;
-  const size_t n = shape_.size(), nd = t.sizes().size();
-  o.strides.resize(n);
-  const int64_t item = t.itemsize();
-  for (size_t i = 0; i < n; ++i) {
-    // i counts from the innermost dimension
-    o.strides[i] = i < nd && t->sizes[nd - 1 - i] != 1 ? t->strides[nd - 1 - i] * item : 0;
-  }
-}
-
-void StridedIterator::add_scalar(const void* value, DType compute) {
-  StridedOperand& o = operands_[count_++];
-  o.data = const_cast<char*>(static_cast<const char*>(value));
-  o.dtype = o.compute = compute;
-  o.strides.resize(shape_.size());
-}
-
-void StridedIterator::finish() {
-  const size_t n = shape_.size();
-  Dims order;
-  numel_ = 1;
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t s = shape_[n - 1 - i];
-    numel_ *= s;
-    if (s != 1) order.push_back(static_cast<int64_t>(i));
-  }
-  // Innermost first: smaller output strides come first; where the output does not decide, the inputs do.
-  const auto before = [&](int64_t a, int64_t b) {
-    for (int k = 0; k < count_; ++k) {
-      const int64_t x = std::abs(operands_[k].strides[a]), y = std::abs(operands_[k].strides[b]);
-      if (x == 0 || y == 0) continue;
-      if (x != y) return x < y;
-    }
-    return false;
-  };
-  for (size_t i = 1; i < order.size();
-       ++i)  // insertion sort: the relation is not a strict weak order for std::sort
-    for (size_t j = i; j > 0 && before(order[j], order[j - 1]); --j) std::swap(order[j], order[j - 1]);
-
-  sizes_.clear();
-  Dims merged[kMaxOperands];
-  for (int64_t d : order) {
-    const int64_t s = shape_[n - 1 - d];
-    bool joins = !sizes_.empty();
-    for (int k = 0; joins && k < count_; ++k)
-      joins = operands_[k].strides[d] == merged[k].back() * sizes_.back();
-    if (joins) {
-      sizes_.back() *= s;
-    } else {
-      sizes_.push_back(s);
-      for (int k = 0; k < count_; ++k) merged[k].push_back(operands_[k].strides[d]);
-    }
-  }
-  if (sizes_.empty()) {
-    sizes_.push_back(1);
-    for (int k = 0; k < count_; ++k) merged[k].push_back(0);
-  }
-  for (int k = 0; k < count_; ++k) operands_[k].strides = std::move(merged[k]);
-}
 
 void StridedIterator::run(Loop loop, const Scalar* params, int64_t cost) {
   if (numel_ == 0) return;
@@ -134,131 +56,171 @@ void gather_elements(const StridedOperand& o, const Dims& sizes, const int64_t* 
 
 }  // namespace
 
-void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, int64_t end) const {
-  const int nd = ndim();
-  const int64_t inner = sizes_[0];
-  // Contiguous operands of the compute dtype are used where they lie; others go through a staging block.
-  bool in_place[kMaxOperands], constant[kMaxOperands];
-  bool whole[kMaxOperands];  // all of it lies in the order of the walk
-  bool all_whole = true, rows_in_place = true;
-  for (int k = 0; k < count_; ++k) {
-    const StridedOperand& o = operands_[k];
+// How the operands of a walk are read and written: where they lie, or through a staging block.
+struct StridedIterator::Walk {
+  static constexpr int64_t kStaged = kBlock / 2;  // elements in a staging block
+
+  Walk(const StridedIterator& it, Loop loop, const Scalar* params);
+  void convert_constants(int64_t n);
+  void start_at(int64_t position);
+  void locate();
+  void advance(int64_t by);
+  void run_rows(int64_t begin, int64_t end);
+  void run_gathered(int64_t begin, int64_t end);
+  void gather(int k, int64_t done, int64_t total, bool tiny);
+
+  const StridedIterator& it;
+  const Loop loop;
+  const Scalar* params;
+  const int nd, count;
+  const int64_t inner;
+  bool constant[kMaxOperands];                  // one element everywhere
+  bool in_place[kMaxOperands];                  // rows are contiguous and of the compute dtype
+  bool whole[kMaxOperands];                     // all of it lies in the order of the walk
+  bool all_whole = true, rows_in_place = true;  // of all operands
+  CastFn casts[kMaxOperands];
+  const void* in[kMaxOperands];
+  int64_t index[64];  // position, innermost first
+  char* at[kMaxOperands];
+  alignas(64) char staging[kMaxOperands][kStaged * 16];
+};
+
+StridedIterator::Walk::Walk(const StridedIterator& iterator, Loop l, const Scalar* p)
+    : it(iterator), loop(l), params(p), nd(it.ndim()), count(it.count_), inner(it.sizes_[0]) {
+  for (int k = 0; k < count; ++k) {
+    const StridedOperand& o = it.operands_[k];
     const int64_t item = size_of(o.dtype);
     constant[k] = k > 0;
     for (int d = 0; d < nd; ++d) constant[k] &= o.strides[d] == 0;
     in_place[k] = o.dtype == o.compute && (o.strides[0] == item || inner == 1) && !constant[k];
     whole[k] = in_place[k];
-    for (int64_t d = 1, step = inner * item; d < nd; step *= sizes_[d++]) whole[k] &= o.strides[d] == step;
+    for (int64_t d = 1, step = inner * item; d < nd; step *= it.sizes_[d++]) whole[k] &= o.strides[d] == step;
     all_whole &= whole[k];
     rows_in_place &= in_place[k];
   }
-  const void* in[kMaxOperands];
-  if (all_whole && nd == 1) {
-    for (int k = 1; k < count_; ++k) in[k - 1] = operands_[k].data + begin * size_of(operands_[k].dtype);
-    loop(in, operands_[0].data + begin * size_of(operands_[0].dtype), end - begin, params);
-    return;
-  }
-  // Short rows are gathered, several to a block; long rows are cut into blocks. A call of the loop for each
-  // row costs less than gathering unless rows are very short.
-  const bool gather = nd > 1 && inner < (rows_in_place ? 24 : 128);
-  alignas(64) char staging[kMaxOperands][kBlock * 16 / 2];
-  constexpr int64_t block = kBlock / 2;
-  CastFn casts[kMaxOperands];
-  for (int k = 0; k < count_; ++k) {
-    const StridedOperand& o = operands_[k];
+}
+
+void StridedIterator::Walk::convert_constants(int64_t n) {
+  for (int k = 0; k < count; ++k) {
+    const StridedOperand& o = it.operands_[k];
     casts[k] = k == 0 ? cast_fn(o.compute, o.dtype) : cast_fn(o.dtype, o.compute);
-    if (constant[k])
-      casts[k](o.data, 0, staging[k], size_of(o.compute), std::min<int64_t>(block, end - begin));
+    if (constant[k]) casts[k](o.data, 0, staging[k], size_of(o.compute), std::min(kStaged, n));
   }
-  int64_t index[64] = {};  // position, innermost first
-  int64_t rest = begin;
+}
+
+void StridedIterator::Walk::start_at(int64_t position) {
   for (int d = 0; d < nd; ++d) {
-    index[d] = rest % sizes_[d];
-    rest /= sizes_[d];
+    index[d] = position % it.sizes_[d];
+    position /= it.sizes_[d];
   }
-  char* at[kMaxOperands];
-  const auto locate = [&](const int64_t* idx) {
-    for (int k = 0; k < count_; ++k) {
-      at[k] = operands_[k].data;
-      for (int d = 0; d < nd; ++d) at[k] += idx[d] * operands_[k].strides[d];
-    }
-  };
-  // Moves on by at most what is left of the row; pointers follow along.
-  const auto advance = [&](int64_t* idx, int64_t by) {
-    idx[0] += by;
-    if (idx[0] < inner) {
-      for (int k = 0; k < count_; ++k) at[k] += by * operands_[k].strides[0];
-      return;
-    }
-    idx[0] = 0;
-    if (nd > 1 && idx[1] + 1 < sizes_[1]) {
-      ++idx[1];
-      for (int k = 0; k < count_; ++k)
-        at[k] += operands_[k].strides[1] - (inner - by) * operands_[k].strides[0];  // back to the row's start
-      return;
-    }
-    for (int d = 1; d < nd; ++d) {
-      if (++idx[d] < sizes_[d] || d == nd - 1) break;
-      idx[d] = 0;
-    }
-    locate(idx);
-  };
-  if (!gather) {
-    locate(index);
-    for (int64_t done = begin; done < end;) {
-      // When a row can be used where it lies by everybody, take it whole; else a block at a time.
-      const int64_t n = std::min({end - done, inner - index[0], rows_in_place ? inner : block});
-      for (int k = 1; k < count_; ++k) {
-        if (in_place[k]) {
-          in[k - 1] = at[k];
-        } else {
-          if (!constant[k])
-            casts[k](at[k], operands_[k].strides[0], staging[k], size_of(operands_[k].compute), n);
-          in[k - 1] = staging[k];
-        }
-      }
-      void* out = in_place[0] ? static_cast<void*>(at[0]) : staging[0];
-      loop(in, out, n, params);
-      if (!in_place[0])
-        casts[0](staging[0], size_of(operands_[0].compute), at[0], operands_[0].strides[0], n);
-      advance(index, n);
-      done += n;
-    }
+}
+
+// Pointers to the elements at `index`.
+void StridedIterator::Walk::locate() {
+  for (int k = 0; k < count; ++k) {
+    at[k] = it.operands_[k].data;
+    for (int d = 0; d < nd; ++d) at[k] += index[d] * it.operands_[k].strides[d];
+  }
+}
+
+// Moves on by at most what is left of the row; pointers follow along.
+void StridedIterator::Walk::advance(int64_t by) {
+  index[0] += by;
+  if (index[0] < inner) {
+    for (int k = 0; k < count; ++k) at[k] += by * it.operands_[k].strides[0];
     return;
   }
+  index[0] = 0;
+  if (nd > 1 && index[1] + 1 < it.sizes_[1]) {
+    ++index[1];
+    for (int k = 0; k < count; ++k)  // back to the row's start
+      at[k] += it.operands_[k].strides[1] - (inner - by) * it.operands_[k].strides[0];
+    return;
+  }
+  for (int d = 1; d < nd; ++d) {
+    if (++index[d] < it.sizes_[d] || d == nd - 1) break;
+    index[d] = 0;
+  }
+  locate();
+}
+
+// A call of the loop for each row, or for each block of a long row.
+void StridedIterator::Walk::run_rows(int64_t begin, int64_t end) {
+  locate();
+  for (int64_t done = begin; done < end;) {
+    // When a row can be used where it lies by everybody, take it whole; else a block at a time.
+    const int64_t n = std::min({end - done, inner - index[0], rows_in_place ? inner : kStaged});
+    for (int k = 1; k < count; ++k) {
+      if (in_place[k]) {
+        in[k - 1] = at[k];
+      } else {
+        const StridedOperand& o = it.operands_[k];
+        if (!constant[k]) casts[k](at[k], o.strides[0], staging[k], size_of(o.compute), n);
+        in[k - 1] = staging[k];
+      }
+    }
+    const StridedOperand& o = it.operands_[0];
+    loop(in, in_place[0] ? static_cast<void*>(at[0]) : staging[0], n, params);
+    if (!in_place[0]) casts[0](staging[0], size_of(o.compute), at[0], o.strides[0], n);
+    advance(n);
+    done += n;
+  }
+}
+
+// `total` elements of operand k from the current position, contiguous; `done` of all are behind.
+void StridedIterator::Walk::gather(int k, int64_t done, int64_t total, bool tiny) {
+  const StridedOperand& o = it.operands_[k];
+  in[k - 1] = staging[k];
+  if (constant[k]) return;
+  if (whole[k])
+    in[k - 1] = o.data + done * size_of(o.dtype);
+  else if (tiny && o.dtype == o.compute && size_of(o.dtype) == 4)
+    gather_elements<uint32_t>(o, it.sizes_, index, total, staging[k]);
+  else if (tiny && o.dtype == o.compute && size_of(o.dtype) == 8)
+    gather_elements<uint64_t>(o, it.sizes_, index, total, staging[k]);
+  else
+    walk_rows(o, it.sizes_, index, total, [&](const char* row, int64_t filled, int64_t n) {
+      const int64_t item = size_of(o.compute);
+      casts[k](row, o.strides[0], staging[k] + filled * item, item, n);
+    });
+}
+
+// Short rows: several are gathered to a block.
+void StridedIterator::Walk::run_gathered(int64_t begin, int64_t end) {
   const bool tiny = inner < 16;  // a call for each row would cost more than its elements
   for (int64_t done = begin; done < end;) {
-    const int64_t total = std::min(end - done, block);
-    for (int k = 1; k < count_; ++k) {
-      in[k - 1] = staging[k];
-      const StridedOperand& o = operands_[k];
-      if (constant[k]) continue;
-      if (whole[k])
-        in[k - 1] = o.data + done * size_of(o.dtype);
-      else if (tiny && o.dtype == o.compute && size_of(o.dtype) == 4)
-        gather_elements<uint32_t>(o, sizes_, index, total, staging[k]);
-      else if (tiny && o.dtype == o.compute && size_of(o.dtype) == 8)
-        gather_elements<uint64_t>(o, sizes_, index, total, staging[k]);
-      else
-        walk_rows(o, sizes_, index, total, [&](const char* at, int64_t filled, int64_t n) {
-          const int64_t item = size_of(o.compute);
-          casts[k](at, o.strides[0], staging[k] + filled * item, item, n);
-        });
-    }
-    const StridedOperand& o = operands_[0];
+    const int64_t total = std::min(end - done, kStaged);
+    for (int k = 1; k < count; ++k) gather(k, done, total, tiny);
+    const StridedOperand& o = it.operands_[0];
     loop(in, whole[0] ? o.data + done * size_of(o.dtype) : staging[0], total, params);
     if (!whole[0])
-      walk_rows(o, sizes_, index, total, [&](char* at, int64_t filled, int64_t n) {
+      walk_rows(o, it.sizes_, index, total, [&](char* row, int64_t filled, int64_t n) {
         const int64_t item = size_of(o.compute);
-        casts[0](staging[0] + filled * item, item, at, o.strides[0], n);
+        casts[0](staging[0] + filled * item, item, row, o.strides[0], n);
       });
     done += total;
     index[0] += total;
-    for (int d = 0; d + 1 < nd && index[d] >= sizes_[d]; ++d) {
-      index[d + 1] += index[d] / sizes_[d];
-      index[d] %= sizes_[d];
+    for (int d = 0; d + 1 < nd && index[d] >= it.sizes_[d]; ++d) {
+      index[d + 1] += index[d] / it.sizes_[d];
+      index[d] %= it.sizes_[d];
     }
   }
+}
+
+void StridedIterator::run_range(Loop loop, const Scalar* params, int64_t begin, int64_t end) const {
+  Walk walk(*this, loop, params);
+  if (walk.all_whole && walk.nd == 1) {
+    for (int k = 1; k < count_; ++k) walk.in[k - 1] = operands_[k].data + begin * size_of(operands_[k].dtype);
+    loop(walk.in, operands_[0].data + begin * size_of(operands_[0].dtype), end - begin, params);
+    return;
+  }
+  walk.convert_constants(end - begin);
+  walk.start_at(begin);
+  // A call of the loop for each row costs less than gathering unless rows are very short.
+  if (walk.nd > 1 && walk.inner < (walk.rows_in_place ? 24 : 128))
+    walk.run_gathered(begin, end);
+  else
+    walk.run_rows(begin, end);
 }
 
 }  // namespace fl

@@ -87,8 +87,8 @@ void* open_library(const char* name, std::initializer_list<const char*> sonames)
 }
 
 void* find_blas_function(void* handle, const std::string& name) {
-  void* found = dlsym(handle, ("scipy_" + name).c_str());
-  return found ? found : dlsym(handle, name.c_str());
+  void* function = dlsym(handle, ("scipy_" + name).c_str());
+  return function ? function : dlsym(handle, name.c_str());
 }
 
 std::string library_error(const char* name) {

@@ -1,6 +1,6 @@
 // Sums, differences and products of integers narrower than 64 bits, which wrap around alike whether they are
-// computed wide or narrow, logic on truth values, and products and lengths of complex64. The other operators
-// convert them.
+// computed wide or narrow, logic on booleans, and products and absolute values of complex64. The other
+// operators convert them.
 #pragma once
 
 #include <cstring>
@@ -15,10 +15,10 @@ struct NarrowLoops {
 };
 FL_DECLARE_ARCH(const NarrowLoops, narrow_loops)
 
-struct TruthLoops {
+struct BooleanLoops {
   StridedIterator::Loop both, either, differ, equal, negate;
 };
-FL_DECLARE_ARCH(const TruthLoops, truth_loops)
+FL_DECLARE_ARCH(const BooleanLoops, boolean_loops)
 
 // The loop of an operator by its name, or null.
 inline StridedIterator::Loop narrow_loop(const char* name, DType t) {
@@ -32,8 +32,8 @@ inline StridedIterator::Loop narrow_loop(const char* name, DType t) {
 }
 
 // The same for operators whose operands and result are bool.
-inline StridedIterator::Loop truth_loop(const char* name) {
-  const TruthLoops& loops = picked_truth_loops();
+inline StridedIterator::Loop boolean_loop(const char* name) {
+  const BooleanLoops& loops = picked_boolean_loops();
   const auto is = [name](auto... names) { return (... || (std::strcmp(name, names) == 0)); };
   if (is("bitwise_and", "logical_and", "mul")) return loops.both;
   if (is("bitwise_or", "logical_or")) return loops.either;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cpu/engine/cascade_sum.h"
-#include "ops/reduce.h"
+#include "ops/reduce_loops.h"
 
 namespace fl {
 namespace FL_ARCH {

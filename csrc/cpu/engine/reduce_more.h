@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cpu/engine/arch.h"
-#include "ops/reduce.h"
+#include "ops/reduce_loops.h"
 
 namespace fl {
 

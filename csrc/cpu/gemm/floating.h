@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "cpu/engine/onednn.h"
+#include "cpu/gemm/gemm.h"
 #include "cpu/gemm/paths.h"
 #include "cpu/gemm/product_finish.h"
 #include "cpu/gemm/small.h"
 #include "cpu/gemm/vector.h"
-#include "ops/gemm.h"
 
 namespace fl::cpu::products {
 namespace {

@@ -11,10 +11,10 @@
 // float and double go to oneDNN's sgemm and OpenBLAS's dgemm.
 // Matrix-vector products, integers and complex types have simpler paths of their own.
 //
-//   gemm_tiles*        the tile kernels          gemm_pack.h       conversion and packing
-//   gemm_product.h     one product, one thread   gemm_vector.h     matrix times vector
-//   gemm_floating.h    batches and threads       gemm_others.cpp   integers and complex numbers
-#include "ops/gemm.h"
+//   tiles*        the tile kernels          pack.h       conversion and packing
+//   product.h     one product, one thread   vector.h     matrix times vector
+//   floating.h    batches and threads       others.cpp   integers and complex numbers
+#include "cpu/gemm/gemm.h"
 
 #include "cpu/gemm/paths.h"
 #include "cpu/gemm/vector_order.h"
@@ -63,5 +63,8 @@ void dot(DType dtype, int64_t n, const void* x, int64_t x_stride, const void* y,
   g.c = out;
   gemm(g);
 }
+
+FL_ATTACH(gemm, CPU, gemm);
+FL_ATTACH(dot, CPU, dot);
 
 }  // namespace fl::cpu

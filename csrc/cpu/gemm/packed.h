@@ -4,7 +4,7 @@
 // bytes for each element, and columns rounded up to whole panels.
 #pragma once
 
-#include "ops/gemm.h"
+#include "cpu/gemm/gemm.h"
 
 namespace fl::cpu {
 

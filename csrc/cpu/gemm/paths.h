@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
-#include "ops/gemm.h"
+#include "cpu/gemm/gemm.h"
 
 namespace fl::cpu::products {
 

@@ -43,13 +43,14 @@ class Steps {
     if (kind != FinishKind::Add && kind != FinishKind::Mul) return finish_.add(kind);
     FL_CHECK(next_ < 2 && operands_[next_].defined(),
              "[_product_finished] expected an operand for each sum and product, got ", next_);
-    const Tensor given = operands_[next_++];
-    const bool row = given.dim() > 0 && given.numel() == out_.size(-1) && given.numel() == given.size(-1);
-    FL_CHECK(given.dtype() == out_.dtype() && given.device() == out_.device() &&
-                 (row || given.sizes() == out_.sizes()),
+    const Tensor operand = operands_[next_++];
+    const bool row =
+        operand.dim() > 0 && operand.numel() == out_.size(-1) && operand.numel() == operand.size(-1);
+    FL_CHECK(operand.dtype() == out_.dtype() && operand.device() == out_.device() &&
+                 (row || operand.sizes() == out_.sizes()),
              "[_product_finished] expected operands of shape ", out_.sizes(), " or one row of it in ",
-             name_of(out_.dtype()), ", got ", given.sizes(), " in ", name_of(given.dtype()));
-    add_operand(kind, given, row);
+             name_of(out_.dtype()), ", got ", operand.sizes(), " in ", name_of(operand.dtype()));
+    add_operand(kind, operand, row);
   }
 
   const ProductFinish* finish() const {
@@ -96,7 +97,7 @@ Tensor product_finished(const Tensor& self, const Tensor& mat2, const Tensor& bi
   if (bias.defined() && !rounds) steps.add_row(bias);
   for (int64_t kind : kinds) steps.add(kind);
 
-  cpu::GemmArgs g;
+  GemmArgs g;
   g.finish = steps.finish();
   if (out.is_meta() || out.numel() == 0) return out;
   const std::optional<int64_t> apart = row_stride(self);
@@ -126,8 +127,8 @@ Tensor product_packed(const Tensor& self) {
   return out;
 }
 
-FL_KERNEL("_product_finished", product_finished);
-FL_KERNEL("_product_packed", product_packed);
+FL_KERNEL("_product_finished", product_finished, kCpu);
+FL_KERNEL("_product_packed", product_packed, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -73,11 +73,8 @@ Tensor embedding_renorm_(const Tensor& self, const Tensor& indices, double max_n
 
 enum BagMode { kBagSum = 0, kBagMean = 1, kBagMax = 2 };
 
-// (bags, bag of each index, size of each bag, index of each maximum).
-std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, const Tensor& indices,
-                                                         const Tensor& offsets, bool, int64_t mode, bool,
-                                                         const Tensor& per_sample_weights,
-                                                         bool include_last_offset, int64_t padding_idx) {
+void check_bags(const Tensor& weight, const Tensor& indices, const Tensor& offsets, int64_t mode,
+                const Tensor& per_sample_weights, bool include_last_offset) {
   FL_CHECK(weight.dim() == 2, "[embedding_bag] expected a weight of 2 dimensions, got ", weight.sizes());
   FL_CHECK_KIND(is_floating(weight.dtype()), NotImplemented,
                 "[embedding_bag] expected a floating point weight, got ", name_of(weight.dtype()));
@@ -96,9 +93,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
              "[embedding_bag] expected a weight for each index, got ", per_sample_weights.sizes(), " for ",
              indices.sizes());
   }
-  const int64_t listed = offsets.size(0), count = indices.size(0), width = weight.size(1);
-  FL_CHECK(!include_last_offset || listed >= 1,
+  FL_CHECK(!include_last_offset || offsets.size(0) >= 1,
            "[embedding_bag] expected at least one offset with include_last_offset, got none");
+}
+
+// (bags, bag of each index, size of each bag, index of each maximum).
+std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, const Tensor& indices,
+                                                         const Tensor& offsets, bool, int64_t mode, bool,
+                                                         const Tensor& per_sample_weights,
+                                                         bool include_last_offset, int64_t padding_idx) {
+  check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset);
+  const int64_t listed = offsets.size(0), count = indices.size(0), width = weight.size(1);
   const int64_t bags = include_last_offset ? listed - 1 : listed;
   const Options integers{DType::Int64, weight.device()};
   Tensor out = empty({bags, width}, weight.options());
@@ -166,9 +171,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
   return {out, bag_of, size_of_bag, maxima};
 }
 
-FL_KERNEL("embedding", embedding);
-FL_KERNEL("embedding_renorm_", embedding_renorm_);
-FL_KERNEL("_embedding_bag", embedding_bag);
+FL_KERNEL("embedding", embedding, kCpu);
+FL_KERNEL("embedding_renorm_", embedding_renorm_, kCpu);
+FL_KERNEL("_embedding_bag", embedding_bag, kCpu);
 
 }  // namespace
 }  // namespace fl

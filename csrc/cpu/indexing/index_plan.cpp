@@ -68,8 +68,8 @@ IndexPlan::IndexPlan(const char* op, const Tensor& self, int64_t dim, const Tens
 
 IndexPlan::IndexPlan(const char* op, const Tensor& self, const std::vector<Tensor>& indices) : op_(op) {
   std::vector<bool> indexed(self.dim(), false);
-  int64_t d = 0, given = 0;
-  for (const Tensor& t : indices) given += t.defined();
+  int64_t d = 0, defined = 0;
+  for (const Tensor& t : indices) defined += t.defined();
   bool first = true;
   for (const Tensor& t : indices) {
     if (!t.defined()) {
@@ -86,7 +86,7 @@ IndexPlan::IndexPlan(const char* op, const Tensor& self, const std::vector<Tenso
         FL_CHECK_KIND(t.size(k) == self.size(d + k), Index, "[", op, "] expected a mask of size ",
                       self.size(d + k), " at dimension ", d + k, ", got a mask of shape ", t.sizes(),
                       " for a tensor of shape ", self.sizes());
-      if (given == 1 && uses > 0) {
+      if (defined == 1 && uses > 0) {
         Dims weights(uses);
         for (int64_t k = 0; k < uses; ++k) weights[k] = self.stride(d + k) * self.itemsize();
         direct_ = nonzero_weighted(t, {weights});
@@ -228,13 +228,13 @@ Tensor gather_plan(const Tensor& self, const IndexPlan& plan) {
   return out;
 }
 
-void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, const Tensor& given,
+void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, const Tensor& source,
                   Combine how) {
   const RowFn combine_row = row_fn(op, how, self.dtype());
   const ScatterFn scatter = scatter_fn(op, how, self.dtype());
   if (self.is_meta() || numel_of(plan.shape) == 0) return;
-  FL_CHECK(!given.is_meta(), "[", op, "] expected values with data, got a tensor on the meta device");
-  Tensor values = given;
+  FL_CHECK(!source.is_meta(), "[", op, "] expected values with data, got a tensor on the meta device");
+  Tensor values = source;
   const bool constant = values.numel() == 1;
   if (!constant) values = contiguous(expanded(values, plan.shape));
   if (values->storage.get() == self->storage.get()) {

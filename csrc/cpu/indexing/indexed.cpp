@@ -171,22 +171,6 @@ RowFn row_fn(const char* op, Combine how, DType dtype) {
   });
 }
 
-Tensor copied(const Tensor& t) {
-  Tensor out = empty_like(t, t.dtype());
-  copy_into(out, t);
-  return out;
-}
-
-Tensor copied_contiguous(const Tensor& t) {
-  Tensor out = empty(t.sizes(), t.options());
-  copy_into(out, t);
-  return out;
-}
-
-Tensor at_least_1d(const Tensor& t) {
-  return t.dim() ? t : alias(t, IntSpan({1}), IntSpan({1}), t.offset());
-}
-
 Merged::Merged(IntSpan s, IntSpan byte_strides) {
   for (size_t d = 0; d < s.size(); ++d) {
     numel *= s[d];
@@ -251,7 +235,7 @@ Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights) {
   });
   for (int64_t p = 0; p < pieces; ++p) start[p + 1] += start[p];
   const int64_t total = start[pieces];
-  Tensor found = empty({static_cast<int64_t>(weights.size()), total}, {DType::Int64, Device{}});
+  Tensor positions = empty({static_cast<int64_t>(weights.size()), total}, {DType::Int64, Device{}});
   parallel_for(pieces, 2, [&](int64_t b, int64_t e) {
     for (int64_t p = b; p < e; ++p) {
       if (start[p] == start[p + 1]) continue;
@@ -259,7 +243,7 @@ Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights) {
       bounds(p, r0, r1, c0, c1);
       for (size_t k = 0; k < weights.size(); ++k) {
         const Dims& w = weights[k];
-        int64_t* out = found.data<int64_t>() + k * total + start[p];
+        int64_t* out = positions.data<int64_t>() + k * total + start[p];
         const int64_t step = w.empty() ? 0 : w.back();
         for (int64_t r = r0; r < r1; ++r) {
           int64_t rest = r, base = 0;
@@ -280,22 +264,7 @@ Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights) {
       }
     }
   });
-  return found;
-}
-
-Scalar identity_of(Combine how, DType dtype) {
-  if (how == Combine::Add) return Scalar(0);
-  if (how == Combine::Mul) return Scalar(1);
-  const bool lowest = how == Combine::Max;
-  if (dtype == DType::Bool) return Scalar(!lowest);
-  return dispatch(dtype, [&](auto type) -> Scalar {
-    using T = typename decltype(type)::type;
-    using Limits = std::numeric_limits<std::conditional_t<std::is_integral_v<T>, T, double>>;
-    if constexpr (std::is_integral_v<T>)
-      return Scalar(static_cast<int64_t>(lowest ? Limits::lowest() : Limits::max()));
-    else
-      return Scalar(lowest ? -Limits::infinity() : Limits::infinity());
-  });
+  return positions;
 }
 
 void divide_by_counts(const Tensor& self, const Tensor& counts) {

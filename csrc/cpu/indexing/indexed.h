@@ -4,12 +4,9 @@
 
 #include <vector>
 
-#include "core/tensor.h"
+#include "ops/indexed.h"
 
 namespace fl {
-
-// How a scattered element joins the one that is there. Max and Min let NaN through.
-enum class Combine : int8_t { Assign, Add, Mul, Max, Min };
 
 // dst[i] = base[offsets[i]]; all offsets and strides of this file are in bytes.
 using GatherFn = void (*)(char* dst, int64_t dst_stride, const char* base, const int64_t* offsets, int64_t n);
@@ -28,9 +25,6 @@ constexpr int64_t kIndexBlock = 512;  // offsets computed at a time
 // Where the non-zero elements of a mask lie: for each of them and each row of weights, the sum of coordinate
 // * weight. The result is an int64 tensor with one row for each row of weights.
 Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights);
-
-// The value that changes nothing under a combination.
-Scalar identity_of(Combine how, DType dtype);
 
 // self /= max(count, 1), integers rounding down; counts are int64, of self's shape and contiguous.
 void divide_by_counts(const Tensor& self, const Tensor& counts);
@@ -93,11 +87,5 @@ struct Merged {
     return offset;
   }
 };
-
-// A copy to be written to: laid out as the tensor, or contiguous.
-Tensor copied(const Tensor& t);
-Tensor copied_contiguous(const Tensor& t);
-// A zero-dim tensor seen as one of one element.
-Tensor at_least_1d(const Tensor& t);
 
 }  // namespace fl

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/parallel.h"
-#include "cpu/engine/bytes.h"
 #include "dispatch/kernel.h"
 #include "ops/layout.h"
 #include "ops/windows.h"
@@ -34,18 +34,19 @@ Dims padded_sizes(IntSpan sizes, IntSpan pad, std::string_view mode) {
            "[pad] expected mode reflect, replicate or circular, got ", mode);
   FL_CHECK(pad.size() % 2 == 0 && pairs <= n, "[pad] expected at most two paddings for each of ", n,
            " dimensions, got ", pad);
-  Dims found(sizes);
+  Dims padded(sizes);
   for (int64_t k = 0; k < pairs; ++k) {
     const int64_t d = n - 1 - k, low = pad[2 * k], high = pad[2 * k + 1];
     const int64_t most = mode == "reflect" ? sizes[d] - 1 : mode == "circular" ? sizes[d] : kMostPadding;
     if (low == 0 && high == 0) continue;
     FL_CHECK(std::min(low, high) >= -kMostPadding && std::max(low, high) <= std::max<int64_t>(most, 0),
              "[pad] expected paddings of at most ", most, " at dimension ", d, ", got ", low, " and ", high);
-    found[d] += low + high;
-    FL_CHECK(found[d] >= 0 && (sizes[d] > 0 || found[d] == 0), "[pad] expected a positive size at dimension ",
-             d, ", got ", sizes[d], " with ", low, " and ", high);
+    padded[d] += low + high;
+    FL_CHECK(padded[d] >= 0 && (sizes[d] > 0 || padded[d] == 0),
+             "[pad] expected a positive size at dimension ", d, ", got ", sizes[d], " with ", low, " and ",
+             high);
   }
-  return found;
+  return padded;
 }
 
 std::vector<int64_t> sources(std::string_view mode, int64_t inner, int64_t outer, int64_t low) {
@@ -180,13 +181,13 @@ void sum_copies(const Axes& axes, const T* src, T* dst) {
   const int64_t left = row.left(), middle = row.middle(), first = row.first();
   const Rows rows(axes, &Axis::inner);
   parallel_for(rows.count, std::max<int64_t>(1, kGrain / row.inner), [&](int64_t b, int64_t e) {
-    std::vector<C> kept(std::is_same_v<T, C> ? 0 : row.inner);
+    std::vector<C> sums(std::is_same_v<T, C> ? 0 : row.inner);
     each_row(rows.sizes, b, e, [&](int64_t r, const Dims& at) {
       C* sum;
       if constexpr (std::is_same_v<T, C>)
         sum = dst + r * row.inner;
       else
-        sum = kept.data();
+        sum = sums.data();
       bool fresh = true;
       each_copy(axes, at, 0, 0, [&](int64_t line) {
         const T* in = src + line * row.outer;
@@ -243,8 +244,8 @@ Tensor edge_pad_backward(const Tensor& grad, IntSpan sizes, IntSpan pad, std::st
   return out;
 }
 
-FL_KERNEL("_edge_pad", edge_pad);
-FL_KERNEL("_edge_pad_backward", edge_pad_backward);
+FL_KERNEL("_edge_pad", edge_pad, kCpu);
+FL_KERNEL("_edge_pad_backward", edge_pad_backward, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -201,9 +201,9 @@ Tensor sparse_dots(const Tensor& row, const Tensor& column, const Tensor& a, con
   return to_dtype(out, a.dtype());
 }
 
-FL_KERNEL("_sparse_groups", groups);
-FL_KERNEL("_sparse_mm", sparse_mm);
-FL_KERNEL("_sparse_dots", sparse_dots);
+FL_KERNEL("_sparse_groups", groups, kCpu);
+FL_KERNEL("_sparse_mm", sparse_mm, kCpu);
+FL_KERNEL("_sparse_dots", sparse_dots, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -1,7 +1,7 @@
 // The attention loops. Products run on a register-blocked kernel over panels of keys; each block of scores is
 // turned into probabilities while it is in cache, against the maximum seen so far, and earlier results are
 // rescaled.
-#include "cpu/attention/kernel.h"
+#include "cpu/attention/table.h"
 
 #include <algorithm>
 #include <cstring>
@@ -245,6 +245,20 @@ void apply_mask(const AttentionArgs& g, int64_t b, int64_t h, int64_t q0, int64_
   }
 }
 
+// Divides the sums of a block of queries by their totals, and writes them and the logarithms of the totals.
+template <class T>
+void store_block(const AttentionArgs& g, int64_t b, int64_t h, int64_t q0, int64_t rows, const float* sums,
+                 int64_t value_depth, const float* top, const float* total) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const float inverse = total[i] == 0 ? 0.0f : 1.0f / total[i];
+    T* o = at<T>(g.output, b, h, q0 + i);
+    for (int64_t j = 0; j < g.value_depth; ++j) o[j] = static_cast<T>(sums[i * value_depth + j] * inverse);
+    if (g.logsumexp)
+      g.logsumexp[(b * g.heads + h) * g.queries + q0 + i] =
+          total[i] == 0 ? kNone : top[i] + std::log(total[i]);
+  }
+}
+
 template <class T>
 void forward_typed(const AttentionArgs& g) {
   const int64_t depth = g.depth, value_depth = round_up(g.value_depth, kLanes);
@@ -315,15 +329,7 @@ void forward_typed(const AttentionArgs& g) {
             multiply(rows, value_depth, columns, scores, kKeyBlock, 1, values + k0 * value_row, value_row,
                      value_panel, sums, value_depth, true);
           }
-          for (int64_t i = 0; i < rows; ++i) {
-            const float inverse = total[i] == 0 ? 0.0f : 1.0f / total[i];
-            T* o = at<T>(g.output, b, h, q0 + i);
-            for (int64_t j = 0; j < g.value_depth; ++j)
-              o[j] = static_cast<T>(sums[i * value_depth + j] * inverse);
-            if (g.logsumexp)
-              g.logsumexp[(b * g.heads + h) * g.queries + q0 + i] =
-                  total[i] == 0 ? kNone : top[i] + std::log(total[i]);
-          }
+          store_block<T>(g, b, h, q0, rows, sums, value_depth, top, total);
         }
       });
 }

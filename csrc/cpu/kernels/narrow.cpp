@@ -7,7 +7,7 @@
 namespace fl {
 namespace FL_ARCH {
 extern const NarrowLoops narrow_loops;
-extern const TruthLoops truth_loops;
+extern const BooleanLoops boolean_loops;
 extern const ComplexLoops complex_loops;
 
 namespace {
@@ -36,20 +36,20 @@ void added(const void* const* in, void* out, int64_t n, const Scalar* params) {
 
 // Bytes other than zero are true, also those that a view of other numbers has.
 template <class F>
-inline void truths(const void* const* in, void* out, int64_t n, const F& f) {
+inline void booleans(const void* const* in, void* out, int64_t n, const F& f) {
   each<uint8_t>(in, out, n, [&f](uint8_t a, uint8_t b) -> uint8_t { return f(a != 0, b != 0); });
 }
 void both(const void* const* in, void* out, int64_t n, const Scalar*) {
-  truths(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a & b; });
+  booleans(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a & b; });
 }
 void either(const void* const* in, void* out, int64_t n, const Scalar*) {
   each<uint8_t>(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return (a | b) != 0; });
 }
 void differ(const void* const* in, void* out, int64_t n, const Scalar*) {
-  truths(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a ^ b; });
+  booleans(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a ^ b; });
 }
 void equal(const void* const* in, void* out, int64_t n, const Scalar*) {
-  truths(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a ^ b ^ 1; });
+  booleans(in, out, n, [](uint8_t a, uint8_t b) -> uint8_t { return a ^ b ^ 1; });
 }
 void negate(const void* const* in, void* out, int64_t n, const Scalar*) {
   const uint8_t* a = static_cast<const uint8_t*>(in[0]);
@@ -86,7 +86,7 @@ void length_of_complex(const void* const* in, void* out, int64_t n, const Scalar
 }  // namespace
 
 const ComplexLoops complex_loops = {&multiply_complex, &length_of_complex};
-const TruthLoops truth_loops = {&both, &either, &differ, &equal, &negate};
+const BooleanLoops boolean_loops = {&both, &either, &differ, &equal, &negate};
 const NarrowLoops narrow_loops = {
     {&added<uint8_t, 1>, &added<uint16_t, 1>, &added<uint32_t, 1>},
     {&added<uint8_t, -1>, &added<uint16_t, -1>, &added<uint32_t, -1>},

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/parallel.h"
-#include "ops/pool_kernel.h"
+#include "cpu/pooling/tables.h"
 
 namespace fl {
 namespace FL_ARCH {

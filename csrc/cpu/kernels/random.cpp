@@ -1,6 +1,6 @@
 // Philox words by vector, and the loops that turn them into numbers. See core/philox.h for the order of the
 // words.
-#include "ops/random.h"
+#include "cpu/random/table.h"
 
 #include <algorithm>
 #include <type_traits>

@@ -1,6 +1,6 @@
 // The resizing loops. Input rows are resampled along the width once and kept while output rows need them,
 // then mixed with full vectors. Channels last is the same with pixels in place of elements.
-#include "ops/resize_kernel.h"
+#include "cpu/pooling/resize_table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -82,7 +82,7 @@ void forward_planes(const ResizeArgs& g, int64_t planes, const ResizeAxis& W, in
   const bool copies = slots == 1 && W.taps == 1;
   parallel_for(planes * rows, std::max<int64_t>(1, kGrain / (width * (1 + slots))),
                [&](int64_t first, int64_t last) {
-                 std::vector<C> kept(slots * width), sum(slots > 2 ? width : 0);
+                 std::vector<C> filtered(slots * width), sum(slots > 2 ? width : 0);
                  std::vector<int64_t> held(slots, int64_t(-1));
                  std::vector<const C*> from(slots);
                  std::vector<C> by(slots);
@@ -108,7 +108,7 @@ void forward_planes(const ResizeArgs& g, int64_t planes, const ResizeAxis& W, in
                        // Neighbouring taps read neighbouring rows, so these slots never collide within a
                        // window.
                        const int64_t slot = d % D.taps * H.taps + h % H.taps;
-                       C* row = kept.data() + slot * width;
+                       C* row = filtered.data() + slot * width;
                        if (held[slot] != key) {
                          resample_row(in + (d * H.in + h) * in_row, W, ww.data(), inner, row);
                          held[slot] = key;

@@ -348,35 +348,35 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
     using R = lp::Real<T>;
     each(numel_of(lead), 4 * cube(a), [&](int64_t i) {
       T *left = matrix<T>(work, i), *right = matrix<T>(x, i);
-      int32_t found = 0;
+      int32_t found_rank = 0;
       int failed;
       if (!all_finite(left, m * n))
         failed = static_cast<int>(k);
       else if (driver == "gels")
         failed = lp::gels<T>('N', m, n, nrhs, left, m, right, rows);
       else if (driver == "gelsy")
-        failed = lp::gelsy<T>(m, n, nrhs, left, m, right, rows, nullptr, static_cast<R>(rcond), &found);
+        failed = lp::gelsy<T>(m, n, nrhs, left, m, right, rows, nullptr, static_cast<R>(rcond), &found_rank);
       else if (driver == "gelsd")
         failed = lp::gelsd<T>(m, n, nrhs, left, m, right, rows, vector<R>(values, i), static_cast<R>(rcond),
-                              &found);
+                              &found_rank);
       else
         failed = lp::gelss<T>(m, n, nrhs, left, m, right, rows, vector<R>(values, i), static_cast<R>(rcond),
-                              &found);
+                              &found_rank);
       info.data<int32_t>()[i] = failed;
-      if (with_rank) rank.data<int64_t>()[i] = found;
+      if (with_rank) rank.data<int64_t>()[i] = found_rank;
     });
   });
   return {x, rank, values, info};
 }
 
-FL_KERNEL_DEVICES("geqrf", geqrf);
-FL_KERNEL_DEVICES("linalg_householder_product", householder_product);
-FL_KERNEL_DEVICES("ormqr", ormqr);
-FL_KERNEL_DEVICES("linalg_qr", qr);
-FL_KERNEL_DEVICES("_linalg_svd", svd);
-FL_KERNEL_DEVICES("_linalg_eigh", eigh);
-FL_KERNEL_DEVICES("_linalg_eig", eig);
-FL_KERNEL_DEVICES("_linalg_lstsq", lstsq);
+FL_KERNEL("geqrf", geqrf, kDevices);
+FL_KERNEL("linalg_householder_product", householder_product, kDevices);
+FL_KERNEL("ormqr", ormqr, kDevices);
+FL_KERNEL("linalg_qr", qr, kDevices);
+FL_KERNEL("_linalg_svd", svd, kDevices);
+FL_KERNEL("_linalg_eigh", eigh, kDevices);
+FL_KERNEL("_linalg_eig", eig, kDevices);
+FL_KERNEL("_linalg_lstsq", lstsq, kDevices);
 
 }  // namespace
 }  // namespace fl::linalg

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "cpu/gemm/gemm.h"
 #include "dispatch/kernel.h"
-#include "ops/gemm.h"
 #include "ops/iterator.h"
 
 namespace fl {
@@ -58,7 +58,7 @@ void direct(const T* x1, const T* x2, T* out, int64_t batch, int64_t m, int64_t 
 // |x - y|^2 = |x|^2 + |y|^2 - 2 x.y, the last by gemm.
 template <class T>
 void euclid(const T* x1, const T* x2, T* out, int64_t batch, int64_t m, int64_t n, int64_t k) {
-  cpu::GemmArgs g;
+  GemmArgs g;
   g.dtype = dtype_for<T>::value;
   g.batch = batch;
   g.m = m;
@@ -158,7 +158,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, bool through_matmul) 
   return out;
 }
 
-FL_KERNEL("_cdist", cdist);
+FL_KERNEL("_cdist", cdist, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -56,13 +56,13 @@ void* library() {
 template <typename T>
 void* symbol(const char* real_name, const char* complex_name = nullptr) {
   const char* name = kComplex<T> && complex_name ? complex_name : real_name;
-  void* found = find_blas_function(library(), std::string(1, kPrefix<T>) + name + "_");
-  if (!found) {
+  void* function = find_blas_function(library(), std::string(1, kPrefix<T>) + name + "_");
+  if (!function) {
     throw std::runtime_error("[linalg] expected LAPACK (scipy-openblas32) to have the routine " +
                              std::string(1, kPrefix<T>) + name +
                              ", got a library without it: " + library_opened_from("openblas"));
   }
-  return found;
+  return function;
 }
 
 // Resolved at the first call of the enclosing function for its T; retried if that throws.

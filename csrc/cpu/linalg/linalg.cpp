@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "ops/gemm.h"
+#include "cpu/gemm/gemm.h"
 
 namespace fl::linalg {
 namespace {
@@ -536,7 +536,7 @@ class Exponential {
 
  private:
   void multiply(const T* a, const T* b, T* c) const {
-    cpu::GemmArgs g;
+    GemmArgs g;
     g.dtype = dtype_for<T>::value;
     g.m = g.n = g.k = n_;
     g.a = a;
@@ -609,21 +609,21 @@ Tensor pinv_value(const Tensor&, const Tensor& value) {
   return alias(value, value.sizes(), value.strides(), value.offset());
 }
 
-FL_KERNEL_ALL("_linalg_pinv", pinv_value);
-FL_KERNEL_DEVICES("_linalg_lu_factor_ex", lu_factor_ex);
-FL_KERNEL_DEVICES("lu_unpack", lu_unpack);
-FL_KERNEL_DEVICES("linalg_lu_solve", lu_solve);
-FL_KERNEL_DEVICES("_linalg_solve_ex", solve_ex);
-FL_KERNEL_DEVICES("_linalg_inv_ex", inv_ex);
-FL_KERNEL_DEVICES("_linalg_det", det_of);
-FL_KERNEL_DEVICES("_linalg_slogdet", slogdet_of);
-FL_KERNEL_DEVICES("_linalg_cholesky_ex", cholesky_ex);
-FL_KERNEL_DEVICES("cholesky_solve", cholesky_solve);
-FL_KERNEL_DEVICES("_cholesky_inverse", cholesky_inverse);
-FL_KERNEL_DEVICES("_linalg_ldl_factor_ex", ldl_factor_ex);
-FL_KERNEL_DEVICES("linalg_ldl_solve", ldl_solve);
-FL_KERNEL_DEVICES("linalg_solve_triangular", solve_triangular);
-FL_KERNEL("matrix_exp", matrix_exp);
+FL_KERNEL("_linalg_pinv", pinv_value, kEverywhere);
+FL_KERNEL("_linalg_lu_factor_ex", lu_factor_ex, kDevices);
+FL_KERNEL("lu_unpack", lu_unpack, kDevices);
+FL_KERNEL("linalg_lu_solve", lu_solve, kDevices);
+FL_KERNEL("_linalg_solve_ex", solve_ex, kDevices);
+FL_KERNEL("_linalg_inv_ex", inv_ex, kDevices);
+FL_KERNEL("_linalg_det", det_of, kDevices);
+FL_KERNEL("_linalg_slogdet", slogdet_of, kDevices);
+FL_KERNEL("_linalg_cholesky_ex", cholesky_ex, kDevices);
+FL_KERNEL("cholesky_solve", cholesky_solve, kDevices);
+FL_KERNEL("_cholesky_inverse", cholesky_inverse, kDevices);
+FL_KERNEL("_linalg_ldl_factor_ex", ldl_factor_ex, kDevices);
+FL_KERNEL("linalg_ldl_solve", ldl_solve, kDevices);
+FL_KERNEL("linalg_solve_triangular", solve_triangular, kDevices);
+FL_KERNEL("matrix_exp", matrix_exp, kCpu);
 
 }  // namespace
 }  // namespace fl::linalg

@@ -112,7 +112,7 @@ inline bool elsewhere(const Tensor& t) {
   return t.device().type == DeviceType::CUDA;
 }
 inline Solver& solver() {
-  return the_accelerator().solver();
+  return device::solver(DeviceType::CUDA);
 }
 
 inline void set_zero(const Tensor& t) {

@@ -144,8 +144,8 @@ Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tens
   const Tensor x = contiguous(log_probs), factor = same(grad), losses = same(loss), alphas = same(log_alpha);
   for_samples(p, x, targets, blank, [&](auto type, int64_t b, const States& states) {
     using T = decltype(type);
-    const double found = losses.data<T>()[b];
-    const bool possible = found != -kNever;
+    const double sample_loss = losses.data<T>()[b];
+    const bool possible = sample_loss != -kNever;
     // NaN, as infinity times nothing is, unless zeros are asked for.
     const T scale = possible        ? factor.data<T>()[b]
                     : zero_infinity ? T(0)
@@ -168,7 +168,8 @@ Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tens
       else
         for (int64_t s = 0; s < states.count; ++s) now[s] = end(states, s) + weight[s];
 #pragma omp simd
-      for (int64_t s = 0; s < states.count; ++s) likely[s] = posterior(alpha[s], now[s], weight[s], found);
+      for (int64_t s = 0; s < states.count; ++s)
+        likely[s] = posterior(alpha[s], now[s], weight[s], sample_loss);
       for (int64_t s = 0; s < states.count; ++s) taken[work.label[s]] += likely[s];
       for (int64_t c = 0; c < p.classes; ++c)
         row[c] = (math::exp(weights[c]) - static_cast<T>(taken[c])) * scale;
@@ -178,8 +179,8 @@ Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tens
   return out;
 }
 
-FL_KERNEL("_ctc_loss", ctc_loss);
-FL_KERNEL("_ctc_loss_backward", ctc_loss_backward);
+FL_KERNEL("_ctc_loss", ctc_loss, kCpu);
+FL_KERNEL("_ctc_loss_backward", ctc_loss_backward, kCpu);
 
 }  // namespace
 }  // namespace ctc

@@ -56,7 +56,7 @@ void reduce_rows(const char* op, const Classes& g, const Tensor& target, const T
   const int64_t* t = indices.data<int64_t>();
   const T* w = weights.defined() ? weights.data<T>() : nullptr;
   const Tensor each = reduction == kNone ? empty(out.sizes(), {dtype_for<T>::value, Device{}}) : Tensor();
-  T* kept = each.defined() ? each.data<T>() : nullptr;
+  T* unreduced = each.defined() ? each.data<T>() : nullptr;
   double sum = 0, total = 0;
   std::mutex mutex;
   parallel_for(g.rows(), 8192, [&](int64_t begin, int64_t end) {
@@ -64,14 +64,14 @@ void reduce_rows(const char* op, const Classes& g, const Tensor& target, const T
     for (int64_t r = begin; r < end; ++r) {
       const int64_t c = t[r];
       if (c == ignore_index) {
-        if (kept) kept[r] = 0;
+        if (unreduced) unreduced[r] = 0;
         continue;
       }
       FL_CHECK_KIND(c >= 0 && c < g.classes, Index, "[", op, "] expected class indices in [0, ",
                     g.classes - 1, "], got ", c);
       const T factor = w ? w[c] : T(1);
       const T x = loss(r, c) * factor;
-      if (kept) kept[r] = x;
+      if (unreduced) unreduced[r] = x;
       part += static_cast<double>(x);
       part_weight += static_cast<double>(factor);
     }
@@ -294,11 +294,11 @@ Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tens
   return out;
 }
 
-FL_KERNEL("_nll_loss_backward", nll_loss_backward);
-FL_KERNEL("_cross_entropy_backward", cross_entropy_backward);
+FL_KERNEL("_nll_loss_backward", nll_loss_backward, kCpu);
+FL_KERNEL("_cross_entropy_backward", cross_entropy_backward, kCpu);
 
-FL_KERNEL("_nll_loss_forward", nll_loss);
-FL_KERNEL("_cross_entropy_forward", cross_entropy);
+FL_KERNEL("_nll_loss_forward", nll_loss, kCpu);
+FL_KERNEL("_cross_entropy_forward", cross_entropy, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -374,11 +374,11 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Tensor&
   return {out, save_mean, save_rstd};
 }
 
-FL_KERNEL("native_layer_norm", layer_norm);
-FL_KERNEL("_fused_rms_norm", rms_norm);
-FL_KERNEL("native_group_norm", group_norm);
-FL_KERNEL("native_batch_norm", batch_norm);
-FL_KERNEL("_batch_norm_statistics", batch_norm_statistics);
+FL_KERNEL("native_layer_norm", layer_norm, kCpu);
+FL_KERNEL("_fused_rms_norm", rms_norm, kCpu);
+FL_KERNEL("native_group_norm", group_norm, kCpu);
+FL_KERNEL("native_batch_norm", batch_norm, kCpu);
+FL_KERNEL("_batch_norm_statistics", batch_norm_statistics, kCpu);
 
 }  // namespace
 }  // namespace fl

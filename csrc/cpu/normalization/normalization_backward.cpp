@@ -119,6 +119,69 @@ Tensor staged(const std::vector<double>& values, DType compute) {
   return out;
 }
 
+// Sums of the gradient of each channel, and of its products with the centred input.
+struct ChannelSums {
+  std::vector<double> sums, products;
+};
+ChannelSums channel_sums(const Tensor& g, const Tensor& x, const Channels& at,
+                         const std::vector<double>& means) {
+  ChannelSums total{std::vector<double>(at.channels), std::vector<double>(at.channels)};
+  if (x.numel() == 0) return total;
+  const NormGradientLoops& loops = norm_gradient_loops(x.dtype());
+  const int64_t item = x.itemsize(), channels = at.channels, spatial = at.spatial;
+  if (at.last) {
+    const size_t most = static_cast<size_t>(std::max(1, num_threads()));
+    std::vector<std::vector<double>> parts(most), product_parts(most);
+    by_threads(at.batch * spatial, channels, [&](int64_t t, int64_t begin, int64_t end) {
+      parts[t].resize(channels);
+      product_parts[t].resize(channels);
+      const int64_t from = begin * channels * item;
+      loops.channel_sums(g.raw() + from, x.raw() + from, end - begin, channels, means.data(), parts[t].data(),
+                         product_parts[t].data());
+    });
+    for (const auto& part : parts) add_to(total.sums, part);
+    for (const auto& part : product_parts) add_to(total.products, part);
+    return total;
+  }
+  const int64_t grain = std::max<int64_t>(1, kWork / std::max<int64_t>(at.batch * spatial, 1));
+  parallel_for(channels, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t from = c * spatial * item;
+      loops.sums(g.raw() + from, x.raw() + from, at.batch, channels * spatial, spatial, means[c],
+                 &total.sums[c], &total.products[c]);
+    }
+  });
+  return total;
+}
+
+// to = a * g + b * (x - mean) + c, with factors for each channel.
+void channel_gradient(const Tensor& g, const Tensor& x, const Tensor& to, const Channels& at,
+                      const std::vector<double>& means, const std::vector<double>& a,
+                      const std::vector<double>& b, const std::vector<double>& c) {
+  const NormGradientLoops& loops = norm_gradient_loops(x.dtype());
+  const int64_t item = x.itemsize(), channels = at.channels, spatial = at.spatial;
+  if (at.last) {
+    const DType compute = compute_of(x.dtype());
+    const Tensor centre = staged(means, compute), ta = staged(a, compute), tb = staged(b, compute),
+                 tc = staged(c, compute);
+    parallel_for(at.batch * spatial, std::max<int64_t>(1, kWork / std::max<int64_t>(channels, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   const int64_t from = begin * channels * item;
+                   loops.channel_gradient(g.raw() + from, x.raw() + from, to.raw() + from, end - begin,
+                                          channels, centre.raw(), ta.raw(), tb.raw(), tc.raw());
+                 });
+    return;
+  }
+  parallel_for(at.batch * channels, std::max<int64_t>(1, kWork / std::max<int64_t>(spatial, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t p = begin; p < end; ++p) {
+                   const int64_t k = p % channels, from = p * spatial * item;
+                   loops.gradient(g.raw() + from, x.raw() + from, to.raw() + from, spatial, means[k], a[k],
+                                  b[k], c[k]);
+                 }
+               });
+}
+
 Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& rstd,
                           const Tensor& weight, bool training, std::vector<bool> mask) {
   check_gradient("batch_norm", grad, input, mask);
@@ -137,36 +200,9 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
   const int64_t plane = input.size(0) * channels, spatial = plane ? input.numel() / plane : 0;
   const Tensor x = laid(input, last), g = laid_out(grad, x);
   const Channels at{input.size(0), channels, spatial, last || spatial == 1};
-  const NormGradientLoops& loops = norm_gradient_loops(input.dtype());
-  const int64_t item = input.itemsize();
-  const DType compute = compute_of(input.dtype());
   const std::vector<double> means = numbers(mean), scales = numbers(rstd),
                             weights = weight.defined() ? numbers(weight) : std::vector<double>(channels, 1);
-  std::vector<double> sums(channels), products(channels);
-  const Tensor centre = at.last ? staged(means, compute) : Tensor();
-  if (input.numel() == 0) {
-  } else if (at.last) {
-    const size_t most = static_cast<size_t>(std::max(1, num_threads()));
-    std::vector<std::vector<double>> parts(most), product_parts(most);
-    by_threads(at.batch * spatial, channels, [&](int64_t t, int64_t begin, int64_t end) {
-      parts[t].resize(channels);
-      product_parts[t].resize(channels);
-      const int64_t from = begin * channels * item;
-      loops.channel_sums(g.raw() + from, x.raw() + from, end - begin, channels, means.data(), parts[t].data(),
-                         product_parts[t].data());
-    });
-    for (const auto& part : parts) add_to(sums, part);
-    for (const auto& part : product_parts) add_to(products, part);
-  } else {
-    const int64_t grain = std::max<int64_t>(1, kWork / std::max<int64_t>(at.batch * spatial, 1));
-    parallel_for(channels, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) {
-        const int64_t from = c * spatial * item;
-        loops.sums(g.raw() + from, x.raw() + from, at.batch, channels * spatial, spatial, means[c], &sums[c],
-                   &products[c]);
-      }
-    });
-  }
+  const auto [sums, products] = channel_sums(g, x, at, means);
   if (mask[1]) {
     std::vector<double> scaled(channels);
     for (int64_t c = 0; c < channels; ++c) scaled[c] = products[c] * scales[c];
@@ -182,24 +218,7 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
     b[k] = -a[k] * scales[k] * scales[k] * products[k] / count;
     c[k] = -a[k] * sums[k] / count;
   }
-  if (at.last) {
-    const Tensor ta = staged(a, compute), tb = staged(b, compute), tc = staged(c, compute);
-    parallel_for(at.batch * spatial, std::max<int64_t>(1, kWork / std::max<int64_t>(channels, 1)),
-                 [&](int64_t begin, int64_t end) {
-                   const int64_t from = begin * channels * item;
-                   loops.channel_gradient(g.raw() + from, x.raw() + from, grad_input.raw() + from,
-                                          end - begin, channels, centre.raw(), ta.raw(), tb.raw(), tc.raw());
-                 });
-  } else {
-    parallel_for(at.batch * channels, std::max<int64_t>(1, kWork / std::max<int64_t>(spatial, 1)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t p = begin; p < end; ++p) {
-                     const int64_t k = p % channels, from = p * spatial * item;
-                     loops.gradient(g.raw() + from, x.raw() + from, grad_input.raw() + from, spatial,
-                                    means[k], a[k], b[k], c[k]);
-                   }
-                 });
-  }
+  channel_gradient(g, x, grad_input, at, means, a, b, c);
   return {grad_input, grad_weight, grad_bias};
 }
 
@@ -257,9 +276,9 @@ Three group_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
   return {grad_input, grad_weight, grad_bias};
 }
 
-FL_KERNEL("_layer_norm_backward", layer_norm_backward);
-FL_KERNEL("_group_norm_backward", group_norm_backward);
-FL_KERNEL("_batch_norm_backward", batch_norm_backward);
+FL_KERNEL("_layer_norm_backward", layer_norm_backward, kCpu);
+FL_KERNEL("_group_norm_backward", group_norm_backward, kCpu);
+FL_KERNEL("_batch_norm_backward", batch_norm_backward, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -3,7 +3,7 @@
 
 #include "core/parallel.h"
 #include "cpu/engine/cast.h"
-#include "dispatch/composite.h"
+#include "dispatch/kernel.h"
 
 namespace fl {
 namespace {
@@ -207,14 +207,14 @@ Tensor log_softmax_int(const Tensor& self, int64_t dim, std::optional<DType> dty
   return call_tensor(op, convert(self, dtype), dim, false);
 }
 
-FL_KERNEL("_softmax_backward_data", softmax_gradient);
-FL_KERNEL("_log_softmax_backward_data", log_softmax_gradient);
-FL_KERNEL("_softmax", softmax);
-FL_KERNEL("_log_softmax", log_softmax);
-FL_COMPOSITE("softmax.int", softmax_int);
-FL_COMPOSITE("log_softmax.int", log_softmax_int);
-FL_COMPOSITE("special_softmax", softmax_int);
-FL_COMPOSITE("special_log_softmax", log_softmax_int);
+FL_KERNEL("_softmax_backward_data", softmax_gradient, kCpu);
+FL_KERNEL("_log_softmax_backward_data", log_softmax_gradient, kCpu);
+FL_KERNEL("_softmax", softmax, kCpu);
+FL_KERNEL("_log_softmax", log_softmax, kCpu);
+FL_KERNEL("softmax.int", softmax_int, kComposite);
+FL_KERNEL("log_softmax.int", log_softmax_int, kComposite);
+FL_KERNEL("special_softmax", softmax_int, kComposite);
+FL_KERNEL("special_log_softmax", log_softmax_int, kComposite);
 
 }  // namespace
 }  // namespace fl

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
-#include "core/random.h"
+#include "dispatch/generator.h"
 #include "dispatch/kernel.h"
 #include "math/distribution_math.h"
 #include "ops/iterator.h"
@@ -190,13 +190,13 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Op
   return out;
 }
 
-FL_KERNEL("poisson", poisson_op);
-FL_KERNEL("binomial", binomial_op);
-FL_KERNEL("_standard_gamma", gamma_op);
-FL_KERNEL("_sample_dirichlet", dirichlet_op);
-FL_KERNEL("bernoulli", bernoulli);
-FL_KERNEL("bernoulli_.Tensor", bernoulli_tensor_);
-FL_KERNEL("multinomial", multinomial);
+FL_KERNEL("poisson", poisson_op, kCpu);
+FL_KERNEL("binomial", binomial_op, kCpu);
+FL_KERNEL("_standard_gamma", gamma_op, kCpu);
+FL_KERNEL("_sample_dirichlet", dirichlet_op, kCpu);
+FL_KERNEL("bernoulli", bernoulli, kCpu);
+FL_KERNEL("bernoulli_.Tensor", bernoulli_tensor_, kCpu);
+FL_KERNEL("multinomial", multinomial, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -12,9 +12,9 @@
 
 #include "core/accelerator.h"
 #include "core/parallel.h"
+#include "cpu/gemm/gemm.h"
 #include "cpu/rnn/kernel.h"
 #include "dispatch/kernel.h"
-#include "ops/gemm.h"
 #include "ops/rnn.h"
 
 namespace fl {
@@ -80,7 +80,7 @@ const T* pointer(const Tensor& t) {
 
 template <class T>
 struct Product {
-  cpu::GemmArgs args;
+  GemmArgs args;
   Product(int64_t m, int64_t n, int64_t k) {
     args.dtype = sizeof(T) == 4 ? DType::Float : DType::Double;
     args.m = m, args.n = n, args.k = k;
@@ -356,11 +356,11 @@ void run_backward(const Steps& s, Mode mode, Sizes z, const T* d_output, const T
   }
 }
 
-Tensor start_of_gradient(const Tensor& given, IntSpan sizes, Options wide) {
+Tensor start_of_gradient(const Tensor& initial, IntSpan sizes, Options wide) {
   Tensor out = empty(sizes, wide);
   if (out.is_meta()) return out;
-  if (given.defined())
-    copy_into(out, given);
+  if (initial.defined())
+    copy_into(out, initial);
   else if (out.device().type == DeviceType::CUDA)
     the_accelerator().fill(out, "\0\0\0\0\0\0\0");
   else
@@ -428,7 +428,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
 
 }  // namespace
 
-FL_KERNEL_DEVICES("_rnn_layer", rnn_layer);
-FL_KERNEL_DEVICES("_rnn_layer_backward", rnn_layer_backward);
+FL_KERNEL("_rnn_layer", rnn_layer, kDevices);
+FL_KERNEL("_rnn_layer_backward", rnn_layer_backward, kDevices);
 
 }  // namespace fl

@@ -86,8 +86,8 @@ std::tuple<Tensor, Tensor> running_extreme(const Tensor& self, int64_t dim) {
   return {std::move(values), std::move(indices)};
 }
 
-FL_KERNEL("cummax", running_extreme<true>);
-FL_KERNEL("cummin", running_extreme<false>);
+FL_KERNEL("cummax", running_extreme<true>, kCpu);
+FL_KERNEL("cummin", running_extreme<false>, kCpu);
 
 }  // namespace
 }  // namespace fl

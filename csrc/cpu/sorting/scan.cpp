@@ -242,9 +242,9 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
   return to_dtype(out, self.dtype());
 }
 
-FL_KERNEL("cumsum", cumsum);
-FL_KERNEL("cumprod", cumprod);
-FL_KERNEL("logcumsumexp", logcumsumexp);
+FL_KERNEL("cumsum", cumsum, kCpu);
+FL_KERNEL("cumprod", cumprod, kCpu);
+FL_KERNEL("logcumsumexp", logcumsumexp, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -73,9 +73,9 @@ Triple runs(const Tensor& source, const Packed<K>* keys, bool with_inverse) {
     ++counts.back();
     if (back) back[keys[i].index()] = static_cast<int64_t>(firsts.size()) - 1;
   }
-  const int64_t found = static_cast<int64_t>(firsts.size());
-  Tensor values = empty({found}, source.options());
-  take(source.itemsize(), source.raw(), firsts.data(), found, values.raw());
+  const int64_t unique_count = static_cast<int64_t>(firsts.size());
+  Tensor values = empty({unique_count}, source.options());
+  take(source.itemsize(), source.raw(), firsts.data(), unique_count, values.raw());
   return {std::move(values), std::move(inverse), tensor_of(counts)};
 }
 
@@ -85,15 +85,15 @@ Triple unique(const Tensor& self, bool consecutive, bool with_inverse) {
                 name_of(self.dtype()));
   const Tensor source = contiguous(self);
   const int64_t n = source.numel();
-  Triple found;
+  Triple result;
   dispatch_keys(self.dtype(), [&](auto zero) {
     using K = decltype(zero);
     const std::unique_ptr<Packed<K>[]> keys(new Packed<K>[2 * n + 1]);
     fill_keys(self.dtype(), source.raw(), n, false, keys.get());
     if (!consecutive) sort_packed(keys.get(), keys.get() + n, n);
-    found = runs(source, keys.get(), with_inverse);
+    result = runs(source, keys.get(), with_inverse);
   });
-  return found;
+  return result;
 }
 
 // Slices along the first dimension of a contiguous tensor: those that are kept, where each went, and the
@@ -171,12 +171,12 @@ Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int
                "[searchsorted] expected a sorter within the boundaries, got an index out of range");
   const DType compute = compared_as(sequence, values);
   const Tensor s = contiguous(to_dtype(sequence, compute)), v = contiguous(to_dtype(values, compute));
-  Tensor found = int32 ? empty(values.sizes(), {DType::Int64, values.device()}) : out;
+  Tensor places = int32 ? empty(values.sizes(), {DType::Int64, values.device()}) : out;
   dispatch_real(compute, [&](auto type) {
     using T = typename decltype(type)::type;
     parallel_for(v.numel(), 2048, [&](int64_t b, int64_t e) {
       const T *all = s.data<T>(), *value = v.data<T>();
-      int64_t* to = found.data<int64_t>();
+      int64_t* to = places.data<int64_t>();
       const auto look = [&](auto before, auto element) {
         for (int64_t i = b; i < e; ++i)
           to[i] = count_before(one_line ? 0 : i / per_line * n, n, value[i], before, element);
@@ -195,7 +195,7 @@ Tensor search(const Tensor& sequence, const Tensor& values, bool right, bool int
         pick([](T m, T x) { return !(m >= x); });
     });
   });
-  if (int32) copy_into(out, found);
+  if (int32) copy_into(out, places);
   return out;
 }
 
@@ -384,21 +384,21 @@ Tensor isin_sorted(const Tensor& self, const Tensor& sorted, bool invert) {
     parallel_for(x.numel(), 2048, [&](int64_t b, int64_t e) {
       for (int64_t i = b; i < e; ++i) {
         const T value = x.data<T>()[i];
-        const T* found = std::lower_bound(first, last, value);
-        out.data<bool>()[i] = (found != last && *found == value) != invert;  // nothing equals NaN
+        const T* place = std::lower_bound(first, last, value);
+        out.data<bool>()[i] = (place != last && *place == value) != invert;  // nothing equals NaN
       }
     });
   });
   return out;
 }
 
-FL_KERNEL("_unique", unique);
-FL_KERNEL("_unique_rows", unique_rows);
-FL_KERNEL("_search", search);
-FL_KERNEL("bincount", bincount);
-FL_KERNEL("_histogramdd", histogramdd);
-FL_KERNEL("histc", histc);
-FL_KERNEL("_isin_sorted", isin_sorted);
+FL_KERNEL("_unique", unique, kCpu);
+FL_KERNEL("_unique_rows", unique_rows, kCpu);
+FL_KERNEL("_search", search, kCpu);
+FL_KERNEL("bincount", bincount, kCpu);
+FL_KERNEL("_histogramdd", histogramdd, kCpu);
+FL_KERNEL("histc", histc, kCpu);
+FL_KERNEL("_isin_sorted", isin_sorted, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <memory>
 
+#include "core/bytes.h"
 #include "core/parallel.h"
-#include "cpu/engine/bytes.h"
 #include "dispatch/kernel.h"
-#include "ops/pointwise.h"
+#include "ops/outputs.h"
 
 namespace fl {
 
@@ -289,7 +289,7 @@ Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, cons
                  (!same && !overlaps_partially(*out, self)),
              "[kthvalue] expected an out that shares no memory with its input, got views of one memory");
   }
-  const Pair found = kthvalue(self, k, dim, keepdim);
+  const Pair result = kthvalue(self, k, dim, keepdim);
   const auto write = [](const Tensor& out, const Tensor& value) {
     FL_CHECK(out.device() == value.device(), "[", "kthvalue", "] expected out on ", to_string(value.device()),
              ", got ", to_string(out.device()));
@@ -299,8 +299,8 @@ Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, cons
     out.bump_version();
     copy_into(out, value);
   };
-  write(values, std::get<0>(found));
-  write(indices, std::get<1>(found));
+  write(values, std::get<0>(result));
+  write(indices, std::get<1>(result));
   return {values, indices};
 }
 
@@ -379,15 +379,15 @@ Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
   });
 }
 
-FL_KERNEL("sort.stable", sort);
-FL_KERNEL("topk", topk);
-FL_KERNEL("kthvalue", kthvalue);
-FL_KERNEL("kthvalue.out", kthvalue_out);
-FL_KERNEL("median", median);
-FL_KERNEL("median.dim", median_dim);
-FL_KERNEL("nanmedian", nanmedian);
-FL_KERNEL("nanmedian.dim", nanmedian_dim);
-FL_KERNEL("mode", mode);
+FL_KERNEL("sort.stable", sort, kCpu);
+FL_KERNEL("topk", topk, kCpu);
+FL_KERNEL("kthvalue", kthvalue, kCpu);
+FL_KERNEL("kthvalue.out", kthvalue_out, kCpu);
+FL_KERNEL("median", median, kCpu);
+FL_KERNEL("median.dim", median_dim, kCpu);
+FL_KERNEL("nanmedian", nanmedian, kCpu);
+FL_KERNEL("nanmedian.dim", nanmedian_dim, kCpu);
+FL_KERNEL("mode", mode, kCpu);
 
 Pair sort_plain(const Tensor& self, int64_t dim, bool descending) {
   return sort(self, std::nullopt, dim, descending);
@@ -398,9 +398,9 @@ Tensor argsort(const Tensor& self, int64_t dim, bool descending) {
 Tensor argsort_stable(const Tensor& self, bool, int64_t dim, bool descending) {
   return std::get<1>(sort(self, true, dim, descending));
 }
-FL_KERNEL("sort", sort_plain);
-FL_KERNEL("argsort", argsort);
-FL_KERNEL("argsort.stable", argsort_stable);
+FL_KERNEL("sort", sort_plain, kCpu);
+FL_KERNEL("argsort", argsort, kCpu);
+FL_KERNEL("argsort.stable", argsort_stable, kCpu);
 
 }  // namespace
 }  // namespace fl

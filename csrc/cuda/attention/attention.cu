@@ -121,7 +121,7 @@ __global__ void score_gradient(const ScoreArgs a, const float* of_weights, char*
 
 // out = a @ b over a batch, all contiguous; a or b may be transposed.
 void multiply(const Tensor& a, bool trans_a, const Tensor& b, bool trans_b, const Tensor& out) {
-  cpu::GemmArgs g;
+  GemmArgs g;
   g.dtype = a.dtype();
   g.device = a.device().index;
   g.batch = a.numel() / (a.size(-1) * a.size(-2));

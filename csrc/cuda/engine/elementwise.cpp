@@ -186,8 +186,8 @@ void run_pointwise(const PointwiseCall& call) {
   if (call.slot > kSlotBool) return run_complex(call, table);
   if (is_complex(call.out.dtype())) {
     const Tensor made = empty(call.out.sizes(), {call.result, call.out.device()});
-    run_pointwise({call.def, call.variant, call.chosen, call.slot, call.operand, call.operands, made,
-                   call.common, call.compute, call.result, call.params, false});
+    run_pointwise({call.def, call.variant, call.chosen, call.slot, call.loop, call.operand, call.operands,
+                   made, call.common, call.compute, call.result, call.params, false});
     return copy_into(call.out, made);
   }
   if (!is_real(call.out.dtype())) refuse(call.def.name, call.common);
@@ -637,5 +637,9 @@ void attach_generated_kernels() {
   }
   guard_shared_kernels(table);
 }
+
+FL_ATTACH(pointwise, CUDA, run_pointwise);
+FL_ATTACH(reduce, CUDA, run_reduce);
+FL_ATTACH(update, CUDA, run_update);
 
 }  // namespace fl::cuda

@@ -8,6 +8,14 @@
 #include "ops/reduce.h"
 #include "ops/updates.h"
 
+namespace fl {
+struct ResizeArgs;
+struct GridArgs;
+namespace rnn {
+struct Step;
+}
+}  // namespace fl
+
 namespace fl::cuda {
 
 void copy(const Tensor& dst, const Tensor& src, bool non_blocking);
@@ -24,9 +32,9 @@ void begin_drawing(int device);
 void end_drawing(int device, cudaGraphExec_t graph);  // null: the capture failed
 void draw_again(cudaGraphExec_t graph, cudaStream_t stream);
 void forget_drawing(cudaGraphExec_t graph);
-void gemm(const cpu::GemmArgs& args);
+void gemm(const GemmArgs& args);
 // The same with a result of another dtype (float for products of half and bfloat16); needs the library.
-void gemm(const cpu::GemmArgs& args, DType result);
+void gemm(const GemmArgs& args, DType result);
 void resize(const ResizeArgs& args, bool backward);
 void grid_sample(const GridArgs& args);
 void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale);
@@ -36,7 +44,7 @@ void recurrent(const rnn::Step& step);
 bool has_blas();
 bool get_tf32();
 // The product by a plain kernel, for what the library does not take.
-void gemm_plain(const cpu::GemmArgs& args);
+void gemm_plain(const GemmArgs& args);
 // What kernels set when they meet an index out of bounds, in memory of the host.
 int* failure_flag();
 // Raises when an index out of bounds was met; called after the host has waited for the device.

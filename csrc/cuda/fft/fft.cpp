@@ -4,10 +4,11 @@
 #include <list>
 #include <mutex>
 
-#include "cpu/indexing/indexed.h"
 #include "cuda/engine/kernels.h"
 #include "cuda/runtime/library.h"
 #include "dispatch/kernel.h"
+#include "ops/fft.h"
+#include "ops/indexed.h"
 
 namespace fl::cuda {
 
@@ -208,5 +209,7 @@ void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, doubl
   fft(spread, from, others, forward, 1);
   transform(to, spread, last, forward, scale);
 }
+
+FL_ATTACH(fft, CUDA, fft);
 
 }  // namespace fl::cuda

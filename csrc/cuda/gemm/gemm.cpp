@@ -127,7 +127,7 @@ Tensor evened(Side& s, int64_t rows, int64_t columns, DType dtype, int8_t device
 }
 
 // Copies a product that was made in even lines to where it was asked for.
-void spread(const cpu::GemmArgs& g, const Tensor& made, const Side& c) {
+void spread(const GemmArgs& g, const Tensor& made, const Side& c) {
   if (!made.defined()) return;
   copy_into(window({g.c, g.c_row, g.c_col, 0}, 1, g.m, g.n, g.dtype, g.device),
             window(c, 1, g.m, g.n, g.dtype, g.device));
@@ -142,16 +142,16 @@ bool get_tf32() {
   return tf32;
 }
 
-void gemm(const cpu::GemmArgs& g, DType result);
+void gemm(const GemmArgs& g, DType result);
 
 // The fast kernels ask for sizes that are multiples of eight, too: what is left of a large product is another
 // one.
-static bool split(const cpu::GemmArgs& g, DType result) {
+static bool split(const GemmArgs& g, DType result) {
   const int64_t item = size_of(g.dtype), n = g.n & ~int64_t(7), m = g.m & ~int64_t(7), k = g.k & ~int64_t(7);
   const auto at = [&](const void* data, int64_t offset) {
     return static_cast<const char*>(data) + offset * item;
   };
-  cpu::GemmArgs first = g, rest = g;
+  GemmArgs first = g, rest = g;
   if (n != g.n) {
     first.n = n;
     rest.n = g.n - n;
@@ -178,7 +178,7 @@ static bool split(const cpu::GemmArgs& g, DType result) {
   return true;
 }
 
-void gemm(const cpu::GemmArgs& g, DType result) {
+void gemm(const GemmArgs& g, DType result) {
   OnDevice on(g.device);
   const int type = cuda_type(g.dtype);
   Lt& lt = Lt::get();
@@ -194,7 +194,7 @@ void gemm(const cpu::GemmArgs& g, DType result) {
     if (uneven(a, g.dtype)) hold_a = evened(a, g.m, g.k, g.dtype, g.device);
     if (uneven(b, g.dtype)) hold_b = evened(b, g.k, g.n, g.dtype, g.device);
     if (uneven(c, g.dtype) && g.beta == 0.0) hold_c = even(c, g.m, g.n, true, g.dtype, g.device);
-    cpu::GemmArgs even_sides = g;
+    GemmArgs even_sides = g;
     even_sides.a = a.data, even_sides.a_row = a.row, even_sides.a_col = a.column;
     even_sides.b = b.data, even_sides.b_row = b.row, even_sides.b_col = b.column;
     even_sides.c = const_cast<void*>(c.data), even_sides.c_row = c.row;
@@ -262,7 +262,7 @@ void gemm(const cpu::GemmArgs& g, DType result) {
   spread(g, hold_c, c);
 }
 
-void gemm(const cpu::GemmArgs& g) {
+void gemm(const GemmArgs& g) {
   FL_CHECK_KIND(!is_stored_only(g.dtype), NotImplemented, "[gemm] expected a dtype to multiply in, got ",
                 name_of(g.dtype));
   gemm(g, g.dtype);
@@ -270,6 +270,8 @@ void gemm(const cpu::GemmArgs& g) {
 bool has_blas() {
   return Lt::get().found;
 }
+
+FL_ATTACH(gemm, CUDA, gemm);
 
 }  // namespace fl::cuda
 

@@ -18,7 +18,7 @@ __device__ __forceinline__ T factor(const std::complex<double>& given) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kTile* kTile) tiled(const __grid_constant__ cpu::GemmArgs g, int item) {
+__global__ void __launch_bounds__(kTile* kTile) tiled(const __grid_constant__ GemmArgs g, int item) {
   __shared__ SharedArray<T, kTile*(kTile + 1)> left_memory, right_memory;
   T(*const left)[kTile + 1] = reinterpret_cast<T(*)[kTile + 1]>(left_memory.get());
   T(*const right)[kTile + 1] = reinterpret_cast<T(*)[kTile + 1]>(right_memory.get());
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kTile* kTile) tiled(const __grid_constant__ cp
 }
 
 // One product of two complex vectors for each block.
-__global__ void __launch_bounds__(256) dot_complex(const __grid_constant__ cpu::GemmArgs g, int item) {
+__global__ void __launch_bounds__(256) dot_complex(const __grid_constant__ GemmArgs g, int item) {
   __shared__ SharedArray<Complex, 33> memory;
   const char* a = static_cast<const char*>(g.a) + blockIdx.x * g.a_batch * item;
   const char* b = static_cast<const char*>(g.b) + blockIdx.x * g.b_batch * item;
@@ -67,10 +67,10 @@ __global__ void __launch_bounds__(256) dot_complex(const __grid_constant__ cpu::
 
 }  // namespace
 
-void gemm_plain(const cpu::GemmArgs& g) {
+void gemm_plain(const GemmArgs& g) {
   const int item = static_cast<int>(size_of(g.dtype));
   for (int64_t first = 0; first < g.batch; first += 65535) {
-    cpu::GemmArgs part = g;
+    GemmArgs part = g;
     part.batch = std::min<int64_t>(65535, g.batch - first);
     part.a = static_cast<const char*>(g.a) + first * g.a_batch * item;
     part.b = static_cast<const char*>(g.b) + first * g.b_batch * item;

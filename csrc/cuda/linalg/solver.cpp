@@ -507,4 +507,6 @@ linalg::Solver& solver() {
   return the_solver;
 }
 
+FL_ATTACH(solver, CUDA, solver);
+
 }  // namespace fl::cuda

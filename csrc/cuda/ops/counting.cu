@@ -1,8 +1,8 @@
 // Counts of elements by bins, and draws without replacement by weights.
-#include "core/random.h"
 #include "cuda/engine/kernels.h"
 #include "cuda/engine/rows.cuh"
 #include "cuda/runtime/launch.h"
+#include "dispatch/generator.h"
 #include "dispatch/kernel.h"
 
 namespace fl::cuda {

@@ -1,11 +1,12 @@
 // Draws from distributions whose parameters are tensors: the numbers that the CPU draws
 // (math/distribution_math.h).
-#include "core/random.h"
 #include "cuda/engine/device.cuh"
 #include "cuda/engine/rows.cuh"
 #include "cuda/runtime/launch.h"
+#include "dispatch/generator.h"
 #include "dispatch/kernel.h"
 #include "math/distribution_math.h"
+#include "ops/iterator.h"
 
 namespace fl::cuda {
 

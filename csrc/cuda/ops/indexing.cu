@@ -7,11 +7,11 @@
 #include <thrust/iterator/counting_iterator.h>
 #include <cub/device/device_select.cuh>
 
-#include "cpu/indexing/indexed.h"
 #include "cuda/engine/device.cuh"
 #include "cuda/engine/rows.cuh"
 #include "cuda/runtime/launch.h"
 #include "dispatch/kernel.h"
+#include "ops/indexed.h"
 #include "ops/iterator.h"
 
 namespace fl::cuda {

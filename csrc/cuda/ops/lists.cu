@@ -4,7 +4,7 @@
 #include "cuda/engine/kernels.h"
 #include "cuda/runtime/launch.h"
 #include "dispatch/kernel.h"
-#include "ops/device_lists.h"
+#include "ops/lists.h"
 
 namespace fl::cuda {
 
@@ -253,10 +253,10 @@ void unscale_all(const Operator& op, void*, KeySet keys, Value* args, Value* res
 
 const detail::Register unscaling{
     "_amp_foreach_non_finite_check_and_unscale_", {Key::CUDA}, Kernel{unscale_all, nullptr}};
-const bool attached = [] {
-  device_lists() = {join, norms};
-  return true;
-}();
+FL_ATTACH(join, CUDA, [](const std::vector<JoinPart>& parts, int64_t rows, const Tensor& out) {
+  return join(parts, rows, out.raw(), out.device().index);
+});
+FL_ATTACH(norms, CUDA, norms);
 
 }  // namespace
 }  // namespace fl::cuda

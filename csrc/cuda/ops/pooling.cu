@@ -2,7 +2,7 @@
 // in the order of memory. Geometry and layouts are settled in ops/pooling.cpp.
 #include "cuda/engine/packs.cuh"
 #include "cuda/runtime/launch.h"
-#include "ops/pool_kernel.h"
+#include "ops/pooling.h"
 
 namespace fl::cuda {
 
@@ -265,10 +265,9 @@ void average_pool_backward(const PoolArgs& g, int device) {
   run(g, device, g.output, const_cast<void*>(g.input), Pass::Gradient);
 }
 
-const bool attached = [] {
-  device_pools() = {max_pool, average_pool, average_pool_backward};
-  return true;
-}();
+FL_ATTACH(max_pool, CUDA, max_pool);
+FL_ATTACH(average_pool, CUDA, average_pool);
+FL_ATTACH(average_pool_backward, CUDA, average_pool_backward);
 
 }  // namespace
 }  // namespace fl::cuda

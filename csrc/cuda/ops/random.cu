@@ -292,4 +292,6 @@ void random(const Tensor& t, const RandomCall& call) {
   launch(pairs ? random_pairs : words_kernel(call.kind), blocks, 256, current_stream(), "random", args);
 }
 
+FL_ATTACH(random, CUDA, random);
+
 }  // namespace fl::cuda

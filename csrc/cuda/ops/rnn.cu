@@ -87,4 +87,6 @@ void recurrent(const Step& step) {
   check_launch("rnn");
 }
 
+FL_ATTACH(recurrent_step, CUDA, recurrent);
+
 }  // namespace fl::cuda

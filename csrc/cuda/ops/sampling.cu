@@ -3,8 +3,8 @@
 #include "cuda/engine/device.cuh"
 #include "cuda/engine/kernels.h"
 #include "cuda/runtime/launch.h"
-#include "math/grid_taps.h"
-#include "ops/resize_kernel.h"
+#include "ops/grid_sample.h"
+#include "ops/resize.h"
 
 namespace fl::cuda {
 
@@ -343,5 +343,8 @@ void grid_sample(const GridArgs& args) {
     launch(float(), Rounded{args.dtype});
   check_launch("grid_sample");
 }
+
+FL_ATTACH(resize, CUDA, resize);
+FL_ATTACH(grid_sample, CUDA, grid_sample);
 
 }  // namespace fl::cuda

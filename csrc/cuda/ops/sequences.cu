@@ -4,8 +4,8 @@
 #include "cuda/engine/rows.cuh"
 #include "cuda/runtime/launch.h"
 #include "dispatch/kernel.h"
-#include "ops/device_sequences.h"
 #include "ops/search.h"
+#include "ops/sequences.h"
 
 namespace fl::cuda {
 
@@ -174,11 +174,8 @@ void fill_triangle(const Tensor& out, int64_t rows, int64_t cols, int64_t shift,
   launch(triangle_places, static_cast<unsigned>((a.n + 255) / 256), 256, current_stream(), "tril_indices", a);
 }
 
-const bool attached = [] {
-  device_sequences().spaced = fill_spaced;
-  device_sequences().triangle = fill_triangle;
-  return true;
-}();
+FL_ATTACH(spaced, CUDA, fill_spaced);
+FL_ATTACH(triangle, CUDA, fill_triangle);
 
 }  // namespace
 

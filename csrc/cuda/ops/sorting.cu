@@ -17,7 +17,7 @@
 #include "cuda/engine/rows.cuh"
 #include "cuda/runtime/launch.h"
 #include "dispatch/kernel.h"
-#include "ops/device_sequences.h"
+#include "ops/sequences.h"
 
 namespace fl::cuda {
 
@@ -428,10 +428,7 @@ void shuffle(const Tensor& out, Generator::State state) {
   launch(follow_steps, blocks, 256, stream, "randperm", a, out.raw(), out.dtype(),
          static_cast<int>(out.itemsize()));
 }
-const bool attached = [] {
-  device_sequences().shuffle = shuffle;
-  return true;
-}();
+FL_ATTACH(shuffle, CUDA, shuffle);
 
 // ---------------------------------------------------------------- elements of a rank
 

@@ -94,21 +94,9 @@ class Cuda final : public Accelerator {
                   static_cast<cudaStream_t>(stream), {params, bytes, size});
   }
 
-  void pointwise(const PointwiseCall& call) override { run_pointwise(call); }
-  void reduce(const ReduceCall& call) override { run_reduce(call); }
-  void update(const UpdateCall& call) override { run_update(call); }
-  void random(const Tensor& t, const RandomCall& call) override { cuda::random(t, call); }
   void random_state(const Tensor& to, uint64_t seed, uint64_t offset) override {
     cuda::random_state(to, seed, offset);
   }
-  void gemm(const cpu::GemmArgs& args) override { cuda::gemm(args); }
-  void resize(const ResizeArgs& args, bool backward) override { cuda::resize(args, backward); }
-  void grid_sample(const GridArgs& args) override { cuda::grid_sample(args); }
-  void fft(const Tensor& to, const Tensor& from, IntSpan dims, bool forward, double scale) override {
-    cuda::fft(to, from, dims, forward, scale);
-  }
-  linalg::Solver& solver() override { return cuda::solver(); }
-  void recurrent(const rnn::Step& step) override { cuda::recurrent(step); }
 };
 
 }  // namespace

@@ -1,13 +1,13 @@
 // Copies in another order: flip, roll, repeat, triangles, padding, and indices that depend on the shape only.
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/parallel.h"
 #include "core/scalar_range.h"
-#include "cpu/engine/bytes.h"
 #include "dispatch/kernel.h"
-#include "ops/device_sequences.h"
 #include "ops/iterator.h"
 #include "ops/layout.h"
+#include "ops/sequences.h"
 #include "ops/windows.h"
 
 namespace fl {
@@ -206,7 +206,7 @@ Tensor triangle_indices(const char* op, int64_t row, int64_t col, int64_t offset
   Tensor out = empty({2, n}, {t, device.value_or(Device{})});
   if (out.is_meta()) return out;
   if (!out.is_cpu()) {
-    device_sequences().triangle(out, row, col, first, lower);
+    device::triangle(out.device().type, out, row, col, first, lower);
     return out;
   }
   const auto fill = [&](auto* p) {
@@ -378,17 +378,17 @@ Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_si
   return to_dtype(out, repeats.dtype());
 }
 
-FL_KERNEL("flip", flip);
-FL_KERNEL_DEVICES("roll", roll);
-FL_KERNEL_DEVICES("repeat", repeat);
-FL_KERNEL("tril", tril);
-FL_KERNEL("triu", triu);
-FL_KERNEL_DEVICES("tril_indices", tril_indices);
-FL_KERNEL_DEVICES("triu_indices", triu_indices);
-FL_KERNEL("diag_embed", diag_embed);
-FL_KERNEL("trace", trace);
-FL_KERNEL_DEVICES("constant_pad_nd", constant_pad_nd);
-FL_KERNEL("repeat_interleave.Tensor", repeat_interleave);
+FL_KERNEL("flip", flip, kCpu);
+FL_KERNEL("roll", roll, kDevices);
+FL_KERNEL("repeat", repeat, kDevices);
+FL_KERNEL("tril", tril, kCpu);
+FL_KERNEL("triu", triu, kCpu);
+FL_KERNEL("tril_indices", tril_indices, kDevices);
+FL_KERNEL("triu_indices", triu_indices, kDevices);
+FL_KERNEL("diag_embed", diag_embed, kCpu);
+FL_KERNEL("trace", trace, kCpu);
+FL_KERNEL("constant_pad_nd", constant_pad_nd, kDevices);
+FL_KERNEL("repeat_interleave.Tensor", repeat_interleave, kCpu);
 
 }  // namespace
 }  // namespace fl

@@ -1,12 +1,12 @@
-// Resizing loops: every mode is a weighted sum of a few input elements along each axis, so one implementation
-// serves nearest, linear, cubic and antialiased filters in one to three dimensions.
+// What interpolation asks of a device: every mode is a weighted sum of a few input elements along each axis,
+// so one implementation serves nearest, linear, cubic and antialiased filters in one to three dimensions.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "core/device_function.h"
 #include "core/dtype.h"
-#include "cpu/engine/arch.h"
 #include "math/resize_taps.h"
 
 namespace fl {
@@ -27,12 +27,10 @@ struct ResizeArgs {
   int device = -1;  // index of the accelerator's device that holds input and output; it makes the taps itself
 };
 
-struct ResizeTable {
-  void (*forward)(const ResizeArgs& args);
-  // `input` is the gradient that arrives, of the axes' out sizes; `output` the gradient of the in sizes.
-  void (*backward)(const ResizeArgs& args);
-};
-
-FL_DECLARE_ARCH(const ResizeTable, resize_table)
+namespace device {
+// Backward: `input` is the gradient that arrives, of the axes' out sizes; `output` the gradient of the in
+// sizes.
+extern DeviceFunction<void(const ResizeArgs& args, bool backward)> resize;
+}  // namespace device
 
 }  // namespace fl

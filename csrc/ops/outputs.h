@@ -1,9 +1,16 @@
-// What out= and in-place forms ask of the tensor they write to, where they do not convert to it.
+// What out= and in-place forms ask of the tensor they write to.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace fl {
+
+// Makes `out` fit the result of an op: checks that the dtype can hold it and resizes with a warning if need
+// be.
+void prepare_out(const char* op, const Tensor& out, IntSpan sizes, DType result, bool may_resize);
+void resize_output(const Tensor& out, IntSpan sizes);
+
+// Where a form does not convert to the dtype of the tensor:
 
 // No two of its elements lie in one place.
 void check_distinct(const char* op, const Tensor& out);

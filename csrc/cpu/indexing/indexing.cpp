@@ -1,12 +1,12 @@
 // Indexing operators: index, index_put, masks, and the one-dimensional index_* family.
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/scalar_range.h"
-#include "cpu/engine/bytes.h"
 #include "cpu/indexing/index_plan.h"
 #include "dispatch/kernel.h"
-#include "ops/exact_out.h"
-#include "ops/pointwise.h"
+#include "ops/iterator.h"
+#include "ops/outputs.h"
 
 namespace fl {
 namespace {
@@ -72,14 +72,14 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
            "[index_put_] expected values with data, got a tensor on the meta device");
   Tensor source = values;
   // One value under one mask is a fill, and a fill converts.
-  int64_t given = 0;
+  int64_t masks = 0;
   bool fill = !accumulate && source.numel() == 1;
   for (const Tensor& t : indices)
     if (t.defined()) {
       fill &= t.dtype() == DType::Bool && self.dim() > 0;
-      ++given;
+      ++masks;
     }
-  fill &= given == 1;
+  fill &= masks == 1;
   if (fill) source = to_dtype(source, self.dtype());
   if (fill && source.dim() <= 1 && fill_masked(self, indices, source)) {
     self.bump_version();
@@ -127,8 +127,9 @@ Tensor nonzero(const Tensor& self) {
     const Tensor one = nonzero_weighted(at_least_1d(self), {Dims{1}});
     return empty({one.size(1), 0}, {DType::Int64, self.device()});
   }
-  const Tensor found = nonzero_weighted(self, units);
-  return alias(found, IntSpan({found.size(1), n}), IntSpan({1, std::max<int64_t>(found.size(1), 1)}), 0);
+  const Tensor positions = nonzero_weighted(self, units);
+  return alias(positions, IntSpan({positions.size(1), n}),
+               IntSpan({1, std::max<int64_t>(positions.size(1), 1)}), 0);
 }
 
 std::vector<Tensor> nonzero_numpy(const Tensor& self) {
@@ -136,10 +137,10 @@ std::vector<Tensor> nonzero_numpy(const Tensor& self) {
   const int64_t n = t.dim();
   std::vector<Dims> units(n, Dims(n));
   for (int64_t d = 0; d < n; ++d) units[d][d] = 1;
-  const Tensor found = nonzero_weighted(t, units);
+  const Tensor positions = nonzero_weighted(t, units);
   std::vector<Tensor> columns;
   for (int64_t d = 0; d < n; ++d)
-    columns.push_back(alias(found, IntSpan({found.size(1)}), IntSpan({1}), d * found.size(1)));
+    columns.push_back(alias(positions, IntSpan({positions.size(1)}), IntSpan({1}), d * positions.size(1)));
   return columns;
 }
 
@@ -148,10 +149,10 @@ Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value) {
   Tensor out = empty({size, self.dim()}, {DType::Int64, self.device()});
   if (self.is_meta()) return out;
   copy_into(out, scalar_tensor(Scalar(fill_value), out.options()));
-  const Tensor found = nonzero(self);
-  const int64_t n = std::min(size, found.size(0));
+  const Tensor positions = nonzero(self);
+  const int64_t n = std::min(size, positions.size(0));
   copy_into(alias(out, IntSpan({n, self.dim()}), out.strides(), 0),
-            alias(found, IntSpan({n, self.dim()}), found.strides(), 0));
+            alias(positions, IntSpan({n, self.dim()}), positions.strides(), 0));
   return out;
 }
 
@@ -361,8 +362,8 @@ Tensor take(const Tensor& self, const Tensor& index) {
   Tensor out = empty(index.sizes(), self.options());
   if (self.is_meta() || index.numel() == 0) return out;
   const Tensor source = flat(self);
-  const Tensor found = gather_plan(source, IndexPlan("take", source, 0, flat(index), true));
-  return alias(found, index.sizes(), contiguous_strides(index.sizes()), 0);
+  const Tensor elements = gather_plan(source, IndexPlan("take", source, 0, flat(index), true));
+  return alias(elements, index.sizes(), contiguous_strides(index.sizes()), 0);
 }
 
 Tensor put_(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
@@ -411,30 +412,30 @@ Tensor take_out(const Tensor& self, const Tensor& index, const Tensor& out) {
   return write_out("take", out, take(self, index));
 }
 
-FL_KERNEL("index_select.out", index_select_out);
-FL_KERNEL("masked_select.out", masked_select_out);
-FL_KERNEL("take.out", take_out);
-FL_KERNEL("index.Tensor", index);
-FL_KERNEL("index_put_", index_put_);
-FL_KERNEL("index_put", index_put);
-FL_KERNEL("nonzero", nonzero);
-FL_KERNEL("_nonzero_numpy", nonzero_numpy);
-FL_KERNEL("nonzero_static", nonzero_static);
-FL_KERNEL("masked_select", masked_select);
-FL_KERNEL("masked_scatter", masked_scatter);
-FL_KERNEL("masked_scatter_", masked_scatter_);
-FL_KERNEL("index_select", index_select);
-FL_KERNEL("index_add", index_add);
-FL_KERNEL("index_add_", index_add_);
-FL_KERNEL("index_copy", index_copy);
-FL_KERNEL("index_copy_", index_copy_);
-FL_KERNEL("index_fill", index_fill);
-FL_KERNEL("index_fill_", index_fill_);
-FL_KERNEL("index_reduce", index_reduce);
-FL_KERNEL("index_reduce_", index_reduce_);
-FL_KERNEL("take", take);
-FL_KERNEL("put", put);
-FL_KERNEL("put_", put_);
+FL_KERNEL("index_select.out", index_select_out, kCpu);
+FL_KERNEL("masked_select.out", masked_select_out, kCpu);
+FL_KERNEL("take.out", take_out, kCpu);
+FL_KERNEL("index.Tensor", index, kCpu);
+FL_KERNEL("index_put_", index_put_, kCpu);
+FL_KERNEL("index_put", index_put, kCpu);
+FL_KERNEL("nonzero", nonzero, kCpu);
+FL_KERNEL("_nonzero_numpy", nonzero_numpy, kCpu);
+FL_KERNEL("nonzero_static", nonzero_static, kCpu);
+FL_KERNEL("masked_select", masked_select, kCpu);
+FL_KERNEL("masked_scatter", masked_scatter, kCpu);
+FL_KERNEL("masked_scatter_", masked_scatter_, kCpu);
+FL_KERNEL("index_select", index_select, kCpu);
+FL_KERNEL("index_add", index_add, kCpu);
+FL_KERNEL("index_add_", index_add_, kCpu);
+FL_KERNEL("index_copy", index_copy, kCpu);
+FL_KERNEL("index_copy_", index_copy_, kCpu);
+FL_KERNEL("index_fill", index_fill, kCpu);
+FL_KERNEL("index_fill_", index_fill_, kCpu);
+FL_KERNEL("index_reduce", index_reduce, kCpu);
+FL_KERNEL("index_reduce_", index_reduce_, kCpu);
+FL_KERNEL("take", take, kCpu);
+FL_KERNEL("put", put, kCpu);
+FL_KERNEL("put_", put_, kCpu);
 
 }  // namespace
 }  // namespace fl

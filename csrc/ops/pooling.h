@@ -1,13 +1,13 @@
-// Pooling loops: windows described axis by axis, so that one implementation serves one to three dimensions
-// and plain, adaptive and fractional windows alike. Tensors are dense, either channels first or channels
-// last.
+// What pooling fronts ask of a device: windows described axis by axis, so that one implementation serves one
+// to three dimensions and plain, adaptive and fractional windows alike. Tensors are dense, either channels
+// first or channels last.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "core/device_function.h"
 #include "core/dtype.h"
-#include "cpu/engine/arch.h"
 #include "math/math_basics.h"
 
 namespace fl {
@@ -67,25 +67,12 @@ struct PoolArgs {
   bool channels_last = false;
 };
 
-struct MaxPoolTable {
-  void (*run)(const PoolArgs& args);
-};
-struct AveragePoolTable {
-  void (*run)(const PoolArgs& args);
-  // `output` is the gradient that arrives (read), `input` the gradient of the input (written); no
-  // integers, and channels last Float or Double only.
-  void (*backward)(const PoolArgs& args);
-};
-
-// The same on an accelerator, by its library when that is opened; windows are plain or adaptive.
-struct DevicePools {
-  void (*max)(const PoolArgs& args, int device) = nullptr;
-  void (*average)(const PoolArgs& args, int device) = nullptr;
-  void (*average_backward)(const PoolArgs& args, int device) = nullptr;
-};
-DevicePools& device_pools();
-
-FL_DECLARE_ARCH(const MaxPoolTable, max_pool_table)
-FL_DECLARE_ARCH(const AveragePoolTable, average_pool_table)
+namespace device {
+// `index` is that of the device; on an accelerator windows are plain or adaptive.
+extern DeviceFunction<void(const PoolArgs& args, int index)> max_pool, average_pool;
+// `output` is the gradient that arrives (read), `input` the gradient of the input (written); no integers, and
+// on the CPU channels last Float or Double only.
+extern DeviceFunction<void(const PoolArgs& args, int index)> average_pool_backward;
+}  // namespace device
 
 }  // namespace fl

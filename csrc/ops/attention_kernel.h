@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "core/device_function.h"
 #include "core/dtype.h"
-#include "cpu/engine/arch.h"
 
 namespace fl {
 
@@ -30,11 +30,8 @@ struct AttentionArgs {
   AttentionOperand grad_output, grad_query, grad_key, grad_value;
 };
 
-struct AttentionTable {
-  void (*forward)(const AttentionArgs& args);
-  void (*backward)(const AttentionArgs& args);
-};
-
-FL_DECLARE_ARCH(const AttentionTable, attention_table)
+namespace device {
+extern DeviceFunction<void(const AttentionArgs&)> attention_forward, attention_backward;
+}
 
 }  // namespace fl

@@ -1,4 +1,4 @@
-// Convolution on the CPU, 1 to 3 spatial dimensions: forward and both backward passes.
+// What convolution fronts ask of a device, 1 to 3 spatial dimensions: forward and both backward passes.
 //
 // The layer takes raw pointers, sizes and element strides, already validated by the caller.  float,
 // bfloat16 and half run through oneDNN in channels-last order (the faster one there: other layouts
@@ -8,9 +8,10 @@
 
 #include <cstdint>
 
+#include "core/device_function.h"
 #include "core/dtype.h"
 
-namespace fl::cpu {
+namespace fl {
 
 // The geometry and the operands of one convolution.  Activations may have any strides; weights and
 // their gradient are contiguous [out_channels, in_channels / groups, kernel...].
@@ -36,19 +37,17 @@ struct ConvArgs {
   void* grad_bias = nullptr;
 };
 
+namespace device {
 // output = conv(input, weight) + bias.
-void convolution_forward(const ConvArgs& args);
+extern DeviceFunction<void(const ConvArgs&)> convolution_forward;
 
 // grad_input from grad_output and weight.  This is transposed convolution too: pass the transposed
 // convolution's input as grad_output and its output as grad_input (in_size = the size wanted,
 // output_padding included; a bias goes in `bias`, of in_channels values, and is added to grad_input).
-void convolution_backward_data(const ConvArgs& args);
+extern DeviceFunction<void(const ConvArgs&)> convolution_backward_data;
 
 // grad_weight and grad_bias (either may be null) from input and grad_output.
-void convolution_backward_weights(const ConvArgs& args);
+extern DeviceFunction<void(const ConvArgs&)> convolution_backward_weights;
+}  // namespace device
 
-// True where strides (batch, channel, spatial...) are those of a dense channels-last tensor: the
-// layout an output should have when the input has it.
-bool is_channels_last(int ndim, int64_t batch, int64_t channels, const int64_t* size, const int64_t* strides);
-
-}  // namespace fl::cpu
+}  // namespace fl

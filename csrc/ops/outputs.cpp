@@ -1,10 +1,29 @@
-// out= forms that refuse an out of another dtype instead of converting to it.
-#include "ops/exact_out.h"
+// Checks of out= tensors, and out= forms that refuse one of another dtype instead of converting to it.
+#include "ops/outputs.h"
 
 #include "dispatch/kernel.h"
-#include "ops/pointwise.h"
 
 namespace fl {
+
+void resize_output(const Tensor& out, IntSpan sizes) {
+  if (out.sizes() == sizes) return;
+  const int64_t n = numel_of(sizes);
+  TensorImpl* t = out.impl();
+  const size_t bytes = static_cast<size_t>(n + t->offset) * size_of(t->dtype);
+  if (bytes > t->storage->bytes) t->storage->resize(bytes);
+  t->sizes.assign(sizes);
+  t->strides = contiguous_strides(sizes);
+  t->refresh();
+}
+
+void prepare_out(const char* op, const Tensor& out, IntSpan sizes, DType result, bool may_resize) {
+  FL_CHECK(can_cast(result, out.dtype()), "[", op, "] expected an output dtype that can hold ",
+           name_of(result), ", got ", name_of(out.dtype()));
+  if (out.sizes() == sizes) return;
+  FL_CHECK(may_resize, "[", op, "] expected an output of shape ", sizes,
+           " (the operands' broadcast shape), got ", out.sizes());
+  resize_output(out, sizes);
+}
 
 void check_distinct(const char* op, const Tensor& out) {
   FL_CHECK(
@@ -46,10 +65,10 @@ Tensor complex_out(const Tensor& real, const Tensor& imag, const Tensor& out) {
   check_overlap("complex", out, real);
   check_overlap("complex", out, imag);
   Value args[2] = {Value(real), Value(imag)};
-  Value made[1];
-  complex.call(args, made);
+  Value value[1];
+  complex.call(args, value);
   check_distinct("complex", out);
-  return write_out("complex", out, made[0].tensor());
+  return write_out("complex", out, value[0].tensor());
 }
 
 std::tuple<Tensor, Tensor> aminmax_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim,
@@ -58,15 +77,15 @@ std::tuple<Tensor, Tensor> aminmax_out(const Tensor& self, std::optional<int64_t
   check_overlap("aminmax", min, self);
   check_overlap("aminmax", max, self);
   Value args[3] = {Value(self), dim ? Value(*dim) : Value(), Value(keepdim)};
-  Value found[2];
-  aminmax.call(args, found);
+  Value extremes[2];
+  aminmax.call(args, extremes);
   check_distinct("aminmax", min);
   check_distinct("aminmax", max);
-  return {write_out("aminmax", min, found[0].tensor()), write_out("aminmax", max, found[1].tensor())};
+  return {write_out("aminmax", min, extremes[0].tensor()), write_out("aminmax", max, extremes[1].tensor())};
 }
 
-FL_KERNEL("complex.out", complex_out);
-FL_KERNEL("aminmax.out", aminmax_out);
+FL_KERNEL("complex.out", complex_out, kCpu);
+FL_KERNEL("aminmax.out", aminmax_out, kCpu);
 
 }  // namespace
 }  // namespace fl

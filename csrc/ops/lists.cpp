@@ -3,15 +3,12 @@
 
 #include "core/parallel.h"
 #include "dispatch/kernel.h"
-#include "ops/device_lists.h"
 #include "ops/each.h"
+#include "ops/lists.h"
 
 namespace fl {
 
-DeviceLists& device_lists() {
-  static DeviceLists lists;
-  return lists;
-}
+DeviceFunction<std::vector<Tensor>(const Tensor*, size_t, double)> device::norms{"_foreach_norm"};
 
 // ---------------------------------------------------------------- norms
 
@@ -80,8 +77,8 @@ std::vector<Tensor> norms_of(const Tensor* list, size_t n, Order order) {
                    });
                  }
                });
-  std::vector<Tensor> made;
-  made.reserve(n);
+  std::vector<Tensor> norms;
+  norms.reserve(n);
   size_t k = 0;
   for (size_t i = 0; i < n; ++i) {
     double value = 0;
@@ -91,13 +88,13 @@ std::vector<Tensor> norms_of(const Tensor* list, size_t n, Order order) {
               : parts[k] != parts[k]  ? parts[k]
                                       : std::max(value, parts[k]);
     if (order == Order::Two) value = std::sqrt(value);
-    made.push_back(empty(IntSpan(), {list[i].dtype(), list[i].device()}));
+    norms.push_back(empty(IntSpan(), {list[i].dtype(), list[i].device()}));
     dispatch(list[i].dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
-      *made.back().data<T>() = convert<T>(value);
+      *norms.back().data<T>() = convert<T>(value);
     });
   }
-  return made;
+  return norms;
 }
 
 // Norms of the usual orders, of dense tensors that nothing watches; false when it is another case.
@@ -114,7 +111,7 @@ bool norms_at_once(KeySet keys, Value* args, Value* results) {
   if (device) {
     for (size_t i = 0; i < n; ++i)
       if (list[i].dtype() != list[0].dtype() || list[i].device() != list[0].device()) return false;
-    results[0] = Value(device_lists().norms(list, n, p));
+    results[0] = Value(device::norms(DeviceType::CUDA, list, n, p));
     return true;
   }
   results[0] = Value(norms_of(list, n, p == 1 ? Order::One : p == 2 ? Order::Two : Order::Largest));
@@ -185,6 +182,6 @@ void unscale(const std::vector<Tensor>& self, const Tensor& found_inf, const Ten
 
 }  // namespace
 
-FL_KERNEL("_amp_foreach_non_finite_check_and_unscale_", unscale);
+FL_KERNEL("_amp_foreach_non_finite_check_and_unscale_", unscale, kCpu);
 
 }  // namespace fl

@@ -6,8 +6,7 @@
 #include "core/scalar_range.h"
 #include "cpu/indexing/indexed.h"
 #include "dispatch/kernel.h"
-#include "ops/exact_out.h"
-#include "ops/pointwise.h"
+#include "ops/outputs.h"
 
 namespace fl {
 
@@ -301,20 +300,20 @@ Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, cons
   return scatter_reduce_(copied_contiguous(self), dim, index, src, reduce, include_self);
 }
 
-FL_KERNEL("gather", gather);
-FL_KERNEL("gather.out", gather_out);
-FL_KERNEL("scatter.src", scatter_src);
-FL_KERNEL("scatter_.src", scatter_src_);
-FL_KERNEL("scatter.value", scatter_value);
-FL_KERNEL("scatter_.value", scatter_value_);
-FL_KERNEL("scatter.reduce", scatter_reduce_mode);
-FL_KERNEL("scatter_.reduce", scatter_reduce_mode_);
-FL_KERNEL("scatter.value_reduce", scatter_value_reduce);
-FL_KERNEL("scatter_.value_reduce", scatter_value_reduce_);
-FL_KERNEL("scatter_add", scatter_add);
-FL_KERNEL("scatter_add_", scatter_add_);
-FL_KERNEL("scatter_reduce.two", scatter_reduce);
-FL_KERNEL("scatter_reduce_.two", scatter_reduce_);
+FL_KERNEL("gather", gather, kCpu);
+FL_KERNEL("gather.out", gather_out, kCpu);
+FL_KERNEL("scatter.src", scatter_src, kCpu);
+FL_KERNEL("scatter_.src", scatter_src_, kCpu);
+FL_KERNEL("scatter.value", scatter_value, kCpu);
+FL_KERNEL("scatter_.value", scatter_value_, kCpu);
+FL_KERNEL("scatter.reduce", scatter_reduce_mode, kCpu);
+FL_KERNEL("scatter_.reduce", scatter_reduce_mode_, kCpu);
+FL_KERNEL("scatter.value_reduce", scatter_value_reduce, kCpu);
+FL_KERNEL("scatter_.value_reduce", scatter_value_reduce_, kCpu);
+FL_KERNEL("scatter_add", scatter_add, kCpu);
+FL_KERNEL("scatter_add_", scatter_add_, kCpu);
+FL_KERNEL("scatter_reduce.two", scatter_reduce, kCpu);
+FL_KERNEL("scatter_reduce_.two", scatter_reduce_, kCpu);
 
 }  // namespace
 }  // namespace fl

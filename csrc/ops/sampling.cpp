@@ -2,12 +2,14 @@
 //
 // Whatever the mode, a sample is a weighted sum of a few input elements ("taps"); forward and backward only
 // differ in what they do with the taps.
-#include "core/accelerator.h"
 #include "core/parallel.h"
 #include "dispatch/kernel.h"
-#include "math/grid_taps.h"
+#include "ops/grid_sample.h"
 
 namespace fl {
+
+DeviceFunction<void(const GridArgs&)> device::grid_sample{"grid_sampler"};
+
 namespace {
 
 using namespace grid;
@@ -143,7 +145,7 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64
   if (!input.is_cpu()) {
     GridArgs g = arguments(s, in, at, mode, padding, align, input.dtype());
     g.output = result.raw();
-    the_accelerator().grid_sample(g);
+    device::grid_sample(input.device().type, g);
     if (!result.same(out)) copy_into(out, result);
     return out;
   }
@@ -203,7 +205,7 @@ std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tenso
     g.grad = from.raw();
     g.grad_input = grad_input.raw();
     g.grad_grid = grad_grid.raw();
-    the_accelerator().grid_sample(g);
+    device::grid_sample(input.device().type, g);
     return {to_dtype(grad_input, input.dtype()), to_dtype(grad_grid, input.dtype())};
   }
   dispatch_float(compute, [&](auto type) {
@@ -238,9 +240,9 @@ std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tenso
   return {to_dtype(grad_input, input.dtype()), to_dtype(grad_grid, input.dtype())};
 }
 
-FL_KERNEL_DEVICES("grid_sampler_2d", grid_sampler<2>);
-FL_KERNEL_DEVICES("grid_sampler_3d", grid_sampler<3>);
-FL_KERNEL_DEVICES("_grid_sampler_backward", grid_sampler_backward);
+FL_KERNEL("grid_sampler_2d", grid_sampler<2>, kDevices);
+FL_KERNEL("grid_sampler_3d", grid_sampler<3>, kDevices);
+FL_KERNEL("_grid_sampler_backward", grid_sampler_backward, kDevices);
 
 }  // namespace
 }  // namespace fl
