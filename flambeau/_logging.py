@@ -38,6 +38,12 @@ _SAME = {
     "recompiles_verbose": "recompiles",
     "graph_sizes": "graph_code",
 }
+# Of PyTorch's, that have no counterpart.
+_FOREIGN = frozenset(
+    "dynamic aot_joint_graph ddp_graphs fusion overlap schedule perf_hints post_grad_graphs inductor_metrics onnx distributed "
+    "export fsdp c10d autograd trace_source trace_call trace_bytecode verbose_guards compiled_autograd cudagraphs "
+    "graph_region_expansion hierarchical_compile benchmarking autotuning torch sym_node tcpstore rdzv profiler".split()
+)
 _INFO = 20  # logging.INFO; the module is not imported for it
 _on: set[str] | None = None
 
@@ -51,8 +57,21 @@ def _select(text: str) -> set[str]:
             names: tuple[str, ...] = tuple(DESCRIPTIONS)
         else:
             names = GROUPS.get(name) or (_SAME.get(name, name),)
+            if name and name not in GROUPS and names[0] not in DESCRIPTIONS and name not in ("help", *_FOREIGN):
+                _answer(name)
         on = on - set(names) if remove else on | set(names)
     return on
+
+
+def _answer(name: str) -> None:
+    """Tells who asked for a log that there is none of that name."""
+    import difflib
+    import warnings
+
+    known = [*DESCRIPTIONS, *GROUPS, "all", "help"]
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
+    warnings.warn(f"[logs] expected the name of a log, got {name!r}: {hint}", stacklevel=4)
 
 
 def _read() -> set[str]:

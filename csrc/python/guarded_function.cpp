@@ -168,6 +168,15 @@ bool runs_original(GuardedObject* c) {
          thread_state().included.has(Key::Python) || function_modes_active();
 }
 
+// Guards that have no native form: the program runs as it is from now on.
+Object refuse(GuardedObject* c, const char* why) {
+  c->skipped = true;
+  PyErr_Clear();
+  if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "[compile] a function runs in plain Python: %s", why) < 0)
+    throw PythonError();
+  return {};
+}
+
 // The artifact for these arguments, made if there is none; null when the original is to run.
 Object artifact_for(GuardedObject* c, PyObject* const* values, Py_ssize_t total) {
   Object artifact;
@@ -202,10 +211,11 @@ Object artifact_for(GuardedObject* c, PyObject* const* values, Py_ssize_t total)
     if (PyTuple_GET_ITEM(made.get(), 0) != Py_None) {
       try {
         entry.guards = GuardTree::build(PyTuple_GET_ITEM(made.get(), 0));
-      } catch (...) {  // guards that have no native form: the program runs as it is
-        PyErr_Clear();
-        c->skipped = true;
-        return {};
+      } catch (const std::exception& error) {
+        return refuse(c, error.what());
+      } catch (const ForeignError& error) {
+        error.forget();
+        return refuse(c, "its guards raise");
       }
     }
     entry.artifact = artifact;

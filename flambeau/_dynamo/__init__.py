@@ -43,6 +43,9 @@ def reset() -> None:
         from flambeau._dynamo import compile
 
         compile.reset()
+        from flambeau._inductor import failures
+
+        failures.forget()
         compile.counters.clear()
 
 

@@ -31,6 +31,8 @@ from flambeau._dynamo.resume import make_resume_code
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
 from flambeau._dynamo.utils import counters
+from flambeau._inductor import failures
+from flambeau._inductor.failures import BackendError, Origin
 from flambeau.fx.graph_module import GraphModule
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -45,6 +47,7 @@ class Settings:
     def __init__(
         self, backend: Any, fullgraph: bool = False, dynamic: bool | None = None, options: dict[str, Any] | None = None
     ) -> None:
+        config.check_environment()
         self.backend_name = backend
         self.backend = backends.lookup_backend(backend)
         self.fullgraph = fullgraph
@@ -181,9 +184,12 @@ class Unit:
             guarded_artifact = self._skip(skip.reason)
         except GraphBreakError:
             raise
+        except BackendError:
+            raise
         except Exception as error:
             if not config.suppress_errors:
                 raise
+            failures.report(self._origin(), error)
             guarded_artifact = self._skip(f"capture failed: {type(error).__name__}: {error}")
         finally:
             _C._set_grad_enabled(grad)
@@ -207,6 +213,10 @@ class Unit:
                 raise GraphBreakError(record)
         self.compiled._skip()
         return None
+
+    def _origin(self) -> Origin:
+        strict = self.settings.fullgraph and self.settings.report is None
+        return Origin(self._where(), strict)
 
     def _where(self) -> str:
         code = self.function.__code__
@@ -394,6 +404,7 @@ class Unit:
         for traced in tracer.builder.inputs:
             traced.node.meta["member"] = traced.source is not None and member_root(traced.source) is not None
         module = GraphModule(fl.nn.Module(), graph)
+        module.meta["origin"] = self._origin()
         counters["stats"]["unique_graphs"] += 1
         counters["stats"]["calls_captured"] += tracer.builder.operations
         report = settings.report

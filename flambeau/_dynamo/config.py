@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import functools
+import os
 import sys
+import warnings
 from typing import Any
 
 # Artifacts a function may have before it runs in plain Python.
@@ -27,6 +31,24 @@ verbose = False
 frame_hook = True
 # How compiled functions run: see `compiler.set_stance`.
 stance = "default"
+
+
+# Environment variables that the compile stack reads.
+_VARIABLES = (
+    "FLAMBEAU_ARENA", "FLAMBEAU_CACHE_DIR", "FLAMBEAU_DUMP", "FLAMBEAU_LOGS", "FLAMBEAU_STRICT", "FLAMBEAU_VERIFY",
+)  # fmt: skip
+
+
+@functools.cache
+def check_environment() -> None:
+    """Answers names of environment variables that look like misspelt ones."""
+    for name in os.environ:
+        if name.startswith("FLAMBEAU") and name not in _VARIABLES:
+            close = difflib.get_close_matches(name, _VARIABLES, 1, 0.85)
+            if close:
+                warnings.warn(
+                    f"[compile] expected {close[0]} in the environment, got {name}, which nothing reads", stacklevel=2
+                )
 
 
 class patch(contextlib.ContextDecorator):

@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau._dynamo.breaks import Break
 from flambeau._dynamo.compile import Report, Settings
+from flambeau._inductor.failures import remembered
 
 
 class ExplainOutput:
@@ -26,6 +27,7 @@ class ExplainOutput:
         self.compile_times = report.times
         self.artifacts = report.artifacts
         self.skipped = report.skips
+        self.backend_failures = remembered()  # of this process, the last ones
         self.result = result
 
     def __str__(self) -> str:
@@ -39,6 +41,8 @@ class ExplainOutput:
         ]
         lines += [f"  {i + 1}: " + str(reason).replace("\n", "\n   ") for i, reason in enumerate(self.break_reasons)]
         lines += [f"  in plain Python: {reason}" for reason in self.skipped]
+        if self.backend_failures:
+            lines += ["Backend Failures:", *(f"  {failure}" for failure in self.backend_failures)]
         return "\n".join(lines)
 
     __repr__ = __str__

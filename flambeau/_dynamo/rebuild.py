@@ -36,6 +36,7 @@ from flambeau._dynamo.traced import (
     TracedNumber,
     TracedTensor,
 )
+from flambeau._inductor.failures import BackendError
 
 
 class Rebuilder:
@@ -523,6 +524,7 @@ class Rebuilder:
                 self.names.bind("original", replay[0])
                 head.append(("try:", first_line))
                 head.append((f"    {run}", first_line))
+                head.append((f"except {self.names.add(BackendError)}: raise", first_line))
                 # Outside of the handler, so that the program's exception has no other one as its context.
                 head.append(("except Exception: failed = True", first_line))
                 head.append(("else: failed = False", first_line))

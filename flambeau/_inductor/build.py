@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import hashlib
 import os
 import threading
 import time
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -128,11 +130,47 @@ template <class T> static inline T fold_{0}_lanes(T* lanes) {{
 
 
 def cache_dir() -> Path:
-    """Where built kernels are kept."""
-    given = os.environ.get("FLAMBEAU_CACHE_DIR") or os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    base = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flambeau"
+    """Where built kernels are kept; a folder of this process where the usual one cannot be written."""
+    chosen = os.environ.get("FLAMBEAU_CACHE_DIR") or os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "flambeau"
     path = base / "kernels"
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return private_dir(path, str(error))
+    if not os.access(path, os.W_OK | os.X_OK):
+        return private_dir(path, "it cannot be written")
+    return path
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user without an entry
+        return Path("/nonexistent")
+
+
+@functools.cache
+def _temporary_dir() -> Path:
+    import atexit
+    import tempfile
+    from shutil import rmtree
+
+    path = tempfile.mkdtemp(prefix="flambeau-")
+    atexit.register(rmtree, path, ignore_errors=True)
+    return Path(path)
+
+
+@functools.cache
+def private_dir(refused: Path, why: str) -> Path:
+    """A temporary folder in place of a cache that cannot be used; says so once."""
+    path = _temporary_dir()
+    warnings.warn(
+        f"[compile] expected a folder for kernels that can be written, got {refused}: {why}. Kernels are built in {path}, for "
+        "this process only; name a folder in FLAMBEAU_CACHE_DIR to keep them.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
     return path
 
 
@@ -141,10 +179,18 @@ def compiler() -> str | None:
     """The C++ compiler, or None when the machine has none."""
     from shutil import which
 
-    for name in (os.environ.get("CXX"), "g++", "c++", "clang++"):
-        if name and (found := which(name)):
-            return found
-    return None
+    names = ["g++", "c++", "clang++"]
+    asked = os.environ.get("CXX", "").split()  # launchers such as ccache may come first
+    if asked:
+        if (usable := which(asked[-1])) is not None:
+            return usable
+        warnings.warn(
+            f"[compile] expected the name of a C++ compiler in CXX, got {os.environ['CXX']!r}, which is not found; "
+            f"looking for {', '.join(names)}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return next((found for name in names if (found := which(name))), None)
 
 
 @functools.cache
@@ -281,10 +327,22 @@ def addresses(kernels: list[Kernel], extra: tuple[str, ...] = ()) -> list[int]:
         folder = cache_dir()
         wanted = {n: k for n, k in zip(names, kernels) if n not in _loaded and not _from_disk(n, folder)}
         if wanted:
-            for batch, path in _build_all(wanted, folder, extra):
+            for batch, path in _build_somewhere(wanted, folder, extra):
                 _load(path, batch)
             prune(folder, MOST_BYTES)
     return [_loaded[n] for n in names]
+
+
+def _build_somewhere(
+    wanted: dict[str, Kernel], folder: Path, extra: tuple[str, ...]
+) -> list[tuple[dict[str, Kernel], Path]]:
+    """In the cache, or where that cannot take it, in a temporary folder."""
+    try:
+        return _build_all(wanted, folder, extra)
+    except OSError as error:
+        if folder == _temporary_dir() or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        return _build_all(wanted, private_dir(folder, str(error)), extra)
 
 
 MOST_BYTES = 1 << 30  # of objects on disk

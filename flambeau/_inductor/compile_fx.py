@@ -17,6 +17,7 @@ from flambeau._functorch.aot.partition import partition, saved
 from flambeau._functorch.aot.trace import Failed, RecordedCall, RecordedValue, Trace, trace_joint
 from flambeau._inductor import config, stages, verify
 from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
+from flambeau._inductor.failures import Origin, report
 from flambeau._inductor.freezing import frozen_storages, hoist
 from flambeau._inductor.ir import Access, Buffer, Loop
 from flambeau._inductor.layout import choose_layouts, straighten_rows
@@ -47,6 +48,7 @@ def compile_fx(
     function: Callable[..., Any] = getattr(graph, "forward", graph)
     if _returns_number(graph):
         return function
+    origin = getattr(graph, "meta", {}).get("origin", Origin())
     if all(isinstance(t, fl.Tensor) for t in example_inputs):
         return compile_tensor_function(
             function,
@@ -55,10 +57,11 @@ def compile_fx(
             settings=settings,
             members=_members(graph),
             parametric=hasattr(graph, "graph"),
+            origin=origin,
         )
     from flambeau._inductor.numbers import with_numbers
 
-    return with_numbers(graph, example_inputs, fuse, settings)
+    return with_numbers(graph, example_inputs, fuse, settings, origin)
 
 
 def _members(graph: Any) -> list[int]:
@@ -84,12 +87,13 @@ def compile_tensor_function(
     settings: dict[str, Any] | None = None,
     members: Sequence[int] = (),
     parametric: bool = False,
+    origin: Origin = Origin(),  # noqa: B008
 ) -> Callable[..., Any]:
     """A function over that many tensors, returning a list of tensors, compiled; without `fuse` every operator of the
     recorded forward and backward runs as it is. Loops are printed by the printer of the inputs' device, or the given.
     `members` are the inputs that `config.freezing` is about. `parametric` is for functions whose control flow does not depend
     on sizes, or is guarded."""
-    compiler = GraphCompiler(function, fuse, printer, settings, members)
+    compiler = GraphCompiler(function, fuse, printer, settings, members, origin)
     return specialized_function(inputs, compiler.graph_for, function, parametric and compiler.parametric)
 
 
@@ -112,8 +116,11 @@ class GraphCompiler:
         printer: Printer | None = None,
         settings: dict[str, Any] | None = None,
         members: Sequence[int] = (),
+        origin: Origin = Origin(),  # noqa: B008
     ) -> None:
         self.function = function
+        self.origin = origin
+        self.failed = False
         self.settings = settings or {}  # other than those in `config`
         self.fuse = fuse
         self.printer = printer
@@ -128,8 +135,15 @@ class GraphCompiler:
 
     def graph_for(self, inputs: list[Any]) -> Any:
         """A native graph for inputs like these; None when the function cannot be one."""
-        with config.patch(self.settings):
-            return self._graph_for(inputs)
+        if self.failed:
+            return None
+        try:
+            with config.patch(self.settings):
+                return self._graph_for(inputs)
+        except Exception as error:
+            report(self.origin, error)
+            self.failed = True
+            return None
 
     def _graph_for(self, inputs: list[Any]) -> Any:
         grad_mode = fl.is_grad_enabled()

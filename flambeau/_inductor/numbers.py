@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace, values_in
 from flambeau._inductor.compile_fx import GraphCompiler, compile_tensor_function, specialized_function
+from flambeau._inductor.failures import Origin
 from flambeau._inductor.ir import ScalarInput
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
@@ -68,7 +69,11 @@ class Divided(NamedTuple):
 
 
 def with_numbers(
-    graph: Any, examples: Sequence[Any], fuse: bool, settings: dict[str, Any] | None = None
+    graph: Any,
+    examples: Sequence[Any],
+    fuse: bool,
+    settings: dict[str, Any] | None = None,
+    origin: Origin = Origin(),  # noqa: B008
 ) -> Callable[..., Any]:
     """A graph, or another function, whose inputs are tensors and scalars, compiled."""
     attempts = [frozenset((Kind.OPERAND, Kind.UPDATE)), frozenset((Kind.UPDATE,)), frozenset[Kind]()]
@@ -78,7 +83,7 @@ def with_numbers(
         kinds = [Kind.TENSOR if isinstance(a, fl.Tensor) else Kind.VALUE for a in examples]
         divided = Divided(lambda *args: args, graph, kinds)
     parametric = isinstance(graph, GraphModule)  # what it does with sizes is guarded
-    run = _DividedFunction(divided, fuse, settings, parametric)
+    run = _DividedFunction(divided, fuse, settings, parametric, origin)
 
     def call(*args: Any) -> Any:
         nonlocal run
@@ -87,7 +92,7 @@ def with_numbers(
                 return run(args)
             except _Refused:
                 del attempts[0]
-                run = _DividedFunction(divide(graph, attempts[0]), fuse, settings, parametric)
+                run = _DividedFunction(divide(graph, attempts[0]), fuse, settings, parametric, origin)
 
     return call
 
@@ -214,16 +219,19 @@ def _preparation(graph: GraphModule, wanted: list[Node]) -> Callable[..., Sequen
 # ---------------------------------------------------------------------------------------------- running
 
 
-class _Refused(Exception):
-    """A scalar takes part in what cannot read it from memory."""
+class _Refused(BaseException):
+    """A scalar takes part in what cannot read it from memory. Not a failure, hence no Exception."""
 
 
 class _DividedFunction:
     """A divided graph, compiled for each set of values that it depends on."""
 
-    def __init__(self, divided: Divided, fuse: bool, settings: dict[str, Any] | None, parametric: bool) -> None:
+    def __init__(
+        self, divided: Divided, fuse: bool, settings: dict[str, Any] | None, parametric: bool, origin: Origin
+    ) -> None:
         self.divided = divided
         self.parametric = parametric
+        self.origin = origin
         self.fuse = fuse
         self.settings = settings
         self.values = [i for i, kind in enumerate(divided.kinds) if kind is Kind.VALUE]
@@ -270,7 +278,9 @@ class _DividedFunction:
                 others = iter(rest)
                 return self.divided.main(*(fixed[i] if i in fixed else next(others) for i in range(count)))
 
-        compiled = self.compiled[key] = _with_scalars(main, kinds, self.fuse, self.settings, self.parametric)
+        compiled = self.compiled[key] = _with_scalars(
+            main, kinds, self.fuse, self.settings, self.parametric, self.origin
+        )
         return compiled
 
 
@@ -280,18 +290,23 @@ def _identity(value: Any) -> Any:
 
 
 def _with_scalars(
-    main: Callable[..., Any], kinds: Sequence[Kind], fuse: bool, settings: dict[str, Any] | None, parametric: bool
+    main: Callable[..., Any],
+    kinds: Sequence[Kind],
+    fuse: bool,
+    settings: dict[str, Any] | None,
+    parametric: bool,
+    origin: Origin,
 ) -> Callable[[Sequence[Any]], Any]:
     """A function of tensors and scalars that are read from memory, compiled; it takes a list."""
     scalars = [i for i, kind in enumerate(kinds) if kind is not Kind.TENSOR]
     if not scalars:
-        run = compile_tensor_function(main, len(kinds), fuse, settings=settings, parametric=parametric)
+        run = compile_tensor_function(main, len(kinds), fuse, settings=settings, parametric=parametric, origin=origin)
         return lambda inputs: run(*inputs)
 
     def original(*args: Any) -> Any:
         return main(*(a.item() if i in scalars else a for i, a in enumerate(args)))
 
-    compiler = ScalarGraphCompiler(main, fuse, kinds, settings)
+    compiler = ScalarGraphCompiler(main, fuse, kinds, settings, origin)
     run = specialized_function(len(kinds), compiler.graph_for, original, parametric and compiler.parametric)
 
     def call(inputs: Sequence[Any]) -> Any:
@@ -313,9 +328,14 @@ class ScalarGraphCompiler(GraphCompiler):
     """Compiles a function some of whose inputs are tensors that hold one scalar."""
 
     def __init__(
-        self, function: Callable[..., Any], fuse: bool, kinds: Sequence[Kind], settings: dict[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        fuse: bool,
+        kinds: Sequence[Kind],
+        settings: dict[str, Any] | None,
+        origin: Origin,
     ) -> None:
-        super().__init__(self._with_stand_ins, fuse, settings=settings)
+        super().__init__(self._with_stand_ins, fuse, settings=settings, origin=origin)
         self.original = function
         self.kinds = kinds
         # Values that no program contains by itself.
