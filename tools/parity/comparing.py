@@ -10,7 +10,7 @@ from values import short
 
 # Relative and absolute tolerances; other dtypes have to be equal.
 TOLERANCES = {
-    "float16": (5e-3, 2e-3), "bfloat16": (2e-2, 2e-2), "float32": (1e-4, 1e-5), "float64": (1e-7, 1e-7),
+    "complex32": (5e-3, 2e-3), "float16": (5e-3, 2e-3), "bfloat16": (2e-2, 2e-2), "float32": (1e-4, 1e-5), "float64": (1e-7, 1e-7),
     "complex64": (1e-4, 1e-5), "complex128": (1e-7, 1e-7),
 }  # fmt: skip
 # Rounding errors grow in these by the condition of their matrices or by cancellation.
