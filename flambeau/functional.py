@@ -143,12 +143,12 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     sizes = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
     if any(s < 0 for s in sizes):
         raise ValueError(f"[unravel_index] expected sizes that are not negative, got {sizes}")
-    found: list[Tensor] = []
+    coordinates: list[Tensor] = []
     rest = indices
     for size in reversed(sizes):
-        found.insert(0, rest % size)
+        coordinates.insert(0, rest % size)
         rest = rest // size
-    return tuple(found)
+    return tuple(coordinates)
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:

@@ -83,8 +83,8 @@ def load_state_dict_from_url(
     path = os.path.join(folder, file_name or os.path.basename(urlparse(url).path))
     if not os.path.exists(path):
         sys.stderr.write(f'Downloading: "{url}" to {path}\n')
-        found = HASH_REGEX.search(os.path.basename(path)) if check_hash else None
-        download_url_to_file(url, path, found.group(1) if found else None, progress)
+        hash_match = HASH_REGEX.search(os.path.basename(path)) if check_hash else None
+        download_url_to_file(url, path, hash_match.group(1) if hash_match else None, progress)
     return flambeau.load(path, map_location=map_location, weights_only=weights_only)
 
 

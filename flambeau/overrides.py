@@ -250,11 +250,11 @@ def _namespaces() -> list[tuple[str, Any]]:
     root = flambeau.__name__
     places = [(root, flambeau)]
     for path in ("functional", "nn.functional", "nn.init", "linalg", "fft", "special"):
-        found: Any = flambeau
+        namespace: Any = flambeau
         for part in path.split("."):
-            found = getattr(found, part, None)
-        if found is not None:
-            places.append((f"{root}.{path}", found))
+            namespace = getattr(namespace, part, None)
+        if namespace is not None:
+            places.append((f"{root}.{path}", namespace))
     return [*places, (f"{root}.Tensor", flambeau.Tensor)]
 
 

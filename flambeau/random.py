@@ -30,16 +30,16 @@ def _other_devices() -> Iterator[Any]:
 
 def states() -> list[tuple[Any, Any]]:
     """The states of the generators of all devices, each with what sets it."""
-    found: list[tuple[Any, Any]] = [(set_rng_state, get_rng_state())]
+    saved: list[tuple[Any, Any]] = [(set_rng_state, get_rng_state())]
     for module in _other_devices():
         if hasattr(module, "get_rng_state_all"):
-            found.append((module.set_rng_state_all, module.get_rng_state_all()))
-    return found
+            saved.append((module.set_rng_state_all, module.get_rng_state_all()))
+    return saved
 
 
-def set_states(found: list[tuple[Any, Any]]) -> None:
+def set_states(saved: list[tuple[Any, Any]]) -> None:
     """Sets all generators back."""
-    for restore, state in found:
+    for restore, state in saved:
         restore(state)
 
 
@@ -88,7 +88,7 @@ def fork_rng(
 
 
 def _restore_generator(device: Any, seed: int, offset: int) -> Generator:
-    made = Generator(device)
-    made.manual_seed(seed)
-    made.set_offset(offset)
-    return made
+    generator = Generator(device)
+    generator.manual_seed(seed)
+    generator.set_offset(offset)
+    return generator

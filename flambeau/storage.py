@@ -24,8 +24,8 @@ _alive: weakref.WeakValueDictionary[int, UntypedStorage] = weakref.WeakValueDict
 
 def storage_of(tensor: Tensor) -> UntypedStorage:
     """The one storage object of a tensor."""
-    found = _alive.get(tensor._storage_id())
-    return found if found is not None else UntypedStorage._over(tensor._storage_view())
+    alive = _alive.get(tensor._storage_id())
+    return alive if alive is not None else UntypedStorage._over(tensor._storage_view())
 
 
 def _is_torch() -> bool:
@@ -374,15 +374,15 @@ class TypedStorage:
 
     def _new_shared(self, size: int, *, device: Any = None) -> TypedStorage:
         """A new storage of shared memory for as many elements."""
-        made = UntypedStorage._new_shared(size * self.dtype.itemsize)
-        return TypedStorage(wrap_storage=made, dtype=self.dtype)
+        untyped = UntypedStorage._new_shared(size * self.dtype.itemsize)
+        return TypedStorage(wrap_storage=untyped, dtype=self.dtype)
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
         """The elements of a file, mapped."""
         dtype = cls._dtype or flambeau.get_default_dtype()
-        made = UntypedStorage.from_file(filename, shared, size * dtype.itemsize)
-        return TypedStorage(wrap_storage=made, dtype=dtype)
+        untyped = UntypedStorage.from_file(filename, shared, size * dtype.itemsize)
+        return TypedStorage(wrap_storage=untyped, dtype=dtype)
 
     def get_device(self) -> int:
         return self._untyped_storage.get_device()

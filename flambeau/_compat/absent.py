@@ -45,8 +45,8 @@ class Description:
         self.__dict__.update(kwargs)
 
     def __repr__(self) -> str:
-        given = [*map(repr, self._args), *(f"{k}={v!r}" for k, v in self.__dict__.items() if k != "_args")]
-        return f"{type(self).__name__}({', '.join(given)})"
+        arguments = [*map(repr, self._args), *(f"{k}={v!r}" for k, v in self.__dict__.items() if k != "_args")]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
 
 class AbsentValue:

@@ -29,9 +29,9 @@ def from_numpy(array: Any, /) -> Tensor:
     """A tensor over the memory of a NumPy array."""
     is_array = hasattr(type(array), "__setitem__")  # a scalar of NumPy has all else, and never changes
     if is_array and type(array).__module__ == "numpy":
-        made = _C._from_array(array)
-        if made is not None:
-            return made
+        tensor = _C._from_array(array)
+        if tensor is not None:
+            return tensor
     interface = getattr(array, "__array_interface__", None)
     if interface is None or not hasattr(array, "strides") or not is_array:
         raise TypeError(f"[from_numpy] expected a NumPy array, got {type(array).__name__}")
@@ -83,8 +83,8 @@ def _from_python(data: Any, dtype: Any) -> Tensor:
     if data is None or isinstance(data, dict):
         raise RuntimeError(f"[tensor] expected data with a dtype, got {type(data).__name__}")
     if isinstance(data, (list, tuple)):
-        found = _element_dtype(data)
-        dtype = found if dtype is None else dtype
+        element_dtype = _element_dtype(data)
+        dtype = element_dtype if dtype is None else dtype
     if dtype is _C.uint64:
         return _from_unsigned(data)
     try:
@@ -128,7 +128,7 @@ def _element_dtype(data: Any) -> Any:
 
 def _common_dtype(data: Any) -> Any:
     """Promotion over a nested sequence of tensors and numbers."""
-    found = None
+    common = None
     for item in data:
         if isinstance(item, (list, tuple)):
             dtype = _common_dtype(item)
@@ -137,8 +137,8 @@ def _common_dtype(data: Any) -> Any:
         else:
             dtype = _C._from_data(item, None).dtype
         if dtype is not None:
-            found = dtype if found is None else _C.promote_types(found, dtype)
-    return found
+            common = dtype if common is None else _C.promote_types(common, dtype)
+    return common
 
 
 def _plain(data: Any) -> Any:
@@ -158,10 +158,10 @@ def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
     """A new tensor with a copy of data."""
-    found = _shared(data)
-    if found is not None:
-        device = device if device is not None or data is not found else found.device
-        out = found.detach().to(dtype=dtype, copy=True) if dtype is not None else found.detach().clone()
+    shared = _shared(data)
+    if shared is not None:
+        device = device if device is not None or data is not shared else shared.device
+        out = shared.detach().to(dtype=dtype, copy=True) if dtype is not None else shared.detach().clone()
     else:
         out = _from_python(data, dtype)
     device = device if device is not None else _C._get_default_device()
@@ -172,33 +172,33 @@ def tensor(
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor of data, sharing its memory when dtype and device allow."""
-    found = _shared(data)
-    if found is None:
+    shared = _shared(data)
+    if shared is None:
         return tensor(data, dtype=dtype, device=device)
-    if device is None and data is not found:
+    if device is None and data is not shared:
         device = _C._get_default_device()
-    return found.to(device=device, dtype=dtype)
+    return shared.to(device=device, dtype=dtype)
 
 
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
     """A tensor of an object: an array, a buffer or a sequence; shares its memory where it can unless copy=True."""
-    found = _shared(obj)
-    if found is None and not isinstance(obj, (list, tuple, int, float, complex)):
+    shared = _shared(obj)
+    if shared is None and not isinstance(obj, (list, tuple, int, float, complex)):
         try:
-            found = frombuffer(obj, dtype=dtype or _C.get_default_dtype())
+            shared = frombuffer(obj, dtype=dtype or _C.get_default_dtype())
         except (TypeError, BufferError):
-            found = None
-    if found is None:
+            shared = None
+    if shared is None:
         if copy is False:
             raise ValueError(
                 f"[asarray] expected an object that can be shared, got {type(obj).__name__} with copy=False"
             )
         out = tensor(obj, dtype=dtype, device=device)
     else:
-        out = found.to(device=device, dtype=dtype)
-        shares = out.untyped_storage().data_ptr() == found.untyped_storage().data_ptr()
+        out = shared.to(device=device, dtype=dtype)
+        shares = out.untyped_storage().data_ptr() == shared.untyped_storage().data_ptr()
         if copy is False and not shares:
             raise ValueError("[asarray] expected dtype and device of the object itself with copy=False, got others")
         if copy and shares:
@@ -260,14 +260,14 @@ def index_tensor(data: Any) -> Tensor:
     """Lists, tuples and arrays used as an index: masks stay masks, anything else is a list of positions."""
     if isinstance(data, str):
         raise TypeError(f"[index] expected integers, slices, None, Ellipsis, tensors, arrays or lists, got {data!r}")
-    found = as_tensor(data)
-    return found if found.dtype in (_C.bool, _C.uint8) and found.numel() > 0 else found.to(_C.int64)
+    index = as_tensor(data)
+    return index if index.dtype in (_C.bool, _C.uint8) and index.numel() > 0 else index.to(_C.int64)
 
 
 def construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:
     """`Tensor(...)`: the legacy constructor (sizes, a sequence, another tensor)."""
-    made = legacy_new(_C.get_default_dtype(), *args, **kwargs)
-    return made if cls is Tensor else _C._make_subclass(cls, made)
+    tensor = legacy_new(_C.get_default_dtype(), *args, **kwargs)
+    return tensor if cls is Tensor else _C._make_subclass(cls, tensor)
 
 
 def legacy_new(dtype: Any, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:
@@ -355,7 +355,7 @@ def __dlpack__(
         if tuple(dl_device) != (_DLPACK_CPU, 0) or copy is False:
             raise BufferError(f"[dlpack] expected the tensor's device or a copy on the CPU, got {tuple(dl_device)}")
         return _C._to_dlpack(self.cpu())
-    given = self.clone() if copy else self
+    exported = self.clone() if copy else self
     if self.is_cuda and stream != -1:
         import flambeau as fl
 
@@ -363,7 +363,7 @@ def __dlpack__(
         there = fl.cuda.ExternalStream(0 if stream in (None, 1) else stream, self.device)
         if there != here:
             there.wait_stream(here)
-    return _C._to_dlpack(given)
+    return _C._to_dlpack(exported)
 
 
 @_method

@@ -72,11 +72,11 @@ class finfo(_Limits):
     tiny: float
 
     def __init__(self, *type: Any, **named: Any) -> None:
-        given = _single_argument("finfo", type, named, optional=True)
-        name = _name(flambeau.get_default_dtype() if given is _MISSING else given, "finfo")
+        dtype = _single_argument("finfo", type, named, optional=True)
+        name = _name(flambeau.get_default_dtype() if dtype is _MISSING else dtype, "finfo")
         name = _PARTS.get(name, name)
         if name not in _FLOATING:
-            raise TypeError(f"[finfo] expected a floating-point or complex dtype, got {given}; use iinfo for integers")
+            raise TypeError(f"[finfo] expected a floating-point or complex dtype, got {dtype}; use iinfo for integers")
         bits, mantissa, bias, largest, resolution = _FLOATING[name]
         smallest = 2.0 ** (1 - bias)
         self._set(bits=bits, dtype=name, min=-largest, max=largest, eps=2.0**-mantissa)
@@ -100,11 +100,11 @@ class iinfo(_Limits):
     __slots__ = ()
 
     def __init__(self, *type: Any, **named: Any) -> None:
-        given = _single_argument("iinfo", type, named, optional=False)
-        name = _name(given, "iinfo")
+        dtype = _single_argument("iinfo", type, named, optional=False)
+        name = _name(dtype, "iinfo")
         if name not in _INTEGER:
             hint = "" if name == "bool" else "; use finfo for floating-point dtypes"
-            raise TypeError(f"[iinfo] expected an integer dtype, got {given}{hint}")
+            raise TypeError(f"[iinfo] expected an integer dtype, got {dtype}{hint}")
         signed = name.startswith("int")
         bits = int(name[3:] if signed else name[4:])
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)

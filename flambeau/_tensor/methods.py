@@ -336,22 +336,22 @@ def __deepcopy__(self: Tensor, memo: dict[Any, Any]) -> Tensor:
     from copy import deepcopy
 
     if self.layout is not _C.strided:
-        made = self.detach().clone()
+        copy = self.detach().clone()
     else:
         storage = self.untyped_storage().__deepcopy__(memo)
-        made = fl.empty(0, dtype=self.dtype, device=self.device).set_(
+        copy = fl.empty(0, dtype=self.dtype, device=self.device).set_(
             storage, self.storage_offset(), self.shape, self.stride()
         )
     if self.__class__ is not Tensor:
-        made = made.as_subclass(self.__class__)
+        copy = copy.as_subclass(self.__class__)
     if self.requires_grad:
-        made.requires_grad_()
+        copy.requires_grad_()
     if self.grad is not None:
-        made.grad = self.grad.__deepcopy__(memo)
-    memo[id(self)] = made
+        copy.grad = self.grad.__deepcopy__(memo)
+    memo[id(self)] = copy
     for name, value in self.__dict__.items():
-        setattr(made, name, deepcopy(value, memo))
-    return made
+        setattr(copy, name, deepcopy(value, memo))
+    return copy
 
 
 @_method

@@ -49,8 +49,8 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
         chosen = PROFILES[profile]
         for name in ("precision", "threshold", "edgeitems", "linewidth"):
             setattr(OPTIONS, name, getattr(chosen, name))
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    for name, value in given.items():
+    options = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    for name, value in options.items():
         if value is not None:
             setattr(OPTIONS, name, value)
     OPTIONS.sci_mode = sci_mode

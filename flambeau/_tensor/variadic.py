@@ -28,8 +28,8 @@ def _unique(input: Tensor, dim: int | None, consecutive: bool, inverse: bool = T
             raise RuntimeError(f"[unique] expected only dim to be empty, got shape {tuple(input.shape)} and dim {dim}")
         empty = fl.empty(0, dtype=fl.int64, device=input.device)
         return input.clone(), empty, empty.clone()
-    kept, where, counts = fl._ops._unique_rows(slices, consecutive)
-    return fl.index_select(input, dim, kept), where, counts
+    distinct, where, counts = fl._ops._unique_rows(slices, consecutive)
+    return fl.index_select(input, dim, distinct), where, counts
 
 
 def _chosen(results: tuple[Tensor, Tensor, Tensor], inverse: bool, counts: bool) -> Any:

@@ -105,12 +105,12 @@ class GradScaler:
                         "[GradScaler] expected gradients of float32 to unscale, got float16; keep the parameters in float32 and use autocast"
                     )
                 by_device.setdefault(p.grad.device, []).append(p.grad)
-        found = {}
+        found_infs = {}
         with fl.no_grad():
             for device, grads in by_device.items():
-                found[device] = found_inf.to(device, copy=True)
-                fl._amp_foreach_non_finite_check_and_unscale_(grads, found[device], inv_scale.to(device))
-        return found
+                found_infs[device] = found_inf.to(device, copy=True)
+                fl._amp_foreach_non_finite_check_and_unscale_(grads, found_infs[device], inv_scale.to(device))
+        return found_infs
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients by the scale now, for instance to clip them before the step."""
@@ -175,9 +175,9 @@ class GradScaler:
         scale, _ = self._check_scale_growth_tracker("step")
         if state["stage"] is OptState.READY:
             self._check_inf_per_device(optimizer)
-        found = [v.to(scale.device) for v in state["found_inf_per_device"].values()]
+        found_infs = [v.to(scale.device) for v in state["found_inf_per_device"].values()]
         optimizer.grad_scale = None if state["stage"] is OptState.UNSCALED else scale.clone()
-        optimizer.found_inf = sum(found[1:], found[0]) if found else fl.zeros((), device=scale.device)
+        optimizer.found_inf = sum(found_infs[1:], found_infs[0]) if found_infs else fl.zeros((), device=scale.device)
         try:
             return optimizer.step(*args, **kwargs)
         finally:
@@ -199,15 +199,15 @@ class GradScaler:
             else:
                 scale.fill_(new_scale)
         else:
-            found = [
+            found_infs = [
                 v.to(scale.device, non_blocking=True)
                 for state in self._per_optimizer_states.values()
                 for v in state["found_inf_per_device"].values()
             ]
-            if not found:
+            if not found_infs:
                 raise AssertionError("[GradScaler] expected step() or unscale_() before update(), got neither")
             fl._amp_update_scale_(
-                scale, tracker, sum(found[1:], found[0]), self._growth_factor, self._backoff_factor,
+                scale, tracker, sum(found_infs[1:], found_infs[0]), self._growth_factor, self._backoff_factor,
                 self._growth_interval,
             )  # fmt: skip
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
@@ -290,9 +290,9 @@ class GradScaler:
     def _check_inf_per_device(self, optimizer: Any) -> dict[Any, Tensor]:
         """Look for gradients that are not finite without changing any."""
         scale, _ = self._check_scale_growth_tracker("_check_inf_per_device")
-        one, found = fl.ones((), device=scale.device), fl.zeros((), device=scale.device)
+        one, found_inf = fl.ones((), device=scale.device), fl.zeros((), device=scale.device)
         state = self._per_optimizer_states[id(optimizer)]
-        state["found_inf_per_device"] = self._unscale_grads_(optimizer, one, found, True)
+        state["found_inf_per_device"] = self._unscale_grads_(optimizer, one, found_inf, True)
         return state["found_inf_per_device"]
 
     def _found_inf_per_device(self, optimizer: Any) -> dict[Any, Tensor]:

@@ -47,9 +47,9 @@ class Grid(NamedTuple):
 
     def hold(self, whole: Tensor) -> QuantizedTensor:
         """Whole numbers as a tensor on this grid."""
-        made = Tensor._make_subclass(QuantizedTensor, whole.detach().to(_STORED[self.dtype]))
-        made._grid = self
-        return made  # type: ignore[no-any-return]
+        quantized = Tensor._make_subclass(QuantizedTensor, whole.detach().to(_STORED[self.dtype]))
+        quantized._grid = self
+        return quantized  # type: ignore[no-any-return]
 
 
 def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: Any) -> QuantizedTensor:
@@ -172,8 +172,8 @@ class QuantizedTensor(Tensor):
         return bool(self.item())
 
     def __deepcopy__(self, memo: Any) -> QuantizedTensor:
-        memo[id(self)] = made = self._grid.hold(self.int_repr().clone())
-        return made
+        memo[id(self)] = copy = self._grid.hold(self.int_repr().clone())
+        return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild, (self.int_repr(), tuple(self._grid))
@@ -217,9 +217,9 @@ class QuantizedTensor(Tensor):
         if name in ("cat", "stack"):
             return _joined(func, *args, **kwargs)
         if isinstance(first, QuantizedTensor):
-            made = _call(func, name, first, args[1:], kwargs)
-            if made is not NotImplemented:
-                return made
+            result = _call(func, name, first, args[1:], kwargs)
+            if result is not NotImplemented:
+                return result
         raise NotImplementedError(
             f"[{name}] expected plain tensors, got a quantized one: it is not written for them; dequantize() first"
         )
@@ -258,13 +258,13 @@ def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> A
     return NotImplemented
 
 
-def _held(grid: Grid, made: Any) -> Any:
+def _held(grid: Grid, result: Any) -> Any:
     """Values of a result on the grid; indices as they are."""
-    if isinstance(made, Tensor):
-        if made.is_floating_point():
-            return grid.hold(made.round().clamp(*grid.bounds))
-        return grid.hold(made) if made.dtype == _STORED[grid.dtype] else made
-    return type(made)([_held(grid, value) for value in made])
+    if isinstance(result, Tensor):
+        if result.is_floating_point():
+            return grid.hold(result.round().clamp(*grid.bounds))
+        return grid.hold(result) if result.dtype == _STORED[grid.dtype] else result
+    return type(result)([_held(grid, value) for value in result])
 
 
 def _joined(func: Any, tensors: Any, *args: Any, **kwargs: Any) -> QuantizedTensor:

@@ -143,9 +143,9 @@ class _Counting(_OfProbs):
     """Trials with a probability; `total_count` and the probability are broadcast together."""
 
     def _count(self, total_count: Any, probs: Any, logits: Any, validate_args: bool | None) -> None:
-        name, given = ("logits" if probs is None else "probs"), self._choose(probs, logits)
-        total_count, given = broadcast_all(total_count, given)
-        self._adopt(validate_args, **{"total_count": total_count.type_as(given), name: given})
+        name, parameter = ("logits" if probs is None else "probs"), self._choose(probs, logits)
+        total_count, parameter = broadcast_all(total_count, parameter)
+        self._adopt(validate_args, **{"total_count": total_count.type_as(parameter), name: parameter})
 
 
 class Binomial(_Counting):
@@ -291,15 +291,15 @@ class Categorical(_OfProbs):
     _binary = False
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        given = self._choose(probs, logits)
-        if given.dim() < 1:
+        parameter = self._choose(probs, logits)
+        if parameter.dim() < 1:
             raise ValueError("[Categorical] expected a parameter of at least one dimension, got a number")
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:
             self.logits = logits - logits.logsumexp(-1, keepdim=True)
-        self._num_events = given.size(-1)
-        super().__init__(given.size()[:-1], validate_args=validate_args)
+        self._num_events = parameter.size(-1)
+        super().__init__(parameter.size()[:-1], validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:

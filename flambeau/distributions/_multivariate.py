@@ -41,11 +41,11 @@ def factor_of_precision(precision: fl.Tensor) -> fl.Tensor:
     return fl.linalg.solve_triangular(flipped, unit, upper=False)
 
 
-def one_of(name: str, **given: Any) -> tuple[str, fl.Tensor]:
+def one_of(name: str, **candidates: Any) -> tuple[str, fl.Tensor]:
     """The one matrix that was given."""
-    present = [(key, value) for key, value in given.items() if value is not None]
+    present = [(key, value) for key, value in candidates.items() if value is not None]
     if len(present) != 1:
-        raise ValueError(f"[{name}] expected exactly one of {', '.join(given)}, got {len(present)}")
+        raise ValueError(f"[{name}] expected exactly one of {', '.join(candidates)}, got {len(present)}")
     key, value = present[0]
     if value.dim() < 2:
         raise ValueError(f"[{name}] expected {key} to be a matrix or a batch of them, got {value.dim()} dimensions")

@@ -25,9 +25,9 @@ _KL_MEMOIZE: dict[tuple[type, type], Callable[[Any, Any], fl.Tensor]] = {}
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
     """Decorates the function that computes the divergence of a pair of classes (and of their subclasses)."""
-    for given in (type_p, type_q):
-        if not isinstance(given, type):  # a base that is no Distribution is fine: libraries have their own
-            raise TypeError(f"[register_kl] expected classes of distributions, got {given!r}")
+    for kind in (type_p, type_q):
+        if not isinstance(kind, type):  # a base that is no Distribution is fine: libraries have their own
+            raise TypeError(f"[register_kl] expected classes of distributions, got {kind!r}")
 
     def decorate(function: Any) -> Any:
         _KL_REGISTRY[type_p, type_q] = function

@@ -57,8 +57,8 @@ def _highest(dtype: fl.dtype) -> float:
 
 def _count(input: Tensor, mask: Tensor | None, dims: list[int], keepdim: bool) -> Tensor:
     """How many elements take part in each result."""
-    kept = fl.ones_like(input, dtype=fl.bool) if mask is None else mask.expand(input.shape)
-    return fl.sum(kept, dims, keepdim) if dims else kept.to(fl.int64)
+    counted = fl.ones_like(input, dtype=fl.bool) if mask is None else mask.expand(input.shape)
+    return fl.sum(counted, dims, keepdim) if dims else counted.to(fl.int64)
 
 
 def _wide(dtype: fl.dtype | None, input: Tensor) -> fl.dtype:

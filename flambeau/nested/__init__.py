@@ -47,11 +47,11 @@ def nested_tensor(
 ) -> NestedTensor:
     """A new nested tensor with the numbers of these."""
     parts = [t.detach() if isinstance(t, Tensor) else fl.tensor(t) for t in tensor_list]
-    made = as_nested_tensor(parts, dtype, device, layout)
-    values = made._values.clone() if len(parts) == 1 else made._values
-    made = nested_view(values, made._offsets, layout=made.layout)
+    nested = as_nested_tensor(parts, dtype, device, layout)
+    values = nested._values.clone() if len(parts) == 1 else nested._values
+    nested = nested_view(values, nested._offsets, layout=nested.layout)
     with DisableTorchFunctionSubclass():
-        return made.requires_grad_(requires_grad)
+        return nested.requires_grad_(requires_grad)
 
 
 def nested_tensor_from_jagged(

@@ -24,12 +24,12 @@ def __getattr__(name: str) -> Any:
         return [name for name in __dir__() if name[0].isupper()]
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
-    found = import_module(f"{__name__}.{_LAZY.get(name, 'modules')}")
-    if name.startswith("__") or not hasattr(found, name):
+    module = import_module(f"{__name__}.{_LAZY.get(name, 'modules')}")
+    if name.startswith("__") or not hasattr(module, name):
         from flambeau._compat import absent
 
         return absent.attribute(__name__, name)
-    globals()[name] = value = getattr(found, name)
+    globals()[name] = value = getattr(module, name)
     return value
 
 

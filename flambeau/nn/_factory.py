@@ -14,10 +14,10 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     unknown = [key for key in kwargs if key not in (*_NAMES, "factory_kwargs")]
     if unknown:
         raise TypeError(f"[factory_kwargs] expected device, dtype or memory_format, got {', '.join(unknown)}")
-    found = dict(kwargs.get("factory_kwargs", {}))
+    options = dict(kwargs.get("factory_kwargs", {}))
     for key in _NAMES:
         if key in kwargs:
-            if key in found:
+            if key in options:
                 raise TypeError(f"[factory_kwargs] expected {key} once, got it directly and in factory_kwargs")
-            found[key] = kwargs[key]
-    return found
+            options[key] = kwargs[key]
+    return options

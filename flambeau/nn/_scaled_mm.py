@@ -30,14 +30,14 @@ class SwizzleType(enum.IntEnum):
     SWIZZLE_32_4_4 = 1
 
 
-def _only(name: str, given: Any) -> Any:
-    if isinstance(given, (list, tuple)):
-        if len(given) != 1:
+def _only(name: str, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        if len(value) != 1:
             raise NotImplementedError(
-                f"[scaled_mm] expected one {name}, got {len(given)}: there is one level of scales"
+                f"[scaled_mm] expected one {name}, got {len(value)}: there is one level of scales"
             )
-        return given[0]
-    return given
+        return value[0]
+    return value
 
 
 def _scales(scale: Any, recipe: Any, rows: int) -> tuple[Tensor, bool]:

@@ -9,8 +9,8 @@ def __getattr__(name: str) -> Any:
     from flambeau.nn import _functional_helpers
 
     try:
-        found = vars(_functional_helpers)[name]
+        function = vars(_functional_helpers)[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    globals()[name] = found  # where compiled code finds it, too
-    return found
+    globals()[name] = function  # where compiled code finds it, too
+    return function

@@ -34,20 +34,20 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             return _C._make_subclass(cls, data, requires_grad)
         if not isinstance(data, Tensor):
             raise TypeError(f"[Parameter] expected data to be a Tensor or None, got {type(data).__name__}")
-        made = data.detach().requires_grad_(requires_grad)
-        if type(made) is not type(data):
+        parameter = data.detach().requires_grad_(requires_grad)
+        if type(parameter) is not type(data):
             raise RuntimeError(
-                f"[Parameter] expected detach() of {type(data).__name__} to keep the class, got {type(made).__name__}"
+                f"[Parameter] expected detach() of {type(data).__name__} to keep the class, got {type(parameter).__name__}"
             )
-        made._is_param = True
-        return made
+        parameter._is_param = True
+        return parameter
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
             return memo[id(self)]
-        made = type(self)(self.data.clone(memory_format=fl.preserve_format), self.requires_grad)
-        memo[id(self)] = made
-        return made
+        copy = type(self)(self.data.clone(memory_format=fl.preserve_format), self.requires_grad)
+        memo[id(self)] = copy
+        return copy
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
@@ -105,10 +105,10 @@ class UninitializedTensorMixin:
         owner = getattr(func, "__self__", None)  # the property whose getter or setter this is
         if name in cls._allowed or getattr(owner, "__name__", "") in cls._allowed:
             with DisableTorchFunctionSubclass():
-                made = func(*args, **(kwargs or {}))
-            if isinstance(made, Tensor) and type(made) is Tensor and name in _KEEP_CLASS:
-                return made.as_subclass(cls)
-            return made
+                result = func(*args, **(kwargs or {}))
+            if isinstance(result, Tensor) and type(result) is Tensor and name in _KEEP_CLASS:
+                return result.as_subclass(cls)
+            return result
         raise ValueError(
             f"[{name or func}] expected an initialised parameter, got one whose shape is not known yet: call forward "
             "once with a sample input, or materialize(), before using it"
@@ -138,9 +138,9 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         if id(self) in memo:
             return memo[id(self)]
         data = object.__getattribute__(self, "data")
-        made = type(self)(self.requires_grad, data.device, data.dtype)
-        memo[id(self)] = made
-        return made
+        copy = type(self)(self.requires_grad, data.device, data.dtype)
+        memo[id(self)] = copy
+        return copy
 
 
 class _BufferMeta(type(Tensor)):  # type: ignore[misc]
@@ -154,14 +154,14 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that a module registers as its buffer when it is assigned as an attribute."""
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
-        made = (
+        buffer = (
             (fl.empty(0) if data is None else data)
             .detach()
             .requires_grad_(False if data is None else data.requires_grad)
         )
-        made._is_buffer = True
-        made.persistent = persistent
-        return made
+        buffer._is_buffer = True
+        buffer.persistent = persistent
+        return buffer
 
     __torch_function__ = _C._disabled_torch_function_impl
 
@@ -174,7 +174,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     def __new__(
         cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
     ) -> Any:
-        made = _C._make_subclass(cls, fl.empty(0, device=device, dtype=dtype), requires_grad)
-        made._is_buffer = True
-        made.persistent = persistent
-        return made
+        buffer = _C._make_subclass(cls, fl.empty(0, device=device, dtype=dtype), requires_grad)
+        buffer._is_buffer = True
+        buffer.persistent = persistent
+        return buffer

@@ -15,9 +15,9 @@ Tensors = list[Tensor]
 
 
 def _run(record: str, lists: list[Any], differentiable: bool, **numbers: Any) -> None:
-    found = _COMPLEX * any(p.is_complex() for p in lists[0]) | _OFF_CPU * any(p.device.type != "cpu" for p in lists[0])
+    flags = _COMPLEX * any(p.is_complex() for p in lists[0]) | _OFF_CPU * any(p.device.type != "cpu" for p in lists[0])
     with fl.set_grad_enabled(fl.is_grad_enabled() and differentiable):
-        run_update(record, lists, found, differentiable, **numbers)
+        run_update(record, lists, flags, differentiable, **numbers)
 
 
 def _unscaled(grads: Tensors, grad_scale: Tensor | None, found_inf: Tensor | None) -> bool:

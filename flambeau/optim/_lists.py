@@ -24,19 +24,19 @@ _COMPLEX, _OFF_CPU, _MISSING = 1, 2, 4  # as csrc/python/optimizer.cpp has them
 
 def by_device(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
     """The lists, split by the device of the first one's tensors."""
-    found: dict[Any, list[list[Tensor]]] = {}
+    groups: dict[Any, list[list[Tensor]]] = {}
     for row in zip(*lists):
-        group = found.setdefault(row[0].device, [[] for _ in lists])
+        group = groups.setdefault(row[0].device, [[] for _ in lists])
         for column, value in zip(group, row):
             column.append(value)
-    return list(found.values())
+    return list(groups.values())
 
 
-def run_update(record: str, lists: list[list[Tensor]], found: int, differentiable: bool, **numbers: Any) -> None:
+def run_update(record: str, lists: list[list[Tensor]], flags: int, differentiable: bool, **numbers: Any) -> None:
     """Run an update record over lists of tensors: parameters first, then gradients, then state."""
     if not lists[0]:
         return
-    if found & _COMPLEX:
+    if flags & _COMPLEX:
         lists = [[fl.view_as_real(t) if t.is_complex() else t for t in each] for each in lists]
     if differentiable:
         from flambeau.ops.lists import update_evaluation
@@ -44,7 +44,7 @@ def run_update(record: str, lists: list[list[Tensor]], found: int, differentiabl
         update_evaluation.run(record, *lists, **numbers)
         return
     update = getattr(_ops, record)
-    for part in by_device(lists) if found & _OFF_CPU else (lists,):
+    for part in by_device(lists) if flags & _OFF_CPU else (lists,):
         update(*part, **numbers)
 
 
@@ -128,12 +128,12 @@ class ListOptimizer(Optimizer):
     def _record_of(self, group: dict[str, Any]) -> str:
         return self._record
 
-    def _update(self, group: dict[str, Any], lists: list[list[Tensor]], found: int) -> None:
+    def _update(self, group: dict[str, Any], lists: list[list[Tensor]], flags: int) -> None:
         """Run the record over parameters, gradients and the named state."""
         numbers = {name: group[option] for name, option in self._single}
         for first, second, option in self._double:
             numbers[first], numbers[second] = group[option]
-        run_update(self._record_of(group), lists, found, group["differentiable"], **numbers, **self._constants)
+        run_update(self._record_of(group), lists, flags, group["differentiable"], **numbers, **self._constants)
 
     def _step_count(self, p: Tensor, group: dict[str, Any], value: float = 0.0) -> Tensor:
         """Scalar state: on the CPU, except where steps must not wait for the device."""
@@ -163,13 +163,13 @@ class ListOptimizer(Optimizer):
             return loss  # set by GradScaler, as is grad_scale
         for group in self.param_groups:
             names = self._state_names(group)
-            params, grads, states, fresh, found = _C._gather_state(group["params"], self.state, names)
-            if found & _MISSING:
+            params, grads, states, fresh, flags = _C._gather_state(group["params"], self.state, names)
+            if flags & _MISSING:
                 for p in fresh or params:
                     for key, value in self._initial_state(group, p).items():
                         self.state[p].setdefault(key, value)
-                params, grads, states, fresh, found = _C._gather_state(group["params"], self.state, names)
+                params, grads, states, fresh, flags = _C._gather_state(group["params"], self.state, names)
             if getattr(self, "grad_scale", None) is not None:
                 fl._foreach_div_(grads, self.grad_scale)
-            self._update(group, [params, grads, *states], found)
+            self._update(group, [params, grads, *states], flags)
         return loss

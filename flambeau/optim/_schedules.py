@@ -36,11 +36,11 @@ class _WithFunctions(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        found = {key: value for key, value in vars(self).items() if key not in ("optimizer", "lr_lambdas")}
-        found["lr_lambdas"] = [
+        state = {key: value for key, value in vars(self).items() if key not in ("optimizer", "lr_lambdas")}
+        state["lr_lambdas"] = [
             None if isinstance(fn, types.FunctionType) else vars(fn).copy() for fn in self.lr_lambdas
         ]
-        return found
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         functions = state_dict["lr_lambdas"]
@@ -362,11 +362,11 @@ class CyclicLR(LRScheduler):
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs)]
 
     def state_dict(self) -> dict[str, Any]:
-        found = super().state_dict()
-        found.pop("_scale_fn_ref", None)
-        fn = found.pop("_scale_fn_custom")
+        state = super().state_dict()
+        state.pop("_scale_fn_ref", None)
+        fn = state.pop("_scale_fn_custom")
         saved = None if fn is None or isinstance(fn, types.FunctionType) else vars(fn).copy()
-        return {**found, "_scale_fn_custom": saved}
+        return {**state, "_scale_fn_custom": saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         saved = state_dict.get("_scale_fn_custom")
@@ -446,10 +446,10 @@ class OneCycleLR(LRScheduler):
 
     @staticmethod
     def _length(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
-        given = {"total_steps": total_steps} if total_steps is not None else {"epochs": epochs, "steps_per_epoch": steps_per_epoch}  # fmt: skip
-        if None in given.values():
+        lengths = {"total_steps": total_steps} if total_steps is not None else {"epochs": epochs, "steps_per_epoch": steps_per_epoch}  # fmt: skip
+        if None in lengths.values():
             raise ValueError("[OneCycleLR] expected total_steps, or epochs and steps_per_epoch, got neither")
-        for name, value in given.items():
+        for name, value in lengths.items():
             if not isinstance(value, int) or value <= 0:
                 raise ValueError(f"[OneCycleLR] expected a positive integer for {name}, got {value!r}")
         return total_steps if total_steps is not None else epochs * steps_per_epoch  # type: ignore[operator]

@@ -32,9 +32,9 @@ class _Composed(LRScheduler):
     _schedulers: list[LRScheduler]
 
     def state_dict(self) -> dict[str, Any]:
-        found = {key: value for key, value in vars(self).items() if key not in ("optimizer", "_schedulers")}
-        found["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
-        return found
+        state = {key: value for key, value in vars(self).items() if key not in ("optimizer", "_schedulers")}
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         vars(self).update({key: value for key, value in state_dict.items() if key != "_schedulers"})

@@ -21,16 +21,16 @@ def swap_in_optimizer_params_and_state(
 
     What steps write into the given tensors stays; anything else that they change in the optimizer is undone.
     """
-    given = list(swapin_parameters.values())
+    new_parameters = list(swapin_parameters.values())
     groups = optimizer.param_groups
-    if len(given) != sum(len(group["params"]) for group in groups):
+    if len(new_parameters) != sum(len(group["params"]) for group in groups):
         raise ValueError(
             f"[swap_in_optimizer_params_and_state] expected {sum(len(g['params']) for g in groups)} parameters, "
-            f"got {len(given)}"
+            f"got {len(new_parameters)}"
         )
     numbered: dict[Any, Tensor] = {}
     inside = []
-    rest = iter(given)
+    rest = iter(new_parameters)
     for saved in swapin_optim_state["param_groups"]:
         params = []
         for number in saved["params"]:

@@ -248,12 +248,12 @@ class LBFGS(Optimizer):
             used = 0
             if group["line_search_fn"] == "strong_wolfe":
                 x = self._clone_param()
-                found, used = _strong_wolfe(
+                accepted, used = _strong_wolfe(
                     lambda t: self._directional_evaluate(closure, x, t, direction),  # noqa: B023
                     t, direction, _Point(0, loss, grad, slope), tolerance_change=tolerance_change,
                     max_iterations=group["max_eval"] - evaluations,
                 )  # fmt: skip
-                t, loss, grad = found.t, found.loss, found.grad
+                t, loss, grad = accepted.t, accepted.loss, accepted.grad
                 self._add_grad(t, direction)
             else:
                 self._add_grad(t, direction)

@@ -217,7 +217,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or make them zero."""
-        kept = []
+        gradients = []
         with record_function(self._zero_grad_profile_name):
             for group in self.param_groups:
                 for p in group["params"]:
@@ -230,9 +230,9 @@ class Optimizer:
                         p.grad.detach_()
                     else:
                         p.grad.requires_grad_(False)
-                    kept.append(p.grad)
-            if kept:
-                fl._foreach_zero_(kept)
+                    gradients.append(p.grad)
+            if gradients:
+                fl._foreach_zero_(gradients)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; it may return new args and kwargs."""
@@ -272,12 +272,12 @@ class Optimizer:
             packed = {key: value for key, value in group.items() if key != "params"}
             groups.append({**packed, "params": [numbers[id(p)] for p in group["params"]]})
         state = {numbers[id(k)] if isinstance(k, Tensor) else k: v for k, v in self.state.items()}
-        found: StateDict = {"state": state, "param_groups": groups}
+        state_dict: StateDict = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
-            changed = hook(self, found)
+            changed = hook(self, state_dict)
             if changed is not None:
-                found = changed
-        return found
+                state_dict = changed
+        return state_dict
 
     @staticmethod
     def _process_value_according_to_param_policy(

@@ -46,14 +46,14 @@ class SGD(ListOptimizer):
     def _initial_state(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         return {}  # the first step makes the buffer: it is the gradient
 
-    def _update(self, group: dict[str, Any], lists: list[list[Any]], found: int) -> None:
+    def _update(self, group: dict[str, Any], lists: list[list[Any]], flags: int) -> None:
         numbers = {key: group[key] for key in ("lr", "weight_decay", "maximize")}
         if group["momentum"] == 0:
-            run_update("_update_sgd_", lists, found, group["differentiable"], **numbers)
+            run_update("_update_sgd_", lists, flags, group["differentiable"], **numbers)
             return
         numbers |= {key: group[key] for key in ("momentum", "dampening", "nesterov")}
-        if not found & _MISSING:
-            run_update("_update_sgd_momentum_", lists, found, group["differentiable"], first=False, **numbers)
+        if not flags & _MISSING:
+            run_update("_update_sgd_momentum_", lists, flags, group["differentiable"], first=False, **numbers)
             return
         for first in (True, False):
             rows = [row for row in zip(*lists) if (row[2] is None) == first]
@@ -62,4 +62,4 @@ class SGD(ListOptimizer):
                 for p, _, buffer in rows:
                     self.state[p]["momentum_buffer"] = buffer
             part = [list(column) for column in zip(*rows)] or [[], [], []]
-            run_update("_update_sgd_momentum_", part, found, group["differentiable"], first=first, **numbers)
+            run_update("_update_sgd_momentum_", part, flags, group["differentiable"], first=first, **numbers)

@@ -113,8 +113,8 @@ class AveragedModel(Module):
         """Take the model's present parameters into the average."""
 
         def tensors(m: Module) -> list[Tensor]:
-            found = itertools.chain(m.parameters(), m.buffers()) if self.use_buffers else m.parameters()
-            return [t.detach() for t in found]
+            current = itertools.chain(m.parameters(), m.buffers()) if self.use_buffers else m.parameters()
+            return [t.detach() for t in current]
 
         averages = tensors(self.module)
         present = [t if t.device == a.device else t.to(a.device) for t, a in zip(tensors(model), averages)]

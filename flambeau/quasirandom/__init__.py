@@ -26,14 +26,14 @@ def _times(a: int, b: int, polynomial: int, degree: int) -> int:
 
 
 def _prime_factors(n: int) -> list[int]:
-    found, d = [], 2
+    factors, d = [], 2
     while d * d <= n:
         if n % d == 0:
-            found.append(d)
+            factors.append(d)
             while n % d == 0:
                 n //= d
         d += 1
-    return [*found, n] if n > 1 else found
+    return [*factors, n] if n > 1 else factors
 
 
 def _is_primitive(polynomial: int, degree: int, factors: list[int]) -> bool:
@@ -162,9 +162,9 @@ class SobolEngine:
         return self
 
     def __repr__(self) -> str:
-        given = [f"dimension={self.dimension}"]
+        arguments = [f"dimension={self.dimension}"]
         if self.scramble:
-            given.append("scramble=True")
+            arguments.append("scramble=True")
         if self.seed is not None:
-            given.append(f"seed={self.seed}")
-        return f"{type(self).__name__}({', '.join(given)})"
+            arguments.append(f"seed={self.seed}")
+        return f"{type(self).__name__}({', '.join(arguments)})"

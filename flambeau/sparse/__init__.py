@@ -88,8 +88,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) 
     column = fl.arange(diagonals.shape[1]).expand(diagonals.shape)
     row = column - offsets.unsqueeze(1)
     inside = (row >= 0) & (row < rows) & (column < columns)
-    made = sparse_coo_tensor(fl.stack([row[inside], column[inside]]), diagonals[inside], (rows, columns))
-    return made if layout in (None, _C.sparse_coo) else made.to_sparse(layout=layout)
+    matrix = sparse_coo_tensor(fl.stack([row[inside], column[inside]]), diagonals[inside], (rows, columns))
+    return matrix if layout in (None, _C.sparse_coo) else matrix.to_sparse(layout=layout)
 
 
 class check_sparse_tensor_invariants:
@@ -172,6 +172,6 @@ def __getattr__(name: str) -> Any:
     }  # fmt: skip
     if name not in kinds:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = _LegacyType(name, (), {"dtype": kinds[name], "is_sparse": True, "layout": _C.sparse_coo})
-    globals()[name] = made
-    return made
+    legacy_type = _LegacyType(name, (), {"dtype": kinds[name], "is_sparse": True, "layout": _C.sparse_coo})
+    globals()[name] = legacy_type
+    return legacy_type

@@ -106,8 +106,8 @@ def gather(t: Tensor, indices: Tensor) -> Tensor:
         return values.new_zeros(indices.shape[1], *values.shape[1:])
     known, wanted = flat_places(own, t.shape[:dims]), flat_places(indices, t.shape[:dims])
     at = fl.searchsorted(known, wanted).clamp(max=known.shape[0] - 1)
-    found = (known[at] == wanted).reshape(-1, *[1] * (values.dim() - 1))
-    return fl.where(found, values.index_select(0, at), 0)
+    is_present = (known[at] == wanted).reshape(-1, *[1] * (values.dim() - 1))
+    return fl.where(is_present, values.index_select(0, at), 0)
 
 
 # ---------------------------------------------------------------------------------------------- making

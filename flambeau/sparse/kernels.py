@@ -158,9 +158,9 @@ def mul(self: Tensor, other: Any) -> Tensor:
     if known.numel() == 0:
         return empty_coo(a.shape, i.shape[0], fl.result_type(v, w), v.device)
     at = fl.searchsorted(known, wanted).clamp(max=known.shape[0] - 1)
-    kept = (known[at] == wanted).nonzero().squeeze(1)
-    product = v.index_select(0, kept) * w.index_select(0, at[kept])
-    return _ops._sparse_coo(i[:, kept], product, a.shape, True)
+    common = (known[at] == wanted).nonzero().squeeze(1)
+    product = v.index_select(0, common) * w.index_select(0, at[common])
+    return _ops._sparse_coo(i[:, common], product, a.shape, True)
 
 
 def div(self: Tensor, other: Any) -> Tensor:
@@ -255,10 +255,10 @@ def sum(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
         values = values.to(dtype)
     elif not (values.is_floating_point() or values.is_complex()):
         values = values.long()
-    kept = [d for d in range(split) if d not in gone]
-    if not kept and not keepdim:
+    remaining = [d for d in range(split) if d not in gone]
+    if not remaining and not keepdim:
         return values.sum(0)
-    rows, size = indices[kept], [self.shape[d] for d in kept]
+    rows, size = indices[remaining], [self.shape[d] for d in remaining]
     if keepdim:
         rows = fl.stack([indices[d] if d not in gone else fl.zeros_like(indices[d]) for d in range(split)])
         size = [1 if d in gone else self.shape[d] for d in range(split)]
@@ -293,8 +293,8 @@ def soften(op: str, self: Tensor, dim: int, dtype: Any) -> Tensor:
     function = fl.softmax if op == "softmax" else fl.log_softmax
     if dim >= split:
         return with_values(self, function(values, dim - split + 1))
-    kept = [d for d in range(split) if d != dim]
-    lines, group = _ops._sparse_groups(indices[kept].reshape(len(kept), -1), [self.shape[d] for d in kept])
+    others = [d for d in range(split) if d != dim]
+    lines, group = _ops._sparse_groups(indices[others].reshape(len(others), -1), [self.shape[d] for d in others])
     places = group.reshape(-1, *[1] * (values.dim() - 1)).expand(values.shape)
     lowest = fl.full((lines.shape[1], *values.shape[1:]), float("-inf"), dtype=values.dtype, device=values.device)
     largest = lowest.scatter_reduce(0, places, values.detach(), "amax")
@@ -461,11 +461,11 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     size = [*self.shape[:dim], *self.shape[dim + 1 :]]
     if dim >= split:
         return _ops._sparse_coo(indices, values.select(dim - split + 1, index), size, True)
-    kept = (indices[dim] == index % length).nonzero().squeeze(1)
-    chosen = values.index_select(0, kept)
+    matching = (indices[dim] == index % length).nonzero().squeeze(1)
+    chosen = values.index_select(0, matching)
     if split == 1:
         return chosen.sum(0)
-    rest = fl.cat([indices[:dim], indices[dim + 1 :]])[:, kept]
+    rest = fl.cat([indices[:dim], indices[dim + 1 :]])[:, matching]
     return _ops._sparse_coo(rest, chosen, size, True)
 
 
@@ -620,9 +620,9 @@ def dense_like(self: Tensor, *args: Any, layout: Any = None, **options: Any) -> 
 
 @kernel("index.Tensor")
 def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    given = [(dim, i) for dim, i in enumerate(indices) if i is not None]
-    if len(given) == 1 and given[0][1].dim() == 1:
-        dim, places = given[0]
+    indexed = [(dim, i) for dim, i in enumerate(indices) if i is not None]
+    if len(indexed) == 1 and indexed[0][1].dim() == 1:
+        dim, places = indexed[0]
         places = places.nonzero().squeeze(1) if places.dtype == _C.bool else places
         return index_select(self, dim, fl.where(places < 0, places + self.shape[dim], places))
     raise NotImplementedError("[index] expected one vector of indices for a sparse tensor, got others")

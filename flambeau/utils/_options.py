@@ -20,15 +20,15 @@ def settings(module_name: str) -> tuple[Callable[..., Any], Callable[[], dict[st
     """A module's `patch`, a context manager and decorator, and the function that gives all settings by name."""
 
     def options() -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in vars(sys.modules[module_name]).items():
             if name.startswith("_") or isinstance(value, ModuleType):
                 continue
             if isinstance(value, type) and value.__module__ == module_name:
-                found |= {f"{name}.{k}": v for k, v in vars(value).items() if not k.startswith("_")}
+                values |= {f"{name}.{k}": v for k, v in vars(value).items() if not k.startswith("_")}
             elif not callable(value) and name != "annotations":
-                found[name] = value
-        return found
+                values[name] = value
+        return values
 
     @contextlib.contextmanager
     def patch(changes: str | dict[str, Any] | None = None, value: Any = None, **named: Any) -> Iterator[None]:

@@ -134,9 +134,9 @@ def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict | None, out
     a view, the output is made to share the argument's storage.
     """
     schema = func._schema
-    given = dict(zip((argument.name for argument in schema.arguments), args)) | (kwargs or {})
+    arguments = dict(zip((argument.name for argument in schema.arguments), args)) | (kwargs or {})
     sources = [
-        (frozenset(argument.alias_info.before_set), argument.alias_info.is_write, given.get(argument.name))
+        (frozenset(argument.alias_info.before_set), argument.alias_info.is_write, arguments.get(argument.name))
         for argument in schema.arguments
         if argument.alias_info is not None
     ]

@@ -165,20 +165,20 @@ def register_dataclass(
         names = [name for name in field_names or () if name not in dropped]
 
     def split(obj: Any) -> tuple[list[str], list[str]]:
-        kept = [name for name in names if getattr(obj, name, None) is not None]
-        return kept, [name for name in names if name not in kept]
+        present = [name for name in names if getattr(obj, name, None) is not None]
+        return present, [name for name in names if name not in present]
 
     def flatten(obj: Any) -> tuple[list[Any], Context]:
-        kept, absent = split(obj)
-        return [getattr(obj, name) for name in kept], [kept, absent]
+        present, absent = split(obj)
+        return [getattr(obj, name) for name in present], [present, absent]
 
     def flatten_with_keys(obj: Any) -> tuple[list[tuple[KeyEntry, Any]], Context]:
-        kept, absent = split(obj)
-        return [(GetAttrKey(name), getattr(obj, name)) for name in kept], [kept, absent]
+        present, absent = split(obj)
+        return [(GetAttrKey(name), getattr(obj, name)) for name in present], [present, absent]
 
     def unflatten(values: Iterable[Any], context: Context) -> Any:
-        kept, absent = context
-        return cls(**dict(zip(kept, values)), **dict.fromkeys(absent))
+        present, absent = context
+        return cls(**dict(zip(present, values)), **dict.fromkeys(absent))
 
     register_pytree_node(
         cls,
@@ -379,9 +379,9 @@ def _find_class(name: str | None) -> Any:
     if name is None:
         return None
     module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
+    cls: Any = importlib.import_module(module)
     for part in path.split("."):
-        found = getattr(found, part)
-    if not isinstance(found, type):
+        cls = getattr(cls, part)
+    if not isinstance(cls, type):
         raise TypeError(f"[treespec_loads] expected the name of a class, got {name!r}")
-    return found
+    return cls

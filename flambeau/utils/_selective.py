@@ -61,8 +61,8 @@ def _policy(chosen: Any) -> CheckpointPolicy:
 class _Keep(TorchDispatchMode):
     """The first run: keeps what the policy wants to keep."""
 
-    def __init__(self, policy: Callable[..., Any], kept: dict[Any, list[_Kept]], allow_mutation: bool) -> None:
-        self._choose, self._kept, self._allow = policy, kept, allow_mutation
+    def __init__(self, policy: Callable[..., Any], saved: dict[Any, list[_Kept]], allow_mutation: bool) -> None:
+        self._choose, self._kept, self._allow = policy, saved, allow_mutation
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -76,8 +76,8 @@ class _Keep(TorchDispatchMode):
 class _GiveBack(TorchDispatchMode):
     """The second run: results that were kept are not computed again."""
 
-    def __init__(self, policy: Callable[..., Any], kept: dict[Any, list[_Kept]], allow_mutation: bool) -> None:
-        self._choose, self._kept, self._allow = policy, kept, allow_mutation
+    def __init__(self, policy: Callable[..., Any], saved: dict[Any, list[_Kept]], allow_mutation: bool) -> None:
+        self._choose, self._kept, self._allow = policy, saved, allow_mutation
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -112,5 +112,5 @@ def create_selective_checkpoint_contexts(
         policy = policy_fn_or_list
     else:
         raise TypeError("[checkpoint] expected a list of operators or a function, got another value")
-    kept: dict[Any, list[_Kept]] = defaultdict(list)
-    return _Keep(policy, kept, allow_cache_entry_mutation), _GiveBack(policy, kept, allow_cache_entry_mutation)
+    saved: dict[Any, list[_Kept]] = defaultdict(list)
+    return _Keep(policy, saved, allow_cache_entry_mutation), _GiveBack(policy, saved, allow_cache_entry_mutation)

@@ -64,15 +64,15 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Inputs without history that require grad as they did."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"[checkpoint] expected a tuple of Tensors, got {type(inputs).__name__}")
-    made = []
+    detached = []
     for x in inputs:
         if isinstance(x, Tensor):
             fresh = x.detach()
             fresh.requires_grad = x.requires_grad
-            made.append(fresh)
+            detached.append(fresh)
         else:
-            made.append(x)
-    return tuple(made)
+            detached.append(x)
+    return tuple(detached)
 
 
 def check_backward_validity(inputs: Any) -> None:

@@ -62,8 +62,8 @@ def _packages() -> str:
     from importlib.metadata import distributions
 
     wanted = ("flambeau", "torch", "numpy", "onednn", "openblas", "triton", "onnx", "mypy", "safetensors")
-    found = {f"{d.metadata['Name']}=={d.version}" for d in distributions() if d.metadata["Name"]}
-    return "\n".join(sorted(line for line in found if any(word in line.lower() for word in wanted)))
+    packages = {f"{d.metadata['Name']}=={d.version}" for d in distributions() if d.metadata["Name"]}
+    return "\n".join(sorted(line for line in packages if any(word in line.lower() for word in wanted)))
 
 
 def get_env_info() -> SystemEnv:

@@ -34,9 +34,9 @@ _CUDA_SUFFIXES = (".cu", ".cuh")
 
 
 def _find_cuda() -> str | None:
-    for given in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
-        if given and os.path.exists(os.path.join(given, "bin", "nvcc")):
-            return given
+    for candidate in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if candidate and os.path.exists(os.path.join(candidate, "bin", "nvcc")):
+            return candidate
     compiler = shutil.which("nvcc")
     return str(Path(compiler).resolve().parent.parent) if compiler else None
 
@@ -107,9 +107,9 @@ def _cpp_flags(name: str) -> list[str]:
 # ---------------------------------------------------------------- building
 
 
-def _folder(name: str, given: str | None) -> Path:
-    if given is not None:
-        return Path(given)
+def _folder(name: str, folder: str | None) -> Path:
+    if folder is not None:
+        return Path(folder)
     base = os.environ.get("TORCH_EXTENSIONS_DIR")
     if base is None:
         from flambeau._inductor import build
@@ -133,10 +133,10 @@ def _run(command: Sequence[Any], verbose: bool) -> None:
 def _compiler() -> str:
     from flambeau._inductor import build
 
-    found = build.compiler()
-    if found is None:
+    compiler = build.compiler()
+    if compiler is None:
         raise RuntimeError("[cpp_extension] expected a C++ compiler (CXX, g++, clang++), got none")
-    return found
+    return compiler
 
 
 def _nvcc() -> str:
@@ -169,9 +169,9 @@ def _build(
     digest = hashlib.sha256(repr((host, device, ldflags, [s.name for s in sources])).encode())
     for path in [*sources, *headers]:
         digest.update(Path(path).read_bytes())
-    made = folder / f"{digest.hexdigest()[:16]}" / f"{name}.so"
-    if made.exists():
-        return made
+    built = folder / f"{digest.hexdigest()[:16]}" / f"{name}.so"
+    if built.exists():
+        return built
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         objects = [Path(scratch) / f"{i}.o" for i in range(len(sources))]
@@ -186,9 +186,9 @@ def _build(
         library = Path(scratch) / f"{name}.so"
         link = [_nvcc(), "-shared"] if cuda else [_compiler(), "-shared"]
         _run([*link, *objects, "-o", library, *ldflags], verbose)
-        made.parent.mkdir(exist_ok=True)
-        os.replace(library, made)
-    return made
+        built.parent.mkdir(exist_ok=True)
+        os.replace(library, built)
+    return built
 
 
 def _load(name: str, path: Path, is_python_module: bool) -> Any:
@@ -270,11 +270,11 @@ def load_inline(
         files = [Path(scratch) / "main.cpp"] + ([Path(scratch) / "cuda.cu"] if kernels else [])
         for path, parts in zip(files, (texts, kernels)):
             path.write_text("\n".join(parts) + "\n")
-        made = _build(
+        library = _build(
             name, files, folder, list(extra_cflags or ()), list(extra_cuda_cflags or ()), list(extra_ldflags or ()),
             list(extra_include_paths or ()), verbose, with_cuda,
         )  # fmt: skip
-    return _load(name, made, is_python_module)
+    return _load(name, library, is_python_module)
 
 
 def _complete(space: str, name: str, function: Any) -> Any:
@@ -305,9 +305,9 @@ def CppExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -
 
 def CUDAExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -> Any:
     """The same with CUDA sources among them."""
-    made = CppExtension(name, sources, *args, **kwargs)
-    made.include_dirs += include_paths("cuda")[-1:]
-    return made
+    extension = CppExtension(name, sources, *args, **kwargs)
+    extension.include_dirs += include_paths("cuda")[-1:]
+    return extension
 
 
 def __getattr__(name: str) -> Any:
@@ -327,13 +327,13 @@ def __getattr__(name: str) -> Any:
             host, device = (flags.get("cxx", []), flags.get("nvcc", [])) if isinstance(flags, dict) else (flags, [])
             defined = [f"-D{key}" if value is None else f"-D{key}={value}" for key, value in ext.define_macros]
             links = [f"-L{p}" for p in ext.library_dirs] + [f"-l{x}" for x in ext.libraries] + list(ext.extra_link_args)
-            made = _build(
+            library = _build(
                 ext.name.rpartition(".")[2], [Path(s).resolve() for s in ext.sources], Path(self.build_temp).resolve(),
                 [*defined, *host], [*defined, *device], links, list(ext.include_dirs), False, None,
             )  # fmt: skip
             target = Path(self.get_ext_fullpath(ext.name))
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(made, target)
+            shutil.copy(library, target)
 
     globals()["BuildExtension"] = BuildExtension
     return BuildExtension

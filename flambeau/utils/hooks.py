@@ -153,12 +153,12 @@ def _through_identity(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, li
     passed = _identity().apply(*(values[i] for i in slots))
     passed = passed if isinstance(passed, tuple) else (passed,)
     node = next((t.grad_fn for t in passed if t.grad_fn is not None), None)
-    made = list(values)
+    results = list(values)
     for slot, tensor in zip(slots, passed):
-        made[slot] = tensor
+        results[slot] = tensor
     if isinstance(values, tuple) and hasattr(values, "_fields"):
-        return type(values)(*made), node, slots
-    return tuple(made), node, slots
+        return type(values)(*results), node, slots
+    return tuple(results), node, slots
 
 
 @functools.lru_cache(maxsize=1)

@@ -203,8 +203,8 @@ class safe_open:
         return self._entries[name]
 
     def get_tensor(self, name: str) -> Tensor:
-        made = _tensor_at(self._map, self._entry(name))
-        return made if self._device.type == "cpu" else made.to(self._device)
+        tensor = _tensor_at(self._map, self._entry(name))
+        return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
     def get_slice(self, name: str) -> _Slice:
         return _Slice(self, name)
@@ -226,8 +226,8 @@ class _Slice:
         return _NAMES[self._file._entry(self._name).dtype]
 
     def __getitem__(self, index: Any) -> Tensor:
-        made = _tensor_at(self._file._map, self._file._entry(self._name))[index]
-        return made.clone().to(self._file._device)
+        tensor = _tensor_at(self._file._map, self._file._entry(self._name))[index]
+        return tensor.clone().to(self._file._device)
 
 
 def _tensor_at(buffer: Any, entry: _Entry) -> Tensor:
@@ -260,15 +260,15 @@ def save_model(model: Any, filename: Any, metadata: dict[str, str] | None = None
     state = model.state_dict()
     metadata = dict(metadata or {})
     seen: dict[Any, str] = {}
-    kept = {}
+    unique = {}
     for name, tensor in state.items():
         place = (tensor.data_ptr(), tuple(tensor.shape), tensor.dtype) if tensor.numel() else name
         if place in seen:
             metadata[name] = seen[place]
         else:
             seen[place] = name
-            kept[name] = tensor.contiguous()
-    save_file(kept, filename, metadata or None)
+            unique[name] = tensor.contiguous()
+    save_file(unique, filename, metadata or None)
 
 
 def load_model(model: Any, filename: Any, strict: bool = True, device: Any = "cpu") -> tuple[list[str], list[str]]:

@@ -103,9 +103,9 @@ def convert(
                 for key, hook in list(child._forward_hooks.items()):
                     if hook is _observe:
                         del child._forward_hooks[key]
-                made = known[type(child)].from_float(child)
-                made.training = child.training
-                setattr(owner, name, made)
+                quantized = known[type(child)].from_float(child)
+                quantized.training = child.training
+                setattr(owner, name, quantized)
             else:
                 visit(child)
 

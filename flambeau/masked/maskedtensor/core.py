@@ -76,9 +76,9 @@ def masked_view(data: Tensor, mask: Tensor) -> MaskedTensor:
     """Data and mask as one object, the data with its history."""
     with DisableTorchFunctionSubclass():
         leaf = data.is_leaf and not data.requires_grad
-        made = Tensor._make_subclass(MaskedTensor, data) if leaf else data.as_subclass(MaskedTensor)
-    made._mask = mask
-    return made  # type: ignore[no-any-return]
+        masked = Tensor._make_subclass(MaskedTensor, data) if leaf else data.as_subclass(MaskedTensor)
+    masked._mask = mask
+    return masked  # type: ignore[no-any-return]
 
 
 def enter(data: Tensor, mask: Tensor) -> Tensor:
@@ -135,8 +135,12 @@ class MaskedTensor(Tensor):
     @property
     def grad(self) -> Any:  # type: ignore[override]
         with DisableTorchFunctionSubclass():
-            found = Tensor.grad.__get__(self)
-        return found if found is None or isinstance(found, MaskedTensor) else masked_view(_data(found), self._mask)
+            gradient = Tensor.grad.__get__(self)
+        return (
+            gradient
+            if gradient is None or isinstance(gradient, MaskedTensor)
+            else masked_view(_data(gradient), self._mask)
+        )
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -178,10 +182,10 @@ class MaskedTensor(Tensor):
         )
 
     def __deepcopy__(self, memo: Any) -> MaskedTensor:
-        made = masked_view(self.get_data().detach().clone(), copy.deepcopy(self._mask, memo))
-        made = made.requires_grad_() if self.requires_grad else made
-        memo[id(self)] = made
-        return made
+        duplicate = masked_view(self.get_data().detach().clone(), copy.deepcopy(self._mask, memo))
+        duplicate = duplicate.requires_grad_() if self.requires_grad else duplicate
+        memo[id(self)] = duplicate
+        return duplicate
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild, (self.get_data().detach(), self._mask, bool(self.requires_grad))
@@ -222,8 +226,8 @@ class MaskedTensor(Tensor):
 
 
 def _rebuild(data: Tensor, mask: Tensor, requires_grad: bool) -> MaskedTensor:
-    made = masked_view(data, mask)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    masked = masked_view(data, mask)
+    return masked.requires_grad_() if requires_grad else masked  # type: ignore[no-any-return]
 
 
 def _paired(data: Any, mask: Any) -> Any:
@@ -245,8 +249,8 @@ def _common_mask(values: Any) -> Tensor:
 
 def _elementwise(func: Any, args: Any, kwargs: Any) -> MaskedTensor:
     mask = _common_mask([*args, *kwargs.values()])
-    made = func(*map(_data, args), **{k: _data(v) for k, v in kwargs.items()})
-    return masked_view(made, mask.expand(made.shape) if mask.shape != made.shape else mask)
+    result = func(*map(_data, args), **{k: _data(v) for k, v in kwargs.items()})
+    return masked_view(result, mask.expand(result.shape) if mask.shape != result.shape else mask)
 
 
 def _inplace(func: Any, args: Any, kwargs: Any) -> Any:
@@ -273,14 +277,14 @@ def _reduced(name: str, input: MaskedTensor, *args: Any, **kwargs: Any) -> Maske
         options["ord"] = options.pop("p")
     dim, keepdim = options.get("dim"), options.get("keepdim", False)
     dims = sorted(masked._dims(data, dim), reverse=True)
-    kept, present = mask, (data != 0) | mask.logical_not()
+    counted, present = mask, (data != 0) | mask.logical_not()
     for d in dims:
-        kept, present = kept.any(d, keepdim), present.all(d, keepdim)
+        counted, present = counted.any(d, keepdim), present.all(d, keepdim)
     if name == "all":
-        return masked_view(present, kept)
+        return masked_view(present, counted)
     if dim is None:
         options.pop("dim", None)
-    return masked_view(getattr(masked, name)(data, **options, mask=mask), kept)
+    return masked_view(getattr(masked, name)(data, **options, mask=mask), counted)
 
 
 def _normalized(name: str, input: MaskedTensor, dim: int, *args: Any, **kwargs: Any) -> MaskedTensor:

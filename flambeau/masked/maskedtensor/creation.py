@@ -11,8 +11,8 @@ __all__ = ["as_masked_tensor", "masked_tensor"]
 def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> MaskedTensor:
     """A copy of the data with a mask, True where an element is present; a leaf of its own."""
     check_parts(data, mask)
-    made = masked_view(data.detach().clone(), mask.clone())
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    masked = masked_view(data.detach().clone(), mask.clone())
+    return masked.requires_grad_() if requires_grad else masked  # type: ignore[no-any-return]
 
 
 def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:

@@ -48,9 +48,9 @@ def nested_view(values: Tensor, offsets: Tensor, ragged: Any = None, at: int = 1
     Tensors of PyTorch's older strided layout are kept like the others, and called by its name.
     """
     with DisableTorchFunctionSubclass():
-        made = values.as_subclass(NestedTensor)
-        made._offsets, made._ragged, made._at, made._layout = offsets, ragged or jagged_size(), at, layout
-    return made
+        nested = values.as_subclass(NestedTensor)
+        nested._offsets, nested._ragged, nested._at, nested._layout = offsets, ragged or jagged_size(), at, layout
+    return nested
 
 
 def _plain(x: Any) -> Any:
@@ -116,15 +116,15 @@ class NestedTensor(Tensor):
         return (self._offsets.shape[0] - 1, *rest)
 
     def size(self, dim: int | None = None) -> Any:  # type: ignore[override]
-        found = self.shape if dim is None else self.shape[dim]
-        if found is self._ragged and self._layout is not jagged:
+        size = self.shape if dim is None else self.shape[dim]
+        if size is self._ragged and self._layout is not jagged:
             lengths = set(self._lengths())
             if len(lengths) != 1:
                 raise RuntimeError(
                     f"[size] expected a dimension with one size, got dimension {dim}, which is irregular"
                 )
             return lengths.pop()
-        return found
+        return size
 
     def dim(self) -> int:
         return self._values.dim() + 1
@@ -144,8 +144,8 @@ class NestedTensor(Tensor):
     @property
     def grad(self) -> Any:  # type: ignore[override]
         with DisableTorchFunctionSubclass():
-            found = Tensor.grad.__get__(self)
-        return None if found is None else self._like(found)
+            gradient = Tensor.grad.__get__(self)
+        return None if gradient is None else self._like(gradient)
 
     def __len__(self) -> int:
         return self._offsets.shape[0] - 1
@@ -267,8 +267,8 @@ class NestedTensor(Tensor):
 
     def _extreme(self, name: str, dim: Any, keepdim: bool) -> Tensor:
         if dim is not None and dim % self.dim() == self._at == 1:
-            found = fl.stack([getattr(part, name)(0) for part in self.unbind()])
-            return found.unsqueeze(1) if keepdim else found
+            extremes = fl.stack([getattr(part, name)(0) for part in self.unbind()])
+            return extremes.unsqueeze(1) if keepdim else extremes
         return self._reduced(name, dim, keepdim)
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
@@ -384,11 +384,11 @@ class NestedTensor(Tensor):
                 raise NotImplementedError(f"[{name}] expected a nested and a dense tensor, got two nested ones")
             return first._times_batch(name, args[1])
         if name in _ALIKE:
-            made = func(*map(first._broadcast, args), **{k: first._broadcast(v) for k, v in kwargs.items()})
-            return first._like(made)
+            result = func(*map(first._broadcast, args), **{k: first._broadcast(v) for k, v in kwargs.items()})
+            return first._like(result)
         if name in _ROWS and first._at == 1:
-            made = func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
-            return (first._like(made[0]), *made[1:]) if isinstance(made, tuple) else first._like(made)
+            result = func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
+            return (first._like(result[0]), *result[1:]) if isinstance(result, tuple) else first._like(result)
         raise NotImplementedError(f"[{name}] expected dense tensors, got a nested one: it is not written for them")
 
 

@@ -60,8 +60,8 @@ def varlen_attn(
     for a, b, c, n in zip(starts, starts[1:], key_starts, used):
         q, k, v = (t.transpose(0, 1) for t in (query[a:b], key[c : c + n], value[c : c + n]))
         seen = _reach(b - a, n, window_size, query.device)
-        made = fl.nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=enable_gqa)
-        results.append(made.transpose(0, 1))
+        result = fl.nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=enable_gqa)
+        results.append(result.transpose(0, 1))
         if return_aux is not None and return_aux.lse:
             k = k.repeat_interleave(q.shape[0] // k.shape[0], 0)
             scores = (q @ k.mT).float() * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -72,7 +72,7 @@ def varlen_attn(
 
 def varlen_attn_out(out: Tensor, *args: Any, **options: Any) -> Tensor | tuple[Tensor, Tensor]:
     """The same, written to `out`."""
-    made = varlen_attn(*args, **options)
-    if isinstance(made, tuple):
-        return out.copy_(made[0]), made[1]
-    return out.copy_(made)
+    result = varlen_attn(*args, **options)
+    if isinstance(result, tuple):
+        return out.copy_(result[0]), result[1]
+    return out.copy_(result)

@@ -91,7 +91,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         single = target_.dim() == 0
         input, target = (input_.unsqueeze(0), target_.unsqueeze(0)) if single else (input_, target_)
 
-        found = 0
+        assigned = 0
         output = input.new_zeros(target.size(0))
         in_head = target.new_empty(target.size(0))  # the row of the head: of the class, or of its cluster
         bounds = [0, *self.cutoffs]
@@ -107,8 +107,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 in_head.index_fill_(0, rows, self.cutoffs[0] + place - 1)
                 within = F.log_softmax(cluster, dim=1).gather(1, (target[rows] - low).unsqueeze(1))
                 output = output.index_copy(0, rows, within.squeeze(1).to(output.dtype))
-            found += rows.numel()
-        if found != target.size(0):
+            assigned += rows.numel()
+        if assigned != target.size(0):
             raise RuntimeError(
                 f"[AdaptiveLogSoftmaxWithLoss] expected targets in [0, {self.n_classes - 1}], got values from "
                 f"{target.min().item()} to {target.max().item()}"

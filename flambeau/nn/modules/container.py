@@ -245,13 +245,13 @@ class ModuleDict(Module):
     forward = Module.forward
 
 
-def _pairs(what: str, given: Any) -> Iterable[tuple[Any, Any]]:
+def _pairs(what: str, items: Any) -> Iterable[tuple[Any, Any]]:
     """The items of a mapping or of an iterable of pairs."""
-    if not isinstance(given, container_abcs.Iterable):
-        raise TypeError(f"[{what}] expected an iterable of key/value pairs, got {type(given).__name__}")
-    if isinstance(given, (Mapping, ModuleDict, ParameterDict)):
-        return list(given.items())
-    pairs = list(given)
+    if not isinstance(items, container_abcs.Iterable):
+        raise TypeError(f"[{what}] expected an iterable of key/value pairs, got {type(items).__name__}")
+    if isinstance(items, (Mapping, ModuleDict, ParameterDict)):
+        return list(items.items())
+    pairs = list(items)
     for i, pair in enumerate(pairs):
         if not isinstance(pair, container_abcs.Iterable):
             raise TypeError(f"[{what}] expected pairs, got {type(pair).__name__} at {i}")
@@ -413,14 +413,14 @@ class ParameterDict(Module):
         raise RuntimeError("[ParameterDict] expected to be indexed, got a call")
 
     def __or__(self, other: ParameterDict) -> ParameterDict:
-        made = self.copy()
-        made.update(other)
-        return made
+        union = self.copy()
+        union.update(other)
+        return union
 
     def __ror__(self, other: ParameterDict) -> ParameterDict:
-        made = other.copy()
-        made.update(self)
-        return made
+        union = other.copy()
+        union.update(self)
+        return union
 
     def __ior__(self, other: ParameterDict) -> ParameterDict:
         self.update(other)

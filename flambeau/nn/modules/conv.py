@@ -244,7 +244,7 @@ class _ConvTransposeNd(_ConvNd):
             raise ValueError(
                 f"[{name}] expected output_size of {num_spatial_dims} or {whole} elements, got {len(output_size)}"
             )
-        found = []
+        output_padding = []
         for d, wanted in enumerate(output_size):
             spread = (dilation[d] if dilation is not None else 1) * (kernel_size[d] - 1)
             least = (input.size(d + whole - num_spatial_dims) - 1) * stride[d] - 2 * padding[d] + spread + 1
@@ -253,8 +253,8 @@ class _ConvTransposeNd(_ConvNd):
                     f"[{name}] expected output_size[{d}] in [{least}, {least + stride[d] - 1}] for an input of shape "
                     f"{tuple(input.shape)}, got {wanted}"
                 )
-            found.append(wanted - least)
-        return found
+            output_padding.append(wanted - least)
+        return output_padding
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         extra = self.output_padding

@@ -46,10 +46,10 @@ class LazyModuleMixin(Module):
         error_msgs: list[str],
     ) -> None:
         for name, own in (*self._parameters.items(), *self._buffers.items()):
-            given = state_dict.get(prefix + name)
-            if given is not None and own is not None and is_lazy(own) and not is_lazy(given):
+            loaded = state_dict.get(prefix + name)
+            if loaded is not None and own is not None and is_lazy(own) and not is_lazy(loaded):
                 with fl.no_grad():
-                    own.materialize(given.shape)
+                    own.materialize(loaded.shape)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Give the parameters their shapes, from the arguments of forward."""

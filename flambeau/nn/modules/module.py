@@ -63,11 +63,11 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     names = ("dtype", "non_blocking", "copy") if args and isinstance(args[0], fl.dtype) else _TO_ARGUMENTS
     if len(args) > len(names) or any(name not in _TO_ARGUMENTS for name in kwargs):
         raise TypeError(f"[to] expected {', '.join(_TO_ARGUMENTS)}, got {args} {kwargs}")
-    given = dict(zip(names, args)) | kwargs
-    device = given.get("device")
+    arguments = dict(zip(names, args)) | kwargs
+    device = arguments.get("device")
     if device is not None:
         device = fl.device(device)
-    return device, given.get("dtype"), bool(given.get("non_blocking", False)), memory_format
+    return device, arguments.get("dtype"), bool(arguments.get("non_blocking", False)), memory_format
 
 
 _TO_ARGUMENTS = ("device", "dtype", "non_blocking", "copy")
@@ -114,8 +114,10 @@ class Module(StateDicts):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
-            given = f"{len(args)} positional and {len(kwargs)} keyword arguments"
-            raise TypeError(f"[{type(self).__name__}.__init__] expected no arguments for Module.__init__, got {given}")
+            received = f"{len(args)} positional and {len(kwargs)} keyword arguments"
+            raise TypeError(
+                f"[{type(self).__name__}.__init__] expected no arguments for Module.__init__, got {received}"
+            )
         state = self.__dict__
         state["training"] = True
         for table in TABLES:
@@ -235,14 +237,14 @@ class Module(StateDicts):
                 value = output
         self._buffers[name] = value
 
-    def _forget(self, name: str, kept: str) -> None:
+    def _forget(self, name: str, own_table: str) -> None:
         """Takes a name out of all places but one, before it is registered there."""
         state = self.__dict__
         state.pop(name, None)
         for table in ("_parameters", "_buffers", "_modules"):
-            if table != kept and name in (found := state.get(table) or ()):
-                del found[name]  # type: ignore[union-attr]
-        if kept != "_buffers":
+            if table != own_table and name in (members := state.get(table) or ()):
+                del members[name]  # type: ignore[union-attr]
+        if own_table != "_buffers":
             state.get("_non_persistent_buffers_set", set()).discard(name)
 
     def __delattr__(self, name: str) -> None:
@@ -309,16 +311,16 @@ class Module(StateDicts):
         return owner, name, getattr(owner, name)
 
     def get_parameter(self, target: str) -> Parameter:
-        _, name, found = self._get_member(target)
-        if not isinstance(found, Parameter):
+        _, name, parameter = self._get_member(target)
+        if not isinstance(parameter, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return found
+        return parameter
 
     def get_buffer(self, target: str) -> Tensor:
-        owner, name, found = self._get_member(target)
+        owner, name, buffer = self._get_member(target)
         if name not in owner._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return found
+        return buffer
 
     # ---------------------------------------------------------------- conversion
 
@@ -337,18 +339,18 @@ class Module(StateDicts):
             if applied is not param and hasattr(type(applied), "__tensor_flatten__"):
                 # A tensor made of others: its parts have to come along, and the parameter stays the same object.
                 fl.utils.swap_tensors(param, Parameter(applied, param.requires_grad))
-                kept = param
+                current = param
             elif not overwrite and (param.device.type, param.layout) == (applied.device.type, applied.layout):
                 with fl.no_grad():
                     param.data = applied
-                kept = param
+                current = param
             else:
-                kept = Parameter(applied, param.requires_grad)
-                self._parameters[key] = kept
+                current = Parameter(applied, param.requires_grad)
+                self._parameters[key] = current
             if old_grad is not None:
                 with fl.no_grad():
                     grad = fn(old_grad)
-                kept.grad = grad.requires_grad_(old_grad.requires_grad)
+                current.grad = grad.requires_grad_(old_grad.requires_grad)
         for key, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[key] = fn(buffer)

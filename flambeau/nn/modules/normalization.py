@@ -17,8 +17,8 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 def register_affine(module: Module, shape: Any, weight: bool, bias: bool, device: Any, dtype: Any) -> None:
     """The parameters of a normalisation, those that are wanted; the others are None."""
     for name, wanted in (("weight", weight), ("bias", bias)):
-        made = Parameter(fl.empty(shape, device=device, dtype=dtype)) if wanted else None
-        module.register_parameter(name, made)
+        parameter = Parameter(fl.empty(shape, device=device, dtype=dtype)) if wanted else None
+        module.register_parameter(name, parameter)
 
 
 def reset_affine(module: Any) -> None:

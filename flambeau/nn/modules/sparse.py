@@ -30,18 +30,18 @@ class _Table(Module):
     padding_idx: int | None
 
     def _make_weight(
-        self, rows: int, columns: int, given: Tensor | None, freeze: bool, device: Any, dtype: Any
+        self, rows: int, columns: int, initial: Tensor | None, freeze: bool, device: Any, dtype: Any
     ) -> None:
-        if given is None:
+        if initial is None:
             weight = fl.empty((rows, columns), device=device, dtype=dtype)
             self.weight = Parameter(weight, requires_grad=not freeze)
             self.reset_parameters()
             return
-        if list(given.shape) != [rows, columns]:
+        if list(initial.shape) != [rows, columns]:
             raise AssertionError(
-                f"[{type(self).__name__}] expected a weight of shape {(rows, columns)}, got {tuple(given.shape)}"
+                f"[{type(self).__name__}] expected a weight of shape {(rows, columns)}, got {tuple(initial.shape)}"
             )
-        self.weight = Parameter(given, requires_grad=not freeze)
+        self.weight = Parameter(initial, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
         """Draw the rows from the normal distribution."""

@@ -112,10 +112,10 @@ class StateDicts(_C.ModuleBase):
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """Parameters and persistent buffers by their dotted names, sharing memory with the module."""
         if args:
-            given = dict(zip(("destination", "prefix", "keep_vars"), args))
-            destination = given.get("destination", destination)
-            prefix = given.get("prefix", prefix)
-            keep_vars = given.get("keep_vars", keep_vars)
+            arguments = dict(zip(("destination", "prefix", "keep_vars"), args))
+            destination = arguments.get("destination", destination)
+            prefix = arguments.get("prefix", prefix)
+            keep_vars = arguments.get("keep_vars", keep_vars)
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -178,35 +178,35 @@ class StateDicts(_C.ModuleBase):
                     if (first not in self._modules) if rest else (first not in own):
                         unexpected_keys.append(key)
 
-    def _load_tensor(self, name: str, tensor: Any, given: Any, key: str, assign: bool) -> str | None:
+    def _load_tensor(self, name: str, tensor: Any, loaded: Any, key: str, assign: bool) -> str | None:
         """Puts a given value into a parameter or buffer; returns what is wrong with it."""
-        if not isinstance(given, Tensor):
+        if not isinstance(loaded, Tensor):
             return (
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
-                f"checkpoint but received {type(given)}"
+                f"checkpoint but received {type(loaded)}"
             )
         uninitialised = is_lazy(tensor)
-        if not uninitialised and tensor.dim() == 0 and given.dim() == 1 and given.numel() == 1:
-            given = given[0]  # scalars were once saved as vectors of one element
-        if not uninitialised and given.shape != tensor.shape:
+        if not uninitialised and tensor.dim() == 0 and loaded.dim() == 1 and loaded.numel() == 1:
+            loaded = loaded[0]  # scalars were once saved as vectors of one element
+        if not uninitialised and loaded.shape != tensor.shape:
             return (
-                f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
+                f"size mismatch for {key}: copying a param with shape {loaded.shape} from checkpoint, "
                 f"the shape in current model is {tensor.shape}."
             )
         try:
             with fl.no_grad():
                 if assign:
                     if isinstance(tensor, Parameter):
-                        given = given if isinstance(given, Parameter) else Parameter(given, tensor.requires_grad)
-                    setattr(self, name, given)
-                elif tensor.is_meta and not given.is_meta:
+                        loaded = loaded if isinstance(loaded, Parameter) else Parameter(loaded, tensor.requires_grad)
+                    setattr(self, name, loaded)
+                elif tensor.is_meta and not loaded.is_meta:
                     warnings.warn(
                         f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the "
                         "current model does nothing; pass assign=True to replace it",
                         stacklevel=2,
                     )
                 else:
-                    tensor.copy_(given)
+                    tensor.copy_(loaded)
         except Exception as error:
             shapes = "" if uninitialised else f"of shape {tuple(tensor.shape)} "
             return f'While copying the parameter named "{key}" {shapes}an exception occurred: {error!r}'

@@ -11,8 +11,8 @@ from flambeau import Tensor
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
-def _tensors(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    return [given] if isinstance(given, Tensor) else list(given)
+def _tensors(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
 
 def get_total_norm(

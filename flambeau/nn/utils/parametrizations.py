@@ -122,8 +122,8 @@ def orthogonal(
         raise ValueError(
             f"[orthogonal] expected orthogonal_map matrix_exp, cayley or householder, got {orthogonal_map!r}"
         )
-    made = _Orthogonal(weight, chosen, use_trivialization=use_trivialization)
-    return parametrize.register_parametrization(module, name, made, unsafe=True)
+    parametrization = _Orthogonal(weight, chosen, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, parametrization, unsafe=True)
 
 
 class _WeightNorm(Module):

@@ -100,13 +100,13 @@ class ParametrizationList(ModuleList):
                 part.requires_grad_(original.requires_grad)
                 _register_parameter_or_buffer(self, f"original{place}", part)
         if not unsafe:
-            made = self()
-            if not isinstance(made, Tensor):
-                raise ValueError(f"[ParametrizationList] expected a tensor, got {type(made).__name__}")
-            if made.dtype != dtype or made.shape != shape:
+            value = self()
+            if not isinstance(value, Tensor):
+                raise ValueError(f"[ParametrizationList] expected a tensor, got {type(value).__name__}")
+            if value.dtype != dtype or value.shape != shape:
                 raise ValueError(
                     f"[ParametrizationList] expected a parametrization that keeps shape {tuple(shape)} and dtype {dtype}, "
-                    f"got {tuple(made.shape)} and {made.dtype}; pass unsafe=True to allow it"
+                    f"got {tuple(value.shape)} and {value.dtype}; pass unsafe=True to allow it"
                 )
 
     def right_inverse(self, value: Tensor) -> None:
@@ -136,12 +136,12 @@ class ParametrizationList(ModuleList):
 
     def forward(self) -> Tensor:
         if self.is_tensor:
-            made = self[0](self.original)
+            value = self[0](self.original)
         else:
-            made = self[0](*(getattr(self, f"original{place}") for place in range(self.ntensors)))
+            value = self[0](*(getattr(self, f"original{place}") for place in range(self.ntensors)))
         for place in range(1, len(self)):
-            made = self[place](made)
-        return made
+            value = self[place](value)
+        return value
 
 
 def _inject_new_class(module: Module) -> None:
@@ -179,9 +179,9 @@ def _inject_property(module: Module, tensor_name: str) -> None:
         if not _cache_enabled:
             return self.parametrizations[tensor_name]()
         key = (id(self), tensor_name)
-        if (found := _cache.get(key)) is None:
-            _cache[key] = found = self.parametrizations[tensor_name]()
-        return found
+        if (cached := _cache.get(key)) is None:
+            _cache[key] = cached = self.parametrizations[tensor_name]()
+        return cached
 
     def assign(self: Module, value: Tensor) -> None:
         self.parametrizations[tensor_name].right_inverse(value)
@@ -253,8 +253,8 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
             with fl.no_grad():
                 _maybe_set(original, getattr(module, tensor_name))
     elif leave_parametrized:
-        made = getattr(module, tensor_name)
-        original = Parameter(made.detach()) if made.requires_grad else made
+        value = getattr(module, tensor_name)
+        original = Parameter(value.detach()) if value.requires_grad else value
     else:
         raise ValueError(
             "[remove_parametrizations] expected leave_parametrized=True for a tensor computed from several, got False"

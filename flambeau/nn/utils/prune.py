@@ -144,8 +144,8 @@ class PruningContainer(BasePruningMethod):
             chosen: Any = mask == 1
         elif method.PRUNING_TYPE == "structured":
             dim = method.dim % t.dim()
-            kept = mask.sum([d for d in range(t.dim()) if d != dim]) != 0
-            chosen = (*(slice(None) for _ in range(dim)), kept)
+            remaining = mask.sum([d for d in range(t.dim()) if d != dim]) != 0
+            chosen = (*(slice(None) for _ in range(dim)), remaining)
         elif method.PRUNING_TYPE == "global":
             chosen = (slice(None),) * t.dim()
         else:
@@ -209,10 +209,10 @@ class L1Unstructured(_Amount):
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
-def _channel_mask(t: Tensor, dim: int, kept: Tensor) -> Tensor:
+def _channel_mask(t: Tensor, dim: int, channels: Tensor) -> Tensor:
     """Ones in the channels that are kept, zeros in the others."""
     mask = fl.zeros_like(t)
-    mask[(*(slice(None) for _ in range(dim % t.dim())), kept)] = 1
+    mask[(*(slice(None) for _ in range(dim % t.dim())), channels)] = 1
     return mask
 
 

@@ -195,9 +195,9 @@ class Compare:
         for n in threads:
             out.append(f"{n} threads: ".ljust(len(head), "-"))
             for row in rows:
-                found = [cells.get((n, row, column)) for column in columns]
-                if any(found):
-                    texts = [f"{statistics.median(c) / size:.{self._digits}f}" if c else "" for c in found]
+                measured = [cells.get((n, row, column)) for column in columns]
+                if any(measured):
+                    texts = [f"{statistics.median(c) / size:.{self._digits}f}" if c else "" for c in measured]
                     out.append(line(f"      {row}", texts))
         return "\n".join([*out, "", f"Times are in {name} ({unit}).", ""])
 

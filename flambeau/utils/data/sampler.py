@@ -41,9 +41,9 @@ def _seeded(generator: Any) -> Any:
     """The given generator, or a new one seeded from the default one."""
     if generator is not None:
         return generator
-    made = flambeau.Generator()
-    made.manual_seed(int(flambeau.empty((), dtype=flambeau.int64).random_().item()))
-    return made
+    seeded = flambeau.Generator()
+    seeded.manual_seed(int(flambeau.empty((), dtype=flambeau.int64).random_().item()))
+    return seeded
 
 
 class SequentialSampler(Sampler[int]):

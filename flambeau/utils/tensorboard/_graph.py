@@ -27,27 +27,27 @@ def graph(model: Any, args: Any) -> bytes:
     root = type(model).__name__
     nodes: list[tuple[str, str, list[str], Any]] = []
     source: dict[int, str] = {}
-    kept: list[Any] = []  # ids stay unique while the tensors live
+    alive: list[Any] = []  # ids stay unique while the tensors live
     for i, tensor in enumerate(_tensors(args)):
         nodes.append((f"input/{i}", "Input", [], tuple(tensor.shape)))
         source[id(tensor)] = f"input/{i}"
-        kept.append(tensor)
+        alive.append(tensor)
     last = [nodes[-1][0]] if nodes else []
 
     def note(module: Any, inputs: Any, output: Any) -> None:
         if next(module.children(), None) is not None:
             for tensor in _tensors(output):
-                kept.append(tensor)
+                alive.append(tensor)
             return
         name = f"{root}/{names[module].replace('.', '/')}"
         count = sum(1 for known, *_ in nodes if known == name or known.startswith(f"{name}_"))
         name = f"{name}_{count}" if count else name
-        found = [source[id(t)] for t in _tensors(inputs) if id(t) in source] or list(last)
+        sources = [source[id(t)] for t in _tensors(inputs) if id(t) in source] or list(last)
         outputs = _tensors(output)
-        nodes.append((name, type(module).__name__, found, tuple(outputs[0].shape) if outputs else ()))
+        nodes.append((name, type(module).__name__, sources, tuple(outputs[0].shape) if outputs else ()))
         for tensor in outputs:
             source[id(tensor)] = name
-            kept.append(tensor)
+            alive.append(tensor)
         last[:] = [name]
 
     handles = [module.register_forward_hook(note) for module in model.modules()]

@@ -12,8 +12,8 @@ from flambeau._C import Tensor
 
 def as_tensor(value: Any) -> Tensor:
     """Tensors, arrays, numbers and lists as a CPU tensor without history."""
-    made = value if isinstance(value, Tensor) else flambeau.as_tensor(value)
-    return made.detach().cpu()
+    tensor = value if isinstance(value, Tensor) else flambeau.as_tensor(value)
+    return tensor.detach().cpu()
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:

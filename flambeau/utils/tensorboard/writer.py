@@ -253,10 +253,10 @@ class SummaryWriter:
 
         if input_to_model is None:
             raise ValueError("[add_graph] expected an input for the model, got none")
-        made = graph(model, input_to_model)
-        self._get_file_writer().add_graph(made)
+        definition = graph(model, input_to_model)
+        self._get_file_writer().add_graph(definition)
         if verbose:
-            for field, node in _wire.fields(made):
+            for field, node in _wire.fields(definition):
                 if field == 1:
                     parts = dict(_wire.fields(node))
                     print(parts[1].decode(), parts[2].decode())

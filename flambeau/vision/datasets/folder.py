@@ -50,14 +50,14 @@ def make_dataset(
     accept = is_valid_file or (lambda path: has_file_allowed_extension(path, extensions))
     samples, empty = [], []
     for name, index in sorted((class_to_idx or find_classes(directory)[1]).items()):
-        found = [
+        present = [
             os.path.join(folder, file)
             for folder, _, files in sorted(os.walk(os.path.join(directory, name), followlinks=True))
             for file in sorted(files)
             if accept(os.path.join(folder, file))
         ]
-        samples += [(path, index) for path in found]
-        if not found:
+        samples += [(path, index) for path in present]
+        if not present:
             empty.append(name)
     if empty and not allow_empty:
         raise FileNotFoundError(f"[make_dataset] expected files for every class, got none for {', '.join(empty)}")

@@ -61,10 +61,10 @@ def model(enumeration: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
             chosen = weights if weights is not None else (next(iter(enumeration)) if pretrained else None)
             if isinstance(chosen, str):
                 chosen = enumeration[chosen.rpartition(".")[2]]
-            made = function(**options)
+            network = function(**options)
             if chosen is not None:
-                made.load_state_dict(chosen.get_state_dict(progress=progress, check_hash=True, weights_only=True))
-            return made
+                network.load_state_dict(chosen.get_state_dict(progress=progress, check_hash=True, weights_only=True))
+            return network
 
         build.__name__ = build.__qualname__ = function.__name__
         build.__doc__, build.__module__ = function.__doc__, function.__module__

@@ -23,17 +23,17 @@ class _Extractor(nn.Module):
         self.model, self.names = model, names
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        features: dict[str, Any] = {}
         hooks = []
         for name, shown in self.names.items():
             module = self.model.get_submodule(name)
-            hooks.append(module.register_forward_hook(lambda m, a, out, shown=shown: found.__setitem__(shown, out)))
+            hooks.append(module.register_forward_hook(lambda m, a, out, shown=shown: features.__setitem__(shown, out)))
         try:
             self.model(*args, **kwargs)
         finally:
             for hook in hooks:
                 hook.remove()
-        return {shown: found[shown] for shown in self.names.values()}
+        return {shown: features[shown] for shown in self.names.values()}
 
 
 def create_feature_extractor(model: nn.Module, return_nodes: Any = None, **options: Any) -> nn.Module:

@@ -58,11 +58,11 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Indices of the boxes that overlap no better one by more than the threshold, best first."""
     order = scores.argsort(descending=True, stable=True)
     overlaps = (box_iou(boxes[order], boxes[order]) > iou_threshold).tolist()
-    kept: list[int] = []
+    chosen: list[int] = []
     for i, row in enumerate(overlaps):
-        if not any(row[j] for j in kept):
-            kept.append(i)
-    return order[flambeau.tensor(kept, dtype=flambeau.int64)]
+        if not any(row[j] for j in chosen):
+            chosen.append(i)
+    return order[flambeau.tensor(chosen, dtype=flambeau.int64)]
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:

@@ -41,8 +41,8 @@ def make_boxed_compiler(compiler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _called(function: Any, args: list[Any]) -> list[Any]:
-    made = function(args) if getattr(function, "_boxed_call", False) else function(*args)
-    return list(made) if isinstance(made, (list, tuple)) else [made]
+    results = function(args) if getattr(function, "_boxed_call", False) else function(*args)
+    return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
 def _geometry(x: Any) -> Any:
@@ -97,7 +97,7 @@ class _Flat:
             tensors = [_stand_in(args[i]) for i in at]
             graph = self._traced(traced, tensors)
             compiled = self.inference(graph, tensors)
-        return lambda given: _called(compiled, [given[i] for i in at])
+        return lambda inputs: _called(compiled, [inputs[i] for i in at])
 
     def _with_backward(self, args: list[Any]) -> Callable[..., list[Any]]:
         at = [i for i, a in enumerate(args) if isinstance(a, fl.Tensor)]
@@ -111,10 +111,10 @@ class _Flat:
         def joint(primals: list[Any], tangents: list[Any]) -> Any:
             with fl.enable_grad():
                 results = self.function(_filled(args, at, primals))
-                found = fl.autograd.grad(
+                gradients = fl.autograd.grad(
                     [results[i] for i in followed], [primals[i] for i in wanted], tangents, allow_unused=True
                 )
-            return results, list(found)
+            return results, list(gradients)
 
         graph = self._traced(joint, [_stand_in(args[i]) for i in at], tangents)
         for node, name in zip(
@@ -124,15 +124,15 @@ class _Flat:
             node.name = node.target = name
         graph.recompile()
         forward, backward = self.partition(graph, [*tensors, *tangents], num_fwd_outputs=len(probe))
-        kept = len(forward.graph.output_node().args[0]) - len(probe)
+        saved_count = len(forward.graph.output_node().args[0]) - len(probe)
         run_forward = self.forward(forward, [t.detach() for t in tensors])
         run_backward = _Later(self.backward, backward)
 
         class CompiledFunction(fl.autograd.Function):  # type: ignore[misc]
             @staticmethod
-            def forward(ctx: Any, *given: Any) -> Any:
-                results = _called(run_forward, list(given))
-                count = len(results) - kept
+            def forward(ctx: Any, *arguments: Any) -> Any:
+                results = _called(run_forward, list(arguments))
+                count = len(results) - saved_count
                 saved = results[count:]
                 ctx.save_for_backward(*(s if isinstance(s, fl.Tensor) else None for s in saved))
                 ctx.plain = [None if isinstance(s, fl.Tensor) else s for s in saved]
@@ -144,13 +144,13 @@ class _Flat:
             @staticmethod
             def backward(ctx: Any, *grads: Any) -> Any:
                 saved = [s if p is None else p for s, p in zip(ctx.saved_tensors, ctx.plain)]
-                found = run_backward([*saved, *(grads[i].contiguous() for i in followed)])
+                gradients = run_backward([*saved, *(grads[i].contiguous() for i in followed)])
                 out: list[Any] = [None] * len(tensors)
-                for i, g in zip(wanted, found):
+                for i, g in zip(wanted, gradients):
                     out[i] = g
                 return tuple(out)
 
-        return lambda given: list(CompiledFunction.apply(*[given[i] for i in at]))
+        return lambda arguments: list(CompiledFunction.apply(*[arguments[i] for i in at]))
 
 
 class _Later:
@@ -197,8 +197,8 @@ def aot_function(
         if key not in flats:
             shape: list[Any] = []
 
-            def flat(given: list[Any]) -> list[Any]:
-                positional, named = pytree.tree_unflatten(given, spec)
+            def flat(flat_inputs: list[Any]) -> list[Any]:
+                positional, named = pytree.tree_unflatten(flat_inputs, spec)
                 results, out = pytree.tree_flatten(fn(*positional, **named))
                 shape[:] = [out]
                 return results
@@ -207,8 +207,8 @@ def aot_function(
                 _Flat(flat, fw_compiler, bw_compiler, inference_compiler, partition_fn, decompositions),
                 shape,
             )
-        made, shape = flats[key]
-        results = made(leaves)
+        compiled, shape = flats[key]
+        results = compiled(leaves)
         return pytree.tree_unflatten(results, shape[0])
 
     return wrapper
@@ -252,20 +252,20 @@ def aot_module_simplified(
     call, state = _called_with_state(mod) if hasattr(mod, "named_parameters") else (None, {})
     count = len(state)
 
-    def flat(given: list[Any]) -> list[Any]:
+    def flat(inputs: list[Any]) -> list[Any]:
         if call is None or not count:
-            made = mod(*given)
+            returned = mod(*inputs)
         else:
-            made = call(dict(zip(state, given[:count])), *given[count:])
-        single[:] = [not isinstance(made, (list, tuple))]
-        return [made] if single[0] else list(made)
+            returned = call(dict(zip(state, inputs[:count])), *inputs[count:])
+        single[:] = [not isinstance(returned, (list, tuple))]
+        return [returned] if single[0] else list(returned)
 
     single: list[bool] = []
     compiled = _Flat(flat, fw_compiler, bw_compiler, inference_compiler, partition_fn, decompositions)
 
-    def forward(*given: Any) -> Any:
+    def forward(*inputs: Any) -> Any:
         current = _called_with_state(mod)[1].values() if count else ()
-        results = compiled([*current, *given])
+        results = compiled([*current, *inputs])
         return results[0] if single[0] else results
 
     forward.zero_grad = getattr(mod, "zero_grad", None)

@@ -38,12 +38,12 @@ def default_partition(
         if node in late:
             seen[node] = backward.node_copy(node, seen.__getitem__)
     backward.output([seen[g] if isinstance(g, Node) else g for g in gradients])
-    made = []
+    modules = []
     for part in (forward, backward):
         part.eliminate_dead_code()
         part.lint()
-        made.append(GraphModule(joint_module, part))
-    return made[0], made[1]
+        modules.append(GraphModule(joint_module, part))
+    return modules[0], modules[1]
 
 
 def min_cut_rematerialization_partition(

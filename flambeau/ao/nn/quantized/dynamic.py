@@ -67,10 +67,10 @@ class Linear(_Shown):
 
     @classmethod
     def from_float(cls, mod: Any, dtype: Any = None) -> Linear:
-        made = cls(mod.in_features, mod.out_features, mod.bias is not None, float_or_quantized(dtype))
-        made._packed_params = _Weights(mod.weight, mod.bias, made.dtype)
-        made.training = mod.training
-        return made
+        layer = cls(mod.in_features, mod.out_features, mod.bias is not None, float_or_quantized(dtype))
+        layer._packed_params = _Weights(mod.weight, mod.bias, layer.dtype)
+        layer.training = mod.training
+        return layer
 
     def weight(self) -> Tensor:
         return self._packed_params.dequantized()

@@ -48,16 +48,16 @@ class Closed(Exception):
 
 
 def _from_bytes(data: bytes, number: int, shape: tuple[int, ...], requires_grad: bool) -> Tensor:
-    made = flambeau.empty(shape, dtype=_DTYPES[number])
+    tensor = flambeau.empty(shape, dtype=_DTYPES[number])
     if data:
-        _C._storage_memory(made)[:] = data
-    return made.requires_grad_() if requires_grad else made
+        _C._storage_memory(tensor)[:] = data
+    return tensor.requires_grad_() if requires_grad else tensor
 
 
 def _from_memory(memory: Tensor, number: int, shape: tuple[int, ...], stride: Any, requires_grad: bool) -> Tensor:
-    made = flambeau.empty(0, dtype=_DTYPES[number])
-    made = flambeau._ops._set_storage_(made, memory, 0, shape, stride)
-    return made.requires_grad_() if requires_grad else made
+    tensor = flambeau.empty(0, dtype=_DTYPES[number])
+    tensor = flambeau._ops._set_storage_(tensor, memory, 0, shape, stride)
+    return tensor.requires_grad_() if requires_grad else tensor
 
 
 class _Descriptor:

@@ -36,6 +36,6 @@ def split_const_subgraphs(
             f"[split_const_subgraphs] expected device_for_folded_attrs='cpu', got {device_for_folded_attrs!r}"
         )
     traced = module if isinstance(module, GraphModule) else symbolic_trace(module)
-    made = FoldedGraphModule(traced, traced.graph, type(traced).__name__)
-    made.skip = skip_folding_node_fn
-    return made
+    folded = FoldedGraphModule(traced, traced.graph, type(traced).__name__)
+    folded.skip = skip_folding_node_fn
+    return folded

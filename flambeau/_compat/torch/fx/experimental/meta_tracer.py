@@ -81,16 +81,16 @@ class MetaTracer(Tracer):
         type_expr: Any = None,
         proxy_factory_fn: Any = None,
     ) -> Any:
-        made = super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
+        proxy = super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
         if kind == "placeholder" and target in self.meta_args:
-            made.install_tensor_meta(self.meta_args[target])
-            return made
-        if isinstance(made, MetaProxy):
+            proxy.install_tensor_meta(self.meta_args[target])
+            return proxy
+        if isinstance(proxy, MetaProxy):
             try:
-                made.install_tensor_meta(self._on_meta(kind, target, args, kwargs))
+                proxy.install_tensor_meta(self._on_meta(kind, target, args, kwargs))
             except LookupError:
-                return made  # something whose shape nobody knows took part
-        return made
+                return proxy  # something whose shape nobody knows took part
+        return proxy
 
     def _on_meta(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The value of a node on the meta device."""

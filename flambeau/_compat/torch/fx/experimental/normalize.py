@@ -25,10 +25,10 @@ class NormalizeArgs(Transformer):
         self.normalize_to_only_use_kwargs = normalize_to_only_use_kwargs
 
     def run_node(self, n: Node) -> Any:
-        made = super().run_node(n)
-        if isinstance(made, Proxy):
-            self.node_map[made] = n
-        return made
+        result = super().run_node(n)
+        if isinstance(result, Proxy):
+            self.node_map[result] = n
+        return result
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         pair = normalize_function(target, args, kwargs, None, None, self.normalize_to_only_use_kwargs)
@@ -75,6 +75,6 @@ class NormalizeOperators(Transformer):
 
 
 def _is_tensor_first(args: tuple[Argument, ...]) -> bool:
-    found: list[Any] = []
-    map_aggregate(args[0], found.append)
-    return bool(found) and isinstance(found[0], Proxy)
+    tensors: list[Any] = []
+    map_aggregate(args[0], tensors.append)
+    return bool(tensors) and isinstance(tensors[0], Proxy)

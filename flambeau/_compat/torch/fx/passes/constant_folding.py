@@ -63,11 +63,11 @@ def fold_constants(
 
 def _written_attributes(gm: GraphModule) -> set[str]:
     """Paths of attributes that the graph writes in place."""
-    found: set[str] = set()
+    written: set[str] = set()
     for node in gm.graph.nodes:
         if node.op in ("call_function", "call_method") and node.is_impure(impure_random=False):
-            found.update(str(used.target) for used in node._input_nodes if used.op == "get_attr")
-    return found
+            written.update(str(used.target) for used in node._input_nodes if used.op == "get_attr")
+    return written
 
 
 def _free_name(gm: GraphModule) -> str:

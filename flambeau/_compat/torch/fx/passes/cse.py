@@ -46,18 +46,18 @@ def eliminate_common_subexpressions(
 
 def _written(graph: Graph) -> set[Node]:
     """Nodes that something written in place may share memory with."""
-    found: set[Node] = set()
+    written: set[Node] = set()
     for node in reversed(graph.nodes):
         writes = node.op in ("call_function", "call_method") and node.is_impure(impure_random=False)
-        if writes or node in found:
-            found.update(node._input_nodes)
+        if writes or node in written:
+            written.update(node._input_nodes)
             if writes:
-                found.add(node)
+                written.add(node)
     # Views made from a written tensor show what is written.
     for node in graph.nodes:
-        if any(used in found for used in node._input_nodes):
-            found.add(node)
-    return found
+        if any(used in written for used in node._input_nodes):
+            written.add(node)
+    return written
 
 
 def _key(value: Any) -> Hashable:

@@ -48,10 +48,10 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list[Any] | None = None)
 
 
 def get_tensor_meta(node: Node) -> TensorMetadata:
-    found = node.meta.get("tensor_meta")
-    if not isinstance(found, TensorMetadata):
+    metadata = node.meta.get("tensor_meta")
+    if not isinstance(metadata, TensorMetadata):
         raise RuntimeError(f"[graph_manipulation] expected a node with tensor_meta, got {node}; run ShapeProp first")
-    return found
+    return metadata
 
 
 def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:

@@ -61,7 +61,7 @@ def fold_batch_norm(gm: GraphModule) -> int:
 
 def folded(layer: Any, norm: Any) -> Any:
     """A copy of a layer that also does what a batch normalisation in eval mode does after it."""
-    made = copy.deepcopy(layer)
+    fused = copy.deepcopy(layer)
     with flambeau.no_grad():
         scale = (norm.running_var + norm.eps).rsqrt()
         if norm.weight is not None:
@@ -79,9 +79,9 @@ def folded(layer: Any, norm: Any) -> Any:
             scaled = weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
         bias = shift if layer.bias is None else layer.bias * scale + shift
         grad = weight.requires_grad
-        made.weight = Parameter(scaled.to(weight.dtype), grad)
-        made.bias = Parameter(bias.to(weight.dtype), grad)
-    return made
+        fused.weight = Parameter(scaled.to(weight.dtype), grad)
+        fused.bias = Parameter(bias.to(weight.dtype), grad)
+    return fused
 
 
 def remove_dropout(gm: GraphModule) -> int:

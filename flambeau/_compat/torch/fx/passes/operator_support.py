@@ -46,8 +46,8 @@ class OperatorSupport(OperatorSupportBase):
 
 
 def _dtype(node: Node) -> Any:
-    found = node.meta.get("val", node.meta.get("tensor_meta"))
-    return getattr(found, "dtype", None)
+    value = node.meta.get("val", node.meta.get("tensor_meta"))
+    return getattr(value, "dtype", None)
 
 
 class FunctionalOperatorSupport(OperatorSupportBase):

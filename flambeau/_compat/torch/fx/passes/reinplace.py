@@ -38,11 +38,11 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
             continue
         node.target = form
         # What the operator wrote is the memory of its argument from now on.
-        made = memory[node]
+        result_memory = memory[node]
         for other, place in memory.items():
-            if place is made:
+            if place is result_memory:
                 memory[other] = root
-        last_use[root] = max(last_use[root], last_use.get(made, 0))
+        last_use[root] = max(last_use[root], last_use.get(result_memory, 0))
     gm.recompile()
     return gm
 
@@ -77,8 +77,8 @@ def _inplace_form(node: Node) -> OpOverload | None:
     name = f"{op._opname}_" + (f".{op._overloadname}" if op._overloadname != "default" else "")
     if op._opname.endswith("_") or not flambeau._C._operator_exists(name):
         return None
-    found: OpOverload = flambeau._C._operator_object(name)
-    return found
+    overload: OpOverload = flambeau._C._operator_object(name)
+    return overload
 
 
 def _same_geometry(a: Node, b: Node) -> bool:

@@ -44,17 +44,17 @@ class ShapeProp(Interpreter):
 
     def run_node(self, n: Node) -> Any:
         result = super().run_node(n)
-        found = False
+        has_tensors = False
 
         def extract(value: Any) -> Any:
-            nonlocal found
+            nonlocal has_tensors
             if not isinstance(value, flambeau.Tensor):
                 return value
-            found = True
+            has_tensors = True
             return _extract_tensor_metadata(value)
 
         meta = map_aggregate(result, extract)
-        if found:
+        if has_tensors:
             n.meta["tensor_meta"] = meta
         n.meta["type"] = type(result)
         return result

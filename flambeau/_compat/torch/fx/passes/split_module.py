@@ -120,9 +120,9 @@ def _built(
     graph = part.graph
     values: dict[Node, Node] = {}
     for node in part.inputs:
-        made = graph.placeholder(node.name, type_expr=node.type)
-        made.meta = node.meta.copy()
-        values[node] = made
+        placeholder = graph.placeholder(node.name, type_expr=node.type)
+        placeholder.meta = node.meta.copy()
+        values[node] = placeholder
 
     def value_of(node: Node) -> Node:
         if node not in values:  # an attribute, used here for the first time
@@ -134,9 +134,9 @@ def _built(
         part.targets[path] = _fetch(m, str(node.target))
         if qualname_map is not None:
             qualname_map[f"{submodule}.{path}"] = str(node.target)
-        made = graph.create_node("get_attr", path, name=node.name, type_expr=node.type)
-        made.meta = node.meta.copy()
-        return made
+        placeholder = graph.create_node("get_attr", path, name=node.name, type_expr=node.type)
+        placeholder.meta = node.meta.copy()
+        return placeholder
 
     for node in part.nodes:
         target = node.target
@@ -146,9 +146,9 @@ def _built(
             if qualname_map is not None:
                 qualname_map[f"{submodule}.{target}"] = str(node.target)
         args, kwargs = map_arg(node.args, value_of), map_arg(dict(node.kwargs), value_of)
-        made = graph.create_node(node.op, target, args, kwargs, node.name if keep_names else None, node.type)
-        made.meta = node.meta.copy()
-        values[node] = made
+        placeholder = graph.create_node(node.op, target, args, kwargs, node.name if keep_names else None, node.type)
+        placeholder.meta = node.meta.copy()
+        values[node] = placeholder
     outputs = tuple(values[n] for n in part.outputs)
     graph.output(outputs[0] if len(outputs) == 1 else outputs)
     return GraphModule(part.targets, graph)

@@ -47,25 +47,25 @@ def split_by_tags(
             raise AssertionError(f"[split_by_tags] expected one of the tags {tags}, got {tag!r} on {node}")
         return str(tag)
 
-    made = split_module(gm, gm, tag_of, keep_original_order=True)
+    split = split_module(gm, gm, tag_of, keep_original_order=True)
     mapping: dict[str, str] = {}
-    for name, child in list(made.named_children()):
+    for name, child in list(split.named_children()):
         tag = name.removeprefix("submod_")
         if not isinstance(child, GraphModule) or tag not in tags:
             continue
-        for node in made.graph.nodes:
+        for node in split.graph.nodes:
             if node.op == "call_module" and node.target == name:
                 node.target = tag
-        made.delete_submodule(name)
+        split.delete_submodule(name)
         if return_tuple and not isinstance(child.graph.output_node().args[0], tuple):
             output = child.graph.output_node()
             output.args = ((output.args[0],),)
             child.recompile()
-            _unpack_single(made, tag)
-        made.add_submodule(tag, child)
+            _unpack_single(split, tag)
+        split.add_submodule(tag, child)
         mapping.update((f"{tag}.{n}", n.replace("_", ".")) for n, _ in child.named_parameters())
-    made.recompile()
-    result = made if GraphModuleCls is GraphModule else GraphModuleCls(made, made.graph)
+    split.recompile()
+    result = split if GraphModuleCls is GraphModule else GraphModuleCls(split, split.graph)
     return (result, mapping) if return_fqn_mapping else result
 
 

@@ -112,8 +112,8 @@ class _Layer(_OnGrid):
         # Sums of products of 8-bit numbers are exact in float32 up to 2^24.
         kind = fl.float32 if self.int_weight[0].numel() * 255 * 128 < 1 << 24 else fl.float64
         zero = self.weight_zero_point.view(-1, *[1] * (self.int_weight.dim() - 1))
-        given = (x.int_repr().to(fl.int32) - x.q_zero_point()).to(kind)
-        whole = product(given, (self.int_weight.to(fl.int32) - zero).to(kind))
+        shifted = (x.int_repr().to(fl.int32) - x.q_zero_point()).to(kind)
+        whole = product(shifted, (self.int_weight.to(fl.int32) - zero).to(kind))
         shape = [-1 if d == channel % whole.dim() else 1 for d in range(whole.dim())]
         step = (self.weight_scale * x.q_scale()).view(shape).float()
         values = whole.float() * step
@@ -139,10 +139,10 @@ class _Layer(_OnGrid):
         observer = mod.activation_post_process
         layer = mod[0] if isinstance(mod, fl.nn.Sequential) else mod
         layer.qconfig = mod.qconfig
-        made = cls._like(layer)
-        made._set_weight(cls._observed_weight(layer), layer.bias)
-        made._set_grid(observer)
-        return made
+        quantized = cls._like(layer)
+        quantized._set_weight(cls._observed_weight(layer), layer.bias)
+        quantized._set_grid(observer)
+        return quantized
 
     @classmethod
     def _like(cls, layer: Any) -> Any:
@@ -215,7 +215,7 @@ class _Conv(_Layer):
     def forward(self, x: Any) -> QuantizedTensor:
         convolve = getattr(fl.nn.functional, f"conv{self.ndim}d")
         options = (None, self.stride, self.padding, self.dilation, self.groups)
-        return self._run(x, lambda given, weight: convolve(given, weight, *options), -1 - self.ndim)
+        return self._run(x, lambda whole, weight: convolve(whole, weight, *options), -1 - self.ndim)
 
     def _get_name(self) -> str:
         return f"QuantizedConv{'ReLU' if self.relu else ''}{self.ndim}d"
@@ -260,10 +260,10 @@ class OnValues(_OnGrid):
 
     @classmethod
     def from_float(cls, mod: Any, **ignored: Any) -> OnValues:
-        made = cls(mod)
-        made._set_grid(mod.activation_post_process)
+        layer = cls(mod)
+        layer._set_grid(mod.activation_post_process)
         del mod.activation_post_process
-        return made
+        return layer
 
     def forward(self, x: Any) -> QuantizedTensor:
         return self._quantized(self.layer(x.dequantize()), x.dtype)
@@ -318,9 +318,9 @@ class QFunctional(_OnGrid):
 
     @classmethod
     def from_float(cls, mod: Any, **ignored: Any) -> QFunctional:
-        made = cls()
-        made._set_grid(mod.activation_post_process)
-        return made
+        layer = cls()
+        layer._set_grid(mod.activation_post_process)
+        return layer
 
     def forward(self, x: Any) -> Any:
         raise RuntimeError(

@@ -56,14 +56,14 @@ class CapabilityBasedPartitioner:
         after: list[set[int]] = []  # parts that a part depends on
         parts: list[Partition] = []
         for node in self.graph_module.graph.nodes:
-            found: set[int] = set()
+            reached: set[int] = set()
             for used in node._input_nodes:
-                found |= needs[used]
+                reached |= needs[used]
                 if used in part_of:
-                    found.add(part_of[used])
-            for part in list(found):
-                found |= after[part]
-            needs[node] = found
+                    reached.add(part_of[used])
+            for part in list(reached):
+                reached |= after[part]
+            needs[node] = reached
             if node.op not in ("call_function", "call_method", "call_module"):
                 continue
             if not self.operator_support.is_node_supported(modules, node):
@@ -78,7 +78,7 @@ class CapabilityBasedPartitioner:
                 (
                     p
                     for p in sorted(direct, reverse=True)
-                    if p not in outside and not any(p in after[o] for o in found - {p})
+                    if p not in outside and not any(p in after[o] for o in reached - {p})
                 ),
                 None,
             )
@@ -88,8 +88,8 @@ class CapabilityBasedPartitioner:
                 after.append(set())
             parts[chosen].nodes[node] = None
             part_of[node] = chosen
-            after[chosen] |= found - {chosen}
-            needs[node] = found | {chosen}
+            after[chosen] |= reached - {chosen}
+            needs[node] = reached | {chosen}
         return [p for p in parts if self._is_worth_it(p)]
 
     def _is_worth_it(self, part: Partition) -> bool:

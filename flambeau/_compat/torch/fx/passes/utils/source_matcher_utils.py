@@ -44,13 +44,15 @@ def get_source_partitions(
     """From each wanted function or module class to the groups of nodes that come from its calls."""
     groups: dict[Any, dict[str, list[Node]]] = {}
     for node in graph.nodes:
-        found = _source_of(node)
-        if found is not None and any(found[1] is w or found[1] == w for w in wanted_sources):
-            groups.setdefault(found[1], {}).setdefault(found[0], []).append(node)
-    made = {source: [_partition(nodes, source) for nodes in calls.values()] for source, calls in groups.items()}
+        origin = _source_of(node)
+        if origin is not None and any(origin[1] is w or origin[1] == w for w in wanted_sources):
+            groups.setdefault(origin[1], {}).setdefault(origin[0], []).append(node)
+    partitions = {source: [_partition(nodes, source) for nodes in calls.values()] for source, calls in groups.items()}
     if filter_fn is not None:
-        made = {source: [p for p in parts if all(map(filter_fn, p.output_nodes))] for source, parts in made.items()}
-    return made
+        partitions = {
+            source: [p for p in parts if all(map(filter_fn, p.output_nodes))] for source, parts in partitions.items()
+        }
+    return partitions
 
 
 def _partition(nodes: list[Node], source: Any) -> SourcePartition:
