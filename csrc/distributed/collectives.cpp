@@ -45,6 +45,10 @@ void Collectives::meet(const Fingerprint& what, const Limit& limit) {
     failure_ = error.what();
     presence_.leave(Standing::Failed);
     throw;
+  } catch (...) {
+    failure_ = "it was interrupted";
+    presence_.leave(Standing::Failed);
+    throw;
   }
   if (first_) compare(what);
   first_ = false;

@@ -154,6 +154,7 @@ void Messages::drive(const std::shared_ptr<Work>& work) {
       if (work->done()) return work->wait(Milliseconds(-1));
       __builtin_ia32_pause();
     }
+    if (on_waiting) on_waiting();
     presence_.sleep_unless([&] {
       std::lock_guard<std::mutex> lock(mutex_);
       progress();

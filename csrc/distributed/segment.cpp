@@ -15,6 +15,8 @@
 
 namespace fl::dist {
 
+void (*on_waiting)() = nullptr;
+
 const char* name_of(Collective op) {
   constexpr const char* names[] = {"none",           "barrier",    "broadcast", "all_reduce",
                                    "reduce",         "all_gather", "gather",    "scatter",

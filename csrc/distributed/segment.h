@@ -106,6 +106,10 @@ class Segment {
   char *slots_ = nullptr, *rings_ = nullptr;
 };
 
+// Called now and then by threads that wait, without locks; throws when the wait is to be given up. Set by the
+// binding.
+extern void (*on_waiting)();
+
 // A rank's view of its segment: signalling and waiting.
 class Presence {
  public:

@@ -142,16 +142,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),
     "distributed.fsdp._traversal_utils": (_SHARD, "_get_fsdp_handles"),
     "distributed.fsdp.sharded_grad_scaler": (_SHARD, "ShardedGradScaler"),
-    "distributed.pipelining": (
-        _MANY,
-        "PipelineStage Schedule1F1B ScheduleGPipe ScheduleInterleaved1F1B SplitPoint{BEGINNING,END} pipe_split pipeline",
-    ),
-    "distributed.pipelining.schedules": (
-        _MANY,
-        "BACKWARD_INPUT BACKWARD_WEIGHT FORWARD FULL_BACKWARD OVERLAP_F_B PipelineScheduleMulti PipelineScheduleSingle "
-        "REDUCE_GRAD RESHARD ScheduleDualPipeV ScheduleZBVZeroBubble UNSHARD get_schedule_class",
-    ),
-    "distributed.pipelining.stage": (_MANY, "PipelineStage"),
+    "distributed.pipelining": (_MANY, "SplitPoint{BEGINNING,END} pipe_split pipeline"),
     "distributed.rpc": (
         _RPC,
         "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",

@@ -92,6 +92,15 @@ void dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
+// Lets handlers of signals run while a thread waits in native code; gives up when one raises.
+void check_signals() {
+  if (!Py_IsInitialized()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const int status = PyErr_CheckSignals();
+  PyGILState_Release(state);
+  if (status < 0) throw PythonError();
+}
+
 // ---------------------------------------------------------------- arguments
 
 Tensor tensor_of(PyObject* o) {
@@ -517,6 +526,7 @@ PyObject* make_module() {
     errors[static_cast<int>(Failure::Store)] = store;
     errors[static_cast<int>(Failure::Network)] = network;
     errors[static_cast<int>(Failure::QueueEmpty)] = empty;
+    on_waiting = check_signals;
     return module.release();
   });
 }

@@ -123,10 +123,9 @@ class FSDPModule(flambeau.nn.Module):
     _fsdp_state: _State
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        original = cls.__mro__[2]
-        made = original.__new__(original)
-        made.__init__(*args, **kwargs)
-        return made
+        original = cls.__dict__.get("_fsdp_original")
+        # A slice of a container, for instance, is a plain one.
+        return super().__new__(cls) if original is None else original(*args, **kwargs)
 
     def _states(self, recurse: bool = True) -> list[_State]:
         modules = self.modules() if recurse else [self]  # type: ignore[attr-defined]
@@ -242,7 +241,7 @@ def fully_shard(
 
 def _attach(module: Any, state: _State) -> None:
     original = module.__class__
-    body = {"__module__": original.__module__}
+    body = {"__module__": original.__module__, "_fsdp_original": original}
     module.__class__ = type(f"FSDP{original.__name__}", (FSDPModule, original), body)
     object.__setattr__(module, "_fsdp_state", state)
     module.register_forward_pre_hook(state.before_forward, prepend=True, with_kwargs=True)

@@ -1,0 +1,187 @@
+"""Schedules: in which order a process runs the forward and backward passes of its stages' microbatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+from flambeau.distributed.pipelining.microbatch import merge_chunks, split_args_kwargs_into_chunks
+from flambeau.distributed.pipelining.stage import PipelineStage
+
+__all__ = [
+    "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleGPipe", "ScheduleInterleaved1F1B",
+    "ScheduleLoopedBFS", "get_schedule_class",
+]  # fmt: skip
+
+Action = tuple[str, int, int]  # "F" or "B", stage, microbatch
+
+
+class _Schedule:
+    """Runs the actions of this process."""
+
+    def __init__(
+        self,
+        stages: list[PipelineStage],
+        n_microbatches: int,
+        loss_fn: Callable[..., Any] | None = None,
+        args_chunk_spec: Any = None,
+        kwargs_chunk_spec: Any = None,
+        output_merge_spec: Any = None,
+        scale_grads: bool = True,
+    ) -> None:
+        self._stages = {stage.stage_index: stage for stage in stages}
+        for stage in stages:
+            stage.neighbours = {i: other for i, other in self._stages.items() if other is not stage}
+        self._n_microbatches, self._loss_fn, self.scale_grads = n_microbatches, loss_fn, scale_grads
+        self._args_spec, self._kwargs_spec, self._merge_spec = args_chunk_spec, kwargs_chunk_spec, output_merge_spec
+        self._num_stages = stages[0].num_stages
+        self._has_backward = loss_fn is not None
+
+    def actions(self) -> list[Action]:
+        raise NotImplementedError
+
+    def step(self, *args: Any, target: Any = None, losses: list[Any] | None = None, return_outputs: bool = True, **kwargs: Any) -> Any:
+        """One batch: inputs on the first stage, targets on the last, whose outputs are returned."""
+        chunks, named = split_args_kwargs_into_chunks(
+            args, kwargs, self._n_microbatches, self._args_spec, self._kwargs_spec
+        )
+        targets = list(flambeau.tensor_split(target, self._n_microbatches)) if target is not None else None
+        outputs, found = self._run(chunks, named, targets, self._has_backward)
+        if losses is not None:
+            losses.clear()
+            losses.extend(found[i] for i in sorted(found))
+        if self._has_backward and self.scale_grads:
+            for stage in self._stages.values():
+                stage.scale_grads(self._n_microbatches)
+        last = self._stages.get(self._num_stages - 1)
+        return merge_chunks([outputs[i] for i in sorted(outputs)], self._merge_spec) if last and return_outputs else None
+
+    def eval(self, *args: Any, target: Any = None, losses: list[Any] | None = None, **kwargs: Any) -> Any:
+        """Forward only."""
+        before, self._has_backward = self._has_backward, False
+        try:
+            with flambeau.no_grad():
+                return self.step(*args, target=target, losses=losses, **kwargs)
+        finally:
+            self._has_backward = before
+
+    def _run(self, chunks: list[Any], named: list[Any], targets: Any, trains: bool) -> tuple[dict[int, Any], dict[int, Any]]:
+        outputs: dict[int, Any] = {}
+        losses: dict[int, Any] = {}
+        for kind, index, microbatch in self.actions():
+            stage = self._stages[index]
+            if kind == "F":
+                output = stage.forward_one(microbatch, chunks[microbatch], named[microbatch])
+                if stage.is_last:
+                    outputs[microbatch] = output
+                    if self._loss_fn is not None and targets is not None:
+                        losses[microbatch] = self._loss_fn(output, targets[microbatch])
+            elif trains:
+                stage.backward_one(microbatch, losses.get(microbatch))
+        for stage in self._stages.values():
+            stage.finish()
+        return outputs, losses
+
+
+class PipelineScheduleSingle(_Schedule):
+    """Schedules of one stage for each process."""
+
+    def __init__(self, stage: PipelineStage, n_microbatches: int, loss_fn: Any = None, **options: Any) -> None:
+        super().__init__([stage], n_microbatches, loss_fn, **options)
+        self._stage = stage
+
+
+class ScheduleGPipe(PipelineScheduleSingle):
+    """All forward passes, then all backward passes."""
+
+    def actions(self) -> list[Action]:
+        index, count = self._stage.stage_index, self._n_microbatches
+        return [("F", index, i) for i in range(count)] + [("B", index, i) for i in range(count)]
+
+
+class Schedule1F1B(PipelineScheduleSingle):
+    """One forward, one backward, after as many forward passes as there are stages from here on."""
+
+    def actions(self) -> list[Action]:
+        index, count = self._stage.stage_index, self._n_microbatches
+        warm = min(count, self._num_stages - index)
+        order: list[Action] = [("F", index, i) for i in range(warm)]
+        for i in range(count):
+            order.append(("B", index, i))
+            if warm + i < count:
+                order.append(("F", index, warm + i))
+        return order
+
+
+class PipelineScheduleMulti(_Schedule):
+    """Schedules of several stages for each process."""
+
+    def __init__(self, stages: list[PipelineStage], n_microbatches: int, loss_fn: Any = None, **options: Any) -> None:
+        options.pop("use_full_backward", None)
+        super().__init__(stages, n_microbatches, loss_fn, **options)
+
+
+class ScheduleLoopedBFS(PipelineScheduleMulti):
+    """Stage after stage, all microbatches of each."""
+
+    def actions(self) -> list[Action]:
+        order, count = sorted(self._stages), self._n_microbatches
+        forward: list[Action] = [("F", index, i) for index in order for i in range(count)]
+        return forward + [("B", index, i) for index in reversed(order) for i in reversed(range(count))]
+
+
+class ScheduleInterleaved1F1B(PipelineScheduleMulti):
+    """Every process plays the whole pipeline through, step by step, and takes its own actions from it: backward passes first,
+    forward passes as long as no more microbatches are under way than stages need."""
+
+    def actions(self) -> list[Action]:
+        first = next(iter(self._stages.values()))
+        ranks, stages, count = first.group_size, self._num_stages, self._n_microbatches
+        done: set[Action] = set()
+        order: dict[int, list[Action]] = {rank: [] for rank in range(ranks)}
+        flying = [0] * ranks
+        while len(done) < 2 * stages * count:
+            chosen = [self._choose(rank, ranks, stages, count, done, flying) for rank in range(ranks)]
+            if not any(chosen):
+                flying = [0] * ranks  # the limit was too low for this shape of the pipeline
+                continue
+            for rank, action in enumerate(chosen):
+                if action is not None:
+                    done.add(action)
+                    order[rank].append(action)
+                    flying[rank] += 1 if action[0] == "F" else -1
+        return order[first.group_rank]
+
+    @staticmethod
+    def _choose(
+        rank: int, ranks: int, stages: int, count: int, done: set[Action], flying: list[int]
+    ) -> Action | None:
+        own = range(rank, stages, ranks)
+        for stage in reversed(own):
+            for i in range(count):
+                ready = ("F", stage, i) in done and (stage == stages - 1 or ("B", stage + 1, i) in done)
+                if ("B", stage, i) not in done and ready:
+                    return ("B", stage, i)
+        limit = (len(own) - 1) * ranks + 2 * (ranks - rank)
+        if flying[rank] >= limit:
+            return None
+        for stage in reversed(own):
+            for i in range(count):
+                ready = stage == 0 or ("F", stage - 1, i) in done
+                if ("F", stage, i) not in done and ready:
+                    return ("F", stage, i)
+        return None
+
+
+_CLASSES: dict[str, type[_Schedule]] = {
+    "gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "loopedbfs": ScheduleLoopedBFS,
+    "interleaved1f1b": ScheduleInterleaved1F1B,
+}  # fmt: skip
+
+
+def get_schedule_class(schedule_name: str) -> type[_Schedule]:
+    found = _CLASSES.get(schedule_name.lower())
+    if found is None:
+        raise ValueError(f"[pipelining] expected one of the schedules {sorted(_CLASSES)}, got {schedule_name!r}")
+    return found
