@@ -154,6 +154,17 @@ std::string Presence::trouble(int rank) const {
   return ended ? message("rank ", rank, " (process ", pid, ") has ended", last) : "";
 }
 
+bool Presence::tell(int peer, const Fingerprint& what) const {
+  if (peer < 0) return true;
+  const Control& control = segment_->control(peer);
+  const std::string line =
+      message("[", name_of(what.op), "] rank ", rank_, " of group '", name_, "' has waited ",
+              kPatience.count() / 1000, " s in ", what.describe(), " for rank ", peer, " (process ",
+              control.pid.load(), "), which was last seen in ", control.current.describe(), "\n");
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  return true;
+}
+
 void Presence::fail_late(int peer, const Fingerprint& what, Milliseconds timeout) const {
   std::string who = "a peer";
   if (peer >= 0) {

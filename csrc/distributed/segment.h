@@ -106,6 +106,8 @@ class Segment {
   char *slots_ = nullptr, *rings_ = nullptr;
 };
 
+constexpr Milliseconds kPatience{5000};  // after which a wait is reported
+
 // Called now and then by threads that wait, without locks; throws when the wait is to be given up. Set by the
 // binding.
 extern void (*on_waiting)();
@@ -138,7 +140,11 @@ class Presence {
       __builtin_ia32_pause();
     }
     const auto start = Clock::now();
-    while (!sleep_unless(ready)) check(peer, what, deadline, timeout, ready);
+    bool told = false;
+    while (!sleep_unless(ready)) {
+      check(peer, what, deadline, timeout, ready);
+      if (!told && Clock::now() - start > kPatience) told = tell(peer, what);
+    }
     own().waiting.fetch_add(static_cast<uint64_t>((Clock::now() - start).count()), std::memory_order_relaxed);
   }
   // Sleeps a few milliseconds at most; true when ready() held.
@@ -167,6 +173,7 @@ class Presence {
     if (Clock::now() >= deadline && !ready()) fail_late(peer, what, timeout);
   }
   void sleep(uint32_t rings) const;
+  bool tell(int peer, const Fingerprint& what) const;  // on standard error: who is waited for; true
   [[noreturn]] void fail_late(int peer, const Fingerprint& what, Milliseconds timeout) const;
 
   std::unique_ptr<Segment> segment_;

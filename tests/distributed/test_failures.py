@@ -129,3 +129,30 @@ def test_a_rank_that_ends_after_its_last_collective_disturbs_nobody(run):
 
 def test_oracle_is_not_used_by_accident():
     assert not os.environ.get("FLAMBEAU_TEST_ORACLE")
+
+
+def test_a_long_wait_is_reported_while_it_lasts(run):
+    ended = run("""
+        if rank == 1:
+            time.sleep(6)
+        dist.all_reduce(torch.ones(1))
+    """)  # fmt: skip
+    check(ended)
+    assert "rank 0 of group '0' has waited 5 s" in ended[0].stdout and "rank 1" in ended[0].stdout
+
+
+def test_survivors_form_a_new_group(run):
+    ended = run("""
+        import signal
+        dist.barrier()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        expect(["rank 1"], lambda: [dist.all_reduce(torch.ones(1)) for _ in range(3)])
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", rank=0 if rank == 0 else rank - 1, world_size=size - 1)
+        t = torch.ones(1)
+        dist.all_reduce(t)
+        assert t.item() == size - 1
+        dist.destroy_process_group()
+    """, ranks=3)  # fmt: skip
+    check(ended, [0, -signal.SIGKILL, 0])

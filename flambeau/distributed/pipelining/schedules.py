@@ -41,7 +41,14 @@ class _Schedule:
     def actions(self) -> list[Action]:
         raise NotImplementedError
 
-    def step(self, *args: Any, target: Any = None, losses: list[Any] | None = None, return_outputs: bool = True, **kwargs: Any) -> Any:
+    def step(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[Any] | None = None,
+        return_outputs: bool = True,
+        **kwargs: Any,
+    ) -> Any:
         """One batch: inputs on the first stage, targets on the last, whose outputs are returned."""
         chunks, named = split_args_kwargs_into_chunks(
             args, kwargs, self._n_microbatches, self._args_spec, self._kwargs_spec
@@ -55,7 +62,9 @@ class _Schedule:
             for stage in self._stages.values():
                 stage.scale_grads(self._n_microbatches)
         last = self._stages.get(self._num_stages - 1)
-        return merge_chunks([outputs[i] for i in sorted(outputs)], self._merge_spec) if last and return_outputs else None
+        return (
+            merge_chunks([outputs[i] for i in sorted(outputs)], self._merge_spec) if last and return_outputs else None
+        )
 
     def eval(self, *args: Any, target: Any = None, losses: list[Any] | None = None, **kwargs: Any) -> Any:
         """Forward only."""
@@ -66,7 +75,9 @@ class _Schedule:
         finally:
             self._has_backward = before
 
-    def _run(self, chunks: list[Any], named: list[Any], targets: Any, trains: bool) -> tuple[dict[int, Any], dict[int, Any]]:
+    def _run(
+        self, chunks: list[Any], named: list[Any], targets: Any, trains: bool
+    ) -> tuple[dict[int, Any], dict[int, Any]]:
         outputs: dict[int, Any] = {}
         losses: dict[int, Any] = {}
         for kind, index, microbatch in self.actions():
@@ -154,9 +165,7 @@ class ScheduleInterleaved1F1B(PipelineScheduleMulti):
         return order[first.group_rank]
 
     @staticmethod
-    def _choose(
-        rank: int, ranks: int, stages: int, count: int, done: set[Action], flying: list[int]
-    ) -> Action | None:
+    def _choose(rank: int, ranks: int, stages: int, count: int, done: set[Action], flying: list[int]) -> Action | None:
         own = range(rank, stages, ranks)
         for stage in reversed(own):
             for i in range(count):

@@ -95,9 +95,13 @@ class PipelineStage:
         if microbatch == 0:
             source = self._rank_of(before)
             size = flambeau.zeros(1, dtype=flambeau.int64)
-            collectives.recv(size, group=self.group, group_src=source, tag=self._tag("forward", self.stage_index, 0, 62))
+            collectives.recv(
+                size, group=self.group, group_src=source, tag=self._tag("forward", self.stage_index, 0, 62)
+            )
             data = flambeau.empty(int(size), dtype=flambeau.uint8)
-            collectives.recv(data, group=self.group, group_src=source, tag=self._tag("forward", self.stage_index, 0, 63))
+            collectives.recv(
+                data, group=self.group, group_src=source, tag=self._tag("forward", self.stage_index, 0, 63)
+            )
             self._shapes = _objects._unpack(data)
         return self._shapes or []
 
@@ -122,7 +126,9 @@ class PipelineStage:
         inputs, outputs = self._running.pop(microbatch)
         if self.is_last:
             if loss is None:
-                raise RuntimeError("[PipelineStage] expected a loss in the last stage, got none: give the schedule a loss_fn")
+                raise RuntimeError(
+                    "[PipelineStage] expected a loss in the last stage, got none: give the schedule a loss_fn"
+                )
             loss.backward()
         else:
             trained = [t for t in outputs if t.requires_grad]

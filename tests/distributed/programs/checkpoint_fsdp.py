@@ -2,7 +2,6 @@
 # ranks: 2
 
 import copy
-import os
 import tempfile
 
 import torch

@@ -61,7 +61,7 @@ def f(t):
 
 
 assert f(torch.ones(2)).tolist() == [2.0 * size + 1] * 2
-import torch.distributed._functional_collectives as funcol
+import torch.distributed._functional_collectives as funcol  # noqa: E402
 
 
 @torch.compile(fullgraph=True)
@@ -70,7 +70,7 @@ def g(t):
 
 
 assert g(torch.ones(2)).tolist() == [2.0 * size + 1] * 2
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import fully_shard  # noqa: E402
 
 net4 = copy.deepcopy(ref)
 net4.zero_grad()
