@@ -114,11 +114,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "quantization.fake_quantize": (_QUANT, "FakeQuantize"),
     "quantization.quantize_fx": (_QUANT, _QUANT_FX),
     # ------------------------------------------------------------------------------------------ several processes
-    "distributed.algorithms._checkpoint": ("", ""),
-    "distributed.algorithms._checkpoint.checkpoint_wrapper": (
-        _MANY,
-        "CheckpointImpl{NO_REENTRANT,REENTRANT} CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
-    ),
     "distributed._shard": ("", ""),
     "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),
     "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
@@ -148,7 +143,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
     ),
     "distributed.rpc.functions": (_RPC, "@async_execution"),
-    "distributed.tensor.experimental": (_SHARD, "context_parallel implicit_replication local_map register_sharding"),
+    "distributed.tensor.experimental": (_SHARD, "context_parallel register_sharding"),
     "distributed.tensor.experimental._attention": (_SHARD, "context_parallel_unshard set_rotate_method _set_cp_global_var"),
     "numa": ("", ""),
     "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),

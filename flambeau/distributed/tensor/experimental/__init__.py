@@ -1,0 +1,77 @@
+"""Distributed tensors beside their operators: plain tensors among them, and functions of the local parts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flambeau
+from flambeau._compat import absent
+from flambeau.distributed.tensor import _dispatch
+from flambeau.distributed.tensor._api import DTensor
+
+__all__ = ["implicit_replication", "local_map"]
+
+
+@contextlib.contextmanager
+def implicit_replication() -> Iterator[None]:
+    """A `with` block in which plain tensors beside distributed ones count as replicated."""
+    before, _dispatch.implicit_replication = _dispatch.implicit_replication, True
+    try:
+        yield
+    finally:
+        _dispatch.implicit_replication = before
+
+
+def local_map(
+    func: Callable[..., Any] | None = None,
+    out_placements: Any = None,
+    in_placements: Any = None,
+    in_grad_placements: Any = None,
+    device_mesh: Any = None,
+    *,
+    redistribute_inputs: bool = False,
+) -> Callable[..., Any]:
+    """A function of local parts as a function of distributed tensors."""
+    if func is None:
+        return functools.partial(
+            local_map, out_placements=out_placements, in_placements=in_placements,
+            in_grad_placements=in_grad_placements, device_mesh=device_mesh, redistribute_inputs=redistribute_inputs,
+        )  # fmt: skip
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        mesh = device_mesh
+        local_args = []
+        for index, value in enumerate(args):
+            if isinstance(value, DTensor):
+                mesh = mesh or value.device_mesh
+                wanted = None if in_placements is None else in_placements[index]
+                if wanted is not None and tuple(wanted) != value.placements:
+                    if not redistribute_inputs:
+                        raise ValueError(
+                            f"[local_map] arg {value} in local_map has a mismatched placements: arg placements is "
+                            f"{value.placements} but the input placements is {wanted}! If redistribution is desired, set "
+                            "redistribute_inputs=True."
+                        )
+                    value = value.redistribute(placements=wanted)
+                gradient = None if in_grad_placements is None else in_grad_placements[index]
+                value = value.to_local(grad_placements=gradient)
+            local_args.append(value)
+        result = func(*local_args, **kwargs)
+        if mesh is None:
+            return result
+        if isinstance(result, flambeau.Tensor):
+            placements = out_placements[0] if isinstance(out_placements[0], (tuple, list)) else out_placements
+            return DTensor.from_local(result, mesh, placements)
+        return tuple(
+            DTensor.from_local(value, mesh, placements) if isinstance(value, flambeau.Tensor) and placements else value
+            for value, placements in zip(result, out_placements)
+        )
+
+    return wrapped
+
+
+__getattr__ = absent.names_of(__name__)
