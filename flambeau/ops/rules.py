@@ -58,7 +58,10 @@ class Rules:
         _check_family(names, sys._getframe(1).f_globals["__package__"])
 
         def register(rule: R) -> R:
-            self._table.update(dict.fromkeys(names, rule))
+            for name in names:
+                if self._table.get(name) is not None:
+                    raise ValueError(f"[rules] expected one rule in {self.module} for {name}, got a second")
+                self._table[name] = rule
             return rule
 
         return register

@@ -64,7 +64,7 @@ CPU_INDEX = {"tensor_split.tensor_indices_or_sections", "_pack_padded_sequence",
 FLOAT8 = {"_scaled_mm"}
 
 # By primitives of the reference device, which choose the layout.
-CONTIGUOUS = set("sort nonzero nonzero.as_tuple _nonzero_numpy argwhere where index.Tensor".split())
+CONTIGUOUS = set("sort msort nonzero nonzero.as_tuple _nonzero_numpy argwhere where index.Tensor".split())
 
 
 def channels_last(t):

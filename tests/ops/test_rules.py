@@ -49,6 +49,14 @@ def test_rules_of_other_families_are_refused():
         rules.batching("no_such_operator")
 
 
+def test_a_second_rule_is_refused():
+    module = {"__package__": "flambeau.ops.matmul", "rules": rules}
+    rules.shape.find("mm")
+    with pytest.raises(ValueError, match="expected one rule in shapes for mm, got a second"):
+        exec("rules.shape('mm')(lambda self: self.sizes)", module)
+    assert rules.shape.find("mm").__module__ == "flambeau.ops.matmul.shapes"
+
+
 def test_one_rule_takes_the_modules_of_one_family():
     code = (
         "import sys; from flambeau.ops import rules; before = set(sys.modules); "

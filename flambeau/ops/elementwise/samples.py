@@ -40,33 +40,35 @@ def remainder_of_number(make):
     yield call(1.7, make.positive(2, 3))
 
 
-_POLYNOMIALS = [
+_DIFFERENTIABLE_POLYNOMIALS = [
     f"special_{kind}"
     for kind in (
-        "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
-        "shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v "
-        "shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l "
-        "legendre_polynomial_p"
+        "chebyshev_polynomial_t chebyshev_polynomial_u shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
+        "hermite_polynomial_h hermite_polynomial_he"
+    ).split()
+]
+_OTHER_POLYNOMIALS = [
+    f"special_{kind}"
+    for kind in (
+        "chebyshev_polynomial_v chebyshev_polynomial_w shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w "
+        "laguerre_polynomial_l legendre_polynomial_p"
     ).split()
 ]
 
 
-@samples(*_POLYNOMIALS)
-def polynomials(make):
-    yield call(make.constant(2, 3), make.index([0, 1, 4]))
-    yield call(make.constant(3), 3)
-
-
-@samples(*(f"special_{kind}" for kind in (
-    "chebyshev_polynomial_t", "shifted_chebyshev_polynomial_t", "chebyshev_polynomial_u",
-    "shifted_chebyshev_polynomial_u", "hermite_polynomial_h", "hermite_polynomial_he"
-)))  # fmt: skip
-def polynomials_with_derivatives(make):
+@samples(*_DIFFERENTIABLE_POLYNOMIALS)
+def differentiable_polynomials(make):
     yield call(make(2, 3), make.index([0, 1, 4]))
     yield call(make(3), 3)
 
 
-@samples(*(f"{name}.x_scalar" for name in _POLYNOMIALS))
+@samples(*_OTHER_POLYNOMIALS)
+def other_polynomials(make):
+    yield call(make.constant(2, 3), make.index([0, 1, 4]))
+    yield call(make.constant(3), 3)
+
+
+@samples(*(f"{name}.x_scalar" for name in _DIFFERENTIABLE_POLYNOMIALS + _OTHER_POLYNOMIALS))
 def polynomials_at_a_number(make):
     yield call(0.4, make.index([0, 1, 4]))
 

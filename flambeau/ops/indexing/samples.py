@@ -154,6 +154,6 @@ def median(make):
     yield call(make.strided(3, 2), 0, True)
 
 
-@samples("median", "nanmedian", "msort")
+@samples("median", "nanmedian")
 def of_all(make):
     yield call(make(2, 3))

@@ -23,9 +23,13 @@ def _foreach(record):
     return generate
 
 
-for _name, _record in load().items():
-    if _name.startswith("_foreach_"):
-        samples(_name)(_foreach(_record))
+_WITH_TENSOR = (
+    "_foreach_addcmul.Tensor",
+    "_foreach_addcdiv.Tensor",
+    "_foreach_addcmul_.Tensor",
+    "_foreach_addcdiv_.Tensor",
+)
+_WITH_OWN = ("_foreach_mm", *_WITH_TENSOR)
 
 
 @samples("_foreach_mm")
@@ -33,10 +37,15 @@ def foreach_mm(make):
     yield call([make(2, 3), make(1, 2)], [make(3, 2), make(2, 2)])
 
 
-@samples("_foreach_addcmul.Tensor", "_foreach_addcdiv.Tensor", "_foreach_addcmul_.Tensor", "_foreach_addcdiv_.Tensor")
+@samples(*_WITH_TENSOR)
 def foreach_with_tensor(make):
     lists = [[make.positive(2, 3), make.positive(2)] for _ in range(3)]
     yield call(*lists, make.constant(2))
+
+
+for _name, _record in load().items():
+    if _name.startswith("_foreach_") and _name not in _WITH_OWN:
+        samples(_name)(_foreach(_record))
 
 
 samples.without(
