@@ -19,6 +19,7 @@ from flambeau._inductor import config, stages, verify
 from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
 from flambeau._inductor.failures import Origin, report
 from flambeau._inductor.freezing import frozen_storages, hoist
+from flambeau._inductor.heads import share_heads
 from flambeau._inductor.ir import Access, Buffer, Loop
 from flambeau._inductor.layout import choose_layouts, straighten_rows
 from flambeau._inductor.lower import Lowering, defined
@@ -155,6 +156,7 @@ class GraphCompiler:
                 choose_layouts(trace, printer.channels_last, printer.channels_last_weights)
             if printer.column_groups:
                 straighten_rows(trace)
+                share_heads(trace)
             if printer.epilogues and not trace.tangents:
                 self._finish(trace)
             if printer.pads_rows and config.shape_padding:

@@ -15,6 +15,7 @@ class _State(threading.local):
     depth = 0
     # While a recorder listens: calls the derivative of an autograd.Function, derivative(ctx, *grads).
     derive: Callable[[Any, Any, tuple[Any, ...]], Any] | None = None
+    device: str | None = None  # while a recorder listens: the type of device that tensors without data stand for
 
 
 state = _State()
@@ -32,6 +33,11 @@ class refused:
 
     def __exit__(self, *error: object) -> None:
         state.depth -= 1
+
+
+def device_type(tensor: Any) -> str:
+    """The type of device that a tensor is on, or that it stands for in what is recorded."""
+    return state.device if state.device is not None and tensor.is_meta else str(tensor.device.type)
 
 
 def without_data(op: str, *tensors: object) -> bool:

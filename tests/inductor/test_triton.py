@@ -180,6 +180,21 @@ CASES = {
         [floats(2, 2, 1, 16), floats(2, 2, 70, 16), floats(2, 2, 70, 16), floats(2, 1, 1, 70)],
         True,
     ),
+    "attention with keys repeated for the heads that share them": (
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q,
+            (k * 2)[:, :, None].expand(2, 2, 3, 40, 16).reshape(2, 6, 40, 16),
+            v.repeat_interleave(3, 1),
+            is_causal=True,
+        ),
+        [floats(2, 6, 40, 16), floats(2, 2, 40, 16), floats(2, 2, 40, 16)],
+        True,
+    ),
+    "attention with repeated keys that are needed elsewhere": (
+        lambda q, k, v: [F.scaled_dot_product_attention(q, r := k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)), r],
+        [floats(2, 6, 20, 16), floats(2, 2, 20, 16), floats(2, 2, 20, 16)],
+        True,
+    ),
     "a product and an activation": (
         lambda x, w, b, y: F.gelu(F.linear(x, w, b)) * y,
         [floats(3, 11, 70, dtype=fl.bfloat16), floats(45, 70, dtype=fl.bfloat16), floats(45, dtype=fl.bfloat16), floats(45, dtype=fl.bfloat16)],

@@ -318,6 +318,7 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
     """Inside, calls are recorded, and tensors without data stand for those of a device."""
     before = _C._set_autocast_recorded_device(device)
     outer, recording.derive = recording.derive, recorder.derive
+    stood_for, recording.device = recording.device, device
     try:
         with recorder, refused():
             yield
@@ -326,7 +327,7 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
     except Exception as reason:
         raise Failed(str(reason)) from reason
     finally:
-        recording.derive = outer
+        recording.derive, recording.device = outer, stood_for
         _C._set_autocast_recorded_device(before)
 
 

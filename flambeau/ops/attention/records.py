@@ -12,6 +12,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.recording import device_type
 from flambeau.ops.retrace import retrace
 
 native(
@@ -106,7 +107,7 @@ def _is_biased(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, mask: fl.Tens
     """Whether attention with dropout, or with a bias whose gradient is wanted, is one operator: compiled code for CUDA has
     kernels for it, which keep no scores."""
     return (
-        query.device.type == "cuda"
+        device_type(query) == "cuda"
         and query.dim() == key.dim() == value.dim() == 4
         and query.dtype in (fl.float32, fl.bfloat16, fl.float16)
         and query.shape[0] == key.shape[0] == value.shape[0]
@@ -131,7 +132,7 @@ def _biased(
     """Attention with dropout or a bias that has a gradient; the weights that are kept are drawn before."""
     keep = None
     if dropout_p > 0.0:
-        weights = fl.empty((*query.shape[:3], key.shape[2]), dtype=query.dtype, device=query.device)
+        weights = query.new_empty(()).expand(*query.shape[:3], key.shape[2])  # of which nothing is read
         keep = fl.native_dropout(weights, dropout_p, True)[1]
     if mask is not None:
         mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
