@@ -20,6 +20,7 @@ from flambeau._inductor.convolutions import finish_convolutions, fold_normalizat
 from flambeau._inductor.failures import Origin, report
 from flambeau._inductor.freezing import frozen_storages, hoist
 from flambeau._inductor.heads import share_heads
+from flambeau._inductor.in_place import write_in_place
 from flambeau._inductor.ir import Access, Buffer, Loop
 from flambeau._inductor.layout import choose_layouts, straighten_rows
 from flambeau._inductor.lower import Lowering, defined
@@ -157,6 +158,7 @@ class GraphCompiler:
             if printer.column_groups:
                 straighten_rows(trace)
                 share_heads(trace)
+                write_in_place(trace)
             if printer.epilogues and not trace.tangents:
                 self._finish(trace)
             if printer.pads_rows and config.shape_padding:

@@ -32,8 +32,8 @@ def share_heads(trace: Trace) -> None:
     readers: dict[int, list[RecordedCall]] = {}
     for at, call in enumerate(trace.calls):
         written.update((v.storage, at) for v in call.writes)
-        for value in call.reads:
-            readers.setdefault(value.storage, []).append(call)
+        for read in call.reads:
+            readers.setdefault(read.storage, []).append(call)
     ends = {v.storage for v in (*trace.outputs, *trace.gradients) if v is not None}
     dropped: set[int] = set()
     for at, call in enumerate(trace.calls):

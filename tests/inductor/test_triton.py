@@ -215,6 +215,11 @@ CASES = {
         [floats(20, 30, dtype=fl.bfloat16), floats(30, 20, dtype=fl.bfloat16)],
         False,
     ),
+    "two embeddings, of which one is used twice": (
+        lambda v, w, i: F.embedding(i, v) * F.embedding(i + 1, w) + F.embedding(i, w),
+        [floats(11, 8), floats(11, 8), lambda: fl.arange(20) * 7 % 10],
+        True,
+    ),
     "patches of an image, normalised": (
         lambda x, w, p, g, b: F.layer_norm(F.layer_norm(y := F.conv2d(x, w, None, 4).flatten(2).transpose(1, 2) + p, (24,), g, b) + y, (24,)),
         [floats(2, 3, 12, 16), floats(24, 3, 4, 4), floats(1, 12, 24), floats(24), floats(24)],

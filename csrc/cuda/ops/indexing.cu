@@ -600,6 +600,57 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t, bool, boo
   return s.partner;
 }
 
+// ---------------------------------------------------------------- slices along a dimension
+
+// Writes slices of the source to those of `self` that the index names: a scatter whose index is the same for
+// all elements of a slice. The operator's arguments have been checked.
+void write_slices(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                  Combine how) {
+  const Tensor to = at_least_1d(self), from = at_least_1d(source);
+  const int64_t d = wrap_dim(op, dim, to.dim());
+  const Tensor flat = at_least_1d(as_index(op, index, self.device()));
+  Dims strides(static_cast<size_t>(from.dim()));
+  strides[d] = flat.stride(0);
+  scattered(op, to, d, alias(flat, from.sizes(), strides, flat.offset()), from, how);
+}
+
+template <bool kInPlace>
+void index_copy(const Operator& op, void*, KeySet, Value* args, Value* results) {
+  check_on_device(op, args);
+  Described described(op, args);
+  OnDevice on(args[0].tensor().device().index);
+  const Tensor self = kInPlace ? args[0].tensor() : copied_contiguous(args[0].tensor());
+  write_slices("index_copy", self, args[1].to_int(), args[2].tensor(), args[3].tensor(), Combine::Assign);
+  results[0] = Value(self);
+}
+
+template <bool kInPlace>
+void index_add(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  Described described(op, args);
+  const Tensor given = args[0].tensor();
+  OnDevice on(given.device().index);
+  const Scalar alpha = args[4].to_scalar();
+  if (alpha.is_complex() || alpha.to<double>() != 1.0) {
+    Value made[1];
+    by_definition(OperatorTable::get().at("index_add"), keys, args, made);
+    if (kInPlace) copy_into(given, made[0].tensor());
+    if (kInPlace) given.bump_version();
+    results[0] = kInPlace ? Value(given) : std::move(made[0]);
+    return;
+  }
+  const Tensor self = kInPlace ? given : copied_contiguous(given);
+  write_slices("index_add", self, args[1].to_int(), args[2].tensor(), args[3].tensor(), Combine::Add);
+  results[0] = Value(self);
+}
+
+const detail::Register slice_kernels[] = {
+    {"index_copy", {Key::CUDA}, Kernel{index_copy<false>, nullptr}},
+    {"index_copy_", {Key::CUDA}, Kernel{index_copy<true>, nullptr}},
+    {"index_add", {Key::CUDA}, Kernel{index_add<false>, nullptr}},
+    {"index_add_", {Key::CUDA}, Kernel{index_add<true>, nullptr}},
+};
+
 FL_CUDA_KERNEL("gather", gather);
 FL_CUDA_KERNEL("scatter.src", scatter_src);
 FL_CUDA_KERNEL("scatter_.src", scatter_src_);
