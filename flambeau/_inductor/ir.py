@@ -96,6 +96,7 @@ class OperatorCall:
     reads: list[Any]  # (Buffer, Value) of each tensor argument, in the order of the arguments
     results: list[Buffer | None]
     written: list[Buffer] = field(default_factory=list)  # states made by writing in place
+    on_device: bool = True  # nothing of it is in the host's memory, so that kernels may take the place of the call
 
 
 def in_memory_order(loop: Loop) -> Loop:

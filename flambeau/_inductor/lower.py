@@ -204,7 +204,11 @@ class Lowering:
 
     def _lower(self, call: RecordedCall) -> None:
         if not self.printer.fuses or (self.host and self._touches_host(call)):
+            before = len(self.items)
             self._operator(call)
+            for item in self.items[before:]:
+                if isinstance(item, OperatorCall):
+                    item.on_device = False
             return
         handler = _HANDLERS.get(call.op._full_name)
         if handler is not None and handler(self, call):

@@ -698,7 +698,7 @@ def print_part(part: Part) -> Kernel:
 
 def print_operator(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernels of an operator call that has some of its own; None when it is called."""
-    if item.call is None:
+    if item.call is None or not item.on_device:
         return None
     from flambeau._inductor import attention
 

@@ -170,3 +170,10 @@ def test_compiled_dropout_and_gradient_of_a_bias(bias, dropout):
     for got, want in zip(*results):
         worst = max(1.0, np.abs(want).max())
         np.testing.assert_allclose(got, want, atol=3e-2 * worst, rtol=3e-2)
+
+
+def test_compiled_attention_refuses_a_mask_in_host_memory():
+    q = fl.randn(1, 2, 16, 64, device="cuda").to(fl.bfloat16)
+    run = fl.compile(lambda q: F.scaled_dot_product_attention(q, q, q, fl.ones(16, 16, dtype=fl.bool)))
+    with pytest.raises(RuntimeError):
+        run(q)

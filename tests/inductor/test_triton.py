@@ -166,7 +166,7 @@ CASES = {
         True,
     ),
     "causal attention with dropout": (
-        lambda q, k, v: fl._ops._biased_attention(q, k, v, None, fl.native_dropout(fl.zeros(1, 2, 70, 70), 0.3, True)[1], True, None, 0.3)[0],
+        lambda q, k, v: fl._ops._biased_attention(q, k, v, None, fl.native_dropout(q.new_zeros(1, 2, 70, 70), 0.3, True)[1], True, None, 0.3)[0],
         [floats(1, 2, 70, 16)] * 3,
         True,
     ),
