@@ -50,7 +50,7 @@ _SET_BY = {
 
 
 def lookup(name: str) -> Any:
-    """What `_C.name` is; AttributeError for names that nobody knows."""
+    """What `_C.name` is; AttributeError for unknown names."""
     if name in _SET_BY:
         import_module(f"flambeau.{_SET_BY[name]}")
         return vars(flambeau._C)[name]

@@ -180,7 +180,7 @@ def layout(values: Any, dims: int, indent: int, number) -> str:
 
 
 def values_text(tensor, indent: int) -> str:
-    """The bracketed numbers of a tensor that has some."""
+    """The bracketed values of a tensor that is not empty."""
     values = shown_values(tensor, summarize=tensor.numel() > OPTIONS.threshold)
     numbers = list(flatten(values))
     if tensor.dtype.is_complex:

@@ -1,6 +1,6 @@
-"""Tensors of whole numbers that stand for `(i - zero_point) * scale`.
+"""Tensors of integers that stand for `(i - zero_point) * scale`.
 
-The object is the tensor of whole numbers, seen as a subclass with its grid. Functions that move or order elements work on
+The object is the tensor of integers, seen as a subclass with its grid. Functions that move or order elements work on
 the numbers; pooling, activations and comparisons are those of PyTorch's quantized kernels; all others are refused. Layers
 are in `ao.nn.quantized`.
 """
@@ -21,7 +21,7 @@ _NAMES = {fl.int8: qint8, fl.uint8: quint8, fl.int32: qint32}
 
 
 class Grid(NamedTuple):
-    """Where the whole numbers lie: one scale and zero point, or one for each index of a dimension."""
+    """Where the integers lie: one scale and zero point, or one for each index of a dimension."""
 
     dtype: QuantizedType
     scale: Any  # a float, or a tensor of float64
@@ -46,7 +46,7 @@ class Grid(NamedTuple):
         return self.hold(whole.clamp(*self.bounds))
 
     def hold(self, whole: Tensor) -> QuantizedTensor:
-        """Whole numbers as a tensor on this grid."""
+        """Integers as a tensor on this grid."""
         quantized = Tensor._make_subclass(QuantizedTensor, whole.detach().to(_STORED[self.dtype]))
         quantized._grid = self
         return quantized  # type: ignore[no-any-return]
@@ -108,7 +108,7 @@ _AS_DATA = frozenset(
 
 
 class QuantizedTensor(Tensor):
-    """A tensor on a grid of whole numbers."""
+    """A tensor on a grid of integers."""
 
     _grid: Grid
 

@@ -30,10 +30,10 @@ class Independent(Distribution):
                 f"got {reinterpreted_batch_ndims}"
             )
         shape = base_distribution.batch_shape + base_distribution.event_shape
-        cut = batch - reinterpreted_batch_ndims
+        batch_dims = batch - reinterpreted_batch_ndims
         self.base_dist = base_distribution
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
+        super().__init__(shape[:batch_dims], shape[batch_dims:], validate_args=validate_args)
 
     def _expand_nested(self, name: str, value: Any, batch_shape: fl.Size) -> Any:
         return value.expand((*batch_shape, *self._event_shape[: self.reinterpreted_batch_ndims]))
@@ -111,8 +111,8 @@ class TransformedDistribution(Distribution):
             base_distribution = Independent(base_distribution, event_in - base_event)
         self.base_dist = base_distribution
         event_out = transform.codomain.event_dim + max(base_event - event_in, 0)
-        cut = len(forward) - event_out
-        super().__init__(forward[:cut], forward[cut:], validate_args=validate_args)
+        batch_dims = len(forward) - event_out
+        super().__init__(forward[:batch_dims], forward[batch_dims:], validate_args=validate_args)
 
     def _expand_nested(self, name: str, value: Any, batch_shape: fl.Size) -> Any:
         shape = fl.Size((*batch_shape, *self._event_shape))

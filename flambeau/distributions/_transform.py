@@ -51,7 +51,7 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """The sign of the slope, for monotonic transforms of numbers."""
+        """The sign of the derivative, for monotonic transforms of numbers."""
         raise NotImplementedError(f"[{type(self).__name__}] is not known to be monotonic")
 
     def with_cache(self, cache_size: int = 1) -> Transform:

@@ -241,17 +241,17 @@ class ExponentialFamily(Distribution):
     def _mean_carrier_measure(self) -> Any:
         raise NotImplementedError(f"[{type(self).__name__}] has no mean of the carrier measure")
 
-    def _normalizer_and_slopes(self) -> tuple[list[fl.Tensor], fl.Tensor, tuple[fl.Tensor, ...]]:
+    def _normalizer_and_gradients(self) -> tuple[list[fl.Tensor], fl.Tensor, tuple[fl.Tensor, ...]]:
         """Natural parameters, the log-normalizer there and its derivatives, the expected statistics."""
         natural = [value.detach().requires_grad_() for value in self._natural_params]
         with fl.enable_grad():
             normalizer = self._log_normalizer(*natural)
-            slopes = fl.autograd.grad(normalizer.sum(), natural, create_graph=True)
-        return natural, normalizer, slopes
+            gradients = fl.autograd.grad(normalizer.sum(), natural, create_graph=True)
+        return natural, normalizer, gradients
 
     def entropy(self) -> fl.Tensor:
-        natural, result, slopes = self._normalizer_and_slopes()
+        natural, result, gradients = self._normalizer_and_gradients()
         result = result - self._mean_carrier_measure
-        for value, slope in zip(natural, slopes):
-            result = result - (value * slope).reshape((*self._batch_shape, -1)).sum(-1)
+        for value, gradient in zip(natural, gradients):
+            result = result - (value * gradient).reshape((*self._batch_shape, -1)).sum(-1)
         return result

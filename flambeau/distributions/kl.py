@@ -166,11 +166,11 @@ def _family_family(p: ExponentialFamily, q: ExponentialFamily) -> fl.Tensor:
         raise NotImplementedError(
             f"[kl_divergence] expected a pair of classes with a formula, got {type(p).__name__} and {type(q).__name__}"
         )
-    natural, normalizer, slopes = p._normalizer_and_slopes()
+    natural, normalizer, gradients = p._normalizer_and_gradients()
     other = q._natural_params
     result = q._log_normalizer(*other) - normalizer
-    for mine, theirs, slope in zip(natural, other, slopes):
-        result = result - _sum_rightmost((theirs - mine) * slope, len(q.event_shape))
+    for mine, theirs, gradient in zip(natural, other, gradients):
+        result = result - _sum_rightmost((theirs - mine) * gradient, len(q.event_shape))
     return result
 
 

@@ -115,10 +115,10 @@ class ReshapeTransform(Transform):
         return x.new_zeros(x.shape[: x.dim() - len(self.in_shape)])
 
     def _swap(self, shape: Any, old: fl.Size, new: fl.Size) -> Any:
-        cut = len(shape) - len(old)
-        if cut < 0 or tuple(shape[cut:]) != tuple(old):
+        batch_dims = len(shape) - len(old)
+        if batch_dims < 0 or tuple(shape[batch_dims:]) != tuple(old):
             raise ValueError(f"[ReshapeTransform] expected a shape that ends in {tuple(old)}, got {tuple(shape)}")
-        return fl.Size((*shape[:cut], *new))
+        return fl.Size((*shape[:batch_dims], *new))
 
     def forward_shape(self, shape: Any) -> Any:
         return self._swap(shape, self.in_shape, self.out_shape)

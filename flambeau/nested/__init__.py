@@ -45,7 +45,7 @@ def nested_tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> NestedTensor:
-    """A new nested tensor with the numbers of these."""
+    """A new nested tensor with the values of these."""
     parts = [t.detach() if isinstance(t, Tensor) else fl.tensor(t) for t in tensor_list]
     nested = as_nested_tensor(parts, dtype, device, layout)
     values = nested._values.clone() if len(parts) == 1 else nested._values

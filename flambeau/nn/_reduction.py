@@ -1,4 +1,4 @@
-"""Names of reductions of losses: as numbers for operators, and from the two flags of old."""
+"""Names of reductions of losses: as integers for operators, and from the two deprecated flags."""
 
 from __future__ import annotations
 

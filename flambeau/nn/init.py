@@ -1,4 +1,4 @@
-"""Initialisation: functions that fill a tensor in place with numbers of a chosen distribution, without recording it."""
+"""Initialisation: functions that fill a tensor in place with values from a distribution, without recording gradients."""
 
 from __future__ import annotations
 

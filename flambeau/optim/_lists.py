@@ -1,6 +1,6 @@
 """Optimizers whose step is an update record over lists of tensors: what they share.
 
-A subclass is a table: the record, the state it keeps, and the options of a group that the record takes as numbers.
+A subclass is a table: the record, the state it keeps, and the options of a group that the record takes as scalars.
 Gathering the lists and the arithmetic are native; Python is not involved for single parameters.
 """
 
@@ -72,11 +72,11 @@ def filled_like(p: Tensor, value: float) -> Tensor:
     return filled.detach()
 
 
-# State that is one number for a parameter: the value it starts with, or the option that says so.
+# State that is one scalar for a parameter: the value it starts with, or the option that says so.
 _SCALARS: dict[str, float | str] = {"step": 0.0, "mu": 1.0, "mu_product": 1.0, "eta": "lr"}
 # State like the parameter that starts with the value of an option; all other state starts with zeros.
 _FILLED = {"sum": "initial_accumulator_value", "step_size": "lr"}
-# Options that records take under other names, or as two numbers.
+# Options that records take under other names, or as two scalars.
 _RENAMED = {"decoupled_weight_decay": "decoupled"}
 _PAIRS = {"betas": ("beta1", "beta2"), "etas": ("etaminus", "etaplus"), "step_sizes": ("smallest", "largest")}
 
@@ -86,8 +86,8 @@ class ListOptimizer(Optimizer):
 
     _record: str
     _state: tuple[str, ...]  # in the order of the record
-    _numbers: str  # names of options
-    _constants: ClassVar[dict[str, float]] = {}  # numbers of the record that are no options
+    _numbers: str  # names of options that the record takes as scalars
+    _constants: ClassVar[dict[str, float]] = {}  # scalars of the record that are no options
     _single: tuple[tuple[str, str], ...]  # from _numbers: names of the record with the options that give them
     _double: tuple[tuple[str, str, str], ...]
 
@@ -146,7 +146,7 @@ class ListOptimizer(Optimizer):
         for group in self.param_groups:
             for key, default in self.defaults.items():
                 group.setdefault(key, default)
-            for p in group["params"]:  # checkpoints of old versions hold numbers where tensors are expected
+            for p in group["params"]:  # checkpoints of older versions hold Python scalars where tensors are expected
                 entry = self.state.get(p, {})
                 for key in _SCALARS:
                     if key in entry and not isinstance(entry[key], Tensor):

@@ -272,7 +272,7 @@ def save_model(model: Any, filename: Any, metadata: dict[str, str] | None = None
 
 
 def load_model(model: Any, filename: Any, strict: bool = True, device: Any = "cpu") -> tuple[list[str], list[str]]:
-    """Fill a module from a file; returns names that were missing and names that nobody wanted."""
+    """Fill a module from a file; returns names that were missing and names that were not expected."""
     with safe_open(filename, device=device) as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name, other in (file.metadata() or {}).items():

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """A loss with a reduction: "none", "mean" or "sum"; two flags of old may name it instead."""
+    """A loss with a reduction: "none", "mean" or "sum"; two deprecated flags may name it instead."""
 
     reduction: str
 

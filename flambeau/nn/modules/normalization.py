@@ -47,7 +47,7 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """Local response normalisation of images as it was of old: the first channel, once in, never leaves the window."""
+    """The older local response normalisation of images: the first channel, once in, never leaves the window."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__()

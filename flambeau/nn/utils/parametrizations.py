@@ -145,7 +145,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):  # type: ignore[no-untyped-def]
-        # State dicts of the hook of old hold the same tensors as name_g and name_v.
+        # State dicts of the deprecated hook hold the same tensors as name_g and name_v.
         old, new = f"{prefix}{name}", f"{prefix}parametrizations.{name}.original"
         if f"{old}_g" in state_dict and f"{old}_v" in state_dict:
             state_dict[f"{new}0"] = state_dict.pop(f"{old}_g")

@@ -1,4 +1,4 @@
-"""Spectral normalisation of old: a hook divides a weight by its largest singular value, found by power iteration."""
+"""Spectral normalisation by a hook (deprecated): it divides a weight by its largest singular value, found by power iteration."""
 
 from __future__ import annotations
 

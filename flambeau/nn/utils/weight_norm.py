@@ -1,4 +1,4 @@
-"""Weight normalisation of old: a hook computes the weight from its length and direction before each forward."""
+"""Weight normalisation by a hook (deprecated): it computes the weight from its length and direction before each forward."""
 
 from __future__ import annotations
 

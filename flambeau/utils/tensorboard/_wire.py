@@ -79,7 +79,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
         elif kind == _BYTES:
             size = number()
             if at + size > len(message):
-                raise ValueError("[tensorboard] expected a whole message, got one that is cut")
+                raise ValueError("[tensorboard] expected a whole message, got a truncated one")
             yield tag >> 3, message[at : at + size]
             at += size
         else:

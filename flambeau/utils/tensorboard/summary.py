@@ -141,7 +141,7 @@ def image(tag: str, tensor: Any, rescale: float = 1, dataformats: str = "NCHW") 
 def image_boxes(
     tag: str, tensor: Any, boxes: Any, rescale: float = 1, dataformats: str = "CHW", labels: Any = None
 ) -> bytes:
-    """A picture with red frames; labels are drawn by nobody and go into the tag's description."""
+    """A picture with red frames; labels are not drawn but go into the tag's description."""
     picture = _media.as_picture(tensor, dataformats)
     if picture.shape[2] == 1:
         picture = picture.expand(-1, -1, 3).contiguous()

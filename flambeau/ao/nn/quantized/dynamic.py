@@ -1,7 +1,7 @@
 """Layers whose weights are stored in eight bits and whose inputs are rounded as they come.
 
 The arithmetic is that of PyTorch's kernels for x86: weights on a symmetric grid of 255 steps, inputs on one of 127
-between the least and the greatest, both with zero on it, products of whole numbers, which float32 holds exactly.
+between the least and the greatest, both with zero on it, products of integers, which float32 holds exactly.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = ["are_nodes_independent", "may_depend_on", "merge_matmul", "split_resu
 
 
 def split_result_tensors(result: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """A product of stacked factors, cut into the products of each."""
+    """A product of stacked factors, split into the product of each."""
     return tuple(flambeau.split(result, [x.shape[0] for x in inputs]))
 
 

@@ -89,7 +89,7 @@ class MetaTracer(Tracer):
             try:
                 proxy.install_tensor_meta(self._on_meta(kind, target, args, kwargs))
             except LookupError:
-                return proxy  # something whose shape nobody knows took part
+                return proxy  # something of unknown shape took part
         return proxy
 
     def _on_meta(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:

@@ -165,7 +165,7 @@ guard_size_oblivious = guard_bool
 
 
 def guard_or_false(value: Any) -> bool:
-    """The condition's truth, or False when it depends on data."""
+    """The condition's value, or False when it depends on data."""
     try:
         return bool(value)
     except DataDependentOutput:
@@ -173,7 +173,7 @@ def guard_or_false(value: Any) -> bool:
 
 
 def guard_or_true(value: Any) -> bool:
-    """The condition's truth, or True when it depends on data."""
+    """The condition's value, or True when it depends on data."""
     try:
         return bool(value)
     except DataDependentOutput:

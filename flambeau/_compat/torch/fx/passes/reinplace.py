@@ -1,4 +1,4 @@
-"""Operators that write into memory nobody needs any more: a graph of functional operators made to use less of it."""
+"""In-place operators where memory is no longer needed: a graph of functional operators that uses less of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Layers on quantized tensors: whole numbers in, whole numbers out, with weights in eight bits.
+"""Layers on quantized tensors: integers in, integers out, with weights in eight bits.
 
-Products are made of whole numbers in floating point, which holds them exactly, then rounded to the grid of the result.
+Products of integers are computed in floating point, which holds them exactly, then rounded to the grid of the result.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Layer(_OnGrid):
         return self.float_bias
 
     def _run(self, x: Any, product: Callable[[Tensor, Tensor], Tensor], channel: int) -> QuantizedTensor:
-        """The product of whole numbers, on the grid of the results."""
+        """The product of integers, on the grid of the results."""
         if not isinstance(x, QuantizedTensor):
             raise NotImplementedError(
                 f"[{self._get_name()}] expected a quantized tensor, got {type(x).__name__}: put a QuantStub before the layer"
