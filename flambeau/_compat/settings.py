@@ -1,4 +1,4 @@
-"""Settings of PyTorch's that nothing here reads: they can be read, and changing one is answered instead of ignored."""
+"""Settings and arguments of PyTorch's that nothing here reads: giving one a value is answered instead of ignored."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ class _Fixed(ModuleType):
                 raise NotImplementedError(message)
             warnings.warn(message, stacklevel=2)
         super().__setattr__(name, value)
+
+
+def refuse(function: str, **arguments: Any) -> None:
+    """Raise for the first of these arguments that asks for something."""
+    for name, value in arguments.items():
+        if value:
+            raise NotImplementedError(f"[{function}] expected no {name}, got {value!r}")
 
 
 def fix(module: str, names: str, why: str, refuse: bool = True) -> None:

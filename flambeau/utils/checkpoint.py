@@ -52,7 +52,10 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Accepted for compatibility."""
+    """Operators of the two passes are not recorded for messages: only False and None can be entered."""
+    from flambeau._compat.settings import refuse
+
+    refuse("set_checkpoint_debug_enabled", enabled=enabled)
     yield
 
 

@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from flambeau._compat.settings import refuse
+
 __all__ = [
     "CUDA_HOME", "CUDAExtension", "CppExtension", "include_paths", "is_ninja_available", "library_paths",
     "load", "load_inline", "verify_ninja_availability",
@@ -222,6 +224,7 @@ def load(
 ) -> Any:
     """Compiles files and imports them as a module; without `is_python_module` they are loaded for the operators that they
     define with TORCH_LIBRARY."""
+    refuse("load", with_sycl=with_sycl, extra_sycl_cflags=extra_sycl_cflags, is_standalone=is_standalone)
     files = [Path(s).resolve() for s in ([sources] if isinstance(sources, str) else sources)]
     path = _build(
         name, files, _folder(name, build_directory), list(extra_cflags or ()), list(extra_cuda_cflags or ()),
@@ -253,6 +256,7 @@ def load_inline(
 ) -> Any:
     """Compiles texts and imports them as a module. `functions` names those of the C++ text that Python may call, with their
     documentation if it is a dict."""
+    refuse("load_inline", with_sycl=with_sycl, extra_sycl_cflags=extra_sycl_cflags, sycl_sources=sycl_sources)
     texts = [cpp_sources] if isinstance(cpp_sources, str) else list(cpp_sources)
     kernels = [cuda_sources] if isinstance(cuda_sources, str) else list(cuda_sources or ())
     if not no_implicit_headers:

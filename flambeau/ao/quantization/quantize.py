@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import nn
+from flambeau._compat.settings import refuse
 from flambeau.ao.nn import intrinsic
 from flambeau.ao.nn.quantized import modules as quantized
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub
@@ -36,8 +37,11 @@ def get_default_static_quant_module_mappings() -> dict[Any, Any]:
     return dict(_MAPPING)
 
 
-def propagate_qconfig_(module: Module, qconfig_dict: dict[Any, Any] | None = None, *ignored: Any) -> None:
+def propagate_qconfig_(
+    module: Module, qconfig_dict: dict[Any, Any] | None = None, prepare_custom_config_dict: dict[str, Any] | None = None
+) -> None:
     """Gives each submodule the qconfig of its name or class in the table, or that of the module around it."""
+    refuse("propagate_qconfig_", prepare_custom_config_dict=prepare_custom_config_dict)
     table = qconfig_dict or {}
 
     def visit(owner: Module, path: str, around: Any) -> None:
@@ -55,9 +59,14 @@ def prepare(
     inplace: bool = False,
     allow_list: Any = None,
     observer_non_leaf_module_list: Any = None,
-    **ignored: Any,
+    prepare_custom_config_dict: dict[str, Any] | None = None,
 ) -> Module:
     """The model with observers behind the layers that have a qconfig and a quantized form."""
+    refuse(
+        "prepare",
+        observer_non_leaf_module_list=observer_non_leaf_module_list,
+        prepare_custom_config_dict=prepare_custom_config_dict,
+    )
     model = model if inplace else copy.deepcopy(model)
     propagate_qconfig_(model)
     wanted = set(_MAPPING) - {DeQuantStub} if allow_list is None else set(allow_list)
@@ -91,9 +100,17 @@ def convert(
     mapping: dict[Any, Any] | None = None,
     inplace: bool = False,
     remove_qconfig: bool = True,
-    **ignored: Any,
+    is_reference: bool = False,
+    convert_custom_config_dict: dict[str, Any] | None = None,
+    use_precomputed_fake_quant: bool = False,
 ) -> Module:
     """The model with quantized layers in place of those that were observed."""
+    refuse(
+        "convert",
+        is_reference=is_reference,
+        convert_custom_config_dict=convert_custom_config_dict,
+        use_precomputed_fake_quant=use_precomputed_fake_quant,
+    )
     module = module if inplace else copy.deepcopy(module)
     known = _MAPPING if mapping is None else mapping
 

@@ -32,5 +32,7 @@ def data_parallel(
     module_kwargs: Any = None,
 ) -> Any:
     """The module called with the inputs."""
+    if device_ids and len(device_ids) > 1:
+        raise NotImplementedError(f"[data_parallel] expected at most one device, got {device_ids}")
     arguments = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
     return module(*arguments, **(module_kwargs or {}))

@@ -113,7 +113,14 @@ class Timer:
 
     def autorange(self, callback: Any = None) -> Measurement:
         number = self._block(0.1)
-        return Measurement(number, [self._run(number)], self._task_spec)
+        return Measurement(number, [self._timed(number, callback)], self._task_spec)
+
+    def _timed(self, number: int, callback: Any) -> float:
+        """Seconds of a block of calls, which the callback hears of too."""
+        seconds = self._run(number)
+        if callback is not None:
+            callback(number, seconds)
+        return seconds
 
     def _block(self, min_run_time: float) -> int:
         """How many calls a block needs to dwarf the cost of timing it."""
@@ -126,7 +133,7 @@ class Timer:
         number = self._block(min_run_time)
         times: list[float] = []
         while sum(times) < min_run_time:
-            times.append(self._run(number))
+            times.append(self._timed(number, callback))
         return Measurement(number, times, self._task_spec)
 
     def adaptive_autorange(
@@ -136,7 +143,7 @@ class Timer:
         number = self._block(0.05)
         times: list[float] = []
         while sum(times) < max_run_time:
-            times.append(self._run(number))
+            times.append(self._timed(number, callback))
             result = Measurement(number, times, self._task_spec)
             if len(times) > 4 and sum(times) > min_run_time and result.iqr < threshold * result.median:
                 break

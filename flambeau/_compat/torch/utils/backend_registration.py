@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau
 from flambeau import backends
+from flambeau._compat.settings import refuse
 
 __all__ = ["rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"]
 
@@ -23,7 +24,9 @@ def generate_methods_for_privateuse1_backend(
     for_storage: bool = False,
     unsupported_dtype: list[Any] | None = None,
 ) -> None:
-    """Add `x.<name>()` and `x.is_<name>` to tensors and `m.<name>()` to modules, as devices built in have them."""
+    """Add `x.<name>()` and `x.is_<name>` to tensors and packed sequences and `m.<name>()` to modules, as devices built in
+    have them."""
+    refuse("generate_methods_for_privateuse1_backend", for_storage=for_storage, unsupported_dtype=unsupported_dtype)
     name = backends.private_use_name()
 
     def to_device(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
@@ -46,6 +49,10 @@ def generate_methods_for_privateuse1_backend(
         targets.append((flambeau.Tensor, f"is_{name}", property(lambda self: self.device.type == name)))
     if for_module and hasattr(flambeau.nn, "Module"):
         targets.append((flambeau.nn.Module, name, module_to_device))
+    if for_packed_sequence:
+        packed = flambeau.nn.utils.rnn.PackedSequence
+        targets.append((packed, name, to_device))
+        targets.append((packed, f"is_{name}", property(lambda self: self.data.device.type == name)))
     for cls, attribute, value in targets:
         if hasattr(cls, attribute):
             raise RuntimeError(

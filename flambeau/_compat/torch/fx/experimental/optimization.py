@@ -31,7 +31,8 @@ def remove_dropout(model: Any) -> GraphModule:
 def optimize_for_inference(model: Any, pass_config: dict[str, Any] | None = None, tracer: Any = None) -> GraphModule:
     """The traced model made ready for inference: see `passes.inference.prepare_for_inference`."""
     config = {"conv_bn_fuse": True, "remove_dropout": True, **(pass_config or {})}
-    gm = symbolic_trace(copy.deepcopy(model))
+    model = copy.deepcopy(model)
+    gm = symbolic_trace(model) if tracer is None else GraphModule(model, tracer().trace(model))
     if config["remove_dropout"]:
         inference.remove_dropout(gm)
     if config["conv_bn_fuse"]:

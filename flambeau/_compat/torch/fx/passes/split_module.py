@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flambeau._compat.settings import refuse
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.node import Node, map_arg
@@ -36,12 +37,13 @@ def split_module(
     keep_original_input_name: bool = True,
     *,
     partition_affix: str | None = None,
-    **ignored: Any,
+    tuple_return: bool = False,
 ) -> GraphModule:
     """A module that does what `m` does by calling submodules `submod_0`, ..., one for each value of split_callback.
 
     qualname_map, if given, is filled with where modules and attributes went: new path to old.
     """
+    refuse("split_module", tuple_return=tuple_return)
     prefix = f"submod_{partition_affix}_" if partition_affix else "submod_"
     part_of: dict[Node, str] = {}
     parts: dict[str, _Part] = {}
