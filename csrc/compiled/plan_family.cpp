@@ -35,6 +35,11 @@ const std::vector<std::vector<Monomial>>& bases() {
 }
 constexpr size_t kBasesOfOneSymbol = 4;
 
+// Samples beyond the unknowns that a fit needs. With one to spare, integers that are rounded (n / 6 * 6) met
+// some basis by chance; more bases need more.
+constexpr size_t kSpare = 2, kSpareOfTwo = 3;
+constexpr int64_t kMaxDenominator = 64;  // of sizes that are divided; larger ones are chance
+
 int64_t power(int64_t base, int exponent) {
   int64_t result = 1;
   for (int i = 0; i < exponent; ++i) result *= base;
@@ -182,7 +187,7 @@ bool PlanFamily::fit() {
   return true;
 }
 
-// The simplest polynomial through all samples, of which there must be more than it has unknowns.
+// The simplest polynomial through all samples, of which there must be some more than it has unknowns.
 std::optional<PlanFamily::Polynomial> PlanFamily::fit(const std::vector<int64_t>& values, int symbols) const {
   if (std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; }))
     return Polynomial{0, {values[0]}, 1};
@@ -204,9 +209,10 @@ std::optional<PlanFamily::Polynomial> PlanFamily::fit(const std::vector<int64_t>
       row[n] = values[s];
       rows.push_back(row);
     }
-    if (distinct.size() <= n) continue;
+    if (distinct.size() < n + (symbols == 1 ? kSpare : kSpareOfTwo)) continue;
     Polynomial polynomial{static_cast<int>(b), {}, 1};
     if (!solve(rows, n, polynomial.numerators, polynomial.denominator)) continue;
+    if (polynomial.denominator > kMaxDenominator) continue;
     bool right = true;
     for (size_t s = 0; s < samples_ && right; ++s) right = evaluate(polynomial, points_[s]) == values[s];
     if (right) return polynomial;

@@ -3,8 +3,8 @@
 // Recording and planning a function for another batch size mostly gives the same steps over the same kernels
 // with other integers in them. A family collects such graphs. From the recorded ones it fits each integer
 // (sizes, strides, offsets, extents of blocks, arguments of kernels and operators) as a function of one or
-// two sizes of the inputs, exactly and with more samples than unknowns. Graphs for other sizes are then
-// copies with the integers filled in, and arenas laid out anew.
+// two sizes of the inputs, exactly and with several samples more than unknowns. Graphs for other sizes are
+// then copies with the integers filled in, and arenas laid out anew.
 //
 // A graph is made only for sizes that the samples speak for:
 //   - inside the convex hull of the recorded sizes. Planning decides by thresholds and inequalities between
@@ -40,7 +40,7 @@ class PlanFamily {
   // The graph for these inputs; null where the samples do not speak for them.
   Ref<CompiledGraph> instantiate(const Tensor* tensors) const;
   // Whether this many samples should have been enough: their sizes have nothing simple in common.
-  bool is_hopeless() const { return !ready_ && samples_ >= 6; }
+  bool is_hopeless() const { return !ready_ && samples_ >= 12; }
 
  private:
   using Point = std::array<int64_t, kMaxSymbols>;
