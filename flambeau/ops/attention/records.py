@@ -289,6 +289,43 @@ def _checked_mask(mask: fl.Tensor, rows: int, length: int, keys: int) -> fl.Tens
     return mask.unsqueeze(0) if mask.dim() == 2 else mask
 
 
+def _with_biases(k: fl.Tensor, v: fl.Tensor, bias_k: Any, bias_v: Any, static: bool) -> tuple[fl.Tensor, fl.Tensor]:
+    """Keys and values with one more that is the same for all sequences."""
+    if bias_k is None or bias_v is None:
+        raise AssertionError(f"[{_HEADS}] expected bias_k and bias_v together, got one of them")
+    if static:
+        raise AssertionError(f"[{_HEADS}] expected no static key or value together with bias_k and bias_v")
+    return fl.cat([k, bias_k.expand(1, *k.shape[1:])]), fl.cat([v, bias_v.expand(1, *v.shape[1:])])
+
+
+def _joint_mask(
+    mask: fl.Tensor | None, padding: fl.Tensor | None, batch: int, heads: int, keys: int, added_keys: int
+) -> fl.Tensor | None:
+    """The mask of scores and that of keys as one to add to the scores. Keys that were added are not hidden."""
+    if added_keys:
+        pad = fl.nn.functional.pad
+        mask = None if mask is None else pad(mask, (0, added_keys))
+        padding = None if padding is None else pad(padding, (0, added_keys))
+    if padding is None:
+        return mask
+    if tuple(padding.shape) != (batch, keys):
+        raise AssertionError(
+            f"[{_HEADS}] expected key_padding_mask of shape ({batch}, {keys}), got {tuple(padding.shape)}"
+        )
+    padding = padding.reshape(batch, 1, 1, keys).expand(batch, heads, 1, keys).reshape(batch * heads, 1, keys)
+    return padding if mask is None else mask + padding
+
+
+def _mixed_and_weights(
+    q: fl.Tensor, k: fl.Tensor, v: fl.Tensor, mask: fl.Tensor | None, dropout_p: float
+) -> tuple[fl.Tensor, fl.Tensor]:
+    """Attention of (head, length, depth) as (length, head, depth), and its weights before dropout."""
+    q, turned = q * math.sqrt(1.0 / q.shape[-1]), k.transpose(-2, -1)
+    weights = fl.softmax(fl.bmm(q, turned) if mask is None else fl.baddbmm(mask, q, turned), -1)
+    dropped = fl.nn.functional.dropout(weights, dropout_p, True) if dropout_p > 0.0 else weights
+    return fl.matmul(dropped, v).transpose(0, 1), weights
+
+
 @composite()
 def nn_multi_head_attention_forward(
     query: fl.Tensor,
@@ -339,16 +376,8 @@ def nn_multi_head_attention_forward(
     if attn_mask is not None:
         attn_mask = _checked_mask(attn_mask, rows, length, key.shape[0])
 
-    extra = 0
-    if bias_k is not None and bias_v is not None:
-        if static_k is not None or static_v is not None:
-            raise AssertionError(f"[{_HEADS}] expected no static key or value together with bias_k and bias_v")
-        k = fl.cat([k, bias_k.expand(1, batch, embed)])
-        v = fl.cat([v, bias_v.expand(1, batch, embed)])
-        extra += 1
-    elif bias_k is not None or bias_v is not None:
-        raise AssertionError(f"[{_HEADS}] expected bias_k and bias_v together, got one of them")
-
+    if bias_k is not None or bias_v is not None:
+        k, v = _with_biases(k, v, bias_k, bias_v, static_k is not None or static_v is not None)
     q = q.reshape(length, rows, depth).transpose(0, 1)
     k = k.reshape(k.shape[0], rows, depth).transpose(0, 1) if static_k is None else static_k
     v = v.reshape(v.shape[0], rows, depth).transpose(0, 1) if static_v is None else static_v
@@ -356,30 +385,13 @@ def nn_multi_head_attention_forward(
         zero = fl.zeros((rows, 1, depth), dtype=k.dtype, device=k.device)
         k = fl.cat([k, zero], 1)
         v = fl.cat([v, zero], 1)
-        extra += 1
     keys = k.shape[1]
-    if extra:
-        pad = fl.nn.functional.pad
-        attn_mask = None if attn_mask is None else pad(attn_mask, (0, extra))
-        key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, extra))
-    if key_padding_mask is not None:
-        if tuple(key_padding_mask.shape) != (batch, keys):
-            raise AssertionError(
-                f"[{_HEADS}] expected key_padding_mask of shape ({batch}, {keys}), got {tuple(key_padding_mask.shape)}"
-            )
-        padding = key_padding_mask.reshape(batch, 1, 1, keys).expand(batch, num_heads, 1, keys)
-        padding = padding.reshape(rows, 1, keys)
-        attn_mask = padding if attn_mask is None else attn_mask + padding
-
+    added_keys = int(bias_k is not None) + int(add_zero_attn)
+    attn_mask = _joint_mask(attn_mask, key_padding_mask, batch, num_heads, keys, added_keys)
     dropout_p = dropout_p if training else 0.0
     weights = None
     if need_weights:
-        q = q * math.sqrt(1.0 / depth)
-        turned = k.transpose(-2, -1)
-        scores = fl.bmm(q, turned) if attn_mask is None else fl.baddbmm(attn_mask, q, turned)
-        weights = fl.softmax(scores, -1)
-        dropped = fl.nn.functional.dropout(weights, dropout_p, True) if dropout_p > 0.0 else weights
-        mixed = fl.matmul(dropped, v).transpose(0, 1)
+        mixed, weights = _mixed_and_weights(q, k, v, attn_mask, dropout_p)
         weights = weights.reshape(batch, num_heads, length, keys)
         weights = weights.mean(1) if average_attn_weights else weights
         weights = weights if batched else weights.squeeze(0)

@@ -157,6 +157,3 @@ def _combined(kind: str, parts: tuple[Condition, ...]) -> Condition:
     if len(undecided) == 1:
         return undecided[0]
     return _make(kind, _ZERO, tuple(undecided))
-
-
-TRUE = _make("and")
