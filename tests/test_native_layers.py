@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-import house
+import house  # noqa: E402
 
 FOLDERS = sorted(path.name for path in (ROOT / "csrc").iterdir() if path.is_dir())
 
