@@ -89,19 +89,6 @@ def passing_decorator(name: str) -> Callable[..., Any]:
     return decorate
 
 
-class patch:
-    """`config.patch(name=value)` of a configuration that nothing reads: a context manager and a decorator."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
-    def __call__(self, function: Any) -> Any:
-        return function
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
 def reason(value: Any) -> str | None:
     """Why something is lacking, None for what works. `flambeau doctor` asks."""
     text = getattr(value, "__absent__", None)
@@ -139,8 +126,6 @@ def _make(module: str, token: str, why: str) -> tuple[str, Any]:
         return name, type(name, (RuntimeError,), {"__module__": module})
     if token.startswith("~"):
         return name, type(name, (Description,), {"__module__": module, "__absent__": _message(full, why)})
-    if name == "patch":
-        return name, patch
     if name.isupper() or token.startswith(":"):
         return name, AbsentValue(full, why)
     if not name.lstrip("_")[:1].isupper():
