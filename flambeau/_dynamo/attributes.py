@@ -7,6 +7,7 @@ interpreted and every place that took part is guarded. Writes to outside objects
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import itertools
 import operator
@@ -313,7 +314,7 @@ def _load_from_class(tracer: Tracer, cls: type, name: str) -> Any:
             value = getattr(cls, name)
         except Exception as error:
             raise UserError(error) from None
-        if name in getattr(cls, "__members__", {}):
+        if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
             return value
         raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{cls.__name__}.{name}")
     source.check("absent")
@@ -654,7 +655,8 @@ def _pending_in_class(tracer: Tracer, cls: type, name: str) -> Any:
 def _store_member(tracer: Tracer, module: Any, name: str, new: Any) -> None:
     """Module.__setattr__: a buffer or a plain attribute."""
     known = tracer.outside.known.get(id(module))
-    if known is None or new is NULL or isinstance(new, fl_module()):
+    unfinished = "_parameters" not in module.__dict__  # Module.__init__ has not run yet
+    if known is None or new is NULL or isinstance(new, fl_module()) or unfinished:
         raise Unsupported(breaks.STORE, f"{type(module).__name__}.{name}")
     if type(new) is TracedTensor and new.cls is not _C.Tensor:
         raise Unsupported(breaks.STORE, f"parameter {type(module).__name__}.{name}")

@@ -33,6 +33,7 @@ from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
 from flambeau._dynamo.utils import counters
 from flambeau._inductor import failures
 from flambeau._inductor.failures import BackendError, Origin
+from flambeau._subclasses.fake_tensor import disabled
 from flambeau.fx.graph_module import GraphModule
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -364,15 +365,17 @@ class Unit:
             code.co_firstlineno,
             None if tracer.effects.impure else self._replay(),
         )
-        description = guards.Builder(tracer).build()
+        with disabled():  # what a subclass of Tensor answers about itself is no fact
+            description = guards.Builder(tracer).build()
+            told = guards.describe(tracer) if settings.report is not None or logs.enabled("guards") else []
         for node in tracer.builder.graph.nodes:
             node.meta.pop("source", None)  # its guards refer to the tensors and modules of the program
         report = settings.report
         if report is not None:
-            report.guards += guards.describe(tracer)
+            report.guards += told
             report.artifacts.append(text)
         if logs.enabled("guards"):
-            logs.log("guards", "\n".join(guards.describe(tracer)))
+            logs.log("guards", "\n".join(told))
         if logs.enabled("bytecode"):
             logs.log("bytecode", text)
         return description, artifact

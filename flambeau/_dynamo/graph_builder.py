@@ -73,7 +73,7 @@ class GraphBuilder:
 
     def add_input(self, value: Any, source: Source) -> TracedTensor:
         if not self.inputs:
-            self.device = value.device.type
+            self.device = overriding.unwrapped(value).device.type
         node = self.placeholder()
         fake, slots = self.sizes.fake(
             overriding.unwrapped(value), source, self.tracer.outside._dynamic_dims(value, source)

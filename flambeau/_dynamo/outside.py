@@ -35,6 +35,7 @@ from flambeau._dynamo.kinds import (
 )
 from flambeau._dynamo.source import Source, Sources
 from flambeau._dynamo.traced import NULL, Lazy, TracedNumber, TracedTensor
+from flambeau._subclasses.fake_tensor import disabled
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
@@ -147,7 +148,8 @@ class Outside:
         if cls is not _C.Tensor and not is_parameter_class(cls):
             source.check("type", cls)
             overriding.check_subclass(cls)
-        traced = self.tracer.builder.add_input(value, source)
+        with disabled():  # what a subclass answers about itself is no fact
+            traced = self.tracer.builder.add_input(value, source)
         self.memo[id(value)] = (value, traced)
         self.distinct.append(source)
         return traced
