@@ -12,6 +12,7 @@ import _heapq
 import builtins
 import cmath
 import collections
+import dataclasses
 import functools
 import itertools
 import logging
@@ -190,6 +191,16 @@ class _CachedCall:
         return hash(self.key)
 
 
+@dataclasses.dataclass(frozen=True)
+class _DispatchOf:
+    """Asks a function of functools.singledispatch, at each check of the guards, what it has for a class."""
+
+    cls: type
+
+    def __call__(self, function: Any) -> Any:
+        return function.dispatch(self.cls)
+
+
 _SINGLE_DISPATCH = functools.singledispatch(lambda value: None).__code__
 
 
@@ -207,7 +218,11 @@ def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise Unsupported(breaks.RECURSION, function.__qualname__)
     code = function.__code__
     if code is _SINGLE_DISPATCH and args:
-        chosen = native(function.dispatch, real_type(args[0]))
+        cls = real_type(args[0])
+        chosen = native(function.dispatch, cls)
+        known = tracer.outside.known.get(id(function))
+        source = tracer.outside.sources.constant(function) if known is None else known.source
+        source.apply(_DispatchOf(cls)).check("id", chosen)
         return call(tracer, tracer.outside.wrap(chosen, tracer.outside.sources.constant(chosen)), args, kwargs)
     if code.co_flags & 0x280:  # coroutines and asynchronous generators
         raise Unsupported(breaks.COROUTINE, function.__qualname__)

@@ -370,11 +370,25 @@ def _result_type(tracer: Tracer, *args: Any) -> Any:
     return native(_C._result_type, *(a.fake.meta() if type(a) is TracedTensor else plain(a) for a in args))
 
 
+def _guard_signature(tracer: Tracer, function: Any) -> None:
+    """The code and defaults of a function, and of those that it wraps."""
+    function = getattr(function, "__func__", function)
+    while isinstance(function, types.FunctionType):
+        tracer.outside.guard_code(function)
+        if id(function) not in tracer.outside.fresh:
+            known = tracer.outside.known.get(id(function))
+            source = tracer.outside.sources.constant(function) if known is None else known.source
+            source.attribute("__defaults__").check("id", function.__defaults__)
+            source.attribute("__kwdefaults__").check("id", function.__kwdefaults__)
+        function = function.__dict__.get("__wrapped__")
+
+
 def _signature(tracer: Tracer, function: Any, **kwargs: Any) -> Any:
     if not isinstance(function, (types.FunctionType, types.MethodType, type)):
         raise Unsupported(breaks.UNKNOWN_CALL, "inspect.signature")
     import inspect
 
+    _guard_signature(tracer, function)
     return tracer.outside.make_fresh(native(inspect.signature, function, **kwargs))
 
 

@@ -2,9 +2,11 @@
 
 import array
 import collections
+import contextvars
 import functools
 import gc
 import importlib
+import inspect
 import logging
 import operator
 import os
@@ -430,6 +432,42 @@ def gen_helper_code():
         return x + sum(h())
 
     return f, [lambda: setattr(h, "__code__", g.__code__)]
+
+
+@case
+def registered_dispatch():
+    @functools.singledispatch
+    def h(v):
+        return 1
+
+    def f(x):
+        return x + h(3)
+
+    return f, [lambda: h.register(int, lambda v: 50)]
+
+
+@case
+def signature():
+    def h(a):
+        pass
+
+    def g(a, b, c=1):
+        pass
+
+    def f(x):
+        return x + len(inspect.signature(h).parameters)
+
+    return f, [lambda: setattr(h, "__code__", g.__code__)]
+
+
+@case
+def context_variable():
+    v = contextvars.ContextVar("v", default=1)
+
+    def f(x):
+        return x + v.get()
+
+    return f, [lambda: v.set(5)]
 
 
 @case
