@@ -137,7 +137,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),
     "distributed.fsdp._traversal_utils": (_SHARD, "_get_fsdp_handles"),
     "distributed.fsdp.sharded_grad_scaler": (_SHARD, "ShardedGradScaler"),
-    "distributed.pipelining": (_MANY, "SplitPoint{BEGINNING,END} pipe_split pipeline"),
     "distributed.rpc": (
         _RPC,
         "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",

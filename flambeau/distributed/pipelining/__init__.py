@@ -1,6 +1,6 @@
 """Pipeline parallelism: stages of a model on different processes, and schedules that keep them busy with microbatches."""
 
-from flambeau._compat import absent
+from flambeau.distributed.pipelining._IR import Pipe, SplitPoint, pipe_split, pipeline
 from flambeau.distributed.pipelining.schedules import (
     PipelineScheduleMulti,
     PipelineScheduleSingle,
@@ -13,8 +13,6 @@ from flambeau.distributed.pipelining.schedules import (
 from flambeau.distributed.pipelining.stage import PipelineStage
 
 __all__ = [
-    "PipelineScheduleMulti", "PipelineScheduleSingle", "PipelineStage", "Schedule1F1B", "ScheduleGPipe",
-    "ScheduleInterleaved1F1B", "ScheduleLoopedBFS", "get_schedule_class",
+    "Pipe", "PipelineScheduleMulti", "PipelineScheduleSingle", "PipelineStage", "Schedule1F1B", "ScheduleGPipe",
+    "ScheduleInterleaved1F1B", "ScheduleLoopedBFS", "SplitPoint", "get_schedule_class", "pipe_split", "pipeline",
 ]  # fmt: skip
-
-__getattr__ = absent.names_of(__name__)

@@ -6,7 +6,15 @@ import copy
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    SplitPoint,
+    pipe_split,
+    pipeline,
+)
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -62,5 +70,47 @@ losses = []
 arguments = (x,) if rank == 0 else ()
 outputs = schedule.step(*arguments, **({"target": y, "losses": losses} if rank == size - 1 else {}))
 check([parts[i] for i in indices], indices, outputs, losses, whole)
+
+# A model that is divided at names.
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(layers(size))
+        self.head = nn.Linear(6, 6)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+torch.manual_seed(5)
+model = Model()
+spec = {f"layers.{i}": SplitPoint.BEGINNING for i in range(1, size)}
+pipe = pipeline(model, mb_args=(x[:2],), split_spec=spec)
+assert pipe.num_stages == size
+stage = pipe.build_stage(rank, torch.device("cpu"))
+losses = []
+schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=loss_fn)
+outputs = schedule.step(*((x,) if rank == 0 else ()), **({"target": y, "losses": losses} if rank == size - 1 else {}))
+if rank == size - 1:
+    assert torch.allclose(outputs, model(x), atol=1e-6) and len(losses) == 4
+assert all(p.grad is not None for p in stage.submod.parameters())
+
+
+class Marked(Model):
+    def forward(self, x):
+        for index, layer in enumerate(self.layers):
+            if index:
+                pipe_split()
+            x = layer(x)
+        return self.head(x)
+
+
+assert pipeline(Marked(), mb_args=(x[:2],)).num_stages == size
+names = {name for name, _ in stage.submod.named_parameters()}
+assert f"layers.{rank}.0.weight" in names and names <= {name for name, _ in model.named_parameters()}
 dist.barrier()
 dist.destroy_process_group()
