@@ -114,9 +114,9 @@ class DeviceMesh:
     def get_rank(self) -> int:
         return groups.get_rank()
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this process is in the array; None when it is not in it."""
-        return list(self._coordinate) if self._coordinate is not None else None
+        return tuple(self._coordinate) if self._coordinate is not None else None
 
     def _dim(self, mesh_dim: int | str | None) -> int:
         if mesh_dim is None:

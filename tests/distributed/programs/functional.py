@@ -45,7 +45,7 @@ moved = funcol.all_to_all_single(torch.arange(4.0) + 10 * rank, None, None, dist
 assert moved.tolist() == [rank, 10 + rank, 20 + rank, 30 + rank]
 
 assert mesh.shape == (2, 2) and mesh.size() == 4 and mesh.size(0) == 2 and mesh.ndim == 2
-assert mesh.get_coordinate() == [rank // 2, rank % 2]
+assert mesh.get_coordinate() == (rank // 2, rank % 2)
 assert mesh.get_local_rank("dp") == rank // 2 and mesh["tp"].get_local_rank() == rank % 2
 assert dist.get_process_group_ranks(mesh.get_group("tp")) == [rank // 2 * 2, rank // 2 * 2 + 1]
 assert dist.get_process_group_ranks(mesh["dp"].get_group()) == [rank % 2, rank % 2 + 2]
