@@ -20,12 +20,12 @@ class Untranslatable(Exception):
 def find(root: Any, path: str) -> Any:
     """What a dotted path leads to, or None; modules are imported on the way."""
     for part in path.split("."):
-        following = getattr(root, part, None)
-        if following is None and isinstance(root, types.ModuleType):
-            try:
+        try:
+            following = getattr(root, part, None)
+            if following is None and isinstance(root, types.ModuleType):
                 following = importlib.import_module(f"{root.__name__}.{part}")
-            except ImportError:
-                return None
+        except ImportError:
+            return None
         root = following
     return root
 
