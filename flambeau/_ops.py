@@ -17,17 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
 # Ours on the left, ATen's on the right, as `name.overload`.
-_ATEN_NAMES = {
-    "empty": "empty.memory_format",
-    "slice": "slice.Tensor",
-    "select": "select.int",
-    "transpose": "transpose.int",
-    "transpose_": "transpose_.int",
-    "fill_": "fill_.Scalar",
-    "fill": "fill.Scalar",
-    "unbind": "unbind.int",
-    "split": "split.Tensor",
-}
+_ATEN_NAMES = {name: f"{name}.{overload}" for name, overload in _C._aten_overloads().items()}
 _OWN_NAMES = {aten: own for own, aten in _ATEN_NAMES.items()}
 
 # An overload that takes a tensor or a number stands for the overloads ATen has for each.

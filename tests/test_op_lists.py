@@ -1,5 +1,6 @@
 """What a pass knows of operators is on their records: no lists of operator names outside of flambeau/ops."""
 
+import collections
 import importlib
 import pathlib
 import sys
@@ -7,7 +8,13 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MOST = 79  # lists that are still to be replaced by tags; this number only falls
+# Lists that are still to be replaced by tags; these numbers only fall.
+PENDING = {
+    "flambeau/distributed/tensor/_rules.py": 14,
+    "flambeau/distributed/tensor/_dispatch.py": 2,
+    "flambeau/_inductor/heads.py": 1,
+    "flambeau/_inductor/in_place.py": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +33,46 @@ def names(detector):
     return detector.operator_names(records._all())
 
 
-def test_no_list_of_operator_names_outside_of_ops(detector, names):
-    lists = detector.refused(names, ROOT)
-    assert len(lists) <= MOST, "\n".join(map(str, lists))
+def test_no_list_of_operator_names_outside_of_ops_but_the_allowed(detector, names):
+    lists = detector.op_lists(names, ROOT)
+    refused = [found for found in lists if found.path not in detector.ALLOWED]
+    counts = collections.Counter(found.path for found in refused)
+    assert all(count <= PENDING.get(path, 0) for path, count in counts.items()), "\n".join(map(str, refused))
+    assert {found.path for found in lists} >= set(detector.ALLOWED), "an exception that nothing needs"
 
 
-def test_every_exception_is_needed(detector, names):
-    assert {found.path for found in detector.op_lists(names, ROOT)} >= set(detector.ALLOWED)
+def test_every_tag_is_used_and_documented():
+    from flambeau.backends import records
+    from flambeau.ops.record import TAGS
+
+    assert {tag for record in records._all().values() for tag in record.tags} == set(TAGS)
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert not [tag for tag in TAGS if f"`{tag}`" not in text]
+
+
+def test_tags_are_read_without_importing_records():
+    from flambeau.backends import records
+    from flambeau.ops import tags
+    from flambeau.ops.record import KINDS, TAGS
+
+    by_tag = {tag: {n for n, r in records._all().items() if tag in (r.kind, *r.tags)} for tag in (*TAGS, *KINDS)}
+    assert {tag: tags.operators(tag) for tag in by_tag} == by_tag
+
+
+def test_functions_have_a_tag_if_all_of_their_overloads_do():
+    from flambeau.ops import tags
+
+    assert {"add", "clamp", "relu6"} <= tags.functions("pointwise", "elementwise")
+    assert "max.other" in tags.operators("pointwise") and "max" not in tags.functions("pointwise")
+
+
+def test_a_tag_that_nothing_explains_is_refused():
+    from flambeau.ops import record
+
+    with pytest.raises(ValueError, match="expected a tag that"):
+        record.native("_some_operator(Tensor self) -> Tensor", tags=("unknown",))
+    with pytest.raises(ValueError, match="expected a record of"):
+        record.tag("view", "no_such_operator")
 
 
 def lists_in(detector, folder, name, text):

@@ -119,7 +119,7 @@ def document() -> str:
     others: dict[str, list[str]] = {}
     shown: dict[str, list] = {}
     for record in records.values():
-        original = next((tag[6:] for tag in record.tags if tag.startswith("alias:")), "")
+        original = record.alias_of
         if original in records and record.schema.name != records[original].schema.name:
             others.setdefault(original, []).extend(places(record))
         elif not record.schema.name.startswith("_"):

@@ -124,11 +124,21 @@ def files(root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in tracked(root, ".py", *NATIVE_SUFFIXES)]
 
 
+def op_name_lists(root: Path) -> list[str]:
+    """Lists of operator names outside of flambeau/ops."""
+    sys.path.insert(0, str(root / "tools"))
+    import generate
+    import op_lists
+
+    return list(map(str, op_lists.refused(op_lists.operator_names(generate.load_records()), root)))
+
+
 COUNTS: dict[str, Callable[[Path], list[str]]] = {
     f"C++ functions over {LONGEST} lines": long_native_functions,
     f"Python functions over {LONGEST} lines": long_python_functions,
     "upward includes": upward_includes,
     "upward imports": upward_imports,
+    "lists of operator names outside of ops": op_name_lists,
 }
 
 

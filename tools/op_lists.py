@@ -34,9 +34,11 @@ ALLOWED = {
     "flambeau/_dynamo/numpy_table.py": "functions of NumPy",
     "flambeau/_dynamo/numpy_functions.py": "functions of NumPy",
     "flambeau/_dynamo/numpy_shapes.py": "functions of NumPy",
+    "flambeau/_dynamo/arrays.py": "functions of NumPy, by the operators of Python",
     "flambeau/_inductor/cpp.py": "nodes of expressions, as ops/expr.py has them",
     "flambeau/_inductor/triton_math.py": "nodes of expressions, as ops/expr.py has them",
     "flambeau/backends/reference/scalar.py": "nodes of expressions, as ops/expr.py has them",
+    "flambeau/distributed/tensor/_redistribute.py": "how partial results are reduced",
     "flambeau/nn/init.py": "values of the argument `nonlinearity`",
 }
 

@@ -46,24 +46,57 @@ Tensor mm(const Tensor& a, const Tensor& b) {
   return CALL("mm", a, b);
 }
 
+struct Entry {
+  const char* name;
+  std::vector<Tensor> (*apply)(const Derivative&, OperatorNode&, Grads&&);
+  std::vector<uint64_t> saves_args_for;  // for the gradient of each argument, the arguments it needs
+  uint32_t saves_results = 0;
+};
+
+std::vector<Entry>& entries() {
+  static auto* list = new std::vector<Entry>;
+  return *list;
+}
+struct Derives {
+  explicit Derives(Entry entry) { entries().push_back(std::move(entry)); }
+};
+// The derivative of an operator: FL_DERIVATIVE(name, function, arguments that are saved, results that are
+// saved).
+#define FL_DERIVATIVE(...)                                      \
+  static const Derives FL_CONCAT(fl_derivative_, __COUNTER__) { \
+    Entry {                                                     \
+      __VA_ARGS__                                               \
+    }                                                           \
+  }
+
 Grads same(const Derivative&, OperatorNode& node, Grads&& g) {
   return {std::move(g[0])};
 }
+FL_DERIVATIVE("alias", same);
+FL_DERIVATIVE("clone", same);
 Grads overwritten(const Derivative&, OperatorNode& node, Grads&& g) {
   Grads out(node.next.size());
   if (node.needs(0)) out[0] = CALL("zeros_like", g[0], Value(), Value(), Value(), Value(), Value());
   if (out.size() > 1 && node.needs(1)) out[1] = std::move(g[0]);
   return out;
 }
+FL_DERIVATIVE("copy_", overwritten);
 Grads reshaped(const Derivative&, OperatorNode& node, Grads&& g) {
   return {reshape(g[0], node.inputs[0].sizes)};
 }
+FL_DERIVATIVE("view", reshaped);
+FL_DERIVATIVE("squeeze", reshaped);
+FL_DERIVATIVE("squeeze.dim", reshaped);
+FL_DERIVATIVE("squeeze.dims", reshaped);
+FL_DERIVATIVE("unsqueeze", reshaped);
 Grads expanded(const Derivative&, OperatorNode& node, Grads&& g) {
   return {sum_to(g[0], node.inputs[0].sizes)};
 }
+FL_DERIVATIVE("expand", expanded);
 Grads transposed(const Derivative&, OperatorNode& node, Grads&& g) {
   return {CALL("transpose", g[0], node.args[1], node.args[2])};
 }
+FL_DERIVATIVE("transpose", transposed);
 Grads permuted(const Derivative&, OperatorNode& node, Grads&& g) {
   const IntSpan dims = node.args[1].ints();
   const int64_t n = static_cast<int64_t>(dims.size());
@@ -71,18 +104,22 @@ Grads permuted(const Derivative&, OperatorNode& node, Grads&& g) {
   for (int64_t i = 0; i < n; ++i) inverse[dims[i] < 0 ? dims[i] + n : dims[i]] = i;
   return {CALL("permute", g[0], inverse.vec())};
 }
+FL_DERIVATIVE("permute", permuted);
 Grads selected(const Derivative&, OperatorNode& node, Grads&& g) {
   return {CALL("_select_backward", g[0], node.inputs[0].sizes.vec(), node.args[1], node.args[2])};
 }
+FL_DERIVATIVE("select", selected);
 Grads sliced(const Derivative&, OperatorNode& node, Grads&& g) {
   return {CALL("_slice_backward", g[0], node.inputs[0].sizes.vec(), node.args[1], node.args[2], node.args[3],
                node.args[4])};
 }
+FL_DERIVATIVE("slice", sliced);
 Grads converted(const Derivative&, OperatorNode& node, Grads&& g) {
   const OutputMeta& in = node.inputs[0];
   if (is_complex(g[0].dtype()) && !is_complex(in.dtype)) g[0] = CALL("real", g[0]);
   return {CALL("to.device", g[0], Value(in.device), Value(in.dtype), false, false, Value())};
 }
+FL_DERIVATIVE("_to_copy", converted);
 
 Grads mm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   Grads out(2);
@@ -90,12 +127,14 @@ Grads mm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   if (node.needs(1)) out[1] = mm(adjoint(node.saved_arg(0)), g[0]);
   return out;
 }
+FL_DERIVATIVE("mm", mm_gradient, {2, 1});
 Grads bmm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   Grads out(2);
   if (node.needs(0)) out[0] = CALL("bmm", g[0], adjoint(node.saved_arg(1)));
   if (node.needs(1)) out[1] = CALL("bmm", adjoint(node.saved_arg(0)), g[0]);
   return out;
 }
+FL_DERIVATIVE("bmm", bmm_gradient, {2, 1});
 Grads addmm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const auto scaled = [&](int at) {
     const Scalar s = node.args[at].to_scalar();
@@ -109,6 +148,7 @@ Grads addmm_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   if (node.needs(2)) out[2] = mm(adjoint(node.saved_arg(1)), s);
   return out;
 }
+FL_DERIVATIVE("addmm", addmm_gradient, {0, 4, 2, 0, 0});
 
 Tensor rows_of(const Tensor& t) {
   if (t.dim() == 2) return t;
@@ -139,6 +179,7 @@ Grads linear_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   if (node.needs(2)) out[2] = reshape(sum_over(flat, {0}, false), node.inputs[2].sizes);
   return out;
 }
+FL_DERIVATIVE("linear", linear_gradient, {2, 1, 0});
 
 Grads matmul_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   Grads out(2);
@@ -163,6 +204,7 @@ Grads matmul_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   }
   return out;
 }
+FL_DERIVATIVE("matmul", matmul_gradient, {3, 3});
 
 // ---------------------------------------------------------------- reductions
 
@@ -194,6 +236,7 @@ Grads sum_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Dims& sizes = node.inputs[0].sizes;
   return {spread(restored(g[0], sizes, node.args[1], node.args[2].to_bool()), sizes)};
 }
+FL_DERIVATIVE("sum", sum_gradient);
 Grads mean_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Dims& sizes = node.inputs[0].sizes;
   const double count =
@@ -201,6 +244,7 @@ Grads mean_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Tensor small = CALL("div.Tensor", g[0], Value(count));
   return {spread(restored(small, sizes, node.args[1], node.args[2].to_bool()), sizes)};
 }
+FL_DERIVATIVE("mean", mean_gradient);
 
 // ---------------------------------------------------------------- softmax
 
@@ -216,6 +260,7 @@ Grads softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   return {CALL("sub.Tensor", product, CALL("mul.Tensor", out, sum_kept(product, node.args[1].to_int())),
                int64_t(1))};
 }
+FL_DERIVATIVE("_softmax", softmax_gradient, {}, 1);
 Grads log_softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   const Tensor out = node.saved_result(0);
   if (!thread_state().grad_mode)
@@ -223,6 +268,7 @@ Grads log_softmax_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   return {CALL("sub.Tensor", g[0],
                CALL("mul.Tensor", CALL("exp", out), sum_kept(g[0], node.args[1].to_int())), int64_t(1))};
 }
+FL_DERIVATIVE("_log_softmax", log_softmax_gradient, {}, 1);
 
 // ---------------------------------------------------------------- joining
 
@@ -244,12 +290,14 @@ Grads cat_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   }
   return out;
 }
+FL_DERIVATIVE("cat", cat_gradient);
 Grads stack_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   Grads out(node.next.size());
   for (size_t i = 0; i < out.size(); ++i)
     if (node.needs(i)) out[i] = CALL("select", g[0], node.args[1], static_cast<int64_t>(i));
   return out;
 }
+FL_DERIVATIVE("stack", stack_gradient);
 
 // Gradients of the pieces, with zeros for those that have none.
 std::vector<Tensor> filled(OperatorNode& node, Grads&& g) {
@@ -264,53 +312,14 @@ std::vector<Tensor> filled(OperatorNode& node, Grads&& g) {
 Grads split_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   return {CALL("cat", filled(node, std::move(g)), node.args[2])};
 }
+FL_DERIVATIVE("split.Tensor", split_gradient);
+FL_DERIVATIVE("split.sizes", split_gradient);
+FL_DERIVATIVE("split_with_sizes", split_gradient);
 Grads unbind_gradient(const Derivative&, OperatorNode& node, Grads&& g) {
   if (node.outputs.empty()) return {};
   return {CALL("stack", filled(node, std::move(g)), node.args[1])};
 }
-
-struct Entry {
-  const char* name;
-  std::vector<Tensor> (*apply)(const Derivative&, OperatorNode&, Grads&&);
-  std::vector<uint64_t> saves_args_for;  // for the gradient of each argument, the arguments it needs
-  uint32_t saves_results = 0;
-};
-
-const Entry* entries(size_t& count) {
-  static const Entry table[] = {
-      {"alias", same},
-      {"clone", same},
-      {"copy_", overwritten},
-      {"view", reshaped},
-      {"squeeze", reshaped},
-      {"squeeze.dim", reshaped},
-      {"squeeze.dims", reshaped},
-      {"unsqueeze", reshaped},
-      {"expand", expanded},
-      {"transpose", transposed},
-      {"permute", permuted},
-      {"select", selected},
-      {"slice", sliced},
-      {"_to_copy", converted},
-      {"mm", mm_gradient, {2, 1}},
-      {"bmm", bmm_gradient, {2, 1}},
-      {"addmm", addmm_gradient, {0, 4, 2, 0, 0}},
-      {"linear", linear_gradient, {2, 1, 0}},
-      {"matmul", matmul_gradient, {3, 3}},
-      {"sum", sum_gradient},
-      {"mean", mean_gradient},
-      {"_softmax", softmax_gradient, {}, 1},
-      {"_log_softmax", log_softmax_gradient, {}, 1},
-      {"split.Tensor", split_gradient},
-      {"split.sizes", split_gradient},
-      {"split_with_sizes", split_gradient},
-      {"unbind.int", unbind_gradient},
-      {"cat", cat_gradient},
-      {"stack", stack_gradient},
-  };
-  count = sizeof table / sizeof *table;
-  return table;
-}
+FL_DERIVATIVE("unbind.int", unbind_gradient);
 
 }  // namespace
 
@@ -340,19 +349,17 @@ void use_native_derivatives(bool native) {
 }
 
 void install_native_derivatives() {
-  size_t count;
-  const Entry* table = entries(count);
-  for (size_t i = 0; i < count; ++i) {
-    Operator* target = OperatorTable::get().find(table[i].name);
+  for (const Entry& entry : entries()) {
+    Operator* target = OperatorTable::get().find(entry.name);
     if (!target) continue;
     auto* d = new Derivative;
-    d->apply = table[i].apply;
-    d->saves_args_for = table[i].saves_args_for;
+    d->apply = entry.apply;
+    d->saves_args_for = entry.saves_args_for;
     if (!d->saves_args_for.empty()) {
       d->saves_args_for.resize(target->schema.args.size());
       d->saves_results_for.resize(target->schema.args.size());
     }
-    d->saves_results = table[i].saves_results;
+    d->saves_results = entry.saves_results;
     choices().push_back({target, d, target->autograd});
     set_derivative(*target, d);
   }

@@ -224,7 +224,7 @@ struct OperatorNode final : Node {
   std::string name() const override;
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override;
   void release_saved() override;
-  bool takes_sparse() const override { return op_name().compare(0, 8, "_sparse_") == 0; }
+  bool takes_sparse() const override { return op->flags & kSparse; }
   Tensor saved_arg(size_t flat) { return saved_args[flat].unpack(this, op_name()); }
   Tensor saved_result(size_t i) { return saved_results[i].unpack(this, op_name()); }
   const std::string& op_name() const { return op->schema.name; }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "autograd/node_names.h"
+#include "dispatch/kernel.h"
 
 namespace fl::autograd {
 
@@ -26,69 +27,99 @@ std::string derived(const std::string& operator_name) {
   return out + "Backward0";
 }
 
-// Operators with another name there, by their full names.
-const std::unordered_map<std::string_view, const char*>& others() {
-  static const std::unordered_map<std::string_view, const char*> names = {
-      {"conv1d", "ConvolutionBackward0"},
-      {"conv2d", "ConvolutionBackward0"},
-      {"conv3d", "ConvolutionBackward0"},
-      {"conv_transpose1d", "ConvolutionBackward0"},
-      {"conv_transpose2d", "ConvolutionBackward0"},
-      {"conv_transpose3d", "ConvolutionBackward0"},
-      {"max_pool2d", "MaxPool2DWithIndicesBackward0"},
-      {"max_pool3d", "MaxPool3DWithIndicesBackward0"},
-      {"avg_pool2d", "AvgPool2DBackward0"},
-      {"avg_pool3d", "AvgPool3DBackward0"},
-      {"adaptive_avg_pool3d", "AdaptiveAvgPool3DBackward0"},
-      {"grid_sampler_2d", "GridSampler2DBackward0"},
-      {"grid_sampler_3d", "GridSampler3DBackward0"},
-      {"_im2col", "Im2ColBackward0"},
-      {"_col2im", "Col2ImBackward0"},
-      {"_fft_r2c", "FftR2CBackward0"},
-      {"_fft_c2c", "FftC2CBackward0"},
-      {"_fft_c2r", "FftC2RBackward0"},
-      {"_norm_2", "LinalgVectorNormBackward0"},
-      {"min.other", "MinimumBackward0"},
-      {"max.other", "MaximumBackward0"},
-      {"max", "MaxBackward1"},
-      {"min", "MinBackward1"},
-      {"median.dim", "MedianBackward1"},
-      {"nanmedian.dim", "NanmedianBackward1"},
-      {"squeeze.dim", "SqueezeBackward1"},
-      {"squeeze.dims", "SqueezeBackward2"},
-      {"scatter.value", "ScatterBackward1"},
-      {"square", "PowBackward0"},
-      {"relu6", "HardtanhBackward0"},
-      {"selu", "EluBackward0"},
-      {"copy", "CopyBackwards"},
-      {"copy_", "CopyBackwards"},
-      {"lerp.Tensor", "LerpBackward1"},
-      {"_fused_rms_norm", "MulBackward0"},
-      {"_mse", "MseLossBackward0"},
-      {"_huber", "HuberLossBackward0"},
-      {"_smooth_l1", "SmoothL1LossBackward0"},
-      {"_bce", "BinaryCrossEntropyBackward0"},
-      {"_bce_with_logits", "BinaryCrossEntropyWithLogitsBackward0"},
-  };
-  return names;
+// Names that depend on the arguments of the call, by operator. Fixed names are on the records (`node`).
+using Naming = std::string (*)(const OperatorNode& node);
+std::unordered_map<std::string_view, Naming>& namings() {
+  static auto* table = new std::unordered_map<std::string_view, Naming>;
+  return *table;
 }
+struct Names {
+  Names(const char* op, Naming naming) { namings().emplace(op, naming); }
+};
+// The function that names the nodes of an operator; where it returns nothing, they have their fixed name.
+#define FL_NODE_NAME(op, function)                       \
+  static const Names FL_CONCAT(fl_names_, __COUNTER__) { \
+    op, function                                         \
+  }
 
 std::string numbered(const char* name, int number) {
   return std::string(name) + "Backward" + char('0' + number);
 }
 
-std::string of_matmul(size_t a, size_t b) {
+size_t rank(const OperatorNode& node, size_t input) {
+  return node.inputs[input].sizes.size();
+}
+
+// The loss of single elements of which a node is the mean or sum, for which PyTorch has one operator.
+const OperatorNode* loss_below(const OperatorNode& node) {
+  const std::string& reduction = node.op_name();
+  if ((reduction != "mean" && reduction != "sum") || !node.next.size() || !node.args[1].is_none())
+    return nullptr;
+  const auto* below = dynamic_cast<const OperatorNode*>(node.next[0].node.get());
+  return below && below->op->flags & kElementLoss ? below : nullptr;
+}
+
+std::string of_reduction(const char* name, const OperatorNode& node) {
+  const OperatorNode* loss = loss_below(node);
+  return loss ? loss->op->node : numbered(name, !node.args[1].is_none());
+}
+FL_NODE_NAME("sum", [](const OperatorNode& node) { return of_reduction("Sum", node); });
+FL_NODE_NAME("mean", [](const OperatorNode& node) { return of_reduction("Mean", node); });
+FL_NODE_NAME("prod", [](const OperatorNode& node) { return of_reduction("Prod", node); });
+
+std::string of_matmul(const OperatorNode& node) {
+  const size_t a = rank(node, 0), b = rank(node, 1);
   if (a == 2 && b == 2) return "MmBackward0";
   if (a == 1 && b == 1) return "DotBackward0";
   if (a == 2 && b == 1) return "MvBackward0";
   return a == 1 && b == 2 ? "SqueezeBackward4" : "UnsafeViewBackward0";
 }
+FL_NODE_NAME("matmul", of_matmul);
 
-std::string of_linear(size_t rank, bool bias) {
-  if (rank == 2) return bias ? "AddmmBackward0" : "MmBackward0";
+std::string of_linear(const OperatorNode& node) {
+  const bool bias = node.has(2);
+  if (rank(node, 0) == 2) return bias ? "AddmmBackward0" : "MmBackward0";
   if (bias) return "ViewBackward0";
-  return rank == 1 ? "SqueezeBackward4" : "UnsafeViewBackward0";
+  return rank(node, 0) == 1 ? "SqueezeBackward4" : "UnsafeViewBackward0";
 }
+FL_NODE_NAME("linear", of_linear);
+
+std::string of_pow(const OperatorNode& node) {
+  return numbered("Pow", !node.has(0) ? 2 : node.has(1));
+}
+FL_NODE_NAME("pow", of_pow);
+
+// By whether a bound is a tensor; the arguments after the first are the bounds.
+std::string of_clamp(const OperatorNode& node) {
+  bool tensors = false;
+  for (size_t i = 1; i < node.op->schema.args.size(); ++i) tensors |= node.has(i);
+  return numbered("Clamp", !tensors);
+}
+FL_NODE_NAME("_clamp", of_clamp);
+FL_NODE_NAME("clamp_min", of_clamp);
+FL_NODE_NAME("clamp_max", of_clamp);
+
+std::string of_nll_loss(const OperatorNode& node) {
+  return rank(node, 0) > 2 ? "NllLoss2DBackward0" : "NllLossBackward0";
+}
+FL_NODE_NAME("_cross_entropy_forward", of_nll_loss);
+FL_NODE_NAME("_nll_loss_forward", of_nll_loss);
+
+std::string of_pooling(const OperatorNode& node) {
+  for (int64_t size : node.args[1].ints())
+    if (size != 1) return "AdaptiveAvgPool2DBackward0";
+  return "MeanBackward1";
+}
+FL_NODE_NAME("adaptive_avg_pool2d", of_pooling);
+
+bool on_cpu(const OperatorNode& node) {
+  return node.outputs.size() && node.outputs[0].device.type == DeviceType::CPU;
+}
+FL_NODE_NAME("native_dropout",
+             [](const OperatorNode& node) -> std::string { return on_cpu(node) ? "MulBackward0" : ""; });
+FL_NODE_NAME("_flash_attention", [](const OperatorNode& node) -> std::string {
+  return on_cpu(node) ? "ScaledDotProductFlashAttentionForCpuBackward0" : "";
+});
 
 std::string of_interpolation(const OperatorNode& node) {
   const std::string mode(node.args[2].string());
@@ -105,6 +136,7 @@ std::string of_interpolation(const OperatorNode& node) {
   return std::string("Upsample") + (straight ? linear[rank - 1] : entry->second) + char('0' + rank) +
          (smoothed ? "DAaBackward0" : "DBackward0");
 }
+FL_NODE_NAME("_interpolate", of_interpolation);
 
 std::string of_padding(const OperatorNode& node) {
   const std::string mode(node.args[2].string());
@@ -112,19 +144,7 @@ std::string of_padding(const OperatorNode& node) {
   if (mode == "reflect") return "ReflectionPad" + sides + "DBackward0";
   return mode == "replicate" ? "ReplicationPad" + sides + "DBackward0" : "EdgePadBackward0";
 }
-
-// The loss of single elements of which a node is the mean or sum, for which PyTorch has one operator.
-const OperatorNode* loss_below(const OperatorNode& node) {
-  const std::string& reduction = node.op_name();
-  if ((reduction != "mean" && reduction != "sum") || !node.next.size() || !node.args[1].is_none())
-    return nullptr;
-  const auto* below = dynamic_cast<const OperatorNode*>(node.next[0].node.get());
-  if (!below) return nullptr;
-  const std::string& name = below->op_name();
-  const bool loss = name == "_mse" || name == "_huber" || name == "_smooth_l1" || name == "_bce" ||
-                    name == "_bce_with_logits";
-  return loss ? below : nullptr;
-}
+FL_NODE_NAME("_edge_pad", of_padding);
 
 }  // namespace
 
@@ -136,31 +156,12 @@ const Node& shown(const Node& node) {
 
 std::string OperatorNode::name() const {
   const Operator& base = *(op->functional ? op->functional : op);
-  const std::string& name = base.schema.name;
-  if (name == "sum" || name == "mean" || name == "prod") {
-    if (const OperatorNode* loss = loss_below(*this)) return others().at(loss->op_name());
-    return numbered(name == "sum" ? "Sum" : name == "mean" ? "Mean" : "Prod", !args[1].is_none());
+  const auto naming = namings().find(base.schema.name);
+  if (naming != namings().end()) {
+    const std::string named = naming->second(*this);
+    if (!named.empty()) return named;
   }
-  if (name == "matmul") return of_matmul(inputs[0].sizes.size(), inputs[1].sizes.size());
-  if (name == "linear") return of_linear(inputs[0].sizes.size(), has(2));
-  if (name == "pow") return numbered("Pow", !has(0) ? 2 : has(1));
-  if (name == "_clamp" || name == "clamp_min" || name == "clamp_max")
-    return numbered("Clamp", !(has(1) || (name == "_clamp" && has(2))));
-  if (name == "_cross_entropy_forward" || name == "_nll_loss_forward")
-    return inputs[0].sizes.size() > 2 ? "NllLoss2DBackward0" : "NllLossBackward0";
-  if (name == "_interpolate") return of_interpolation(*this);
-  if (name == "_edge_pad") return of_padding(*this);
-  if (name == "adaptive_avg_pool2d") {
-    for (int64_t size : args[1].ints())
-      if (size != 1) return "AdaptiveAvgPool2DBackward0";
-    return "MeanBackward1";
-  }
-  if (outputs.size() && outputs[0].device.type == DeviceType::CPU) {
-    if (name == "native_dropout") return "MulBackward0";
-    if (name == "_flash_attention") return "ScaledDotProductFlashAttentionForCpuBackward0";
-  }
-  const auto entry = others().find(base.schema.full_name());
-  return entry == others().end() ? derived(name) : entry->second;
+  return base.node[0] ? base.node : derived(base.schema.name);
 }
 
 }  // namespace fl::autograd

@@ -1,7 +1,6 @@
 // The generic autograd kernel: one for all operators. It runs the op below autograd, records what the
 // derivative needs and hangs the node on the results.
 #include <algorithm>
-#include <unordered_set>
 
 #include "autograd/node.h"
 #include "dispatch/kernel.h"
@@ -39,28 +38,6 @@ struct Unvarying final : Node {
     return out;
   }
 };
-
-bool is_unvarying(const std::string& op) {
-  static const std::unordered_set<std::string> names = {"max_pool1d",
-                                                        "max_pool2d",
-                                                        "max_pool3d",
-                                                        "max_pool1d_with_indices",
-                                                        "max_pool2d_with_indices",
-                                                        "max_pool3d_with_indices",
-                                                        "adaptive_max_pool1d",
-                                                        "_adaptive_max_pool2d",
-                                                        "_adaptive_max_pool3d",
-                                                        "_fractional_max_pool2d",
-                                                        "_fractional_max_pool3d",
-                                                        "avg_pool1d",
-                                                        "avg_pool2d",
-                                                        "avg_pool3d",
-                                                        "adaptive_avg_pool1d",
-                                                        "adaptive_avg_pool2d",
-                                                        "adaptive_avg_pool3d",
-                                                        "_nll_loss_forward"};
-  return names.count(op) != 0;
-}
 
 // Gives a gradient that was just computed a history that leads to the input as well.
 void lead_to(const Edge& input, const OutputMeta& geometry, const Tensor& grad) {
@@ -274,7 +251,7 @@ std::vector<Tensor> OperatorNode::apply(std::vector<Tensor>&& grads) {
   if (!any) return std::vector<Tensor>(next.size());
   std::vector<Tensor> out = derivative->apply(*derivative, *this, std::move(grads));
   out.resize(next.size());
-  if (thread_state().grad_mode && out[0].defined() && needs(0) && is_unvarying(op_name()))
+  if (thread_state().grad_mode && out[0].defined() && needs(0) && op->flags & kConstantGradient)
     lead_to(next[0], inputs[0], out[0]);
   return out;
 }

@@ -22,7 +22,11 @@ struct BuiltinOperator {
   PointwiseDerivative* derivative;  // of a pointwise op
   const char* vjp_module;           // derivative written in ops: its Python module, function
   const char* vjp_function;
-  const char* vjp_parameters;  // and parameter names, separated by commas
+  const char* vjp_parameters;      // and parameter names, separated by commas
+  const char* tags;                // the kind of the record and its tags, separated by spaces
+  const char* node;                // name of the autograd node, or "" where it follows from the operator's
+  const char* aten;                // overload that ATen has for it, or "" where it is the same
+  uint8_t on_cpu, on_accelerator;  // autocast::Rule
 };
 
 extern const BuiltinOperator builtin_operators[];

@@ -54,6 +54,7 @@ struct Schema {
 };
 
 class Operator;
+struct BuiltinOperator;
 using KernelFn = void (*)(const Operator& op, void* context, KeySet keys, Value* args, Value* results);
 
 struct Kernel {
@@ -67,7 +68,12 @@ enum OperatorFlags : uint32_t {
   kInplace = 2,  // derived `name_`: writes its first argument
   kOut = 4,      // derived `out=` form
   kRandom = 8,
-  kNoGrad = 16,  // results are never differentiable
+  kNoGrad = 16,            // results are never differentiable
+  kConstantGradient = 32,  // the gradient depends on the input only in which elements are chosen
+  kMixedDevices = 64,      // takes tensors of several devices
+  kMetaLayout = 128,       // results lie in memory as the kernel for tensors without data says
+  kSparse = 256,           // takes sparse tensors, also as gradients of its results
+  kElementLoss = 512,      // a loss of single elements
 };
 
 class Operator {
@@ -79,8 +85,10 @@ class Operator {
   Operator* functional = nullptr;  // for in-place and out forms: the op they derive from
   Operator* inplace = nullptr;
   Operator* out = nullptr;
-  void* autograd = nullptr;  // set by the autograd layer
-  void* python = nullptr;    // overload object, set by the binding
+  const BuiltinOperator* record = nullptr;  // what its record says; null for operators of programs
+  const char* node = "";                    // name of its autograd node, "" where that follows from its own
+  void* autograd = nullptr;                 // set by the autograd layer
+  void* python = nullptr;                   // overload object, set by the binding
   int n_results() const { return static_cast<int>(schema.returns.size()); }
 
   void set_kernel(Key key, Kernel kernel);

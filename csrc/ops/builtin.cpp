@@ -98,6 +98,7 @@ void derive(Operator* base, const BuiltinOperator& row, const char* schema, uint
   if (schema == nullptr) return;
   Operator* op = OperatorTable::get().define(schema, flag | (row.flags & ~uint32_t(kView)));
   op->functional = base;
+  op->record = &row;
   (flag == kInplace ? base->inplace : base->out) = op;
   op->set_kernel(Key::Composite, Kernel{flag == kInplace ? run_inplace : run_out, nullptr});
   if (row.pointwise) {
@@ -113,6 +114,8 @@ void define_builtin_operators() {
     for (int i = 0; i < builtin_operator_count; ++i) {
       const BuiltinOperator& row = builtin_operators[i];
       Operator* op = OperatorTable::get().define(row.schema, row.flags);
+      op->record = &row;
+      op->node = row.node;
       rows().push_back(op);
       if (row.pointwise) {
         op->set_kernel(Key::CPU, Kernel{pointwise_kernel, row.pointwise});

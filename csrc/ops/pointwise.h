@@ -20,6 +20,9 @@ struct PointwiseCase {
   const PointwiseLoop (*loops)[kLoopSlots];  // over the operands before the last
 };
 
+// Loops over elements as they are stored, without conversion (cpu/narrow.h).
+enum class StoredLoop : uint8_t { None, Add, Sub, Mul, And, Or, Xor, Not, Equal, Abs };
+
 struct PointwiseDef {
   const char* name;
   int operands;           // tensor (or number) arguments
@@ -39,7 +42,8 @@ struct PointwiseDef {
   PointwiseCheck check;                      // or null
   int n_cases;
   PointwiseCase cases[4];
-  const void* device = nullptr;  // the accelerator's kernels, when it has been opened
+  StoredLoop narrow, boolean, complex_float;  // for integers below 64 bits, bool and complex64
+  const void* device = nullptr;               // the accelerator's kernels, when it has been opened
 };
 
 // A call as a device gets it: shapes and dtypes are settled, the result is allocated.

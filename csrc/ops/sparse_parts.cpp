@@ -85,15 +85,6 @@ Tensor sparse_coalesced_(const Tensor& self, bool coalesced) {
   return self;
 }
 
-FL_KERNEL("_sparse_coo", sparse_coo, kEverywhere);
-FL_KERNEL("_sparse_compressed", sparse_compressed, kEverywhere);
-FL_KERNEL("_sparse_values", sparse_values, kEverywhere);
-FL_KERNEL("_sparse_indices", sparse_indices, kEverywhere);
-FL_KERNEL("_sparse_starts", sparse_starts, kEverywhere);
-FL_KERNEL("_sparse_is_coalesced", sparse_is_coalesced, kEverywhere);
-FL_KERNEL("_sparse_assign_", sparse_assign_, kEverywhere);
-FL_KERNEL("_sparse_coalesced_", sparse_coalesced_, kEverywhere);
-
 void pass(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   op.call_with(keys.below(Key::Sparse), args, results);
 }
@@ -104,14 +95,24 @@ void refuse(const Operator& op, void*, KeySet, Value*, Value*) {
 }
 
 // The operators on the parts pass the key Sparse; the others have kernels in flambeau/sparse/ or are refused.
-struct Install {
-  Install() {
-    for (const char* name :
-         {"_sparse_coo", "_sparse_compressed", "_sparse_values", "_sparse_indices", "_sparse_starts",
-          "_sparse_is_coalesced", "_sparse_assign_", "_sparse_coalesced_"})
-      OperatorTable::add_kernel(name, Key::Sparse, Kernel{pass, nullptr});
-    OperatorTable::get().set_fallback(Key::Sparse, Kernel{refuse, nullptr});
+#define FL_KERNEL_PARTS(name, function)                                \
+  FL_KERNEL(name, function, kEverywhere);                              \
+  static ::fl::detail::Register FL_CONCAT(fl_register_, __COUNTER__) { \
+    name, {Key::Sparse}, Kernel {                                      \
+      pass, nullptr                                                    \
+    }                                                                  \
   }
+FL_KERNEL_PARTS("_sparse_coo", sparse_coo);
+FL_KERNEL_PARTS("_sparse_compressed", sparse_compressed);
+FL_KERNEL_PARTS("_sparse_values", sparse_values);
+FL_KERNEL_PARTS("_sparse_indices", sparse_indices);
+FL_KERNEL_PARTS("_sparse_starts", sparse_starts);
+FL_KERNEL_PARTS("_sparse_is_coalesced", sparse_is_coalesced);
+FL_KERNEL_PARTS("_sparse_assign_", sparse_assign_);
+FL_KERNEL_PARTS("_sparse_coalesced_", sparse_coalesced_);
+
+struct Install {
+  Install() { OperatorTable::get().set_fallback(Key::Sparse, Kernel{refuse, nullptr}); }
 } install;
 
 }  // namespace

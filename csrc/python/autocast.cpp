@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "dispatch/builtin.h"
 #include "python/common.h"
 
 namespace fl::py {
@@ -69,18 +70,16 @@ PyObject* clear_cache(PyObject*, PyObject*) {
   });
 }
 
-PyObject* set_rules(PyObject*, PyObject* args) {
-  // _set_autocast_rules(device, {name: rule}): for the overloads of each name that make new tensors.
-  PyObject *device, *rules;
-  if (!PyArg_ParseTuple(args, "UO!", &device, &PyDict_Type, &rules)) return nullptr;
+PyObject* install_rules(PyObject*, PyObject* device) {
+  // _install_autocast_rules(device): the rules of the records, for operators that make new tensors. Devices
+  // from outside follow those of accelerators.
   return guarded([&] {
     const DeviceType type = type_from(device);
-    for (Operator* op : OperatorTable::get().all()) {
-      if (op->flags & (kInplace | kOut)) continue;
-      const char* name = op->schema.name.c_str();
-      // Functions of nn.functional that differ from the operator of their name have a prefix.
-      PyObject* rule = PyDict_GetItemString(rules, std::strncmp(name, "nn_", 3) == 0 ? name + 3 : name);
-      if (rule) autocast::set_rule(*op, type, static_cast<autocast::Rule>(PyLong_AsLong(rule)));
+    for (int i = 0; i < builtin_operator_count; ++i) {
+      const BuiltinOperator& row = builtin_operators[i];
+      const auto rule =
+          static_cast<autocast::Rule>(type == DeviceType::CPU ? row.on_cpu : row.on_accelerator);
+      if (rule != autocast::Rule::None) autocast::set_rule(builtin_operator(i), type, rule);
     }
     return Py_NewRef(Py_None);
   });
@@ -103,7 +102,7 @@ PyMethodDef functions[] = {{"_set_autocast_recorded_device", set_recorded_device
                            {"_autocast_increment_nesting", increment_nesting, METH_NOARGS, nullptr},
                            {"_autocast_decrement_nesting", decrement_nesting, METH_NOARGS, nullptr},
                            {"_clear_autocast_cache", clear_cache, METH_NOARGS, nullptr},
-                           {"_set_autocast_rules", set_rules, METH_VARARGS, nullptr},
+                           {"_install_autocast_rules", install_rules, METH_O, nullptr},
                            {}};
 
 }  // namespace

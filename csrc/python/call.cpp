@@ -538,14 +538,16 @@ PyObject* install(PyObject*, PyObject* args) {
   });
 }
 
-const BuiltinOperator* row_of(const Operator* op) {
-  static const auto* rows = [] {
-    auto* made = new std::map<const Operator*, const BuiltinOperator*>;
-    for (int i = 0; i < builtin_operator_count; ++i) (*made)[&builtin_operator(i)] = &builtin_operators[i];
-    return made;
-  }();
-  const auto found = rows->find(op);
-  return found == rows->end() ? nullptr : found->second;
+PyObject* named_result_type(PyObject*, PyObject* name) {
+  // _named_result_type(name) -> the type of the named results of an operator's overloads, or None
+  return guarded([&]() -> PyObject* {
+    const char* wanted = PyUnicode_AsUTF8(name);
+    if (!wanted) throw PythonError();
+    for (const Operator* op : OperatorTable::get().all())
+      if (op->schema.name == wanted && op->schema.returns.size() > 1 && !op->schema.return_names[0].empty())
+        return Py_NewRef(reinterpret_cast<PyObject*>(result_type(*op)));
+    Py_RETURN_NONE;
+  });
 }
 
 PyObject* operator_definition(PyObject*, PyObject* name) {
@@ -554,7 +556,7 @@ PyObject* operator_definition(PyObject*, PyObject* name) {
     const char* text = PyUnicode_AsUTF8(name);
     if (!text) throw PythonError();
     const Operator& op = OperatorTable::get().at(text);
-    const BuiltinOperator* row = row_of(&op);
+    const BuiltinOperator* row = op.functional ? nullptr : op.record;
     Object function = Object::borrow(Py_None);
     if (row && row->python_module[0] != 0) {
       Object module = own(PyImport_ImportModule(row->python_module));
@@ -571,7 +573,8 @@ PyObject* operator_derivative(PyObject*, PyObject* name) {
   return guarded([&]() -> PyObject* {
     const char* text = PyUnicode_AsUTF8(name);
     if (!text) throw PythonError();
-    const BuiltinOperator* row = row_of(&OperatorTable::get().at(text));
+    const Operator& op = OperatorTable::get().at(text);
+    const BuiltinOperator* row = op.functional ? nullptr : op.record;
     if (!row || (!row->derivative && row->vjp_function[0] == 0)) Py_RETURN_NONE;
     return PyUnicode_FromString(row->derivative ? "" : row->vjp_module);
   });
@@ -592,6 +595,7 @@ PyMethodDef call_functions[] = {
     {"_install", install, METH_VARARGS, nullptr},
     {"_resolve_call", reinterpret_cast<PyCFunction>(resolve_call), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"_operator_definition", operator_definition, METH_O, nullptr},
+    {"_named_result_type", named_result_type, METH_O, nullptr},
     {"_operator_derivative", operator_derivative, METH_O, nullptr},
     {"_list_operators", list_operators, METH_NOARGS, nullptr},
     {}};

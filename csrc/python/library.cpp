@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/allocator.h"
+#include "dispatch/builtin.h"
 #include "dispatch/record_places.h"
 #include "ops/promotion.h"
 #include "python/parse.h"
@@ -393,9 +394,49 @@ PyObject* record_place(PyObject*, PyObject* name) {
   });
 }
 
+bool has_tag(const char* tags, const char* wanted) {
+  const size_t length = std::strlen(wanted);
+  for (const char* at = std::strstr(tags, wanted); at; at = std::strstr(at + 1, wanted))
+    if ((at == tags || at[-1] == ' ') && (at[length] == ' ' || at[length] == 0)) return true;
+  return false;
+}
+
+PyObject* tagged(PyObject*, PyObject* tag) {
+  return guarded([&]() -> PyObject* {
+    const char* wanted = PyUnicode_AsUTF8(tag);
+    if (!wanted) throw PythonError();
+    Object found = own(PyList_New(0));
+    for (int i = 0; i < builtin_operator_count; ++i) {
+      const BuiltinOperator& row = builtin_operators[i];
+      if (!has_tag(row.tags, wanted)) continue;
+      Object names = own(Py_BuildValue("ss", builtin_operator(i).schema.full_name().c_str(), row.name));
+      check(PyList_Append(found.get(), names.get()));
+    }
+    return found.release();
+  });
+}
+
+PyObject* aten_overloads(PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    Object found = own(PyDict_New());
+    for (int i = 0; i < builtin_operator_count; ++i) {
+      const BuiltinOperator& row = builtin_operators[i];
+      if (row.aten[0] == 0) continue;
+      Object overload = own(PyUnicode_FromString(row.aten));
+      const std::string name = builtin_operator(i).schema.full_name();
+      check(PyDict_SetItemString(found.get(), name.c_str(), overload.get()));
+    }
+    return found.release();
+  });
+}
+
 PyMethodDef library_functions[] = {
     {"_promote_operands", promote_operands, METH_O, nullptr},
     {"_define_operator", define_operator, METH_VARARGS, nullptr},
+    {"_tagged", tagged, METH_O,
+     "(full name, public name) of the operators whose records have a tag or are of a kind."},
+    {"_aten_overloads", aten_overloads, METH_NOARGS,
+     "The overload ATen has for an operator, where it is another."},
     {"_record_place", record_place, METH_O, "(module, base) of the record of an operator, or None."},
     {"_set_kernel", set_kernel, METH_VARARGS, nullptr},
     {"_restore_kernel", restore_kernel, METH_O, nullptr},

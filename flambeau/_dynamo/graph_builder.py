@@ -19,6 +19,7 @@ from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor, tensors_in
 from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_tensor import _specialize as specialize
 from flambeau.fx.graph import Graph
+from flambeau.ops import tags
 from flambeau.ops.geometry import same_all
 from flambeau.ops.symbolic.numbers import hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
@@ -123,7 +124,7 @@ class GraphBuilder:
         self._follow_write(versions)
         if name not in _DETACHED:
             self.runs.append(([t for t, _ in versions], list(tensors_in((result,)))))
-        if op == "call_method" and target in _MAY_RETURN_SELF and _is_unchanged(fake_args[0], result, kwargs):
+        if op == "call_method" and _may_return_self(target) and _is_unchanged(fake_args[0], result, kwargs):
             return args[0]
         if isinstance(result, (bool, int, float, str, type(fl.float32), fl.device)) or type(result) in (
             Size,
@@ -366,9 +367,9 @@ def is_inplace(op: str, target: Any) -> bool:
     return bool(name.endswith("_") and not name.endswith("__") and getattr(operator, name, None) is not target)
 
 
-_MAY_RETURN_SELF = frozenset(
-    "to contiguous float double half bfloat16 int long short char byte bool cpu type type_as resolve_conj resolve_neg".split()
-)
+def _may_return_self(method: str) -> bool:
+    """Whether the method hands back the tensor itself when there is nothing to do."""
+    return method == "type" or method in tags.functions("conversion")
 
 
 def _is_unchanged(before: Any, after: Any, kwargs: dict[str, Any]) -> bool:

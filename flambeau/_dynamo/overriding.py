@@ -8,7 +8,6 @@ overrides.
 
 from __future__ import annotations
 
-import operator
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from flambeau import _C
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.traced import NULL, TracedTensor
+from flambeau.ops import python_operators
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
@@ -150,16 +150,6 @@ def dispatch(tracer: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs
     )
 
 
-_BY_OPERATOR = {
-    getattr(operator, name): method
-    for name, method in {
-        "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "mod": "remainder", "pow": "pow", "matmul": "matmul",
-        "floordiv": "__floordiv__", "and_": "__and__", "or_": "__or__", "xor": "__xor__", "lshift": "__lshift__",
-        "rshift": "__rshift__", "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "imod": "remainder_",
-        "ipow": "pow_", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne", "neg": "neg",
-        "pos": "positive", "invert": "bitwise_not", "abs": "abs", "getitem": "__getitem__", "setitem": "__setitem__",
-    }.items()
-}  # fmt: skip
 _COMMUTE = ("add", "mul")
 
 
@@ -169,7 +159,7 @@ def _as_called(op: str, target: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[
         return getattr(_C.Tensor, target), args
     if target is getattr:
         return getattr(_C.Tensor, args[1]).__get__, args[:1]
-    name = _BY_OPERATOR.get(target)
+    name = python_operators.METHODS.get(target)
     if name is None:
         return target, args
     if len(args) == 2 and type(args[0]) is not TracedTensor:  # a number on the left

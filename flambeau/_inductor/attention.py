@@ -12,6 +12,7 @@ are kept: what it costs to read is little beside what it costs to draw the numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
@@ -20,6 +21,15 @@ from flambeau._inductor.tiles import Target, power
 from flambeau._inductor.triton import Kernel
 
 __all__ = ["attention", "attention_backward", "biased_attention", "biased_attention_backward"]
+
+Printing = Callable[[OperatorCall, Target], "list[Kernel] | None"]
+PRINTERS: dict[str, Printing] = {}  # by the full name of the operator
+
+
+def _prints(name: str) -> Callable[[Printing], Printing]:
+    """Decorator: the function prints the kernels of an operator."""
+    return lambda function: PRINTERS.setdefault(name, function)
+
 
 _LOG2E = 1.4426950408889634
 
@@ -224,6 +234,7 @@ def _forward_tile(geometry: _Geometry, target: Target) -> tuple[int, int, int, i
     return (m if geometry.queries > 16 else 16), n, warps, stages if target.capability >= 90 else 2
 
 
+@_prints("_flash_attention")
 def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernel of a forward call, (query, key, value, mask, causal, scale)."""
     query, key, value, mask, causal, scale = item.call.args
@@ -232,6 +243,7 @@ def attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
     return _forward(item, target, _geometry(_operands(item), mask, None, causal, scale, 0.0))
 
 
+@_prints("_biased_attention")
 def biased_attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernel of a forward call, (query, key, value, bias, keep, causal, scale, dropout)."""
     query, key, value, bias, keep, causal, scale, dropout = item.call.args
@@ -313,6 +325,7 @@ def _forward(item: OperatorCall, target: Target, g: _Geometry) -> list[Kernel]:
 # ---------------------------------------------------------------- backward
 
 
+@_prints("_flash_attention_backward")
 def attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernels of (gradient, query, key, value, mask, output, logsumexp, causal, scale)."""
     _, query, key, value, mask, _, _, causal, scale = item.call.args
@@ -324,6 +337,7 @@ def attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | Non
     return _backward(item, target, g, grad, output, sums, None)
 
 
+@_prints("_biased_attention_backward")
 def biased_attention_backward(item: OperatorCall, target: Target) -> list[Kernel] | None:
     """The kernels of (gradient, query, key, value, bias, keep, output, logsumexp, causal, scale, dropout, bias gradient)."""
     _, query, key, value, bias, keep, _, _, causal, scale, dropout, bias_gradient = item.call.args

@@ -13,6 +13,7 @@ import errno
 import functools
 import hashlib
 import os
+import re
 import threading
 import time
 import warnings
@@ -102,12 +103,10 @@ inline int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 } }
 """
-_SIMPLE = frozenset(
-    (
-        *"abs maximum minimum sqrt rsqrt floor ceil trunc".split(),
-        *(f"{name} of integers" for name in ("abs", "maximum", "minimum")),
-    )
-)
+_FUNCTION = re.compile(r"(\w+)\(\w+ \w+[,)]")  # of a header: its name
+_SIMPLE = frozenset(_FUNCTION.findall(SIMPLE_MATH)) | {
+    f"{name} of integers" for name in _FUNCTION.findall(INTEGER_MATH)
+}
 # Loops run on several threads and cannot raise; those that might divide by zero are not lowered.
 DIVISION = """\
 namespace fl { namespace math {
@@ -244,7 +243,6 @@ def _text(kernels: dict[str, Kernel]) -> str:
 @functools.cache
 def _in_plain_math() -> frozenset[str]:
     """Functions that the plain header has: the others need the larger one."""
-    import re
 
     text = (_headers() / "math" / "math.h").read_text()
     return frozenset(re.findall(r"^FL_MATH_(?:T |[A-Z]+\()(\w+)", text, re.MULTILINE))

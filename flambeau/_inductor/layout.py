@@ -20,19 +20,30 @@ from typing import Any
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace, Unsupported
 from flambeau.backends import records
+from flambeau.ops import tags
 
 __all__ = ["choose_layouts", "straighten_rows"]
 
-CONVOLUTIONS = frozenset(("conv2d", "conv3d", "convolution", "_convolution"))
-TRANSPOSED = frozenset(("conv_transpose2d", "conv_transpose3d"))
-BACKWARD = "_convolution_backward"
+_FORWARD, _TRANSPOSED, _BACKWARD = range(3)
 
 
 def choose_layouts(trace: Trace, dtypes: tuple[Any, ...] = (fl.float32,), weights: bool = False) -> None:
     """Changes calls and values in place; `dtypes` are those of which convolutions gain, and with `weights` they would
     rearrange weights too, each time."""
-    if any(call.op._full_name in CONVOLUTIONS | TRANSPOSED for call in trace.calls):
+    if any(_role(call) in (_FORWARD, _TRANSPOSED) for call in trace.calls):
         _Layouts(trace, dtypes, weights).run()
+
+
+def _role(call: RecordedCall) -> int | None:
+    """What a call is of a convolution of planes or volumes, None if it is nothing of it."""
+    if call.op._full_name not in tags.operators("convolution"):
+        return None
+    names = [argument.name for argument in call.op._schema.arguments]
+    if "grad_output" in names:
+        return _BACKWARD
+    if len(call.args[1].size) < 4:
+        return None
+    return _TRANSPOSED if "output_padding" in names and "transposed" not in names else _FORWARD
 
 
 def _plain(size: tuple[int, ...]) -> tuple[int, ...]:
@@ -100,14 +111,14 @@ class _Layouts:
         )
 
     def _visit(self, call: RecordedCall) -> None:
-        name = call.op._full_name
-        gains = name in CONVOLUTIONS or (name in TRANSPOSED and self.weights is None)
+        role = _role(call)
+        gains = role == _FORWARD or (role == _TRANSPOSED and self.weights is None)
         if gains and self._gains(call.args[0], call.results[0]):
             call = self._with_argument(call, 0)
-        elif name == BACKWARD and self._gains(call.args[1], call.results[0]):
+        elif role == _BACKWARD and self._gains(call.args[1], call.results[0]):
             call = self._with_argument(call, 1)
-        if self.weights is not None and (name in CONVOLUTIONS or name == BACKWARD):
-            call = self._with_weight(call, 1 if name in CONVOLUTIONS else 2)
+        if self.weights is not None and role in (_FORWARD, _BACKWARD):
+            call = self._with_weight(call, 1 if role == _FORWARD else 2)
         for written in call.writes:
             self.copies.pop(written.storage, None)
         if not any(v.storage in self.moved for v in call.reads):

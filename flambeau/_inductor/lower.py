@@ -5,7 +5,7 @@ Out: `Loop`s and `Operator`s on buffers, in order. A storage that is written bec
      without a copy; otherwise the call stays and writes in place.
 
 The arithmetic comes from the op records: pointwise expressions, reductions, and for some operators a definition in terms of
-those (`DEFINED`), which the recorder applies before calls get here.
+those (tagged `fuses`), which the recorder applies before calls get here.
 """
 
 from __future__ import annotations
@@ -22,16 +22,10 @@ from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Reduce, in
 from flambeau._inductor.printers import Printer
 from flambeau.backends import records
 from flambeau.ops import expr as e
+from flambeau.ops import tags
 from flambeau.ops.record import find as find_record
 
 __all__ = ["Lowering", "defined"]
-
-# Operators that are recorded as their definitions, because what they are made of fuses with what is around them.
-DEFINED = (
-    "native_layer_norm", "_fused_rms_norm", "_softmax", "_log_softmax", "softmax.int", "log_softmax.int",
-)  # fmt: skip
-
-_COMBINATIONS = frozenset(("add", "mul", "bitor", "bitand", "maximum", "minimum"))
 
 _REAL = {
     fl.float32, fl.float64, fl.bfloat16, fl.float16, fl.bool, fl.uint8, fl.int8, fl.int16, fl.int32, fl.int64,
@@ -41,9 +35,6 @@ _REAL = {
 _FLOAT8 = {fl.float8_e4m3fn, fl.float8_e5m2}
 _COMPLEX = {fl.complex64, fl.complex128}
 
-# Those of which it is true where a kernel reduces along rows and columns in one pass.
-DEFINED_BOTH_DIRECTIONS = (*DEFINED, "_layer_norm_backward")
-
 
 @functools.cache
 def defined(both_directions: bool = False) -> dict[str, Callable[..., Any]]:
@@ -51,18 +42,12 @@ def defined(both_directions: bool = False) -> dict[str, Callable[..., Any]]:
     `both_directions`."""
     from flambeau.ops.rules import definition
 
-    names = DEFINED_BOTH_DIRECTIONS if both_directions else DEFINED
+    names = tags.operators("fuses", "fuses_both_directions") if both_directions else tags.operators("fuses")
     definitions = {name: function for name in names if (function := definition.find(name)) is not None}
-    own: dict[str, Callable[..., Any]]
     if both_directions:
-        own = {
-            "native_batch_norm": normalization.batch_norm,
-            "_batch_norm_backward": normalization.batch_norm_backward,
-            "native_layer_norm": normalization.layer_norm,
-            "conv2d": _convolution,
-        }
+        own = {**normalization.BOTH_DIRECTIONS, "conv2d": _convolution}
     else:
-        own = {"native_batch_norm": normalization.batch_norm_by_statistics, "linear": _linear}
+        own = {**normalization.ALONG_ROWS, "linear": _linear}
     return definitions | own
 
 
@@ -210,7 +195,7 @@ class Lowering:
                 if isinstance(item, OperatorCall):
                     item.on_device = False
             return
-        handler = _HANDLERS.get(call.op._full_name)
+        handler = _handler(call.op._full_name)
         if handler is not None and handler(self, call):
             return
         record = records.find(call.op)
@@ -354,7 +339,7 @@ class Lowering:
         load = records.pick(details["load"], records.dtype_class(compute))
         a, b, n = map(e.arg, "abn")
         combine = e.lift(details["combine"](a, b))
-        if combine.op not in _COMBINATIONS or {x.op for x in combine.args} != {"arg"}:
+        if combine.op not in e.COMBINATIONS or {x.op for x in combine.args} != {"arg"}:
             return False
         accumulate = {"int": fl.int64, "bool": fl.bool}.get(details["accumulate"], compute)
         body = e.lift(load(e.Expr("load", 0), *parameters))
@@ -467,12 +452,9 @@ def _may_divide_by_zero(node: e.Expr) -> bool:
     """Whether an expression on integers divides by what is not known to be other than zero, for which it must raise."""
     if node.op in ("const", "load"):
         return False
-    if node.op in _DIVISIONS and not (node.args[1].op == "const" and node.args[1].args[0]):
+    if node.op in e.DIVISIONS and not (node.args[1].op == "const" and node.args[1].args[0]):
         return True
     return any(_may_divide_by_zero(a) for a in node.args if isinstance(a, e.Expr))
-
-
-_DIVISIONS = frozenset(("div", "floor_divide", "remainder", "fmod", "trunc_divide"))
 
 
 def _exemplar(operand: Any) -> Any:
@@ -482,6 +464,15 @@ def _exemplar(operand: Any) -> Any:
 # ---------------------------------------------------------------- operators that only move or make numbers
 
 
+_HANDLERS: dict[str, Callable[[Lowering, RecordedCall], bool]] = {}
+
+
+def _lowers(name: str) -> Callable[[Any], Any]:
+    """Decorator: the function lowers calls of an operator, or returns False."""
+    return lambda handler: _HANDLERS.setdefault(name, handler)
+
+
+@_lowers("copy_")
 def _copy(lowering: Lowering, call: RecordedCall) -> bool:
     """copy_(self, src): an element of src for each of self."""
     target = lowering._target(call)
@@ -503,6 +494,7 @@ def _clone(lowering: Lowering, call: RecordedCall) -> bool:
     return done
 
 
+@_lowers("native_dropout")
 def _dropout(lowering: Lowering, call: RecordedCall) -> bool:
     """native_dropout(input, p, train): a word of random bits for each element decides whether it is kept."""
     source, p, train = call.args
@@ -538,42 +530,29 @@ def _contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(_numel(size[i + 1 :]) for i in range(len(size)))
 
 
-def _fill(value_of: Callable[[RecordedCall], Any]) -> Callable[[Lowering, RecordedCall], bool]:
-    def handle(lowering: Lowering, call: RecordedCall) -> bool:
-        target = lowering._target(call)
-        number = value_of(call)
-        if target is None or not isinstance(number, (bool, int, float)) or target[0].dtype not in lowering.dtypes:
-            return False
-        if 0 in target[0].size:
-            return False
-        if target[0].dtype == fl.bool:
-            number = bool(number)
-        return lowering._store(call.op._opname, target, e.Expr("const", number), [], target[0].dtype)
-
-    return handle
-
-
-def _argument(place: int, name: str) -> Callable[[RecordedCall], Any]:
-    return lambda call: call.args[place] if len(call.args) > place else call.kwargs.get(name)
+def _fill(lowering: Lowering, call: RecordedCall) -> bool:
+    """The same number everywhere, which the record knows, or which argument says it."""
+    target = lowering._target(call)
+    record = find_record(call.op._full_name)
+    assert record is not None
+    number = record.fill
+    if isinstance(number, str):
+        number = records.bind(call.op, call.args, call.kwargs)[number]
+    if target is None or not isinstance(number, (bool, int, float)) or target[0].dtype not in lowering.dtypes:
+        return False
+    if 0 in target[0].size:
+        return False
+    if target[0].dtype == fl.bool:
+        number = bool(number)
+    return lowering._store(call.op._opname, target, e.Expr("const", number), [], target[0].dtype)
 
 
-_HANDLERS: dict[str, Callable[[Lowering, RecordedCall], bool]] = {
-    "copy_": _copy,
-    "clone": _clone,
-    "_to_copy": _clone,
-    "contiguous": _clone,
-    "fill_": _fill(_argument(1, "value")),
-    "zero_": _fill(lambda call: 0),
-    "zeros": _fill(lambda call: 0),
-    "ones": _fill(lambda call: 1),
-    "zeros_like": _fill(lambda call: 0),
-    "ones_like": _fill(lambda call: 1),
-    "full": _fill(_argument(1, "fill_value")),
-    "full_like": _fill(_argument(1, "fill_value")),
-    "new_zeros": _fill(lambda call: 0),
-    "new_ones": _fill(lambda call: 1),
-    "native_dropout": _dropout,
-    "_cross_entropy_forward": _loss("cross_entropy"),
-    "_cross_entropy_backward": _loss("cross_entropy_backward"),
-    "scalar_tensor": _fill(_argument(0, "s")),
-}
+def _handler(name: str) -> Callable[[Lowering, RecordedCall], bool] | None:
+    """What lowers an operator that only moves or makes numbers."""
+    if name in tags.operators("copy"):
+        return _clone
+    return _fill if name in tags.operators("fill") else _HANDLERS.get(name)
+
+
+_HANDLERS["_cross_entropy_forward"] = _loss("cross_entropy")
+_HANDLERS["_cross_entropy_backward"] = _loss("cross_entropy_backward")

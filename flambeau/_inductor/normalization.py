@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
 
-__all__ = ["batch_norm", "batch_norm_backward", "batch_norm_by_statistics", "layer_norm"]
+__all__ = ["ALONG_ROWS", "BOTH_DIRECTIONS"]
+
+# Definitions of operators, by full name.
+ALONG_ROWS: dict[str, Callable[..., Any]] = {}
+BOTH_DIRECTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def _defines(name: str, table: dict[str, Callable[..., Any]]) -> Callable[[Any], Any]:
+    return lambda function: table.setdefault(name, function)
 
 
 def _shape(input: Any) -> list[int]:
@@ -23,6 +31,7 @@ def _fits(input: Any, given: Sequence[Any], dtypes: Sequence[Any]) -> bool:
     )
 
 
+@_defines("native_batch_norm", ALONG_ROWS)
 def batch_norm_by_statistics(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
@@ -62,6 +71,7 @@ def _variance(x: Any, mean: Any, view: Any, dims: list[int], keepdim: bool, narr
     return (spread * spread).mean(dims, keepdim)
 
 
+@_defines("native_layer_norm", BOTH_DIRECTIONS)
 def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
     """For GPUs: a row stays in registers from its statistics to what is made of it."""
     if input.dtype not in _GPU or 0 in input.shape:
@@ -74,6 +84,7 @@ def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: A
     return (out if bias is None else out + _wide(bias)).to(input.dtype), mean, rstd
 
 
+@_defines("native_batch_norm", BOTH_DIRECTIONS)
 def batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
@@ -104,6 +115,7 @@ def batch_norm(
     return (out.to(input.dtype), *saved)
 
 
+@_defines("_batch_norm_backward", BOTH_DIRECTIONS)
 def batch_norm_backward(
     grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, training: bool, mask: Sequence[bool]
 ) -> Any:

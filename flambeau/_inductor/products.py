@@ -17,22 +17,24 @@ from flambeau import _C
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 from flambeau._inductor import config
 from flambeau._inductor.epilogue import Epilogues, is_plain, made_by, operand_beside
+from flambeau._inductor.product_operands import product_operands
 from flambeau.backends import records
+from flambeau.ops import tags
 
 __all__ = ["finish_products"]
 
-# Numbers of the steps, in the order of csrc/cpu/gemm/product_finish.h.
+# Numbers of the steps, by their names in csrc/cpu/gemm/product_finish.h.
 _ADD, _MUL, _RELU, _GELU, _GELU_TANH, _SILU, _SIGMOID, _TANH = (
-    _C._PRODUCT_STEPS[name] for name in ("add", "mul", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+    _C._PRODUCT_STEPS[name] for name in ("Add", "Mul", "Relu", "Gelu", "GeluTanh", "Silu", "Sigmoid", "Tanh")
 )
 _BINARY = {"add.Tensor": _ADD, "mul.Tensor": _MUL}
-_UNARY = {"relu": _RELU, "silu": _SILU, "sigmoid": _SIGMOID, "tanh": _TANH}
 _GELUS = {"none": _GELU, "tanh": _GELU_TANH}
 _FUNCTIONS = {
-    _ADD: fl.add, _MUL: fl.mul, _RELU: fl.relu, _GELU: lambda x: fl.nn.functional.gelu(x),
-    _GELU_TANH: lambda x: fl.nn.functional.gelu(x, approximate="tanh"), _SILU: lambda x: fl.nn.functional.silu(x),
-    _SIGMOID: fl.sigmoid, _TANH: fl.tanh,
+    _ADD: fl.add, _MUL: fl.mul, _GELU: lambda x: fl.nn.functional.gelu(x),
+    _GELU_TANH: lambda x: fl.nn.functional.gelu(x, approximate="tanh"),
 }  # fmt: skip
+_ACTIVATIONS = {_RELU: fl.relu, _SILU: fl.nn.functional.silu, _SIGMOID: fl.sigmoid, _TANH: fl.tanh}
+_UNARY = {function.__name__: step for step, function in _ACTIVATIONS.items()}
 _MOST, _OPERANDS = 6, 2  # steps of one call, and operands beside the bias
 
 _APART, _FINISHED, _PACKED = range(3)  # ways to compute one
@@ -48,7 +50,7 @@ def finish_products(trace: Trace, frozen: Set[int] = frozenset()) -> None:
 
 
 class _Finishing(Epilogues):
-    names = frozenset(("linear", "mm", "addmm", "matmul"))
+    names = tags.operators("matmul")
 
     def __init__(self, trace: Trace, frozen: Set[int]) -> None:
         super().__init__(trace)
@@ -97,19 +99,12 @@ class _Finishing(Epilogues):
 
     def _operands(self, call: RecordedCall) -> tuple[RecordedValue, RecordedValue, RecordedValue | None] | None:
         """A product as (..., m, k) @ (k, n) + bias; None if it is another one."""
-        arguments = records.bind(call.op, call.args, call.kwargs)
-        name = call.op._full_name
-        bias = None
-        if name == "linear":
-            first, second, bias = arguments["input"], arguments["weight"], arguments["bias"]
-            if len(second.size) == 2:
-                second = self.trace.value(second.tensor.detach().t())
-        elif name == "addmm":
-            if arguments["beta"] != 1 or arguments["alpha"] != 1:
-                return None
-            bias, first, second = arguments["self"], arguments["mat1"], arguments["mat2"]
-        else:
-            first, second = arguments["self"], arguments["mat2" if name == "mm" else "other"]
+        operands = product_operands(call)
+        if operands is None:
+            return None
+        first, second, bias = operands.first, operands.second, operands.bias
+        if operands.transposed and len(second.size) == 2:
+            second = self.trace.value(second.tensor.detach().t())
         if len(first.size) < 2 or len(second.size) != 2 or (bias is not None and bias.size != second.size[1:]):
             return None
         return first, second, bias
@@ -175,7 +170,7 @@ def _measured(
     def apart(a: Any, b: Any, *others: Any) -> list[Any]:
         product, rest = a @ b, iter(others)
         for kind in kinds:
-            product = _FUNCTIONS[kind](product, *([next(rest)] if kind in (_ADD, _MUL) else []))
+            product = (_FUNCTIONS | _ACTIVATIONS)[kind](product, *([next(rest)] if kind in (_ADD, _MUL) else []))
         return [product]
 
     compiled = compile_tensor_function(apart, len(examples), settings={"max_autotune": False, "epilogue_fusion": False})

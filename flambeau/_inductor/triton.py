@@ -702,13 +702,8 @@ def print_operator(item: OperatorCall, target: Target) -> list[Kernel] | None:
         return None
     from flambeau._inductor import attention
 
-    made = {
-        "_flash_attention": attention.attention,
-        "_flash_attention_backward": attention.attention_backward,
-        "_biased_attention": attention.biased_attention,
-        "_biased_attention_backward": attention.biased_attention_backward,
-    }.get(item.call.op._full_name)
-    return made(item, target) if made is not None else None
+    printer = attention.PRINTERS.get(item.call.op._full_name)
+    return printer(item, target) if printer is not None else None
 
 
 def print_group(group: Group, stored: set[Buffer], target: Target, tuner: Tuner | None = None) -> list[Kernel]:

@@ -27,6 +27,7 @@ from flambeau._inductor.tiles import Target, power, subgroup
 from flambeau._inductor.triton import Kernel
 from flambeau._inductor.triton_products import Choice, Finished, over
 from flambeau.backends import records
+from flambeau.ops import tags
 
 __all__ = ["Convolution", "convolution"]
 
@@ -146,15 +147,18 @@ def _turned(member: Member, order: list[int]) -> Member:
 
 def convolution(item: OperatorCall) -> Convolution | None:
     """A call that is a convolution of planes in one group, or the gradient of one with respect to its input."""
-    if item.call is None or item.call.op._full_name not in ("conv2d", "convolution", "_convolution", _BACKWARD):
+    if item.call is None or item.call.op._full_name not in tags.operators("convolution"):
         return None
     given = records.bind(item.call.op, item.call.args, item.call.kwargs)
     result = item.results[0]
-    if result is None or given["groups"] != 1 or given.get("transposed") or isinstance(given["padding"], str):
+    transposed = given.get("transposed", "output_padding" in given)
+    if result is None or given["groups"] != 1 or transposed or isinstance(given["padding"], str):
         return None
-    stride, padding, dilation = (pair(given[name]) for name in ("stride", "padding", "dilation"))
     backward = item.call.op._full_name == _BACKWARD
     x, weight, bias = given["grad_output" if backward else "input"], given["weight"], given.get("bias")
+    if len(weight.size) != 4:
+        return None
+    stride, padding, dilation = (pair(given[name]) for name in ("stride", "padding", "dilation"))
     if len(x.size) != 4 or result.memory is not result or result.padded or (backward and stride != [1, 1]):
         return None
     floats = (fl.bfloat16, fl.float16, *([fl.float32] if fl.backends.cudnn.allow_tf32 else []))

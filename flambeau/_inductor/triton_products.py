@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, Protocol
 import flambeau as fl
 from flambeau._inductor.ir import Access, Buffer, OperatorCall
 from flambeau._inductor.printers import Work
+from flambeau._inductor.product_operands import product_operands
 from flambeau._inductor.schedule import Group, Level
 from flambeau._inductor.tiles import Part, Target, Tile, TileKind, power, subgroup
 from flambeau._inductor.triton import Kernel, Scope, Tuner, Writer
-from flambeau.backends import records
 
 __all__ = ["Choice", "Finished", "Matrix", "Product", "finish_products", "over"]
 
@@ -179,31 +179,23 @@ def over(matrix: Matrix, group: Group, split: int) -> Group | None:
 
 
 def _product(item: OperatorCall) -> Product | None:
-    if item.call is None or item.call.op._full_name not in ("mm", "linear", "addmm"):
+    operands = None if item.call is None else product_operands(item.call)
+    if operands is None:
         return None
-    given = records.bind(item.call.op, item.call.args, item.call.kwargs)
-    name = item.call.op._full_name
-    if name == "linear":
-        a, b, bias = given["input"], given["weight"], given["bias"]
-    else:
-        a, b, bias = (
-            (given["self"], given["mat2"], None) if name == "mm" else (given["mat1"], given["mat2"], given["self"])
-        )
+    a, b, bias = operands.first, operands.second, operands.bias
     result = item.results[0]
     if result is None or result.memory is not result or result.padded or len(item.results) != 1:
         return None
     if result.dtype not in (fl.bfloat16, fl.float16) or any(v.dtype is not result.dtype for v in (a, b)):
         return None
-    if name == "addmm" and (given["beta"] != 1 or given["alpha"] != 1 or len(bias.size) != 1):
+    if bias is not None and (bias.dtype is not result.dtype or len(bias.size) != 1):
         return None
-    if bias is not None and bias.dtype is not result.dtype:
-        return None
-    rows = _as_matrix(a.size, a.stride)
+    rows = _as_matrix(a.size, a.stride) if len(a.size) > 1 else None
     made = _as_matrix(result.size, result.stride)
     if rows is None or made is None or len(b.size) != 2:
         return None
     (m, k), strides = rows
-    turned = name == "linear"
+    turned = operands.transposed
     n = int(b.size[0 if turned else 1])
     if made != ((m, n), (n, 1)) or min(m, n, k) == 0:
         return None

@@ -106,7 +106,7 @@ class Derivative:
         from flambeau.ops.gradients import Gradient, gradients
 
         record = self.record
-        alias = next((tag[6:] for tag in record.tags if tag.startswith("alias:")), record.name)
+        alias = record.alias_of or record.name
         if alias == record.name:
             return gradients(record) or [None] * len(self.tensors)
         original = find(alias) or record

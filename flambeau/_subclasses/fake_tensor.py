@@ -23,6 +23,7 @@ from flambeau._subclasses import fake_attributes, fake_autograd
 from flambeau._subclasses.fake_numbers import env_of, hinted
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
 from flambeau._tensor.device import canonical
+from flambeau.ops import tags
 from flambeau.ops.geometry import (
     Geometry,
     Ints,
@@ -58,15 +59,9 @@ class DynamicOutputShapeException(DataDependentOutput):
 
 
 # Operators that change the shape of the tensor they are called on.
-RESHAPES = frozenset(
-    "squeeze_ squeeze_.dim squeeze_.dims unsqueeze_ transpose_ swapaxes_ swapdims_ t_ as_strided_ resize_ resize_as_ "
-    "_set_storage_".split()
-)
+RESHAPES = tags.operators("reshapes")
 _FROM_DATA = frozenset("tensor as_tensor asarray from_numpy frombuffer".split())
-DATA_DEPENDENT = frozenset(
-    "nonzero _nonzero_numpy masked_select _unique _unique_rows bincount repeat_interleave.Tensor narrow.Tensor "
-    "tensor_split.tensor_indices_or_sections".split()
-)
+DATA_DEPENDENT = tags.operators("data_dependent", "reads_values")
 
 
 class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]

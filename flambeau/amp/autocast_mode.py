@@ -1,7 +1,7 @@
 """Autocast: contexts in which operators choose their precision, and the switches beneath them.
 
 The state belongs to the thread. It and the conversions are native (`csrc/autograd/autocast.cpp`); which operator runs in
-which precision stands in `amp/rules.py`.
+which precision stands on the op records.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau import Tensor
 from flambeau.ao.quantized_types import QuantizedType, per_channel_affine, per_tensor_affine, qint8, qint32, quint8
+from flambeau.ops import tags
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["Grid", "QuantizedTensor", "dequantize", "quantize_per_channel", "quantize_per_tensor"]
@@ -88,19 +89,7 @@ def _checked(name: str, input: Tensor, dtype: Any) -> QuantizedType:
 
 # ---------------------------------------------------------------------------------------------- functions
 
-_MOVES = frozenset(
-    "view reshape flatten unflatten squeeze unsqueeze transpose permute t clone contiguous detach select slice narrow expand "
-    "split chunk unbind flip roll movedim swapaxes swapdims repeat to_memory_format channel_shuffle pixel_shuffle sort topk "
-    "index_select max min amax amin view_as expand_as".split()
-)
-# By the numbers as float32, rounded to whole ones again.
-_AVERAGES = frozenset(
-    "mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d max_pool1d max_pool2d "
-    "max_pool3d adaptive_max_pool2d interpolate upsample".split()
-)
-# By the values, rounded to the same grid.
-_VALUES = frozenset("leaky_relu hardtanh relu6 clamp clip threshold prelu".split())
-_COMPARISONS = frozenset("eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ equal allclose isclose".split())
+_COMPARISONS = frozenset("__eq__ __ne__ __lt__ __le__ __gt__ __ge__".split())
 _AS_DATA = frozenset(
     "size dim ndimension numel nelement stride is_contiguous storage_offset element_size __len__ __hash__ data_ptr "
     "get_device is_same_size requires_grad_ is_floating_point is_complex is_signed".split()
@@ -212,7 +201,7 @@ class QuantizedTensor(Tensor):
         if name in _AS_DATA or name in ("__get__", "__set__"):
             with DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        if name in _COMPARISONS:
+        if name in _COMPARISONS or name in tags.functions("comparison"):
             return func(*map(_plain, args), **kwargs)
         if name in ("cat", "stack"):
             return _joined(func, *args, **kwargs)
@@ -235,24 +224,24 @@ def _plain(value: Any) -> Any:
 
 def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> Any:
     grid, whole = x._grid, x.int_repr()
-    if name in ("clone", "contiguous", "detach"):
+    if name == "detach" or name in tags.functions("copy"):
         return grid.hold(func(whole, *args, **kwargs))
     if name == "to" and all(isinstance(a, (fl.device, str)) for a in args) and "dtype" not in kwargs:
         return grid.hold(whole.to(*args, **kwargs))
-    if name == "dropout" and kwargs.get("training", args[1] if len(args) > 1 else True) is False:
+    if name in tags.functions("dropout") and kwargs.get("training", args[1] if len(args) > 1 else True) is False:
         return x
     if grid.axis is not None:
         return NotImplemented
-    if name in _MOVES:
+    if name in tags.functions("moves") or name in tags.functions("chooses"):
         return _held(grid, func(whole, *args, **kwargs))
     if name in ("relu", "relu_"):
         return grid.hold(whole.clamp(min=grid.zero_point))
-    if name in _AVERAGES:
+    if name in tags.functions("averages"):  # by the numbers as float32, rounded to whole ones again
         return _held(grid, func(whole.float(), *args, **kwargs))
-    if name in _VALUES:
+    if name in tags.functions("piecewise_linear"):  # by the values, rounded to the same grid
         return grid.quantize(func(x.dequantize(), *args, **kwargs))
-    if name in ("sigmoid", "tanh", "hardsigmoid"):
-        step, signed = (1 / 256, 0) if name != "tanh" else (2 / 256, 128)
+    if name in tags.functions("unit_grid", "signed_unit_grid"):
+        step, signed = (1 / 256, 0) if name in tags.functions("unit_grid") else (2 / 256, 128)
         zero_point = signed if grid.dtype is quint8 else signed - 128
         return Grid(grid.dtype, step, zero_point).quantize(func(x.dequantize(), *args, **kwargs))
     return NotImplemented

@@ -22,13 +22,6 @@ __all__ = ["RegisteredDevice", "register_device", "registered"]
 
 registered: dict[str, RegisteredDevice] = {}
 
-# What these return, or whether their arguments are right, depends on values: the meta device cannot answer.
-VALUES_DECIDE = frozenset(
-    "masked_select repeat_interleave.Tensor _nonzero_numpy _unique _unique_rows bincount _sparse_groups equal".split()
-)
-# These take tensors of the CPU beside those of the device.
-TAKES_SEVERAL = frozenset("index.Tensor index_put _pad_packed_sequence".split())
-
 
 class RegisteredDevice:
     """A device and its kernels. `pointwise` and `reduction` evaluate the expressions of op records."""
@@ -94,10 +87,10 @@ class RegisteredDevice:
 
         values = (*args, *kwargs.values())
         factory = next(tensors_in(values), None) is None
-        if record is None or factory or op._full_name in TAKES_SEVERAL:
+        if record is None or factory or "mixed_devices" in record.tags:
             return function(*args, **kwargs)
         self._check_one_device(op, values)
-        if op._full_name in VALUES_DECIDE:
+        if "data_dependent" in record.tags or record.schema.returns == "bool":  # the meta device cannot answer
             return function(*args, **kwargs)
         expected = records.shape_of(op, args, kwargs)
         result = function(*args, **kwargs)

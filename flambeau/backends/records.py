@@ -19,7 +19,7 @@ def _all() -> dict[str, Any]:
     table = dict(importlib.import_module("flambeau.ops.record").load())
     gradients = importlib.import_module("flambeau.ops.gradients").gradients
     for record in [r for r in table.values() if r.kind == "pointwise"]:
-        if not any(tag.startswith("alias:") for tag in record.tags):
+        if not record.alias_of:
             table.update(
                 (g.record.name, g.record) for g in gradients(record) or () if g is not None and g.record is not None
             )

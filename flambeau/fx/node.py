@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Union
 import flambeau
 from flambeau._ops import OpOverload
 from flambeau.fx.immutable_collections import immutable_dict, immutable_list
+from flambeau.ops import tags
 
 if TYPE_CHECKING:
     from flambeau.fx.graph import Graph
@@ -502,10 +503,4 @@ _NO_KWARGS: Mapping[str, Argument] = immutable_dict()
 
 
 def _is_random(target: Any) -> bool:
-    return getattr(target, "__name__", "").split(".")[0] in _RANDOM
-
-
-_RANDOM = frozenset(
-    "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson binomial "
-    "dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d feature_alpha_dropout rrelu".split()
-)
+    return getattr(target, "__name__", "").split(".")[0] in tags.functions("random")

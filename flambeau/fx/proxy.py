@@ -23,6 +23,7 @@ from flambeau.fx import traceback as fx_traceback
 from flambeau.fx._user_frames import describe_user_line, is_own_frame
 from flambeau.fx.graph import Graph, inplace_methods, magic_methods, reflectable_magic_methods
 from flambeau.fx.node import _METHODS, Argument, Node, Target
+from flambeau.ops import tags
 
 # Types whose instances are arguments as they are.
 _CONSTANTS = frozenset(
@@ -412,9 +413,8 @@ def _inplace_method(name: str) -> Callable[[Proxy, Any], Any]:
 # Operators and layers whose results share memory with nothing.
 _NEW_VALUES = frozenset(
     [getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "matmul", "neg", "pow")]
-    + [f for name in ("add", "sub", "mul", "div", "matmul", "mm", "bmm", "addmm", "conv1d", "conv2d", "conv3d")
-       if (f := getattr(flambeau, name, None)) is not None]
-)  # fmt: skip
+    + [getattr(flambeau, name, None) for name in tags.functions("pointwise", "matmul", "convolution")]
+) - {None}
 _NEW_VALUE_LAYERS = ("Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Linear", "Embedding", "Bilinear")
 
 

@@ -106,16 +106,13 @@ class UninitializedTensorMixin:
         if name in cls._allowed or getattr(owner, "__name__", "") in cls._allowed:
             with DisableTorchFunctionSubclass():
                 result = func(*args, **(kwargs or {}))
-            if isinstance(result, Tensor) and type(result) is Tensor and name in _KEEP_CLASS:
+            if isinstance(result, Tensor) and type(result) is Tensor and name != "__get__":
                 return result.as_subclass(cls)
             return result
         raise ValueError(
             f"[{name or func}] expected an initialised parameter, got one whose shape is not known yet: call forward "
             "once with a sample input, or materialize(), before using it"
         )
-
-
-_KEEP_CLASS = frozenset("to half float double bfloat16 cpu cuda char short int long detach".split())
 
 
 def _rebuild_uninitialized(cls: Any, requires_grad: bool, device: Any, dtype: Any) -> Any:

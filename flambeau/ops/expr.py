@@ -11,6 +11,11 @@ from typing import Union
 
 Number = Union[bool, int, float, complex]
 
+COMBINATIONS = frozenset(
+    ("add", "mul", "bitor", "bitand", "maximum", "minimum")
+)  # associative, as reductions need them
+DIVISIONS = frozenset(("div", "floor_divide", "remainder", "fmod", "trunc_divide"))  # of integers, not by zero
+
 
 class Expr:
     """One node: an operation name and its operands (`Expr`s, or one payload for leaves)."""

@@ -103,6 +103,7 @@ def gradients(record: Any) -> list[Gradient | None] | None:
             result="same",
             check="",
             cases=_cases(record, i, sources),
+            stored={},
             mask=tuple(m for m in record.details["mask"] if m in sources),
         )
         if sum(a.is_tensor for a in schema.args) > 4:

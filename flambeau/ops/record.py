@@ -17,6 +17,15 @@ the kernels and the bindings' tables. At run time only the modules with composit
 Schemas are written as `name.overload(Type arg, Type arg=default, *, Type kwarg=default) -> Type`. Types:
 Tensor, Scalar, int, float, bool, str, dtype, device, layout, memory_format, Generator, any; `Tensor|Scalar` takes a
 tensor or a number; a suffix `?` allows None, `[]` is a list, `[2]` a list for which a single value stands for all.
+
+What passes have to know of an operator beyond that are tags of its record (`TAGS` says what each means) and the fields
+`autocast`, `fill`, `node` and `aten`. They stand in the schema's own call, or below it in the same module:
+
+  tag("keeps_zero", "sin tan asin")          all overloads of these names
+  autocast("lower", "mm addmm")              the precision in which autocast runs them
+  node("ConvolutionBackward0", "conv2d")     what the autograd node is called
+
+`flambeau.ops.tags` reads tags at run time, from the table of operators and without importing a record.
 """
 
 from __future__ import annotations
@@ -32,6 +41,50 @@ from flambeau.ops import rules
 from flambeau.ops.schema import Schema, of_function
 
 RECORDS: dict[str, Record] = {}
+_OVERLOADS: dict[str, list[Record]] = {}  # the records of each name without overload
+
+KINDS = ("pointwise", "reduction", "native", "composite", "each", "update")
+
+TAGS = {
+    # what the results are made of
+    "view": "results share the memory of the first argument",
+    "copy": "copies its argument, perhaps into another dtype or layout",
+    "conversion": "the argument in another dtype, layout or place; itself where nothing is to be done",
+    "fill": "the same number everywhere",
+    "elementwise": "each element depends on those in its place, though the record is not pointwise",
+    "moves": "elements of the first argument, chosen whatever their values",
+    "chooses": "elements of the first argument, chosen by comparing them",
+    "averages": "elements lie between the smallest and the largest one of the argument",
+    "joins": "elements of several tensors, side by side",
+    "rowwise": "rows depend on rows of the first argument alone",
+    "reshapes": "changes the shape of the tensor that it is called on",
+    "data_dependent": "the sizes of the results depend on values",
+    "reads_values": "reads numbers from a tensor, such as where a view begins",
+    # arithmetic
+    "matmul": "a product of matrices",
+    "convolution": "a convolution, or the gradients of one",
+    "attention": "scaled dot product attention, or the gradients of it",
+    "unit_grid": "a quantized result lies on a grid from 0 to 1",
+    "signed_unit_grid": "a quantized result lies on a grid from -1 to 1",
+    "comparison": "compares its arguments",
+    "keeps_zero": "zero for zero",
+    "piecewise_linear": "straight lines between bends",
+    "element_loss": "a loss of single elements, of which PyTorch has the mean and the sum as one operator",
+    "random": "draws random numbers",
+    "dropout": "random in training, and nothing but its argument otherwise",
+    # derivatives
+    "no_grad": "results are never differentiable",
+    "nonholomorphic": "of complex numbers, not differentiable as a complex function",
+    "constant_gradient": "the gradient depends on the input only in which elements are chosen",
+    "recomputable": "gives the same again; backward may repeat it rather than save its result",
+    # devices, compilation and export
+    "core": "in the core set of ATen, into which exported programs are decomposed",
+    "mixed_devices": "takes tensors of several devices",
+    "meta_layout": "results lie in memory as the kernel for tensors without data says, on every device",
+    "sparse": "takes sparse tensors, also as gradients of its results",
+    "fuses_both_directions": "the same, where kernels reduce along rows and columns in one pass",
+    "fuses": "compiled as its definition, whose parts fuse with what is around them",
+}
 
 Expression = Callable[..., Any]
 Scalar = Union[bool, int, float, complex]  # as an annotation: a schema's Scalar
@@ -42,14 +95,19 @@ class Record:
     """What is known of one operator overload."""
 
     schema: Schema
-    kind: str  # pointwise | reduction | native | composite | each | update
+    kind: str  # one of KINDS
     function: bool = True  # exposed as a function of `module`
     method: bool = True  # exposed as a Tensor method
     module: str = ""  # "", "linalg", "nn.functional", ... where the function is found
     public: str = ""  # public name when it differs from the schema's
     inplace: bool = False  # derive `name_`
     out: bool = False  # derive the `out=` form
-    tags: tuple[str, ...] = ()  # "view", "random", "data_dependent", ...
+    tags: tuple[str, ...] = ()  # keys of TAGS
+    alias_of: str = ""  # the full name of the record of which this one is a second name
+    autocast: dict[str, str] = field(default_factory=dict)  # precision under autocast, by "cpu" and "accelerator"
+    fill: float | str | None = None  # of a "fill": the number, or the name of the argument that says it
+    node: str = ""  # name of the autograd node, where it does not follow from the operator's
+    aten: str = ""  # overload that ATen has for it, where that is another one
     vjp: Any = None  # derivative, written in ops (or expressions, for pointwise)
     where: str = ""  # Python module that holds the record
     details: dict[str, Any] = field(default_factory=dict)
@@ -93,9 +151,11 @@ def _add(schema: Schema, kind: str, options: dict[str, Any], where: str, **detai
     if schema.name.startswith("_"):
         options.setdefault("module", "_ops")
     record = Record(schema, kind, where=where, details=details, **options)
+    _check_tags(record.tags)
     if record.name in RECORDS:
         raise ValueError(f"[record] expected one record for each overload, got a second {record.name}")
     RECORDS[record.name] = record
+    _OVERLOADS.setdefault(schema.name, []).append(record)
     return record
 
 
@@ -103,6 +163,71 @@ def _caller() -> str:
     import sys
 
     return str(sys._getframe(2).f_globals["__name__"])
+
+
+def _check_tags(tags: tuple[str, ...]) -> None:
+    for tag in tags:
+        if tag not in TAGS:
+            raise ValueError(f"[record] expected a tag that record.TAGS explains, got {tag!r}")
+
+
+def _named(names: str, where: str) -> list[Record]:
+    """The records of a module by the space-separated names, of which one without overload stands for all of them."""
+    chosen: list[Record] = []
+    for name in names.split():
+        own = [
+            r
+            for r in _OVERLOADS.get(name.partition(".")[0], ())
+            if r.where == where and name in (r.name, r.schema.name)
+        ]
+        if not own:
+            raise ValueError(f"[record] expected a record of {where}, got {name}")
+        chosen += own
+    return chosen
+
+
+def tag(tags: str, names: str) -> None:
+    """Gives the records of the calling module with these names the tags, both separated by spaces."""
+    added = tuple(tags.split())
+    _check_tags(added)
+    for record in _named(names, _caller()):
+        record.tags = tuple(dict.fromkeys((*record.tags, *added)))
+
+
+AUTOCAST_RULES = {
+    "lower": "in the lower precision: matrix products and convolutions",
+    "float32": "in float32: what loses too much otherwise",
+    "widest": "in the widest dtype of the arguments",
+    "refused": "has no safe precision",
+    "first": "in the dtype of the first argument",
+    "own": "in the dtype of its arguments, and so do the operators it consists of",
+}
+
+
+def autocast(rule: str, names: str, on: str = "cpu accelerator") -> None:
+    """The precision in which autocast runs records of the calling module, on a CPU, an accelerator or both."""
+    if rule not in AUTOCAST_RULES:
+        raise ValueError(f"[record] expected one of {', '.join(AUTOCAST_RULES)}, got {rule!r}")
+    for record in _named(names, _caller()):
+        record.autocast = {**record.autocast, **dict.fromkeys(on.split(), rule)}
+
+
+def fill(number: float | str, names: str) -> None:
+    """Tags records of the calling module as fills, with a number or with what an argument says."""
+    for record in _named(names, _caller()):
+        record.fill, record.tags = number, (*record.tags, "fill")
+
+
+def aten(overload: str, names: str) -> None:
+    """The overload that ATen has for records of the calling module which have none."""
+    for record in _named(names, _caller()):
+        record.aten = overload
+
+
+def node(name: str, names: str) -> None:
+    """What the autograd nodes of records are called, which are given by their full names."""
+    for full_name in names.split():
+        RECORDS[full_name].node = name
 
 
 def pointwise(
@@ -117,6 +242,7 @@ def pointwise(
     check: str = "",
     contiguous: bool = False,
     cases: Mapping[float, Record] | None = None,
+    stored: Mapping[str, str] | None = None,
     inplace: bool = True,
     out: bool = True,
     **options: Any,
@@ -133,6 +259,8 @@ def pointwise(
     check    name of a further condition on the arguments (csrc/ops/pointwise_checks.cpp).
     contiguous  the result is, whatever the layout of the operands, which it has otherwise.
     cases    cheaper records for particular numbers as the last operand, over the operands before it.
+    stored   loops over elements as they are stored, which need no conversion (csrc/cpu/narrow.h), by dtype class: of
+             integers narrower than 64 bits, of bool and of complex64.
     select   name of a str argument whose value picks the expression: keys of `expr` are then its values.
     """
     table = dict(expr) if isinstance(expr, Mapping) else {"": expr}
@@ -150,6 +278,7 @@ def pointwise(
         check=check,
         contiguous=contiguous,
         cases=dict(cases or {}),
+        stored=dict(stored or {}),
     )
 
 

@@ -284,8 +284,8 @@ def of(record: Any) -> Callable[[Make], Iterator[Call]]:
     own = samples.find(record.name)
     if own is not None:
         return own
-    alias = next((tag[6:] for tag in record.tags if tag.startswith("alias:")), None)
+    original = record.alias_of
     derived = {"pointwise": _pointwise, "reduction": _reduction}.get(record.kind)
-    if alias not in (None, record.name) and (samples.find(alias) is not None or derived is None):
-        return of(RECORDS[alias])
+    if original not in ("", record.name) and (samples.find(original) is not None or derived is None):
+        return of(RECORDS[original])
     return (derived or _schema)(record)

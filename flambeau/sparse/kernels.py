@@ -13,6 +13,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
+from flambeau.ops import tags
 from flambeau.sparse.construction import (
     coalesce,
     coordinates,
@@ -177,12 +178,13 @@ def div_mode(self: Tensor, other: Any, *, rounding_mode: Any) -> Tensor:
     return with_values(self, fl.div(_ops._sparse_values(self), other, rounding_mode=rounding_mode))
 
 
-for _fn, _names in ((add, ("add",)), (sub, ("sub", "subtract")), (mul, ("mul", "multiply")),
-                    (div, ("div", "divide", "true_divide"))):  # fmt: skip
-    for _name in _names:
-        kernel(f"{_name}.Tensor")(_fn)
-        if _fn is not add:
-            kernel(f"{_name}_.Tensor")(writes(_fn))
+kernel("add.Tensor")(add)
+kernel("sub.Tensor", "subtract.Tensor")(sub)
+kernel("mul.Tensor", "multiply.Tensor")(mul)
+kernel("div.Tensor", "divide.Tensor", "true_divide.Tensor")(div)
+kernel("sub_.Tensor", "subtract_.Tensor")(writes(sub))
+kernel("mul_.Tensor", "multiply_.Tensor")(writes(mul))
+kernel("div_.Tensor", "divide_.Tensor", "true_divide_.Tensor")(writes(div))
 
 
 def neg(self: Tensor) -> Tensor:
@@ -206,25 +208,23 @@ def pow(self: Tensor, exponent: Any) -> Tensor:
 kernel("pow_.Tensor_Tensor")(writes(pow))
 
 
-def keeps_zero(name: str, op: Any) -> None:
+def keeps_zero(name: str) -> None:
     """An operator of one tensor that maps zero to zero works on the values alone."""
+    base, dot, overload = name.partition(".")
+    op = getattr(fl, base)
 
     def unary(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         self = coalesce(self) if self.layout is _C.sparse_coo else self
         return with_values(self, op(_ops._sparse_values(self), *args, **kwargs))
 
-    unary.__name__ = name
+    unary.__name__ = base
     kernel(name)(unary)
-    if _C._operator_exists(f"{name}_"):
-        kernel(f"{name}_")(writes(unary))
+    if _C._operator_exists(f"{base}_{dot}{overload}"):
+        kernel(f"{base}_{dot}{overload}")(writes(unary))
 
 
-for _name in (
-    "abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac isinf isnan isneginf isposinf log1p nan_to_num "
-    "rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc fix arcsin arcsinh arctan arctanh absolute"
-).split():
-    if _C._operator_exists(_name):
-        keeps_zero(_name, getattr(fl, _name))
+for _name in tags.operators("keeps_zero"):
+    keeps_zero(_name)
 
 
 @kernel("conj")

@@ -17,6 +17,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ops import tags
 from flambeau.utils._python_dispatch import TorchDispatchMode
 from flambeau.utils.module_tracker import ModuleTracker
 
@@ -58,19 +59,28 @@ def _attention(args: Any, kwargs: Any, out: Any) -> int:
     return 2 * queries * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
+def _formula(name: str) -> Callable[[Any, Any, Any], int]:
+    """The count of an operator that is tagged as a product, convolution or attention."""
+    if name in tags.operators("attention"):
+        return _attention
+    if name in tags.operators("convolution"):
+        return _transposed_convolution if "transpose" in name else _convolution
+    return _product
+
+
+_COUNTED = sorted(
+    {name.partition(".")[0] for name in tags.operators("matmul", "convolution", "attention") if "backward" not in name}
+)
 _FORMULAS: dict[str, Callable[[Any, Any, Any], int]] = {
-    **dict.fromkeys("mm matmul bmm addmm baddbmm mv dot".split(), _product),
+    **{name: _formula(name) for name in _COUNTED},
+    **dict.fromkeys(("mv", "dot"), _product),
     "linear": _linear,
-    **dict.fromkeys("convolution conv1d conv2d conv3d".split(), _convolution),
-    **dict.fromkeys("conv_transpose1d conv_transpose2d conv_transpose3d".split(), _transposed_convolution),
     "_convolution_backward": _convolution_backward,
-    **dict.fromkeys(("scaled_dot_product_attention", "_flash_attention"), _attention),
 }
 
 
 # What the work of an operator is called in PyTorch, where another operator does it.
 _WORKERS = {
-    **dict.fromkeys("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d".split(), "convolution"),
     "_convolution_backward": "convolution_backward",
     "_flash_attention": "_scaled_dot_product_flash_attention_for_cpu",
 }
@@ -82,6 +92,8 @@ def _worker(name: str, args: Any) -> str:
     if name == "matmul":
         ranks = sorted(x.dim() for x in args[:2])
         return {(1, 1): "dot", (1, 2): "mv"}.get(tuple(ranks), "mm" if ranks[0] <= 2 else "bmm")
+    if name in tags.operators("convolution") and name not in _WORKERS:
+        return "convolution"
     return _WORKERS.get(name, name)
 
 

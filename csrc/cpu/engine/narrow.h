@@ -3,10 +3,9 @@
 // operators convert them.
 #pragma once
 
-#include <cstring>
-
 #include "cpu/engine/arch.h"
 #include "ops/iterator.h"
+#include "ops/pointwise.h"
 
 namespace fl {
 
@@ -20,27 +19,32 @@ struct BooleanLoops {
 };
 FL_DECLARE_ARCH(const BooleanLoops, boolean_loops)
 
-// The loop of an operator by its name, or null.
-inline StridedIterator::Loop narrow_loop(const char* name, DType t) {
+// The loop for a dtype, or null.
+inline StridedIterator::Loop narrow_loop(StoredLoop loop, DType t) {
+  if (loop == StoredLoop::None) return nullptr;
   const NarrowLoops& loops = picked_narrow_loops();
   const int64_t bytes = size_of(t);
   const int at = bytes == 1 ? 0 : bytes == 2 ? 1 : 2;
-  if (std::strcmp(name, "add") == 0) return loops.add[at];
-  if (std::strcmp(name, "sub") == 0) return loops.sub[at];
-  if (std::strcmp(name, "mul") == 0) return loops.mul[at];
-  return nullptr;
+  return loop == StoredLoop::Add ? loops.add[at] : loop == StoredLoop::Sub ? loops.sub[at] : loops.mul[at];
 }
 
 // The same for operators whose operands and result are bool.
-inline StridedIterator::Loop boolean_loop(const char* name) {
+inline StridedIterator::Loop boolean_loop(StoredLoop loop) {
   const BooleanLoops& loops = picked_boolean_loops();
-  const auto is = [name](auto... names) { return (... || (std::strcmp(name, names) == 0)); };
-  if (is("bitwise_and", "logical_and", "mul")) return loops.both;
-  if (is("bitwise_or", "logical_or")) return loops.either;
-  if (is("bitwise_xor", "logical_xor", "ne")) return loops.differ;
-  if (is("bitwise_not", "logical_not")) return loops.negate;
-  if (is("eq")) return loops.equal;
-  return nullptr;
+  switch (loop) {
+    case StoredLoop::And:
+      return loops.both;
+    case StoredLoop::Or:
+      return loops.either;
+    case StoredLoop::Xor:
+      return loops.differ;
+    case StoredLoop::Not:
+      return loops.negate;
+    case StoredLoop::Equal:
+      return loops.equal;
+    default:
+      return nullptr;
+  }
 }
 
 // Complex numbers of single precision, whose other operators compute in double precision.
@@ -49,9 +53,9 @@ struct ComplexLoops {
 };
 FL_DECLARE_ARCH(const ComplexLoops, complex_loops)
 
-inline StridedIterator::Loop complex_loop(const char* name) {
-  if (std::strcmp(name, "mul") == 0) return picked_complex_loops().multiply;
-  if (std::strcmp(name, "abs") == 0) return picked_complex_loops().length;
+inline StridedIterator::Loop complex_loop(StoredLoop loop) {
+  if (loop == StoredLoop::Mul) return picked_complex_loops().multiply;
+  if (loop == StoredLoop::Abs) return picked_complex_loops().length;
   return nullptr;
 }
 

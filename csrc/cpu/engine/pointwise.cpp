@@ -35,12 +35,13 @@ Chosen choose(const PointwiseCall& call) {
       stored &=
           call.operand[i]->is_tensor() ? call.operand[i]->tensor_impl()->dtype == call.common : !def.mask;
     const PointwiseLoop narrow = !stored                  ? nullptr
-                                 : call.slot == kSlotBool ? boolean_loop(def.name)
-                                                          : narrow_loop(def.name, call.common);
+                                 : call.slot == kSlotBool ? boolean_loop(def.boolean)
+                                                          : narrow_loop(def.narrow, call.common);
     if (narrow) return {narrow, call.common, call.common};
   }
   if (call.slot == kSlotComplexFloat)
-    if (const PointwiseLoop single = complex_loop(def.name)) return {single, call.compute, call.result};
+    if (const PointwiseLoop single = complex_loop(def.complex_float))
+      return {single, call.compute, call.result};
   return {call.loop, call.compute, call.result};
 }
 

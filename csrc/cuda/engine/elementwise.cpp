@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 
 #include "cuda/engine/generated.h"
 #include "cuda/engine/kernels.h"
@@ -535,18 +534,16 @@ void laid_out_kernel(const Operator& op, void* context, KeySet keys, Value* args
 }
 
 void guard_shared_kernels(OperatorTable& table) {
-  static const std::set<std::string> mixed = {"copy_",      "fill_",         "fill",
-                                              "resize_as_", "_set_storage_", "_sparse_assign_"};
   for (Operator* op : table.all()) {
     const Kernel own = op->kernel(Key::CUDA);
     int tensors = 0;
     for (const Argument& a : op->schema.args)
       if (a.type == ArgType::Tensor) tensors += a.list ? 2 : 1;
-    if (!own || tensors < 2 || own.fn != op->kernel(Key::CPU).fn || own.context || op->flags & kView ||
-        mixed.count(op->schema.name))
+    if (!own || tensors < 2 || own.fn != op->kernel(Key::CPU).fn || own.context ||
+        op->flags & (kView | kMixedDevices))
       continue;
-    const bool recurrent = op->schema.name.rfind("_rnn_layer", 0) == 0;
-    op->set_kernel(Key::CUDA, Kernel{recurrent ? laid_out_kernel : shared_kernel, new Kernel(own)});
+    const auto guarded = op->flags & kMetaLayout ? laid_out_kernel : shared_kernel;
+    op->set_kernel(Key::CUDA, Kernel{guarded, new Kernel(own)});
   }
 }
 

@@ -415,12 +415,12 @@ void group_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   });
 }
 
-const detail::Register registered[] = {
-    {"native_batch_norm", {Key::CUDA}, Kernel{batch_norm, nullptr}},
-    {"_batch_norm_backward", {Key::CUDA}, Kernel{batch_norm_backward, nullptr}},
-    {"native_group_norm", {Key::CUDA}, Kernel{group_norm, nullptr}},
-    {"_group_norm_backward", {Key::CUDA}, Kernel{group_norm_backward, nullptr}},
-};
+const detail::Register batch_norm_kernel{"native_batch_norm", {Key::CUDA}, Kernel{batch_norm, nullptr}};
+const detail::Register batch_norm_backward_kernel{
+    "_batch_norm_backward", {Key::CUDA}, Kernel{batch_norm_backward, nullptr}};
+const detail::Register group_norm_kernel{"native_group_norm", {Key::CUDA}, Kernel{group_norm, nullptr}};
+const detail::Register group_norm_backward_kernel{
+    "_group_norm_backward", {Key::CUDA}, Kernel{group_norm_backward, nullptr}};
 
 }  // namespace
 }  // namespace fl::cuda

@@ -644,12 +644,11 @@ void index_add(const Operator& op, void*, KeySet keys, Value* args, Value* resul
   results[0] = Value(self);
 }
 
-const detail::Register slice_kernels[] = {
-    {"index_copy", {Key::CUDA}, Kernel{index_copy<false>, nullptr}},
-    {"index_copy_", {Key::CUDA}, Kernel{index_copy<true>, nullptr}},
-    {"index_add", {Key::CUDA}, Kernel{index_add<false>, nullptr}},
-    {"index_add_", {Key::CUDA}, Kernel{index_add<true>, nullptr}},
-};
+const detail::Register index_copy_kernel{"index_copy", {Key::CUDA}, Kernel{index_copy<false>, nullptr}};
+const detail::Register index_copy_kernel_in_place{
+    "index_copy_", {Key::CUDA}, Kernel{index_copy<true>, nullptr}};
+const detail::Register index_add_kernel{"index_add", {Key::CUDA}, Kernel{index_add<false>, nullptr}};
+const detail::Register index_add_kernel_in_place{"index_add_", {Key::CUDA}, Kernel{index_add<true>, nullptr}};
 
 FL_CUDA_KERNEL("gather", gather);
 FL_CUDA_KERNEL("scatter.src", scatter_src);

@@ -18,24 +18,10 @@ from collections.abc import Callable
 
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
 from flambeau.backends import records
+from flambeau.ops import tags
 
 __all__ = ["always_the_same", "partition", "saved"]
 
-_ONE_PASS = frozenset(
-    ("_to_copy", "clone", "contiguous", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
-)
-# Dearer operators that give the same result each time.
-_REPEATABLE = frozenset(
-    "mm addmm bmm baddbmm linear matmul _product_pitched convolution _convolution conv2d embedding cat index_select gather _softmax "
-    "_log_softmax native_layer_norm _fused_rms_norm _flash_attention sum mean amax amin var logsumexp max_pool2d "
-    "_adaptive_avg_pool2d avg_pool2d cumsum _product_packed _convolution_packed".split()
-)
-_PRODUCTS = frozenset(("linear", "mm", "addmm", "bmm", "baddbmm", "matmul", "_product_pitched"))
-_DEAR = frozenset(
-    "convolution _convolution conv1d conv2d conv3d _convolution_backward _flash_attention _flash_attention_backward "
-    "_biased_attention _biased_attention_backward".split()
-)
-_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations
 
 
@@ -55,7 +41,7 @@ def partition(
         cheap = [call for call in cheap if not any(v is not None and v.storage in twice for v in call.results)]
     repeated, least = network.minimum_cut(cheap)
     if budget < 1:
-        dear = [c for c in forward if network.may_repeat(c) and not _is_one_pass(c) and c.op._opname in _REPEATABLE]
+        dear = [c for c in forward if network.may_repeat(c) and not _is_one_pass(c) and _has(c, "recomputable")]
         dear.sort(key=lambda c: -_bytes(c) / _cost(c))
         allowed = least * max(budget, 0.0)
         repeated, _ = _first([cheap + dear[:n] for n in range(len(dear) + 1)], network.minimum_cut, allowed)
@@ -120,21 +106,26 @@ def saved(backward: list[RecordedCall], trace: Trace) -> list[RecordedValue]:
 def _operands(calls: list[RecordedCall]) -> set[int]:
     """What products and the like read from memory. Where time counts more than memory, what those of forward and backward
     both read is kept: it is there, and repeating would not only compute but write it again."""
-    return {v.storage for call in calls if call.op._opname in _PRODUCTS | _DEAR for v in call.reads}
+    return {v.storage for call in calls if _has(call, "matmul", "convolution", "attention") for v in call.reads}
+
+
+def _has(call: RecordedCall, *wanted: str) -> bool:
+    """Whether the operator has one of the tags."""
+    return call.op._full_name in tags.operators(*wanted)
 
 
 def _is_one_pass(call: RecordedCall) -> bool:
     """Whether a call is a loop that fuses with others. Functions of complex numbers take long."""
     record = records.find(call.op)
     pointwise = record is not None and record.kind == "pointwise" and not any(v.dtype.is_complex for v in call.reads)
-    return pointwise or call.op._opname in _ONE_PASS
+    return pointwise or _has(call, "copy", "fill")
 
 
 def always_the_same(call: RecordedCall) -> bool:
     """Whether a call is known to give the same for the same arguments: it draws no random numbers and has no effects."""
     record = records.find(call.op)
     known = record is not None and record.kind in ("pointwise", "reduction")
-    return known or call.op._opname in _ONE_PASS | _REPEATABLE
+    return known or _has(call, "copy", "fill", "recomputable")
 
 
 def _bytes(call: RecordedCall) -> int:
@@ -151,8 +142,8 @@ def _numel(value: RecordedValue) -> int:
 
 def _cost(call: RecordedCall) -> float:
     """Operations, roughly: products cost by the elements of an operand for each element of the result."""
-    each = _PRODUCT_COST if call.op._opname in _PRODUCTS else _LOOP_COST
-    each = _PRODUCT_COST * 8 if "conv" in call.op._opname or "attention" in call.op._opname else each
+    each = _PRODUCT_COST if _has(call, "matmul") else _LOOP_COST
+    each = _PRODUCT_COST * 8 if _has(call, "convolution", "attention") else each
     return 1 + each * sum(_numel(v) for v in call.reads)
 
 
@@ -165,7 +156,7 @@ class _Network:
         self.maker = {v.storage: call for call in forward for v in call.results if v is not None}
         self.written = {v.storage for call in (*forward, *backward) for v in call.writes}
         # Another kernel may round the last bit of a value otherwise, and the largest element is to be found again.
-        self.compared = {v.storage for call in backward if call.op._opname in _COMPARISONS for v in call.reads}
+        self.compared = {v.storage for call in backward if _has(call, "comparison") for v in call.reads}
         self.needed = [v.storage for v in saved(backward, trace)]
         self.free = {v.storage for v in (*trace.inputs, *(v for v, _ in trace.constants.values()))}
 

@@ -9,39 +9,23 @@ gradient comes out of them.
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau.ops import tags
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["MaskedTensor", "is_masked_tensor"]
 
-_UNARY = frozenset(
-    "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh bitwise_not ceil clamp "
-    "clip conj_physical cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor frac i0 isnan isinf isfinite lgamma "
-    "log log10 log1p log2 logit nan_to_num neg negative positive pow rad2deg reciprocal relu round rsqrt sgn sigmoid sign "
-    "signbit sin sinc sinh sqrt square tan tanh trunc gelu silu clone contiguous detach to float double half bfloat16 int "
-    "long short char byte bool type ones_like zeros_like full_like logical_not __neg__ __abs__ __invert__ __pos__".split()
-)
 _OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
-_BINARY = frozenset(
-    "add atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift div divide floor_divide fmod "
-    "logaddexp logaddexp2 logical_and logical_or logical_xor mul multiply nextafter remainder rsub sub subtract true_divide "
-    "eq ne le ge greater greater_equal gt less_equal lt less maximum minimum fmax fmin not_equal pow "
-    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__".split()
-) | {f"__{prefix}{name}__" for name in _OPERATORS for prefix in ("", "r")}
-_INPLACE = frozenset(f"{name}_" for name in _UNARY | _BINARY if not name.startswith("__")) | {
-    f"__i{name}__" for name in _OPERATORS
-}
-_MOVES = frozenset(
-    "select transpose split t slice expand view reshape unsqueeze squeeze unfold permute flatten unflatten narrow movedim "
-    "swapaxes swapdims chunk unbind tensor_split index_select gather flip roll repeat tile diagonal expand_as view_as "
-    "__getitem__ as_strided take_along_dim broadcast_to ravel".split()
+_SPECIAL = frozenset(
+    "__neg__ __abs__ __invert__ __pos__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__".split()
+    + [f"__{prefix}{name}__" for name in _OPERATORS for prefix in ("", "r")]
 )
-_JOINS = frozenset("cat concat stack hstack vstack dstack".split())
-_REDUCTIONS = frozenset("sum mean amin amax argmin argmax prod norm var std logsumexp".split())
-_NORMALIZATIONS = frozenset("softmax log_softmax softmin".split())
+_INPLACE_SPECIAL = frozenset(f"__i{name}__" for name in _OPERATORS)
 # Of the object rather than of its elements.
 _AS_DATA = frozenset(
     "__get__ __set__ backward size stride dim ndimension numel is_contiguous element_size register_hook retain_grad __len__ "
@@ -210,19 +194,29 @@ class MaskedTensor(Tensor):
         if name in _AS_DATA:
             with DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        if name in _UNARY or name in _BINARY or name == "where":
+        elementwise = tags.functions("pointwise", "elementwise")
+        if name in elementwise or name in _SPECIAL or name in ("where", "type"):
             return _elementwise(func, args, kwargs)
-        if name in _INPLACE:
+        if name in _INPLACE_SPECIAL or (name.endswith("_") and name[:-1] in elementwise):
             return _inplace(func, args, kwargs)
-        if name in _MOVES and isinstance(args[0], MaskedTensor):
+        if (name in tags.functions("moves") or name == "__getitem__") and isinstance(args[0], MaskedTensor):
             return _paired(func(_data(args[0]), *args[1:], **kwargs), func(args[0]._mask, *args[1:], **kwargs))
-        if name in _JOINS:
+        if name in tags.functions("joins"):
             return _joined(func, *args, **kwargs)
-        if name in _REDUCTIONS or name == "all":
+        parameters = [] if name == "median" else _parameters(name)
+        if name == "all" or "keepdim" in parameters:
             return _reduced(name, *args, **kwargs)
-        if name in _NORMALIZATIONS:
+        if parameters[1:2] == ["dim"]:
             return _normalized(name, *args, **kwargs)
         raise TypeError(f"[{name}] expected plain tensors, got a masked one: it is not implemented for MaskedTensor")
+
+
+@functools.cache
+def _parameters(name: str) -> list[str]:
+    """The parameters of the function of that name in `flambeau.masked`, none if there is no such function."""
+    from flambeau import masked
+
+    return list(inspect.signature(getattr(masked, name)).parameters) if name in masked.__all__ else []
 
 
 def _rebuild(data: Tensor, mask: Tensor, requires_grad: bool) -> MaskedTensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau.ops import tags
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["NestedTensor", "jagged", "nested_view"]
@@ -57,20 +58,11 @@ def _plain(x: Any) -> Any:
     return x._values if isinstance(x, NestedTensor) else x
 
 
-# Functions that treat all rows, or all numbers, alike.
+# Functions that treat all rows, or all numbers, alike, beside those whose records say so.
 _ALIKE = frozenset(
-    "abs add addcdiv addcmul clamp clip clone contiguous cos detach div dropout elu eq erf exp float float_power ge "
-    "gelu gt half bfloat16 double hardswish le leaky_relu log log1p lt masked_fill maximum minimum mish mul ne neg "
-    "nan_to_num pow reciprocal relu relu6 requires_grad_ round rsqrt rsub selu sigmoid sign silu sin softplus sqrt square sub "
-    "subtract multiply divide true_divide tanh to type type_as zeros_like ones_like empty_like rand_like randn_like "
-    "full_like logical_not logical_and logical_or isnan isinf where positive sinh cosh tan "
-    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __neg__ __abs__ __eq__ __ne__ "
-    "__lt__ __le__ __gt__ __ge__ __pos__".split()
+    "requires_grad_ type where __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __neg__ "
+    "__abs__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __pos__".split()
 )
-# Those that need the last dimension, or the last ones, whole.
-_ROWS = frozenset("linear layer_norm rms_norm native_layer_norm embedding matmul __matmul__ bmm".split())
-
-
 # Those that concern the values as a whole.
 _AS_VALUES = frozenset(
     "__get__ __set__ backward is_contiguous is_pinned numel element_size register_hook retain_grad".split()
@@ -377,16 +369,16 @@ class NestedTensor(Tensor):
         if name in ("softmax", "log_softmax"):
             dim = kwargs.pop("dim", args[1] if len(args) > 1 else None)
             return first._normalised(func, dim, **kwargs)
-        if name in ("cat", "concat", "concatenate", "stack"):
+        if name == "stack" or (name in tags.functions("joins") and not name.endswith("stack")):
             return _joined(func, name, first, *args, **kwargs)
         if name in ("bmm", "matmul", "__matmul__") and args[0] is first and args[1].dim() == 3:
             if isinstance(args[1], NestedTensor) or first._at != 1:
                 raise NotImplementedError(f"[{name}] expected a nested and a dense tensor, got two nested ones")
             return first._times_batch(name, args[1])
-        if name in _ALIKE:
+        if name in _ALIKE or name in tags.functions("pointwise", "elementwise"):
             result = func(*map(first._broadcast, args), **{k: first._broadcast(v) for k, v in kwargs.items()})
             return first._like(result)
-        if name in _ROWS and first._at == 1:
+        if (name in tags.functions("rowwise") or name == "__matmul__") and first._at == 1:
             result = func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
             return (first._like(result[0]), *result[1:]) if isinstance(result, tuple) else first._like(result)
         raise NotImplementedError(f"[{name}] expected dense tensors, got a nested one: it is not written for them")

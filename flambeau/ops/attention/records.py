@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, tag, vjp
 from flambeau.ops.recording import device_type
 from flambeau.ops.retrace import retrace
 
@@ -405,3 +405,14 @@ def nn_multi_head_attention_forward(
     output = fl.nn.functional.linear(mixed.reshape(length * batch, embed), out_proj_weight, out_proj_bias)
     output = output.reshape(length, batch, out_proj_weight.shape[0])
     return (output if batched else output.squeeze(1)), weights
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag(
+    "attention",
+    "_biased_attention _biased_attention_backward _flash_attention _flash_attention_backward "
+    "scaled_dot_product_attention",
+)
+tag("recomputable", "_flash_attention")
+autocast("lower", "scaled_dot_product_attention")

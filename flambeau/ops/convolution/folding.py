@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import composite, native, node, vjp
 
 native(
     "_im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", method=False
@@ -41,3 +41,9 @@ def nn_unfold(input, kernel_size, dilation=1, padding=0, stride=1):  # type: ign
 )
 def nn_fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):  # type: ignore[no-untyped-def]
     return fl._ops._col2im(input, output_size, kernel_size, dilation, padding, stride)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+node("Col2ImBackward0", "_col2im")
+node("Im2ColBackward0", "_im2col")

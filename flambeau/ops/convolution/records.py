@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, node, tag, vjp
 
 BOTH = ";nn.functional"  # one function, found in the top module and in nn.functional
 
@@ -185,3 +185,16 @@ def conv_tbc(self: fl.Tensor, weight: fl.Tensor, bias: fl.Tensor, pad: int = 0) 
         )
     out = fl.conv1d(self.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return out.permute(2, 0, 1)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag(
+    "convolution",
+    "_convolution _convolution_backward conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
+    "convolution",
+)
+tag("core", "convolution")
+tag("recomputable", "_convolution _convolution_packed conv2d convolution")
+autocast("lower", "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d")
+node("ConvolutionBackward0", "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, node, tag, vjp
 
 native("copy_(Tensor(!) self, Tensor src, bool non_blocking=False) -> Tensor", function=False)
 native("copy_.number(Tensor(!) self, Scalar src, bool non_blocking=False) -> Tensor", function=False)
@@ -64,3 +64,18 @@ def polar(abs: fl.Tensor, angle: fl.Tensor) -> fl.Tensor:
     if not (abs.is_floating_point() and abs.dtype == angle.dtype):
         raise RuntimeError(f"[polar] expected float tensors of one dtype, got {abs.dtype} and {angle.dtype}")
     return fl.complex(abs * fl.cos(angle), abs * fl.sin(angle))
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("conversion", "bfloat16 bool byte cdouble cfloat char contiguous cpu double float half int long short to type_as")
+tag("copy", "_to_copy clone contiguous")
+tag("core", "_to_copy clone")
+tag(
+    "elementwise",
+    "bfloat16 bool byte cdouble cfloat char clone contiguous cpu double float half int long short to type_as",
+)
+tag("mixed_devices", "_set_storage_ copy_ resize_as_")
+tag("reshapes", "_set_storage_ resize_ resize_as_")
+autocast("float32", "polar", on="cpu")
+node("CopyBackwards", "copy_")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import native, vjp
+from flambeau.ops.record import aten, fill, native, tag, vjp
 
 OPTIONS = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False"
 LIKE = f"{OPTIONS}, memory_format? memory_format=None"
@@ -70,3 +70,17 @@ def linspace_vjp(g, steps, needs):
 
 
 native("_local_scalar_dense(Tensor self) -> Scalar")
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "_local_scalar_dense arange empty empty_strided fill full full_like scalar_tensor")
+tag("elementwise", "empty_like full_like ones_like zeros_like")
+tag("mixed_devices", "fill fill_")
+fill(0, "new_zeros zero_ zeros zeros_like")
+fill(1, "new_ones ones ones_like")
+fill("fill_value", "full full_like new_full")
+fill("s", "scalar_tensor")
+fill("value", "fill fill_")
+aten("Scalar", "fill fill_")
+aten("memory_format", "empty")

@@ -17,7 +17,7 @@ from flambeau.ops.loss.records import (
     reduced,
     reduction_number,
 )
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, vjp
 
 # ---------------------------------------------------------------- distances
 
@@ -329,3 +329,14 @@ def triplet_margin_loss(
     reduction: int = 1,
 ) -> fl.Tensor:
     return nn_triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, None, None, named(reduction))
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+autocast(
+    "float32",
+    "binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div margin_ranking_loss "
+    "nn_cosine_embedding_loss nn_triplet_margin_loss poisson_nll_loss triplet_margin_loss",
+)
+autocast("float32", "cosine_similarity nn_cosine_similarity nn_pdist pdist", on="accelerator")
+autocast("float32", "ctc_loss nn_ctc_loss", on="cpu")

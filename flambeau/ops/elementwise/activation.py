@@ -10,7 +10,7 @@ import math
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import Scalar, composite, pointwise
+from flambeau.ops.record import Scalar, autocast, composite, node, pointwise, tag
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -396,3 +396,25 @@ def nn_selu_(input: fl.Tensor) -> fl.Tensor:
 @composite()
 def nn_celu_(input: fl.Tensor, alpha: float = 1.0) -> fl.Tensor:
     return fl.celu_(input, alpha)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "elu gelu hardtanh leaky_relu relu")
+tag(
+    "elementwise",
+    "nn_celu nn_elu nn_hardshrink nn_hardsigmoid nn_hardswish nn_hardtanh nn_leaky_relu nn_mish nn_relu nn_relu6 "
+    "nn_selu nn_sigmoid nn_silu nn_softsign nn_tanh nn_tanhshrink nn_threshold",
+)
+tag("keeps_zero", "relu")
+tag(
+    "piecewise_linear",
+    "hardtanh leaky_relu nn_hardtanh nn_leaky_relu nn_prelu nn_relu6 nn_threshold prelu relu6 threshold",
+)
+tag("random", "nn_rrelu rrelu")
+tag("signed_unit_grid", "nn_tanh")
+tag("unit_grid", "hardsigmoid nn_hardsigmoid nn_sigmoid")
+autocast("float32", "softplus", on="accelerator")
+autocast("lower", "nn_prelu prelu")
+node("EluBackward0", "selu")
+node("HardtanhBackward0", "relu6")

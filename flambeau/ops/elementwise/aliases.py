@@ -1,6 +1,6 @@
 """Second names of pointwise ops: PyTorch exposes many of them twice (`acos` and `arccos`, `erf` and `special.erf`).
 
-An alias is a full record, tagged `alias:<original>`, so that the generator can point both names at one kernel.
+An alias is a full record, which names the original in `alias_of`, so that the generator can point both names at one kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def alias(names: str, of: Record, **options: Any) -> None:
             flags["inplace"] = False
         else:
             flags["method"] = of.method
-        flags.update(vjp=of.vjp, tags=(*of.tags, f"alias:{of.name}"), **options)
+        flags.update(vjp=of.vjp, tags=of.tags, alias_of=of.alias_of or of.name, **options)
         pointwise(schema, table, **details, **flags).where = of.where
 
 
@@ -31,5 +31,12 @@ def scalar_first(of: Record, overload: str, **options: Any) -> None:
     schema = f"{of.schema.name}.{overload}(Tensor|Scalar {first.name}, Tensor {second.name}) -> Tensor"
     details = dict(of.details)
     table = details.pop("table")
-    flags = {"out": of.out, "inplace": False, "vjp": of.vjp, "tags": (*of.tags, f"alias:{of.name}"), **options}
+    flags = {
+        "out": of.out,
+        "inplace": False,
+        "vjp": of.vjp,
+        "tags": of.tags,
+        "alias_of": of.alias_of or of.name,
+        **options,
+    }
     pointwise(schema, table, **{"method": False, **details, **flags}).where = of.where

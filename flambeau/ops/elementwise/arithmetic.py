@@ -6,7 +6,7 @@ import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias, scalar_first
 from flambeau.ops.elementwise.math_functions import sqrt
-from flambeau.ops.record import Scalar, composite, pointwise
+from flambeau.ops.record import Scalar, autocast, composite, node, pointwise, tag
 
 
 def scaled(alpha: e.Expr, x: e.Expr) -> e.Expr:
@@ -21,6 +21,7 @@ add = pointwise(
     {"c": lambda x, y, alpha: x + scaled(alpha, y), "": lambda x, y, alpha: x + alpha * y},
     dtypes="bifc",
     check="alpha",
+    stored={"i": "add"},
     vjp=lambda g, x, y, alpha, out: (g, g * alpha),
 )
 
@@ -29,6 +30,7 @@ sub = pointwise(
     {"c": lambda x, y, alpha: x - scaled(alpha, y), "": lambda x, y, alpha: x - alpha * y},
     dtypes="ifc",
     check="subtraction",
+    stored={"i": "sub"},
     vjp=lambda g, x, y, alpha, out: (g, -g * alpha),
 )
 alias("subtract", sub)
@@ -48,6 +50,7 @@ mul = pointwise(
     "mul.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
     lambda x, y: x * y,
     dtypes="bifc",
+    stored={"i": "mul", "b": "and", "c": "mul"},
     vjp=lambda g, x, y, out: (g * y, g * x),
 )
 alias("multiply", mul)
@@ -302,3 +305,20 @@ pointwise(
     check="same_dtype",
     vjp=lambda g, a, b, weight, out: (g * (1 - weight), g * weight),
 )
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "add clamp div fmod mul neg pow reciprocal remainder sub")
+tag(
+    "elementwise",
+    "add.Number clamp clip div.Number div.Number_mode div.Tensor_mode divide.Number divide.Number_mode "
+    "divide.Tensor_mode float_power floor_divide.Number mul.Number multiply.Number positive sub.Number "
+    "subtract.Number true_divide.Number",
+)
+tag("keeps_zero", "square")
+tag("piecewise_linear", "clamp clip")
+autocast("float32", "pow reciprocal", on="accelerator")
+autocast("widest", "addcdiv addcmul", on="accelerator")
+node("LerpBackward1", "lerp.Tensor")
+node("PowBackward0", "square")

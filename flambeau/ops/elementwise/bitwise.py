@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import scalar_first
-from flambeau.ops.record import pointwise
+from flambeau.ops.record import pointwise, tag
 
-pointwise("bitwise_not(Tensor self) -> Tensor", {"b": lambda x: e.lnot(x != 0), "i": lambda x: ~x}, dtypes="bi")
+pointwise(
+    "bitwise_not(Tensor self) -> Tensor",
+    {"b": lambda x: e.lnot(x != 0), "i": lambda x: ~x},
+    dtypes="bi",
+    stored={"b": "not"},
+)
 
 for name, expression in {
     "and": lambda x, y: x & y,
     "or": lambda x, y: x | y,
     "xor": lambda x, y: x ^ y,
 }.items():
-    record = pointwise(f"bitwise_{name}.Tensor(Tensor self, Tensor|Scalar other) -> Tensor", expression, dtypes="bi")
+    record = pointwise(
+        f"bitwise_{name}.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+        expression,
+        dtypes="bi",
+        stored={"b": name},
+    )
     scalar_first(record, "Scalar_Tensor")
 
 
@@ -41,6 +51,17 @@ for name, expression in {
     "or": lambda x, y: e.lor(x != 0, y != 0),
     "xor": lambda x, y: (x != 0) != (y != 0),
 }.items():
-    pointwise(f"logical_{name}(Tensor self, Tensor other) -> Tensor", expression, dtypes="bifc", result="bool")
+    pointwise(
+        f"logical_{name}(Tensor self, Tensor other) -> Tensor",
+        expression,
+        dtypes="bifc",
+        result="bool",
+        stored={"b": name},
+    )
 
-pointwise("logical_not(Tensor self) -> Tensor", lambda x: x == 0, dtypes="bifc", result="bool")
+pointwise("logical_not(Tensor self) -> Tensor", lambda x: x == 0, dtypes="bifc", result="bool", stored={"b": "not"})
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "bitwise_and bitwise_not bitwise_or bitwise_xor logical_and logical_not logical_or logical_xor")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias
-from flambeau.ops.record import Expression, Scalar, composite, pointwise
+from flambeau.ops.record import Expression, Scalar, composite, node, pointwise, tag
 
 INF = float("inf")
 
 
 # ---------------------------------------------------------------- comparing
+
+STORED = {"eq": {"b": "equal"}, "ne": {"b": "xor"}}
 
 for name, other_name, classes, expression in (
     ("eq", "", "bifc", lambda x, y: x == y),
@@ -21,7 +23,11 @@ for name, other_name, classes, expression in (
     ("ge", "greater_equal", "bif", lambda x, y: x >= y),
 ):
     record = pointwise(
-        f"{name}.Tensor(Tensor self, Tensor|Scalar other) -> Tensor", expression, dtypes=classes, result="bool"
+        f"{name}.Tensor(Tensor self, Tensor|Scalar other) -> Tensor",
+        expression,
+        dtypes=classes,
+        result="bool",
+        stored=STORED.get(name),
     )
     alias(other_name, record)
 
@@ -78,7 +84,7 @@ for name, record in (("max", maximum), ("min", minimum)):
         dtypes="bif",
         inplace=False,
         vjp=record.vjp,
-        tags=(f"alias:{record.name}",),
+        alias_of=record.name,
     )
 
 
@@ -159,7 +165,7 @@ def where_method(self: fl.Tensor, condition: fl.Tensor, other: fl.Tensor | Scala
     return fl.where(condition, self, other)
 
 
-@composite("where", tags=("data_dependent",))
+@composite("where")
 def where_indices(condition: fl.Tensor) -> tuple[fl.Tensor, ...]:
     return fl.nonzero(condition, as_tuple=True)
 
@@ -175,3 +181,13 @@ pointwise(
     out=False,
     vjp=lambda g, x, mask, value, out: (e.where(mask, 0, g), None, e.where(mask, g, 0)),
 )
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("chooses", "max min")
+tag("comparison", "eq ge greater greater_equal gt isclose le less less_equal lt ne not_equal")
+tag("core", "eq ge gt isinf isnan le lt max maximum min minimum ne where")
+tag("keeps_zero", "isinf isnan isneginf isposinf")
+node("MaximumBackward0", "max.other")
+node("MinimumBackward0", "min.other")

@@ -10,7 +10,7 @@ import math
 
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias
-from flambeau.ops.record import pointwise
+from flambeau.ops.record import pointwise, tag
 
 
 def sign(x: e.Expr) -> e.Expr:
@@ -27,6 +27,7 @@ absolute = pointwise(
     lambda x: e.abs(x),
     dtypes="ifc",
     result="real",
+    stored={"c": "abs"},
     tags=("nonholomorphic",),
     vjp={"c": lambda g, z, out: (g * direction(z),), "": lambda g, x, out: (g * sign(x),)},
 )
@@ -63,3 +64,9 @@ pointwise(
     tags=("nonholomorphic",),
     vjp={"c": lambda g, z, out: (e.conj(g),), "": lambda g, x, out: (g,)},
 )
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "abs")
+tag("keeps_zero", "abs absolute sgn")

@@ -10,7 +10,7 @@ import math
 import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias, scalar_first
-from flambeau.ops.record import Expression, Record, composite, pointwise
+from flambeau.ops.record import Expression, Record, autocast, composite, pointwise, tag
 
 LN2 = math.log(2)
 LN10 = math.log(10)
@@ -266,3 +266,22 @@ pointwise(
 @composite("special_logit", out=True)
 def logit(self: fl.Tensor, eps: float | None = None) -> fl.Tensor:
     return fl._ops._logit(self) if eps is None or eps < 0 else fl._ops._logit(self, eps)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag(
+    "core",
+    "acos acosh asin asinh atan atan2 atanh ceil cos cosh exp expm1 floor log log10 log1p log2 round rsqrt "
+    "sigmoid sign sin sinh sqrt tan tanh trunc",
+)
+tag("elementwise", "logit nan_to_num special_logit special_round")
+tag(
+    "keeps_zero",
+    "arcsin arcsinh arctan arctanh asin asinh atan atanh ceil deg2rad expm1 fix floor frac log1p nan_to_num "
+    "rad2deg round sign signbit sin sinh sqrt tan tanh trunc",
+)
+tag("signed_unit_grid", "tanh")
+tag("unit_grid", "sigmoid")
+autocast("float32", "acos asin cosh exp expm1 log log10 log1p log2 rsqrt sinh tan", on="accelerator")
+autocast("widest", "atan2", on="accelerator")

@@ -11,7 +11,7 @@ import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias, scalar_first
 from flambeau.ops.elementwise.math_functions import xlogy
-from flambeau.ops.record import Expression, Record, composite, pointwise
+from flambeau.ops.record import Expression, Record, autocast, composite, pointwise, tag
 
 SQRT_PI = math.sqrt(math.pi)
 SQRT_2PI = math.sqrt(2 * math.pi)
@@ -116,7 +116,7 @@ special_xlogy = pointwise(
     promote="float",
     inplace=False,
     vjp=xlogy.vjp,
-    tags=(f"alias:{xlogy.name}",),
+    alias_of=xlogy.name,
 )
 
 xlog1py = pointwise(
@@ -213,3 +213,11 @@ polynomial("hermite_polynomial_h", lambda x, n: 2 * n * e.hermite_polynomial_h(x
 polynomial("hermite_polynomial_he", lambda x, n: n * e.hermite_polynomial_he(x, n - 1))
 polynomial("laguerre_polynomial_l")
 polynomial("legendre_polynomial_p")
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "erf")
+tag("elementwise", "polygamma.method")
+tag("keeps_zero", "erf erfinv")
+autocast("float32", "erfinv", on="accelerator")

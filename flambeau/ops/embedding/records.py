@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import composite, native, tag, vjp
 from flambeau.ops.values import all_values
 
 native("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor")  # fmt: skip
@@ -198,3 +198,10 @@ def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
     elif num_classes < most:
         raise RuntimeError(f"[one_hot] expected classes below num_classes={num_classes}, got {most - 1}")
     return (tensor.unsqueeze(-1) == fl.arange(num_classes, device=tensor.device)).to(fl.int64)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "_embedding_bag embedding")
+tag("recomputable", "embedding")
+tag("rowwise", "embedding nn_embedding")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, node, tag, vjp
 from flambeau.ops.values import all_values
 
 native("_fft_c2c(Tensor self, int[] dim, float scale, bool forward) -> Tensor")
@@ -455,3 +455,17 @@ def istft(
     if end > total:
         signal = fl.nn.functional.pad(signal, [0, end - total])
     return signal.squeeze(0) if single else signal
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "_fft_c2r _fft_r2c")
+autocast(
+    "float32",
+    "fft_fft fft_fft2 fft_fftn fft_hfft fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn "
+    "fft_rfft fft_rfft2 fft_rfftn stft",
+    on="cpu",
+)
+node("FftC2CBackward0", "_fft_c2c")
+node("FftC2RBackward0", "_fft_c2r")
+node("FftR2CBackward0", "_fft_r2c")

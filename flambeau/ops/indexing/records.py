@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, tag, vjp
 
 native("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", module="_ops", method=False)
 native("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", inplace=True)
@@ -199,3 +199,14 @@ def take_along_dim(self: fl.Tensor, indices: fl.Tensor, dim: int | None = None) 
     # Negative indices count from the end, as in NumPy.
     indices = fl.where(indices < 0, indices + size, indices)
     return fl.gather(self.expand(ours), dim, indices.expand(theirs))
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "index index_put index_select masked_scatter nonzero")
+tag("data_dependent", "_nonzero_numpy masked_select nonzero")
+tag("mixed_devices", "index index_put")
+tag("moves", "index_select take_along_dim")
+tag("recomputable", "index_select")
+autocast("widest", "index_put", on="accelerator")
+autocast("widest", "index_copy", on="cpu")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, node, tag, vjp
 
 native("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", out=True)
 native("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", inplace=True, out=True)
@@ -147,3 +147,11 @@ def as_strided_scatter(
     out = self.clone()
     _replaced("as_strided_scatter", self, src, out.as_strided(size, stride, storage_offset))
     return out
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "gather scatter scatter_add scatter_reduce select_scatter slice_scatter")
+tag("moves recomputable", "gather")
+autocast("widest", "scatter_add", on="accelerator")
+node("ScatterBackward1", "scatter.value")

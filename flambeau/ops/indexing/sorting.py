@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import composite, native, node, tag, vjp
 
 PAIR = "(Tensor values, Tensor indices)"
 
@@ -46,3 +46,10 @@ def median_vjp(g, self, out):
 @composite(out=True)
 def msort(self: fl.Tensor) -> fl.Tensor:
     return fl.sort(self, 0)[0]
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("chooses core", "sort topk")
+node("MedianBackward1", "median.dim")
+node("NanmedianBackward1", "nanmedian.dim")

@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, node, tag, vjp
 from flambeau.ops.retrace import retrace
 
 native(
@@ -227,3 +227,13 @@ def nn_affine_grid(theta: fl.Tensor, size: list[int], align_corners: bool | None
     if min(size) <= 0:
         raise ValueError(f"[affine_grid] expected sizes greater than zero, got {tuple(size)}")
     return fl.affine_grid_generator(theta, size, align_corners)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("averages", "nn_interpolate nn_upsample")
+tag("core", "grid_sampler_2d")
+autocast("float32", "grid_sampler grid_sampler_2d grid_sampler_3d nn_grid_sample", on="cpu")
+autocast("widest", "grid_sampler", on="accelerator")
+node("GridSampler2DBackward0", "grid_sampler_2d")
+node("GridSampler3DBackward0", "grid_sampler_3d")

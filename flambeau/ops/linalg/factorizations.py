@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops.linalg.records import is_vector, raise_on
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, vjp
 from flambeau.ops.recording import without_data
 from flambeau.ops.retrace import retrace
 from flambeau.ops.values import all_values
@@ -597,3 +597,14 @@ def vander(x: fl.Tensor, N: int | None = None, increasing: bool = False) -> fl.T
         return ones
     powers = fl.cat([ones, fl.cumprod(x.to(dtype).unsqueeze(-1).expand(x.size(0), count - 1), -1)], -1)
     return powers if increasing else fl.flip(powers, [-1])
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+autocast("float32", "frobenius_norm linalg_matrix_norm linalg_vector_norm nuclear_norm", on="accelerator")
+autocast(
+    "float32",
+    "geqrf linalg_cond linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product "
+    "linalg_lstsq linalg_matrix_rank linalg_qr linalg_svd linalg_svdvals orgqr ormqr pinverse qr svd",
+    on="cpu",
+)

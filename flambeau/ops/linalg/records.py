@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, vjp
 from flambeau.ops.values import all_values, may_hold
 
 # ---------------------------------------------------------------- kernels
@@ -439,3 +439,13 @@ def ldl_factor(self: fl.Tensor, *, hermitian: bool = False) -> tuple[fl.Tensor, 
     LD, pivots, info = fl._ops._linalg_ldl_factor_ex(self, hermitian)
     raise_on("linalg.ldl_factor", info, "a matrix of full rank")
     return LD, pivots
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+autocast(
+    "float32",
+    "cholesky cholesky_inverse cholesky_solve inverse linalg_cholesky linalg_cholesky_ex linalg_inv linalg_inv_ex "
+    "linalg_solve linalg_tensorinv linalg_tensorsolve lu_solve triangular_solve",
+    on="cpu",
+)

@@ -12,7 +12,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import Scalar, composite, native, pointwise, vjp
+from flambeau.ops.record import Scalar, autocast, composite, native, node, pointwise, tag, vjp
 from flambeau.ops.values import all_values
 
 ELEMENTS = {"inplace": False, "out": False, "method": False}
@@ -735,3 +735,22 @@ def nn_margin_ranking_loss(
 ) -> fl.Tensor:
     reduction = legacy_reduction(size_average, reduce, reduction)
     return reduced("margin_ranking_loss", ranking_elements(input1, input2, target, margin), reduction)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("constant_gradient", "_nll_loss_forward")
+tag("element_loss", "_bce _bce_with_logits _huber _mse _smooth_l1")
+autocast(
+    "float32",
+    "cross_entropy huber_loss l1_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss "
+    "nn_binary_cross_entropy_with_logits nn_hinge_embedding_loss nn_kl_div nn_margin_ranking_loss "
+    "nn_poisson_nll_loss smooth_l1_loss soft_margin_loss",
+)
+autocast("float32", "binary_cross_entropy", on="cpu")
+autocast("refused", "binary_cross_entropy", on="accelerator")
+node("BinaryCrossEntropyBackward0", "_bce")
+node("BinaryCrossEntropyWithLogitsBackward0", "_bce_with_logits")
+node("HuberLossBackward0", "_huber")
+node("MseLossBackward0", "_mse")
+node("SmoothL1LossBackward0", "_smooth_l1")

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import Scalar, composite, native, vjp
+from flambeau.ops.record import Scalar, autocast, composite, native, tag, vjp
 
 # ---------------------------------------------------------------- native products
 
@@ -484,3 +484,16 @@ def cdist(
     if through_matmul is None:
         through_matmul = x1.dim() >= 2 and x2.dim() >= 2 and (x1.size(-2) > 25 or x2.size(-2) > 25)
     return fl._ops._cdist(x1, x2, p, through_matmul and p == 2)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "addmm bmm mm")
+tag("matmul", "_product_pitched addmm baddbmm bmm linear matmul mm")
+tag("recomputable", "_product_packed _product_pitched addmm baddbmm bmm linear matmul mm")
+tag("rowwise", "bmm linalg_matmul linear matmul")
+autocast("float32", "cdist")
+autocast("lower", "addbmm addmm baddbmm bmm linalg_vecdot linear matmul mm")
+autocast("lower", "addmv addr chain_matmul linalg_multi_dot mv", on="accelerator")
+autocast("own", "bilinear nn_bilinear", on="cpu")
+autocast("widest", "bilinear cross dot nn_bilinear tensordot vdot", on="accelerator")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, node, tag, vjp
 
 native("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", out=True)  # fmt: skip
 native(
@@ -355,3 +355,17 @@ def local_response_norm(
 def weight_norm(v: fl.Tensor, g: fl.Tensor, dim: int = 0) -> fl.Tensor:
     """Vectors of the direction of v and length g."""
     return v * (g / fl.norm_except_dim(v, 2, dim))
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "native_group_norm native_layer_norm")
+tag("fuses recomputable", "_fused_rms_norm native_layer_norm")
+tag("fuses_both_directions", "_layer_norm_backward")
+tag("rowwise", "layer_norm native_layer_norm nn_layer_norm nn_rms_norm rms_norm")
+autocast(
+    "float32",
+    "group_norm layer_norm native_layer_norm nn_group_norm nn_layer_norm nn_rms_norm rms_norm",
+    on="accelerator",
+)
+node("MulBackward0", "_fused_rms_norm")

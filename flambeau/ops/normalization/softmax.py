@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, tag, vjp
 
 native("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True, module="")
 native("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", out=True, module="")
@@ -83,3 +83,10 @@ def gumbel_softmax(
     index = soft.max(dim, keepdim=True)[1]
     one_hot = fl.zeros_like(logits).scatter_(dim, index, 1.0)
     return one_hot - soft.detach() + soft
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core recomputable", "_log_softmax _softmax")
+tag("fuses", "_log_softmax _softmax log_softmax softmax")
+autocast("float32", "log_softmax nn_log_softmax nn_softmax softmax", on="accelerator")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, node, tag, vjp
 
 BOTH = ";nn.functional"  # one function, found in the top module and in nn.functional
 FUNCTIONAL = "nn.functional"
@@ -413,3 +413,34 @@ def nn_fractional_max_pool2d_with_indices(input, kernel_size, output_size, outpu
 @_functional("fractional_max_pool3d_with_indices", _FRACTIONAL.format(3), "(Tensor, Tensor)")
 def nn_fractional_max_pool3d_with_indices(input, kernel_size, output_size, output_ratio, return_indices, samples):  # type: ignore[no-untyped-def]
     return _fractional(3, input, kernel_size, output_size, output_ratio, samples)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag(
+    "averages",
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d max_pool1d "
+    "max_pool2d max_pool3d nn_adaptive_avg_pool2d nn_adaptive_avg_pool3d nn_adaptive_max_pool2d nn_max_pool1d "
+    "nn_max_pool2d nn_max_pool3d",
+)
+tag(
+    "constant_gradient",
+    "_adaptive_max_pool2d _adaptive_max_pool3d _fractional_max_pool2d _fractional_max_pool3d adaptive_avg_pool1d "
+    "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d avg_pool1d avg_pool2d avg_pool3d max_pool1d "
+    "max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices",
+)
+tag("core", "avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices")
+tag("recomputable", "adaptive_avg_pool2d avg_pool2d max_pool2d")
+autocast(
+    "float32",
+    "adaptive_avg_pool3d avg_pool3d max_pool3d max_pool3d_with_indices nn_adaptive_avg_pool3d "
+    "nn_adaptive_max_pool3d nn_adaptive_max_pool3d_with_indices nn_fractional_max_pool2d "
+    "nn_fractional_max_pool2d_with_indices nn_fractional_max_pool3d nn_fractional_max_pool3d_with_indices "
+    "nn_max_pool3d nn_max_unpool2d nn_max_unpool3d",
+    on="cpu",
+)
+node("AdaptiveAvgPool3DBackward0", "adaptive_avg_pool3d")
+node("AvgPool2DBackward0", "avg_pool2d")
+node("AvgPool3DBackward0", "avg_pool3d")
+node("MaxPool2DWithIndicesBackward0", "max_pool2d")
+node("MaxPool3DWithIndicesBackward0", "max_pool3d")

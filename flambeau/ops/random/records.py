@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import composite, native, tag, vjp
 from flambeau.ops.values import all_values
 
 RANDOM = ("random",)
@@ -286,3 +286,20 @@ def native_dropout_vjp(g0, p, train, out1):
         return g0
     zero = fl.zeros((), dtype=g0.dtype, device=g0.device)
     return fl.addcmul(zero, g0, out1, value=0.0 if p == 1 else 1 / (1 - p))  # both factors in one pass
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "native_dropout rand randn randperm")
+tag(
+    "dropout",
+    "alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout "
+    "feature_dropout_ nn_alpha_dropout nn_dropout nn_dropout1d nn_dropout2d nn_dropout3d nn_feature_alpha_dropout",
+)
+tag("elementwise", "alpha_dropout dropout nn_alpha_dropout nn_dropout rand_like randint_like randn_like")
+tag(
+    "random",
+    "alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout "
+    "feature_dropout_ native_dropout nn_alpha_dropout nn_dropout nn_dropout1d nn_dropout2d nn_dropout3d "
+    "nn_feature_alpha_dropout normal",
+)

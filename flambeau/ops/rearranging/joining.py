@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, tag, vjp
 
 native("cat(Tensor[] tensors, int dim=0) -> Tensor", out=True)
 native("stack(Tensor[] tensors, int dim=0) -> Tensor", out=True)
@@ -141,3 +141,10 @@ def block_diag(tensors: list[fl.Tensor]) -> fl.Tensor:
         rows.append(fl.constant_pad_nd(b.to(dtype), [at, width - at - b.shape[1]]))
         at += b.shape[1]
     return fl.cat(rows, 0)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core recomputable", "cat")
+tag("joins", "cat column_stack concat concatenate dstack hstack row_stack stack vstack")
+autocast("widest", "cat stack", on="cpu")

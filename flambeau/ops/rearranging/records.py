@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import autocast, composite, native, tag, vjp
 
 BOTH = ";nn.functional"  # one function, found in the top module and in nn.functional
 
@@ -274,3 +274,11 @@ def channel_shuffle(self: fl.Tensor, groups: int) -> fl.Tensor:
     if c % groups:
         raise RuntimeError(f"[channel_shuffle] expected channels divisible by {groups} groups, got {c}")
     return self.reshape(b, groups, c // groups, *rest).transpose(1, 2).reshape(b, c, *rest)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "constant_pad_nd flip repeat")
+tag("data_dependent", "repeat_interleave.Tensor")
+tag("moves", "channel_shuffle flip pixel_shuffle repeat roll tile")
+autocast("float32", "trace", on="cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import flambeau as fl
 from flambeau.ops import expr as e
-from flambeau.ops.record import Scalar, composite, native, reduction, vjp
+from flambeau.ops.record import Scalar, autocast, composite, native, node, reduction, tag, vjp
 
 INF = float("inf")
 
@@ -136,7 +136,7 @@ for name, record in (("max", amax), ("min", amin)):
         combine=record.details["combine"],
         dtypes="bif",
         identity=False,
-        tags=(f"alias:{record.name}",),
+        alias_of=record.name,
     )
     native(f"{name}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", out=True)
     native(f"arg{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", out=True, tags=("no_grad",))
@@ -533,3 +533,17 @@ def sum_to_size(self: fl.Tensor, size: list[int]) -> fl.Tensor:
         return fl.sum(self)
     dims = [*range(lead), *(i + lead for i, n in enumerate(target) if n == 1 and shape[i + lead] != 1)]
     return fl.sum(self, dims, keepdim=True).reshape(target) if dims else self.view(target)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("averages", "mean")
+tag("chooses", "amax amin max min")
+tag("comparison", "allclose equal")
+tag("core", "amax amin any argmax argmin max mean min prod sum var")
+tag("recomputable", "logsumexp var")
+autocast("float32", "prod")
+autocast("float32", "dist logsumexp norm renorm sum", on="accelerator")
+node("LinalgVectorNormBackward0", "_norm_2")
+node("MaxBackward1", "max")
+node("MinBackward1", "min")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import Scalar, composite, native, vjp
+from flambeau.ops.record import Scalar, autocast, composite, native, tag, vjp
 from flambeau.ops.values import may_hold
 
 native("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True, out=True)
@@ -142,3 +142,9 @@ def cumulative_trapezoid_dx(y: fl.Tensor, *, dx: Scalar = 1, dim: int = -1) -> f
         return y * (dx / 2.0)
     after, before = _halves(y, dim)
     return fl.cumsum(after + before, dim) * (dx / 2.0)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core recomputable", "cumsum")
+autocast("float32", "cumprod cumsum", on="accelerator")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import Scalar, composite, native
+from flambeau.ops.record import Scalar, autocast, composite, native
 from flambeau.ops.recording import without_data
 from flambeau.ops.values import all_values
 
@@ -365,3 +365,8 @@ def histogramdd(
     edges = _edges(points, list(bins), range) if uniform else [b.clone() for b in bins]
     counts = fl._ops._histogramdd(points, edges, uniform, None if weight is None else weight.reshape(-1))
     return (_density(counts, edges) if density else counts), edges
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+autocast("float32", "nanquantile quantile", on="cpu")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import Scalar, composite, native, vjp
+from flambeau.ops.record import Scalar, autocast, composite, native, tag, vjp
 from flambeau.ops.retrace import retrace
 
 TANH, RELU, LSTM, GRU = range(4)
@@ -440,3 +440,12 @@ def pad_packed_sequence(
     out = out.index_copy(0, _places(batch_sizes, batch).to(data.device), data).unflatten(0, (steps, batch))
     lengths = (fl.arange(batch, device=batch_sizes.device).unsqueeze(0) < batch_sizes.unsqueeze(1)).sum(0)
     return out.transpose(0, 1) if batch_first else out, lengths
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("meta_layout", "_rnn_layer _rnn_layer_backward")
+tag("mixed_devices", "_pad_packed_sequence")
+autocast("first", "gru", on="cpu")
+autocast("lower", "lstm rnn_relu rnn_tanh")
+autocast("lower", "gru gru_cell lstm_cell rnn_relu_cell rnn_tanh_cell", on="accelerator")

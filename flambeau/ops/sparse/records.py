@@ -8,7 +8,7 @@ differentiated through them.
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import composite, native, tag, vjp
 
 native("_sparse_coo(Tensor indices, Tensor values, int[] size, bool is_coalesced=False) -> Tensor")
 native("_sparse_compressed(Tensor starts, Tensor indices, Tensor values, int[] size, bool columns=False) -> Tensor")
@@ -68,3 +68,14 @@ def sparse_dots_vjp(g, row, column, a, b, needs):
     of_a = fl._ops._sparse_mm(row, column, g, b.conj(), a.shape[0]) if needs[2] else None
     of_b = fl._ops._sparse_mm(column, row, g, a.conj(), b.shape[0]) if needs[3] else None
     return None, None, of_a, of_b
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("data_dependent", "_sparse_groups")
+tag("mixed_devices", "_sparse_assign_")
+tag(
+    "sparse",
+    "_sparse_assign_ _sparse_coalesced_ _sparse_compressed _sparse_coo _sparse_dots _sparse_groups "
+    "_sparse_indices _sparse_is_coalesced _sparse_mm _sparse_starts _sparse_to_dense _sparse_values",
+)

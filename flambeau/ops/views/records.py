@@ -6,7 +6,7 @@ Those that may have to copy, or are one of the others in disguise, are native de
 from __future__ import annotations
 
 import flambeau as fl
-from flambeau.ops.record import native, vjp
+from flambeau.ops.record import aten, autocast, native, node, tag, vjp
 
 VIEW = ("view",)
 
@@ -199,3 +199,21 @@ native("_numpy_T(Tensor self) -> Tensor")
 native("_mT(Tensor self) -> Tensor")
 native("_H(Tensor self) -> Tensor")
 native("_mH(Tensor self) -> Tensor")
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("conversion", "resolve_conj resolve_neg")
+tag("core", "alias as_strided diagonal expand permute select slice squeeze unsqueeze view")
+tag("elementwise", "detach resolve_conj resolve_neg")
+tag(
+    "moves",
+    "as_strided diagonal expand expand_as flatten moveaxis movedim permute ravel reshape select slice squeeze "
+    "swapaxes swapdims t transpose unflatten unfold unsqueeze view view_as",
+)
+tag("reshapes", "as_strided_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_")
+autocast("float32", "view_as_complex", on="cpu")
+aten("Tensor", "slice")
+aten("int", "select transpose transpose_")
+node("SqueezeBackward1", "squeeze.dim")
+node("SqueezeBackward2", "squeeze.dims")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite, native, vjp
+from flambeau.ops.record import composite, native, tag, vjp
 
 # ---------------------------------------------------------------- splitting
 
@@ -133,3 +133,10 @@ def atleast_2d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
 @composite("atleast_3d.Sequence")
 def atleast_3d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
     return tuple(atleast_3d(t) for t in tensors)
+
+
+# ---------------------------------------------------------------- what passes know of these operators
+
+tag("core", "split_with_sizes")
+tag("moves", "broadcast_to chunk narrow split tensor_split unbind")
+tag("reads_values", "narrow.Tensor tensor_split.tensor_indices_or_sections")

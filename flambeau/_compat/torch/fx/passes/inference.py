@@ -18,6 +18,7 @@ from flambeau.fx.node import Node
 from flambeau.fx.passes.constant_folding import fold_constants
 from flambeau.nn.modules.module import Module
 from flambeau.nn.parameter import Parameter
+from flambeau.ops import tags
 
 _CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d")
 _TRANSPOSED = ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
@@ -89,9 +90,9 @@ def remove_dropout(gm: GraphModule) -> int:
     functions = {
         getattr(place, name)
         for place in (flambeau, nn.functional)
-        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+        for name in tags.functions("dropout")
         if getattr(place, name, None) is not None
-    }  # fmt: skip
+    }
     return _bypass(gm, lambda n, m: _kind(m) in _DROPOUTS or (n.op == "call_function" and n.target in functions))
 
 
