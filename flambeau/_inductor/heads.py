@@ -10,12 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
+from flambeau.ops import tags
 
 __all__ = ["share_heads"]
-
-# Where key and value stand among the arguments, and their gradients among the results.
-_KEYS = {"_flash_attention": 1, "_biased_attention": 1, "_flash_attention_backward": 2, "_biased_attention_backward": 2}
-_GRADIENTS = {"_flash_attention_backward": 1, "_biased_attention_backward": 1}
 
 
 class _Repeat(NamedTuple):
@@ -37,20 +34,20 @@ def share_heads(trace: Trace) -> None:
     ends = {v.storage for v in (*trace.outputs, *trace.gradients) if v is not None}
     dropped: set[int] = set()
     for at, call in enumerate(trace.calls):
-        first = _KEYS.get(call.op._full_name)
-        if first is None:
+        backward = call.op._full_name in tags.operators("attention_backward")
+        if not backward and call.op._full_name not in tags.operators("attention"):
             continue
+        first = 2 if backward else 1  # the place of the key among the arguments
         key, value = (_shared(trace, v, repeats, written) for v in call.args[first : first + 2])
         if key is None or value is None or key.size[1] != value.size[1]:
             continue
         results = list(call.results)
-        if (gradient := _GRADIENTS.get(call.op._full_name)) is not None:
-            of_key = _sum_of(results[gradient], readers, ends, key.size)
-            of_value = _sum_of(results[gradient + 1], readers, ends, value.size)
+        if backward:
+            of_key, of_value = (_sum_of(results[i], readers, ends, v.size) for i, v in ((1, key), (2, value)))
             if of_key is None or of_value is None:
                 continue
             dropped |= {id(of_key), id(of_value)}
-            results[gradient : gradient + 2] = [of_key.results[0], of_value.results[0]]
+            results[1:3] = [of_key.results[0], of_value.results[0]]
         args = (*call.args[:first], key, value, *call.args[first + 2 :])
         trace.calls[at] = replaced = RecordedCall(call.op, args, call.kwargs, results, call.writes)
         replaced.backward = call.backward

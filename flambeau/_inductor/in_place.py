@@ -11,11 +11,9 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue, Trace
+from flambeau.ops import tags
 
 __all__ = ["write_in_place"]
-
-# Operators that change a part of their first argument; in place they touch nothing else.
-_CHANGE_PARTS = frozenset(("index_add", "index_copy", "index_put", "scatter", "scatter_add"))
 
 
 def write_in_place(trace: Trace) -> None:
@@ -47,7 +45,7 @@ def write_in_place(trace: Trace) -> None:
 
 def _in_place(call: RecordedCall) -> Any:
     """The operator that does the same in place, of a call whose result lies as its first argument does."""
-    if call.op._opname not in _CHANGE_PARTS or call.writes or len(call.results) != 1:
+    if call.op._full_name not in tags.operators("changes_part") or call.writes or len(call.results) != 1:
         return None
     source, result = call.args[0] if call.args else None, call.results[0]
     if not isinstance(source, RecordedValue) or result is None:

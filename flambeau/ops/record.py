@@ -48,6 +48,8 @@ KINDS = ("pointwise", "reduction", "native", "composite", "each", "update")
 TAGS = {
     # what the results are made of
     "view": "results share the memory of the first argument",
+    "changes_part": "the first argument with a part of it changed; in place, nothing else is touched",
+    "attention_backward": "the gradients of query, key and value, its arguments after the first",
     "copy": "copies its argument, perhaps into another dtype or layout",
     "conversion": "the argument in another dtype, layout or place; itself where nothing is to be done",
     "fill": "the same number everywhere",

@@ -415,4 +415,5 @@ tag(
     "scaled_dot_product_attention",
 )
 tag("recomputable", "_flash_attention")
+tag("attention_backward", "_flash_attention_backward _biased_attention_backward")
 autocast("lower", "scaled_dot_product_attention")
