@@ -581,14 +581,9 @@ void add_constants(PyObject* module) {
   check(PyModule_AddIntConstant(module, "_ARENA_ALIGNMENT", compiled::kArenaAlignment));
   check(PyModule_AddIntConstant(module, "_PARALLEL_GRAIN", kGrain));
   const std::pair<const char*, FinishKind> steps[] = {
-      {"Add", FinishKind::Add},
-      {"Mul", FinishKind::Mul},
-      {"Relu", FinishKind::Relu},
-      {"Gelu", FinishKind::Gelu},
-      {"GeluTanh", FinishKind::GeluTanh},
-      {"Silu", FinishKind::Silu},
-      {"Sigmoid", FinishKind::Sigmoid},
-      {"Tanh", FinishKind::Tanh},
+      {"Add", FinishKind::Add},         {"Mul", FinishKind::Mul},           {"Relu", FinishKind::Relu},
+      {"Gelu", FinishKind::Gelu},       {"GeluTanh", FinishKind::GeluTanh}, {"Silu", FinishKind::Silu},
+      {"Sigmoid", FinishKind::Sigmoid}, {"Tanh", FinishKind::Tanh},
   };
   static_assert(std::size(steps) == static_cast<size_t>(FinishKind::Count));
   Object numbers = own(PyDict_New());

@@ -145,7 +145,14 @@ class FSDPModule(flambeau.nn.Module):
         for state in self._states(recurse):
             state.group.reduces = requires_gradient_sync
 
-    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None: ...
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
+        """Whether gradients are also summed over replicas, where a mesh has them."""
+        replicated = any(state.group.replicate_group is not None for state in self._states(recurse))
+        if not requires_all_reduce and replicated:
+            raise NotImplementedError(
+                "[set_requires_all_reduce] expected True for a mesh with replicas, got False; set_requires_gradient_sync"
+                "(False) accumulates gradients without any communication"
+            )
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         for state in self._states(recurse):
@@ -159,6 +166,8 @@ class FSDPModule(flambeau.nn.Module):
         self._fsdp_state.group.divide_factor = factor
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    # Hints about when parameters are gathered, which change no result: they are gathered when they are needed.
 
     def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None: ...
 
@@ -224,6 +233,11 @@ def fully_shard(
     mesh = mesh or _default_mesh()
     if mesh.ndim not in (1, 2):
         raise ValueError(f"[fully_shard] fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+    if isinstance(offload_policy, CPUOffloadPolicy) and mesh.device_type != "cpu":
+        raise NotImplementedError(
+            f"[fully_shard] expected a mesh of CPUs with CPUOffloadPolicy, got one of {mesh.device_type}: parameters "
+            "are not moved between host and device yet"
+        )
     policy = mp_policy or MixedPrecisionPolicy()
     shared: list[ShardedParameter] = []
     for parameter, owners in _owned(modules, ignored_params or set()).values():
