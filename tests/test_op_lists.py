@@ -46,7 +46,7 @@ def test_every_tag_is_used_and_documented():
     from flambeau.ops.record import TAGS
 
     assert {tag for record in records._all().values() for tag in record.tags} == set(TAGS)
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "internals" / "operators.md").read_text()
     assert not [tag for tag in TAGS if f"`{tag}`" not in text]
 
 
