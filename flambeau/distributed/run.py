@@ -49,7 +49,9 @@ def _name(*parts: str) -> list[str]:
 
 
 def get_args_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Starts a program in several processes on one or more nodes.")
+    parser = argparse.ArgumentParser(
+        prog="flambeau launch", description="Starts a program in several processes on one or more nodes."
+    )
 
     def option(
         *parts: str, kind: Any = str, default: Any = None, help: str = "", short: str | None = None, **more: Any
