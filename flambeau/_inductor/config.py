@@ -28,6 +28,14 @@ memory_budget: float | None = None
 allow_buffer_reuse = os.environ.get("FLAMBEAU_ARENA", "1") not in ("", "0")
 # Programs for sizes between recorded ones are made from those instead of being recorded too.
 parametric_plans = True
+# Of PyTorch's, which programs set. What they ask for is always done, or never, and changes no result.
+coordinate_descent_tuning = False
+cpp_wrapper = False
+debug = False
+force_disable_caches = False
+fx_graph_cache = True
+nan_asserts = False
+size_asserts = True
 # Rows of matrices begin at even addresses, where matrix products gain from it (`pitch.py`).
 shape_padding = True
 

@@ -58,10 +58,12 @@ def _numerical(func: Callable[..., Any], inputs: Sequence[Any], at: int, eps: fl
 
 def _call_at(func: Callable[..., Any], inputs: Sequence[Any], at: int, values: Tensor) -> list[Tensor]:
     """The outputs where input `at` has other values. They are written into the input itself, because the function may
-    also reach it by another way than its arguments, as a module reaches its parameters."""
+    also reach it by another way than its arguments, as a module reaches its parameters. Expanded tensors and subclasses
+    that wrap others cannot be written so, and are replaced."""
     x = inputs[at]
     moved = list(inputs)
-    if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
+    expanded = any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape))
+    if expanded or type(x) not in (Tensor, fl.nn.Parameter):
         moved[at] = values.clone().requires_grad_()
         return _call(func, moved)
     original = x.detach().clone()

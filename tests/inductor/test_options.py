@@ -103,3 +103,14 @@ def test_without_a_compiler_functions_run_as_they_are_and_say_so_once(tmp_path):
 @pytest.mark.host
 def test_kernels_are_shown(tmp_path):
     assert 'extern "C" void' in run(PROGRAM, tmp_path, FLAMBEAU_LOGS="output_code").stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["coordinate_descent_tuning", "cpp_wrapper", "debug", "force_disable_caches", "fx_graph_cache", "size_asserts"],
+)
+def test_settings_that_programs_for_pytorch_patch_are_taken(name):
+    value = getattr(config, name)
+    with config.patch({name: not value}):
+        assert getattr(config, name) is not value
+    assert getattr(config, name) is value
