@@ -163,3 +163,7 @@ def __getattr__(name: str) -> Any:
         return import_module("flambeau._compat.absent").attribute(__package__, name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_MODULES})

@@ -329,9 +329,6 @@ void function_dealloc(PyObject* self) {
 PyObject* function_name(PyObject* self, void*) {
   return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->name);
 }
-PyObject* function_module(PyObject* self, void*) {
-  return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->module);
-}
 PyObject* function_qualname(PyObject* self, void*) {
   auto* f = reinterpret_cast<FunctionObject*>(self);
   return f->method ? PyUnicode_FromFormat("Tensor.%U", f->name) : Py_NewRef(f->name);
@@ -345,11 +342,15 @@ PyObject* function_overloads(PyObject* self, void*) {
   }
   return list;
 }
-PyObject* function_doc(PyObject* self, void*) {
-  auto* f = reinterpret_cast<FunctionObject*>(self);
-  std::string s;
-  for (Operator* op : *f->overloads) s += op->schema.text + "\n";
-  return PyUnicode_FromString(s.c_str());
+PyObject* function_getattr(PyObject* self, PyObject* name) {
+  // No getters: their descriptors would be what the class itself says its module and documentation are.
+  if (PyUnicode_CompareWithASCIIString(name, "__module__") == 0)
+    return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->module);
+  if (PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
+    Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
+    return module ? PyObject_CallMethod(module.get(), "text_of", "O", self) : nullptr;
+  }
+  return PyObject_GenericGetAttr(self, name);
 }
 PyObject* function_signature(PyObject* self, void*) {
   Object module = Object::steal(PyImport_ImportModule("flambeau.fx.operator_schemas"));
@@ -365,8 +366,6 @@ PyObject* function_reduce(PyObject* self, PyObject*) {
 
 PyGetSetDef function_getset[] = {{"__name__", function_name, nullptr, nullptr, nullptr},
                                  {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
-                                 {"__module__", function_module, nullptr, nullptr, nullptr},
-                                 {"__doc__", function_doc, nullptr, nullptr, nullptr},
                                  {"__signature__", function_signature, nullptr, nullptr, nullptr},
                                  {"_schemas", function_overloads, nullptr, nullptr, nullptr},
                                  {}};
@@ -378,6 +377,7 @@ PyTypeObject* make_function_type(const char* name, bool method) {
   PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(function_dealloc)},
                          {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                          {Py_tp_repr, reinterpret_cast<void*>(function_repr)},
+                         {Py_tp_getattro, reinterpret_cast<void*>(function_getattr)},
                          {Py_tp_getset, function_getset},
                          {Py_tp_methods, function_methods},
                          {Py_tp_members, function_members},

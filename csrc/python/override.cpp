@@ -392,6 +392,12 @@ PyObject* method_owner(PyObject*, void*) {
   return Py_NewRef(reinterpret_cast<PyObject*>(tensor_type));
 }
 
+PyObject* method_getattr(PyObject* self, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "__doc__") != 0) return PyObject_GenericGetAttr(self, name);
+  Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
+  return module ? PyObject_CallMethod(module.get(), "find", "ss", "torch", method_text(self)) : nullptr;
+}
+
 PyGetSetDef method_getset[] = {{"__name__", method_name, nullptr, nullptr, nullptr},
                                {"__qualname__", method_qualname, nullptr, nullptr, nullptr},
                                {"__objclass__", method_owner, nullptr, nullptr, nullptr},
@@ -403,6 +409,7 @@ PyTypeObject* method_object_type() {
   static PyTypeObject* type = [] {
     PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                            {Py_tp_repr, reinterpret_cast<void*>(method_repr)},
+                           {Py_tp_getattro, reinterpret_cast<void*>(method_getattr)},
                            {Py_tp_descr_get, reinterpret_cast<void*>(method_get)},
                            {Py_tp_getset, method_getset},
                            {Py_tp_members, method_members},
@@ -449,7 +456,11 @@ void wrapped_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 PyObject* wrapped_getattr(PyObject* self, PyObject* name) {
-  // Name, documentation, module and the rest are the function's.
+  // Name, documentation, module and the rest are the function's; the class has no getters for the two, whose
+  // descriptors would be what the class itself says.
+  for (const char* text : {"__module__", "__doc__"})
+    if (PyUnicode_CompareWithASCIIString(name, text) == 0)
+      return PyObject_GetAttr(reinterpret_cast<WrappedObject*>(self)->function, name);
   PyObject* own_attribute = PyObject_GenericGetAttr(self, name);
   if (own_attribute || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own_attribute;
   PyErr_Clear();
@@ -458,18 +469,12 @@ PyObject* wrapped_getattr(PyObject* self, PyObject* name) {
 PyObject* wrapped_repr(PyObject* self) {
   return PyObject_Repr(reinterpret_cast<WrappedObject*>(self)->function);
 }
-PyObject* wrapped_forward(PyObject* self, void* name) {
-  return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function,
-                                static_cast<const char*>(name));
-}
 PyObject* wrapped_reduce(PyObject* self, PyObject*) {
   return PyObject_GetAttrString(reinterpret_cast<WrappedObject*>(self)->function,
                                 "__qualname__");  // pickles by name
 }
 
 PyGetSetDef wrapped_getset[] = {
-    {"__module__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__module__")},
-    {"__doc__", wrapped_forward, nullptr, nullptr, const_cast<char*>("__doc__")},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {}};
 PyMethodDef wrapped_methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr}, {}};
