@@ -8,8 +8,9 @@ import pydoc
 import rlcompleter
 from pathlib import Path
 
-import flambeau
 import pytest
+
+import flambeau
 from flambeau.ops import documentation, record, rules
 
 FAMILIES = [family.rpartition(".")[2] for family in rules.families()]
