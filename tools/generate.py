@@ -441,6 +441,8 @@ FLAGS = {
     "meta_layout": "kMetaLayout",
     "sparse": "kSparse",
     "element_loss": "kElementLoss",
+    "sequence": "kSequence",
+    "geometry": "kGeometry",
 }
 AUTOCAST = {
     None: "None",

@@ -572,6 +572,7 @@ Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
            "to access saved tensors after they "
            "were freed); specify retain_graph=True if you need to backward through the graph a second time");
   Tensor out = packed_ ? unpack_hook(packed_) : data_;
+  if (out.defined()) check_stored(op.c_str(), out);
   if (!packed_) {
     const uint32_t now = data_->version().load(std::memory_order_relaxed);
     FL_CHECK(

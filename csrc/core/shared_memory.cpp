@@ -45,9 +45,18 @@ size_t mapped_length(size_t bytes) {
   return bytes ? bytes : 1;
 }
 
+// No process can truncate the memory from now on. Descriptors that cannot be sealed stay as they are.
+void forbid_shrinking(int descriptor) {
+#ifdef F_ADD_SEALS
+  (void)::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK);
+#else
+  (void)descriptor;
+#endif
+}
+
 int create(size_t bytes) {
 #ifdef __linux__
-  const int descriptor = ::memfd_create("flambeau", MFD_CLOEXEC);
+  const int descriptor = ::memfd_create("flambeau", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 #else
   static std::atomic<unsigned> count{0};
   const std::string name = "/flambeau_" + std::to_string(::getpid()) + "_" + std::to_string(count++);
@@ -62,6 +71,7 @@ int create(size_t bytes) {
     fail("[share_memory_] expected room for ", static_cast<int64_t>(bytes),
          " bytes of shared memory, got: ", reason);
   }
+  forbid_shrinking(descriptor);
   return descriptor;
 }
 
@@ -115,6 +125,7 @@ void share(Storage& storage) {
 
 Ref<Storage> map_shared(int descriptor, size_t bytes, bool keep_descriptor) {
   struct stat status;
+  forbid_shrinking(descriptor);
   FL_CHECK(::fstat(descriptor, &status) == 0, "[shared memory] expected an open descriptor, got ",
            static_cast<int64_t>(descriptor));
   // Touching a page beyond the end of the file would end the process.

@@ -1,6 +1,7 @@
 // Storage life time and the allocators of registered devices.
 #include "core/storage.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/accelerator.h"
@@ -9,6 +10,8 @@
 #include "core/error.h"
 
 namespace fl {
+
+std::atomic<int64_t> shrunk_storages{0};
 
 namespace {
 DeviceAllocator* allocator_of(DeviceType t) {
@@ -31,6 +34,15 @@ void device_free(void* data, size_t bytes, Device device) {
     the_accelerator().free(data, device);
   else if (device.type != DeviceType::Meta)
     allocator_of(device.type)->free(data, bytes);
+}
+
+// Counts a storage among the shrunk ones while it has fewer bytes than it once had.
+void note_size(Storage& storage, size_t new_bytes) {
+  const size_t most = std::max(storage.shrunk_from, storage.bytes);
+  const bool shrinks = new_bytes < most;
+  if (shrinks != (storage.shrunk_from != 0))
+    shrunk_storages.fetch_add(shrinks ? 1 : -1, std::memory_order_relaxed);
+  storage.shrunk_from = shrinks ? most : 0;
 }
 
 struct Offers {
@@ -118,11 +130,13 @@ void Storage::resize(size_t new_bytes) {
   } else {
     device_free(data, bytes, device);
   }
+  note_size(*this, new_bytes);
   data = fresh;
   bytes = new_bytes;
 }
 
 Storage::~Storage() {
+  if (shrunk_from != 0) shrunk_storages.fetch_sub(1, std::memory_order_relaxed);
   if (foreign_delete)
     foreign_delete(data);
   else

@@ -13,6 +13,7 @@ struct Storage final : Counted {
   size_t bytes = 0;
   Device device;
   bool resizable = true;
+  size_t shrunk_from = 0;  // the most bytes that views were made of, where there are fewer now; else 0
   std::atomic<uint32_t> version{0};           // bumped by every in-place write to any view
   std::function<void(void*)> foreign_delete;  // set when the bytes belong to someone else
 
@@ -23,6 +24,10 @@ struct Storage final : Counted {
   static Ref<Storage> adopt(void* data, size_t bytes, Device device, std::function<void(void*)> deleter);
   void resize(size_t new_bytes);
 };
+
+// How many storages have fewer bytes than views of them may expect. While there are none, which is nearly
+// always, operators need not look at the storages of their arguments.
+extern std::atomic<int64_t> shrunk_storages;
 
 // How a device registered from outside gets memory.
 struct DeviceAllocator {

@@ -5,6 +5,7 @@
 
 #include "core/accelerator.h"
 #include "core/changes.h"
+#include "core/sparse.h"
 #include "core/stored_dtypes.h"
 
 namespace fl {
@@ -233,6 +234,23 @@ Tensor wrapped_number(const Scalar& value) {
   Tensor t = scalar_tensor(value, {value.dtype(), Device{}});
   t->wrapped_number = true;
   return t;
+}
+
+void check_shrunk(const char* op, const TensorImpl* t) {
+  if (t == nullptr) return;
+  if (t->sparse) {
+    const auto& parts = *static_cast<const SparseParts*>(t->sparse.get());
+    for (const Tensor* part : {&parts.compressed, &parts.indices, &parts.values})
+      check_shrunk(op, part->impl());
+    return;
+  }
+  if (!t->storage || t->storage->shrunk_from == 0 || t->numel == 0) return;
+  int64_t last = t->offset;
+  for (size_t d = 0; d < t->sizes.size(); ++d) last += (t->sizes[d] - 1) * t->strides[d];
+  const size_t needed = static_cast<size_t>(last + 1) * size_of(t->dtype);
+  FL_CHECK(needed <= t->storage->bytes, "[", op, "] expected a tensor whose storage holds its ",
+           static_cast<int64_t>(needed), " bytes, got a storage that was resized to ",
+           static_cast<int64_t>(t->storage->bytes));
 }
 
 Tensor alias(const Tensor& base, IntSpan sizes, IntSpan strides, int64_t offset) {

@@ -129,6 +129,12 @@ bool overlaps_partially(const Tensor& out, const Tensor& in);
 // dimension.
 int64_t wrap_dim(const char* op, int64_t d, int64_t ndim);
 
+// Raises where the storage, which shrank after the tensor was made, no longer holds all of its elements.
+void check_shrunk(const char* op, const TensorImpl* t);
+inline void check_stored(const char* op, const Tensor& t) {
+  if (__builtin_expect(shrunk_storages.load(std::memory_order_relaxed) != 0, 0)) check_shrunk(op, t.impl());
+}
+
 // Copies with conversion, broadcasting src to dst; on the CPU or the accelerator, or between them.
 void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking = false);
 Tensor contiguous(const Tensor& t);

@@ -182,6 +182,9 @@ constexpr Kernel kernel_of() {
 //   static const Operator& op = OperatorTable::get().at("copy_");
 template <class... A>
 Tensor call_tensor(const Operator& op, const A&... args) {
+  FL_CHECK(sizeof...(A) == op.schema.args.size() && op.n_results() == 1, "[", op.schema.name, "] expected ",
+           op.schema.args.size(), " arguments and one result in a call from C++, got ", sizeof...(A), " and ",
+           op.n_results());
   Value stack[sizeof...(A)] = {Value(args)...};
   Value result[1];
   op.call(stack, result);

@@ -155,10 +155,23 @@ void remember_views_of(const Value& base, Value* results, int n) {
         track_view(results[i].tensors()[k], base.tensor(), true);
   }
 }
+
+// Before a kernel touches memory: every argument's storage holds what its geometry says. Views and operators
+// that are taken apart do not touch it.
+void check_storages(const Operator& op, const Value* args) {
+  if (op.flags & (kView | kGeometry) || op.is_composite()) return;
+  const char* name = op.schema.name.c_str();
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    if (args[i].is_tensor()) check_shrunk(name, args[i].tensor_impl());
+    if (args[i].is_tensor_list())
+      for (size_t j = 0; j < args[i].length(); ++j) check_shrunk(name, args[i].tensors()[j].impl());
+  }
+}
 }  // namespace
 
 void Operator::call_with(KeySet keys, Value* args, Value* results) const {
   const profiling::Scope recorded(*this, args);
+  if (__builtin_expect(shrunk_storages.load(std::memory_order_relaxed) != 0, 0)) check_storages(*this, args);
   if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0))
     rebuild();
   // Devices: an explicit device wins over the CPU (zero-dim CPU operands may join any device).

@@ -74,6 +74,8 @@ enum OperatorFlags : uint32_t {
   kMetaLayout = 128,       // results lie in memory as the kernel for tensors without data says
   kSparse = 256,           // takes sparse tensors, also as gradients of its results
   kElementLoss = 512,      // a loss of single elements
+  kSequence = 1024,        // an `out` with as many elements keeps its shape
+  kGeometry = 2048,        // reads or sets the geometry of its arguments, not their elements
 };
 
 class Operator {

@@ -86,7 +86,11 @@ void run_out(const Operator& op, void*, KeySet, Value* args, Value* results) {
              op.functional->schema.name,
              "] expected out= and its arguments not to require grad, got one that does; out= functions are "
              "not differentiable");
-    prepare_out(op.functional->schema.name.c_str(), out, value.sizes(), value.dtype(), true);
+    const bool keeps_shape = op.flags & kSequence && out.numel() == value.numel();
+    prepare_out(op.functional->schema.name.c_str(), out, keeps_shape ? out.sizes() : value.sizes(),
+                value.dtype(), true);
+    if (keeps_shape)
+      fresh[i] = Value(alias(value, out.sizes(), contiguous_strides(out.sizes()), value.offset()));
     Value copy_args[3] = {Value(out), fresh[i], Value(false)};
     Value ignored[1];
     copy.call(copy_args, ignored);

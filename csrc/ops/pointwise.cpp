@@ -101,6 +101,13 @@ void prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_re
   out.bump_version();
 }
 
+// Whether a result has to be rounded to its own dtype, in which it is not computed, before it is converted to
+// that of `out`: the sum of two half tensors written to a double tensor is a half number.
+bool rounds_first(const Settled& s, const Tensor& out) {
+  return out.dtype() != s.result && s.result != DType::Bool && compute_of(s.result) != s.result &&
+         s.device.type != DeviceType::Meta && out.numel() != 0;
+}
+
 // A new tensor for the result, laid out as the operands are.
 Tensor allocate(const PointwiseDef& def, const Settled& s) {
   if (s.first == nullptr || def.contiguous) return empty(s.shape, {s.result, s.device});
@@ -147,6 +154,11 @@ int case_of(const PointwiseDef& def, const Settled& s) {
   const Value& last = *s.operand[def.operands - 1];
   if (def.n_cases == 0 || last.is_tensor() || is_integral(s.common, true)) return -1;
   const Scalar value = last.to_scalar();
+  // PyTorch raises half numbers to 0.5 by pow on the CPU, where (-inf) ** 0.5 is inf; a square root gives
+  // NaN.
+  if (s.common == DType::Half && s.device.type == DeviceType::CPU && !value.is_complex() &&
+      value.to<double>() == 0.5)
+    return -1;
   for (int c = 0; c < def.n_cases; ++c)
     if (!value.is_complex() && value.to<double>() == def.cases[c].value) return c;
   return -1;
@@ -183,6 +195,13 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
   if (op.flags & (kInplace | kOut)) {
     out = args[op.flags & kInplace ? 0 : op.schema.args.size() - 1].tensor();
     prepare(def, s, out, op.flags & kOut);
+    if (rounds_first(s, out)) {
+      const Tensor rounded = empty(s.shape, {s.result, s.device});
+      run(op, def, args, s, rounded);
+      copy_into(out, rounded);
+      results[0] = Value(std::move(out));
+      return;
+    }
   } else {
     out = allocate(def, s);
   }

@@ -243,6 +243,17 @@ PyObject* mark_requires_grad(PyObject* result) {
   return PyObject_CallMethod(made.get(), "requires_grad_", nullptr);
 }
 
+// A function over lists that works in place (_foreach_add_) returns the list that it was called with.
+PyObject* call_without_results(const Operator& op, Value* values, PyObject* const* args, Py_ssize_t nargs,
+                               PyObject* kwnames) {
+  Object none = own(call_operator(op, values));
+  if (op.schema.name.rfind("_foreach_", 0) != 0) return none.release();
+  if (nargs > 0) return Py_NewRef(args[0]);
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k)
+    if (op.schema.args[0].name == PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k))) return Py_NewRef(args[k]);
+  return none.release();
+}
+
 PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* kwnames, ErrorKind misfit = ErrorKind::Type) {
   size_t most = 0;
@@ -261,6 +272,7 @@ PyObject* call_overloads(const std::vector<Operator*>& overloads, PyObject* cons
     }
     if (kwnames && wants_grad(*op, args + nargs, kwnames))
       return mark_requires_grad(call_operator(*op, values));
+    if (op->n_results() == 0) return call_without_results(*op, values, args, nargs, kwnames);
     return call_operator(*op, values);
   }
   // Nothing fits: say why for each.

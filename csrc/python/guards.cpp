@@ -7,6 +7,7 @@
 #include "autograd/node.h"
 #include "core/changes.h"
 #include "core/keys.h"
+#include "python/watched_dicts.h"
 
 namespace fl::py {
 namespace {
@@ -118,8 +119,10 @@ struct Remembered {
   std::vector<Later> tensors;  // only after a tensor changed, or if one has another class
   std::vector<PyTypeObject*> classes;
   uint64_t changes = 0;
+  WatchedDicts attributes;  // of the module and of those below it
 
   void clear() {
+    attributes.clear();
     always.clear();
     tensors.clear();
     classes.clear();
@@ -430,13 +433,14 @@ class Tree final : public GuardTree {
     if (node.children.empty()) return true;
     if (node.module && recorder == nullptr) {
       const int64_t count = mutation_count();
-      if (node.seen.get() == o && node.seen_count == count) {
+      if (node.seen.get() == o && node.seen_count == count && node.remembered.attributes.unchanged()) {
         return still_holds(node.remembered);
       }
       node.seen = Object();
       node.remembered.clear();
       node.remembered.changes = tensor_changes.load(std::memory_order_relaxed);
       recorder = &node.remembered;
+      recorder->attributes.add(o);
       const bool good = visit_children(node, o);
       recorder = nullptr;
       if (good && count >= 0) {
@@ -445,6 +449,7 @@ class Tree final : public GuardTree {
       }
       return good;
     }
+    if (node.module) recorder->attributes.add(o);
     return visit_children(node, o);
   }
 

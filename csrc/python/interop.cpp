@@ -61,6 +61,7 @@ PyObject* tensor_item(PyObject* self, PyObject*) {
     });
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
+    check_stored("item", t);
     if (__builtin_expect(t.dtype() == DType::UInt64 && t.numel() == 1 && t.is_cpu(), 0))
       return PyLong_FromUnsignedLongLong(*t.data<uint64_t>());
     return from_scalar(item(t));
@@ -70,6 +71,7 @@ PyObject* tensor_item(PyObject* self, PyObject*) {
 PyObject* tensor_tolist(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = on_cpu(unwrap(self), "tolist");
+    check_stored("tolist", t);
     if (t.dtype() == DType::UInt64) return nested<uint64_t>(t, 0, t.raw());
     if (is_stored_only(t.dtype())) {
       const Tensor known = to_dtype(t, is_float8(t.dtype()) ? DType::Float : DType::Int64);
@@ -346,12 +348,14 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       sizes[d] = t.size(d);
       strides[d] = t.stride(d) * t.itemsize();
     }
+    check_stored("numpy", t);
     t->storage->resizable = false;  // the array keeps looking at this memory
     Object array = own(reinterpret_cast<New>(api[kNew])(reinterpret_cast<PyTypeObject*>(args[2]),
                                                         static_cast<int>(t.dim()), sizes, number, strides,
                                                         t.raw(), 0, kAlignedWriteable, nullptr));
-    Py_INCREF(args[0]);
-    check(reinterpret_cast<SetBase>(api[kSetBase])(array.get(), args[0]));
+    // The tensor may get another storage (set_, .data =), so the array holds this one by a tensor of its own.
+    PyObject* window = check(wrap(alias(t, t.sizes(), t.strides(), t.offset())));
+    check(reinterpret_cast<SetBase>(api[kSetBase])(array.get(), window));
     return array.release();
   });
 }
@@ -422,14 +426,18 @@ PyObject* to_dlpack(PyObject*, PyObject* o) {
     FL_CHECK_KIND(is_tensor(o), Type, "[to_dlpack] expected a Tensor, got ",
                   std::string(Py_TYPE(o)->tp_name));
     const Tensor t = unwrap(o);
+    check_stored("to_dlpack", t);
+    const DLDevice device = dl_device(t.device());
     t->storage->resizable = false;
-    auto* e = new Exported{{}, t};
+    // The tensor may get another storage or other sizes, so the capsule holds a window of its own.
+    const Tensor window = alias(t, t.sizes(), t.strides(), t.offset());
+    auto* e = new Exported{{}, window};
     e->managed.tensor = {t.raw(),
-                         dl_device(t.device()),
+                         device,
                          static_cast<int32_t>(t.dim()),
                          dl_dtype(t.dtype()),
-                         t->sizes.data(),
-                         t->strides.data(),
+                         window->sizes.data(),
+                         window->strides.data(),
                          0};
     e->managed.context = e;
     e->managed.deleter = [](DLManagedTensor* m) { delete static_cast<Exported*>(m->context); };
@@ -447,19 +455,30 @@ PyObject* from_dlpack(PyObject*, PyObject* capsule) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
     if (!m) throw PythonError();
     const DLTensor& d = m->tensor;
+    FL_CHECK(d.ndim >= 0 && d.ndim <= 64 && (d.ndim == 0 || d.shape),
+             "[from_dlpack] expected 0 to 64 dimensions, got ", static_cast<int>(d.ndim));
     const Device device = from_dl_device(d.device);
     Dims sizes(IntSpan(d.shape, d.ndim));
     Dims strides = d.strides ? Dims(IntSpan(d.strides, d.ndim)) : contiguous_strides(sizes);
     const DType t = from_dl_dtype(d.dtype);
-    int64_t last = 0;
+    const int64_t numel = numel_of(sizes);
+    int64_t last = 0, bytes = 0;
     for (int i = 0; i < d.ndim; ++i) {
       FL_CHECK(strides[i] >= 0 || sizes[i] <= 1, "[from_dlpack] expected strides that are not negative, got ",
                strides);
-      last += (sizes[i] - 1) * strides[i];
+      int64_t reach = 0;
+      FL_CHECK(numel == 0 || sizes[i] == 1 ||
+                   (!__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) &&
+                    !__builtin_add_overflow(last, reach, &last)),
+               "[from_dlpack] expected a window that fits in memory, got sizes ", sizes, " and strides ",
+               strides);
     }
+    FL_CHECK(
+        numel == 0 || (d.data && !__builtin_mul_overflow(last + 1, static_cast<int64_t>(size_of(t)), &bytes)),
+        "[from_dlpack] expected memory that holds the tensor, got none of it");
     check(PyCapsule_SetName(capsule, "used_dltensor"));
     Ref<TensorImpl> impl(new TensorImpl);
-    impl->storage = Storage::adopt(static_cast<char*>(d.data) + d.byte_offset, (last + 1) * size_of(t),
+    impl->storage = Storage::adopt(static_cast<char*>(d.data) + d.byte_offset, static_cast<size_t>(bytes),
                                    device, [m](void*) {
                                      if (m->deleter) {
                                        const PyGILState_STATE state = PyGILState_Ensure();

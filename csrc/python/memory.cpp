@@ -119,6 +119,10 @@ PyObject* storage_memory(PyObject*, PyObject* o) {
   });
 }
 
+PyObject* count_shrunk_storages(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(shrunk_storages.load());
+}
+
 // _crc32(buffer, start=0), _crc32c(buffer, start=0)
 template <uint32_t (*function)(uint32_t, const void*, size_t)>
 PyObject* checksum(PyObject*, PyObject* args) {
@@ -188,6 +192,7 @@ PyMethodDef memory_functions[] = {{"_accelerator", accelerator_state, METH_NOARG
                                   {"_shared_window", shared_window_, METH_VARARGS, nullptr},
                                   {"_swap_tensors", swap_tensors, METH_VARARGS, nullptr},
                                   {"_storage_memory", storage_memory, METH_O, nullptr},
+                                  {"_shrunk_storages", count_shrunk_storages, METH_NOARGS, nullptr},
                                   {"_crc32", checksum<crc32>, METH_VARARGS, nullptr},
                                   {"_crc32c", checksum<crc32c>, METH_VARARGS, nullptr},
                                   {}};

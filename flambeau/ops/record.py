@@ -53,6 +53,7 @@ TAGS = {
     "copy": "copies its argument, perhaps into another dtype or layout",
     "conversion": "the argument in another dtype, layout or place; itself where nothing is to be done",
     "fill": "the same number everywhere",
+    "sequence": "numbers one after the other; an out= tensor with as many elements keeps its shape",
     "elementwise": "each element depends on those in its place, though the record is not pointwise",
     "moves": "elements of the first argument, chosen whatever their values",
     "chooses": "elements of the first argument, chosen by comparing them",
@@ -60,6 +61,7 @@ TAGS = {
     "joins": "elements of several tensors, side by side",
     "rowwise": "rows depend on rows of the first argument alone",
     "reshapes": "changes the shape of the tensor that it is called on",
+    "geometry": "depends on the geometry of its arguments, not on their elements",
     "data_dependent": "the sizes of the results depend on values",
     "reads_values": "reads numbers from a tensor, such as where a view begins",
     # arithmetic

@@ -49,6 +49,33 @@ def code_of_helper():
 
 
 @case
+def dict_of_module():
+    class Scaled(fl.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = fl.nn.Identity()
+            self.count = 3
+            self.mode = "a"
+
+        def forward(self, x):
+            y = self.inner(x) * self.count
+            return y if self.mode == "a" else -y
+
+    module = Scaled()
+    state = module.__dict__
+    return module, [
+        lambda: state.update(count=5),
+        lambda: operator.setitem(state, "mode", "b"),
+        lambda: vars(module.inner).update(forward=lambda x: x + 7),
+        lambda: vars(module.inner).pop("forward"),
+        lambda: operator.setitem(module.__dict__, "forward", lambda x: x * 11),
+        lambda: state.pop("forward"),
+        lambda: state["_modules"].update(inner=fl.nn.ReLU()),
+        lambda: operator.setitem(state, "inner", lambda x: x - 1),
+    ]
+
+
+@case
 def code_of_self():
     def f(x):
         return x + 1

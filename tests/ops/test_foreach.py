@@ -25,7 +25,7 @@ def test_unary(name, reference):
     expected = [reference(v) for v in VALUES]
     same(getattr(fl, f"_foreach_{name}")(tensors()), expected)
     written = tensors()
-    assert getattr(fl, f"_foreach_{name}_")(written) is None
+    assert getattr(fl, f"_foreach_{name}_")(written) is written
     same(written, expected)
 
 

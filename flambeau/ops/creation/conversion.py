@@ -77,5 +77,6 @@ tag(
 )
 tag("mixed_devices", "_set_storage_ copy_ resize_as_")
 tag("reshapes", "_set_storage_ resize_ resize_as_")
+tag("geometry", "_set_storage_ resize_ resize_as_")
 autocast("float32", "polar", on="cpu")
 node("CopyBackwards", "copy_")

@@ -26,6 +26,7 @@ native(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS
 native(
     f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor", out=True
 )
+tag("sequence", "arange range linspace logspace")
 
 native(f"empty_like(Tensor self, *, {LIKE}) -> Tensor", method=False, tags=("no_grad",))
 native(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", method=False, tags=("no_grad",))
@@ -76,6 +77,7 @@ native("_local_scalar_dense(Tensor self) -> Scalar")
 
 tag("core", "_local_scalar_dense arange empty empty_strided fill full full_like scalar_tensor")
 tag("elementwise", "empty_like full_like ones_like zeros_like")
+tag("geometry", "empty_like full_like ones_like zeros_like new_empty new_empty_strided new_full new_ones new_zeros")
 tag("mixed_devices", "fill fill_")
 fill(0, "new_zeros zero_ zeros zeros_like")
 fill(1, "new_ones ones ones_like")
