@@ -16,23 +16,37 @@
 // Everything else is recorded, and becomes another sample or the first of another family.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <vector>
 
+#include "compiled/size_polynomial.h"
 #include "compiled/specialized_function.h"
 
 namespace fl::compiled {
 
+// A graph with its integers as polynomials of sizes: what a family knows once its samples suffice.
+struct SizePlan {
+  Ref<CompiledGraph> model;             // the first graph, which the others are copies of
+  std::vector<int32_t> class_of;        // of each integer: those that were equal in all samples
+  std::vector<Polynomial> polynomials;  // of the classes
+  std::vector<int32_t> symbols;         // places of sizes among the integers, of which the first are the inputs'
+  Point origin{};                       // one of the samples
+  Lattice lattice;                      // of the differences between samples
+
+  // The integers of all classes; nothing for sizes that are not in the lattice, or too small or large.
+  std::optional<std::vector<int64_t>> values_at(const Point& at) const;
+  // The graph with these integers; null where something would not fit into its memory.
+  Ref<CompiledGraph> instantiate(const std::vector<int64_t>& values) const;
+};
+
 class PlanFamily {
  public:
-  static constexpr int kMaxSymbols = 2;
   static constexpr size_t kMaxSamples = 16;
 
   // Whether graphs like this one can be made for other sizes: they run on the host.
   static bool accepts(const CompiledGraph& graph);
 
-  explicit PlanFamily(const Ref<CompiledGraph>& graph);
+  explicit PlanFamily(const Ref<CompiledGraph>& graph, int most_symbols = 2, size_t most_samples = kMaxSamples);
 
   // Takes another recorded graph; false if it is of another structure, or its integers contradict the
   // samples.
@@ -42,39 +56,26 @@ class PlanFamily {
   // Whether this many samples should have been enough: their sizes have nothing simple in common.
   bool is_hopeless() const { return !ready_ && samples_ >= 12; }
 
- private:
-  using Point = std::array<int64_t, kMaxSymbols>;
-  // numerators . monomials / denominator, over the monomials of a basis.
-  struct Polynomial {
-    int basis = 0;
-    std::array<int64_t, 4> numerators{};
-    int64_t denominator = 1;
-  };
-  // Integer combinations of differences between samples, as rows of a triangular matrix.
-  struct Lattice {
-    Point first{}, second{};
-    void add(Point difference);
-    bool contains(Point difference) const;
-  };
+  bool is_ready() const { return ready_; }
+  // Of a family that is ready, or that has one sample: the plan for that alone.
+  const SizePlan& plan();
+  size_t samples() const { return samples_; }
 
+ private:
   bool fit();
-  std::optional<Polynomial> fit(const std::vector<int64_t>& values, int symbols) const;
-  static std::optional<int64_t> evaluate(const Polynomial& polynomial, Point at);
-  bool covers(Point at) const;
+  bool covers(const Point& at) const;
   bool looks_alike(const Tensor* tensors) const;
 
-  Ref<CompiledGraph> model_;                  // the first graph, which the others are copies of
-  std::vector<int32_t> class_of_;             // of each integer: those that were equal in all samples
+  SizePlan plan_;
   std::vector<std::vector<int64_t>> values_;  // of each class, in each sample
   size_t samples_ = 0;
+  int most_symbols_;
+  size_t most_samples_;
   size_t input_integers_ = 0;  // the first integers are sizes and strides of the inputs
   std::vector<bool> is_size_;  // of those: a size
 
   bool ready_ = false;
-  std::vector<size_t> symbols_;  // places of sizes among the integers
-  std::vector<Point> points_;    // of the samples
-  Lattice lattice_;
-  std::vector<Polynomial> polynomials_;  // of the classes
+  std::vector<Point> points_;  // of the samples
 };
 
 }  // namespace fl::compiled
