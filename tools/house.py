@@ -31,8 +31,9 @@ NATIVE_LAYERS = {
     "cpu": ("core", "math", "dispatch", "autograd", "ops"),
     "cuda": ("core", "math", "dispatch", "autograd", "ops"),
     "compiled": ("core", "dispatch", "autograd", "ops"),
+    "runtime": ("core", "dispatch", "autograd", "ops", "compiled"),
     "distributed": ("core", "dispatch", "autograd", "ops"),
-    "python": ("core", "math", "dispatch", "autograd", "ops", "cpu", "compiled", "distributed"),
+    "python": ("core", "math", "dispatch", "autograd", "ops", "cpu", "compiled", "runtime", "distributed"),
 }
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

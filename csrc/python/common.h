@@ -11,6 +11,10 @@
 #include "core/tensor.h"
 #include "dispatch/operator.h"
 
+namespace fl::compiled {
+struct CompiledGraph;
+}
+
 namespace fl::py {
 
 // An owned reference.
@@ -110,6 +114,7 @@ inline TensorImpl* impl_of(PyObject* o) {
 inline Tensor unwrap(PyObject* o) {
   return Tensor(impl_of(o));
 }
+const Ref<compiled::CompiledGraph>& compiled_graph(PyObject* o);  // what `_compiled_graph` made
 PyObject* wrap(Tensor t);                         // new reference; None for an undefined tensor
 PyObject* wrap_as(PyTypeObject* type, Tensor t);  // a fresh object of a subclass
 
@@ -172,6 +177,7 @@ void add_library(PyObject* module);
 bool is_generator(PyObject* o);
 void add_random(PyObject* module);
 void add_compiled(PyObject* module);   // compiled graphs (compiled.cpp)
+void add_packages(PyObject* module);   // packages of them (package.cpp)
 void add_nn_module(PyObject* module);  // the base type of nn.Module (nn_module.cpp)
 void add_optimizer(PyObject* module);  // what optimizers gather for a step (optimizer.cpp)
 void add_autocast(PyObject* module);   // mixed precision (autocast.cpp)

@@ -596,6 +596,11 @@ void add_constants(PyObject* module) {
 
 }  // namespace
 
+const Ref<CompiledGraph>& compiled_graph(PyObject* o) {
+  FL_CHECK_KIND(Py_TYPE(o) == &graph_type, Type, "[compiled graph] expected a compiled graph, got ", Py_TYPE(o)->tp_name);
+  return reinterpret_cast<GraphObject*>(o)->graph;
+}
+
 void add_compiled(PyObject* module) {
   graph_type.tp_name = "flambeau._C.CompiledGraph";
   graph_type.tp_basicsize = sizeof(GraphObject);

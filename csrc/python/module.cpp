@@ -44,6 +44,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_optimizer(module.get());
     add_autocast(module.get());
     add_compiled(module.get());
+    add_packages(module.get());
     return module.release();
   });
 }

@@ -60,7 +60,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "_higher_order_ops": (_CAPTURE, ""),
     "_higher_order_ops.flex_attention": ("flex attention is a function here, not an operator", "flex_attention flex_attention_backward"),
     "_higher_order_ops.wrap": (_CAPTURE, "wrap"),
-    "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package"),
     "_inductor.config": (_COMPILER, "emulate_precision_casts=False force_fuse_int_mm_with_mul=False"),
     "_inductor.utils": (_COMPILER, "fresh_inductor_cache fresh_cache"),
     "_inductor.virtualized": (_COMPILER, ""),

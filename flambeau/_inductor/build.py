@@ -17,13 +17,16 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from flambeau._inductor.cpp import Kernel
 
-__all__ = ["addresses", "cache_dir", "cached", "compiler", "delete", "identity", "intact", "name", "prune", "write"]
+__all__ = [
+    "Collection", "addresses", "cache_dir", "cached", "collecting", "compiler", "delete", "identity", "intact", "name", "prune",
+    "write",
+]  # fmt: skip
 
 # With the limited range products of complex numbers are the plain formula, as in eager mode and in vectors.
 FLAGS = (
@@ -318,8 +321,78 @@ def _from_disk(name: str, folder: Path) -> bool:
     return True
 
 
+class Collection:
+    """Kernels that are only asked for, to be built for other processors: each has a number, from one on, in place of an address."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+
+    def number(self, kernel: Kernel) -> int:
+        known = "k_" + hashlib.sha256(kernel.source.encode()).hexdigest()[:24]
+        self.kernels.setdefault(known, kernel)
+        return list(self.kernels).index(known) + 1
+
+    def objects(self, targets: Iterable[str]) -> dict[str, bytes]:
+        """A shared object with all kernels for each instruction set, as bytes."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            built = {target: pool.submit(self._object, target) for target in targets}
+            return {target: future.result() for target, future in built.items()}
+
+    def _object(self, target: str) -> bytes:
+        flags = tuple(f"-march={target}" if flag == "-march=native" else flag for flag in FLAGS)
+        return _object_of(self.kernels, (*flags, "-Wl,-s"), cache_dir())
+
+
+_active = threading.local()
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[Collection]:
+    """Kernels that this thread asks for meanwhile are collected in place of being built."""
+    before = getattr(_active, "collection", None)
+    _active.collection = Collection()
+    try:
+        yield _active.collection
+    finally:
+        _active.collection = before
+
+
+def _object_of(kernels: dict[str, Kernel], flags: tuple[str, ...], folder: Path) -> bytes:
+    """The bytes of an object with these kernels, which is kept on disk like others."""
+    import subprocess
+    import tempfile
+
+    text = _text(kernels)
+    target = folder / (hashlib.sha256((identity() + " ".join(flags) + text).encode()).hexdigest()[:24] + ".so")
+    with contextlib.suppress(OSError):
+        os.utime(target)
+        return target.read_bytes()
+    command = compiler()
+    if command is None:
+        raise RuntimeError("[package] expected a C++ compiler on this machine, got none")
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        source, made = Path(scratch) / "kernels.cpp", Path(scratch) / "kernels.so"
+        source.write_text(text)
+        done = subprocess.run(
+            [command, *flags, f"-I{_headers()}", str(source), "-o", str(made)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise BuildError(f"[inductor] expected the generated C++ to compile, got:\n{done.stderr}\n{text}")
+        content = made.read_bytes()
+        os.replace(made, target)
+    return content
+
+
 def addresses(kernels: list[Kernel], extra: tuple[str, ...] = ()) -> list[int]:
     """Where the machine code of each kernel is, built where needed, with some flags more than usual."""
+    collection = getattr(_active, "collection", None)
+    if collection is not None:
+        return [collection.number(kernel) for kernel in kernels]
     names = [name(k, extra) for k in kernels]
     with _lock:
         folder = cache_dir()

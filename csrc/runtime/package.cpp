@@ -1,0 +1,228 @@
+#include "runtime/package.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "dispatch/operator.h"
+#include "runtime/package_paths.h"
+
+namespace fl::runtime {
+namespace {
+
+constexpr size_t kMostInstances = 256;  // sizes that are held; when there are more, all are forgotten
+constexpr int64_t kAlignment = 64;
+
+// A constant where it lies in the archive.
+Tensor constant_in(const std::shared_ptr<const Bytes>& bytes, const Archive::Member& weights,
+                   const ConstantEntry& entry) {
+  FL_CHECK(entry.sizes.size() == entry.strides.size(), "[package] expected a stride for each size of ", entry.name);
+  int64_t last = 0, count = 1;
+  for (size_t d = 0; d < entry.sizes.size(); ++d) {
+    const int64_t size = entry.sizes[d], stride = entry.strides[d];
+    int64_t step = 0;
+    FL_CHECK(size >= 0 && stride >= 0 && !__builtin_mul_overflow(size - 1, stride, &step) &&
+                 !__builtin_add_overflow(last, size ? step : 0, &last) && !__builtin_mul_overflow(count, size, &count),
+             "[package] expected sizes and strides of ", entry.name, " to make sense, got others");
+  }
+  int64_t extent = 0;
+  const bool fits = count == 0 || (!__builtin_add_overflow(last, 1, &extent) &&
+                                   !__builtin_mul_overflow(extent, size_of(entry.dtype), &extent));
+  FL_CHECK(fits && entry.offset >= 0 && entry.offset % kAlignment == 0 && entry.bytes >= 0 && extent <= entry.bytes &&
+               static_cast<uint64_t>(entry.offset) <= weights.size &&
+               static_cast<uint64_t>(entry.bytes) <= weights.size - static_cast<uint64_t>(entry.offset),
+           "[package] expected the constant ", entry.name, " inside of the weights, got a place outside");
+  Tensor tensor = empty_strided(IntSpan(), IntSpan(), {entry.dtype, Device{}});
+  tensor->storage = Storage::adopt(weights.data + entry.offset, static_cast<size_t>(entry.bytes), Device{},
+                                   [keep = bytes](void*) {});
+  tensor->storage->resizable = false;
+  tensor->sizes = entry.sizes;
+  tensor->strides = entry.strides;
+  tensor->refresh();
+  return tensor;
+}
+
+std::string text_of(const Archive& archive, const char* path) {
+  if (archive.find(path) == nullptr) return "{}";
+  const Archive::Member& member = archive.checked(path);
+  return {member.data, member.size};
+}
+
+}  // namespace
+
+size_t Package::SizesHash::operator()(const std::vector<int64_t>& sizes) const {
+  size_t hash = sizes.size();
+  for (int64_t size : sizes) hash = hash * 1000003 ^ static_cast<size_t>(size);
+  return hash;
+}
+
+std::shared_ptr<Package> Package::load(const std::string& path) {
+  return std::shared_ptr<Package>(new Package(Bytes::map(path)));
+}
+
+std::shared_ptr<Package> Package::load(const void* data, size_t size) {
+  return std::shared_ptr<Package>(new Package(Bytes::copy(data, size)));
+}
+
+Package::Package(const std::shared_ptr<const Bytes>& bytes) : bytes_(bytes) {
+  define_builtin_operators();
+  const Archive archive(bytes);
+  const Archive::Member& plan = archive.checked(kPlanPath);
+  const Archive::Member* weights = archive.find(kWeightsPath);
+  const Archive::Member none{nullptr, 0, 0};
+  FL_CHECK(weights == nullptr || reinterpret_cast<uintptr_t>(weights->data) % kAlignment == 0,
+           "[package] expected weights that begin at a multiple of ", kAlignment, " bytes, got others");
+  PlanContext context;
+  context.entry = [&](const std::string& name) {
+    if (!kernels_) kernels_ = KernelLibrary::load(archive);
+    return kernels_->find(name);
+  };
+  context.constant = [&](const ConstantEntry& entry) { return constant_in(bytes, weights ? *weights : none, entry); };
+  plan_ = read_plan({plan.data, plan.size}, context);
+  FL_CHECK(!plan_.variants.empty(), "[package] expected a plan for some sizes, got none");
+  signature_ = text_of(archive, kSignaturePath);
+  metadata_ = text_of(archive, kMetadataPath);
+  constants_ = std::make_shared<const std::vector<Tensor>>(plan_.tensors);
+  instances_ = std::make_shared<const Instances>();
+}
+
+std::vector<Tensor> Package::constant_tensors() const {
+  return *std::atomic_load(&constants_);
+}
+
+void Package::check_inputs(const std::vector<Tensor>& inputs) const {
+  FL_CHECK_KIND(inputs.size() == plan_.inputs.size(), Type, "[package] expected ", plan_.inputs.size(),
+                " tensors, got ", inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const InputEntry& entry = plan_.inputs[i];
+    const Tensor& input = inputs[i];
+    FL_CHECK_KIND(input.defined(), Type, "[package] expected a tensor for ", entry.name, ", got none");
+    FL_CHECK(input.is_cpu(), "[package] expected ", entry.name, " on the CPU, got ", to_string(input.device()));
+    FL_CHECK(input.dtype() == entry.dtype, "[package] expected ", entry.name, " of dtype ", name_of(entry.dtype),
+             ", got ", name_of(input.dtype()));
+    FL_CHECK(input.sizes().size() == entry.sizes.size(), "[package] expected ", entry.name, " with ",
+             entry.sizes.size(), " dimensions, got the shape ", input.sizes());
+    for (size_t d = 0; d < entry.sizes.size(); ++d)
+      FL_CHECK(entry.sizes[d] < 0 || entry.sizes[d] == input.sizes()[d], "[package] expected ", entry.name, ".size(",
+               d, ") == ", entry.sizes[d], ", got the shape ", input.sizes());
+  }
+  for (const SizeRange& range : plan_.ranges) {
+    const Tensor& input = inputs[static_cast<size_t>(range.input)];
+    const int64_t size = input.size(range.dim);
+    FL_CHECK(size >= range.low && size <= range.high, "[package] expected ",
+             plan_.inputs[static_cast<size_t>(range.input)].name, ".size(", range.dim, ") between ", range.low, " and ",
+             range.high, ", got ", size);
+  }
+}
+
+Package::Instance Package::instantiate(const PlanVariant& variant, const std::vector<Tensor>& inputs) const {
+  const compiled::SizePlan& plan = variant.plan;
+  // Where the sizes of each input begin among the integers of a plan.
+  std::vector<std::pair<int32_t, const Tensor*>> places;
+  int32_t place = 0;
+  for (size_t i = 0; i < plan.model->inputs.size(); ++i) {
+    const bool is_user = i >= static_cast<size_t>(plan_.input_constants);
+    if (is_user) places.emplace_back(place, &inputs[i - static_cast<size_t>(plan_.input_constants)]);
+    place += static_cast<int32_t>(2 * plan.model->inputs[i].sizes.size());
+  }
+  compiled::Point at{};
+  for (size_t s = 0; s < plan.symbols.size(); ++s) {
+    const auto owner = std::find_if(places.rbegin(), places.rend(),
+                                    [&](const auto& p) { return p.first <= plan.symbols[s]; });
+    if (owner == places.rend()) return {};
+    const int64_t dim = plan.symbols[s] - owner->first;
+    if (dim >= owner->second->dim()) return {};
+    at[s] = owner->second->size(dim);
+  }
+  const std::optional<std::vector<int64_t>> values = plan.values_at(at);
+  if (!values) return {};
+  for (const auto& [first, tensor] : places)
+    for (int64_t d = 0; d < tensor->dim(); ++d)
+      if ((*values)[static_cast<size_t>(plan.class_of[static_cast<size_t>(first + d)])] != tensor->size(d)) return {};
+  return plan.instantiate(*values);
+}
+
+// Of the plans that hold for the sizes, the one that was recorded nearest to them.
+Package::Instance Package::instantiate(const std::vector<Tensor>& inputs) const {
+  std::vector<std::pair<double, const PlanVariant*>> order;
+  for (const PlanVariant& variant : plan_.variants) {
+    double nearest = std::numeric_limits<double>::infinity();
+    for (const std::vector<int64_t>& sample : variant.samples) {
+      double distance = 0;
+      for (size_t s = 0; s < sample.size(); ++s) {
+        const SizeRange& range = plan_.ranges[s];
+        const auto size = static_cast<double>(inputs[static_cast<size_t>(range.input)].size(range.dim));
+        distance += std::abs(std::log((size + 1) / (static_cast<double>(sample[s]) + 1)));
+      }
+      nearest = std::min(nearest, distance);
+    }
+    order.emplace_back(nearest, &variant);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [distance, variant] : order)
+    if (Instance instance = instantiate(*variant, inputs)) return instance;
+  std::string shapes;
+  for (const Tensor& input : inputs) shapes += message(shapes.empty() ? "" : ", ", input.sizes());
+  fail("[package] expected sizes that the package was compiled for, got the shapes ", shapes);
+}
+
+Package::Instance Package::instance_for(const std::vector<Tensor>& inputs) const {
+  std::vector<int64_t> sizes;
+  for (const Tensor& input : inputs) sizes.insert(sizes.end(), input.sizes().begin(), input.sizes().end());
+  const std::shared_ptr<const Instances> known = std::atomic_load(&instances_);
+  const auto found = known->find(sizes);
+  if (found != known->end()) return found->second;
+  Instance instance = instantiate(inputs);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto next = std::make_shared<Instances>();
+  if (instances_->size() < kMostInstances) *next = *instances_;
+  next->emplace(std::move(sizes), instance);
+  std::atomic_store(&instances_, std::shared_ptr<const Instances>(std::move(next)));
+  return instance;
+}
+
+std::vector<Tensor> Package::run(const std::vector<Tensor>& inputs) const {
+  check_inputs(inputs);
+  const Instance instance = instance_for(inputs);
+  const std::shared_ptr<const std::vector<Tensor>> constants = std::atomic_load(&constants_);
+  const auto count = static_cast<size_t>(plan_.input_constants);
+  std::vector<Tensor> tensors(constants->begin(), constants->begin() + plan_.input_constants);
+  tensors.reserve(count + inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Dims& strides = instance->inputs[count + i].strides;
+    if (inputs[i].strides() == IntSpan(strides)) {
+      tensors.push_back(inputs[i]);
+      continue;
+    }
+    Tensor laid = empty_strided(inputs[i].sizes(), strides, inputs[i].options());
+    copy_into(laid, inputs[i]);
+    tensors.push_back(laid);
+  }
+  return instance->forward.execute(tensors.data());
+}
+
+void Package::update(const std::vector<std::pair<std::string, Tensor>>& constants, bool in_place) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto next = std::make_shared<std::vector<Tensor>>(*constants_);
+  for (const auto& [name, tensor] : constants) {
+    const auto entry = std::find_if(plan_.constants.begin(), plan_.constants.end(),
+                                    [&, &wanted = name](const ConstantEntry& c) { return c.name == wanted; });
+    FL_CHECK(entry != plan_.constants.end(), "[package] expected the name of a constant, got ", name);
+    const auto index = static_cast<size_t>(entry - plan_.constants.begin());
+    FL_CHECK(index < static_cast<size_t>(plan_.input_constants), "[package] expected a constant that can be replaced, got ",
+             name);
+    FL_CHECK(tensor.defined() && tensor.dtype() == entry->dtype && tensor.sizes() == IntSpan(entry->sizes),
+             "[package] expected ", name_of(entry->dtype), " of the shape ", IntSpan(entry->sizes), " for ", name, ", got ",
+             tensor.defined() ? message(name_of(tensor.dtype()), " ", tensor.sizes()) : std::string("nothing"));
+    if (in_place && tensor.strides() == IntSpan(entry->strides)) {
+      (*next)[index] = tensor;
+      continue;
+    }
+    Tensor copy = empty_strided(entry->sizes, entry->strides, {entry->dtype, Device{}});
+    copy_into(copy, tensor);
+    (*next)[index] = copy;
+  }
+  std::atomic_store(&constants_, std::shared_ptr<const std::vector<Tensor>>(std::move(next)));
+}
+
+}  // namespace fl::runtime

@@ -1,0 +1,68 @@
+// What a package says beside its weights and kernels, and its bytes.
+//
+// Integers are written in the variable-length form of LEB128 with the sign in the lowest bit. Kernels and
+// operators are written by name. Everything that is read is checked: slots exist, lists are as long as their
+// bytes allow, arguments are what operators take.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiled/plan_family.h"
+
+namespace fl::runtime {
+
+constexpr int64_t kFormatVersion = 1;
+
+// A parameter, a buffer or another tensor that is part of the model.
+struct ConstantEntry {
+  std::string name;
+  DType dtype = DType::Float;
+  Dims sizes, strides;
+  int64_t offset = 0, bytes = 0;  // in the member of weights
+};
+
+struct InputEntry {
+  std::string name;
+  DType dtype = DType::Float;
+  std::vector<int64_t> sizes;  // -1 where the size is not fixed
+};
+
+// The sizes that a dimension of an input may have.
+struct SizeRange {
+  int input = 0, dim = 0;
+  int64_t low = 0, high = 0;
+};
+
+// A plan, and the points it was recorded at: the sizes that the ranges are about.
+struct PlanVariant {
+  compiled::SizePlan plan;
+  std::vector<std::vector<int64_t>> samples;
+};
+
+struct PackagePlan {
+  std::vector<std::string> kernels;
+  std::vector<ConstantEntry> constants;
+  std::vector<Tensor> tensors;     // the constants themselves
+  int input_constants = 0;         // the first constants are the first inputs of all programs
+  std::vector<InputEntry> inputs;  // the other inputs
+  std::vector<std::string> outputs;
+  std::vector<SizeRange> ranges;
+  std::vector<PlanVariant> variants;
+};
+
+// In the plan that is written, the entry of a loop is the number of its kernel, counted from one.
+std::string write_plan(PackagePlan& plan);
+// What a plan refers to in other members of a package.
+struct PlanContext {
+  std::function<compiled::Entry(const std::string& kernel)> entry;
+  std::function<Tensor(const ConstantEntry& constant)> constant;
+};
+PackagePlan read_plan(std::string_view bytes, const PlanContext& context);
+
+// Raises where a plan does not hold together.
+void check_plan(const PackagePlan& plan);
+
+}  // namespace fl::runtime

@@ -1,0 +1,16 @@
+"""Packages: exported programs compiled ahead of time into one file that loads without a compiler and without Python.
+
+sampling   the sizes that a program is recorded at
+recording  a program -> graphs for those sizes, grouped into plans (`csrc/compiled/plan_family.h`)
+writing    plans, kernels for each instruction set and weights -> a `.pt2` archive
+model      an archive -> something to call
+
+The archive is read by `csrc/runtime`, from Python and from C++ alike.
+"""
+
+from __future__ import annotations
+
+from flambeau._inductor.package.model import AOTICompiledModel, load_package
+from flambeau._inductor.package.writing import compile_package
+
+__all__ = ["AOTICompiledModel", "compile_package", "load_package"]

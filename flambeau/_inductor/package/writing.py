@@ -1,0 +1,242 @@
+"""Writing a package: plan, kernels for each instruction set, signature and aligned weights in an archive without compression."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._inductor import build, config
+from flambeau._inductor.package import sampling
+from flambeau._inductor.package.model import AOTICompiledModel, load_package
+from flambeau._inductor.package.recording import Group, ProgramFunction, Recording, UserInput, record
+from flambeau.ops.symbolic.expr import evaluate
+from flambeau.utils import _pytree as pytree
+
+__all__ = ["INSTRUCTION_SETS", "compile_package"]
+
+INSTRUCTION_SETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+ALIGNMENT = 64
+_FOLDER = "data/aotinductor/model"  # csrc/runtime/package_paths.h has the same
+_WEIGHTS = "data/weights/weights"
+_UNSEEN = 3  # points at which results are compared with eager mode
+# Settings of PyTorch's own packages: what they ask for is always done, or is about its libraries.
+_IGNORED = "aot_inductor."
+
+
+def compile_package(program: Any, target: str | os.PathLike[str] | IO[bytes], configs: dict[str, Any] | None = None) -> None:
+    """Compiles an exported program into a package, and checks it against the program at sizes that were not recorded."""
+    settings, metadata = _settings(configs or {})
+    function = ProgramFunction(program)
+    with build.collecting() as collection:
+        recording, groups = record(function, settings)
+    objects = collection.objects(INSTRUCTION_SETS) if collection.kernels else {}
+    if hasattr(target, "write"):
+        buffer = io.BytesIO()
+        _write(buffer, "model", recording, groups, list(collection.kernels), objects, metadata)
+        _check(recording, program, load_package(io.BytesIO(buffer.getvalue())))
+        target.write(buffer.getvalue())
+        return
+    path = Path(target)  # type: ignore[arg-type]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with open(partial, "wb") as file:
+            _write(file, path.stem, recording, groups, list(collection.kernels), objects, metadata)
+        _check(recording, program, load_package(partial))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _settings(configs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings of the compiler, and what the package says about itself."""
+    metadata = {str(k): str(v) for k, v in dict(configs.get("aot_inductor.metadata") or {}).items()}
+    options = {k: v for k, v in configs.items() if not k.startswith(_IGNORED)}
+    settings = dict(config.resolve(None, options))
+    settings["max_autotune"] = False  # kernels are built for processors that are not here to measure them
+    return settings, metadata
+
+
+def _write(
+    file: IO[bytes],
+    name: str,
+    recording: Recording,
+    groups: list[Group],
+    kernels: list[str],
+    objects: dict[str, bytes],
+    metadata: dict[str, str],
+) -> None:
+    function = recording.function
+    constants, weights = _lay_out_weights(function, groups)
+    plan = _C._write_plan(
+        kernels,
+        constants,
+        len(function.members),
+        _inputs(recording),
+        [o["name"] for o in function.outputs if o["kind"] != "value"],
+        _ranges(recording),
+        [(group.graphs, [_coordinates(recording, p) for p in group.points]) for group in groups],
+    )
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        _member(archive, f"{name}/archive_format", [b"pt2"])
+        _member(archive, f"{name}/archive_version", [b"0"])
+        _member(archive, f"{name}/byteorder", [b"little"])
+        _member(archive, f"{name}/{_FOLDER}/plan", [plan])
+        _member(archive, f"{name}/{_FOLDER}/signature.json", [json.dumps(_signature(function)).encode()])
+        _member(archive, f"{name}/{_FOLDER}/metadata.json", [json.dumps({"AOTI_DEVICE_KEY": "cpu", **metadata}).encode()])
+        for target, content in objects.items():
+            _member(archive, f"{name}/{_FOLDER}/kernels-{target}.so", [content])
+        if weights:
+            _member(archive, f"{name}/{_WEIGHTS}", weights, force_zip64=True)
+
+
+def _member(archive: zipfile.ZipFile, path: str, parts: Iterable[Any], force_zip64: bool = False) -> None:
+    """Writes a member that begins at a multiple of the alignment: an extra field fills the gap."""
+    info = zipfile.ZipInfo(path)
+    header = archive.fp.tell() + 30 + len(path.encode()) + (20 if force_zip64 else 0)  # type: ignore[union-attr]
+    padding = (-header - 4) % ALIGNMENT
+    info.extra = b"\xf1\x1a" + padding.to_bytes(2, "little") + bytes(padding)
+    with archive.open(info, "w", force_zip64=force_zip64) as member:
+        for part in parts:
+            member.write(part)
+
+
+# ------------------------------------------------------------------------------------------ weights
+
+
+def _extent(tensor: Any) -> int:
+    """Bytes from the first to the last element."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    return int((last + 1) * tensor.element_size())
+
+
+def _lay_out_weights(function: ProgramFunction, groups: list[Group]) -> tuple[list[Any], list[Any]]:
+    """Constants with their places, and the bytes one after the other. Tensors that are the same memory are written once."""
+    tensors = list(function.members)
+    known = {id(value) for _, value in tensors}
+    for value in _C._program_constants([graph for group in groups for graph in group.graphs]):
+        if id(value) not in known:
+            known.add(id(value))
+            tensors.append((f"_recorded_{len(tensors)}", value))
+    constants, parts, places, at = [], [], {}, 0
+    for name, tensor in tensors:
+        if not tensor.is_cpu:
+            raise NotImplementedError(f"[package] expected a model on the CPU, got {name} on {tensor.device}")
+        size = _extent(tensor)
+        key = (tensor.data_ptr(), size)
+        if key not in places or size == 0:
+            places[key] = at
+            if size:
+                parts.append((ctypes.c_char * size).from_address(tensor.data_ptr()))
+                padding = -size % ALIGNMENT
+                parts.append(bytes(padding))
+                at += size + padding
+        constants.append((name, tensor, places[key], size))
+    return constants, parts
+
+
+# ------------------------------------------------------------------------------------------ signature
+
+
+def _inputs(recording: Recording) -> list[tuple[str, Any, list[int]]]:
+    return [
+        (t.name, t.dtype, [size if isinstance(size, int) else -1 for size in t.shape or ()])
+        for t in recording.function.tensors
+    ]
+
+
+def _ranges(recording: Recording) -> list[tuple[int, int, int, int]]:
+    found = []
+    for symbol in recording.symbols:
+        low = symbol.low
+        while low < symbol.high and _is_refused(recording, symbol, low):
+            low += 1
+        ends = sorted(evaluate(symbol.expr, {symbol.atom: n}) for n in (low, symbol.high))
+        found.append((symbol.input, symbol.dim, *ends))
+    return found
+
+
+def _is_refused(recording: Recording, symbol: Any, size: int) -> bool:
+    """Whether the program could not be recorded wherever a symbol has this size."""
+    at = recording.symbols.index(symbol)
+    return any(p[at] == size for p in recording.failures) and not any(p[at] == size for p in recording.graphs)
+
+
+def _coordinates(recording: Recording, point: sampling.Point) -> list[int]:
+    return [evaluate(s.expr, {s.atom: n}) for s, n in zip(recording.symbols, point)]
+
+
+def _signature(function: ProgramFunction) -> dict[str, Any]:
+    spec = function.program.call_spec
+    inputs = [{"kind": "tensor"} if i.shape is not None else {"kind": "value", "value": i.value} for i in function.inputs]
+    try:
+        json.dumps(inputs), json.dumps(function.outputs)
+    except TypeError as error:
+        raise NotImplementedError(
+            "[package] expected arguments and results that are tensors, numbers, strings, booleans or None, got others"
+        ) from error
+    return {
+        "in_spec": pytree.treespec_dumps(spec.in_spec),
+        "out_spec": pytree.treespec_dumps(spec.out_spec),
+        "inputs": inputs,
+        "outputs": function.outputs,
+    }
+
+
+# ------------------------------------------------------------------------------------------ check
+
+
+def _filled(tensor: UserInput, shape: tuple[int, ...]) -> Any:
+    """Values of the example, repeated: they are what the program takes."""
+    if tensor.example is None:
+        return fl.randn(shape).to(tensor.dtype) if tensor.dtype.is_floating_point else fl.zeros(shape, dtype=tensor.dtype)
+    value = tensor.example.detach()
+    for dim, size in enumerate(shape):
+        if size and value.shape[dim] == 0:
+            return fl.zeros(shape, dtype=tensor.dtype)
+        value = value.index_select(dim, fl.arange(size) % max(value.shape[dim], 1))
+    return value
+
+
+def _check(recording: Recording, program: Any, model: AOTICompiledModel) -> None:
+    """Compares results with those of the program, at recorded and at other sizes."""
+    if any(spec.kind.name.endswith("MUTATION") for spec in program.graph_signature.output_specs):
+        return  # a run would change the state
+    points = sampling.unseen_points(list(recording.graphs), recording.ranges, _UNSEEN) if recording.symbols else [()]
+    function = recording.function
+    for point in points:
+        if point in recording.failures:
+            continue
+        given = function.inputs_at(recording.symbols, point, _filled)
+        with fl.no_grad(), fl.random.fork_rng(devices=[]):
+            fl.manual_seed(0)
+            expected = function(*recording.members, *(t.clone() for t in given))
+            fl.manual_seed(0)
+            found = model.run_tensors([t.clone() for t in given])
+        for a, b in zip(expected, found):
+            if a is None and b is None:
+                continue
+            _compare(a, b, point)
+
+
+def _compare(expected: Any, found: Any, point: sampling.Point) -> None:
+    if expected.shape != found.shape or expected.dtype != found.dtype:
+        raise RuntimeError(f"[package] expected a result of the shape {tuple(expected.shape)} at sizes {point}, got {tuple(found.shape)}")
+    if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
+        same = bool((expected == found).all())
+    else:
+        scale = float(expected.abs().nan_to_num(0, 0, 0).max()) if expected.numel() else 0.0
+        loose = {fl.float16: 2e-2, fl.bfloat16: 6e-2, fl.float64: 1e-6}.get(expected.dtype, 1e-3)
+        same = fl.allclose(expected, found, rtol=loose, atol=loose * max(scale, 1e-3), equal_nan=True)
+    if not same:
+        raise RuntimeError(f"[package] expected the results of the program at sizes {point}, got others")
