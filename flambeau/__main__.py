@@ -5,6 +5,7 @@ flambeau run -m module [args…]      the same for a module
 flambeau doctor paths…              list what a program uses of torch that flambeau lacks, without running it
 flambeau explain script.py [args…]  run it and tell how its compile() calls were captured, and where graphs broke
 flambeau launch script.py [args…]   run it in several processes, with the options of torchrun
+flambeau package model.py:make -o f  compile a model ahead of time into a file for C, C++ and Python
 flambeau bench                      time a few operators, eager and compiled
 flambeau cache show|prune|verify    look after the kernels that compile() keeps on disk
 flambeau env                        versions, processor and settings, for bug reports
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import sys
 
-COMMANDS = ("bench", "cache", "env", "explain", "launch")  # modules of flambeau._commands
+COMMANDS = ("bench", "cache", "env", "explain", "launch", "package")  # modules of flambeau._commands
 
 RUN_HELP = """usage: flambeau run script.py [args…]
        flambeau run -m module [args…]

@@ -29,9 +29,9 @@ struct SizePlan {
   Ref<CompiledGraph> model;             // the first graph, which the others are copies of
   std::vector<int32_t> class_of;        // of each integer: those that were equal in all samples
   std::vector<Polynomial> polynomials;  // of the classes
-  std::vector<int32_t> symbols;         // places of sizes among the integers, of which the first are the inputs'
-  Point origin{};                       // one of the samples
-  Lattice lattice;                      // of the differences between samples
+  std::vector<int32_t> symbols;  // places of sizes among the integers, of which the first are the inputs'
+  Point origin{};                // one of the samples
+  Lattice lattice;               // of the differences between samples
 
   // The integers of all classes; nothing for sizes that are not in the lattice, or too small or large.
   std::optional<std::vector<int64_t>> values_at(const Point& at) const;
@@ -46,7 +46,8 @@ class PlanFamily {
   // Whether graphs like this one can be made for other sizes: they run on the host.
   static bool accepts(const CompiledGraph& graph);
 
-  explicit PlanFamily(const Ref<CompiledGraph>& graph, int most_symbols = 2, size_t most_samples = kMaxSamples);
+  explicit PlanFamily(const Ref<CompiledGraph>& graph, int most_symbols = 2,
+                      size_t most_samples = kMaxSamples);
 
   // Takes another recorded graph; false if it is of another structure, or its integers contradict the
   // samples.

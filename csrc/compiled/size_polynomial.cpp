@@ -18,14 +18,20 @@ struct Monomial {
   int a, b, c;
 };
 using Basis = std::vector<Monomial>;
-constexpr Monomial kOne{0, 0, 0}, kA{1, 0, 0}, kB{0, 1, 0}, kC{0, 0, 1}, kAB{1, 1, 0}, kAC{1, 0, 1}, kBC{0, 1, 1},
-    kAA{2, 0, 0}, kBB{0, 2, 0}, kAAB{2, 1, 0}, kABB{1, 2, 0}, kABC{1, 1, 1};
+constexpr Monomial kOne{0, 0, 0}, kA{1, 0, 0}, kB{0, 1, 0}, kC{0, 0, 1}, kAB{1, 1, 0}, kAC{1, 0, 1},
+    kBC{0, 1, 1}, kAA{2, 0, 0}, kBB{0, 2, 0}, kAAB{2, 1, 0}, kABB{1, 2, 0}, kABC{1, 1, 1};
 
 // What integers are tried to be sums of, the simplest first: of one symbol, of two, of three.
 const std::array<std::vector<Basis>, 3>& bases() {
   static const std::array<std::vector<Basis>, 3> all = {{
       {{kOne, kA}, {kOne, kAA}, {kOne, kA, kAA}},
-      {{kOne, kAB}, {kOne, kAAB}, {kOne, kABB}, {kOne, kA, kB}, {kOne, kA, kAB}, {kOne, kB, kAB}, {kOne, kA, kB, kAB}},
+      {{kOne, kAB},
+       {kOne, kAAB},
+       {kOne, kABB},
+       {kOne, kA, kB},
+       {kOne, kA, kAB},
+       {kOne, kB, kAB},
+       {kOne, kA, kB, kAB}},
       {{kOne, kABC},
        {kOne, kA, kB, kC},
        {kOne, kAB, kABC},

@@ -1,4 +1,5 @@
-// Integers of a program as polynomials of a few sizes: exact fits through samples, and the sizes they hold for.
+// Integers of a program as polynomials of a few sizes: exact fits through samples, and the sizes they hold
+// for.
 #pragma once
 
 #include <array>
@@ -27,8 +28,8 @@ struct Polynomial {
   std::optional<int64_t> at(const Point& point) const;
 };
 
-// The simplest polynomial of the first `symbols` symbols through all samples, of which there must be some more
-// than it has unknowns.
+// The simplest polynomial of the first `symbols` symbols through all samples, of which there must be some
+// more than it has unknowns.
 std::optional<Polynomial> fit_polynomial(const std::vector<int64_t>& values, const std::vector<Point>& points,
                                          int symbols);
 

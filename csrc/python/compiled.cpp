@@ -597,7 +597,8 @@ void add_constants(PyObject* module) {
 }  // namespace
 
 const Ref<CompiledGraph>& compiled_graph(PyObject* o) {
-  FL_CHECK_KIND(Py_TYPE(o) == &graph_type, Type, "[compiled graph] expected a compiled graph, got ", Py_TYPE(o)->tp_name);
+  FL_CHECK_KIND(Py_TYPE(o) == &graph_type, Type, "[compiled graph] expected a compiled graph, got ",
+                Py_TYPE(o)->tp_name);
   return reinterpret_cast<GraphObject*>(o)->graph;
 }
 

@@ -1,4 +1,5 @@
-// Packages seen from Python: recorded graphs are grouped and written as plans, and packages are loaded and run.
+// Packages seen from Python: recorded graphs are grouped and written as plans, and packages are loaded and
+// run.
 #include "runtime/package.h"
 
 #include "python/common.h"
@@ -46,8 +47,8 @@ Object list_of_ints(const std::vector<size_t>& values) {
 
 // ---------------------------------------------------------------- writing
 
-// _group_plans(graphs): groups of graphs of one structure whose integers are polynomials of sizes, each as whether
-// there are enough to know them, and the indices of the graphs.
+// _group_plans(graphs): groups of graphs of one structure whose integers are polynomials of sizes, each as
+// whether there are enough to know them, and the indices of the graphs.
 PyObject* group_plans(PyObject*, PyObject* graphs) {
   return guarded([&]() -> PyObject* {
     struct Group {
@@ -58,14 +59,16 @@ PyObject* group_plans(PyObject*, PyObject* graphs) {
     size_t index = 0;
     for_each(graphs, [&](PyObject* o) {
       const Ref<compiled::CompiledGraph>& graph = compiled_graph(o);
-      FL_CHECK(compiled::PlanFamily::accepts(*graph), "[package] expected graphs of the host, got another one");
+      FL_CHECK(compiled::PlanFamily::accepts(*graph),
+               "[package] expected graphs of the host, got another one");
       bool taken = false;
       for (Group& group : groups) {
         if (taken || !group.family.add(*graph)) continue;
         group.members.push_back(index);
         taken = true;
       }
-      if (!taken) groups.push_back({compiled::PlanFamily(graph, compiled::kMaxSymbols, kMostSamples), {index}});
+      if (!taken)
+        groups.push_back({compiled::PlanFamily(graph, compiled::kMaxSymbols, kMostSamples), {index}});
       ++index;
     });
     Object result = own(PyList_New(0));
@@ -94,6 +97,33 @@ runtime::PlanVariant read_variant(PyObject* graphs, PyObject* samples) {
   return variant;
 }
 
+// _uncovered(groups, constants, candidates): indices of the lists of inputs that no plan of the groups is
+// for.
+PyObject* uncovered(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    std::vector<compiled::SizePlan> plans;
+    Object none = own(PyTuple_New(0));
+    for_each(item(args, 0),
+             [&](PyObject* graphs) { plans.push_back(read_variant(graphs, none.get()).plan); });
+    const auto constants = static_cast<size_t>(int_value(item(args, 1)));
+    std::vector<size_t> missing;
+    size_t index = 0;
+    for_each(item(args, 2), [&](PyObject* tensors) {
+      std::vector<Tensor> inputs;
+      for_each(tensors, [&](PyObject* o) {
+        FL_CHECK_KIND(is_tensor(o), Type, "[package] expected tensors, got ", Py_TYPE(o)->tp_name);
+        inputs.push_back(unwrap(o));
+      });
+      bool covered = false;
+      for (const compiled::SizePlan& plan : plans)
+        covered = covered || bool(runtime::instantiate(plan, constants, inputs));
+      if (!covered) missing.push_back(index);
+      ++index;
+    });
+    return list_of_ints(missing).release();
+  });
+}
+
 // _program_constants(graphs): the tensors that programs hold besides their inputs.
 PyObject* program_constants(PyObject*, PyObject* graphs) {
   return guarded([&]() -> PyObject* {
@@ -117,8 +147,8 @@ PyObject* write_plan(PyObject*, PyObject* args) {
       FL_CHECK_KIND(is_tensor(item(o, 1)), Type, "[package] expected a tensor for each constant");
       const Tensor tensor = unwrap(item(o, 1));
       plan.tensors.push_back(tensor);
-      plan.constants.push_back({text(item(o, 0)), tensor.dtype(), Dims(tensor.sizes()), Dims(tensor.strides()),
-                                int_value(item(o, 2)), int_value(item(o, 3))});
+      plan.constants.push_back({text(item(o, 0)), tensor.dtype(), Dims(tensor.sizes()),
+                                Dims(tensor.strides()), int_value(item(o, 2)), int_value(item(o, 3))});
     });
     plan.input_constants = static_cast<int>(int_value(item(args, 2)));
     for_each(item(args, 3), [&](PyObject* o) {
@@ -129,7 +159,8 @@ PyObject* write_plan(PyObject*, PyObject* args) {
       plan.ranges.push_back({static_cast<int>(int_value(item(o, 0))), static_cast<int>(int_value(item(o, 1))),
                              int_value(item(o, 2)), int_value(item(o, 3))});
     });
-    for_each(item(args, 6), [&](PyObject* o) { plan.variants.push_back(read_variant(item(o, 0), item(o, 1))); });
+    for_each(item(args, 6),
+             [&](PyObject* o) { plan.variants.push_back(read_variant(item(o, 0), item(o, 1))); });
     check_plan(plan);
     const std::string bytes = runtime::write_plan(plan);
     return check(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
@@ -139,7 +170,8 @@ PyObject* write_plan(PyObject*, PyObject* args) {
 // ---------------------------------------------------------------- loading
 
 Package& package_of(PyObject* o) {
-  FL_CHECK_KIND(PyCapsule_IsValid(o, kPackage), Type, "[package] expected a package, got ", Py_TYPE(o)->tp_name);
+  FL_CHECK_KIND(PyCapsule_IsValid(o, kPackage), Type, "[package] expected a package, got ",
+                Py_TYPE(o)->tp_name);
   return **static_cast<std::shared_ptr<Package>*>(PyCapsule_GetPointer(o, kPackage));
 }
 
@@ -221,6 +253,7 @@ PyObject* package_facts(PyObject*, PyObject* o) {
 
 PyMethodDef functions[] = {
     {"_group_plans", group_plans, METH_O, nullptr},
+    {"_uncovered", uncovered, METH_VARARGS, nullptr},
     {"_program_constants", program_constants, METH_O, nullptr},
     {"_write_plan", write_plan, METH_VARARGS, nullptr},
     {"_load_package", load_package, METH_O, nullptr},

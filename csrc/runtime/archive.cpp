@@ -69,9 +69,10 @@ Entry read_large(const Fields& fields, uint64_t extra, uint64_t length, uint32_t
 std::shared_ptr<const Bytes> Bytes::map(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   FL_CHECK(file >= 0, "[package] expected a file that can be read, got ", path, ": ", std::strerror(errno));
-  struct stat state {};
+  struct stat state{};
   const bool regular = fstat(file, &state) == 0 && S_ISREG(state.st_mode) && state.st_size > 0;
-  void* data = regular ? mmap(nullptr, static_cast<size_t>(state.st_size), PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0)
+  void* data = regular ? mmap(nullptr, static_cast<size_t>(state.st_size), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE, file, 0)
                        : MAP_FAILED;
   close(file);
   FL_CHECK(data != MAP_FAILED, "[package] expected a file that can be mapped, got ", path);
@@ -81,7 +82,8 @@ std::shared_ptr<const Bytes> Bytes::map(const std::string& path) {
 
 std::shared_ptr<const Bytes> Bytes::copy(const void* data, size_t size) {
   FL_CHECK(data != nullptr && size > 0, "[package] expected the bytes of an archive, got none");
-  auto* own = static_cast<char*>(std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment));
+  auto* own =
+      static_cast<char*>(std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment));
   FL_CHECK_KIND(own != nullptr, OutOfMemory, "[package] expected memory for ", size, " bytes, got none");
   std::memcpy(own, data, size);
   return std::shared_ptr<const Bytes>(new Bytes(own, size, false));
@@ -125,15 +127,18 @@ void Archive::read_directory(uint64_t offset, uint64_t size, uint64_t count) {
            " entries, got one of ", size, " bytes");
   uint64_t at = offset;
   for (uint64_t i = 0; i < count; ++i) {
-    FL_CHECK(fields.at<uint32_t>(at) == kEntrySignature, "[package] expected an entry of the directory, got other bytes");
+    FL_CHECK(fields.at<uint32_t>(at) == kEntrySignature,
+             "[package] expected an entry of the directory, got other bytes");
     const auto method = fields.at<uint16_t>(at + 10);
     const auto name_length = fields.at<uint16_t>(at + 28), extra_length = fields.at<uint16_t>(at + 30),
                comment_length = fields.at<uint16_t>(at + 32);
     fields.require(at + kEntrySize, uint64_t(name_length) + extra_length + comment_length);
     std::string name(bytes_->data() + at + kEntrySize, name_length);
-    const Entry entry = read_large(fields, at + kEntrySize + name_length, extra_length, fields.at<uint32_t>(at + 20),
-                                   fields.at<uint32_t>(at + 24), fields.at<uint32_t>(at + 42));
-    FL_CHECK(method == 0, "[package] expected members without compression, got ", name, " with method ", method);
+    const Entry entry =
+        read_large(fields, at + kEntrySize + name_length, extra_length, fields.at<uint32_t>(at + 20),
+                   fields.at<uint32_t>(at + 24), fields.at<uint32_t>(at + 42));
+    FL_CHECK(method == 0, "[package] expected members without compression, got ", name, " with method ",
+             method);
     fields.require(entry.offset, kLocalSize);
     FL_CHECK(fields.at<uint32_t>(entry.offset) == kLocalSignature, "[package] expected the header of ", name,
              ", got other bytes");

@@ -16,20 +16,22 @@ constexpr int64_t kAlignment = 64;
 // A constant where it lies in the archive.
 Tensor constant_in(const std::shared_ptr<const Bytes>& bytes, const Archive::Member& weights,
                    const ConstantEntry& entry) {
-  FL_CHECK(entry.sizes.size() == entry.strides.size(), "[package] expected a stride for each size of ", entry.name);
+  FL_CHECK(entry.sizes.size() == entry.strides.size(), "[package] expected a stride for each size of ",
+           entry.name);
   int64_t last = 0, count = 1;
   for (size_t d = 0; d < entry.sizes.size(); ++d) {
     const int64_t size = entry.sizes[d], stride = entry.strides[d];
     int64_t step = 0;
     FL_CHECK(size >= 0 && stride >= 0 && !__builtin_mul_overflow(size - 1, stride, &step) &&
-                 !__builtin_add_overflow(last, size ? step : 0, &last) && !__builtin_mul_overflow(count, size, &count),
+                 !__builtin_add_overflow(last, size ? step : 0, &last) &&
+                 !__builtin_mul_overflow(count, size, &count),
              "[package] expected sizes and strides of ", entry.name, " to make sense, got others");
   }
   int64_t extent = 0;
   const bool fits = count == 0 || (!__builtin_add_overflow(last, 1, &extent) &&
                                    !__builtin_mul_overflow(extent, size_of(entry.dtype), &extent));
-  FL_CHECK(fits && entry.offset >= 0 && entry.offset % kAlignment == 0 && entry.bytes >= 0 && extent <= entry.bytes &&
-               static_cast<uint64_t>(entry.offset) <= weights.size &&
+  FL_CHECK(fits && entry.offset >= 0 && entry.offset % kAlignment == 0 && entry.bytes >= 0 &&
+               extent <= entry.bytes && static_cast<uint64_t>(entry.offset) <= weights.size &&
                static_cast<uint64_t>(entry.bytes) <= weights.size - static_cast<uint64_t>(entry.offset),
            "[package] expected the constant ", entry.name, " inside of the weights, got a place outside");
   Tensor tensor = empty_strided(IntSpan(), IntSpan(), {entry.dtype, Device{}});
@@ -77,7 +79,9 @@ Package::Package(const std::shared_ptr<const Bytes>& bytes) : bytes_(bytes) {
     if (!kernels_) kernels_ = KernelLibrary::load(archive);
     return kernels_->find(name);
   };
-  context.constant = [&](const ConstantEntry& entry) { return constant_in(bytes, weights ? *weights : none, entry); };
+  context.constant = [&](const ConstantEntry& entry) {
+    return constant_in(bytes, weights ? *weights : none, entry);
+  };
   plan_ = read_plan({plan.data, plan.size}, context);
   FL_CHECK(!plan_.variants.empty(), "[package] expected a plan for some sizes, got none");
   signature_ = text_of(archive, kSignaturePath);
@@ -97,32 +101,32 @@ void Package::check_inputs(const std::vector<Tensor>& inputs) const {
     const InputEntry& entry = plan_.inputs[i];
     const Tensor& input = inputs[i];
     FL_CHECK_KIND(input.defined(), Type, "[package] expected a tensor for ", entry.name, ", got none");
-    FL_CHECK(input.is_cpu(), "[package] expected ", entry.name, " on the CPU, got ", to_string(input.device()));
-    FL_CHECK(input.dtype() == entry.dtype, "[package] expected ", entry.name, " of dtype ", name_of(entry.dtype),
-             ", got ", name_of(input.dtype()));
+    FL_CHECK(input.is_cpu(), "[package] expected ", entry.name, " on the CPU, got ",
+             to_string(input.device()));
+    FL_CHECK(input.dtype() == entry.dtype, "[package] expected ", entry.name, " of dtype ",
+             name_of(entry.dtype), ", got ", name_of(input.dtype()));
     FL_CHECK(input.sizes().size() == entry.sizes.size(), "[package] expected ", entry.name, " with ",
              entry.sizes.size(), " dimensions, got the shape ", input.sizes());
     for (size_t d = 0; d < entry.sizes.size(); ++d)
-      FL_CHECK(entry.sizes[d] < 0 || entry.sizes[d] == input.sizes()[d], "[package] expected ", entry.name, ".size(",
-               d, ") == ", entry.sizes[d], ", got the shape ", input.sizes());
+      FL_CHECK(entry.sizes[d] < 0 || entry.sizes[d] == input.sizes()[d], "[package] expected ", entry.name,
+               ".size(", d, ") == ", entry.sizes[d], ", got the shape ", input.sizes());
   }
   for (const SizeRange& range : plan_.ranges) {
     const Tensor& input = inputs[static_cast<size_t>(range.input)];
     const int64_t size = input.size(range.dim);
     FL_CHECK(size >= range.low && size <= range.high, "[package] expected ",
-             plan_.inputs[static_cast<size_t>(range.input)].name, ".size(", range.dim, ") between ", range.low, " and ",
-             range.high, ", got ", size);
+             plan_.inputs[static_cast<size_t>(range.input)].name, ".size(", range.dim, ") between ",
+             range.low, " and ", range.high, ", got ", size);
   }
 }
 
-Package::Instance Package::instantiate(const PlanVariant& variant, const std::vector<Tensor>& inputs) const {
-  const compiled::SizePlan& plan = variant.plan;
+Ref<compiled::CompiledGraph> instantiate(const compiled::SizePlan& plan, size_t constants,
+                                         const std::vector<Tensor>& inputs) {
   // Where the sizes of each input begin among the integers of a plan.
   std::vector<std::pair<int32_t, const Tensor*>> places;
   int32_t place = 0;
   for (size_t i = 0; i < plan.model->inputs.size(); ++i) {
-    const bool is_user = i >= static_cast<size_t>(plan_.input_constants);
-    if (is_user) places.emplace_back(place, &inputs[i - static_cast<size_t>(plan_.input_constants)]);
+    if (i >= constants) places.emplace_back(place, &inputs[i - constants]);
     place += static_cast<int32_t>(2 * plan.model->inputs[i].sizes.size());
   }
   compiled::Point at{};
@@ -138,7 +142,8 @@ Package::Instance Package::instantiate(const PlanVariant& variant, const std::ve
   if (!values) return {};
   for (const auto& [first, tensor] : places)
     for (int64_t d = 0; d < tensor->dim(); ++d)
-      if ((*values)[static_cast<size_t>(plan.class_of[static_cast<size_t>(first + d)])] != tensor->size(d)) return {};
+      if ((*values)[static_cast<size_t>(plan.class_of[static_cast<size_t>(first + d)])] != tensor->size(d))
+        return {};
   return plan.instantiate(*values);
 }
 
@@ -158,9 +163,11 @@ Package::Instance Package::instantiate(const std::vector<Tensor>& inputs) const 
     }
     order.emplace_back(nearest, &variant);
   }
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [distance, variant] : order)
-    if (Instance instance = instantiate(*variant, inputs)) return instance;
+    if (Instance instance = runtime::instantiate(variant->plan, replaceable_constants(), inputs))
+      return instance;
   std::string shapes;
   for (const Tensor& input : inputs) shapes += message(shapes.empty() ? "" : ", ", input.sizes());
   fail("[package] expected sizes that the package was compiled for, got the shapes ", shapes);
@@ -209,11 +216,13 @@ void Package::update(const std::vector<std::pair<std::string, Tensor>>& constant
                                     [&, &wanted = name](const ConstantEntry& c) { return c.name == wanted; });
     FL_CHECK(entry != plan_.constants.end(), "[package] expected the name of a constant, got ", name);
     const auto index = static_cast<size_t>(entry - plan_.constants.begin());
-    FL_CHECK(index < static_cast<size_t>(plan_.input_constants), "[package] expected a constant that can be replaced, got ",
-             name);
-    FL_CHECK(tensor.defined() && tensor.dtype() == entry->dtype && tensor.sizes() == IntSpan(entry->sizes),
-             "[package] expected ", name_of(entry->dtype), " of the shape ", IntSpan(entry->sizes), " for ", name, ", got ",
-             tensor.defined() ? message(name_of(tensor.dtype()), " ", tensor.sizes()) : std::string("nothing"));
+    FL_CHECK(index < static_cast<size_t>(plan_.input_constants),
+             "[package] expected a constant that can be replaced, got ", name);
+    FL_CHECK(
+        tensor.defined() && tensor.dtype() == entry->dtype && tensor.sizes() == IntSpan(entry->sizes),
+        "[package] expected ", name_of(entry->dtype), " of the shape ", IntSpan(entry->sizes), " for ", name,
+        ", got ",
+        tensor.defined() ? message(name_of(tensor.dtype()), " ", tensor.sizes()) : std::string("nothing"));
     if (in_place && tensor.strides() == IntSpan(entry->strides)) {
       (*next)[index] = tensor;
       continue;

@@ -1,8 +1,8 @@
 // A model that was compiled ahead of time, read from a package and run: no Python, no compiler.
 //
-// A package is read once and may be run by many threads at the same time. What a run needs for its sizes is made
-// at their first use and held for later ones; where constants are replaced, runs that began before finish with
-// the old ones.
+// A package is read once and may be run by many threads at the same time. What a run needs for its sizes is
+// made at their first use and held for later ones; where constants are replaced, runs that began before
+// finish with the old ones.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,11 @@
 #include "runtime/package_plan.h"
 
 namespace fl::runtime {
+
+// The graph of a plan for inputs of these sizes, which come after some constants; null where the plan does
+// not hold.
+Ref<compiled::CompiledGraph> instantiate(const compiled::SizePlan& plan, size_t constants,
+                                         const std::vector<Tensor>& inputs);
 
 class Package {
  public:
@@ -51,15 +56,14 @@ class Package {
   void check_inputs(const std::vector<Tensor>& inputs) const;
   Instance instance_for(const std::vector<Tensor>& inputs) const;
   Instance instantiate(const std::vector<Tensor>& inputs) const;
-  Instance instantiate(const PlanVariant& variant, const std::vector<Tensor>& inputs) const;
 
   std::shared_ptr<const Bytes> bytes_;  // that constants lie in
   std::shared_ptr<const KernelLibrary> kernels_;
   PackagePlan plan_;
   std::string signature_, metadata_;
-  std::shared_ptr<const std::vector<Tensor>> constants_;       // replaced as a whole
-  mutable std::shared_ptr<const Instances> instances_;         // replaced as a whole
-  mutable std::mutex mutex_;                                   // of those who replace
+  std::shared_ptr<const std::vector<Tensor>> constants_;  // replaced as a whole
+  mutable std::shared_ptr<const Instances> instances_;    // replaced as a whole
+  mutable std::mutex mutex_;                              // of those who replace
 };
 
 }  // namespace fl::runtime

@@ -81,8 +81,8 @@ class Reader {
   size_t length(size_t) {
     int64_t n = 0;
     number(n);
-    FL_CHECK(n >= 0 && static_cast<uint64_t>(n) <= bytes_.size() - at_, "[package] expected a list of at most ",
-             bytes_.size() - at_, " elements, got ", n);
+    FL_CHECK(n >= 0 && static_cast<uint64_t>(n) <= bytes_.size() - at_,
+             "[package] expected a list of at most ", bytes_.size() - at_, " elements, got ", n);
     return static_cast<size_t>(n);
   }
   void kernel(Entry& entry) {
@@ -512,7 +512,8 @@ PackagePlan read_plan(std::string_view bytes, const PlanContext& context) {
   FL_CHECK(magic == kMagic, "[package] expected a plan, got other bytes");
   int64_t version = 0;
   reader.number(version);
-  FL_CHECK(version == kFormatVersion, "[package] expected a plan of version ", kFormatVersion, ", got ", version);
+  FL_CHECK(version == kFormatVersion, "[package] expected a plan of version ", kFormatVersion, ", got ",
+           version);
   exchange(reader, plan.kernels);
   for (const std::string& name : plan.kernels) entries.push_back(context.entry(name));
   exchange(reader, plan.constants);

@@ -66,12 +66,14 @@ class ProgramCheck {
 
   void run() {
     for (const auto& kept : program_.kept) {
-      require(kept->program.outputs.size() == 1 && kept->program.inputs == static_cast<int>(kept->inputs.size()),
-              "a kept value of another form");
+      require(
+          kept->program.outputs.size() == 1 && kept->program.inputs == static_cast<int>(kept->inputs.size()),
+          "a kept value of another form");
       for (int i : kept->inputs) require(i >= 0 && i < program_.inputs, "a kept value of absent inputs");
       ProgramCheck(kept->program).run();
     }
-    for (const BlockSpan& block : program_.blocks) require(block.first <= block.last, "a block that ends first");
+    for (const BlockSpan& block : program_.blocks)
+      require(block.first <= block.last, "a block that ends first");
     for (const Step& step : program_.steps) std::visit([&](const auto& s) { (*this)(s); }, step);
     for (int slot : program_.outputs)
       if (slot != -1) used(slot);
@@ -110,18 +112,21 @@ class ProgramCheck {
     const Schema& schema = s.op->schema;
     const size_t n = schema.args.size();
     require(s.arguments.size() == n && n <= kMostValues && s.results.size() <= kMostValues &&
-                s.offers.size() <= kMostOffers && (schema.returns_list || s.results.size() <= schema.returns.size()) &&
+                s.offers.size() <= kMostOffers &&
+                (schema.returns_list || s.results.size() <= schema.returns.size()) &&
                 schema.returns.size() <= kMostValues,
             "a call of another form");
     std::vector<bool> set(n, false);
     const auto argument = [&](int i) -> const Argument& {
-      require(i >= 0 && static_cast<size_t>(i) < n && !set[static_cast<size_t>(i)], "an absent argument of a call");
+      require(i >= 0 && static_cast<size_t>(i) < n && !set[static_cast<size_t>(i)],
+              "an absent argument of a call");
       set[static_cast<size_t>(i)] = true;
       return schema.args[static_cast<size_t>(i)];
     };
     for (const auto& [i, slot] : s.tensors) {
       const Argument& a = argument(i);
-      require(!a.list && (a.type <= ArgType::TensorOrScalar || a.type == ArgType::Any), "a tensor for another argument");
+      require(!a.list && (a.type <= ArgType::TensorOrScalar || a.type == ArgType::Any),
+              "a tensor for another argument");
       used(slot);
     }
     for (const CallStep::List& list : s.lists) {
@@ -148,7 +153,8 @@ class ProgramCheck {
 
  private:
   void used(int slot) const {
-    require(slot >= 0 && slot < program_.slots && filled_[static_cast<size_t>(slot)], "a slot that is read too early");
+    require(slot >= 0 && slot < program_.slots && filled_[static_cast<size_t>(slot)],
+            "a slot that is read too early");
   }
   void fill(int slot) {
     require(slot >= given_ && slot < program_.slots, "a slot that is written and absent");
@@ -187,7 +193,8 @@ void check_sizes(const SizePlan& plan, const PackagePlan& package) {
   }
   size_t input_integers = 0;
   for (const InputSpec& input : plan.model->inputs) {
-    require(input.sizes.size() == input.strides.size() && input.sizes.size() <= kMostDims, "sizes without strides");
+    require(input.sizes.size() == input.strides.size() && input.sizes.size() <= kMostDims,
+            "sizes without strides");
     input_integers += 2 * input.sizes.size();
   }
   require(plan.symbols.size() <= static_cast<size_t>(kMaxSymbols), "too many sizes that change");
@@ -208,9 +215,11 @@ void check_plan(const PackagePlan& plan) {
             "a range of an absent size");
   for (const PlanVariant& variant : plan.variants) {
     check_sizes(variant.plan, plan);
-    for (const auto& sample : variant.samples) require(sample.size() == plan.ranges.size(), "a sample of other sizes");
+    for (const auto& sample : variant.samples)
+      require(sample.size() == plan.ranges.size(), "a sample of other sizes");
     const Program& program = variant.plan.model->forward;
-    require(program.inputs == static_cast<int>(variant.plan.model->inputs.size()), "another number of inputs");
+    require(program.inputs == static_cast<int>(variant.plan.model->inputs.size()),
+            "another number of inputs");
     require(program.outputs.size() == plan.outputs.size(), "another number of outputs");
     for (size_t i = 0; i < variant.plan.model->inputs.size(); ++i) {
       const InputSpec& spec = variant.plan.model->inputs[i];

@@ -65,7 +65,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "_inductor.virtualized": (_COMPILER, ""),
     "_decomp": (_COMPILER, "core_aten_decompositions get_decompositions register_decomposition decomposition_table={}"),
     "_dynamo.external_utils": (_CAPTURE, "@wrap_inline is_compiling()=False"),
-    "_export": (_EXPORT, "capture_pre_autograd_graph"),
     "_guards": (_CAPTURE, "detect_fake_mode()=None TracingContext CompileContext Source"),
     "_prims": (_COMPILER, ""),
     "_refs": (_COMPILER, ""),

@@ -68,7 +68,9 @@ def aoti_load_package(
     return load_package(path, run_single_threaded=run_single_threaded, device_index=device_index)
 
 
-def aoti_compile_and_load(exported_program: Any, *, inductor_configs: dict[str, Any] | None = None) -> AOTICompiledModel:
+def aoti_compile_and_load(
+    exported_program: Any, *, inductor_configs: dict[str, Any] | None = None
+) -> AOTICompiledModel:
     """Compiles an exported program and loads the package, without a file."""
     import io
 

@@ -34,7 +34,9 @@ class AOTICompiledModel:
             if fact["kind"] == "tensor":
                 tensors.append(leaf)
             elif leaf != fact["value"]:
-                raise ValueError(f"[package] expected the value {fact['value']!r} that the program was exported with, got {leaf!r}")
+                raise ValueError(
+                    f"[package] expected the value {fact['value']!r} that the program was exported with, got {leaf!r}"
+                )
         results = iter(self.run_tensors(tensors))
         made = []
         for fact in self._outputs:
@@ -42,7 +44,7 @@ class AOTICompiledModel:
                 made.append(fact["value"])
             else:
                 value = next(results)
-                made.append(int(value) if fact["kind"] == "int" else value)
+                made.append(value.shape[0] if fact["kind"] == "int" else value)
         return pytree.tree_unflatten(made, self._out_spec)
 
     def _reordered(self, args: Any, kwargs: Any) -> list[Any]:
@@ -95,4 +97,4 @@ def load_package(
     """Loads a package from a file, or from a buffer. Kernels of a package are native code: load only those you trust."""
     if hasattr(path, "read"):
         return AOTICompiledModel(_C._load_package(bytes(path.read())))
-    return AOTICompiledModel(_C._load_package(os.fspath(path)))  # type: ignore[arg-type]
+    return AOTICompiledModel(_C._load_package(os.fspath(path)))

@@ -18,7 +18,7 @@ from flambeau.utils import _pytree as pytree
 
 __all__ = ["Group", "ProgramFunction", "Recording", "record"]
 
-MOST_RECORDINGS = 120
+MOST_RECORDINGS = 600
 _STEPS = (2, 4, 8)  # remainders that plans may look at
 
 
@@ -105,7 +105,7 @@ class ProgramFunction:
                 if isinstance(value, fl.Tensor):
                     results.append(value)
                 elif type(spec.arg).__name__ == "SymIntArgument":
-                    results.append(fl.full((), int(value), dtype=fl.int64))
+                    results.append(fl.empty((int(value), 0)))  # an integer is returned as a size, which plans can vary
             elif kind == "USER_INPUT_MUTATION":
                 given[self.user_names[str(spec.target)]].copy_(value)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
@@ -119,14 +119,18 @@ class ProgramFunction:
         found = []
         for atom, (low, high) in self.program._ranges.items():
             for k, tensor in enumerate(self.tensors):
-                dims = [d for d, e in enumerate(tensor.shape or ()) if getattr(e, "symbols", None) == frozenset((atom,))]
+                dims = [
+                    d for d, e in enumerate(tensor.shape or ()) if getattr(e, "symbols", None) == frozenset((atom,))
+                ]
                 if dims:
                     top = sampling.LARGEST if math.isinf(high) else min(int(high), sampling.LARGEST)
                     found.append(Symbol(atom, max(int(low), 0), top, k, dims[0], tensor.shape[dims[0]]))  # type: ignore[index]
                     break
         return found
 
-    def inputs_at(self, symbols: Sequence[Symbol], point: Point, fill: Callable[[UserInput, tuple[int, ...]], Any]) -> list[Any]:
+    def inputs_at(
+        self, symbols: Sequence[Symbol], point: Point, fill: Callable[[UserInput, tuple[int, ...]], Any]
+    ) -> list[Any]:
         """Tensors for the user's inputs with the sizes of a point."""
         values = {symbol.atom: size for symbol, size in zip(symbols, point)}
         return [fill(tensor, tensor_shape(tensor, values)) for tensor in self.tensors]
@@ -168,7 +172,9 @@ class Recording:
     failures: dict[Point, Exception] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.compiler = GraphCompiler(self.function, True, settings=self.settings, members=range(len(self.function.members)))
+        self.compiler = GraphCompiler(
+            self.function, True, settings=self.settings, members=range(len(self.function.members))
+        )
         self.members = [value for _, value in self.function.members]
 
     @property
@@ -217,12 +223,11 @@ class Recording:
         return list(number.values())
 
     def missing(self, groups: list[Group]) -> list[Point]:
-        """One point of each pattern that no plan is for."""
-        served = {sampling.pattern_of(p) for group in groups for p in group.points}
-        patterns: dict[Point, Point] = {}
-        for point in self.graphs:
-            patterns.setdefault(sampling.pattern_of(point), point)
-        return [point for pattern, point in patterns.items() if pattern not in served]
+        """Promised sizes that no plan is for."""
+        refused = {sampling.pattern_of(p) for p in self.failures}
+        points = [p for p in sampling.candidates(self.ranges) if sampling.pattern_of(p) not in refused]
+        inputs = [self.function.inputs_at(self.symbols, p, blank) for p in points]
+        return [points[i] for i in _C._uncovered([g.graphs for g in groups], len(self.members), inputs)]
 
 
 def record(function: ProgramFunction, settings: dict[str, Any]) -> tuple[Recording, list[Group]]:
@@ -238,14 +243,15 @@ def record(function: ProgramFunction, settings: dict[str, Any]) -> tuple[Recordi
     groups = recording.groups()
     for step in _STEPS:
         missing = recording.missing(groups)
-        if not missing:
-            break
-        for point in sampling.more_points(missing, recording.ranges, step):
-            recording.take(point)
-        groups += [g for g in recording.groups(step) if sampling.pattern_of(g.points[0]) in map(sampling.pattern_of, missing)]
+        for pattern in {sampling.pattern_of(p) for p in missing}:
+            for point in sampling.points_by_remainder(pattern, recording.ranges, step):
+                recording.take(point)
+        if missing:
+            groups += recording.groups(step)
     if missing := recording.missing(groups):
+        sizes = ", ".join(f"{s.atom} = {n}" for s, n in zip(recording.symbols, missing[0]))
         raise RuntimeError(
-            f"[package] expected sizes and strides that are polynomials of {[str(s.atom) for s in recording.symbols]}, got others "
-            f"near {missing[0]}; give a Dim that divides evenly (such as 8 * Dim('n')), or fewer dynamic sizes"
+            f"[package] expected plans for all promised sizes, got none for {sizes}; a Dim that divides evenly (8 * Dim('n')) or a "
+            "smaller range may help"
         )
     return recording, groups

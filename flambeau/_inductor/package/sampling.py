@@ -8,9 +8,10 @@ Between neighbours whose plans differ in structure the border is looked for.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator
 
-__all__ = ["Point", "borders", "first_points", "more_points", "pattern_of", "unseen_points"]
+__all__ = ["Point", "borders", "candidates", "first_points", "pattern_of", "points_by_remainder", "unseen_points"]
 
 Point = tuple[int, ...]
 LARGEST = 1 << 20  # size that plans are evaluated at
@@ -72,18 +73,31 @@ def borders(points: list[Point], groups: list[int]) -> Iterator[Point]:
                     yield middle
 
 
-def more_points(points: list[Point], ranges: list[tuple[int, int]], step: int) -> list[Point]:
-    """Points that differ from known ones by multiples of a step in one size, for plans that look at remainders."""
-    found: dict[Point, None] = {}
-    for point in points:
-        for axis, (_, high) in enumerate(ranges):
-            if point[axis] < 2:
-                continue
-            for times in range(1, 6):
-                size = point[axis] + times * step
-                if size <= high:
-                    found[(*point[:axis], size, *point[axis + 1 :])] = None
-    return [point for point in found if point not in set(points)]
+def points_by_remainder(pattern: Point, ranges: list[tuple[int, int]], step: int) -> Iterator[Point]:
+    """Points of a pattern for every combination of remainders of a step, for plans that look at them."""
+    axes = [axis for axis, size in enumerate(pattern) if size == 2]
+    multiples = (0, 1, 2, 3, 5, 7) if len(axes) == 1 else (0, 1, 3)
+    for remainders in itertools.product(range(step), repeat=len(axes)):
+        for times in itertools.product(multiples, repeat=len(axes)):
+            point = list(pattern)
+            for axis, remainder, k in zip(axes, remainders, times):
+                point[axis] = max(ranges[axis][0], 2) + remainder + k * step
+            if all(point[axis] <= ranges[axis][1] for axis in axes):
+                yield tuple(point)
+
+
+def candidates(ranges: list[tuple[int, int]]) -> list[Point]:
+    """Points all over the promised ranges, at which there must be a plan."""
+    generator = random.Random(0)
+    lines = [
+        sorted(
+            {*range(low, min(low + 18, high + 1)), *(n for n in _LADDER if low <= n <= high), min(high, _LADDER[-1])}
+        )
+        for low, high in ranges
+    ]
+    if len(ranges) == 1:
+        return [(n,) for n in lines[0]]
+    return sorted({tuple(generator.choice(line) for line in lines) for _ in range(80)})
 
 
 def unseen_points(points: list[Point], ranges: list[tuple[int, int]], count: int) -> list[Point]:

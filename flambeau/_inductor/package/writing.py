@@ -31,7 +31,9 @@ _UNSEEN = 3  # points at which results are compared with eager mode
 _IGNORED = "aot_inductor."
 
 
-def compile_package(program: Any, target: str | os.PathLike[str] | IO[bytes], configs: dict[str, Any] | None = None) -> None:
+def compile_package(
+    program: Any, target: str | os.PathLike[str] | IO[bytes], configs: dict[str, Any] | None = None
+) -> None:
     """Compiles an exported program into a package, and checks it against the program at sizes that were not recorded."""
     settings, metadata = _settings(configs or {})
     function = ProgramFunction(program)
@@ -44,7 +46,7 @@ def compile_package(program: Any, target: str | os.PathLike[str] | IO[bytes], co
         _check(recording, program, load_package(io.BytesIO(buffer.getvalue())))
         target.write(buffer.getvalue())
         return
-    path = Path(target)  # type: ignore[arg-type]
+    path = Path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     try:
@@ -91,7 +93,9 @@ def _write(
         _member(archive, f"{name}/byteorder", [b"little"])
         _member(archive, f"{name}/{_FOLDER}/plan", [plan])
         _member(archive, f"{name}/{_FOLDER}/signature.json", [json.dumps(_signature(function)).encode()])
-        _member(archive, f"{name}/{_FOLDER}/metadata.json", [json.dumps({"AOTI_DEVICE_KEY": "cpu", **metadata}).encode()])
+        _member(
+            archive, f"{name}/{_FOLDER}/metadata.json", [json.dumps({"AOTI_DEVICE_KEY": "cpu", **metadata}).encode()]
+        )
         for target, content in objects.items():
             _member(archive, f"{name}/{_FOLDER}/kernels-{target}.so", [content])
         if weights:
@@ -128,7 +132,8 @@ def _lay_out_weights(function: ProgramFunction, groups: list[Group]) -> tuple[li
         if id(value) not in known:
             known.add(id(value))
             tensors.append((f"_recorded_{len(tensors)}", value))
-    constants, parts, places, at = [], [], {}, 0
+    constants, places, at = [], {}, 0
+    parts: list[Any] = []
     for name, tensor in tensors:
         if not tensor.is_cpu:
             raise NotImplementedError(f"[package] expected a model on the CPU, got {name} on {tensor.device}")
@@ -161,8 +166,8 @@ def _ranges(recording: Recording) -> list[tuple[int, int, int, int]]:
         low = symbol.low
         while low < symbol.high and _is_refused(recording, symbol, low):
             low += 1
-        ends = sorted(evaluate(symbol.expr, {symbol.atom: n}) for n in (low, symbol.high))
-        found.append((symbol.input, symbol.dim, *ends))
+        first, last = (evaluate(symbol.expr, {symbol.atom: n}) for n in (low, symbol.high))
+        found.append((symbol.input, symbol.dim, min(first, last), max(first, last)))
     return found
 
 
@@ -178,7 +183,9 @@ def _coordinates(recording: Recording, point: sampling.Point) -> list[int]:
 
 def _signature(function: ProgramFunction) -> dict[str, Any]:
     spec = function.program.call_spec
-    inputs = [{"kind": "tensor"} if i.shape is not None else {"kind": "value", "value": i.value} for i in function.inputs]
+    inputs = [
+        {"kind": "tensor"} if i.shape is not None else {"kind": "value", "value": i.value} for i in function.inputs
+    ]
     try:
         json.dumps(inputs), json.dumps(function.outputs)
     except TypeError as error:
@@ -199,7 +206,9 @@ def _signature(function: ProgramFunction) -> dict[str, Any]:
 def _filled(tensor: UserInput, shape: tuple[int, ...]) -> Any:
     """Values of the example, repeated: they are what the program takes."""
     if tensor.example is None:
-        return fl.randn(shape).to(tensor.dtype) if tensor.dtype.is_floating_point else fl.zeros(shape, dtype=tensor.dtype)
+        return (
+            fl.randn(shape).to(tensor.dtype) if tensor.dtype.is_floating_point else fl.zeros(shape, dtype=tensor.dtype)
+        )
     value = tensor.example.detach()
     for dim, size in enumerate(shape):
         if size and value.shape[dim] == 0:
@@ -231,7 +240,9 @@ def _check(recording: Recording, program: Any, model: AOTICompiledModel) -> None
 
 def _compare(expected: Any, found: Any, point: sampling.Point) -> None:
     if expected.shape != found.shape or expected.dtype != found.dtype:
-        raise RuntimeError(f"[package] expected a result of the shape {tuple(expected.shape)} at sizes {point}, got {tuple(found.shape)}")
+        raise RuntimeError(
+            f"[package] expected a result of the shape {tuple(expected.shape)} at sizes {point}, got {tuple(found.shape)}"
+        )
     if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
         same = bool((expected == found).all())
     else:

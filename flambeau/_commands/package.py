@@ -1,0 +1,64 @@
+"""`flambeau package`: compile a model ahead of time into one file that C, C++ and Python load."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+EPILOG = """The factory takes no arguments. It returns an exported program, or a module with example arguments, (module, args),
+or with the sizes that may vary besides, (module, args, dynamic_shapes), as torch.export.export takes them.
+
+example: flambeau package model.py:make -o model.pt2
+"""
+
+
+def factory(text: str) -> tuple[Path, str]:
+    path, separator, name = text.rpartition(":")
+    if not separator or not name.isidentifier() or not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"expected file.py:function, got {text!r}")
+    return Path(path), name
+
+
+def call(path: Path, name: str) -> Any:
+    """What a function of a file returns."""
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return getattr(module, name)()
+
+
+def exported(made: Any) -> Any:
+    from flambeau.export import export
+
+    if hasattr(made, "graph_signature"):
+        return made
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise TypeError(f"expected (module, args) or (module, args, dynamic_shapes), got {type(made).__name__}")
+    model, args, *shapes = made
+    return export(model.eval(), tuple(args), dynamic_shapes=shapes[0] if shapes else None)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        "flambeau package", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("factory", type=factory, help="file.py:function that makes the model")
+    parser.add_argument("-o", "--output", required=True, help="the package, a file that ends in .pt2")
+    parsed = parser.parse_args(arguments)
+    if not parsed.output.endswith(".pt2"):
+        parser.error(f"expected an output that ends in .pt2, got {parsed.output!r}")
+    import flambeau.as_torch  # noqa: F401  models are written for PyTorch's name
+    from flambeau._inductor import aoti_compile_and_package
+
+    begin = time.perf_counter()
+    aoti_compile_and_package(exported(call(*parsed.factory)), package_path=parsed.output)
+    size = Path(parsed.output).stat().st_size
+    print(f"{parsed.output}: {size / 1e6:.1f} MB in {time.perf_counter() - begin:.1f} s")
+    return 0
