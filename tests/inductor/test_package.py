@@ -1,6 +1,8 @@
 """Packages: exported programs as files, run by native code with the results of eager mode at all promised sizes."""
 
 import io
+import subprocess
+import sys
 import threading
 import zipfile
 
@@ -8,7 +10,6 @@ import pytest
 
 import flambeau as fl
 from flambeau import _C, nn
-from flambeau.__main__ import main
 from flambeau._inductor import aot_compile, aoti_compile_and_load, aoti_compile_and_package, aoti_load_package, build
 from flambeau.export import Dim, export
 
@@ -220,9 +221,9 @@ def test_metadata_and_older_names(tmp_path):
         aoti_compile_and_package(program, inductor_configs={"max_autotun": True})
 
 
-def test_command(tmp_path, capsys):
+def test_command(tmp_path):
     (tmp_path / "model.py").write_text("import torch\ndef make(): return torch.nn.Linear(3, 2), (torch.randn(1, 3),)\n")
     target = tmp_path / "model.pt2"
-    assert main(["package", f"{tmp_path}/model.py:make", "-o", str(target)]) == 0
-    assert "MB in" in capsys.readouterr().out
+    command = [sys.executable, "-m", "flambeau", "package", f"{tmp_path}/model.py:make", "-o", str(target)]
+    assert "MB in" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert aoti_load_package(target)(fl.zeros(1, 3)).shape == (1, 2)
