@@ -526,6 +526,10 @@ def import_module(name: str) -> None:
 
 def special_or_namespace(name: str) -> Any:
     """What `ops.<name>` is: one of the few functions there, or a namespace."""
+    if name == "higher_order":
+        from flambeau._higher_order_ops import operators
+
+        return operators.namespace
     return globals()[name] if name in ("load_library", "loaded_libraries", "import_module") else namespace(name)
 
 

@@ -45,7 +45,7 @@ LAYERS = (
         "ao.quantized_tensor",
         "utils.checkpoint",
     ),
-    ("nn", "optim", "amp", "distributions"),
+    ("nn", "optim", "amp", "distributions", "_higher_order_ops"),
     ("_subclasses",),
     ("fx",),
     ("_functorch",),

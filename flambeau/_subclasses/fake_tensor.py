@@ -388,13 +388,17 @@ class FakeTensorMode(TorchFunctionMode):
         if self.recorder is not None:
             decomposed = self.recorder.decompose(op)
             if decomposed is not None:
-                result = decomposed(*args, **kwargs)
+                _C._push_torch_function_mode(self)  # what it makes on the way is fake, too
+                try:
+                    result = decomposed(*args, **kwargs)
+                finally:
+                    _C._pop_torch_function_mode()
                 if result is not NotImplemented:
                     return result
         symbolic = _is_symbolic(bound)
         differentiated = self.keeps_history and self._requires_grad(info, bound)
         definition = info.definition
-        taken_apart = (info.composite and self.recorder is not None and self.recorder.takes_apart) or (
+        taken_apart = (info.composite and self.recorder is not None and self.recorder.takes(info.base)) or (
             differentiated and fake_autograd.derivative_of(info.base) is None
         )
         rule = shapes.find(info.base) if symbolic and not taken_apart else None

@@ -53,6 +53,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Any] | None) -> Export
     return ExportedProgram(
         whole, ExportGraphSignature(specs, outputs), program.state_dict, constants,
         program.call_spec, program._facts, program._ranges, list(checks), program.example_inputs,
+        substitutions=program._substitutions, module_call_graph=program.module_call_graph, dialect="ATEN",
     )  # fmt: skip
 
 

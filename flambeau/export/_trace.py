@@ -15,8 +15,15 @@ from flambeau._dynamo.exc import UserError
 from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._dynamo.traced import TracedTensor
+from flambeau._higher_order_ops.operators import higher_order
 from flambeau.export import dynamic_shapes as shapes
-from flambeau.export.exported_program import CallSpec, ExportedProgram, InputFacts
+from flambeau.export.exported_program import (
+    CallSpec,
+    ExportedProgram,
+    InputFacts,
+    ModuleCallEntry,
+    ModuleCallSignature,
+)
 from flambeau.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -31,10 +38,13 @@ from flambeau.fx.experimental.proxy_tensor import PythonKeyTracer, Record, drop_
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.interpreter import Interpreter
 from flambeau.fx.node import Node
+from flambeau.ops.as_aten import decompositions
 from flambeau.ops.recording import refused
 from flambeau.ops.symbolic.expr import single_symbol
 from flambeau.ops.symbolic.numbers import SymInt
 from flambeau.utils import _pytree as pytree
+
+SYM_SIZE = fl.ops.aten.sym_size.int
 
 
 class Input:
@@ -47,13 +57,21 @@ class Input:
 
 
 class Operators(Record):
-    """Records operators whole, but for those that are definitions of functions rather than operators of their own."""
+    """Records operators whole, but for those that are definitions of functions rather than operators of their own.
+
+    With `takes_apart` and no table of the user's, operators outside ATen's core set become ones inside.
+    """
 
     def decompose(self, op: Any) -> Any:
-        given = super().decompose(op)
-        if given is None and op._full_name.startswith("nn_"):
+        known = super().decompose(op)
+        if known is not None:
+            return known
+        if op._full_name.startswith("nn_") or op._full_name in decompositions.OWN:
             return _C._operator_definition(op._full_name)[2]
-        return given
+        return decompositions.decomposition(op._full_name) if self.takes_apart else None
+
+    def takes(self, name: str) -> bool:
+        return self.takes_apart and name not in decompositions.KEPT
 
 
 class Runner(Interpreter):
@@ -70,44 +88,57 @@ class Runner(Interpreter):
         elif hasattr(target, "_branches"):
             first, second, count = target._branches
             return self._cond(args[0], first, second, args[1 : count + 1], args[count + 1 :])
-        elif target is run_branch:
-            return self._cond(*args)
+        elif getattr(target, "is_higher_order", False):
+            return self._recorded_again(target, args)
         elif getattr(target, "__module__", "") == "captured":
             raise NotImplementedError(
                 f"[export] expected operators, got {target.__name__}(), which is not exported yet"
             )
         return super().call_function(target, args, kwargs)
 
-    def _cond(self, pred: Any, first: Any, second: Any, given: Any, other: Any) -> tuple[Any, ...]:
-        """One node that holds the graphs of both branches."""
-        record, tracer, mode = self.record, self.record.tracer, self.mode
-        graphs = []
-        for name, branch, operands in (("true_graph_", first, given), ("false_graph_", second, other)):
-            if not all(isinstance(x, fl.Tensor) for x in operands):
-                raise NotImplementedError("[export] expected branches of cond() that read tensors only, got sizes")
-            specs = [InputSpec(InputKind.USER_INPUT, TensorArgument(f"arg{i}"), None) for i in range(len(operands))]
-            inputs = [Input(spec, x, x) for spec, x in zip(specs, operands)]
-            module, _ = record_graph(
-                branch, mode, inputs, list(operands), record.decompositions, not record.takes_apart
+    def _cond(self, pred: Any, first: Any, second: Any, own: Any, other: Any) -> tuple[Any, ...]:
+        """One node that holds the graphs of both branches, over the same operands."""
+        operands = list({id(x): x for x in (*own, *other)}.values())
+        graphs = [
+            self._graph(name, branch, operands, read)
+            for name, branch, read in (("true_graph_", first, own), ("false_graph_", second, other))
+        ]
+        results = tuple(first(*own))
+        return self._node("cond", (self.record.argument(pred), *graphs, operands), results)
+
+    def _recorded_again(self, target: Any, args: Any) -> tuple[Any, ...]:
+        """A node of a program that is recorded once more: its graphs are recorded, too."""
+        if target.__name__ != "cond":
+            raise NotImplementedError(
+                f"[export] expected cond(), got {target.__name__}(), which is not recorded again yet"
             )
-            if len(inputs) != len(operands):
-                raise NotImplementedError(
-                    "[export] expected branches of cond() without tensors made from data, got one"
-                )
-            path = tracer.get_fresh_qualname(name)
-            setattr(tracer.root, path, module)
-            graphs.append(tracer.create_node("get_attr", path, (), {}))
-        results = tuple(first(*given))
-        mode.recorder = record
-        operands = [record.argument(list(x)) for x in (given, other)]
-        made = tracer.create_node("call_function", run_branch, (record.argument(pred), *graphs, *operands), {}, "cond")
-        record.track(results, made)
+        pred, first, second, operands = args
+        graphs = [
+            self._graph(n, branch, operands, operands)
+            for n, branch in (("true_graph_", first), ("false_graph_", second))
+        ]
+        return self._node("cond", (self.record.argument(pred), *graphs, operands), tuple(first(*operands)))
+
+    def _graph(self, name: str, branch: Any, operands: Any, read: Any) -> Node:
+        """The graph of a branch over these operands, of which it reads some, as an attribute of the program."""
+        record, tracer = self.record, self.record.tracer
+        if not all(isinstance(x, fl.Tensor) for x in operands):
+            raise NotImplementedError("[export] expected branches of cond() that read tensors only, got sizes")
+        specs = [InputSpec(InputKind.USER_INPUT, TensorArgument(f"arg{i}_1"), None) for i in range(len(operands))]
+        inputs = [Input(spec, x, x) for spec, x in zip(specs, operands)]
+        module, _ = record_graph(branch, self.mode, inputs, list(read), record.decompositions, not record.takes_apart)
+        if len(inputs) != len(operands):
+            raise NotImplementedError("[export] expected branches without tensors made from data, got one")
+        path = tracer.get_fresh_qualname(name)
+        setattr(tracer.root, path, module)
+        return tracer.create_node("get_attr", path, (), {})
+
+    def _node(self, name: str, args: tuple[Any, ...], results: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.mode.recorder = self.record
+        shown = tuple(self.record.argument(list(x)) if isinstance(x, (list, tuple)) else x for x in args)
+        made = self.record.tracer.create_node("call_function", higher_order(name), shown, {}, name)
+        self.record.track(results, made)
         return results
-
-
-def run_branch(pred: Any, true_graph: Any, false_graph: Any, given: list[Any], other: list[Any]) -> Any:
-    """What the node of a cond() calls."""
-    return fl.cond(pred, lambda: tuple(true_graph(*given)), lambda: tuple(false_graph(*other)))
 
 
 def export(
@@ -157,7 +188,18 @@ def export(
         promises.ranges,
         promises.checks,
         (args, kwargs),
+        substitutions=promises.table,
+        module_call_graph=_module_calls(mod, args, kwargs, whole.spec),
     )
+
+
+def _module_calls(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out_spec: Any) -> list[ModuleCallEntry]:
+    """An entry for the whole, and one for each module inside."""
+    positional = list(inspect.signature(mod.forward).parameters)[: len(args)]
+    names = [*positional, *(name for name in kwargs if name not in positional)]
+    signature = ModuleCallSignature([], [], pytree.tree_structure((args, kwargs)), out_spec, names)
+    inner = [ModuleCallEntry(path) for path, _ in mod.named_modules(remove_duplicate=False) if path]
+    return [ModuleCallEntry("", signature), *inner]
 
 
 def _apart(tensor: Any) -> Any:
@@ -246,7 +288,7 @@ def record_graph(
         for dim, size in enumerate(made.fake.geometry.sizes):
             atom = single_symbol(size.expr) if isinstance(size, SymInt) else None
             if atom is not None and atom not in record.sizes:
-                record.sizes[atom] = tracer.create_node("call_function", fl.Tensor.size, (node, dim), {}, "sym_size")
+                record.sizes[atom] = tracer.create_node("call_function", SYM_SIZE, (node, dim), {}, "sym_size_int")
                 record.sizes[atom].meta["val"] = size
     grad = _C.is_grad_enabled()
     mode.recorder = record
@@ -258,8 +300,8 @@ def record_graph(
         _C._set_grad_enabled(grad)
     returned = [record.argument(value) for value in results]
     tracer.create_node("output", "output", (tuple(returned),), {})
-    drop_unused_sizes(tracer.graph)
-    _lift_constants(tracer, inputs, nodes)
+    drop_unused_sizes(tracer.graph, SYM_SIZE)
+    _lift_constants(tracer, mode, inputs, nodes)
     return GraphModule(tracer.root, tracer.graph), [_result(value) for value in returned]
 
 
@@ -270,7 +312,7 @@ def _result(value: Any) -> Any:
     return SymIntArgument(value.name) if symbolic else TensorArgument(value.name)
 
 
-def _lift_constants(tracer: PythonKeyTracer, inputs: list[Input], nodes: list[Node]) -> None:
+def _lift_constants(tracer: PythonKeyTracer, mode: Any, inputs: list[Input], nodes: list[Node]) -> None:
     """Makes inputs of the tensors that the program makes from data."""
     graph = tracer.graph
     place = next((i for i, made in enumerate(inputs) if made.spec.kind is InputKind.USER_INPUT), len(inputs))
@@ -284,6 +326,7 @@ def _lift_constants(tracer: PythonKeyTracer, inputs: list[Input], nodes: list[No
             with graph.inserting_before(anchor):
                 made = lifted[node.target] = graph.placeholder(f"c_{name}")
             made.meta.update(node.meta)
+            made.meta["val"] = mode.from_tensor(getattr(tracer.root, node.target), static_shapes=True)
             spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(made.name), name)
             inputs.insert(place, Input(spec, getattr(tracer.root, node.target), None))
             place += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -34,6 +35,25 @@ class InputFacts(NamedTuple):
     value: Any
 
 
+@dataclasses.dataclass
+class ModuleCallSignature:
+    """How a module is called: which values of the graph go in and come out, and how they are arranged."""
+
+    inputs: list[Any]
+    outputs: list[Any]
+    in_spec: Any
+    out_spec: Any
+    forward_arg_names: list[str] | None = None
+
+
+@dataclasses.dataclass
+class ModuleCallEntry:
+    """A module of the original; the signature is known of those that were to be preserved, and of the whole."""
+
+    fqn: str
+    signature: ModuleCallSignature | None = None
+
+
 class ExportedProgram:
     """A program without Python: `module()` gives something to call."""
 
@@ -48,6 +68,10 @@ class ExportedProgram:
         ranges: dict[Atom, tuple[Number, Number]],
         checks: list[Condition],
         example_inputs: Any = None,
+        *,
+        substitutions: dict[Atom, Expr] | None = None,
+        module_call_graph: list[ModuleCallEntry] | None = None,
+        dialect: str = "TRAINING",
     ) -> None:
         self.graph_module = graph_module
         self.graph_signature = graph_signature
@@ -58,6 +82,12 @@ class ExportedProgram:
         self._facts = facts
         self._ranges = ranges
         self._checks = checks
+        self._substitutions = substitutions or {}  # sizes of the graph in terms of those that have ranges
+        self.module_call_graph = module_call_graph or [self._whole_call()]
+        self.dialect = dialect
+
+    def _whole_call(self) -> ModuleCallEntry:
+        return ModuleCallEntry("", ModuleCallSignature([], [], self.call_spec.in_spec, self.call_spec.out_spec))
 
     @property
     def graph(self) -> Any:
@@ -106,6 +136,20 @@ class ExportedProgram:
 
         return decomposed(self, decomp_table)
 
+    def _size_places(self) -> dict[Atom, str]:
+        """Where calls give the value of each symbol, as Python text: `L['x'].size()[0]`."""
+        entry = self.module_call_graph[0]
+        names = (entry.signature.forward_arg_names if entry.signature else None) or []
+        template = pytree.tree_unflatten([None] * self.call_spec.in_spec.num_leaves, self.call_spec.in_spec)
+        paths = [path for path, _ in pytree.tree_leaves_with_path(template, is_leaf=lambda x: x is None)]
+        places: dict[Atom, str] = {}
+        for facts, path in zip(self._facts, paths):
+            for dim, size in enumerate(facts.shape or ()):
+                atom = single_symbol(size) if isinstance(size, Expr) else None
+                if atom is not None and atom not in places:
+                    places[atom] = f"{_path_text(path, names)}.size()[{dim}]"
+        return places
+
     # ------------------------------------------------------------------------------------------ checks
 
     def _check_inputs(self, leaves: list[Any]) -> None:
@@ -144,6 +188,14 @@ class ExportedProgram:
             if condition.symbols <= values.keys():
                 text = python_condition(condition, lambda atom: names.get(atom, atom.name))
                 _require(condition.holds(values), text, [values[atom] for atom in sorted(condition.symbols)])
+
+
+def _path_text(path: Any, names: list[str]) -> str:
+    """Where a leaf of the arguments is, by the names of forward's parameters."""
+    which, first, *rest = [next(iter(vars(key).values())) for key in path]
+    if which == 0:
+        first = names[first] if first < len(names) else f"arg{first}"
+    return f"L[{first!r}]" + "".join(f"[{key!r}]" for key in rest)
 
 
 def _require(holds: Any, text: str, found: Any) -> None:

@@ -265,8 +265,12 @@ def test_files_hold_more_and_are_checked():
     other = io.BytesIO()
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("something", "else")
-    with pytest.raises(ValueError, match=r"export\.save"):
+    with pytest.raises(RuntimeError, match="zip format"):
         load(other)
+    checkpoint = io.BytesIO()
+    fl.save({"a": fl.ones(1)}, checkpoint)
+    with pytest.raises(RuntimeError, match=r"exported program \(\.pt2\)"):
+        load(checkpoint)
 
 
 def test_a_tensor_given_twice_is_two_inputs():

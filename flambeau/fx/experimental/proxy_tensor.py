@@ -156,6 +156,10 @@ class Record:
 
     # As the recorder of fake tensors.
 
+    def takes(self, name: str) -> bool:
+        """Whether an operator that is nothing but its definition is taken apart."""
+        return self.takes_apart
+
     def decompose(self, op: OpOverload) -> Callable[..., Any] | None:
         return self.decompositions.get(op)
 
@@ -469,9 +473,11 @@ def _placeholders(record: Record, names: list[str], inputs: list[Any]) -> None:
                         record.sizes[atom] = made_size
 
 
-def drop_unused_sizes(graph: Graph) -> None:
+def drop_unused_sizes(graph: Graph, *functions: Any) -> None:
+    """Erases fetched sizes and items that nothing uses; `functions` fetch sizes, too."""
+    fetching = (flambeau.Tensor.size, operator.getitem, *functions)
     for node in reversed(graph.nodes):
-        if not node.users and node.op == "call_function" and node.target in (flambeau.Tensor.size, operator.getitem):
+        if not node.users and node.op == "call_function" and node.target in fetching:
             graph.erase_node(node)
 
 

@@ -160,7 +160,8 @@ class Overload:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.overloadpacket(*args, **kwargs)
+        own = _core(f"{self.overloadpacket.__name__}.{self._overloadname}")
+        return self.overloadpacket(*args, **kwargs) if own is None else own(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', overload='{self._overloadname}')>"
@@ -172,9 +173,9 @@ class Overload:
 class Packet:
     """Such an operator with all its overloads."""
 
-    def __init__(self, name: str, function: Callable[..., Any] | None) -> None:
+    def __init__(self, name: str, function: Callable[..., Any] | None, module: str = "torch._ops.aten") -> None:
         self.__name__ = name
-        self.__module__ = "torch._ops.aten"
+        self.__module__ = module  # where printed programs find it; elsewhere they hold the object
         self._qualified_op_name = f"aten::{name}"
         self._function = function
         if function is None:
@@ -190,15 +191,23 @@ class Packet:
         return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._function is None:
+        function = self._function or _core(self.__name__) or _core(f"{self.__name__}.default")
+        if function is None:
             raise NotImplementedError(self.__absent__)
-        return self._function(*args, **kwargs)
+        return function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
 
     def __str__(self) -> str:
         return f"aten.{self.__name__}"
+
+
+def _core(name: str) -> Callable[..., Any] | None:
+    """The definition of an operator that only ATen has, if there is one."""
+    from flambeau.ops.as_aten import core
+
+    return core.table().get(name)
 
 
 def find(name: str) -> Packet | None:
