@@ -73,9 +73,9 @@ def load_state_dict_from_url(
     progress: bool = True,
     check_hash: bool = False,
     file_name: str | None = None,
-    weights_only: bool = False,
+    weights_only: bool = True,
 ) -> dict[str, Any]:
-    """The checkpoint at an address, downloaded once."""
+    """The checkpoint at an address, downloaded once. It is read without running code from it, unless weights_only=False."""
     import flambeau
 
     folder = model_dir if model_dir is not None else os.path.join(get_dir(), "checkpoints")

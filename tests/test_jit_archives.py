@@ -72,6 +72,17 @@ def test_what_is_refused(tmp_path):
             fl.jit.load(tmp_path / "bad.pt")
 
 
+@pytest.mark.parametrize("name", ["os:system", "subprocess:call", "shutil:rmtree", "flambeau.hub:load", f"{__name__}:double_alone"])
+def test_a_file_cannot_choose_a_function(tmp_path, name):
+    fl.save({"flambeau.jit": 1, "traced": True, "extra": {}, "function": name}, tmp_path / "bad.pt")
+    with pytest.raises(RuntimeError, match="that this program has scripted or traced"):
+        fl.jit.load(tmp_path / "bad.pt")
+
+
+def double_alone(x):
+    return x * 2
+
+
 def test_whole_modules_hold_functions_of_the_library(tmp_path):
     model = Net().eval()
     fl.save(model, tmp_path / "whole.pt")

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import os
 import re
+import stat
 import threading
 import time
 import warnings
@@ -25,7 +26,7 @@ from flambeau._inductor.cpp import Kernel
 
 __all__ = [
     "Collection", "addresses", "cache_dir", "cached", "collecting", "compiler", "delete", "identity", "intact", "name", "prune",
-    "write",
+    "read", "write",
 ]  # fmt: skip
 
 # With the limited range products of complex numbers are the plain formula, as in eager mode and in vectors.
@@ -137,12 +138,36 @@ def cache_dir() -> Path:
     base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "flambeau"
     path = base / "kernels"
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        distrust = _why_distrusted(path)
     except OSError as error:
         return private_dir(path, str(error))
+    if distrust:
+        return private_dir(path, distrust)
     if not os.access(path, os.W_OK | os.X_OK):
         return private_dir(path, "it cannot be written")
     return path
+
+
+def _why_distrusted(path: Path) -> str:
+    """Why a folder must not be used, because others could put machine code there; "" if they cannot."""
+    if not hasattr(os, "getuid"):
+        return ""
+    state = path.stat()
+    if state.st_uid not in (os.getuid(), 0):
+        return f"it belongs to the user with number {state.st_uid}, who could put other machine code there"
+    if state.st_mode & 0o022:
+        return "other users can write it, and could put other machine code there (chmod go-w mends that)"
+    return ""
+
+
+def read(path: Path) -> bytes:
+    """A file of the cache; anything else at its place, such as a pipe that would be waited for, is an OSError."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return file.read()
 
 
 def _home() -> Path:
@@ -284,7 +309,7 @@ def _compile(kernels: dict[str, Kernel], folder: Path, extra: tuple[str, ...] = 
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read(path)).hexdigest()
 
 
 def write(path: Path, text: str) -> None:
@@ -312,7 +337,7 @@ def _load(path: Path, names: Iterable[str]) -> None:
 def _from_disk(name: str, folder: Path) -> bool:
     """Loads a kernel that was built before; an object that is not as it was written is as good as none."""
     try:
-        file, digest = (folder / name).read_text().split()
+        file, digest = read(folder / name).decode().split()
         if file not in _libraries and _digest(folder / file) != digest:
             return False
         _load(folder / file, [name])
@@ -435,7 +460,7 @@ def cached(folder: Path | None = None) -> list[Cached]:
     kernels: dict[str, dict[str, str]] = {}
     for entry in folder.glob("k_*"):
         with contextlib.suppress(OSError, ValueError):  # deleted by another process, or spoilt
-            file, digest = entry.read_text().split()
+            file, digest = read(entry).decode().split()
             kernels.setdefault(file, {})[entry.name] = digest
     objects = []
     for path in folder.glob("*.so"):

@@ -135,14 +135,14 @@ def _workers() -> _Workers:
 
 def _folder() -> Path:
     path = build.cache_dir() / "cubin"
-    path.mkdir(exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
 def _from_disk(name: str) -> Image | None:
     """An image that was built before; None if there is none or it is not what was written."""
     try:
-        data = (_folder() / name).read_bytes()
+        data = build.read(_folder() / name)
         head, _, code = data.partition(b"\n")
         said = json.loads(head)
         if hashlib.sha256(code).hexdigest() != said["digest"]:

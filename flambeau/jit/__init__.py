@@ -6,6 +6,7 @@ of TorchScript are refused. (No `from __future__ import annotations`: that would
 """
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -119,7 +120,11 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
 class ScriptFunction:
     """A traced function: calls the function."""
 
+    functions: "weakref.WeakSet[Any]" = weakref.WeakSet()  # all that were scripted or traced; archives may name these
+
     def __init__(self, function: Callable[..., Any]) -> None:
+        with contextlib.suppress(TypeError):  # not every callable can be referred to weakly
+            self.functions.add(function)
         self.__wrapped__ = function
         self.__name__ = self.name = getattr(function, "__name__", "forward")
         self.__doc__ = function.__doc__

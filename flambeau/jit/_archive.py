@@ -8,6 +8,7 @@ of modules and functions of `nn.functional` besides. PyTorch's archives hold pro
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 from flambeau import _C, nn, serialization
@@ -78,6 +79,12 @@ def _function(name: str) -> Any:
     return found if callable(found) and not isinstance(found, type) else None
 
 
+def _own_function(name: str) -> Any:
+    """The function that an archive names, if this program has scripted or traced it; a file cannot choose another."""
+    function = _function(name)
+    return function if isinstance(function, types.FunctionType) and function in ScriptFunction.functions else None
+
+
 def _acceptable(name: str) -> Any:
     """What a name in an archive stands for, if modules may be made of it."""
     parts = name.split(".")
@@ -114,9 +121,11 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
         if name in content["extra"]:
             _extra_files[name] = content["extra"][name]  # type: ignore[index]
     if "function" in content:
-        function = _function(content["function"])
+        function = _own_function(content["function"])
         if function is None:
-            raise RuntimeError(f"[jit.load] expected a function that has been imported, got {content['function']!r}")
+            raise RuntimeError(
+                f"[jit.load] expected a function that this program has scripted or traced, got {content['function']!r}"
+            )
         return ScriptFunction(function)
     module = content["module"]
     return TopLevelTracedModule(module) if content["traced"] else mark(module)

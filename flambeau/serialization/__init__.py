@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import IO, Any, Optional, Union
@@ -190,6 +191,51 @@ class _DescriptorSink:
         os.fsync(self._descriptor)
 
 
+def _open_nameless(folder: str, mode: int) -> int:
+    """A new file without a name, of which nothing stays if the process is killed; -1 where there are none."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return -1
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode)
+    except OSError:  # not every file system can
+        return -1
+
+
+def _name(descriptor: int, folder: str, name: str) -> None:
+    """Gives a file without a name one. The link in /proc is followed only by the call that takes a folder's descriptor."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=place, follow_symlinks=True)
+    finally:
+        os.close(place)
+
+
+_ABANDONED = 3600.0  # seconds after which a temporary file of a process that is gone is deleted
+
+
+def _remove_abandoned(folder: str, name: str) -> None:
+    """Deletes what killed processes left of earlier saves of the same file."""
+    prefix = f".{name[:200]}."
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.name.startswith(prefix) and entry.name.endswith(".tmp")):
+                continue
+            owner = entry.name[len(prefix) :].split(".")[0]
+            with contextlib.suppress(OSError):
+                if owner.isdigit() and not _is_running(int(owner)) and time.time() - entry.stat().st_mtime > _ABANDONED:
+                    os.unlink(entry.path)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 @contextlib.contextmanager
 def replacing(path: Any) -> Iterator[_DescriptorSink]:
     """Writes to a file beside `path` that takes its place once it is complete and on disk."""
@@ -206,13 +252,19 @@ def replacing(path: Any) -> Iterator[_DescriptorSink]:
             os.close(descriptor)
         return
     temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    _remove_abandoned(folder, name)
     mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)
+    descriptor = _open_nameless(folder, mode)
+    nameless = descriptor >= 0
+    if not nameless:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)
     try:
         try:
             sink = _DescriptorSink(descriptor)
             yield sink
             sink.finish()
+            if nameless:
+                _name(descriptor, folder, os.path.basename(temporary))
         finally:
             os.close(descriptor)
         os.replace(temporary, path)

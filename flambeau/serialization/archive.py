@@ -24,6 +24,8 @@ _END64 = struct.Struct("<4sQHHIIQQQQ")
 _LOCATOR64 = struct.Struct("<4sIQI")
 _UTF8 = 0x800
 _MAX_INFLATION = 1100  # deflate reaches 1032
+_MAX_GROWTH = 100  # of the whole file by its compressed records, beyond the first bytes
+_FREE_GROWTH = 64 << 20
 
 
 class ArchiveError(RuntimeError, UnpicklingError):
@@ -190,6 +192,9 @@ class Reader:
             ordered.append(record)
         if len(folders) != 1:
             raise _bad(f"an archive with {len(folders)} folders")
+        inflated = sum(record.size for record in ordered if record.method)
+        if inflated > _FREE_GROWTH + _MAX_GROWTH * source.size:
+            raise _bad(f"compressed records of {inflated} bytes in a file of {source.size}")
         self.folder = folders.pop()
         ordered.sort(key=lambda r: r.header)
         for record, following in zip(ordered, [*(r.header for r in ordered[1:]), start], strict=True):

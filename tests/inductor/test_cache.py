@@ -94,3 +94,27 @@ def test_an_entry_that_names_another_object_is_not_believed(tmp_path):
         other = next(o.name for o in objects if o.name != file)
         entry.write_text(f"{other} {digest}")
     result(start(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "mine"))
+    mine = build.cache_dir()
+    assert mine == tmp_path / "mine" / "kernels" and mine.stat().st_mode & 0o077 == 0
+    mine.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="other users can write it"):
+        assert build.cache_dir() != mine
+    if os.getuid() == 0:
+        mine.chmod(0o700)
+        os.chown(mine, 12345, 12345)
+        with pytest.warns(RuntimeWarning, match="belongs to the user"):
+            assert build.cache_dir() != mine
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_in_the_cache_is_not_waited_for(tmp_path):
+    result(start(tmp_path))
+    for path in (tmp_path / "kernels").iterdir():
+        path.unlink()
+        os.mkfifo(path)
+    result(start(tmp_path))

@@ -5,6 +5,8 @@ import os
 import pickle
 import random
 import struct
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -188,3 +190,43 @@ def test_mutated_files_can_be_mapped(tmp_path):
                 tensor.sum()
         except (pickle.UnpicklingError, RuntimeError, ValueError, AttributeError, TypeError):
             pass
+
+
+def test_compression_bombs_are_refused_before_they_are_inflated(tmp_path):
+    path = tmp_path / "bomb.pt"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb/data.pkl", pickle.dumps({}))
+        archive.writestr("bomb/version", "3")
+        with archive.open("bomb/data/0", "w") as record:
+            for _ in range(128):
+                record.write(bytes(1 << 20))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(RuntimeError, match="compressed records of"):
+        fl.load(path)
+    with pytest.raises(Exception, match="compressed records of"):
+        fl.export.load(path)
+
+
+def test_saves_of_killed_processes_leave_nothing(tmp_path):
+    target = tmp_path / "model.pt"
+    program = f"""
+import os, flambeau as fl
+class Slow:
+    def __getstate__(self): return {{}}
+import flambeau.serialization as s
+with s.replacing({str(target)!r}) as sink:
+    sink.write(bytes(1 << 16))
+    os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -9
+    assert not target.exists()
+    left = list(tmp_path.iterdir())  # only where files need names
+    old = tmp_path / f".model.pt.{2**22 + 5}.0badc0de.tmp"
+    old.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    fl.save({"a": 1}, target)
+    assert not old.exists() and fl.load(target) == {"a": 1}
+    assert set(tmp_path.iterdir()) == {target, *left}
+    if hasattr(os, "O_TMPFILE"):
+        assert left == []
