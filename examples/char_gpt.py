@@ -93,7 +93,7 @@ def speeds(models, tokens, targets, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--picture", type=pathlib.Path, default=pathlib.Path("build/char_gpt.png"))
     parser.add_argument("--quick", action="store_true", help="a tiny model and a few steps, for the tests")

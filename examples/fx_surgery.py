@@ -31,9 +31,9 @@ modules = dict(traced.named_modules())
 
 for node in list(traced.graph.nodes):
     # A batch norm in evaluation is a scale and a shift, which the convolution before it can do.
-    if node.op == "call_module" and isinstance(modules[node.target], nn.BatchNorm2d):
+    if node.op == "call_module" and isinstance(modules[str(node.target)], nn.BatchNorm2d):
         before = node.args[0]
-        traced.add_submodule(before.target, fuse_conv_bn_eval(modules[before.target], modules[node.target]))
+        traced.add_submodule(before.target, fuse_conv_bn_eval(modules[before.target], modules[str(node.target)]))
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
     elif node.target is operator.mul and node.args[1] == 1:

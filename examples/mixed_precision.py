@@ -19,6 +19,7 @@ def main():
     # bfloat16 has float32's range and needs no scaling; float16 does.
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     steps = 10 if quick else 200
+    prediction = loss = torch.empty(0)
     for step in range(steps):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             prediction = model(x)

@@ -34,6 +34,7 @@ def main():
     model = Autoencoder()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     steps = 20 if quick else 400
+    misfit = torch.empty(0)
     for step in range(steps):
         rebuilt, mean, log_scale = model(points)
         misfit = (rebuilt - points).square().sum(1).mean()

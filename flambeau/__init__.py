@@ -18,14 +18,13 @@ _unset = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}.isdisjoint(_os.environ)
 if _unset:
     _os.environ["GOMP_SPINCOUNT"] = "1000"
 
-from flambeau import _C, _compat, _libraries  # noqa: E402
+from flambeau import _C, _compat, _libraries
 
 if _unset:
     del _os.environ["GOMP_SPINCOUNT"]
 del _unset
-from flambeau._C import *  # noqa: E402,F403
-from flambeau._C import Size, Tensor, device, dtype, layout, memory_format  # noqa: E402,F401
-from flambeau.version import __version__  # noqa: E402,F401
+from flambeau._C import *
+from flambeau.version import __version__ as __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,15 +65,23 @@ _C.__getattr__ = _native_name
 _C._install(_operator_module, Tensor)
 _libraries.locate()
 
-from flambeau import _tensor  # noqa: E402,F401
-from flambeau._settings import *  # noqa: E402,F403
-from flambeau._tensor import *  # noqa: E402,F403
-from flambeau._tensor import methods as _tensor_methods  # noqa: E402
-from flambeau._tensor.device import get_default_device, set_default_device  # noqa: E402,F401
-from flambeau._tensor.methods import eig, lstsq, matrix_rank, solve, symeig  # noqa: E402,F401
-from flambeau._tensor.variadic import histogramdd, unique, unique_consecutive  # noqa: E402,F401
-from flambeau.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
-from flambeau.functional import *  # noqa: E402,F403
+from flambeau import _tensor
+from flambeau._settings import *
+from flambeau._tensor import *
+from flambeau._tensor import methods as _tensor_methods
+from flambeau._tensor.device import get_default_device as get_default_device, set_default_device as set_default_device
+from flambeau._tensor.methods import eig, lstsq, matrix_rank, solve, symeig
+from flambeau._tensor.variadic import *
+from flambeau.autograd.grad_mode import (
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from flambeau.functional import *
+
+if TYPE_CHECKING:  # what is imported on first use
+    from flambeau._C.package import *
 
 _tensor_methods.make_overridable()
 spmm = dsmm = globals()["mm"]  # products with a sparse matrix take dense ones too

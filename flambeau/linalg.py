@@ -1,5 +1,9 @@
 """Linear algebra. The functions are operators, installed here from the op records in `flambeau/ops/linalg`."""
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flambeau._C.linalg import *  # noqa: F403
+
 
 class LinAlgError(RuntimeError):
     """A decomposition failed or a matrix was singular."""

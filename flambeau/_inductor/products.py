@@ -29,7 +29,7 @@ _ADD, _MUL, _RELU, _GELU, _GELU_TANH, _SILU, _SIGMOID, _TANH = (
 )
 _BINARY = {"add.Tensor": _ADD, "mul.Tensor": _MUL}
 _GELUS = {"none": _GELU, "tanh": _GELU_TANH}
-_FUNCTIONS = {
+_FUNCTIONS: Any = {
     _ADD: fl.add, _MUL: fl.mul, _GELU: lambda x: fl.nn.functional.gelu(x),
     _GELU_TANH: lambda x: fl.nn.functional.gelu(x, approximate="tanh"),
 }  # fmt: skip

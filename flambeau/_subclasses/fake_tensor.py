@@ -64,7 +64,7 @@ _FROM_DATA = frozenset("tensor as_tensor asarray from_numpy frombuffer".split())
 DATA_DEPENDENT = tags.operators("data_dependent", "reads_values")
 
 
-class FakeTensor(fl.Tensor):  # type: ignore[misc, name-defined]
+class FakeTensor(fl.Tensor):
     """A tensor that has everything but data."""
 
     fake_mode: FakeTensorMode
@@ -335,7 +335,7 @@ class FakeTensorMode(TorchFunctionMode):
             result = func(*hinted(args), **hinted(kwargs))
         return fl.utils._pytree.tree_map(self._from_meta, result)
 
-    def _from_data(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
+    def _from_data(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor made from plain data; one element is remembered."""
         if args and isinstance(args[0], FakeTensor):
             return args[0].to(**{k: v for k, v in kwargs.items() if k in ("dtype", "device")}) if kwargs else args[0]
@@ -450,10 +450,10 @@ class FakeTensorMode(TorchFunctionMode):
             fake_autograd.note_views(op, bound, result)
         return result
 
-    def _on_cpu(self, t: FakeTensor) -> FakeTensor:
+    def _on_cpu(self, t: FakeTensor) -> Any:
         if t.fake_device.type == "cpu":
             return t
-        moved: FakeTensor = t.clone()
+        moved: Any = t.clone()
         moved.fake_device = fl.device("cpu")
         return moved
 

@@ -6,6 +6,8 @@ already follows. The engine records the backward of an inner level, so that an o
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau.func.batching import vmap
 from flambeau.func.modules import functional_call, stack_module_state
 from flambeau.func.transforms import (
@@ -26,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Older names of functorch, and what lives in layers above."""
     from importlib import import_module
 

@@ -7,6 +7,8 @@ rewrites subgraphs, `passes` holds the rest of the toolkit.
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau.fx._symbolic_trace import PH, ProxyableClassMeta, Tracer, is_fx_tracing, symbolic_trace, wrap
 from flambeau.fx.graph import CodeGen, Graph
 from flambeau.fx.graph_module import GraphModule
@@ -22,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "replace_pattern":

@@ -133,8 +133,8 @@ def _watching(tracer: Tracer) -> Iterator[None]:
     outer = _active.tracer
     with _lock:
         if _tracing == 0:
-            Module.__call__ = _traced_call
-            Module.__getattr__ = _traced_getattr
+            Module.__call__ = _traced_call  # type: ignore[method-assign]
+            Module.__getattr__ = _traced_getattr  # type: ignore[method-assign]
             for (_, name), table in _wrapped_fns_to_patch.items():
                 original = table.get(name, getattr(builtins, name, None))
                 if original is not None:

@@ -6,7 +6,10 @@ Importing flambeau imports this package for the functions' sake; the layers are 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flambeau._C.nn import *  # noqa: F403
 
 # Where a name that is not here is looked for: submodules, single names by their module, then the layers.
 _SUBMODULES = frozenset(

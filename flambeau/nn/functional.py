@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flambeau._C.nn_functional import *  # noqa: F403
+    from flambeau.nn._functional_helpers import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

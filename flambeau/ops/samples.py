@@ -170,7 +170,7 @@ def _pointwise(record: Any) -> Callable[[Make], Iterator[Call]]:
                 shape = layout(place).shape
                 import flambeau as fl
 
-                value = fl.arange(max(1, _product(shape)))[: _product(shape)].reshape(shape) % 2 == 0
+                value: Any = fl.arange(max(1, _product(shape)))[: _product(shape)].reshape(shape) % 2 == 0
                 place += 1
             elif a.is_tensor and not (number and a.type == "Tensor|Scalar"):
                 value = layout(place)

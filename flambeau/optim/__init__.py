@@ -3,6 +3,8 @@
 Most steps are update records (`ops/lists/updates.py`): one native call for all parameters of a group.
 """
 
+from typing import Any
+
 from flambeau.optim import lr_scheduler
 from flambeau.optim._adafactor import Adafactor
 from flambeau.optim._muon import Muon
@@ -29,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name == "swa_utils":  # imports nn
         import importlib
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 _MODULES = (
     "const_fold", "debug", "merge_matmul", "meta_tracer", "normalize", "optimization", "proxy_tensor", "rewriter",
@@ -10,7 +11,7 @@ _MODULES = (
 )  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     from flambeau._compat import absent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from flambeau.nn.modules.container import *  # noqa: F403
 from flambeau.nn.modules.module import Module  # noqa: F401
@@ -46,7 +47,7 @@ _HELPERS = frozenset(("lazy", "module", "container", "utils"))
 __all__ = sorted([*_FILE_OF, "Container", "Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"])  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _FILE_OF:
         globals()[name] = value = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
         return value

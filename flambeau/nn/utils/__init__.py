@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 # Two functions share the name of their file; importing them here makes the name mean the function.
 from flambeau.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
@@ -26,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
         globals()[name] = value

@@ -153,11 +153,11 @@ def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, in
         identity = identity > 0
     elif math.isinf(identity) and not self.is_floating_point():
         identity = fl.iinfo(self.dtype).min if identity < 0 else fl.iinfo(self.dtype).max
-    identity = fl.full((), identity, dtype=self.dtype, device=self.device)
-    values = fl.where(hit, src.movedim(dim, -1).unsqueeze(-1), identity)
+    start = fl.full((), identity, dtype=self.dtype, device=self.device)
+    values = fl.where(hit, src.movedim(dim, -1).unsqueeze(-1), start)
     if include_self:
         values = fl.cat([values, target.unsqueeze(-2)], -2)
-    reduction = {"prod": fl.prod, "amax": fl.amax, "amin": fl.amin}.get(reduce, fl.sum)
+    reduction: Any = {"prod": fl.prod, "amax": fl.amax, "amin": fl.amin}.get(reduce, fl.sum)
     result = reduction(values, -2).to(self.dtype)
     target.copy_(result if include_self else fl.where(fl.any(hit, -2), result, target))
     return out

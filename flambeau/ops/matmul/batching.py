@@ -31,7 +31,8 @@ def matmul(mode: Any, func: Any, a: Any, b: Any) -> Any:
 
 def _sum_of(first: Any, second: Tensor, rank: int, beta: Any, alpha: Any) -> Tensor:
     start = first.padded(rank) if isinstance(first, Held) else first
-    return second * alpha if beta == 0 else start * beta + second * alpha
+    result: Tensor = second * alpha if beta == 0 else start * beta + second * alpha
+    return result
 
 
 @batching("addmm", "addmv", "baddbmm")

@@ -1,5 +1,7 @@
 """Datasets, samplers and the loader that makes batches of them."""
 
+from typing import Any
+
 from flambeau.utils.data._utils.collate import default_collate, default_convert
 from flambeau.utils.data._utils.worker import get_worker_info
 from flambeau.utils.data.dataloader import DataLoader, _DatasetKind
@@ -33,7 +35,7 @@ __all__ = [
 _PIPES = ("DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "functional_datapipe")
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _PIPES:

@@ -1,10 +1,12 @@
 """Transforms of images: tensors of (…, C, H, W), and Pillow's images where Pillow is installed."""
 
+from typing import Any
+
 from flambeau.vision.transforms.functional import InterpolationMode  # noqa: F401
 from flambeau.vision.transforms.transforms import *  # noqa: F403
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in ("v2", "transforms"):
         from importlib import import_module
 
