@@ -7,6 +7,7 @@
 #include <queue>
 
 #include "autograd/node.h"
+#include "autograd/releasing.h"
 #include "dispatch/kernel.h"
 #include "dispatch/profiling.h"
 
@@ -126,6 +127,7 @@ struct GradMode {
 
 thread_local Node* running = nullptr;
 thread_local int depth = 0;
+thread_local bool releasing = false;  // the backward pass drops what its nodes saved
 thread_local std::vector<std::function<void()>>* callbacks = nullptr;
 
 struct Running {
@@ -138,9 +140,14 @@ struct Running {
 struct Session {
   std::vector<std::function<void()>>* outer;
   std::vector<std::function<void()>> own;
-  Session() : outer(std::exchange(callbacks, &own)) { ++depth; }
+  const bool outer_releases;
+  explicit Session(bool releases)
+      : outer(std::exchange(callbacks, &own)), outer_releases(std::exchange(releasing, releases)) {
+    ++depth;
+  }
   ~Session() {
     callbacks = outer;
+    releasing = outer_releases;
     --depth;
   }
   void finish() {
@@ -213,6 +220,10 @@ bool in_backward() {
 }
 Node* current_node() {
   return running;
+}
+
+bool releases_saved(const Node* node) {
+  return releasing && running == node;
 }
 
 namespace {
@@ -365,7 +376,7 @@ class Pass {
 std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads,
                                  const std::vector<Edge>& inputs, BackwardOptions options) {
   GradMode mode(options.create_graph);
-  Session session;
+  Session session(!options.retain_graph);
   std::vector<Tensor> captured = Pass(inputs, options).run(roots, std::move(grads));
   session.finish();
   return captured;

@@ -52,8 +52,9 @@ Scalar scalar_at(const Tensor& t) {
 class Runner {
  public:
   // Inputs are used where they are; steps fill the other slots.
-  Runner(const Tensor* tensors, const Program& program, const Tensor* states)
+  Runner(const Tensor* tensors, const Program& program, const Tensor* states, Tensor* owned)
       : tensors_(tensors),
+        owned_(owned),
         inputs_(program.inputs),
         made_(program.slots - program.inputs),
         device_(program.device),
@@ -106,7 +107,12 @@ class Runner {
     tensor = copy;
   }
   void operator()(const ReleaseStep& s) {
-    for (int slot : s.slots) make(slot) = Tensor();
+    for (int slot : s.slots) {
+      if (slot >= inputs_)
+        make(slot) = Tensor();
+      else if (owned_)
+        owned_[slot] = Tensor();
+    }
   }
 
   void operator()(const LoopStep& s) {
@@ -253,6 +259,7 @@ class Runner {
   }
 
   const Tensor* tensors_;
+  Tensor* const owned_;  // the same, if inputs may be let go of
   const int inputs_;
   std::vector<Tensor> made_;
   const Device device_;
@@ -270,9 +277,9 @@ void Program::lay_out() {
   arena = static_cast<size_t>(lay_out_arena(blocks, block_offsets));
 }
 
-std::vector<Tensor> Program::execute(const Tensor* tensors, const Tensor* states) const {
+std::vector<Tensor> Program::execute(const Tensor* tensors, const Tensor* states, Tensor* owned) const {
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
-  Runner runner(tensors, *this, states);
+  Runner runner(tensors, *this, states, owned);
   for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
   const int after = inputs + static_cast<int>(constants.size());
   for (size_t i = 0; i < kept.size(); ++i) runner.make(after + static_cast<int>(i)) = kept[i]->get(tensors);

@@ -145,8 +145,14 @@ struct Program {
   std::vector<Tensor> run(const Tensor* tensors) const {
     return replay ? replay->run(*this, tensors) : execute(tensors);
   }
+  // The same, and lets go of each input after its last use.
+  std::vector<Tensor> run_once(std::vector<Tensor>& tensors) const {
+    return replay ? replay->run(*this, tensors.data()) : execute(tensors.data(), nullptr, tensors.data());
+  }
   // Runs step by step. States of random streams are rows of `states`, if that is given, and else fresh.
-  std::vector<Tensor> execute(const Tensor* tensors, const Tensor* states = nullptr) const;
+  // `owned` are the inputs, if those may be let go of.
+  std::vector<Tensor> execute(const Tensor* tensors, const Tensor* states = nullptr,
+                              Tensor* owned = nullptr) const;
 };
 
 }  // namespace fl::compiled

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/autocast.h"
+#include "autograd/releasing.h"
 #include "compiled/plan_family.h"
 #include "core/accelerator.h"
 
@@ -40,7 +41,9 @@ struct CompiledBackward final : autograd::Node {
     for (size_t i = 0; i < grads.size(); ++i)
       arguments.push_back(matching(grads[i], graph_->gradient_strides[i]));
     grads.clear();
-    return graph_->backward->run(arguments.data());
+    if (!autograd::releases_saved(this)) return graph_->backward->run(arguments.data());
+    release_saved();
+    return graph_->backward->run_once(arguments);
   }
 
   void release_saved() override {

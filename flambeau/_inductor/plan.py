@@ -115,13 +115,14 @@ class Plan:
         for v in outputs:
             results.append(-1 if v is None else self._result(v, results))
         touched = {self.slots.get(b.memory) for b in needed if b.memory is not b and b.source != "recast"}
+        written = [i for i in range(self.inputs) if i in touched]
         return ProgramSpec(
             inputs=self.inputs,
             slots=self.count,
             constants=self.constants,
-            steps=self._with_releases(results),
+            steps=self._with_releases(results, written),
             outputs=results,
-            written=[i for i in range(self.inputs) if i in touched],
+            written=written,
             device=self.device,
             replay=self.replay,
             blocks=list(self.memory_plan.blocks.values()),
@@ -256,9 +257,11 @@ class Plan:
             slot = self._new(buffer)
             self._step(AllocateStep(slot, buffer.size, buffer.stride, buffer.dtype), [slot])
 
-    def _with_releases(self, results: list[int]) -> list[Step]:
-        """The steps with slots let go after their last use; inputs, constants and results are kept."""
-        never_released = set(results) | set(range(self.inputs + len(self.constants)))
+    def _with_releases(self, results: list[int], written: list[int]) -> list[Step]:
+        """The steps with slots let go after their last use: inputs too, which a run that owns them drops. Constants, results
+        and inputs that are written are kept."""
+        constants = range(self.inputs, self.inputs + len(self.constants))
+        never_released = {*results, *written, *constants}
         last: dict[int, int] = {}
         for at, uses in enumerate(self.uses):
             for slot in uses:

@@ -124,3 +124,33 @@ def test_convolutions_are_measured_with_what_follows_them(mode):
         run = fl.compile(layers, mode=mode)
         for _ in range(3):
             assert (run(x).float() - want.float()).abs().max().item() < 0.03
+
+
+def test_backward_lets_go_of_what_forward_saved():
+    layers, width = 12, 2048
+    weights = [fl.randn(width, width, device="cuda", requires_grad=True) for _ in range(layers)]
+
+    def loss(x, *weights):
+        for w in weights:
+            x = fl.tanh(x @ w)
+        return x.sum()
+
+    compiled = fl.compile(loss)
+    x = fl.randn(8192, width, device="cuda")
+    for retain in (False, True):
+        for w in weights:
+            w.grad = None
+        made = compiled(x, *weights)
+        fl.cuda.synchronize()
+        fl.cuda.reset_peak_memory_stats()
+        before = fl.cuda.memory_allocated()
+        made.backward(retain_graph=retain)
+        extra = fl.cuda.max_memory_allocated() - before
+        gradients, saved = layers * width * width * 4, 8192 * width * 4
+        assert (extra > gradients) is retain, extra / gradients
+        if not retain:
+            assert extra < 4 * saved, extra / saved
+        else:
+            first = [w.grad.clone() for w in weights]
+            made.backward()
+            assert all(fl.equal(w.grad, g + g) for w, g in zip(weights, first))

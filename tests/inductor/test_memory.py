@@ -369,3 +369,14 @@ def test_results_of_operators_of_any_size_have_places(small, monkeypatch, memory
         ours, eager = ([*fl.autograd.grad(f(x, *weights)[-1], weights)] for f in (made, _small))
         for a, b in zip(ours, eager):
             _close(a, b)
+
+
+def test_a_graph_that_is_kept_runs_backward_again():
+    x = fl.randn(33, 40, requires_grad=True)
+    made = fl.compile(lambda x: (fl.tanh(x) * fl.sigmoid(x @ x.t()).sum()).sum())(x)
+    made.backward(retain_graph=True)
+    first = x.grad.clone()
+    made.backward()
+    assert fl.equal(x.grad, first + first)
+    with pytest.raises(RuntimeError):
+        made.backward()
