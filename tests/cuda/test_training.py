@@ -159,3 +159,13 @@ def test_steps_that_are_counted_on_the_device(name):
     for a, b in zip(got, want):
         assert fl.allclose(a, b, rtol=1e-5, atol=1e-6)
     assert state["step"].is_cuda and state["step"].item() == 7
+
+
+def test_parameters_that_modules_share_stay_shared_on_the_device():
+    words, head = fl.nn.Embedding(7, 4), fl.nn.Linear(4, 7, bias=False)
+    head.weight = words.weight
+    optimizer = fl.optim.SGD(words.parameters(), lr=0.1)
+    model = fl.nn.ModuleList([words, head]).cuda()
+    assert model[0].weight is model[1].weight is optimizer.param_groups[0]["params"][0]
+    assert len(list(model.parameters())) == 1 and model[0].weight.is_cuda
+    assert words.cpu().weight is head.weight and not head.weight.is_cuda

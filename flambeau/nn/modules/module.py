@@ -52,6 +52,16 @@ def _addindent(text: str, spaces: int) -> str:
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
+_DEVICES_WITH_MEMORY = frozenset(("cpu", "cuda"))
+
+
+def _can_take(param: Any, applied: Any) -> bool:
+    """Whether a parameter can stay the same object and get the data of another tensor, so that modules and optimizers that
+    share it still do."""
+    with_memory = {param.device.type, applied.device.type} <= _DEVICES_WITH_MEMORY
+    return bool(param.layout == applied.layout and (with_memory or param.device.type == applied.device.type))
+
+
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """The arguments of `to`, in any of its forms: device, dtype, whether to block, memory format."""
     memory_format = kwargs.pop("memory_format", None)
@@ -340,7 +350,7 @@ class Module(StateDicts):
                 # A tensor made of others: its parts have to come along, and the parameter stays the same object.
                 fl.utils.swap_tensors(param, Parameter(applied, param.requires_grad))
                 current = param
-            elif not overwrite and (param.device.type, param.layout) == (applied.device.type, applied.layout):
+            elif not overwrite and _can_take(param, applied):
                 with fl.no_grad():
                     param.data = applied
                 current = param
