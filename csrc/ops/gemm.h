@@ -39,9 +39,10 @@ struct GemmArgs {
   int64_t bias_stride = 1;
   bool relu = false;  // max(0, .) last of all; ignored by complex types
   const cpu::ProductFinish* finish =
-      nullptr;          // what follows, on the CPU (cpu/gemm/product_finish.h): after all of the above
-  bool narrow = false;  // floats of 16-bit origin: the accelerator may multiply with as few bits (TF32)
-  int8_t device = -1;   // of the accelerator, where all operands lie; -1: on the CPU
+      nullptr;           // what follows, on the CPU (cpu/gemm/product_finish.h): after all of the above
+  bool narrow = false;   // floats of 16-bit origin: the accelerator may multiply with as few bits (TF32)
+  bool widened = false;  // of 16-bit types on an accelerator: C is of floats
+  int8_t device = -1;    // of the accelerator, where all operands lie; -1: on the CPU
 };
 
 // alpha * A @ B + beta * C + bias. m, n, k or batch may be 0 (k = 0 leaves beta * C + bias). bfloat16 and

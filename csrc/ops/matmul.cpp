@@ -155,7 +155,8 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& out, std::complex<
       !rows_of_one_matrix(a))
     return multiply(contiguous(a), b, out, alpha, beta, bias);
   GemmArgs g;
-  g.dtype = out.dtype();
+  g.dtype = a.dtype();
+  g.widened = a.dtype() != out.dtype();
   g.m = out.size(-2);
   g.n = out.size(-1);
   g.k = a.size(-1);
@@ -358,6 +359,21 @@ Tensor product_pitched(const Tensor& self, const Tensor& mat2, const Tensor& bia
   return out;
 }
 
+// A product of matrices of 16 bits whose result is not rounded to 16 bits.
+Tensor product_widened(const Tensor& self, const Tensor& mat2) {
+  FL_CHECK(self.dim() == 2 && mat2.dim() == 2 && size_of(self.dtype()) == 2 && is_floating(self.dtype()),
+           "[_product_widened] expected two matrices of bfloat16 or half, got ", self.sizes(), " of ",
+           name_of(self.dtype()), " and ", mat2.sizes());
+  check_matrix_shapes("_product_widened", self, mat2);
+  check_operands("_product_widened", self, mat2);
+  const Tensor out = empty({self.size(0), mat2.size(1)}, {DType::Float, self.device()});
+  if (self.device().type == DeviceType::CUDA)
+    multiply(self, mat2, out);
+  else
+    multiply(to_dtype(self, DType::Float), to_dtype(mat2, DType::Float), out);
+  return out;
+}
+
 // ---------------------------------------------------------------- products added to something
 
 Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
@@ -485,6 +501,7 @@ FL_KERNEL("dot", dot, kDevices);
 FL_KERNEL("matmul", matmul, kDevices);
 FL_KERNEL("linear", linear, kDevices);
 FL_KERNEL("_product_pitched", product_pitched, kDevices);
+FL_KERNEL("_product_widened", product_widened, kDevices);
 FL_KERNEL("addmm", addmm, kDevices);
 FL_KERNEL("addmv", addmv, kDevices);
 FL_KERNEL("baddbmm", baddbmm, kDevices);

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
+from flambeau._inductor.attention_decoding import decoding, suits_decoding
 from flambeau._inductor.ir import Buffer, OperatorCall
 from flambeau._inductor.tiles import Target, power
 from flambeau._inductor.triton import Kernel
@@ -253,6 +254,8 @@ def biased_attention(item: OperatorCall, target: Target) -> list[Kernel] | None:
 
 
 def _forward(item: OperatorCall, target: Target, g: _Geometry) -> list[Kernel]:
+    if suits_decoding(g, target):
+        return decoding(item, target, g)
     output, sums = item.results
     assert output is not None and sums is not None
     query, key, value = g.query, g.key, g.value

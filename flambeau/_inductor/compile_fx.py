@@ -17,6 +17,7 @@ from flambeau._functorch.aot.partition import partition, saved
 from flambeau._functorch.aot.trace import Failed, RecordedCall, RecordedValue, Trace, trace_joint
 from flambeau._inductor import config, stages, verify
 from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
+from flambeau._inductor.equal import merge_equal_calls
 from flambeau._inductor.failures import Origin, report
 from flambeau._inductor.freezing import frozen_storages, hoist
 from flambeau._inductor.heads import share_heads
@@ -30,6 +31,7 @@ from flambeau._inductor.printers import OperatorsOnly, Printer, printer_for
 from flambeau._inductor.products import finish_products
 from flambeau._inductor.schedule import schedule
 from flambeau._inductor.steps import GraphSpec, ProgramSpec
+from flambeau._inductor.widening import widen_products
 from flambeau.ops import expr as e
 from flambeau.ops.recording import DependsOnData
 
@@ -153,12 +155,15 @@ class GraphCompiler:
         try:
             record = functools.partial(trace_joint, lines=stages.wanted())
             trace = self._trace(record, inputs, defined(printer.column_groups) if printer.fuses else {})
+            if printer.column_groups:
+                merge_equal_calls(trace)
             if printer.channels_last:
                 choose_layouts(trace, printer.channels_last, printer.channels_last_weights)
             if printer.column_groups:
                 straighten_rows(trace)
                 share_heads(trace)
                 write_in_place(trace)
+                widen_products(trace)
             if printer.epilogues and not trace.tangents:
                 self._finish(trace)
             if printer.pads_rows and config.shape_padding:

@@ -80,6 +80,7 @@ class Loop:
     reduce: Reduce | None = None
     line: str | None = None  # of the program that it comes from, where somebody wants to know
     count: int = 0  # of a reduction of partial results: the elements of all parts
+    apart: int = 0  # loops that run at the points of a group do so with their own kind only, if this is not zero
 
 
 class ScalarInput(RecordedValue):

@@ -11,14 +11,15 @@ those (tagged `fuses`), which the recorder applies before calls get here.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
-from flambeau._inductor import normalization
-from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Reduce, in_memory_order
+from flambeau._inductor import across, normalization, sequences
+from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Reduce
 from flambeau._inductor.printers import Printer
 from flambeau.backends import records
 from flambeau.ops import expr as e
@@ -45,7 +46,7 @@ def defined(both_directions: bool = False) -> dict[str, Callable[..., Any]]:
     names = tags.operators("fuses", "fuses_both_directions") if both_directions else tags.operators("fuses")
     definitions = {name: function for name in names if (function := definition.find(name)) is not None}
     if both_directions:
-        own = {**normalization.BOTH_DIRECTIONS, "conv2d": _convolution}
+        own = {**normalization.BOTH_DIRECTIONS, **sequences.DEFINITIONS, "conv2d": _convolution}
     else:
         own = {**normalization.ALONG_ROWS, "linear": _linear}
     return definitions | own
@@ -144,9 +145,20 @@ class Lowering:
         if narrow is not None and self._is_whole(value):
             lead = (0,) * (len(shape) - len(value.size))
             return Access(narrow.buffer, narrow.offset, lead + narrow.strides)
+        if narrow is not None and self._lies_like(narrow, value):
+            buffer, offset = narrow.buffer, narrow.offset + value.offset
+        else:
+            buffer, offset = self.state(value), value.offset
         strides = [0] * (len(shape) - len(value.size)) + list(value.stride)
         padded = [1] * (len(shape) - len(value.size)) + list(value.size)
-        return Access(self.state(value), value.offset, tuple(0 if n == 1 else s for n, s in zip(padded, strides)))
+        return Access(buffer, offset, tuple(0 if n == 1 else s for n, s in zip(padded, strides)))
+
+    def _lies_like(self, narrow: Access, value: RecordedValue) -> bool:
+        """Whether the original of a wider copy has its elements in the same places, so that a window on one is one on the
+        other."""
+        copy = self.current[value.storage]
+        strides = tuple(0 if n == 1 else s for n, s in zip(copy.size, copy.stride))
+        return value.dtype is copy.dtype and narrow.strides == strides
 
     def _is_whole(self, value: RecordedValue) -> bool:
         buffer = self.current[value.storage]
@@ -160,7 +172,10 @@ class Lowering:
             self.widened[self.current[value.storage]] = source
 
     def needed(self, last: list[Loop], outputs: Iterable[RecordedValue | None]) -> list[Loop | OperatorCall]:
-        """The items without loops that make what nobody reads."""
+        """The items without loops that make what nobody reads, in the order in which printers want their dimensions."""
+        if self.printer.orders_by_memory:
+            self.items = across.with_own_operands(self.items, self.count)
+            self.count += len(self.items)
         read = {self.current[v.storage] for v in outputs if v is not None}
         read |= {a.buffer for loop in last for a in loop.reads}
         needed: list[Loop | OperatorCall] = []
@@ -173,9 +188,7 @@ class Lowering:
                 continue
             needed.append(item)
         needed.reverse()
-        if not self.printer.orders_by_memory:
-            return needed
-        return [in_memory_order(item) if isinstance(item, Loop) else item for item in needed]
+        return across.ordered(needed) if self.printer.orders_by_memory else needed
 
     # ---------------------------------------------------------------- calls
 
@@ -517,11 +530,12 @@ def _dropout(lowering: Lowering, call: RecordedCall) -> bool:
     return lowering._store("native_dropout", (result, False), e.Expr("load", 0) * factor, reads, source.dtype)
 
 
-def _loss(name: str) -> Callable[[Lowering, RecordedCall], bool]:
-    def handle(lowering: Lowering, call: RecordedCall) -> bool:
-        from flambeau._inductor import losses
+def _lowered_in(module: str, name: str) -> Callable[[Lowering, RecordedCall], bool]:
+    """A function of another module, which is loaded when it is first needed."""
 
-        return bool(getattr(losses, name)(lowering, call))
+    def handle(lowering: Lowering, call: RecordedCall) -> bool:
+        function = getattr(importlib.import_module(f"flambeau._inductor.{module}"), name)
+        return bool(function(lowering, call))
 
     return handle
 
@@ -554,5 +568,10 @@ def _handler(name: str) -> Callable[[Lowering, RecordedCall], bool] | None:
     return _fill if name in tags.operators("fill") else _HANDLERS.get(name)
 
 
-_HANDLERS["_cross_entropy_forward"] = _loss("cross_entropy")
-_HANDLERS["_cross_entropy_backward"] = _loss("cross_entropy_backward")
+_HANDLERS["_cross_entropy_forward"] = _lowered_in("losses", "cross_entropy")
+_HANDLERS["_cross_entropy_backward"] = _lowered_in("losses", "cross_entropy_backward")
+_HANDLERS["cat"] = _lowered_in("joining", "cat")
+_HANDLERS["constant_pad_nd"] = _lowered_in("joining", "pad")
+_HANDLERS["_slice_backward"] = _lowered_in("joining", "slice_backward")
+_HANDLERS["linear"] = _lowered_in("vectors", "linear")
+_HANDLERS["mm"] = _lowered_in("vectors", "mm")

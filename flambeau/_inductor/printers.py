@@ -40,6 +40,8 @@ class Printer:
 
     fuses = False  # prints loops; otherwise every call stays a call
     random = False  # knows loops over random words
+    guards = False  # knows loads under conditions, so that operators that join tensors are loops
+    matrix_vectors = False  # products of a matrix and one vector are loops, which fuse with what is around them
     float8 = False  # knows loops that read and write the 8-bit floats that matrix products take
     complex = False  # knows loops over complex numbers
     column_groups = False  # a kernel can go on with what it has reduced along the rows

@@ -69,6 +69,7 @@ class Group:
     buffers: set[Buffer] = field(default_factory=set)
     # What is written over memory that is read for the last time, and that memory.
     overwrites: dict[Buffer, Buffer] = field(default_factory=dict)
+    apart: int = 0  # of its loops
 
     def _with_dims(self, dims: tuple[int, ...], split: int | None) -> None:
         """Divides dimensions further."""
@@ -86,7 +87,9 @@ class Group:
         if len(self.buffers | touched) > MAX_BUFFERS:
             return None
         placement = (columns and self._per_column(loop)) or self._per_row(loop) or self._per_point(loop)
-        return placement if placement is not None and self._reads_match(placement) else None
+        if placement is None or (loop.apart != self.apart and (loop.apart or placement.level is not Level.ROW)):
+            return None
+        return placement if self._reads_match(placement) else None
 
     def _per_point(self, loop: Loop) -> Placement | None:
         dims = refine(self.dims, loop.domain)
@@ -300,7 +303,7 @@ def _overwrites(group: Group, memory: Buffer, placement: Placement) -> bool | No
 
 
 def _new_group(loop: Loop) -> Group:
-    group = Group(tuple(n for n in loop.domain if n != 1))
+    group = Group(tuple(n for n in loop.domain if n != 1), apart=loop.apart)
     placement = group.admits(loop)
     if placement is None:
         return _alone(loop)
@@ -319,7 +322,7 @@ def _alone(loop: Loop) -> Group:
         write=Access(loop.write.buffer, loop.write.offset, tuple(loop.write.strides[i] for i in order)),
         reduce=replace(loop.reduce, kept=tuple(sorted(loop.reduce.kept, reverse=True))),
     )
-    group = Group(tuple(n for n in moved.domain if n != 1))
+    group = Group(tuple(n for n in moved.domain if n != 1), apart=loop.apart)
     placement = group.admits(moved)
     assert placement is not None
     group.add(moved, placement)

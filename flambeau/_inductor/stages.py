@@ -80,7 +80,8 @@ class Stages:
             for group, launches in kernels:
                 for launch in launches:
                     source = getattr(getattr(launch, "kernel", None), "source", None) or repr(launch)
-                    parts.append(f"{_origin(group)}\n{source}")
+                    image = getattr(getattr(launch, "image", None), "name", "")  # what profilers call it
+                    parts.append(f"{_origin(group)}\n{f'// {image}{chr(10)}' if image else ''}{source}")
             self._write("printed", "cpp", parts)
 
     def planned(self, program: ProgramSpec) -> None:

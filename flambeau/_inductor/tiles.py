@@ -123,22 +123,25 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
         late = [m for m in group.members if m.level in AFTER_GROUP]
         first = _parts(group, [[m for m in group.members if m.level not in AFTER_GROUP], late], stored)
         return [part for sub, needed in first for part in divide(sub, needed, target)]
+    if _lies_across(group):
+        return _across_memory(group, stored, target, height, width)
     if width <= target.longest_row:
         x = min(max(2048 // power(width), 1), power(height))
         while x > 1 and height // x < target.processors:
             x //= 2
         warps = _warps_for(group, x * power(width))
+        if _multiplies_vectors(group):
+            x, warps = (1 if height <= 2048 or len(along) > 1 else min(x, 2)), min(warps * 2, 16)
         tile = Tile(TileKind.BY_ROWS, x, power(width), warps, registers=_registers(group))
         return [Part(group, stored, tile)]
     if height >= target.processors:
         return [Part(group, stored, Tile(TileKind.BY_ROWS, 1, 4096, 8, full_rows=False))]
-    depth, count = assign_passes(group)
-    if count == 1 and (height == 1 or width >= 1 << 16 or height < 32):
-        return _in_parts(group, stored, target, height, width)
-    if count > 1:
-        last = max(depth.values())
-        by_pass = [[m for m in group.members if depth[m.loop.write.buffer] == at] for at in range(last + 1)]
-        return [part for sub, needed in _parts(group, by_pass, stored) for part in divide(sub, needed, target)]
+    if assign_passes(group)[1] > 1:
+        return _pass_by_pass(group, stored, target)
+    if height == 1 or width >= 1 << 16 or height < 32:
+        splits = max(min(-(-width // 8192), -(-4 * target.processors // height)), 1)
+        tile = Tile(TileKind.BY_ROWS, 1, 4096, 8, full_rows=False, splits=splits)
+        return _in_parts(group, stored, target, tile, width)
     return [Part(group, stored, Tile(TileKind.BY_ROWS, 1, 4096, 8, full_rows=False))]
 
 
@@ -255,11 +258,46 @@ def _rest(member: Member, scratch: Buffer, kept: tuple[bool, ...], write: Access
     return Member(loop, member.level, loop.reads, write)
 
 
-def _in_parts(group: Group, stored: set[Buffer], target: Target, height: int, width: int) -> list[Part]:
-    """Few long rows: every row is divided over several programs."""
+def _pass_by_pass(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
+    """A kernel or more for each pass over the rows."""
+    depth, _ = assign_passes(group)
+    passes = range(max(depth.values()) + 1)
+    by_pass = [[m for m in group.members if depth[m.loop.write.buffer] == at] for at in passes]
+    return [part for sub, needed in _parts(group, by_pass, stored) for part in divide(sub, needed, target)]
+
+
+def _across_memory(group: Group, stored: set[Buffer], target: Target, height: int, width: int) -> list[Part]:
+    """Rows that lie beside each other, element by element: a program has many of them, and some of their columns."""
+    if assign_passes(group)[1] > 1:
+        return _pass_by_pass(group, stored, target)
+    x, r = min(64, power(height)), min(64, power(width))
+    blocks = -(-height // x)
+    splits = max(min(-(-4 * target.processors // blocks), width // (2 * r)), 1)
+    tile = Tile(TileKind.BY_ROWS, x, r, _warps(2 * x * r), full_rows=False, splits=splits)
+    return [Part(group, stored, tile)] if splits == 1 else _in_parts(group, stored, target, tile, width)
+
+
+def _lies_across(group: Group) -> bool:
+    """Whether neighbours in memory are in different rows, as the channels of channels-last images are, which are summed each
+    for itself."""
+    split = group.split
+    assert split is not None
+    full = [a for m in group.members for a in m.reads if any(a.strides[:split]) and any(a.strides[split:])]
+    full = [a for a in full if a.buffer not in group.made]
+    across = [a for a in full if min(filter(None, a.strides[:split])) < min(filter(None, a.strides[split:]))]
+    return 2 * len(across) > len(full) and math.prod(group.dims[:split]) >= 16
+
+
+def _multiplies_vectors(group: Group) -> bool:
+    """Whether the rows are those of matrices, each multiplied by a vector."""
+    folds = [m for m in group.members if m.level is Level.ROW_REDUCTION]
+    return all(m.loop.name == "product" for m in folds)
+
+
+def _in_parts(group: Group, stored: set[Buffer], target: Target, tile: Tile, width: int) -> list[Part]:
+    """Every row is divided over several programs."""
     assert group.split is not None
-    r = 4096
-    splits = max(min(-(-width // (r * 2)), -(-4 * target.processors // height)), 1)
+    splits = tile.splits
     row_dims = group.dims[: group.split]
     folds = [m for m in group.members if m.level is Level.ROW_REDUCTION]
     scratch = {m.loop.write.buffer: _unfinished(m, (*row_dims, splits)) for m in folds}
@@ -276,7 +314,6 @@ def _in_parts(group: Group, stored: set[Buffer], target: Target, height: int, wi
             last.append(Member(member.loop, Level.ROW, reads, write))
     first = subgroup(group.dims, group.split, [m for m in group.members if m.level is not Level.ROW])
     finish = subgroup((*row_dims, splits), group.split, last)
-    tile = Tile(TileKind.BY_ROWS, 1, r, 8, full_rows=False, splits=splits)
     return [
         Part(first, {b for b in stored if b in first.made}, tile, scratch),
         *divide(finish, {b for b in stored if b in finish.made}, target),

@@ -198,6 +198,12 @@ class Scope:
             return self.writer.constant(node.args[0], kind)
         if op in ("load", "arg"):
             return str(leaves(node))
+        if op in ("before", "from"):
+            index, bound = str(leaves(node.args[0], exact=True)), self.writer.number("bound", node.args[1])
+            return self.let("q", f"{index} {'<' if op == 'before' else '>='} {bound}", "cond")
+        if op == "guard":
+            condition = self.cast(self.expression(node.args[0], leaves, kind, bits), "cond")  # type: ignore[arg-type]
+            return str(leaves(node.args[1], guard=condition))
         if op in ("real", "conj"):
             return self.expression(node.args[0], leaves, kind, bits)  # type: ignore[arg-type]
         floating = kind.startswith("float")
@@ -335,8 +341,8 @@ class Writer:
             terms.append(variable if stride == 1 else f"{variable} * {self.number('stride', k, stride)}")
         return terms, row, column
 
-    def load(self, scope: Scope, access: Access) -> str:
-        """An element read from memory, in the type it is computed in."""
+    def load(self, scope: Scope, access: Access, guard: str = "") -> str:
+        """An element read from memory, in the type it is computed in; zero where a condition does not hold."""
         kind = TYPES[access.buffer.dtype][1]
         if access.buffer.source in ("index", "random"):
             terms, _, _ = self.terms(access)
@@ -346,6 +352,11 @@ class Writer:
                 return scope.let("x", index, "int64")
             return scope.let("x", f"random_word({self.pointer(access)}, {index})", "int64")
         at, mask = self.place(access)
+        if guard:
+            _, row, column = self.terms(access)
+            if not row or not (column or self.tile.kind is TileKind.FLAT):
+                at = f"{at} + {guard}.to(tl.int32) * 0"  # an address for each element that the condition is about
+            mask = f"{mask} & {guard}, other=0" if mask else f"{guard}, other=0"
         text = f"tl.load({at}{', ' + mask if mask else ''})"
         if kind == "cond":
             return scope.let("x", f"{text} != 0", kind)
@@ -368,11 +379,11 @@ class Writer:
 
     # ---------------------------------------------------------------- values
 
-    def value(self, scope: Scope, access: Access) -> str:
+    def value(self, scope: Scope, access: Access, guard: str = "") -> str:
         """What a member reads: a register, or memory."""
         source = self.group.made.get(access.buffer)
         if source is None:
-            return self.load(scope, access)
+            return self.load(scope, access, guard)
         if source.level is not Level.POINT:
             return self.row_values[access.buffer]
         return self.compute(scope, source)
@@ -399,9 +410,9 @@ class Writer:
         """The value of a member's expression, in the type it computes in."""
         kind = _kind(member.loop.compute)
 
-        def leaf(node: Expr) -> str:
-            name = self.value(scope, member.reads[node.args[0]])  # type: ignore[call-overload]
-            return scope.cast(name, kind)
+        def leaf(node: Expr, guard: str = "", exact: bool = False) -> str:
+            name = self.value(scope, member.reads[node.args[0]], guard)  # type: ignore[call-overload]
+            return name if exact else scope.cast(name, kind)
 
         bits = {fl.bfloat16: 8, fl.float16: 11}.get(member.loop.compute, 24)
         return scope.cast(scope.expression(member.loop.expr, leaf, kind, bits), kind)

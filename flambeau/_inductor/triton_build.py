@@ -226,6 +226,8 @@ class TritonPrinter(Printer):
 
     fuses = True
     random = True
+    guards = True
+    matrix_vectors = True
     column_groups = True
     orders_by_memory = True
     converts_loads = True

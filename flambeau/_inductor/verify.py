@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall
+from flambeau._inductor.joining import guarded_loads
 from flambeau._inductor.memory import ALIGNMENT, MemoryPlan, extent, lay_out, overlapping
 from flambeau._inductor.schedule import Group
 from flambeau._inductor.steps import (
@@ -57,11 +58,12 @@ def verify_lowered(items: Iterable[Loop | OperatorCall], inputs: Iterable[Buffer
                 _rule(buffer in known, "what a call reads was made before", item.call)
             known |= {b for b in item.results if b is not None} | set(item.written)
             continue
-        for access in item.reads:
+        guarded = guarded_loads(item.expr)
+        for i, access in enumerate(item.reads):
             if access.buffer.source == "index":
                 continue  # the number of an element: no memory
             _rule(access.buffer in known, "what a loop reads was made before", item.name)
-            if access.buffer.source != "random":
+            if access.buffer.source != "random" and i not in guarded:
                 _inside(access, item.domain, item.name)
         _inside(item.write, item.domain, item.name)
         _rule(item.write.buffer not in known, "a loop writes a buffer that is new", item.name)

@@ -51,8 +51,76 @@ def counted(x, mean, variance):
     return [made, mean + 0, variance + 0]
 
 
+def rotated(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    return x * cos + fl.cat((-second, first), -1) * sin
+
+
+def gated(x, gate, up, bias, rest):
+    return F.silu(F.linear(x, gate, bias)) * F.linear(x, up) + rest
+
+
+def mixed(x, w, b):
+    made = F.conv1d(x.transpose(1, 2), w, b, padding=3, groups=w.shape[0])
+    return F.silu(made[..., : x.shape[1]].transpose(1, 2)) * 2
+
+
+def grouped(x, w, b):
+    return F.silu(F.group_norm(x * 2 + 3, 4, w, b))
+
+
 # name: function, inputs, and whether gradients are compared too
 CASES = {
+    "equal calls": (
+        lambda x: [x * (n := fl.arange(70, device=x.device)) + x.exp(), (x.exp() * fl.arange(70, device=n.device)).sum(1)],
+        [floats(9, 70)],
+        True,
+    ),
+    "attention of one query": (
+        lambda q, k, v, last: F.scaled_dot_product_attention(
+            q, k, v, fl.arange(300, device=q.device) <= last, enable_gqa=True
+        ),
+        [floats(2, 6, 1, 20), floats(2, 2, 300, 20), floats(2, 2, 300, 20), lambda: fl.tensor([280])],
+        False,
+    ),
+    "attention of two queries with a bias": (
+        lambda q, k, v, bias: F.scaled_dot_product_attention(q, k, v, bias),
+        [floats(1, 3, 2, 64), floats(1, 3, 257, 64), floats(1, 3, 257, 64), floats(3, 2, 257)],
+        False,
+    ),
+    "a rotary embedding": (rotated, [floats(2, 3, 5, 16), floats(5, 16), floats(5, 16)], True),
+    "a rotary embedding in bfloat16": (rotated, [floats(2, 4, 8, 32, dtype=fl.bfloat16), floats(8, 32), floats(8, 32)], True),
+    "tensors beside each other": (
+        lambda x, y, z: [fl.cat((x, y.exp(), z * 2), 1) + 1, fl.cat((x, x[:1]), 0), fl.cat((x.sum(1, True), y), 1)],
+        [floats(4, 5, 6), floats(4, 7, 6), floats(4, 1, 6)],
+        True,
+    ),
+    "integers beside each other": (lambda x, y: fl.cat((x, -y, x), 1) * 3, [integers(4, 5), integers(4, 2)], False),
+    "padding": (
+        lambda x: [F.pad(x, (1, 2, 0, 3)) * 2, F.pad(x.relu(), (0, 1), value=0.5), F.pad(x, (2, 0))[:, 1:7].exp()],
+        [floats(9, 17)],
+        True,
+    ),
+    "slices with gradients": (lambda x: x[:, 2:6] * x[:, 3:7].sin() + x[:, -4:], [floats(9, 9)], True),
+    "products with a vector": (gated, [floats(1, 40), *[floats(72, 40)] * 2, floats(72), floats(1, 72)], True),
+    "products with a vector in bfloat16": (
+        gated,
+        [floats(1, 1, 300, dtype=fl.bfloat16), *[floats(72, 300, dtype=fl.bfloat16)] * 2, *[floats(72, dtype=fl.bfloat16)] * 2],
+        False,
+    ),
+    "a filter along a sequence": (mixed, [floats(2, 9, 24), floats(24, 1, 4), floats(24)], True),
+    "a filter along a sequence in bfloat16": (
+        mixed, [floats(*n, dtype=fl.bfloat16) for n in ((2, 40, 64), (64, 1, 4), (64,))], True
+    ),
+    "a filter along channels": (
+        lambda x, w: F.conv1d(x, w, padding=1, groups=6).relu(), [floats(2, 6, 11), floats(6, 1, 3)], True
+    ),
+    "group norm": (grouped, [floats(2, 8, 5, 6), floats(8), floats(8)], True),
+    "group norm of channels-last images": (grouped, [planes(2, 32, 9, 10), floats(32), floats(32)], True),
+    "group norm of channels-last images in bfloat16": (
+        grouped, [planes(2, 32, 9, 10, dtype=fl.bfloat16), floats(32, dtype=fl.bfloat16), floats(32, dtype=fl.bfloat16)], True
+    ),
+    "group norm without parameters": (lambda x: F.group_norm(x, 2), [floats(3, 4, 7)], True),
     "a chain": (chain, [floats(9, 70), floats(9, 70)], True),
     "a chain in bfloat16": (chain, [floats(9, 70, dtype=fl.bfloat16), floats(9, 70, dtype=fl.bfloat16)], False),
     "a chain in half": (chain, [floats(9, 70, dtype=fl.float16), floats(9, 70, dtype=fl.float16)], False),
@@ -211,7 +279,7 @@ CASES = {
         True,
     ),
     "a product whose operand changes": (
-        lambda x, w: [(p := x @ w), w.mul_(2), fl.relu(p.clone()) * w.sum()][1:],
+        lambda x, w: [(p := x @ w), w.cumsum_(0), fl.relu(p.clone()) * w.sum()][1:],
         [floats(20, 30, dtype=fl.bfloat16), floats(30, 20, dtype=fl.bfloat16)],
         False,
     ),
@@ -364,8 +432,8 @@ class Ends:
         return 0 if self.first else len(kernels) - 1
 
 
-class Stop(Exception):
-    """Raised instead of launching."""
+class Stop(BaseException):
+    """Raised instead of launching; no error of the compiler, which would be reported."""
 
 
 class CompileOnly(triton_build.TritonPrinter):
@@ -379,7 +447,9 @@ class CompileOnly(triton_build.TritonPrinter):
 SAMPLES = [
     "a chain in bfloat16", "softmax", "layer norm and gelu", "sums", "folds both ways", "transposed", "integers",
     "conditions", "dropout", "dropout of one number", "a product and an activation", "a convolution and a residual",
-    "a convolution of few channels", "a convolution by one element",
+    "a convolution of few channels", "a convolution by one element", "a rotary embedding in bfloat16", "padding",
+    "products with a vector in bfloat16", "a filter along a sequence in bfloat16",
+    "group norm of channels-last images in bfloat16", "attention of one query",
 ]  # fmt: skip
 
 

@@ -288,6 +288,18 @@ def test_products_with_rows_apart():
             fl._ops._product_pitched(x, w, bias, pitch)
 
 
+def test_products_of_16_bits_in_single_precision():
+    x, w = fl.randn(24, 40).bfloat16(), fl.randn(16, 40).bfloat16()
+    made = fl._ops._product_widened(x, w.t())
+    assert made.dtype is fl.float32
+    assert fl.allclose(made, x.float() @ w.float().t(), atol=1e-5)
+    for other in (w, w.t().half(), w.t()[None]):
+        with pytest.raises(RuntimeError, match="expected"):
+            fl._ops._product_widened(x, other)
+    with pytest.raises(RuntimeError, match="expected two matrices of bfloat16"):
+        fl._ops._product_widened(x.float(), w.float().t())
+
+
 @pytest.mark.host  # devices ask for a second matrix of columns: tests/cuda/test_scaled_products.py
 def test_scaled_products_of_8_bit_floats():
     fl.manual_seed(0)

@@ -262,7 +262,18 @@ void gemm(const GemmArgs& g, DType result) {
   spread(g, hold_c, c);
 }
 
+// Into floats. What has no such product is made in the dtype of its operands and converted.
+static void gemm_widened(const GemmArgs& g) {
+  if (g.k > 0 && Lt::get().found && g.c_col == 1) return gemm(g, DType::Float);
+  GemmArgs narrow = g;
+  const Tensor made = empty({g.batch, g.m, g.n}, {g.dtype, {DeviceType::CUDA, g.device}});
+  narrow.c = made.raw(), narrow.c_batch = g.m * g.n, narrow.c_row = g.n, narrow.c_col = 1;
+  gemm(narrow, g.dtype);
+  copy_into(window({g.c, g.c_row, g.c_col, g.c_batch}, g.batch, g.m, g.n, DType::Float, g.device), made);
+}
+
 void gemm(const GemmArgs& g) {
+  if (g.widened) return gemm_widened(g);
   FL_CHECK_KIND(!is_stored_only(g.dtype), NotImplemented, "[gemm] expected a dtype to multiply in, got ",
                 name_of(g.dtype));
   gemm(g, g.dtype);

@@ -176,7 +176,9 @@ class Recorder(OperatorRecorder):
         return results
 
     def decomposed(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
-        """Results of a definition, with the strides that the operator's own would have."""
+        """Results of a definition, with the strides that the operator's own would have, unless it chooses them."""
+        if getattr(self.definitions[func._full_name], "chooses_strides", False):
+            return result
         args = _map(self._without_data, args)
         expected = func(*args, **{k: _map(self._without_data, v) for k, v in kwargs.items()})
 

@@ -15,6 +15,7 @@ definition.without(
 definition.without(
     "the compiler makes it of others for devices that have a kernel",
     "_product_pitched",
+    "_product_widened",
     "_product_finished",
     "_product_packed",
 )

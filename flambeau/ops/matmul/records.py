@@ -17,6 +17,8 @@ native("dot(Tensor self, Tensor tensor) -> Tensor", out=True)
 native("matmul(Tensor self, Tensor other) -> Tensor", out=True)
 native("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", module="nn.functional")
 native("_product_pitched(Tensor self, Tensor mat2, Tensor? bias, int pitch) -> Tensor")
+# Matrices of 16 bits multiplied into single precision, as their products are added up anyway.
+native("_product_widened(Tensor self, Tensor mat2) -> Tensor")
 # With what follows in evaluation, step by step (flambeau/_inductor/products.py); `packed` is mat2, rearranged before.
 native(
     "_product_finished(Tensor self, Tensor mat2, Tensor? bias, Tensor? packed, Tensor? other, Tensor? another, int[] steps) "
@@ -489,8 +491,8 @@ def cdist(
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("core", "addmm bmm mm")
-tag("matmul", "_product_pitched addmm baddbmm bmm linear matmul mm")
-tag("recomputable", "_product_packed _product_pitched addmm baddbmm bmm linear matmul mm")
+tag("matmul", "_product_pitched _product_widened addmm baddbmm bmm linear matmul mm")
+tag("recomputable", "_product_packed _product_pitched _product_widened addmm baddbmm bmm linear matmul mm")
 tag("rowwise", "bmm linalg_matmul linear matmul")
 autocast("float32", "cdist")
 autocast("lower", "addbmm addmm baddbmm bmm linalg_vecdot linear matmul mm")

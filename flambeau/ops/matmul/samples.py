@@ -166,7 +166,9 @@ def scaled_products(make):
         yield call(*map(Constant, (a, b, *scales, bias)), out_dtype=fl.float32)
 
 
-samples.without("compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched")
+samples.without(
+    "compiled graphs call it, below derivatives; tests/ops/test_matmul.py", "_product_pitched", "_product_widened"
+)
 samples.without(
     "compiled graphs call it, below derivatives; tests/inductor/test_products.py",
     "_product_finished",
