@@ -475,8 +475,7 @@ PyObject* wrapped_reduce(PyObject* self, PyObject*) {
 }
 
 PyGetSetDef wrapped_getset[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {}};
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr}, {}};
 PyMethodDef wrapped_methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr}, {}};
 PyMemberDef wrapped_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(WrappedObject, vectorcall), READONLY, nullptr},
