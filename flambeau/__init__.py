@@ -106,6 +106,7 @@ _LAZY = {
             "_check_value _check_with"
         ),
         "_tensor.legacy_types": "set_default_tensor_type tensortype",
+        "_tensor.beside_torch": "from_torch",
         "_tensor.limits": "finfo iinfo",
         "_tensor.printing": "set_printoptions get_printoptions",
         "accelerator": "Stream Event",

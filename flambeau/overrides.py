@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import flambeau
 from flambeau import _C
+from flambeau._tensor import beside_torch
 
 __all__ = [
     "get_ignored_functions",
@@ -133,6 +135,8 @@ def default_torch_function(cls: type, func: Callable[..., Any], types: Iterable[
     """What `Tensor.__torch_function__` does: call the function and view its tensors as the subclass."""
     if not all(issubclass(cls, other) for other in types):
         return NotImplemented
+    if "torch" in sys.modules:
+        beside_torch.refuse(func)
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
         return result if func in get_default_nowrap_functions() else _convert(result, cls)

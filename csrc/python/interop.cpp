@@ -393,11 +393,24 @@ DLDataType dl_dtype(DType t) {
   if (t == DType::Bool) return {6, 8, 1};
   if (class_of(t) == 'i' && is_unsigned(t)) return {1, bits, 1};
   if (t == DType::BFloat16) return {4, 16, 1};
+  switch (t) {
+    case DType::Float8E4M3:
+      return {10, 8, 1};
+    case DType::Float8E4M3Fnuz:
+      return {11, 8, 1};
+    case DType::Float8E5M2:
+      return {12, 8, 1};
+    case DType::Float8E5M2Fnuz:
+      return {13, 8, 1};
+    case DType::Float8E8M0:
+      return {14, 8, 1};
+    default:
+      break;
+  }
   return {static_cast<uint8_t>(is_complex(t) ? 5 : is_floating(t) ? 2 : 0), bits, 1};
 }
 DType from_dl_dtype(DLDataType t) {
   for (int i = 0; i < kAllDTypes; ++i) {
-    if (is_float8(static_cast<DType>(i))) continue;
     const DLDataType own = dl_dtype(static_cast<DType>(i));
     if (own.code == t.code && own.bits == t.bits && t.lanes == 1) return static_cast<DType>(i);
   }

@@ -65,6 +65,14 @@ std::array<PyObject*, 3> ends_of(PyObject* o) {
   return {s->start, s->stop, s->step};
 }
 
+// A tensor of PyTorch, which lives in the same process.
+bool is_of_pytorch(PyTypeObject* type) {
+  if (PyType_IsSubtype(type, tensor_type)) return false;
+  for (PyTypeObject* base = type; base; base = base->tp_base)
+    if (std::strcmp(base->tp_name, "torch._C.TensorBase") == 0) return true;
+  return false;
+}
+
 bool overrides_alone(PyObject* o) {
   if (is_plain(o)) return false;
   if (!PySlice_Check(o)) return hook_of(Py_TYPE(o)) != nullptr;
@@ -137,6 +145,12 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
   std::vector<PyObject*> found;
   if (!(state & kSubclassesDisabled))
     for (Py_ssize_t i = 0; i < nargs + nkw; ++i) collect(args[i], found);
+  for (PyObject* o : found)
+    if (is_of_pytorch(Py_TYPE(o))) {
+      Object module = own(PyImport_ImportModule("flambeau._tensor.beside_torch"));
+      return check(
+          PyObject_CallMethod(module.get(), "mixed", "OOO", function, positional.get(), keywords.get()));
+    }
   Object types = own(PyTuple_New(found.size()));
   for (size_t i = 0; i < found.size(); ++i)
     PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i]))));

@@ -436,6 +436,15 @@ Tensor.__init_subclass__ = classmethod(_init_subclass)
 
 # ---------------------------------------------------------------------------------------------- odds and ends
 
+
+@_method
+def to_torch(self: Tensor) -> Any:
+    """A tensor of PyTorch over the memory of this one; its history stays behind."""
+    from flambeau._tensor import beside_torch
+
+    return beside_torch.to_torch(self)
+
+
 Tensor.is_maia = property(lambda self: False)
 Tensor.is_mtia = property(lambda self: False)
 Tensor.is_hpu = property(lambda self: False)

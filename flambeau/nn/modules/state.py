@@ -12,6 +12,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._tensor import beside_torch
 from flambeau.nn.parameter import Parameter, is_lazy
 from flambeau.utils.hooks import RemovableHandle
 
@@ -220,7 +221,7 @@ class StateDicts(_C.ModuleBase):
         unexpected: list[str] = []
         errors: list[str] = []
         metadata = getattr(state_dict, "_metadata", None)
-        state_dict = OrderedDict(state_dict)
+        state_dict = OrderedDict(beside_torch.converted(state_dict) if beside_torch.torch_module() else state_dict)
         if metadata is not None:
             state_dict._metadata = metadata  # type: ignore[attr-defined]
 
