@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -50,8 +51,7 @@ def to_torch(self: fl.Tensor) -> Any:
 
     The history of the tensor stays behind: the result is a leaf, which requires a gradient where this one does.
     """
-    import torch
-
+    torch = import_module("torch")  # asked for by the user; nothing of the package needs it
     if torch.Tensor is fl.Tensor:
         raise RuntimeError(
             "[to_torch] expected PyTorch, got a process in which `import torch` is flambeau: start it without the alias"

@@ -68,7 +68,7 @@ MIXED = {
 
 @pytest.mark.parametrize("case", MIXED)
 def test_mixing_is_one_clear_error(case):
-    with pytest.raises(TypeError, match="flambeau.from_torch"):
+    with pytest.raises(TypeError, match=r"flambeau\.from_torch"):
         MIXED[case]()
 
 
